@@ -37,6 +37,7 @@ const WORDS: Words = Words {
         &["sim", "disk", "models"],
         &["sim", "burst"],
         &["sim", "center"],
+        &["sim", "cluster"],
         &["sim", "stripe"],
         &["sim", "stripe", "model"],
         &["sim", "stripe", "validate"],

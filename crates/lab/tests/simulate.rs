@@ -436,3 +436,31 @@ fn mistakes_about_a_centre_are_named() {
         assert!(text(&said.stderr).contains(part), "{arguments:?}: {}", text(&said.stderr));
     }
 }
+
+#[test]
+fn a_cluster_shows_what_its_nodes_ask_and_how_many_there_may_be() {
+    let at = tempfile::tempdir().unwrap();
+    let arguments = ["cluster", "--nodes", "3,30", "--span", "10s", "--output", "csv"];
+    let first = sim(at.path(), &arguments);
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    assert_eq!(first.stdout, sim(at.path(), &arguments).stdout, "the same run twice");
+    let said = text(&first.stdout);
+    let mut lines = said.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let names = lines.next().expect("a heading");
+    let rows: Vec<_> = lines.collect();
+    let figure = |row: usize, name: &str| {
+        let column = names.iter().position(|known| *known == name).expect(name);
+        rows[row][column].parse::<f64>().unwrap_or_else(|_| panic!("{name}: {:?}", rows[row]))
+    };
+    assert_eq!((rows.len(), figure(0, "nodes"), figure(1, "nodes")), (2, 3.0, 30.0));
+    assert!(figure(1, "renewals") > 8.0 * figure(0, "renewals"), "{said}");
+    for row in [0, 1] {
+        assert!(figure(row, "takeover_s") < 10.0 && figure(row, "lapses") == 0.0, "{said}");
+    }
+    assert_eq!(figure(0, "lease_nodes"), figure(1, "lease_nodes"), "it does not depend on the nodes");
+    let shown = sim(at.path(), &["cluster", "--nodes", "3", "--span", "5s"]);
+    assert!(text(&shown.stdout).contains("nodes whose leases the namespace serves"), "{}", text(&shown.stdout));
+    let few = sim(at.path(), &["cluster", "--nodes", "3", "--gone", "5"]);
+    assert_eq!(few.status.code(), Some(2));
+    assert!(text(&few.stderr).contains("--gone"), "{}", text(&few.stderr));
+}

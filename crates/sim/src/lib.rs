@@ -7,6 +7,7 @@
 pub mod block;
 pub mod burst;
 pub mod center;
+pub mod cluster;
 pub mod disk;
 pub mod event;
 pub mod generate;

@@ -3,6 +3,7 @@
 mod burst;
 mod cache;
 mod center;
+mod cluster;
 mod disk;
 mod figures;
 mod grid;
@@ -29,6 +30,7 @@ EXAMPLES:
   entrepot-lab sim cache --trace oltp.spc --l1 linux --l1-size 5% --l2 sarc --l2-size 200% --coordinator pfc
   entrepot-lab sim cache --grid grid.toml
   entrepot-lab sim center --jobs KTH.swf.gz --failures lanl.csv.gz --sweep stripes=2,8,32 --sweep recovery=none,on-the-fly,ideal
+  entrepot-lab sim cluster --nodes 3,10,100,1000
   entrepot-lab sim disk validate measurements/
   entrepot-lab sim burst --dwpp 1.6 --congestion high
   entrepot-lab sim stripe run --devices 24
@@ -44,6 +46,7 @@ enum Verb {
     Burst(Box<burst::Burst>),
     Cache(Box<cache::Cache>),
     Center(Box<center::Center>),
+    Cluster(Box<cluster::Cluster>),
     Disk(disk::Disk),
     Stripe(Box<stripe::Stripe>),
     Tier(Box<tier::Tier>),
@@ -56,6 +59,7 @@ impl Sim {
             Verb::Burst(burst) => burst.run(),
             Verb::Cache(cache) => cache.run(),
             Verb::Center(center) => center.run(),
+            Verb::Cluster(cluster) => cluster.run(),
             Verb::Disk(disk) => disk.run(),
             Verb::Stripe(stripe) => stripe.run(),
             Verb::Tier(tier) => tier.run(),

@@ -1,0 +1,190 @@
+//! `entrepot-lab sim cluster`: one volume on many nodes, and what they ask of the namespace, the store and the leader.
+
+use super::words::span;
+use crate::failure::Result;
+use crate::table::{self, Column, Output, column};
+use clap::Args;
+use policy::Time;
+use sim::cluster::{Costs, Figures, Load, Setup, run};
+use store::control::Problem;
+
+/// One volume on many nodes: leases, files that they write and move, and the figures at which a part has no more to give
+///
+/// Every node runs the machine of the live volume; what it asks of the shared file system, of the store and of the
+/// leader takes its turn there. Costs of calls are those of the processor, measured on one machine
+/// (docs/results/cluster-scale.md). At the end of each run the leader is killed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot-lab sim cluster
+  entrepot-lab sim cluster --nodes 3,10,100,1000,3000 --output csv
+  entrepot-lab sim cluster --nodes 1000 --watchers 1000        every node lists the leases every second
+  entrepot-lab sim cluster --nodes 1000 --gone 40              a rack fails, and the leader is in it")]
+pub struct Cluster {
+    /// Nodes, a run for each number.
+    #[arg(long, default_value = "1000", value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    nodes: Vec<u32>,
+    /// Targets of the volume.
+    #[arg(long, default_value_t = 100_000, value_name = "N")]
+    targets: u32,
+    /// Nodes that had the volume before, and are over: their names stay.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    past: u32,
+    /// So many of the lowest nodes look at the leases of the others every second; the live volume has 4.
+    #[arg(long, default_value_t = policy::cluster::lease::Config::default().watchers, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    watchers: u32,
+    /// Servers of the namespace.
+    #[arg(long, default_value_t = Costs::default().servers, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    servers: u32,
+    /// The way to a server and back.
+    #[arg(long, default_value = "150us", value_name = "TIME", value_parser = span)]
+    round_trip: Time,
+    /// What it costs a server of the namespace to rename a file.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    rename: Option<Time>,
+    /// To list one name of a directory.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    name: Option<Time>,
+    /// To read or set an attribute of a stub.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    attribute: Option<Time>,
+    /// What a call costs the store.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    store: Option<Time>,
+    /// What an event costs the leader.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    event: Option<Time>,
+    /// Files that each node opens for reading per second.
+    #[arg(long, default_value_t = Load::default().opens, value_name = "RATE", value_parser = rate)]
+    opens: f64,
+    /// Files that each node opens for writing per second.
+    #[arg(long, default_value_t = Load::default().writes, value_name = "RATE", value_parser = rate)]
+    writes: f64,
+    /// Files that the leader moves per second.
+    #[arg(long, default_value_t = Load::default().moves, value_name = "RATE", value_parser = rate)]
+    moves: f64,
+    /// Events in the batch that each node sends every second.
+    #[arg(long, default_value_t = Load::default().events, value_name = "N")]
+    events: u32,
+    /// From one failure of a node to the next; it comes back after 15 s.
+    #[arg(long, default_value = "20s", value_name = "TIME", value_parser = span)]
+    fail_every: Time,
+    /// So many of the lowest nodes fail at the end, the leader first.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    gone: u32,
+    /// What is counted; half as long goes before.
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = span)]
+    span: Time,
+    /// The seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+fn rate(text: &str) -> std::result::Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| (0.0..=1e6).contains(rate));
+    rate.ok_or_else(|| "it is no number from 0 to 1000000".into())
+}
+
+impl Cluster {
+    pub fn run(self) -> Result<u8> {
+        if let Some(few) = self.nodes.iter().find(|nodes| **nodes < self.gone) {
+            let problem = Problem::wrong(format!("{} of {few} nodes cannot fail", self.gone));
+            return Err(problem.so("nothing was simulated").try_this("give --gone a smaller number").into());
+        }
+        let figures: Vec<Figures> = self.nodes.iter().map(|nodes| run(&self.setup(*nodes))).collect();
+        let columns = columns();
+        let json = || table::json(&columns, &figures);
+        table::write(self.output, &columns, &figures, || text(&columns, &figures), json)
+    }
+
+    fn setup(&self, nodes: u32) -> Setup {
+        let usual = Setup::default();
+        let costs = Costs {
+            servers: self.servers,
+            round_trip: self.round_trip,
+            rename: self.rename.unwrap_or(usual.costs.rename),
+            name: self.name.unwrap_or(usual.costs.name),
+            attribute: self.attribute.unwrap_or(usual.costs.attribute),
+            store: self.store.unwrap_or(usual.costs.store),
+            event: self.event.unwrap_or(usual.costs.event),
+            ..usual.costs
+        };
+        let load = Load {
+            opens: self.opens,
+            writes: self.writes,
+            moves: self.moves,
+            events: self.events,
+            fail_every: Some(self.fail_every),
+            ..usual.load
+        };
+        Setup {
+            nodes,
+            targets: self.targets,
+            past: self.past,
+            lease: policy::cluster::lease::Config { watchers: self.watchers, ..usual.lease },
+            costs,
+            load,
+            span: self.span,
+            gone: self.gone,
+            seed: self.seed,
+        }
+    }
+}
+
+fn columns() -> Vec<Column<'static, Figures>> {
+    vec![
+        column("nodes", |of: &Figures| of.nodes).shown("nodes", 0),
+        column("renewals", |of: &Figures| of.renewals).shown("renewals/s", 1),
+        column("looks", |of: &Figures| of.looks).shown("looks/s", 1),
+        column("names", |of: &Figures| of.names).shown("names/s", 0),
+        column("lapses", |of: &Figures| of.lapses).shown("lapsed", 0),
+        column("expelled", |of: &Figures| of.expelled).shown("expelled", 0),
+        column("lease_share", |of: &Figures| of.lease_share).digits(4).percent("leases %", 1),
+        column("namespace_share", |of: &Figures| of.namespace_share).digits(4).percent("namespace %", 1),
+        column("namespace_busy", |of: &Figures| of.namespace_busy).digits(4),
+        column("open_ms", |of: &Figures| of.open_ms).digits(3).shown("open ms", 2),
+        column("enter_ms", |of: &Figures| of.enter_ms).digits(3).shown("enter ms", 2),
+        column("moves", |of: &Figures| of.moves),
+        column("moves_failed", |of: &Figures| of.moves_failed),
+        column("move_ms", |of: &Figures| of.move_ms).digits(3).shown("move ms", 1),
+        column("store_calls", |of: &Figures| of.store_calls).shown("store/s", 0),
+        column("store_share", |of: &Figures| of.store_share).digits(4).percent("store %", 1),
+        column("events", |of: &Figures| of.events).shown("events/s", 0),
+        column("leader_share", |of: &Figures| of.leader_share).digits(4).percent("leader %", 1),
+        column("leader_lag_s", |of: &Figures| of.leader_lag_s).digits(3),
+        column("takeover_s", |of: &Figures| of.takeover_s).shown("takeover s", 1),
+        column("lease_nodes", |of: &Figures| of.lease_nodes),
+        column("namespace_nodes", |of: &Figures| of.namespace_nodes),
+        column("store_nodes", |of: &Figures| of.store_nodes),
+        column("leader_nodes", |of: &Figures| of.leader_nodes),
+        column("space_looks", |of: &Figures| of.space_looks),
+        column("order_s", |of: &Figures| of.order_s).digits(3),
+    ]
+}
+
+/// The table, and where each part has no more to give, which does not depend on the nodes.
+fn text(columns: &[Column<'_, Figures>], figures: &[Figures]) -> String {
+    let mut text = table::text(columns, figures);
+    let Some(of) = figures.last() else { return text };
+    let lines = [
+        format!(
+            "nodes whose leases the namespace serves: {}; with what they do to files: {}",
+            of.lease_nodes, of.namespace_nodes
+        ),
+        format!(
+            "nodes whose batches the store serves: {}; whose events the leader takes in: {}",
+            of.store_nodes, of.leader_nodes
+        ),
+        format!(
+            "with {} nodes: {:.0} looks at the space of targets per second; after an order all have read the targets' states in {:.1} s",
+            of.nodes, of.space_looks, of.order_s
+        ),
+    ];
+    for line in lines {
+        text += &format!("{line}\n");
+    }
+    text
+}
