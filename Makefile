@@ -5,7 +5,7 @@
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help install setup setup-test build demo demo-time test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small bench-sim docs reference clean
+.PHONY: help install setup setup-test build demo demo-time test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small bench-cluster bench-sim docs reference clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
@@ -80,6 +80,10 @@ bench-connections: build
 bench-connections-small: build
 	@scripts/setup.sh bench
 	@benches/connections/run.sh target/release/entrepot --small
+
+# One volume on three hosts against plain mounts of the same GlusterFS; ten minutes; root, for namespaces, and Redis.
+bench-cluster: setup-test
+	ENTREPOT_CLUSTER_SECONDS=3600 cargo test --release --locked -p entrepot-cli --test cluster bench:: -- --ignored --nocapture
 
 # Replay speed of the simulator, beside libCacheSim (a Python package, fetched into target/ where that is possible); two minutes.
 bench-sim: setup

@@ -1,5 +1,6 @@
 //! A process on a host that does the calls which a test asks for, one after the other or at a given instant: this program once more.
 
+use crate::bench::work::{Work, seconds};
 use crate::hosts::Host;
 use crate::real::until;
 use crate::saves;
@@ -97,6 +98,8 @@ pub enum Call {
     Save(saves::Orders),
     /// The same file, read again and again.
     Load(saves::Orders),
+    /// A part of a benchmark; gives its seconds.
+    Work(Work),
     /// A lock of a range that belongs to the open file, without waiting.
     LockRange {
         of: String,
@@ -332,6 +335,7 @@ fn carry(call: Call, files: &mut HashMap<String, File>) -> Result<Value, Errno> 
         Call::Records(orders) => return Ok(json!(work(&orders)?)),
         Call::Save(orders) => return Ok(json!(saves::write(&orders)?)),
         Call::Load(orders) => return Ok(json!(saves::read(&orders)?)),
+        Call::Work(work) => return Ok(json!(seconds(&work)?)),
         Call::LockRange { of, exclusive, start, len } => {
             let kind = if exclusive { libc::F_WRLCK } else { libc::F_UNLCK };
             // SAFETY: zero is a value of each field.

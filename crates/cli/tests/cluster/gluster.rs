@@ -7,6 +7,8 @@ use crate::real::until;
 const NAME: &str = "shared";
 
 pub const BRICKS: [&str; 3] = ["/run/brick/1", "/run/brick/2", "/run/brick/3"];
+/// And that of one with the options that volumes have by themselves.
+const PLAIN: &str = "plain";
 
 /// What is set. Without each of the first three a test of `facts` fails; `docs/results/shared-file-systems.md` says how.
 const OPTIONS: &[(&str, &str)] = &[
@@ -70,4 +72,16 @@ pub fn kill_brick(server: &Host, brick: &str) {
 /// Starts what was killed.
 pub fn restart_bricks(server: &Host) {
     server.daemon("gluster", &["--mode=script", "volume", "start", NAME, "force"]);
+}
+
+/// A second volume beside the first on the same file systems, with the options that it has by itself, mounted as a user mounts it.
+pub fn start_plain(server: &Host, hosts: &[Host], at: &str) {
+    let bricks = BRICKS.map(|brick| format!("{}:{brick}.plain", server.address()));
+    let bricks = bricks.each_ref().map(String::as_str);
+    gluster(server, &[&["volume", "create", PLAIN, "transport", "tcp"][..], &bricks, &["force"]].concat());
+    gluster(server, &["volume", "start", PLAIN]);
+    for host in hosts {
+        host.must("mkdir", &["-p", at]);
+        host.daemon("mount", &["-t", "glusterfs", &format!("{}:/{PLAIN}", server.address()), at]);
+    }
 }

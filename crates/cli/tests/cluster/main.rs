@@ -5,6 +5,7 @@ mod agent;
 mod appends;
 mod audit;
 mod away;
+mod bench;
 mod brick;
 mod ceph;
 mod drained;

@@ -1,0 +1,159 @@
+//! `make bench-cluster`: an Entrepot volume on three hosts against plain mounts of the same GlusterFS, in one run.
+//!
+//! Every row visits the subjects in turn, round after round, the other way round each time. Ratios are of the seconds within one round,
+//! so that a machine whose speed drifts drifts for all of them alike. `ENTREPOT_BENCH_ROUNDS` and `ENTREPOT_BENCH_ONLY` (names of rows
+//! with commas between) set how much of it runs.
+
+pub mod work;
+
+use crate::agent::{Agent, Call};
+use crate::gluster;
+use crate::hosts::{Hosts, LOCAL, hosts};
+use crate::volume::{Node, Shared};
+use std::time::Instant;
+use work::{RECORD, Work};
+
+/// Where the hosts have GlusterFS with its own options.
+const PLAIN: &str = "/run/plain";
+/// Bytes of a large file.
+const LARGE: u64 = 64 << 20;
+/// Records of a shared file.
+const RECORDS: u64 = 900;
+/// Small files, and their bytes.
+const SMALL: u64 = 150;
+const SMALL_BYTES: usize = 4096;
+/// No row may be slower than the plain mount by more than this.
+const BOUND: f64 = 1.1;
+
+const SUBJECTS: [&str; 3] = ["same options", "own options", "entrepot"];
+/// The subject that is compared with the others.
+const OURS: usize = 2;
+
+const ROWS: [&str; 9] = [
+    "write 64 MiB",
+    "read it on another host",
+    "3 hosts write one file",
+    "create 150 files",
+    "stat them on another host",
+    "read them on another host",
+    "write them again",
+    "remove them",
+    "stage in 64 MiB",
+];
+
+struct Rig<'a> {
+    nodes: Vec<Node<'a>>,
+    dirs: [String; 3],
+}
+
+impl Rig<'_> {
+    /// Seconds of one row for one subject, in one round.
+    fn measure(&self, agents: &mut [Agent<'_>], row: &str, subject: usize, round: usize) -> f64 {
+        let dir = format!("{}/{round}", self.dirs[subject]);
+        let (large, shared, small) = (format!("{dir}/large"), format!("{dir}/shared"), format!("{dir}/small"));
+        let mut one = |host: usize, work: Work| seconds(&mut agents[host], &work);
+        match row {
+            "write 64 MiB" => one(0, Work::Write { path: large, bytes: LARGE }),
+            "read it on another host" => one(1, Work::Read { path: large, bytes: LARGE }),
+            "3 hosts write one file" => {
+                one(0, Work::Touch { path: shared.clone() });
+                let count = agents.len() as u64;
+                let part = |first| Work::Records { path: shared.clone(), first, step: count, count: RECORDS };
+                (0..).zip(agents.iter_mut()).for_each(|(first, agent)| agent.begin(&Call::Work(part(first))));
+                let all = agents.iter().map(|agent| agent.end().ok().as_f64().expect("seconds"));
+                all.fold(0.0, f64::max)
+            }
+            "create 150 files" => one(0, Work::Create { dir: small, files: SMALL, bytes: SMALL_BYTES }),
+            "stat them on another host" => one(1, Work::Stat { dir: small, files: SMALL }),
+            "read them on another host" => one(2, Work::ReadAll { dir: small, files: SMALL, bytes: SMALL_BYTES }),
+            "write them again" => one(1, Work::Overwrite { dir: small, files: SMALL, bytes: SMALL_BYTES }),
+            "remove them" => one(0, Work::Remove { dir: small, files: SMALL }),
+            _ => self.stage_in(subject, &dir, round),
+        }
+    }
+
+    /// A file of the host comes in: by `entrepot stage in`, or by `cp`.
+    fn stage_in(&self, subject: usize, dir: &str, round: usize) -> f64 {
+        let (node, source) = (&self.nodes[0], format!("{LOCAL}/source"));
+        let began = Instant::now();
+        if subject == OURS {
+            let to = format!("{}/{round}/staged", node.at);
+            node.ok(&["stage", "in", &format!("file://{source}"), &to]);
+        } else {
+            node.host.must("cp", &[&source, &format!("{dir}/staged")]);
+        }
+        began.elapsed().as_secs_f64()
+    }
+}
+
+fn seconds(agent: &mut Agent<'_>, work: &Work) -> f64 {
+    agent.ok(Call::Work(work.clone())).as_f64().expect("seconds")
+}
+
+/// Smallest, middle and largest.
+fn spread(values: &[f64]) -> [f64; 3] {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    [sorted[0], sorted[sorted.len() / 2], sorted[sorted.len() - 1]]
+}
+
+fn rig(hosts: &Hosts) -> Rig<'_> {
+    let shared = Box::leak(Box::new(Shared::of_all(hosts)));
+    gluster::start_plain(&hosts.server, &hosts.hosts, PLAIN);
+    let nodes = shared.up();
+    let dirs = [hosts.directory("plain"), format!("{PLAIN}/dir"), nodes[0].at.clone()];
+    let first = nodes[0].host;
+    let source = first.path(&format!("{LOCAL}/source"));
+    std::fs::write(source, crate::real::noise(LARGE as usize)).expect("a source");
+    Rig { nodes, dirs }
+}
+
+#[test]
+#[ignore = "make bench-cluster runs it"]
+fn entrepot_against_plain_mounts() {
+    let Some(hosts) = hosts() else { return };
+    let rounds = std::env::var("ENTREPOT_BENCH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(7);
+    let only = std::env::var("ENTREPOT_BENCH_ONLY").unwrap_or_default();
+    let wanted = |row: &&&str| only.is_empty() || only.split(',').any(|name| name.trim() == **row);
+    let rows: Vec<&str> = ROWS.iter().filter(wanted).copied().collect();
+    let rig = rig(&hosts);
+    let mut agents = hosts.agents();
+    let mut all = vec![[const { Vec::new() }; 3]; rows.len()];
+    // The first round is not counted: it finds nothing in any memory.
+    for round in 0..=rounds {
+        for dir in &rig.dirs {
+            agents[0].ok(Call::Work(Work::Directory { path: format!("{dir}/{round}/small") }));
+        }
+        for (row, all) in rows.iter().zip(&mut all) {
+            let mut turns: Vec<usize> = (0..SUBJECTS.len()).collect();
+            if round % 2 == 1 {
+                turns.reverse();
+            }
+            for subject in turns {
+                let took = rig.measure(&mut agents, row, subject, round);
+                if round > 0 {
+                    all[subject].push(took);
+                }
+            }
+        }
+    }
+    println!("{rounds} rounds, seconds: middle; ratios of ours: middle (smallest to largest) of the rounds");
+    println!("| row | same options | own options | entrepot | to same options | to own options |");
+    println!("|---|---|---|---|---|---|");
+    let mut slow = Vec::new();
+    for (row, all) in rows.iter().zip(&all) {
+        let ratio = |to: usize| {
+            let ratios: Vec<f64> = all[OURS].iter().zip(&all[to]).map(|(ours, theirs)| ours / theirs).collect();
+            spread(&ratios)
+        };
+        let [same, own] = [0, 1].map(ratio);
+        let shown = |[least, middle, most]: [f64; 3]| format!("{middle:.2} ({least:.2} to {most:.2})");
+        let [a, b, c] = all.each_ref().map(|seconds| spread(seconds)[1]);
+        println!("| {row} | {a:.3} | {b:.3} | {c:.3} | {} | {} |", shown(same), shown(own));
+        if same[1] > BOUND {
+            slow.push(format!("{row}: {:.2}", same[1]));
+        }
+    }
+    println!("slower than the plain mount with the same options by more than 10 %: {}", slow.join(", "));
+    assert!(RECORD.is_multiple_of(8) && !rows.is_empty(), "a row of that name");
+}
