@@ -115,8 +115,8 @@ impl Default for Load {
     }
 }
 
-/// Calls at a stub's server for a file that is opened for reading, and closed: counted in
-/// `docs/results/cluster-bench.md`.
+/// Calls at a stub's server for a file that is opened for reading, and closed. A guess, by the
+/// code: not counted on a mount.
 pub const CALLS_OF_OPEN: u32 = 8;
 
 /// Everything about a run.

@@ -39,6 +39,8 @@ const LEASE_WAIT: Duration = Duration::from_secs(20);
 /// What is known of the others may be so old before a look is waited for, and how long that is. A node looks by itself at least so often
 /// while somebody asks.
 const KNOWN_FOR: Duration = Duration::from_secs(3);
+/// With its number and its name: a node says to all that it leads.
+const LEADS: &str = "leads";
 /// After a failure to listen.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
@@ -70,6 +72,8 @@ pub struct Nodes {
     info: Info,
     /// The node that leads, and its name, as last looked up.
     leader: Mutex<Option<(Node, String)>>,
+    /// As which number it said that it leads; 0 if it did not.
+    said: AtomicU32,
     inbox: Inbox,
     workers: Workers,
 }
@@ -114,6 +118,7 @@ impl Nodes {
             state: volume.state().clone(),
             info,
             leader: Mutex::default(),
+            said: AtomicU32::new(0),
             inbox: Inbox::default(),
             workers: Workers::of("nodes"),
         });
@@ -149,6 +154,9 @@ impl Nodes {
         if self.is_asked_to_drain(text) {
             return;
         }
+        if let Some((node, name)) = text.strip_prefix(LEADS).and_then(|text| text.trim_start().split_once(' ')) {
+            return node.parse().map_or((), |node| self.follow(Node(node), name));
+        }
         let mut words = text.split(' ');
         let Some(file) = words.next().and_then(|word| u64::from_str_radix(word, 16).ok()).map(FileId) else { return };
         let me = self.node.load(Ordering::Acquire);
@@ -164,12 +172,32 @@ impl Nodes {
 
     /// The name under which the node that leads listens.
     fn name_of_leader(&self) -> Option<String> {
-        let leader = self.membership.lock().leader()?;
+        let seen = self.membership.lock().leader();
         let mut known = self.leader.lock();
-        if known.as_ref().is_none_or(|(node, _)| *node != leader) {
-            *known = Some((leader, self.leases.info(leader)?.own));
+        // The higher one came later.
+        if let Some(seen) = seen.filter(|seen| known.as_ref().is_none_or(|(node, _)| node < seen)) {
+            *known = Some((seen, self.leases.info(seen)?.own));
         }
         known.as_ref().map(|(_, name)| name.clone())
+    }
+
+    /// A node says that it leads: others may not look who does for minutes.
+    fn follow(&self, node: Node, name: &str) {
+        let mut known = self.leader.lock();
+        if known.as_ref().is_none_or(|(known, _)| *known < node) {
+            *known = Some((node, name.to_owned()));
+        }
+    }
+
+    /// Tells the others once that this node leads.
+    fn say_so(&self) {
+        let me = self.me_now().0;
+        if self.said.swap(me, Ordering::AcqRel) != me
+            && let Err(error) = self.state.ring(&format!("{LEADS} {me} {}", self.info.own))
+        {
+            tracing::debug!("others do not hear that this node leads: {error}");
+            self.said.store(0, Ordering::Release);
+        }
     }
 
     fn has_lease(&self) -> bool {
@@ -320,6 +348,7 @@ impl Cluster for Nodes {
     }
 
     fn reports(&self) -> Vec<String> {
+        self.say_so();
         self.inbox.take()
     }
 

@@ -31,7 +31,7 @@ const SERVER: usize = 100;
 /// Seconds that a command on a host may take.
 const COMMAND_SECONDS: &str = "60";
 /// The program ends itself then: a call on a mount has no limit of its own. A benchmark sets [`SECONDS`].
-const PROGRAM: Duration = Duration::from_secs(300);
+const PROGRAM: Duration = Duration::from_secs(1200);
 const SECONDS: &str = "ENTREPOT_CLUSTER_SECONDS";
 
 /// All of them.

@@ -54,7 +54,7 @@ impl Directory {
         let (mut leases, mut over) = (Vec::new(), Vec::new());
         for (node, name) in (1..).map(Node).zip(&self.files) {
             match name {
-                Name::Beat(beat) => leases.push(Seen { node, beat: *beat, lease: self.lease }),
+                Name::Beat(beat) => leases.push(Seen { node, beat: *beat, lease: self.lease, drains: false }),
                 Name::Over => over.push(node),
                 Name::New => {}
             }
