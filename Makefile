@@ -83,7 +83,7 @@ bench-connections-small: build
 
 # One volume on three hosts against plain mounts of the same GlusterFS; ten minutes; root, for namespaces, and Redis.
 bench-cluster: setup-test
-	ENTREPOT_CLUSTER_SECONDS=3600 cargo test --release --locked -p entrepot-cli --test cluster bench:: -- --ignored --nocapture
+	ENTREPOT_BENCH_ROUNDS=$${ENTREPOT_BENCH_ROUNDS:-7} ENTREPOT_CLUSTER_SECONDS=3600 cargo test --release --locked -p entrepot-cli --test cluster bench:: -- --nocapture
 
 # Replay speed of the simulator, beside libCacheSim (a Python package, fetched into target/ where that is possible); two minutes.
 bench-sim: setup

@@ -1,0 +1,52 @@
+//! How long a lease lasts, and how often nodes renew theirs and look at the others'.
+
+use crate::time::Time;
+
+/// Spans of [`super::Membership`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// How long a lease lasts from the moment its renewal was asked for.
+    pub lease: Time,
+    /// From one renewal to the next.
+    pub renew_every: Time,
+    /// From one look at the others' lease files to the next, for one that has few lower nodes above it.
+    pub look_every: Time,
+    /// So many of the lowest nodes look that often. [`Config::look_every_at`] has the rest.
+    pub watchers: u32,
+    /// By how much one node's clock may run faster than another's, as a share.
+    pub drift: f64,
+}
+
+impl Default for Config {
+    /// Three renewals fit into a lease, and a takeover takes less than ten seconds; the drift is a hundred times what
+    /// clocks of computers have.
+    fn default() -> Config {
+        Config {
+            lease: Time::from_secs(5),
+            renew_every: Time::from_millis(1600),
+            look_every: Time::from_secs(1),
+            watchers: 4,
+            drift: 0.01,
+        }
+    }
+}
+
+/// No node looks more rarely. A guess: what it does not know by then nobody here waited for.
+const LOOK_EVERY_MAX: Time = Time::from_secs(600);
+
+impl Config {
+    /// From one look to the next of a node that has so many lower ones beside it. It grows with the square of the rank,
+    /// so that all nodes together look at most so often as two for each watcher do, and so often as
+    /// `LOOK_EVERY_MAX` has them. When the lowest `n` are gone at once, the next leads after a lease and
+    /// two looks of a node of rank `n`.
+    pub fn look_every_at(&self, lower: usize) -> Time {
+        let turns = (lower as u64).saturating_add(1).max(u64::from(self.watchers)) as f64 / f64::from(self.watchers);
+        let every = Time((self.look_every.0 as f64 * turns * turns) as u64);
+        every.min(LOOK_EVERY_MAX.max(self.look_every))
+    }
+
+    /// How long a watcher waits for a lease to end on another clock.
+    pub(super) fn patience(&self, lease: Time) -> Time {
+        Time((lease.0 as f64 * (1.0 + self.drift)).ceil() as u64)
+    }
+}
