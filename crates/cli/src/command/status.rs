@@ -145,7 +145,10 @@ fn render(s: &Value) -> String {
     }
     text.push_str(&stripes(&s["stripes"]));
     text.push_str(&tiering(&s["tiering"]));
-    let _ = writeln!(text, "garbage  {} objects wait to be removed", number(s, "garbage_objects"));
+    let _ = match s["state_away"].as_str() {
+        Some(why) => writeln!(text, "state    AWAY: {why}"),
+        None => writeln!(text, "garbage  {} objects wait to be removed", number(s, "garbage_objects")),
+    };
     let events = list(s, "events");
     if !events.is_empty() {
         text.push_str("\nlately\n");

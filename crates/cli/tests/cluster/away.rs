@@ -3,7 +3,7 @@
 use crate::agent::Agent;
 use crate::hosts::hosts;
 use crate::random::seed;
-use crate::real::until_within;
+use crate::real::{out, until_within};
 use crate::volume::{Shared, are_in_order, leading};
 use crate::writers::Writers;
 use std::time::{Duration, Instant};
@@ -17,7 +17,12 @@ fn open_files_go_on_while_the_store_of_the_state_is_away() {
     let writers = Writers::start(&nodes, "storeless", 60, seed());
     std::thread::sleep(Duration::from_secs(1));
     hosts.kill_redis();
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(1));
+    let away = nodes[0].entrepot(&["status"])["state_away"].take();
+    assert!(away.as_str().is_some_and(|why| why.contains("Redis")), "{away}");
+    let shown = nodes[0].run(&["status"]);
+    assert!(out(&shown).contains("state    AWAY: "), "{}", out(&shown));
+    std::thread::sleep(Duration::from_secs(1));
     hosts.server.start_redis();
     until_within(30, "targets can be emptied again", || nodes[1].run(&["target", "drain", "target1"]).status.success());
     nodes[2].ok(&["target", "restore", "target1"]);

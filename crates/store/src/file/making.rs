@@ -5,8 +5,13 @@
 
 use parking_lot::Mutex;
 use policy::ObjectId;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// For so long a layout may still come that names an object in doubt; a check of the volume tells afterwards. A guess: a call that a client
+/// has given up is not carried out minutes later.
+const DOUBT: Duration = Duration::from_secs(600);
 
 /// The objects that are being made. See the module.
 #[derive(Debug, Default)]
@@ -15,8 +20,8 @@ pub struct Making(Mutex<Objects>);
 #[derive(Debug, Default)]
 struct Objects {
     made: HashSet<ObjectId>,
-    /// A layout that names them was written, or not: its file system did not say. They stay until one is seen that names them.
-    doubtful: HashSet<ObjectId>,
+    /// A layout that names them was written, or not: its file system did not say. Since when.
+    doubtful: HashMap<ObjectId, Instant>,
 }
 
 /// One of them, until this is dropped: then a layout names it, somebody else answers for it, or it is removed.
@@ -24,6 +29,12 @@ struct Objects {
 pub(crate) struct BeingMade {
     among: Arc<Making>,
     object: ObjectId,
+}
+
+impl Objects {
+    fn forget_old_doubts(&mut self) {
+        self.doubtful.retain(|_, since| since.elapsed() < DOUBT);
+    }
 }
 
 impl Making {
@@ -35,18 +46,21 @@ impl Making {
 
     /// All of them.
     pub(crate) fn objects(&self) -> HashSet<ObjectId> {
-        let objects = self.0.lock();
-        objects.made.union(&objects.doubtful).copied().collect()
+        let mut objects = self.0.lock();
+        objects.forget_old_doubts();
+        objects.made.iter().chain(objects.doubtful.keys()).copied().collect()
     }
 
     /// Nobody knows whether a layout names the object.
     pub(crate) fn doubt(&self, object: ObjectId) {
-        self.0.lock().doubtful.insert(object);
+        let mut objects = self.0.lock();
+        objects.forget_old_doubts();
+        objects.doubtful.insert(object, Instant::now());
     }
 
     /// Whether nobody knows whether a layout names the object, so that it must not be removed.
     pub(crate) fn is_doubtful(&self, object: ObjectId) -> bool {
-        self.0.lock().doubtful.contains(&object)
+        self.0.lock().doubtful.get(&object).is_some_and(|since| since.elapsed() < DOUBT)
     }
 
     /// A layout names these objects.

@@ -237,10 +237,19 @@ impl Server {
                 let server = self.clone();
                 self.hand_over(caller.uid, answer, move |answer| match server.user(id) {
                     Ok(user) => server.open_user(caller, user, flags, answer),
-                    Err(error) => answer.give(Err(error.errno())),
+                    Err(error) => answer.give(Err(server.not_opened(&error))),
                 });
             }
-            Err(error) => answer.give(Err(error.errno())),
+            Err(error) => answer.give(Err(self.not_opened(&error))),
+        }
+    }
+
+    /// What is said of an open that failed. The name was there a moment ago: another node may have put another file in its place, so that
+    /// the kernel has to look the name up again.
+    fn not_opened(&self, error: &Error) -> Errno {
+        match error.errno() {
+            Errno::NOENT if self.parts.pool.cluster.get().is_some() => Errno::STALE,
+            errno => errno,
         }
     }
 
@@ -267,7 +276,7 @@ impl Server {
             let backing = handle.backing();
             Opened { handle: self.handles.insert(Arc::new(handle)), flags, backing }
         });
-        answer.give(opened.map_err(|error| error.errno()));
+        answer.give(opened.map_err(|error| self.not_opened(&error)));
     }
 
     /// Whether the user may have one more file open, and that one; so it counts.

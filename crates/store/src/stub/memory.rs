@@ -54,6 +54,7 @@ struct Inner {
     fail_from: Option<u64>,
     /// Calls that are carried out and fail all the same.
     unanswered: Range<u64>,
+    gone_from: Option<u64>,
     forget_syncs: bool,
 }
 
@@ -120,6 +121,12 @@ impl MemoryStub {
         inner.unanswered = first..first + calls;
     }
 
+    /// Its last name goes and with it all that it was, from the n-th call from now on (counting from 1), as on GlusterFS.
+    pub fn goes_at(&self, nth: u64) {
+        let mut inner = self.0.lock();
+        inner.gone_from = Some(inner.calls + nth);
+    }
+
     /// A broken disk: a sync says that it was done and does nothing. For tests of the tests.
     pub fn forget_syncs(&self, forget: bool) {
         self.0.lock().forget_syncs = forget;
@@ -140,6 +147,9 @@ impl MemoryStub {
         inner.calls += 1;
         if inner.fail_from.is_some_and(|n| inner.calls >= n) {
             return Err(Errno::IO.into());
+        }
+        if inner.gone_from.is_some_and(|n| inner.calls >= n) {
+            return Err(Errno::STALE.into());
         }
         let done = f(&mut inner);
         if inner.unanswered.contains(&inner.calls) { Err(Errno::IO.into()) } else { done }

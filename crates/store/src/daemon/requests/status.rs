@@ -22,9 +22,13 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Value, Problem> {
         "uptime_s": core.started.elapsed().as_secs(),
         "total_bytes": space.total_bytes,
         "free_bytes": space.free_bytes,
-        "garbage_objects": core.volume.state().garbage_count()?,
         "targets": target::list(core),
     });
+    // The rest is known also while the store of the state is away.
+    match core.volume.state().garbage_count() {
+        Ok(count) => answer["garbage_objects"] = json!(count),
+        Err(error) => answer["state_away"] = json!(error.to_string()),
+    }
     if let Some(nodes) = &core.nodes {
         answer["nodes"] = node::shown(nodes);
     }

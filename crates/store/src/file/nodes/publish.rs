@@ -7,6 +7,7 @@ use policy::ObjectId;
 use policy::cluster::share::{self, Claim, Created, Published};
 use policy::cluster::{Node, Standing};
 use policy::layout::Layout;
+use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -17,6 +18,11 @@ enum Outcome {
     Not(Error),
     /// Nobody knows.
     Unknown(Error),
+}
+
+/// Whether a stub is no more, by what its file system says.
+fn is_gone(error: &Error) -> bool {
+    matches!(error.errno(), Errno::STALE | Errno::NOENT)
 }
 
 impl File {
@@ -76,6 +82,8 @@ impl File {
             Err(error) => match self.end(me, Claim { node: me, generation: new.generation, drains: true }) {
                 // Without a lease it may have been made, and have gone, before that.
                 Ok(true) if cluster.standing(me) == Standing::Held => return Outcome::Not(error),
+                // The file is gone, and with it all that names its objects.
+                Err(gone) if is_gone(&error) && is_gone(&gone) => return Outcome::Not(error),
                 Ok(true) => (None, Some(error)),
                 _ => (self.created(new), Some(error)),
             },

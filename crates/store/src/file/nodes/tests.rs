@@ -6,10 +6,10 @@ use crate::mover::Mover;
 use crate::state::SqliteState;
 use crate::stub::Stub;
 use crate::stub::memory::MemoryStub;
-use crate::target::{MemoryMedium, TargetSpec, Targets, TargetsOptions};
+use crate::target::{Medium, MemoryMedium, TargetSpec, Targets, TargetsOptions};
 use parking_lot::Mutex;
-use policy::TargetId;
 use policy::layout::Placement;
+use policy::{ObjectId, TargetId};
 use std::collections::BTreeMap;
 use std::sync::Weak;
 
@@ -286,6 +286,29 @@ fn a_truncation_is_seen_by_who_reads_and_writes_afterwards() {
     a.writes(5000, 2, 10);
     let all = expected(&[(1, 3000), (0, 2000), (2, 10)]);
     assert!(b.bytes() == all && a.bytes() == all);
+}
+
+/// [S-203]
+#[test]
+fn of_a_file_that_goes_while_it_moves_no_new_object_stays() {
+    for nth in 1..40 {
+        let world = World::new();
+        let (a, b) = (world.node(1), world.node(2));
+        a.writes(0, 1, 20_000);
+        a.file.end_writing().unwrap();
+        b.file.refresh().unwrap();
+        let of = |one: &One| one.file.layout().unwrap().objects().map(|(_, object)| object.id).collect::<BTreeSet<_>>();
+        let before = of(&b);
+        world.stub.goes_at(nth);
+        if b.mover.restripe(&b.file, 0, &Placement { stripe_count: 1, ..PLACE }).is_ok() {
+            assert!(nth > 5, "so many calls a move makes");
+            return;
+        }
+        let lie: BTreeSet<ObjectId> = world.media.iter().flat_map(|medium| medium.list().unwrap()).collect();
+        // Once a layout was published its objects go with the file.
+        assert!(lie == before || lie == &before | &of(&b), "gone at call {nth}: {lie:?}");
+    }
+    panic!("it never moved");
 }
 
 /// [S-203]
