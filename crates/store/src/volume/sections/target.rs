@@ -49,7 +49,7 @@ section! {
         tier: Option<String> = optional(text), "fast" else None;
         /// The hosts that reach it, where nodes share the volume and not all do; all others leave it alone.
         only_on: Option<Vec<String>> = optional(texts), ["n1"] else None;
-        /// Hosts that it lies near, for `prefer` in `[layout]`.
+        /// Hosts that it lies near, for `prefer` of the layout.
         near: Option<Vec<String>> = optional(texts), ["n1", "n2"] else None;
         /// What its device does, as `entrepot-lab bench device` measures and writes it.
         device: Option<Measured> = optional(parsed(str::parse)), "disk:seek=8ms,revolution=8ms,read=150MB/s" else None;
