@@ -5,7 +5,7 @@ use super::redis::Redis;
 use serde_json::Value;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `volume.toml` with a burst buffer.
@@ -283,7 +283,8 @@ fn killed(volume: &Volume, rounds: u64) {
                         if write(volume, &name, &format!("{n:04}"), &stamped(app, n, LEN)).is_err() {
                             return;
                         }
-                        let list = volume.run(&["checkpoint", "list", &name, "--output", "json"]);
+                        // Not in the mount, which may be killed at any moment.
+                        let list = volume.run_in(Path::new("/"), &["checkpoint", "list", &name, "--output", "json"]);
                         let Ok(list) = serde_json::from_slice::<Value>(&list.stdout) else { return };
                         let labels =
                             list["versions"].as_array().into_iter().flatten().filter(|v| v["state"] == "complete");
