@@ -22,6 +22,9 @@ const ROWS_MAX: usize = 4096;
 /// Accesses that one look takes from all reports, as many as of a node's own.
 const ACCESSES_MAX: usize = 1 << 16;
 
+/// Files that other nodes' requests are counted of from one look to the next.
+const HEARD_MAX: usize = 1 << 16;
+
 /// What is to be told, or was heard.
 #[derive(Default)]
 pub struct Reports(Mutex<Pending>);
@@ -85,14 +88,18 @@ impl Reports {
         pending.removed.extend(removed.iter().copied().take(room));
     }
 
-    /// Requests to a file were counted here or elsewhere.
+    /// Requests to a file were counted, here or elsewhere. What is counted here is bounded by the files in use.
     pub(super) fn asked(&self, file: FileId, counts: &Counts, recent: Vec<Request>) {
         let asked = &mut self.0.lock().asked;
-        if asked.len() < ROWS_MAX || asked.contains_key(&file) {
-            let (sum, last) = asked.entry(file).or_default();
-            sum.iter_mut().zip(counts).for_each(|(sum, count)| sum.add(*count));
-            *last = recent;
-        }
+        let (sum, last) = asked.entry(file).or_default();
+        sum.iter_mut().zip(counts).for_each(|(sum, count)| sum.add(*count));
+        *last = recent;
+    }
+
+    /// Whether what others say of one more file is taken.
+    fn has_room_for(&self, file: FileId) -> bool {
+        let asked = &self.0.lock().asked;
+        asked.len() < HEARD_MAX || asked.contains_key(&file)
     }
 
     fn take_asked(&self) -> Asked {
@@ -107,6 +114,7 @@ impl Reports {
         let Pending { accesses, asked, removed, lost, .. } =
             std::mem::replace(&mut *pending, Pending { told: Some(now), ..Pending::default() });
         drop(pending);
+        let asked: Asked = asked.into_iter().take(ROWS_MAX).collect();
         let files: BTreeSet<u64> = accesses.keys().map(|row| row.0).chain(asked.keys().map(|file| file.0)).collect();
         if files.is_empty() && removed.is_empty() {
             return None;
@@ -153,6 +161,9 @@ impl Reports {
                 heard.accesses.extend(std::iter::repeat_n(each, room.min(times as usize)));
             }
             for AskedOf { file, counts, recent } in report.asked {
+                if !self.has_room_for(FileId(file)) {
+                    continue;
+                }
                 let mut sums = [Count::default(); CLASSES];
                 for (sum, [reads, writes, bytes]) in sums.iter_mut().zip(counts) {
                     *sum = Count { reads, writes, bytes };
@@ -250,6 +261,17 @@ mod tests {
         assert!(told(&reports, Time(EVERY.0 - 1)).is_none(), "the last time was not long ago");
         assert_eq!(told(&reports, EVERY).map(|(heard, _)| heard.accesses.len()), Some(1));
         assert!(told(&reports, EVERY + EVERY).is_none());
+    }
+
+    #[test]
+    fn what_is_asked_of_all_files_here_counts_and_a_report_has_some() {
+        let reports = Reports::default();
+        let ask = |file| reports.asked(FileId(file), &[Count::default(); CLASSES], Vec::new());
+        (0..ROWS_MAX as u64 + 3).for_each(ask);
+        assert_eq!(reports.take_asked().len(), ROWS_MAX + 3);
+        (0..ROWS_MAX as u64 + 3).for_each(ask);
+        let (_, asked) = told(&reports, Time(0)).expect("something to tell");
+        assert_eq!(asked.len(), ROWS_MAX);
     }
 
     #[test]
