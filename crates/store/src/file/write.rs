@@ -100,14 +100,20 @@ impl File {
 
     /// The same where other nodes may append: where the end is, is known to who has the file alone.
     fn append_alone(self: &Arc<Self>, data: &[u8]) -> Result<u64> {
-        let mut refused = Refused::default();
+        let (mut refused, mut tried) = (Refused::default(), None);
         loop {
             self.ready_to_modify()?;
             let alone = self.exclusive()?;
-            let (offset, view) = (self.size(), self.view());
+            let view = self.view();
+            // What this node wrote when it lost its lease may lie there.
+            let begun = tried.filter(|offset| self.begins(&view, *offset, data));
+            let offset = begun.unwrap_or_else(|| self.size());
             let end = Self::check_range(offset, data.len() as u64)?;
-            if data.is_empty() {
-                return Ok(offset);
+            if data.is_empty() || end <= self.size() {
+                if alone.holds()? {
+                    return Ok(offset);
+                }
+                continue;
             }
             let obstacle = match self.obstacle(&view, end) {
                 Some(obstacle) => obstacle,
@@ -118,6 +124,7 @@ impl File {
                         if alone.holds()? {
                             return written.map(|()| offset);
                         }
+                        tried = Some(offset);
                         continue;
                     }
                 },
@@ -125,6 +132,13 @@ impl File {
             drop(alone);
             self.clear(obstacle, end, &refused)?;
         }
+    }
+
+    /// Whether the file has these bytes at an offset, as far as it goes. The caller holds `io`.
+    fn begins(self: &Arc<Self>, view: &View, offset: u64, data: &[u8]) -> bool {
+        let Some(left) = self.size().checked_sub(offset) else { return false };
+        let mut there = vec![0; data.len().min(usize::try_from(left).unwrap_or(usize::MAX))];
+        self.read_in(view, offset, &mut there, false).is_ok() && data.starts_with(&there)
     }
 
     /// What must be done before the file can be written up to `end` under this view.

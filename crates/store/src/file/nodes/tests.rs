@@ -274,6 +274,27 @@ fn each_append_lies_at_the_end_as_it_is_then() {
     assert!(a.bytes() == expected(&all) && b.bytes() == expected(&all));
 }
 
+/// [S-202]
+#[test]
+fn an_append_lies_there_once_also_if_its_node_loses_its_lease_meanwhile() {
+    for (size, more) in [(0, 700), (100, 700), (20_000, 200)] {
+        let world = World::new();
+        let (a, b) = (world.node(1), world.node(2));
+        b.writes(0, 1, size);
+        *a.member.standing.lock() = Standing::Lost;
+        std::thread::scope(|scope| {
+            let appends = scope.spawn(|| a.file.append(&vec![2; more]));
+            std::thread::sleep(Duration::from_millis(50));
+            a.member.number.store(3, Ordering::Relaxed);
+            *a.member.standing.lock() = Standing::Held;
+            assert_eq!(appends.join().expect("no panic").unwrap(), size as u64);
+        });
+        assert!(b.bytes() == expected(&[(1, size), (2, more)]), "{size} and {more}: {}", b.bytes().len());
+        assert_eq!(b.file.append(&[3; 10]).unwrap(), (size + more) as u64);
+        assert!(a.bytes() == expected(&[(1, size), (2, more), (3, 10)]));
+    }
+}
+
 /// [S-199]
 #[test]
 fn a_truncation_is_seen_by_who_reads_and_writes_afterwards() {
