@@ -13,6 +13,7 @@ pub mod admission;
 pub mod advice;
 pub mod buffer;
 pub mod control;
+pub mod credit;
 pub mod pattern;
 pub mod predict;
 pub mod queue;

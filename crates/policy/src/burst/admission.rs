@@ -214,13 +214,21 @@ impl Admission {
         self.release_at(now + AGAIN, write);
     }
 
-    fn close(&mut self) {
+    fn end_all(&mut self, verdict: Verdict) {
         for request in self.open.keys().copied().collect::<Vec<_>>() {
-            self.forget(request, Verdict::Closed);
+            self.forget(request, verdict);
         }
         for write in std::mem::take(&mut self.timed).into_values() {
-            self.release(write, Verdict::Closed);
+            self.release(write, verdict);
         }
+    }
+
+    fn hand_over(&mut self) {
+        self.end_all(Verdict::Go);
+        let mut actions = std::mem::take(&mut self.actions);
+        actions.retain(|action| matches!(action, Action::Release { .. }));
+        let (serial, log) = (self.serial, std::mem::take(&mut self.log));
+        *self = Admission { actions, serial, log, ..Admission::new(self.config) };
     }
 
     /// Time has passed.
@@ -364,7 +372,8 @@ impl Machine for Admission {
             Event::Hold { request, write, len } => self.hold(now, request, Held { write, len, since: now }),
             Event::Prepared { request } => self.prepared(now, request),
             Event::NoRoom { request, write, len, waited } => self.no_room(now, request, write, len, waited),
-            Event::Close => self.close(),
+            Event::Close => self.end_all(Verdict::Closed),
+            Event::HandOver => self.hand_over(),
             Event::Buffer(of @ Of::Arrive { app, request, bytes }) => {
                 self.open.insert(request, arrived(now, app, bytes as u64));
                 self.tell(now, of);

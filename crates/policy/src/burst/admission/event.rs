@@ -34,6 +34,9 @@ pub enum Event {
     },
     /// The end: everything that is held fails.
     Close,
+    /// Another node decides from now on, or this one without knowing yet what others did: what is held goes on, and
+    /// nothing is known any more.
+    HandOver,
     /// What the buffer is told.
     Buffer(buffer::Event),
 }

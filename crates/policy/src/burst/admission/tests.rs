@@ -346,3 +346,24 @@ proptest! {
         prop_assert_eq!((waiting, world.admission.held()), (0, 0));
     }
 }
+
+#[test]
+fn when_another_decides_what_is_held_goes_on_and_nothing_is_known_any_more() {
+    let mut world = World::new(config(Scheme::Bbos, true, 64 * MIB));
+    let first = world.arrive(ms(0), 1, MIB);
+    let goes = world.hold(ms(0), first, MIB);
+    world.run(ms(1));
+    let second = world.arrive(ms(1), 2, MIB);
+    let (waits, retried) = (world.hold(ms(1), second, MIB), world.no_room(ms(1), first, ms(0)));
+    world.run(ms(2));
+    assert!(world.went(goes) && world.is_held(waits) && world.is_held(retried));
+    world.admission.handle(ms(3), Event::HandOver);
+    world.run(ms(3));
+    assert!(world.went(waits) && world.went(retried));
+    assert_eq!((world.admission.held(), world.admission.is_busy()), (0, false));
+    assert!(world.admission.buffer().used() == 0.0 && world.admission.request(first).is_none());
+    let again = world.arrive(ms(4), 2, MIB);
+    let write = world.hold(ms(4), again, MIB);
+    world.run(ms(5));
+    assert!(world.went(write), "it works as a new one");
+}

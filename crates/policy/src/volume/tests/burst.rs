@@ -243,3 +243,21 @@ fn space_is_looked_at_more_often_while_something_is_on_its_way() {
     assert_eq!(looks(&mut volume, t(2)), (0, t(4)));
     assert_eq!(looks(&mut volume, t(4)), (1, t(5)));
 }
+
+#[test]
+fn when_another_node_decides_nothing_is_demoted_any_more() {
+    let (mut volume, t) = (Volume::new(config(), Time::ZERO), Time::from_secs);
+    write(&mut volume, t(1), 1, 1, &[1, 2, 3]);
+    let first = only(changes(&mut volume, t(1)));
+    volume.handle(t(2), Event::Checkpoint(admission::Event::HandOver));
+    assert!(volume.owner(FileId(2), Aspect::Tier) != Some(Mechanism::Burst));
+    made(&mut volume, t(3), &first, lies(&[DATA, DEMOTED]));
+    volume.handle(t(60), Event::Tick);
+    assert_eq!(changes(&mut volume, t(60)), []);
+    // What it is told of when it decides again counts.
+    let found = Event::Found { version: FAST, bytes: 100, files: vec![FileId(2), FileId(3)] };
+    [2, 3].into_iter().for_each(|file| volume.handle(t(61), Event::File(FileId(file), lies(&[DATA]))));
+    volume.handle(t(61), found);
+    tell(&mut volume, t(62), buffer::Event::Free { bytes: 1e12 });
+    assert_eq!(only(changes(&mut volume, t(62))).file, FileId(2));
+}

@@ -1,0 +1,281 @@
+//! Credit: what a node that does not lead may write of a checkpoint's file before it asks the node that leads again.
+//!
+//! ```text
+//!   Hold -> credit left? -> Release
+//!            no: Ask ... (Ask again, as it gets lost) ... Granted -> Release
+//! ```
+//! Admission is one for all nodes ([`super::admission`]), and far away. A file asks for what waits and for as much again
+//! as it was given so far, up to a piece: a large one asks seldom, a small one takes little that others could use.
+//!
+//! Invariant: no write is held for ever. When nothing is heard for [`SILENT`], what waits goes on: its bytes are safe
+//! without admission, and the devices say when they are full.
+
+use super::admission::Verdict;
+use crate::machine::Machine;
+use crate::time::Time;
+use std::collections::VecDeque;
+
+/// Beyond what waits, so much is asked for at most. A guess: some requests a second of a fast writer.
+const PIECE_BYTES: u64 = 16 << 20;
+/// From one ask to the same again. A guess: messages are seldom lost.
+const AGAIN: Time = Time::from_millis(1000);
+/// Without a word for so long, nobody decides. Longer than it takes until another node leads.
+pub const SILENT: Time = Time::from_secs(15);
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A write asks to go on. `write` is unique among those that are held.
+    Hold {
+        /// The write.
+        write: u64,
+        /// Its bytes.
+        len: u64,
+    },
+    /// The node that leads has heard that ask, and has it wait.
+    Waits {
+        /// The number of the ask.
+        number: u64,
+    },
+    /// What was asked for is there, or is not.
+    Answered {
+        /// The number of the ask.
+        number: u64,
+        /// What becomes of it.
+        verdict: Verdict,
+    },
+    /// Another node leads: it knows of no ask.
+    Anew,
+    /// The file is closed, or this node decides: what waits goes on, and nothing is left.
+    End,
+    /// Time has passed.
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Ask the node that leads.
+    Ask {
+        /// The number of the ask: a later one is another.
+        number: u64,
+        /// Bytes to be written.
+        bytes: u64,
+    },
+    /// A write is held no longer.
+    Release {
+        /// The write.
+        write: u64,
+        /// What becomes of it.
+        verdict: Verdict,
+    },
+}
+
+/// An ask that is not answered.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    number: u64,
+    bytes: u64,
+    sent: Time,
+    heard: Time,
+}
+
+/// The machine, of one file.
+#[derive(Debug, Default)]
+pub struct Credit {
+    left: u64,
+    given: u64,
+    number: u64,
+    asked: Option<Asked>,
+    waiting: VecDeque<(u64, u64)>,
+    actions: VecDeque<Action>,
+}
+
+impl Credit {
+    /// Whether a write may go on at once; if so it counts.
+    pub fn admit(&mut self, len: u64) -> bool {
+        let goes = self.waiting.is_empty() && len <= self.left;
+        if goes {
+            self.left -= len;
+        }
+        goes
+    }
+
+    fn serve(&mut self, now: Time) {
+        while let Some((write, len)) = self.waiting.front().copied().filter(|(_, len)| *len <= self.left) {
+            self.left -= len;
+            self.waiting.pop_front();
+            self.actions.push_back(Action::Release { write, verdict: Verdict::Go });
+        }
+        let wanted: u64 = self.waiting.iter().map(|(_, len)| len).sum();
+        if wanted > self.left && self.asked.is_none() {
+            self.number += 1;
+            let bytes = (wanted - self.left) + self.given.min(PIECE_BYTES);
+            self.asked = Some(Asked { number: self.number, bytes, sent: now, heard: now });
+            self.actions.push_back(Action::Ask { number: self.number, bytes });
+        }
+    }
+
+    fn answered(&mut self, now: Time, bytes: u64, verdict: Verdict) {
+        self.asked = None;
+        if verdict == Verdict::Go {
+            (self.left, self.given) = (self.left + bytes, self.given + bytes);
+        } else {
+            let all = std::mem::take(&mut self.waiting);
+            self.actions.extend(all.into_iter().map(|(write, _)| Action::Release { write, verdict }));
+        }
+        self.serve(now);
+    }
+
+    fn tick(&mut self, now: Time) {
+        let Some(asked) = &mut self.asked else { return };
+        if now >= asked.heard + SILENT {
+            let bytes = asked.bytes;
+            return self.answered(now, bytes, Verdict::Go);
+        }
+        if now >= asked.sent + AGAIN {
+            asked.sent = now;
+            self.actions.push_back(Action::Ask { number: asked.number, bytes: asked.bytes });
+        }
+    }
+}
+
+impl Machine for Credit {
+    type Event = Event;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Hold { write, len } => {
+                self.waiting.push_back((write, len));
+                self.serve(now);
+            }
+            Event::Waits { number } => {
+                if let Some(asked) = self.asked.as_mut().filter(|asked| asked.number == number) {
+                    asked.heard = now;
+                }
+            }
+            Event::Answered { number, verdict } => {
+                if let Some(asked) = self.asked.filter(|asked| asked.number == number) {
+                    self.answered(now, asked.bytes, verdict);
+                }
+            }
+            Event::Anew => {
+                if let Some(Asked { number, bytes, .. }) = self.asked {
+                    self.asked = Some(Asked { number, bytes, sent: now, heard: now });
+                    self.actions.push_back(Action::Ask { number, bytes });
+                }
+            }
+            Event::End => {
+                let all = std::mem::take(&mut self.waiting);
+                self.actions.extend(all.into_iter().map(|(write, _)| Action::Release { write, verdict: Verdict::Go }));
+                (self.left, self.given, self.asked) = (0, 0, None);
+            }
+            Event::Tick => self.tick(now),
+        }
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.asked.map(|asked| (asked.sent + AGAIN).min(asked.heard + SILENT))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(credit: &mut Credit, ms: u64, event: Event) -> Vec<Action> {
+        credit.handle(Time::from_millis(ms), event);
+        credit.drain().collect()
+    }
+
+    fn goes(write: u64) -> Action {
+        Action::Release { write, verdict: Verdict::Go }
+    }
+
+    fn granted(number: u64) -> Event {
+        Event::Answered { number, verdict: Verdict::Go }
+    }
+
+    #[test]
+    fn a_file_asks_for_what_waits_and_then_for_as_much_again_as_it_was_given() {
+        let mut credit = Credit::default();
+        assert!(!credit.admit(100));
+        assert_eq!(told(&mut credit, 0, Event::Hold { write: 1, len: 100 }), [Action::Ask { number: 1, bytes: 100 }]);
+        assert_eq!(told(&mut credit, 1, Event::Hold { write: 2, len: 50 }), [], "one ask at a time");
+        let next = [goes(1), Action::Ask { number: 2, bytes: 150 }];
+        assert_eq!(told(&mut credit, 2, granted(1)), next);
+        assert_eq!(told(&mut credit, 2, granted(1)), [], "that answer came before");
+        assert_eq!(told(&mut credit, 3, granted(2)), [goes(2)]);
+        assert!(credit.admit(100) && !credit.admit(1), "150 less 50 were left");
+        assert_eq!(credit.next_deadline(), None);
+    }
+
+    #[test]
+    fn a_large_file_asks_a_piece_at_a_time_and_the_rest_of_the_last_is_all_that_it_takes_too_much() {
+        let (mut credit, mut asks, mut asked) = (Credit::default(), 0, 0);
+        let (bytes, write) = (1_u64 << 30, 1_u64 << 20);
+        for n in 0..bytes / write {
+            if !credit.admit(write) {
+                for action in told(&mut credit, n, Event::Hold { write: n, len: write }) {
+                    let Action::Ask { number, bytes } = action else { panic!("{action:?}") };
+                    (asks, asked) = (asks + 1, asked + bytes);
+                    assert_eq!(told(&mut credit, n, granted(number)), [goes(n)]);
+                }
+            }
+        }
+        assert!(asks < 80 && asked < bytes + 2 * PIECE_BYTES, "{asks} asks, {asked} bytes");
+    }
+
+    #[test]
+    fn an_ask_that_gets_lost_is_sent_again_and_also_to_another_that_leads() {
+        let mut credit = Credit::default();
+        let ask = Action::Ask { number: 1, bytes: 7 };
+        assert_eq!(told(&mut credit, 0, Event::Hold { write: 1, len: 7 }), [ask]);
+        assert_eq!(credit.next_deadline(), Some(Time::from_millis(1000)));
+        assert_eq!(told(&mut credit, 999, Event::Tick), []);
+        assert_eq!(told(&mut credit, 1000, Event::Tick), [ask]);
+        assert_eq!(told(&mut credit, 1500, Event::Anew), [ask]);
+        assert_eq!(told(&mut credit, 1600, granted(1)), [goes(1)]);
+        assert_eq!(told(&mut credit, 1700, Event::Anew), [], "nothing is asked for");
+    }
+
+    #[test]
+    fn a_write_that_waits_for_its_turn_waits_on_and_without_a_word_goes_on() {
+        let mut credit = Credit::default();
+        told(&mut credit, 0, Event::Hold { write: 1, len: 7 });
+        for second in 1..100 {
+            let told = told(&mut credit, second * 1000, Event::Tick);
+            assert_eq!(told, [Action::Ask { number: 1, bytes: 7 }]);
+            credit.handle(Time::from_millis(second * 1000 + 1), Event::Waits { number: 1 });
+        }
+        let heard = 99_001;
+        assert!(!told(&mut credit, heard + 14_999, Event::Tick).contains(&goes(1)));
+        assert_eq!(told(&mut credit, heard + 15_000, Event::Tick), [goes(1)]);
+    }
+
+    #[test]
+    fn of_a_file_that_is_closed_nothing_is_left_and_an_earlier_answer_counts_no_more() {
+        let mut credit = Credit::default();
+        told(&mut credit, 0, Event::Hold { write: 1, len: 7 });
+        assert_eq!(told(&mut credit, 1, Event::End), [goes(1)]);
+        assert_eq!((credit.next_deadline(), told(&mut credit, 2, granted(1))), (None, Vec::new()));
+        assert!(!credit.admit(1));
+        assert_eq!(told(&mut credit, 3, Event::Hold { write: 2, len: 7 }), [Action::Ask { number: 2, bytes: 7 }]);
+    }
+
+    #[test]
+    fn what_is_refused_fails_all_that_wait_and_the_next_write_asks_anew() {
+        let mut credit = Credit::default();
+        (1..=3).for_each(|write| credit.handle(Time::ZERO, Event::Hold { write, len: 7 }));
+        credit.drain().for_each(drop);
+        let fails = |write| Action::Release { write, verdict: Verdict::NoRoom };
+        let refused = Event::Answered { number: 1, verdict: Verdict::NoRoom };
+        assert_eq!(told(&mut credit, 1, refused), [1, 2, 3].map(fails));
+        assert_eq!(told(&mut credit, 2, Event::Hold { write: 4, len: 7 }), [Action::Ask { number: 2, bytes: 7 }]);
+    }
+}
