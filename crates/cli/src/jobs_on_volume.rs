@@ -6,7 +6,7 @@ use jobs::volume::{Marked, Volume};
 use policy::schedule::just_in_time::Stats;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use store::adapt::burst::{self, Mark};
+use store::adapt::burst::{self, Asked, Mark};
 use store::daemon::Core;
 use store::recovery::{Behalf, CheckOptions, Outcome, Tally};
 use store::source::Identity;
@@ -167,13 +167,15 @@ impl Volume for JobsOnVolume {
             })
         };
         let marks = marks.iter().map(mark).collect::<Result<Vec<_>, String>>()?;
-        burst.mark(job, &burst::Marked { uid: owner.uid, marks }).map_err(|e| e.to_string())?;
+        let marked = burst::Marked { uid: owner.uid, marks };
+        burst.call(owner.uid, Asked::Mark(job.to_owned(), marked)).map_err(|problem| problem.cause)?;
         Ok(true)
     }
 
     fn unmark_checkpoints(&self, job: &str) {
-        if let Some(burst) = self.core.adapt.burst() {
-            burst.unmark(job);
+        let ended = self.core.adapt.burst().map(|burst| burst.call(0, Asked::Unmark(job.to_owned())));
+        if let Some(Err(problem)) = ended {
+            tracing::warn!("{job} goes on to mark checkpoints: {}", problem.cause);
         }
     }
 

@@ -24,6 +24,7 @@ mod walk;
 pub use end::Ending;
 pub use purge::{Needs, PurgeReport, Purged};
 
+use crate::adapt::burst::Burst;
 use crate::adapt::{self, Adapt};
 use crate::admission::Admission;
 use crate::cache::BlockCache;
@@ -168,7 +169,10 @@ impl Starting {
             behalf: None,
         };
         if let Some(burst) = adapt.burst() {
-            burst.load(&adapt).map_err(|e| problem(&e))?;
+            match &nodes {
+                Some(nodes) => share(burst, nodes),
+                None => burst.load(&adapt).map_err(|e| problem(&e))?,
+            }
         }
         drop(pool.advisers.set(adapt.advisers()));
         end::clear_dead_mount(mount_point);
@@ -313,16 +317,15 @@ fn nodes(volume: &Arc<Volume>, pool: &Pool, mount_point: &Path) -> crate::Result
         return Ok(None);
     }
     let nodes = Nodes::join(volume, mount_point)?;
-    if volume.config().burst.fast.is_some() && !nodes.is_alone() {
-        nodes.leave();
-        return Err(crate::Error::Busy(format!(
-            "{} has the volume, and a burst buffer ([burst]) is one node's so far. End that one, or take [burst] out of {}",
-            nodes.others(),
-            volume.config().file.display()
-        )));
-    }
     drop(pool.cluster.set(nodes.clone()));
     Ok(Some(nodes))
+}
+
+/// The burst buffer is that of all nodes.
+fn share(burst: &Arc<Burst>, nodes: &Arc<Nodes>) {
+    burst.share(nodes.clone());
+    let burst = Arc::downgrade(burst);
+    nodes.hand_on(adapt::burst::PREFIX, move |text| burst.upgrade().into_iter().for_each(|burst| burst.hear(text)));
 }
 
 /// Where stubs are, by the numbers of their files.

@@ -29,6 +29,7 @@ pub mod state;
 pub mod stats;
 mod stop;
 pub mod stub;
+mod talk;
 pub mod target;
 mod unsynced;
 pub mod volume;

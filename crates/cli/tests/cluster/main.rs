@@ -7,6 +7,7 @@ mod audit;
 mod away;
 mod bench;
 mod brick;
+mod bursts;
 mod ceph;
 mod drained;
 mod facts;

@@ -17,14 +17,17 @@ mod commit;
 mod limits;
 mod marks;
 mod mirrors;
+mod open;
 mod rate_limiter;
 mod record;
+mod shared;
 mod table;
 mod tend;
 mod versions;
 
 pub use commands::Row;
 pub use record::{Mark, Marked, MtbfFrom};
+pub use shared::{Asked, PREFIX};
 
 use super::driver::Driver;
 use super::jobs::Lane;
@@ -36,6 +39,7 @@ use crate::volume::{Burst as Settings, Volume};
 use crate::{Error, Result};
 use limits::Limits;
 use marks::Marks;
+use open::OpenCheckpoint;
 use parking_lot::{Mutex, RwLock};
 use policy::burst::admission::{Admission, Event as Told, Verdict};
 use policy::burst::buffer;
@@ -43,9 +47,10 @@ use policy::burst::tables::Version;
 use policy::volume::{Action, Event};
 use rate_limiter::RateLimiter;
 use rustix::io::Errno;
+use shared::Shared;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use table::{CheckpointTable, Session};
 
 /// The burst buffer of a volume.
@@ -62,7 +67,7 @@ pub struct Burst {
     /// The latest number of a request or a held write.
     number: AtomicU64,
     /// Files that are checkpoints' and open, by their inodes.
-    open: RwLock<HashMap<Inode, Arc<adviser::OpenCheckpoint>>>,
+    open: RwLock<HashMap<Inode, Arc<OpenCheckpoint>>>,
     /// What jobs' scripts mark.
     marks: RwLock<Marks>,
     /// The versions that are announced, by their applications. Apart from the table, since opens look here.
@@ -73,6 +78,9 @@ pub struct Burst {
     limits: Limits,
     tended: Mutex<tend::Tended>,
     counts: Arc<Counts>,
+    /// The other nodes, where there may be any.
+    shared: OnceLock<Shared>,
+    me: Weak<Burst>,
 }
 
 /// What was done since the start, beside what the machine counts.
@@ -100,12 +108,15 @@ impl Burst {
         let fast = settings.fast.ok_or_else(|| Error::Invalid("the volume has no burst buffer".into()))?;
         let of_tier = volume.config().targets.iter().filter(|target| target.tier == fast);
         let paths = of_tier.filter_map(|target| target.directory()).map(Into::into).collect();
-        if let Some(period) = record::period(&*state)? {
+        // Of several nodes the one that decides knows what is remembered.
+        let alone = !volume.config().is_shared();
+        if let Some(period) = record::period(&*state)?.filter(|_| alone) {
             let resumed = buffer::Event::Resumed { dwsf: period.dwsf, dwpp: period.dwpp };
             driver.tell(Event::Checkpoint(Told::Buffer(resumed)));
         }
-        let (table, marks) = (CheckpointTable::open(&*state)?, Marks::open(&*state)?);
-        Ok(Arc::new(Burst {
+        let table = if alone { CheckpointTable::open(&*state)? } else { CheckpointTable::default() };
+        let marks = Marks::open(&*state)?;
+        Ok(Arc::new_cyclic(|me| Burst {
             limits: Limits::new(paths, settings.cgroups && settings.is_limited()),
             volume,
             settings,
@@ -124,6 +135,8 @@ impl Burst {
             replica_limiter: RateLimiter::default(),
             tended: Mutex::default(),
             counts: Arc::default(),
+            shared: OnceLock::new(),
+            me: me.clone(),
         }))
     }
 
@@ -187,6 +200,15 @@ impl Burst {
     /// Has the carrier of checkpoints do something, after what it was told before.
     fn later(&self, work: impl FnOnce(&Burst, &Adapt) + Send + 'static) {
         self.driver.jobs.later(Lane::Checkpoints, move |adapt| {
+            if let Some(burst) = adapt.burst() {
+                work(burst, adapt);
+            }
+        });
+    }
+
+    /// Has the carrier that makes versions durable do something.
+    fn commits(&self, work: impl FnOnce(&Burst, &Adapt) + Send + 'static) {
+        self.driver.jobs.later(Lane::Commits, move |adapt| {
             if let Some(burst) = adapt.burst() {
                 work(burst, adapt);
             }

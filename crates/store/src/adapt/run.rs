@@ -193,6 +193,9 @@ impl Adapt {
         let heard = self.exchange(&accesses, &removed);
         self.tiers.heard(&heard.accesses);
         accesses.extend(heard.accesses);
+        if let Some(burst) = &self.burst {
+            heard.removed.iter().for_each(|file| burst.file_removed(*file));
+        }
         removed.extend(heard.removed);
         let used: BTreeSet<FileId> = laid_out.into_iter().chain(accesses.iter().map(|access| access.file)).collect();
         let lies: Vec<Event> = used.into_iter().filter_map(|id| self.lies(&*self.files.noted(id)?)).collect();

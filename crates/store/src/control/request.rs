@@ -127,7 +127,7 @@ pub struct Check {
 }
 
 /// A version that begins.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BeginCheckpoint {
     /// The application.

@@ -12,6 +12,7 @@ mod target;
 mod tiering;
 
 use super::{Core, Ending};
+use crate::adapt::burst::Asked;
 use crate::control::{Binding, Caller, Handler, Problem, Request, Responder};
 use crate::stage::{Progress, Report, Stop};
 use crate::target::Order;
@@ -132,19 +133,18 @@ impl Commands {
             Request::BeginCheckpoint(what) => {
                 let burst = checkpoint::burst(core)?;
                 what.paths.iter().try_for_each(|path| core.may_see(caller, path))?;
-                burst.begin(caller, &what)
+                burst.call(caller.uid, Asked::Begin(what))
             }
             Request::CommitCheckpoint { app, abandon } => {
-                checkpoint::burst(core)?.end(caller, checkpoint::named(&app)?, abandon)
+                checkpoint::named(&app)?;
+                checkpoint::burst(core)?.call(caller.uid, Asked::End(app, abandon))
             }
             Request::AboutApplication { app, mtbf_s, nodes } => {
-                checkpoint::burst(core)?.about(caller, checkpoint::named(&app)?, mtbf_s, nodes)?;
-                Ok(json!({}))
+                checkpoint::named(&app)?;
+                checkpoint::burst(core)?.call(caller.uid, Asked::About(app, mtbf_s, nodes))
             }
-            Request::Checkpoints { app } => {
-                Ok(json!({"versions": checkpoint::burst(core)?.rows(caller, app.as_deref())}))
-            }
-            Request::BurstBuffer {} => Ok(checkpoint::burst(core)?.status(caller)),
+            Request::Checkpoints { app } => checkpoint::burst(core)?.call(caller.uid, Asked::Rows(app)),
+            Request::BurstBuffer {} => checkpoint::burst(core)?.call(caller.uid, Asked::Status),
             Request::Down { force } => {
                 caller.must_be_operator("stop the volume")?;
                 self.ending.unmount(force)?;

@@ -9,7 +9,8 @@
 //! entrepot:VOLUME:staging             hash   key -> progress
 //! entrepot:VOLUME:record.KIND         hash   key -> value
 //! ```
-//! What is one node's alone (journal, stagings, records but for those of the state itself) is below `entrepot:VOLUME:at.NODE:`.
+//! What is one node's alone (journal, stagings, records but for those of the state itself and of the burst buffer) is below
+//! `entrepot:VOLUME:at.NODE:`.
 //!
 //! Several volumes may share a server. What must happen together is one script or one transaction. The server has to sync every write
 //! (`appendonly yes`, `appendfsync always`), or what was acknowledged could be lost: one that says it does not is refused.
@@ -39,6 +40,8 @@ const LOADING_SPAN: Duration = Duration::from_millis(20);
 const LISTEN_SPAN: Duration = Duration::from_millis(500);
 /// Follows the name of a node whose things were taken.
 const TAKEN: &str = ".taken";
+/// Records that all nodes share begin with this, beside those of the state itself.
+const OF_ALL: &str = "record.burst.";
 /// The layout of the keys that this program knows.
 const SCHEMA: u32 = 1;
 
@@ -243,9 +246,10 @@ impl RedisState {
         RedisState { server, prefix: format!("entrepot:{volume}:"), own }
     }
 
-    /// A key. What is one node's alone lies apart: journal, stagings, and records but for those of the state itself.
+    /// A key. What is one node's alone lies apart: journal, stagings, and most records.
     fn key(&self, name: &str) -> String {
-        let is_own = name == "journal" || name == "staging" || (name.starts_with("record.") && name != "record.state");
+        let is_all = name == "record.state" || name.starts_with(OF_ALL);
+        let is_own = name == "journal" || name == "staging" || (name.starts_with("record.") && !is_all);
         match &self.own {
             Some(own) if is_own => format!("{}at.{own}:{name}", self.prefix),
             _ => format!("{}{name}", self.prefix),
@@ -254,20 +258,28 @@ impl RedisState {
 
     /// Takes over what was there before several nodes could have the volume.
     fn take_over(&self) -> Result<()> {
-        let Some(_) = &self.own else { return Ok(()) };
+        let Some(own) = &self.own else { return Ok(()) };
         let prefix = format!("{}record.", self.prefix);
         let records: Vec<String> = self.with(|c| redis::cmd("KEYS").arg(format!("{prefix}*")).query(c))?;
         let names = records.iter().filter_map(|key| key.strip_prefix(&self.prefix)).map(str::to_owned);
         for name in names.chain(["journal".to_owned(), "staging".to_owned()]) {
             let (from, to) = (format!("{}{name}", self.prefix), self.key(&name));
             if from != to {
-                self.with(|c| match redis::cmd("RENAMENX").arg(&from).arg(&to).exec(c) {
-                    Err(error) if error.code() == Some("ERR") => Ok(()), // there is none
-                    done => done,
-                })?;
+                self.rename(&from, &to)?;
             }
         }
-        Ok(())
+        // The burst buffer was one node's before.
+        let own = format!("{}at.{own}:", self.prefix);
+        let mine: Vec<String> = self.with(|c| redis::cmd("KEYS").arg(format!("{own}{OF_ALL}*")).query(c))?;
+        mine.iter().try_for_each(|key| self.rename(key, &self.key(key.strip_prefix(&own).unwrap_or(key))))
+    }
+
+    /// Gives what is there, if it is, another name that nothing has.
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.with(|c| match redis::cmd("RENAMENX").arg(from).arg(to).exec(c) {
+            Err(error) if error.code() == Some("ERR") => Ok(()),
+            done => done,
+        })
     }
 
     /// Takes what another node had for itself out of its reach, unless something that was taken before is still there: that comes first.
@@ -278,10 +290,7 @@ impl RedisState {
         if there(&to)?.is_empty() {
             for key in there(&from)? {
                 let name = key.strip_prefix(&from).unwrap_or_default();
-                self.with(|c| match redis::cmd("RENAMENX").arg(&key).arg(format!("{to}{name}")).exec(c) {
-                    Err(error) if error.code() == Some("ERR") => Ok(()), // it took it away itself
-                    done => done,
-                })?;
+                self.rename(&key, &format!("{to}{name}"))?; // it may have taken it away itself
             }
         }
         Ok(RedisState { server: Server::at(&self.server.address), prefix: self.prefix.clone(), own: Some(taken) })

@@ -46,6 +46,12 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
         let cause = format!("target \"{}\" is `only_on` some hosts, and the volume is one node's", some.name);
         root.problem("state", cause, "Name a Redis server as `state`, or remove `only_on`");
     }
+    let burst = table(root, "burst", Burst::checked);
+    let holds = |tier| burst.fast.is_some() && (burst.fast == Some(tier) || burst.capacity == tier);
+    if let Some(some) = targets.iter().find(|target| holds(target.tier) && !target.only_on.is_empty()) {
+        let cause = format!("target \"{}\" is `only_on` some hosts, and holds checkpoints of all", some.name);
+        root.problem("target", cause, "Export it so that all nodes reach it, and remove `only_on`");
+    }
     Config {
         file: file.to_owned(),
         name: top.name,
@@ -65,7 +71,7 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
         jobs: table(root, "jobs", Jobs::read),
         replication: table(root, "replication", Replication::read),
         purge: table(root, "purge", Purge::checked),
-        burst: table(root, "burst", Burst::checked),
+        burst,
         stripes: table(root, "stripes", Stripes::checked),
         layout,
         tiers: reading.tiers.take(),

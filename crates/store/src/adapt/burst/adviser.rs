@@ -1,8 +1,9 @@
 //! The buffer's part in the mount: recognises checkpoints, asks admission for their writes, and places them.
 
+use super::open::OpenCheckpoint;
 use super::table::{CheckpointTable, Current};
 use super::{Adapt, Burst, now_ms};
-use crate::file::{Access, Adviser, ByteRanges, File, Happened, Resume};
+use crate::file::{Access, Adviser, File, Happened, Resume};
 use crate::{Error, Result};
 use policy::burst::admission::Event as Told;
 use policy::burst::buffer;
@@ -13,62 +14,11 @@ use policy::{FileId, Time};
 use rustix::io::Errno;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The device is told to write after so many bytes. A guess: enough for one request of a disk array.
 const PUSH_BYTES: u64 = 4 << 20;
-
-/// An open file that belongs to a checkpoint.
-pub struct OpenCheckpoint {
-    /// Whose, by name.
-    pub app: String,
-    /// Of which version, as the application names it.
-    pub label: String,
-    /// Its path.
-    pub path: String,
-    /// The file.
-    pub file: Arc<File>,
-    /// Handles that may write, and all.
-    pub writers: AtomicUsize,
-    handles: AtomicUsize,
-    /// The request that writes it; 0 while nobody writes.
-    pub request: AtomicU64,
-    /// Bytes whose latest write failed: without them the version is not complete.
-    missing: ByteRanges,
-    /// Whether it was cut to nothing since it was opened.
-    emptied: AtomicBool,
-}
-
-impl OpenCheckpoint {
-    /// That request writes it no more. Another may do so already.
-    pub fn leave(&self, request: u64) {
-        // What stands there otherwise is the other one.
-        let _ = self.request.compare_exchange(request, 0, Ordering::AcqRel, Ordering::Acquire);
-    }
-
-    /// Whether every write of it went well in the end.
-    pub fn is_whole(&self) -> bool {
-        self.missing.is_empty()
-    }
-
-    /// Takes the place of who wrote the same file before.
-    fn follow(&self, before: &OpenCheckpoint) {
-        if !self.emptied.load(Ordering::Acquire) {
-            before.missing.ranges().into_iter().for_each(|range| self.missing.add(range.start, range.end));
-        }
-    }
-
-    /// The same `resume`, which sees what fails.
-    fn watched(self: Arc<Self>, access: Access, resume: Resume) -> Resume {
-        Box::new(move |verdict| {
-            if verdict.is_err() {
-                self.missing.add(access.offset, access.offset + access.len);
-            }
-            resume(verdict);
-        })
-    }
-}
 
 impl Burst {
     fn open_checkpoint(&self, file: &File) -> Option<Arc<OpenCheckpoint>> {
@@ -77,7 +27,7 @@ impl Burst {
     }
 
     /// Whose checkpoint a path is, and of which version.
-    fn recognise(&self, path: &str) -> Option<(String, String)> {
+    pub(super) fn recognise(&self, path: &str) -> Option<(String, String)> {
         let announced = {
             let sessions = self.sessions.read();
             sessions.values().find(|session| session.has(path)).map(|s| (s.uid, (s.app.clone(), s.label.clone())))
@@ -101,6 +51,11 @@ impl Burst {
     /// whoever announced it, is over. It needs no watching.
     fn opened_to_read(&self, id: Option<FileId>, path: &dyn Fn() -> Option<PathBuf>) {
         let path = || path().and_then(|path| path.into_os_string().into_string().ok());
+        if !self.decides() {
+            return if self.knows_any() {
+                path().into_iter().for_each(|path| self.tell_of_reading(path, id))
+            };
+        }
         // An open does not wait here for the table.
         let Some(table) = self.table.try_lock() else {
             let path = path();
@@ -126,7 +81,7 @@ impl Burst {
     }
 
     /// The request that writes the file's version; where the file lay elsewhere, it is brought to the fast tier first.
-    fn begin_writing(&self, adapt: &Adapt, checkpoint: &Arc<OpenCheckpoint>) -> Result<u64> {
+    pub(super) fn begin_writing(&self, adapt: &Adapt, checkpoint: &Arc<OpenCheckpoint>) -> Result<u64> {
         let request = self.request_for(checkpoint)?;
         if checkpoint.request.load(Ordering::Acquire) != request {
             if let Err(error) = self.bring(adapt, checkpoint, request) {
@@ -138,7 +93,7 @@ impl Burst {
     }
 
     /// The request that writes the file's version; a new one if nothing writes it.
-    fn request_for(&self, checkpoint: &Arc<OpenCheckpoint>) -> Result<u64> {
+    pub(super) fn request_for(&self, checkpoint: &Arc<OpenCheckpoint>) -> Result<u64> {
         let mut table = self.table.lock();
         let known = checkpoint.request.load(Ordering::Acquire);
         if known != 0 && table.current.contains_key(&known) {
@@ -197,8 +152,7 @@ impl Burst {
     fn give_up_failed(&self, table: &mut CheckpointTable, request: u64, checkpoint: &Arc<OpenCheckpoint>) {
         let Some(current) = table.current.get(&request) else { return };
         let failed = current.open.values().any(|checkpoint| !checkpoint.is_whole());
-        let alone =
-            |other: &Arc<OpenCheckpoint>| Arc::ptr_eq(other, checkpoint) || other.writers.load(Ordering::Acquire) == 0;
+        let alone = |other: &Arc<OpenCheckpoint>| Arc::ptr_eq(other, checkpoint) || !other.is_written();
         if !failed || current.explicit || !current.open.values().all(alone) {
             return;
         }
@@ -210,19 +164,24 @@ impl Burst {
 
     /// A handle of a file that a request writes was closed: if it was the last that might write, the version is
     /// complete.
-    fn closed_writer(&self, request: u64) {
+    pub(super) fn closed_writer(&self, request: u64) {
+        if self.is_in_grace() {
+            return; // it is looked at again when that ends
+        }
         let table = self.table.lock();
         let Some(current) = table.current.get(&request) else { return };
-        if !current.explicit && current.open.values().all(|checkpoint| checkpoint.writers.load(Ordering::Acquire) == 0)
-        {
+        if !current.explicit && !current.open.values().any(|checkpoint| checkpoint.is_written()) {
             self.commit_later(request, None);
         }
     }
 
     fn opened(&self, file: &Arc<File>, path: &dyn Fn() -> Option<PathBuf>, write: bool) {
         let count = |checkpoint: &OpenCheckpoint| {
+            checkpoint.is_of_here.store(true, Ordering::Release);
             checkpoint.handles.fetch_add(1, Ordering::AcqRel);
-            checkpoint.writers.fetch_add(usize::from(write), Ordering::AcqRel);
+            if write && checkpoint.writers.fetch_add(1, Ordering::AcqRel) == 0 {
+                checkpoint.changes();
+            }
         };
         let Some(inode) = file.stub().inode() else { return };
         // Counted under the lock: who closes the last handle looks again before the checkpoint goes.
@@ -237,19 +196,10 @@ impl Burst {
         }
         let Some(path) = path().and_then(|path| path.into_os_string().into_string().ok()) else { return };
         let Some((app, label)) = self.recognise(&path) else { return };
-        let checkpoint = OpenCheckpoint {
-            app,
-            label,
-            path,
-            file: file.clone(),
-            writers: AtomicUsize::new(0),
-            handles: AtomicUsize::new(0),
-            request: AtomicU64::new(0),
-            missing: ByteRanges::default(),
-            emptied: AtomicBool::new(false),
-        };
         // Another may have opened it meanwhile.
-        count(self.open.write().entry(inode).or_insert_with(|| Arc::new(checkpoint)));
+        let again = self.shared.get().and_then(|shared| shared.written_before(&app, &label, &path, inode));
+        let new = || again.unwrap_or_else(|| Arc::new(OpenCheckpoint::new((app, label), path, file.clone())));
+        count(self.open.write().entry(inode).or_insert_with(new));
     }
 
     fn closed(&self, file: &File, write: bool) {
@@ -258,17 +208,18 @@ impl Burst {
         let down = |count: &AtomicUsize| {
             count.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1)).unwrap_or(0)
         };
-        let request = checkpoint.request.load(Ordering::Acquire);
-        if write && down(&checkpoint.writers) == 1 && request != 0 {
-            self.later(move |burst, _| burst.closed_writer(request));
+        if write && down(&checkpoint.writers) == 1 {
+            let (request, closed) = (checkpoint.request.load(Ordering::Acquire), checkpoint.clone());
+            if !self.decides() {
+                self.commits(move |burst, _| burst.closed_here(&closed));
+            } else if request != 0 {
+                self.later(move |burst, _| burst.closed_writer(request));
+            }
         }
         if down(&checkpoint.handles) <= 1 {
             let mut open = self.open.write();
-            let unused = |checkpoint: &OpenCheckpoint| {
-                [&checkpoint.handles, &checkpoint.writers].iter().all(|n| n.load(Ordering::Acquire) == 0)
-            };
             if let Some(inode) = file.stub().inode()
-                && open.get(&inode).is_some_and(|checkpoint| unused(checkpoint))
+                && open.get(&inode).is_some_and(|checkpoint| checkpoint.is_unused())
             {
                 open.remove(&inode);
             }
@@ -330,17 +281,22 @@ impl Adviser for Burst {
     fn place(&self, file: &File, _from: u64, place: &mut Placement) {
         let Some(checkpoint) = self.open_checkpoint(file) else { return };
         let request = checkpoint.request.load(Ordering::Acquire);
-        let direct = self.admission(|admission| admission.request(request).is_some_and(|of| of.direct));
+        let direct = !self.decides() && checkpoint.direct.load(Ordering::Acquire);
+        let direct = direct || self.admission(|admission| admission.request(request).is_some_and(|of| of.direct));
         place.tier = Some(if direct { self.settings.capacity } else { self.fast });
         place.mirrors = 1;
     }
 
     fn tries_again(&self, file: &File) -> bool {
-        self.open_checkpoint(file).is_some_and(|checkpoint| checkpoint.request.load(Ordering::Acquire) != 0)
+        let is_known = |of: &OpenCheckpoint| !self.decides() || of.request.load(Ordering::Acquire) != 0;
+        self.open_checkpoint(file).is_some_and(|checkpoint| is_known(&checkpoint))
     }
 
     fn may_write(&self, file: &File, access: Access) -> bool {
         let Some(checkpoint) = self.open_checkpoint(file) else { return true };
+        if !self.decides() {
+            return checkpoint.credit.lock().admit(access.len);
+        }
         let request = checkpoint.request.load(Ordering::Acquire);
         request != 0
             && self.driver.with_machine(|machine, now| {
@@ -357,11 +313,12 @@ impl Adviser for Burst {
             return resume(Err(Error::Busy("the volume is going down".into())));
         }
         // The mount waits neither for the table nor for the state store.
-        self.later(move |burst, adapt| match no_room_for {
+        self.later(move |burst, adapt| match no_room_for.map(|waited| Time(waited.as_nanos() as u64)) {
+            Some(waited) if !burst.decides() => burst.wait_for_room(&checkpoint, access, waited, resume),
+            None if !burst.decides() => burst.ask_to_write(&checkpoint, access, resume),
             Some(waited) => {
                 let request = checkpoint.request.load(Ordering::Acquire);
                 let write = burst.keep(checkpoint.watched(access, resume));
-                let waited = Time(waited.as_nanos() as u64);
                 burst.tell(Told::NoRoom { request, write, len: access.len, waited });
             }
             None => match burst.begin_writing(adapt, &checkpoint) {

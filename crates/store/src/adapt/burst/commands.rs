@@ -1,8 +1,8 @@
 //! What `entrepot checkpoint` asks: begin, commit, list; and what `entrepot status` shows.
 
-use super::Burst;
-use super::adviser::OpenCheckpoint;
+use super::open::OpenCheckpoint;
 use super::table::{CheckpointTable, Session};
+use super::{Burst, record};
 use crate::control::{BeginCheckpoint, Caller, Problem};
 use policy::burst::advice::daly_s;
 use policy::burst::buffer;
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 /// Whose an application becomes of which that user speaks; the operator may speak for anybody.
 pub(super) fn owner(uid: u32) -> Option<u32> {
@@ -69,7 +70,18 @@ impl Burst {
             bytes: what.bytes,
             request: 0,
         };
+        self.remember_session(&session)?;
         self.sessions.write().insert(what.app.clone(), session);
+        drop(table);
+        if let Err(hosts) = self.announce() {
+            self.forget_sessions(|session| session.app == what.app);
+            return Err(Problem::failed(format!(
+                "{hosts} did not hear that version \"{label}\" of {} begins",
+                what.app
+            ))
+            .so("nothing was begun: what is written there would not be of it")
+            .try_this("look whether its daemon reaches the Redis server, or drain it; then begin again"));
+        }
         Ok(json!({"app": what.app, "label": label}))
     }
 
@@ -83,8 +95,11 @@ impl Burst {
         if session.uid != caller.uid && !caller.is_operator() {
             return Err(Problem::denied(format!("user {} began it, you are {}", session.uid, caller.uid)));
         }
+        self.wait_for_others(&session);
+        let request = self.sessions.read().get(app).map_or(0, |session| session.request);
+        let session = Session { request, ..session };
         if abandon || session.request == 0 {
-            self.sessions.write().remove(app);
+            self.forget_sessions(|session| session.app == app);
             self.give_up(session.request);
             if abandon {
                 return Ok(json!({"app": app, "label": session.label, "abandoned": true}));
@@ -94,9 +109,15 @@ impl Burst {
                 .try_this("write its files below the directories given to `begin`"));
         }
         let (tell, told) = channel();
-        self.commit_later(session.request, Some(tell));
-        let done = told.recv().map_err(|_| Problem::failed("the volume is going down"))?;
-        self.sessions.write().remove(app);
+        let settled = self.settle_others(session.request);
+        if settled.is_ok() {
+            self.commit_later(session.request, Some(tell));
+        } else {
+            self.give_up(session.request);
+        }
+        let done = settled.map_or_else(|error| Ok(Err(error)), |()| told.recv());
+        let done = done.map_err(|_| Problem::failed("the volume is going down"))?;
+        self.forget_sessions(|session| session.app == app);
         let version = done.map_err(|error| {
             Problem::failed(format!("version \"{}\" is not complete: {error}", session.label))
                 .so("it does not count; the version before it is the newest")
@@ -105,8 +126,30 @@ impl Burst {
             "files": version.parts.len()}))
     }
 
+    /// Where others may not have told yet what they wrote of it, they have time to.
+    fn wait_for_others(&self, session: &Session) {
+        while self.is_in_grace() && session.request == 0 {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn remember_session(&self, session: &Session) -> crate::Result<()> {
+        if self.shared.get().is_some() { record::put_session(&*self.state, session) } else { Ok(()) }
+    }
+
+    /// These versions are announced no longer.
+    pub(super) fn forget_sessions(&self, which: impl Fn(&Session) -> bool) {
+        let gone: Vec<_> = self.sessions.write().extract_if(.., |_, session| which(session)).collect();
+        for (app, _) in gone.into_iter().filter(|_| self.shared.get().is_some()) {
+            if let Err(error) = record::forget_session(&*self.state, &app) {
+                tracing::warn!("that {app} has announced no version any more is not remembered: {error}");
+            }
+        }
+    }
+
     fn give_up(&self, request: u64) {
         let current = self.table.lock().current.remove(&request);
+        current.iter().for_each(|current| self.tell_of_end(&current.app, &current.label, &current.open));
         let forget = |checkpoint: &Arc<OpenCheckpoint>| checkpoint.leave(request);
         current.iter().flat_map(|current| current.open.values()).for_each(forget);
         self.tell_buffer(buffer::Event::Abandoned { request });

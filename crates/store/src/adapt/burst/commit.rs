@@ -1,6 +1,6 @@
 //! A version becomes complete: its bytes and names are durable, and it is remembered.
 
-use super::adviser::OpenCheckpoint;
+use super::open::OpenCheckpoint;
 use super::record::{self, Part};
 use super::{Adapt, Burst, Lane, now_ms};
 use crate::file::File;
@@ -36,7 +36,7 @@ impl Burst {
     fn commit(&self, adapt: &Adapt, request: u64, told: bool) -> Result<record::Version> {
         let gone = || Error::Busy("nothing of it was written".into());
         let is_busy = |current: &super::table::Current| {
-            !told && (current.explicit || current.open.values().any(|r| r.writers.load(Ordering::Acquire) > 0))
+            !told && (current.explicit || current.open.values().any(|checkpoint| checkpoint.is_written()))
         };
         let open: BTreeMap<String, Arc<OpenCheckpoint>> = {
             let table = self.table.lock();
@@ -47,9 +47,11 @@ impl Burst {
             current.open.clone()
         };
         let failed = self.version_of(request).is_none() || open.values().any(|checkpoint| !checkpoint.is_whole());
-        let synced = if failed { Err(Error::Busy("a write of it failed".into())) } else { self.make_durable(&open) };
+        let all = open.iter().map(|(path, checkpoint)| (path, &**checkpoint));
+        let synced = if failed { Err(Error::Busy("a write of it failed".into())) } else { self.make_durable(all) };
         if let Err(error) = synced {
-            self.table.lock().current.remove(&request);
+            let current = self.table.lock().current.remove(&request);
+            current.iter().for_each(|current| self.tell_of_end(&current.app, &current.label, &open));
             open.values().for_each(|checkpoint| checkpoint.leave(request));
             self.tell_buffer(buffer::Event::Abandoned { request });
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
@@ -62,6 +64,10 @@ impl Burst {
         }
         let key = self.version_of(request).ok_or_else(gone)?;
         let number_of = |file: &File| file.id().map_or(0, |id| id.0);
+        // What others wrote is seen at an open.
+        for checkpoint in open.values().filter(|checkpoint| !checkpoint.elsewhere.lock().is_empty()) {
+            checkpoint.file.forget_what_others_changed()?;
+        }
         let part = |(path, checkpoint): (&String, &Arc<OpenCheckpoint>)| {
             (
                 path.clone(),
@@ -92,10 +98,11 @@ impl Burst {
             record::put_app(&*self.state, &version.app, app)?;
         }
         table.current.remove(&request);
-        self.sessions.write().retain(|_, session| session.request != request);
+        self.forget_sessions(|session| session.request == request);
         open.values().for_each(|checkpoint| checkpoint.leave(request));
         table.enter(version.clone());
         drop(table);
+        self.tell_of_end(&version.app, &version.label, &open);
         let joins = files.iter().filter_map(|file| {
             Some([adapt.lies_if(file, true)?, Event::File(file.id()?, FileEvent::Joins { request })])
         });
@@ -107,9 +114,12 @@ impl Burst {
     }
 
     /// The bytes of all files, and their names.
-    fn make_durable(&self, open: &BTreeMap<String, Arc<OpenCheckpoint>>) -> Result<()> {
+    pub(super) fn make_durable<'a>(
+        &self,
+        files: impl IntoIterator<Item = (&'a String, &'a OpenCheckpoint)>,
+    ) -> Result<()> {
         let mut parents = BTreeSet::new();
-        for (path, checkpoint) in open {
+        for (path, checkpoint) in files {
             checkpoint.file.sync_now(false)?;
             // A name is durable when all directories that lead to it are.
             parents.extend(Path::new(path).ancestors().skip(1).map(Path::to_path_buf));

@@ -66,6 +66,11 @@ impl Burst {
                 self.set_interval(app, marked.uid, seconds)?;
             }
         }
+        self.announce().unwrap_or_else(|hosts| {
+            tracing::warn!(
+                "{hosts} did not hear in time what {job} marks: files written there before it does are no checkpoints"
+            );
+        });
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //!
 //! A change that fails changes nothing for the application: the buffer's mirror is the file's until another is in sync.
 
-use super::adviser::OpenCheckpoint;
+use super::open::OpenCheckpoint;
 use super::rate_limiter::RateLimiter;
 use super::{Adapt, Burst};
 use crate::file::File;

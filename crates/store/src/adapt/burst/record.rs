@@ -4,20 +4,24 @@
 //! burst.app      NAME            number, MTBF and where it is from, restarts, bytes and cost of the last one   (V-order, app+restart)
 //! burst.version  NUMBER-VERSION  files with their numbers, bytes, where it lies                                (app+device, location, app+BB, Clean)
 //! burst.mark     JOB             patterns of files that a job's script calls checkpoints
+//! burst.session  NAME            the version that is announced, where several nodes have the volume
 //! burst.period   now             bytes written and expected in the period                                      (DWSF, DWPP)
 //! ```
 //! E-order follows from the versions; R-order is what lies on the capacity tier and, as its layouts show, lacks its replica. A version is remembered only when it is complete and
 //! durable, and forgotten before it is written over: so what is remembered can be read.
 
+use super::table::Session;
 use crate::Result;
 use crate::state::State;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 const APPS: &str = "burst.app";
 const VERSIONS: &str = "burst.version";
 const MARKS: &str = "burst.mark";
 const PERIOD: &str = "burst.period";
+const SESSIONS: &str = "burst.session";
 
 /// How the time between failures of an application is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -175,6 +179,21 @@ pub fn versions(state: &dyn State) -> Result<Vec<Version>> {
     let mut versions: Vec<Version> = all(state, VERSIONS)?.into_iter().map(|(_, version)| version).collect();
     versions.sort_by_key(|version: &Version| (version.at_ms, version.number));
     Ok(versions)
+}
+
+/// Remembers an announced version.
+pub fn put_session(state: &dyn State, session: &Session) -> Result<()> {
+    put(state, SESSIONS, &session.app, session)
+}
+
+/// Forgets an announced version.
+pub fn forget_session(state: &dyn State, app: &str) -> Result<()> {
+    state.record_remove(SESSIONS, app).map(|_| ())
+}
+
+/// The announced versions, by their applications.
+pub fn sessions(state: &dyn State) -> Result<BTreeMap<String, Session>> {
+    Ok(all(state, SESSIONS)?.into_iter().collect())
 }
 
 /// Remembers what a job marks.

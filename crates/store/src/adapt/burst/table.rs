@@ -1,11 +1,12 @@
 //! The table of checkpoints: applications, their complete versions, the versions being written, and which file belongs to which.
 
-use super::adviser::OpenCheckpoint;
+use super::open::OpenCheckpoint;
 use super::record::{self, App, MtbfFrom};
 use crate::Result;
 use crate::state::State;
 use policy::FileId;
 use policy::burst::tables::Version;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ pub struct Current {
 }
 
 /// A checkpoint that was announced.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Session {
     /// Whose, by name.
     pub app: String,
@@ -37,6 +38,7 @@ pub struct Session {
     /// Bytes that were announced; 0: none.
     pub bytes: u64,
     /// Its request, once something was written.
+    #[serde(skip)]
     pub request: u64,
 }
 

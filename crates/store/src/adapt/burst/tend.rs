@@ -17,6 +17,10 @@ pub struct Tended {
 impl Burst {
     /// The loop has told the machine what time it is.
     pub(in crate::adapt) fn tend(&self) {
+        self.tend_shared();
+        if !self.decides() {
+            return;
+        }
         let expected = self.admission(|admission| admission.buffer().period().1);
         let (began, trims) = {
             let mut tended = self.tended.lock();
@@ -37,6 +41,9 @@ impl Burst {
 
     /// Others may write to the buffer's devices too: what is free there bounds what it takes.
     pub(super) fn look_at_space(&self) {
+        if !self.decides() {
+            return;
+        }
         self.look_at_capacity();
         let free = self.volume.targets().measure_soon(self.fast);
         self.tell_buffer(buffer::Event::Free { bytes: free as f64 });

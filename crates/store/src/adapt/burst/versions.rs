@@ -87,7 +87,7 @@ impl Burst {
         self.tell_buffer(buffer::Event::Mtbf { app: version.app, mtbf_s });
     }
 
-    pub(super) fn file_removed(&self, file: FileId) {
+    pub(in crate::adapt) fn file_removed(&self, file: FileId) {
         self.driver.tell(Event::File(file, FileEvent::Removed));
         let mut table = self.table.lock();
         let Some((key, left)) = table.file_removed(file) else { return };

@@ -38,7 +38,8 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Value, Problem> {
         answer["cache"] = json!(cache.counts());
     }
     if let Some(burst) = core.adapt.burst() {
-        answer["burst"] = burst.status(caller);
+        // Without an answer of the node that decides the rest is shown all the same.
+        answer["burst"] = burst.status_of_all(caller);
     }
     if let Some(stripes) = core.adapt.status_of_stripes() {
         answer["stripes"] = stripes;

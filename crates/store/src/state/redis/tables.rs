@@ -155,9 +155,22 @@ impl RedisState {
 
     /// The kinds of records that there are, in order.
     fn kinds(&self) -> Result<Vec<String>> {
-        let prefix = self.key("record.");
+        self.kinds_below(&self.key("record."), "")
+    }
+
+    /// The same with those that all nodes share.
+    fn kinds_of_all(&self) -> Result<Vec<String>> {
+        let mut kinds = self.kinds()?;
+        kinds.extend(self.kinds_below(&self.key(super::OF_ALL), "burst.")?);
+        kinds.sort();
+        kinds.dedup();
+        Ok(kinds)
+    }
+
+    fn kinds_below(&self, prefix: &str, name: &str) -> Result<Vec<String>> {
         let keys: Vec<String> = self.ask(cmd("KEYS").arg(format!("{prefix}*")))?;
-        let mut kinds: Vec<_> = keys.iter().filter_map(|key| key.strip_prefix(&prefix)).map(str::to_owned).collect();
+        let mut kinds: Vec<_> =
+            keys.iter().filter_map(|key| key.strip_prefix(prefix)).map(|kind| format!("{name}{kind}")).collect();
         kinds.sort();
         Ok(kinds)
     }
@@ -357,7 +370,7 @@ impl State for RedisState {
     /// A kind of record that comes in between is found at the second look.
     fn dump(&self) -> Result<Vec<Row>> {
         loop {
-            let kinds = self.kinds()?;
+            let kinds = self.kinds_of_all()?;
             let mut all = pipe();
             all.atomic().cmd("HGETALL").arg(self.key("sequence"));
             all.cmd("HGETALL").arg(self.key("target.name")).cmd("HGETALL").arg(self.key("target.state"));
@@ -367,7 +380,7 @@ impl State for RedisState {
                 all.cmd("HGETALL").arg(self.key(&format!("record.{kind}")));
             }
             let answers: Vec<redis::Value> = self.all(&all)?;
-            if self.kinds()? == kinds {
+            if self.kinds_of_all()? == kinds {
                 return rows_of(&kinds, answers);
             }
         }
@@ -377,7 +390,7 @@ impl State for RedisState {
         let mut all = pipe();
         all.atomic();
         let fixed = ["sequence", "target.name", "target.number", "target.state", "journal", "garbage", "staging"];
-        let records = self.kinds()?.into_iter().map(|kind| format!("record.{kind}"));
+        let records = self.kinds_of_all()?.into_iter().map(|kind| format!("record.{kind}"));
         for name in fixed.map(str::to_owned).into_iter().chain(records) {
             all.cmd("DEL").arg(self.key(&name));
         }

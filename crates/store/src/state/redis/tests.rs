@@ -214,6 +214,9 @@ fn what_a_node_had_for_itself_is_taken_once_and_what_all_have_stays() {
         state.staging_put("s", b"half").unwrap();
         state.record_put("job", "1", b"x").unwrap();
     }
+    one.record_put("burst.app", "wave", b"y").unwrap();
+    let has = |state: &RedisState| state.records("burst.app").unwrap() == [("wave".to_owned(), b"y".to_vec())];
+    assert!(has(&other), "the burst buffer is everybody's");
     let entry = crate::state::JournalEntry {
         file: policy::FileId(7),
         path: "a".into(),
@@ -236,5 +239,7 @@ fn what_a_node_had_for_itself_is_taken_once_and_what_all_have_stays() {
     assert_eq!(one.garbage_of(target, 9).unwrap(), [policy::ObjectId(9)], "garbage is everybody's");
     let rest = other.left_by("1").unwrap().expect("a state");
     assert_eq!(rest.staging_get("s").unwrap().as_deref(), Some(&b"again"[..]));
+    let dumped = other.dump().unwrap().into_iter().filter(|row| format!("{row:?}").contains("burst.app")).count();
+    assert!(has(&one) && has(&other) && dumped == 1);
     assert!(other.left_by("*").is_err() && other.left_by("").is_err());
 }

@@ -1,0 +1,241 @@
+//! One burst buffer for all nodes: the node that leads decides, the others ask it and tell it.
+//!
+//! ```text
+//!   a node that follows                             the node that leads
+//!   write -> credit -- Ask, Ask again ------------> admission (turn, room, speed)
+//!                   <- Waits, Answer --------------
+//!   last close: sync -- Stands -------------------> table: all closed on all nodes -> complete
+//!   checkpoint commit -- Call --------------------> Settle -> all that wrote it: sync -- Settled -> complete
+//! ```
+//! What is complete, announced and marked is in the store of the state; what is being written is known to those that
+//! write it. When another node leads, all tell it again, and it completes nothing before they had time to. Words may
+//! get lost, so they are said again until they are answered ([`crate::talk`]).
+
+mod announce;
+mod call;
+mod follow;
+mod lead;
+mod word;
+
+pub use word::{Asked, PREFIX};
+
+use super::open::OpenCheckpoint;
+use super::{Adapt, Burst, CheckpointTable, Lane, Marks, record};
+use crate::Result;
+use crate::stub::Inode;
+use crate::talk::Talk;
+use announce::Announced;
+use call::Calls;
+use follow::Kept;
+use lead::Asks;
+use parking_lot::Mutex;
+use policy::Time;
+use policy::burst::admission::Event as Told;
+use policy::burst::buffer;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use word::{By, Named, Stand, Word};
+
+/// How long the node that leads waits for the others to tell how things stand before it completes anything. A guess:
+/// they hear of it within a second or two.
+const GRACE: Duration = Duration::from_secs(10);
+/// From one look at what is to be said again to the next. A guess.
+const EVERY: Duration = Duration::from_millis(250);
+/// A word that is not answered is said again after so long. A guess: words are seldom lost.
+const AGAIN: Duration = Duration::from_millis(1000);
+
+/// What a node has to do with the others.
+pub struct Shared {
+    talk: Arc<dyn Talk>,
+    /// Whether this node decides.
+    decides: AtomicBool,
+    /// Since when it does.
+    since: Mutex<Option<Instant>>,
+    /// What is done now and then is being done.
+    tending: AtomicBool,
+    tended: Mutex<Option<Instant>>,
+    kept: Kept,
+    asks: Asks,
+    announced: Announced,
+    calls: Calls,
+}
+
+impl Shared {
+    pub fn new(talk: Arc<dyn Talk>) -> Shared {
+        Shared {
+            talk,
+            decides: AtomicBool::new(false),
+            since: Mutex::default(),
+            tending: AtomicBool::new(false),
+            tended: Mutex::default(),
+            kept: Kept::default(),
+            asks: Asks::default(),
+            announced: Announced::default(),
+            calls: Calls::default(),
+        }
+    }
+
+    fn by(&self) -> By {
+        By { name: self.talk.own().to_owned(), node: self.talk.me().0 }
+    }
+
+    /// Says something to the node that leads, which may be this one.
+    fn say(&self, word: &Word) {
+        if let Some(leader) = self.talk.leader() {
+            self.talk.tell(&leader, &word.text());
+        }
+    }
+
+    /// A file that was closed and is opened again, of a version that is not complete.
+    pub fn written_before(&self, app: &str, label: &str, path: &str, inode: Inode) -> Option<Arc<OpenCheckpoint>> {
+        let of = self.kept.at(path)?;
+        ((&*of.app, &*of.label, of.file.stub().inode()) == (app, label, Some(inode))).then_some(of)
+    }
+
+    fn say_to(&self, name: &str, word: &Word) {
+        self.talk.tell(name, &word.text());
+    }
+}
+
+impl OpenCheckpoint {
+    fn named(&self) -> Named {
+        let inode = self.file.stub().inode().map_or(0, |(_, inode)| inode);
+        Named { app: self.app.clone(), label: self.label.clone(), path: self.path.clone(), inode }
+    }
+
+    /// How it stands here.
+    fn stand(&self) -> Stand {
+        Stand {
+            of: self.named(),
+            number: (self.since_ns, self.stands.load(Ordering::Acquire)),
+            writes: self.writers.load(Ordering::Acquire) > 0,
+            emptied: self.emptied.load(Ordering::Acquire),
+            missing: self.missing.ranges().into_iter().map(|range| (range.start, range.end)).collect(),
+        }
+    }
+}
+
+impl Burst {
+    /// Whether this node decides about the buffer.
+    pub fn decides(&self) -> bool {
+        self.shared.get().is_none_or(|shared| shared.decides.load(Ordering::Acquire))
+    }
+
+    /// From now on the buffer is that of all nodes. Before anything is mounted.
+    pub(crate) fn share(&self, talk: Arc<dyn Talk>) {
+        drop(self.shared.set(Shared::new(talk)));
+    }
+
+    /// Another node says something.
+    pub(crate) fn hear(&self, text: &str) {
+        let (Some(shared), Some(word)) = (self.shared.get(), Word::of(text)) else {
+            return tracing::debug!("what another node says of checkpoints makes no sense: {} bytes", text.len());
+        };
+        match word {
+            Word::Settle { by, number, app, label } => {
+                self.commits(move |burst, _| burst.settle_here(&by, number, &app, &label));
+            }
+            Word::Settled { by, number, stands } => shared.asks.settled(&by.name, number, stands),
+            Word::Heard { by, number } => shared.announced.heard(by.name, number),
+            Word::Serves { number } => shared.calls.goes_on(number),
+            Word::Result { number, result } => shared.calls.ended(number, result),
+            Word::Call { by, number, call } => self.serve(by, number, call),
+            other => self.later(move |burst, adapt| burst.heard(adapt, other)),
+        }
+    }
+
+    fn heard(&self, adapt: &Adapt, word: Word) {
+        let Some(shared) = self.shared.get() else { return };
+        match word {
+            Word::Ask { by, stand, number, bytes } => self.asked(adapt, &by, &stand, number, bytes),
+            Word::Stands { by, stand } => self.stands(adapt, &by, &stand),
+            Word::Full { bytes } => self.tell_buffer(buffer::Event::Full { bytes: bytes as f64 }),
+            Word::Reads { path, file } => self.is_read(file, path),
+            Word::Waits { path, number } => self.waits(&path, number),
+            Word::Answer { path, number, said, direct } => self.answered(&path, number, said, direct),
+            Word::Known { path, number } => shared.kept.known(&path, number),
+            Word::Over { app, label } => self.version_is_over(&app, &label),
+            Word::Announced { by, number } => self.learn_announced(&by, number),
+            _ => {}
+        }
+    }
+
+    /// Looks who leads, and says again what was not answered. Often.
+    pub(super) fn tend_shared(&self) {
+        let Some(shared) = self.shared.get() else { return };
+        let mut tended = shared.tended.lock();
+        if tended.is_some_and(|at| at.elapsed() < EVERY) || shared.tending.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        *tended = Some(Instant::now());
+        drop(tended);
+        self.later(|burst, adapt| {
+            let Some(shared) = burst.shared.get() else { return };
+            match (shared.talk.leads(), shared.decides.load(Ordering::Acquire)) {
+                (true, false) => {
+                    if let Err(error) = burst.take_over(adapt) {
+                        tracing::warn!("this node leads, and does not know yet what is in the burst buffer: {error}");
+                    }
+                }
+                (false, true) => burst.hand_over(adapt),
+                (true, true) => burst.tend_others(),
+                (false, false) => burst.tend_kept(),
+            }
+            shared.tending.store(false, Ordering::Release);
+        });
+    }
+
+    /// This node decides from now on, by what is remembered.
+    fn take_over(&self, adapt: &Adapt) -> Result<()> {
+        let Some(shared) = self.shared.get() else { return Ok(()) };
+        let (table, marks) = (CheckpointTable::open(&*self.state)?, Marks::open(&*self.state)?);
+        let (sessions, period) = (record::sessions(&*self.state)?, record::period(&*self.state)?);
+        self.tell(Told::HandOver);
+        *self.table.lock() = table;
+        *self.marks.write() = marks;
+        *self.sessions.write() = sessions;
+        if let Some(period) = period {
+            self.tell_buffer(buffer::Event::Resumed { dwsf: period.dwsf, dwpp: period.dwpp });
+        }
+        self.load(adapt)?;
+        shared.asks.forget();
+        *shared.since.lock() = Some(Instant::now());
+        shared.decides.store(true, Ordering::Release);
+        // What is written here is known from here on.
+        for checkpoint in shared.kept.take_all() {
+            self.end_credit(&checkpoint);
+            match self.request_for(&checkpoint) {
+                Ok(request) => checkpoint.request.store(request, Ordering::Release),
+                Err(error) => tracing::warn!("{} is no checkpoint for now: {error}", checkpoint.path),
+            }
+        }
+        Ok(())
+    }
+
+    /// Another node decides from now on: it is told how things stand here.
+    fn hand_over(&self, _adapt: &Adapt) {
+        let Some(shared) = self.shared.get() else { return };
+        shared.decides.store(false, Ordering::Release);
+        let current = std::mem::take(&mut *self.table.lock()).current;
+        for checkpoint in current.into_values().flat_map(|current| current.open.into_values()) {
+            let request = checkpoint.request.swap(0, Ordering::AcqRel);
+            checkpoint.elsewhere.lock().clear();
+            if request != 0 && checkpoint.is_of_here.load(Ordering::Acquire) {
+                shared.kept.keep(&checkpoint);
+                checkpoint.changes();
+            }
+        }
+        self.open.write().retain(|_, checkpoint| !checkpoint.is_unused());
+        self.tell(Told::HandOver);
+    }
+
+    /// Whether others may not have told yet how things stand with them.
+    pub(super) fn is_in_grace(&self) -> bool {
+        self.shared.get().is_some_and(|shared| shared.since.lock().is_some_and(|since| since.elapsed() < GRACE))
+    }
+
+    fn now(&self) -> Time {
+        self.driver.now()
+    }
+}

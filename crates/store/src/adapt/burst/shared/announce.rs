@@ -1,0 +1,93 @@
+//! What is announced and marked is known to all nodes before anybody relies on it.
+
+use super::super::record;
+use super::super::{Burst, Marks};
+use super::AGAIN;
+use super::word::{By, Word};
+use crate::Result;
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// How long the others have to say that they know. A guess: longer than it takes until one that is dead is over.
+const HEARD_MAX: Duration = Duration::from_secs(15);
+/// What others announced is looked at so often, should a word have been lost.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Who knows what was announced last.
+#[derive(Default)]
+pub struct Announced {
+    /// The number of the latest announcement, and who has heard it.
+    heard: Mutex<(u64, BTreeSet<String>)>,
+    changed: Condvar,
+    looked: Mutex<Option<Instant>>,
+}
+
+impl Announced {
+    pub fn heard(&self, name: String, number: u64) {
+        let mut heard = self.heard.lock();
+        if heard.0 == number {
+            heard.1.insert(name);
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl Burst {
+    /// Tells all nodes that something else is announced or marked, and waits until they know.
+    ///
+    /// # Errors
+    /// The hosts that do not answer.
+    pub(in crate::adapt::burst) fn announce(&self) -> std::result::Result<(), String> {
+        let Some(shared) = self.shared.get() else { return Ok(()) };
+        let (number, until) = (self.next_number(), Instant::now() + HEARD_MAX);
+        *shared.announced.heard.lock() = (number, BTreeSet::new());
+        let word = Word::Announced { by: shared.by(), number };
+        loop {
+            shared.talk.tell_all(&word.text());
+            let others = shared.talk.members().into_iter().filter(|(name, _)| name != shared.talk.own());
+            let mut heard = shared.announced.heard.lock();
+            let deaf: Vec<String> = others.filter(|(name, _)| !heard.1.contains(name)).map(|(_, host)| host).collect();
+            // Another announcement says what this one does.
+            if deaf.is_empty() || heard.0 != number {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                return Err(deaf.join(", "));
+            }
+            shared.announced.changed.wait_for(&mut heard, AGAIN);
+        }
+    }
+
+    /// Another node announced something.
+    pub(super) fn learn_announced(&self, by: &By, number: u64) {
+        let Some(shared) = self.shared.get() else { return };
+        match self.look_what_is_announced() {
+            Ok(()) => shared.say_to(&by.name, &Word::Heard { by: shared.by(), number }),
+            Err(error) => tracing::warn!("what is announced as a checkpoint is not known here: {error}"),
+        }
+    }
+
+    fn look_what_is_announced(&self) -> Result<()> {
+        // The node that decides knows more of its sessions than is remembered.
+        if !self.decides() {
+            let (sessions, marks) = (record::sessions(&*self.state)?, Marks::open(&*self.state)?);
+            *self.sessions.write() = sessions;
+            *self.marks.write() = marks;
+        }
+        Ok(())
+    }
+
+    /// Now and then: a word may have been lost.
+    pub(super) fn look_at_announced(&self) {
+        let Some(shared) = self.shared.get() else { return };
+        let mut looked = shared.announced.looked.lock();
+        if looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
+            *looked = Some(Instant::now());
+            drop(looked);
+            if let Err(error) = self.look_what_is_announced() {
+                tracing::debug!("what is announced as a checkpoint is not known for now: {error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What a node that follows does: asks before it writes, and tells how files stand until the node that leads has heard it.
+
+use super::super::Burst;
+use super::super::open::OpenCheckpoint;
+use super::AGAIN;
+use super::word::{By, Number, Said, Stand, Word};
+use crate::file::{Access, Resume};
+use parking_lot::Mutex;
+use policy::burst::admission::Event as Told;
+use policy::burst::credit::{Action, Event};
+use policy::machine::Machine;
+use policy::{FileId, Time};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Files that are remembered after they were closed and told of. Of more, some are forgotten: should another node lead
+/// before their version is complete, it will not have them.
+const KEPT_MAX: usize = 1 << 16;
+/// An application is told of once in so long that it reads what may be its checkpoints.
+const READS_AGAIN: Duration = Duration::from_secs(10);
+
+/// Files of versions that are not complete, as far as is known here.
+#[derive(Default)]
+pub struct Kept {
+    files: Mutex<BTreeMap<String, Arc<OpenCheckpoint>>>,
+    /// The node that led, as last looked up.
+    leader: Mutex<Option<String>>,
+    told: Mutex<Option<Instant>>,
+    reads: Mutex<HashMap<String, Instant>>,
+}
+
+impl Kept {
+    pub fn keep(&self, checkpoint: &Arc<OpenCheckpoint>) {
+        let mut files = self.files.lock();
+        files.insert(checkpoint.path.clone(), checkpoint.clone());
+        if files.len() > KEPT_MAX {
+            let is_told = |of: &Arc<OpenCheckpoint>| of.is_known() && of.writers.load(Ordering::Acquire) == 0;
+            let some: Vec<String> =
+                files.iter().filter(|(_, of)| is_told(of)).map(|(path, _)| path.clone()).take(KEPT_MAX / 16).collect();
+            some.iter().for_each(|path| drop(files.remove(path)));
+        }
+    }
+
+    pub fn at(&self, path: &str) -> Option<Arc<OpenCheckpoint>> {
+        self.files.lock().get(path).cloned()
+    }
+
+    fn all(&self) -> Vec<Arc<OpenCheckpoint>> {
+        self.files.lock().values().cloned().collect()
+    }
+
+    pub fn take_all(&self) -> Vec<Arc<OpenCheckpoint>> {
+        std::mem::take(&mut *self.files.lock()).into_values().collect()
+    }
+
+    fn of_version(&self, app: &str, label: &str) -> Vec<Arc<OpenCheckpoint>> {
+        let files = self.files.lock();
+        files.values().filter(|of| of.app == app && of.label == label).cloned().collect()
+    }
+
+    /// The node that leads has heard how a file stood.
+    pub fn known(&self, path: &str, (since_ns, number): Number) {
+        if let Some(checkpoint) = self.at(path).filter(|checkpoint| checkpoint.since_ns == since_ns) {
+            checkpoint.heard.store(number, Ordering::Release);
+        }
+    }
+
+    /// The file of an ask.
+    fn asked(&self, path: &str, (since_ns, number): Number) -> Option<(Arc<OpenCheckpoint>, u64)> {
+        Some((self.at(path).filter(|checkpoint| checkpoint.since_ns == since_ns)?, number))
+    }
+
+    /// Whether another node leads than at the last look.
+    fn is_led_anew(&self, leader: Option<String>) -> bool {
+        let mut known = self.leader.lock();
+        let anew = leader.is_some() && *known != leader;
+        *known = leader.or(known.take());
+        anew
+    }
+}
+
+impl Burst {
+    /// A write asks the node that leads.
+    pub(in crate::adapt::burst) fn ask_to_write(
+        &self,
+        checkpoint: &Arc<OpenCheckpoint>,
+        access: Access,
+        resume: Resume,
+    ) {
+        if let Some(shared) = self.shared.get() {
+            shared.kept.keep(checkpoint);
+        }
+        let write = self.keep(checkpoint.clone().watched(access, resume));
+        self.credit(checkpoint, Event::Hold { write, len: access.len });
+    }
+
+    /// The devices had no room: they may have it soon, where writes wait for that.
+    pub(in crate::adapt::burst) fn wait_for_room(
+        &self,
+        checkpoint: &Arc<OpenCheckpoint>,
+        access: Access,
+        waited: Time,
+        resume: Resume,
+    ) {
+        let write = self.keep(checkpoint.clone().watched(access, resume));
+        if let Some(shared) = self.shared.get() {
+            shared.say(&Word::Full { bytes: access.len });
+        }
+        // The admission of this node knows of no request, and lets the write try again after a while, or no more.
+        self.tell(Told::NoRoom { request: 0, write, len: access.len, waited });
+    }
+
+    fn credit(&self, checkpoint: &OpenCheckpoint, event: Event) {
+        let said: Vec<Action> = {
+            let mut credit = checkpoint.credit.lock();
+            credit.handle(self.now(), event);
+            credit.drain().collect()
+        };
+        for action in said {
+            match action {
+                Action::Release { write, verdict } => self.release(write, verdict),
+                Action::Ask { number, bytes } => {
+                    if let Some(shared) = self.shared.get() {
+                        let stand = Stand { writes: true, ..checkpoint.stand() };
+                        let number = (checkpoint.since_ns, number);
+                        shared.say(&Word::Ask { by: shared.by(), stand, number, bytes });
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn end_credit(&self, checkpoint: &OpenCheckpoint) {
+        self.credit(checkpoint, Event::End);
+    }
+
+    pub(super) fn waits(&self, path: &str, number: Number) {
+        if let Some((checkpoint, number)) = self.shared.get().and_then(|shared| shared.kept.asked(path, number)) {
+            self.credit(&checkpoint, Event::Waits { number });
+        }
+    }
+
+    pub(super) fn answered(&self, path: &str, number: Number, said: Said, direct: bool) {
+        if let Some((checkpoint, number)) = self.shared.get().and_then(|shared| shared.kept.asked(path, number)) {
+            checkpoint.direct.store(direct, Ordering::Release);
+            self.credit(&checkpoint, Event::Answered { number, verdict: said.into() });
+        }
+    }
+
+    /// The last handle that might write a file was closed: it is made durable, and then the node that leads is told.
+    pub(in crate::adapt::burst) fn closed_here(&self, checkpoint: &Arc<OpenCheckpoint>) {
+        let Some(shared) = self.shared.get() else { return };
+        if shared.kept.at(&checkpoint.path).is_none_or(|kept| !Arc::ptr_eq(&kept, checkpoint)) {
+            return;
+        }
+        self.end_credit(checkpoint);
+        self.sync_here(checkpoint);
+        if checkpoint.writers.load(Ordering::Acquire) == 0 {
+            checkpoint.changes();
+            shared.say(&Word::Stands { by: shared.by(), stand: checkpoint.stand() });
+        }
+    }
+
+    fn sync_here(&self, checkpoint: &OpenCheckpoint) {
+        if let Err(error) = self.make_durable([(&checkpoint.path, checkpoint)]) {
+            tracing::warn!("{} of a checkpoint cannot be made durable: {error}", checkpoint.path);
+            checkpoint.missing.add(0, u64::MAX);
+        }
+    }
+
+    /// The node that leads is told that this node's part of a version is durable.
+    pub(super) fn settle_here(&self, by: &By, number: u64, app: &str, label: &str) {
+        let Some(shared) = self.shared.get() else { return };
+        let all = shared.kept.of_version(app, label);
+        for checkpoint in &all {
+            self.end_credit(checkpoint);
+            self.sync_here(checkpoint);
+        }
+        let stands = all.iter().map(|checkpoint| checkpoint.stand()).collect();
+        shared.say_to(&by.name, &Word::Settled { by: shared.by(), number, stands });
+    }
+
+    pub(super) fn version_is_over(&self, app: &str, label: &str) {
+        let Some(shared) = self.shared.get() else { return };
+        for checkpoint in shared.kept.of_version(app, label) {
+            // One that is open begins another version with its next write.
+            self.end_credit(&checkpoint);
+            checkpoint.emptied.store(false, Ordering::Release);
+            shared.kept.files.lock().remove(&checkpoint.path);
+        }
+    }
+
+    /// Says again what was not answered; to a node that leads since a moment, all.
+    pub(super) fn tend_kept(&self) {
+        let Some(shared) = self.shared.get() else { return };
+        let anew = shared.kept.is_led_anew(shared.talk.leader());
+        let again = {
+            let mut told = shared.kept.told.lock();
+            let again = told.is_none_or(|at| at.elapsed() >= AGAIN);
+            if again {
+                *told = Some(Instant::now());
+            }
+            again
+        };
+        for checkpoint in shared.kept.all() {
+            if anew {
+                checkpoint.changes();
+                self.credit(&checkpoint, Event::Anew);
+            }
+            self.credit(&checkpoint, Event::Tick);
+            if anew || again && !checkpoint.is_known() {
+                shared.say(&Word::Stands { by: shared.by(), stand: checkpoint.stand() });
+            }
+        }
+        self.look_at_announced();
+    }
+
+    /// A file is opened to be read that may be one of an application's checkpoints.
+    pub(in crate::adapt::burst) fn tell_of_reading(&self, path: String, file: Option<FileId>) {
+        let Some(shared) = self.shared.get() else { return };
+        let Some((app, _)) = self.recognise(&path) else { return };
+        let mut reads = shared.kept.reads.lock();
+        reads.retain(|_, at| at.elapsed() < READS_AGAIN);
+        if reads.insert(app, Instant::now()).is_none() {
+            drop(reads);
+            shared.say(&Word::Reads { path, file: file.map(|file| file.0) });
+        }
+    }
+
+    /// Another node opened a file to read it.
+    pub(super) fn is_read(&self, file: Option<u64>, path: String) {
+        let version = self.table.lock().version_of(file.map(FileId), || Some(path));
+        version.into_iter().for_each(|version| self.reads(version));
+    }
+}
