@@ -3,13 +3,18 @@
 //! Every row visits the subjects in turn, round after round, the other way round each time. Ratios are of the seconds within one round,
 //! so that a machine whose speed drifts drifts for all of them alike. `ENTREPOT_BENCH_ROUNDS` and `ENTREPOT_BENCH_ONLY` (names of rows
 //! with commas between) set how much of it runs.
+//!
+//! `ENTREPOT_BENCH_COUNT=1` has it count calls instead, once per row: what the kernel asks of the hosts' clients of GlusterFS, and what these
+//! ask of bricks. That is the same on a machine that has much else to do.
 
+mod calls;
 pub mod work;
 
 use crate::agent::{Agent, Call};
 use crate::gluster;
 use crate::hosts::{Hosts, LOCAL, hosts};
 use crate::volume::{Node, Shared};
+use calls::Calls;
 use std::time::Instant;
 use work::{RECORD, Work};
 
@@ -29,16 +34,17 @@ const SUBJECTS: [&str; 3] = ["same options", "own options", "entrepot"];
 /// The subject that is compared with the others.
 const OURS: usize = 2;
 
-const ROWS: [&str; 9] = [
-    "write 64 MiB",
-    "read it on another host",
-    "3 hosts write one file",
-    "create 150 files",
-    "stat them on another host",
-    "read them on another host",
-    "write them again",
-    "remove them",
-    "stage in 64 MiB",
+/// With the operations that are counted in each.
+const ROWS: [(&str, u64); 9] = [
+    ("write 64 MiB", LARGE >> 20),
+    ("read it on another host", LARGE >> 20),
+    ("3 hosts write one file", RECORDS),
+    ("create 150 files", SMALL),
+    ("stat them on another host", SMALL),
+    ("read them on another host", SMALL),
+    ("write them again", SMALL),
+    ("remove them", SMALL),
+    ("stage in 64 MiB", LARGE >> 20),
 ];
 
 struct Rig<'a> {
@@ -115,9 +121,7 @@ fn entrepot_against_plain_mounts() {
         return;
     };
     let Some(hosts) = hosts() else { return };
-    let only = std::env::var("ENTREPOT_BENCH_ONLY").unwrap_or_default();
-    let wanted = |row: &&&str| only.is_empty() || only.split(',').any(|name| name.trim() == **row);
-    let rows: Vec<&str> = ROWS.iter().filter(wanted).copied().collect();
+    let rows = wanted_rows();
     let rig = rig(&hosts);
     let mut agents = hosts.agents();
     let mut all = vec![[const { Vec::new() }; 3]; rows.len()];
@@ -126,7 +130,7 @@ fn entrepot_against_plain_mounts() {
         for dir in &rig.dirs {
             agents[0].ok(Call::Work(Work::Directory { path: format!("{dir}/{round}/small") }));
         }
-        for (row, all) in rows.iter().zip(&mut all) {
+        for ((row, _), all) in rows.iter().zip(&mut all) {
             let mut turns: Vec<usize> = (0..SUBJECTS.len()).collect();
             if round % 2 == 1 {
                 turns.reverse();
@@ -143,7 +147,7 @@ fn entrepot_against_plain_mounts() {
     println!("| row | same options | own options | entrepot | to same options | to own options |");
     println!("|---|---|---|---|---|---|");
     let mut slow = Vec::new();
-    for (row, all) in rows.iter().zip(&all) {
+    for ((row, _), all) in rows.iter().zip(&all) {
         let ratio = |to: usize| {
             let ratios: Vec<f64> = all[OURS].iter().zip(&all[to]).map(|(ours, theirs)| ours / theirs).collect();
             spread(&ratios)
@@ -158,4 +162,48 @@ fn entrepot_against_plain_mounts() {
     }
     println!("slower than the plain mount with the same options by more than 10 %: {}", slow.join(", "));
     assert!(RECORD.is_multiple_of(8) && !rows.is_empty(), "a row of that name");
+}
+
+fn wanted_rows() -> Vec<(&'static str, u64)> {
+    let only = std::env::var("ENTREPOT_BENCH_ONLY").unwrap_or_default();
+    let wanted = |row: &&(&str, u64)| only.is_empty() || only.split(',').any(|name| name.trim() == row.0);
+    ROWS.iter().filter(wanted).copied().collect()
+}
+
+#[test]
+fn calls_of_entrepot_beside_those_of_a_plain_mount() {
+    if std::env::var_os("ENTREPOT_BENCH_COUNT").is_none() {
+        println!("not wanted: ENTREPOT_BENCH_COUNT=1 has it run");
+        return;
+    }
+    let Some(hosts) = hosts() else { return };
+    let (rows, rig) = (wanted_rows(), rig(&hosts));
+    let mut agents = hosts.agents();
+    // The first round is not counted: it finds nothing in any memory.
+    for round in 0..2 {
+        for dir in &rig.dirs {
+            agents[0].ok(Call::Work(Work::Directory { path: format!("{dir}/{round}/small") }));
+        }
+        let idle = Calls::idle(&hosts.hosts);
+        if round > 0 {
+            println!("| row | per | asked: plain | entrepot | of bricks: plain | entrepot |");
+            println!("|---|---|---|---|---|---|");
+        }
+        for (row, operations) in &rows {
+            let mut count = |subject: usize| {
+                let work = || {
+                    rig.measure(&mut agents, row, subject, round);
+                };
+                Calls::during(&hosts.hosts, &idle, work).times(1.0 / *operations as f64)
+            };
+            let (plain, ours) = (count(0), count(OURS));
+            if round > 0 {
+                let [a, b] = [&plain, &ours].map(Calls::asked);
+                let [c, d] = [&plain, &ours].map(Calls::sent);
+                println!("| {row} | {operations} | {a:.1} | {b:.1} | {c:.1} | {d:.1} |");
+                println!("  plain: {}\n  entrepot: {}", plain.named(), ours.named());
+            }
+            assert!(plain.asked() > 0.0 && ours.asked() > 0.0, "{row}: nothing was counted");
+        }
+    }
 }

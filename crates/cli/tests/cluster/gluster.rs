@@ -10,6 +10,9 @@ pub const BRICKS: [&str; 3] = ["/run/brick/1", "/run/brick/2", "/run/brick/3"];
 /// And that of one with the options that volumes have by themselves.
 const PLAIN: &str = "plain";
 
+/// Where the client of a host that mounted the first one has its number.
+pub const CLIENT_PID: &str = "/run/gluster/client.pid";
+
 /// What is set. Without each of the first three a test of `facts` fails; `docs/results/shared-file-systems.md` says how.
 const OPTIONS: &[(&str, &str)] = &[
     // Attributes, sizes and names are remembered by each client.
@@ -53,7 +56,8 @@ fn mount(host: &Host, server: &str) {
     let bytes = ["--direct-io-mode=enable", "--fopen-keep-cache=off"];
     let from = [format!("--volfile-server={server}"), format!("--volfile-id=/{NAME}")];
     let from = from.each_ref().map(String::as_str);
-    host.daemon("glusterfs", &[&names[..], &bytes, &from, &[SHARED]].concat());
+    let pid = format!("--pid-file={CLIENT_PID}");
+    host.daemon("glusterfs", &[&names[..], &bytes, &from, &[&pid, SHARED]].concat());
 }
 
 /// The brick that has a file, by the path of the file in the volume.
