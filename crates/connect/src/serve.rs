@@ -98,7 +98,8 @@ impl FileSystem for Shared {
     }
 
     fn ttl(&self) -> Ttl {
-        Ttl { entry: self.options.entry_timeout, attr: self.options.attr_timeout }
+        let attr = self.options.attr_timeout;
+        Ttl { entry: self.options.entry_timeout, attr, directory: attr }
     }
 
     fn shown(&self, id: NodeId, stat: Stat) -> FileAttr {

@@ -4,9 +4,9 @@ use super::convert::{errno, kind};
 use crate::namespace::times::SetTime;
 use crate::namespace::{Listing, Namespace, Node, NodeId};
 use fuser::{
-    BackingId, FileAttr, FileHandle, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr,
+    BackingId, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr,
 };
 use rustix::fs::{Stat, StatVfs};
 use rustix::io::{Errno, Result};
@@ -99,9 +99,9 @@ replies! {
     ReplyData, &'a [u8]: |reply, bytes, _| reply.data(bytes);
     ReplyWrite, usize: |reply, written, _| reply.written(written as u32);
     ReplyLseek, u64: |reply, at, _| reply.offset(at as i64);
-    ReplyAttr, FileAttr: |reply, attr, ttl| reply.attr(&ttl.attr, &attr);
+    ReplyAttr, FileAttr: |reply, attr, ttl| reply.attr(&ttl.of(&attr), &attr);
     ReplyEntry, (FileAttr, Generation): |reply, (attr, generation), ttl|
-        reply.entry_with_ttls(&ttl.entry, &ttl.attr, &attr, generation);
+        reply.entry_with_ttls(&ttl.of(&attr), &ttl.entry, &attr, generation);
     ReplyStatfs, StatVfs: |reply, s, _| {
         let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
         let (block, fragment, name_max) = (narrow(s.f_bsize), narrow(s.f_frsize), narrow(s.f_namemax));
@@ -181,12 +181,18 @@ pub struct Ttl {
     pub entry: Duration,
     /// Of attributes.
     pub attr: Duration,
+    /// Of those of directories.
+    pub directory: Duration,
 }
 
 impl Ttl {
     /// For replies that have one time for both.
     pub fn both(&self) -> Duration {
         self.entry.min(self.attr)
+    }
+
+    fn of(&self, attr: &FileAttr) -> Duration {
+        if attr.kind == FileType::Directory { self.directory } else { self.attr }
     }
 }
 

@@ -13,7 +13,11 @@ use rustix::io::Result;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long the kernel believes attributes of a directory at least: until its next tick, of which there are 100 to 1,000 in a second, or the one
+/// after.
+const DIRECTORY_TTL: Duration = Duration::from_nanos(1);
 
 /// Requests that the kernel sends ahead of anybody waiting for them.
 const BACKGROUND_MAX: u16 = 128;
@@ -54,7 +58,10 @@ impl FileSystem for Server {
     }
 
     fn ttl(&self) -> Ttl {
-        Ttl { entry: self.options.entry_timeout, attr: self.options.attr_timeout }
+        let attr = self.options.attr_timeout;
+        // While a path is walked, the kernel asks for the attributes of each directory after its name, which brought them. Names are asked
+        // for each time all the same.
+        Ttl { entry: self.options.entry_timeout, attr, directory: attr.max(DIRECTORY_TTL) }
     }
 
     fn shown(&self, id: NodeId, stat: Stat) -> FileAttr {
