@@ -131,14 +131,28 @@ pub struct File {
     said: nodes::Said,
 }
 
+/// What a stub says of its file.
+#[derive(Default)]
+struct Known {
+    generation: u64,
+    layout: Option<Layout>,
+    source: Option<String>,
+    size: u64,
+}
+
 impl File {
     /// Opens the file behind a stub. Everybody else goes through [`FileTable::get_or_open`].
     pub fn open(stub: Arc<dyn Stub>, pool: Arc<Pool>) -> Result<Arc<File>> {
-        let (generation, layout) = stub.newest()?;
+        // One look says what there is, where several nodes have the volume: most stubs have neither layout nor source.
+        let look = pool.cluster.get().map(|_| stub.look()).transpose()?;
+        let (generation, layout) = match &look {
+            Some(look) if look.marks.generation == 0 => (0, None),
+            _ => stub.newest()?,
+        };
         if let Some(layout) = &layout {
             layout.check()?;
         }
-        let source = source::SourceState::of(stub.source()?.as_deref());
+        let source = if look.is_some_and(|look| !look.has_source) { None } else { stub.source()? };
         let size = stub.size()?;
         if layout.is_none() && size > pool.inline_bytes_ever() && !stub.is_marked_inline()? && !holds_bytes(&*stub)? {
             return Err(Error::BadLayout(
@@ -146,14 +160,24 @@ impl File {
                     .into(),
             ));
         }
-        Ok(Arc::new(File {
+        Ok(File::at(stub, pool, Known { generation, layout, source, size }))
+    }
+
+    /// The file behind a stub that was made just now and has nothing on it.
+    pub(crate) fn made(stub: Arc<dyn Stub>, pool: Arc<Pool>) -> Arc<File> {
+        File::at(stub, pool, Known::default())
+    }
+
+    fn at(stub: Arc<dyn Stub>, pool: Arc<Pool>, known: Known) -> Arc<File> {
+        let Known { generation, layout, source, size } = known;
+        Arc::new(File {
             tail_clean: AtomicBool::new(layout.is_none()),
             promised: AtomicBool::new(size > 0),
             view: RwLock::new(Arc::new(View::new(layout, None))),
             size: AtomicU64::new(size),
             pool,
             stub,
-            source,
+            source: source::SourceState::of(source.as_deref()),
             io: Arc::default(),
             record: Mutex::new(()),
             extend: Mutex::new(()),
@@ -173,7 +197,7 @@ impl File {
             staged_as: OnceLock::new(),
             payer: Mutex::new(None),
             said: nodes::Said::at(generation),
-        }))
+        })
     }
 
     /// What all files share.

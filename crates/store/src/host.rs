@@ -1,10 +1,26 @@
 //! What the kernel says of this process and this machine in `/proc`.
 
+use rustix::fs::{AtFlags, CWD, Stat, statat};
+use rustix::io::Result;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// The path by which a descriptor can be named in calls that take none.
 pub fn descriptor_path(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
+}
+
+/// Attributes of an open file as the kernel remembers them, for what never changes: device, inode and kind. No server is asked.
+pub fn remembered(fd: impl AsFd) -> Result<Stat> {
+    // By its path: of a call without one the kernel does not heed the flag.
+    statat(CWD, descriptor_path(fd), AtFlags::STATX_DONT_SYNC)
+}
+
+/// `f_type` of FUSE, from the kernel's `magic.h`.
+const FUSE_MAGIC: u64 = 0x6573_5546;
+
+/// Whether a file lies on a FUSE mount.
+pub fn is_fuse(file: impl AsFd) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|fs| fs.f_type as u64 == FUSE_MAGIC)
 }
 
 /// This process's file mode creation mask, read where reading does not change it.
@@ -33,6 +49,8 @@ mod tests {
         let file = tempfile::tempfile().expect("a file");
         let again = std::fs::metadata(descriptor_path(&file)).expect("it is open");
         assert_eq!(again.ino(), file.metadata().expect("its own").ino());
+        let remembered = remembered(&file).expect("it is open");
+        assert_eq!((remembered.st_dev, remembered.st_ino), (again.dev(), again.ino()));
         assert!(umask().is_some_and(|mask| mask <= 0o777));
         assert_eq!((boot().len(), boot()), (36, boot()));
     }

@@ -68,7 +68,7 @@ pub trait Stub: Send + Sync + 'static {
     fn set_copy(&self, _node: Node, _copies: bool) -> Result<bool> {
         Err(Errno::OPNOTSUPP.into())
     }
-    /// Makes the file at least so long. Never makes it shorter, whoever else makes it longer at the same time.
+    /// Makes a file whose bytes lie elsewhere at least so long. Never makes it shorter, whoever else makes it longer at the same time.
     fn grow_to(&self, _size: u64) -> Result<()> {
         Err(Errno::OPNOTSUPP.into())
     }

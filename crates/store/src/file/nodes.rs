@@ -186,7 +186,8 @@ impl File {
             self.forget_all();
             self.tell_objects();
         }
-        self.source.take_over(self.stub.source()?.as_deref());
+        let source = if look.has_source { self.stub.source()? } else { None };
+        self.source.take_over(source.as_deref());
         let _extend = self.extend.lock();
         self.size.store(self.stub.size()?, Ordering::Release);
         Ok(())
@@ -205,10 +206,12 @@ impl File {
         Ok(!self.same_view(&view))
     }
 
-    /// At an open: what other nodes wrote before is seen from now on.
-    pub(crate) fn forget_what_others_changed(self: &Arc<Self>) -> Result<()> {
+    /// At an open: what other nodes wrote before is seen from now on. `looked` says that the stub was looked at since the open began.
+    pub(crate) fn forget_what_others_changed(self: &Arc<Self>, looked: bool) -> Result<()> {
         if self.is_shared() {
-            self.refresh()?;
+            if !looked {
+                self.refresh()?;
+            }
             self.forget_all();
         }
         Ok(())
@@ -262,6 +265,8 @@ impl File {
         }
         if self.view().layout.is_some() {
             self.said.grew.store(true, Ordering::Release);
+        } else if end <= self.stub.size()? {
+            return Ok(()); // what others wrote there is read
         }
         self.stub.grow_to(end)
     }

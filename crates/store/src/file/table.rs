@@ -2,11 +2,11 @@
 
 use super::{File, Pool};
 use crate::Result;
+use crate::host::remembered;
 use crate::stub::Inode;
 use crate::stub::real::FdStub;
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
-use rustix::fs::fstat;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -58,7 +58,16 @@ impl FileTable {
 
     /// The same, with a descriptor that the caller goes on using.
     pub fn get_or_share(&self, stub: Arc<OwnedFd>) -> Result<Arc<File>> {
-        let stat = fstat(&stub)?;
+        self.of_stub(stub, false)
+    }
+
+    /// The file behind the stub of one that was made just now.
+    pub fn get_or_make(&self, stub: Arc<OwnedFd>) -> Result<Arc<File>> {
+        self.of_stub(stub, true)
+    }
+
+    fn of_stub(&self, stub: Arc<OwnedFd>, new: bool) -> Result<Arc<File>> {
+        let stat = remembered(&stub)?;
         let inode = (stat.st_dev, stat.st_ino);
         let mut shard = self.shard(inode).lock();
         if let Some(entry) = shard.entries.get(&inode)
@@ -70,7 +79,10 @@ impl FileTable {
             return Ok(file);
         }
         let stub = Arc::new(FdStub::sharing(stub, &self.namespace, self.pool.cluster.get().is_some()));
-        let file = File::open(stub.clone(), self.pool.clone())?;
+        let file = match new {
+            true => File::made(stub.clone(), self.pool.clone()),
+            false => File::open(stub.clone(), self.pool.clone())?,
+        };
         shard.entries.insert(inode, Entry { file: Arc::downgrade(&file), stub: Arc::downgrade(&stub) });
         shard.clear();
         self.pool.numbered.add(&file);

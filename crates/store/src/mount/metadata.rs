@@ -225,7 +225,8 @@ impl Server {
         }
         match self.parts.namespace.create(caller, parent, name, mode) {
             Ok((node, stat, stub)) => {
-                let user = self.user_of_stub(node.id, stub).inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
+                let user =
+                    self.user_of_new_stub(node.id, stub).inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
                 user.open.is_of(&node);
                 let (file, path) = (&user.open.file, || self.path_of(parent, name));
                 file.tell(Happened::Opened { file, path: &path, write: is_writable(flags) });

@@ -122,6 +122,28 @@ pub struct User<'a> {
     pub open: Arc<Open>,
     /// Whose removal it is if nothing leads to the file any more.
     uid: u32,
+    /// The stub was looked at for this user.
+    looked: bool,
+}
+
+/// A user that waits for a thread of the slow pool.
+struct Waiting {
+    server: Arc<Server>,
+    open: Arc<Open>,
+    looked: bool,
+}
+
+impl Waiting {
+    fn user(&self) -> User<'_> {
+        self.open.users.fetch_add(1, Ordering::AcqRel);
+        User { server: &self.server, open: self.open.clone(), uid: OWN, looked: self.looked }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.server.leave(&self.open, OWN);
+    }
 }
 
 impl User<'_> {
@@ -142,7 +164,7 @@ impl Server {
     /// Uses a file by its node, opening its stub if nothing has.
     pub fn user(&self, id: NodeId) -> Result<User<'_>> {
         if let Some(open) = self.open.enter(id) {
-            return Ok(User { server: self, open, uid: OWN });
+            return Ok(User { server: self, open, uid: OWN, looked: false });
         }
         let stub = self.parts.namespace.open_stub(id)?;
         self.user_of_stub(id, stub)
@@ -151,8 +173,17 @@ impl Server {
     /// Uses the file behind a stub that was just opened.
     pub fn user_of_stub(&self, id: NodeId, stub: OwnedFd) -> Result<User<'_>> {
         let stub = Arc::new(stub);
+        self.user_of_file(id, stub.clone(), self.parts.files.get_or_share(stub)?)
+    }
+
+    /// Uses the file behind a stub that was made just now.
+    pub fn user_of_new_stub(&self, id: NodeId, stub: OwnedFd) -> Result<User<'_>> {
+        let stub = Arc::new(stub);
+        self.user_of_file(id, stub.clone(), self.parts.files.get_or_make(stub)?)
+    }
+
+    fn user_of_file(&self, id: NodeId, stub: Arc<OwnedFd>, file: Arc<File>) -> Result<User<'_>> {
         let born_ns = born_ns(&stub);
-        let file = self.parts.files.get_or_share(stub.clone())?;
         let mut shard = self.open.shard(id).lock();
         let open = match shard.entry(id) {
             Entry::Occupied(known) => known.get().clone(),
@@ -168,7 +199,7 @@ impl Server {
         };
         open.users.fetch_add(1, Ordering::AcqRel);
         drop(shard);
-        Ok(User { server: self, open, uid: OWN })
+        Ok(User { server: self, open, uid: OWN, looked: true })
     }
 
     /// A user is gone; with the last one of a file without a name go its objects.
@@ -183,6 +214,10 @@ impl Server {
         }
         shard.remove(&open.id);
         drop(shard);
+        // Whoever removes a file that has objects says so above: then this node knows of them.
+        if open.file.is_shared() && open.file.is_in_stub() {
+            return;
+        }
         if open.file.is_nameless(|| fstat(open.stub()).ok().map(|stat| stat.st_nlink)) {
             self.remove_objects(open, uid);
         }
@@ -232,12 +267,11 @@ impl Server {
         }
         match self.user(id) {
             Ok(user) if user.open.file.is_in_stub() => self.open_user(caller, user, flags, answer),
-            Ok(_) => {
+            Ok(user) => {
                 // Its target may have to be asked: to open the object for the kernel, to cut it.
-                let server = self.clone();
-                self.hand_over(caller.uid, answer, move |answer| match server.user(id) {
-                    Ok(user) => server.open_user(caller, user, flags, answer),
-                    Err(error) => answer.give(Err(server.not_opened(&error))),
+                let waiting = Waiting { server: self.clone(), looked: user.looked, open: user.keep() };
+                self.hand_over(caller.uid, answer, move |answer| {
+                    waiting.server.open_user(caller, waiting.user(), flags, answer);
                 });
             }
             Err(error) => answer.give(Err(self.not_opened(&error))),
@@ -296,7 +330,7 @@ impl Server {
         if !user.open.is_of(&node) {
             return Err(Errno::STALE.into()); // the kernel looks the name up again
         }
-        user.open.file.forget_what_others_changed()?;
+        user.open.file.forget_what_others_changed(user.looked)?;
         if flags.contains(OFlags::TRUNC) {
             user.open.file.truncate(0)?;
             self.parts.namespace.hold(id, Some(user.open.stub()))?.drop_privileges(caller)?;
@@ -322,10 +356,9 @@ impl Server {
         open.file.opened();
         let writable = is_writable(flags);
         let striped = !open.file.is_in_stub();
-        let stat = fstat(open.stub()).ok();
         // What the kernel opened to append appends for ever, also when the application changes its mind.
         let passable = striped && !open.file.is_watched() && !flags.contains(OFlags::APPEND);
-        let request = self.open_request(writable, passable, stat.as_ref());
+        let request = self.open_request(writable, passable, || fstat(open.stub()).ok());
         let (mode, backing, guard) = open.modes.lock().enter(request, |first| {
             let guard = open.file.passthrough(writable)?;
             if !first {
@@ -376,7 +409,7 @@ impl Server {
     }
 
     /// `passable`: whether the kernel could do it by itself as far as the file and its open are concerned.
-    fn open_request(&self, writes: bool, passable: bool, stat: Option<&Stat>) -> OpenRequest {
+    fn open_request(&self, writes: bool, passable: bool, stat: impl FnOnce() -> Option<Stat>) -> OpenRequest {
         let cached = self.parts.pool.cache.get().is_some();
         let direct = match self.options.io {
             // With a block cache of our own the page cache would hide the reads from it.
@@ -384,12 +417,12 @@ impl Server {
             Io::Direct => true,
             Io::Cached => false,
         };
-        // The kernel does not take setuid and setgid away when it writes by itself.
-        let plain = stat.is_some_and(|s| s.st_mode & 0o6000 == 0);
-        let allowed =
-            !cached && self.options.passthrough == Passthrough::Auto && self.passthrough.load(Ordering::Relaxed);
         let shared = self.parts.pool.cluster.get().is_some();
-        OpenRequest { writes, direct, pass: allowed && passable && plain, shared }
+        let wanted = self.options.passthrough == Passthrough::Auto && self.passthrough.load(Ordering::Relaxed);
+        // The kernel does not take setuid and setgid away when it writes by itself.
+        let plain = || stat().is_some_and(|s| s.st_mode & 0o6000 == 0);
+        let pass = wanted && !cached && !shared && passable && plain();
+        OpenRequest { writes, direct, pass, shared }
     }
 
     /// A handle is gone.

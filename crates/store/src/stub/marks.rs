@@ -8,7 +8,9 @@
 //! ```
 //! Each is one operation of the shared file system on one inode, so that two nodes see them in the same order.
 
-use super::real::{ATTRIBUTE_BYTES_MAX, FdStub, LAYOUT_ATTRIBUTE, ROOM, decode, permitted, write_all};
+use super::real::{
+    ATTRIBUTE_BYTES_MAX, FdStub, LAYOUT_ATTRIBUTE, ROOM, SOURCE_ATTRIBUTE, decode, permitted, write_all,
+};
 use crate::{Error, Result};
 use policy::FileId;
 use policy::cluster::Node;
@@ -40,6 +42,8 @@ pub struct Look {
     pub listed: BTreeSet<Mark>,
     /// Nodes that copy the file.
     pub copies: BTreeSet<Node>,
+    /// There is a source record.
+    pub has_source: bool,
 }
 
 /// The generations of a layout in the attribute of a volume that one node had go on from this one.
@@ -82,7 +86,7 @@ pub(super) fn number_in(record: &[u8]) -> rustix::io::Result<Option<FileId>> {
     file.map(Some).ok_or(Errno::BADMSG)
 }
 
-fn texts(names: &[u8]) -> impl Iterator<Item = &str> {
+pub(super) fn texts(names: &[u8]) -> impl Iterator<Item = &str> {
     names.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok()?.to_str().ok())
 }
 
@@ -183,7 +187,8 @@ impl FdStub {
                 },
             };
             let copies = texts(&names).filter_map(copy_of).collect();
-            return Ok(Look { marks: Marks::new(&listed, claim), listed, copies });
+            let has_source = texts(&names).any(|name| name == SOURCE_ATTRIBUTE);
+            return Ok(Look { marks: Marks::new(&listed, claim), listed, copies, has_source });
         }
     }
 

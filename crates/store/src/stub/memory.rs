@@ -208,7 +208,8 @@ impl Stub for MemoryStub {
             let plain = inner.now.layout.as_ref().map(|layout| layout.generation);
             let listed = listed_with(generations.chain(claims).chain(writers).collect(), plain);
             let claim = share::claimed(&listed).and_then(|next| inner.claims.get(&next).copied());
-            Ok(Look { marks: Marks::new(&listed, claim), listed, copies: inner.copies.clone() })
+            let (copies, has_source) = (inner.copies.clone(), inner.now.source.is_some());
+            Ok(Look { marks: Marks::new(&listed, claim), listed, copies, has_source })
         })
     }
 

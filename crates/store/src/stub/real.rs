@@ -9,7 +9,7 @@
 
 use super::marks::{self, Look};
 use super::{Inode, Mark, Stub};
-use crate::host::descriptor_path;
+use crate::host::{descriptor_path, remembered};
 use crate::unsynced::Unsynced;
 use crate::{Error, Result};
 use parking_lot::RwLock;
@@ -67,7 +67,7 @@ impl FdStub {
         let fd = if is_writable(&fd) { fd } else { reopen(&fd).map_or(fd, Arc::new) };
         leave_access_time(&fd);
         FdStub {
-            inode: fs::fstat(&*fd).ok().map(|stat| (stat.st_dev, stat.st_ino)),
+            inode: remembered(&*fd).ok().map(|stat| (stat.st_dev, stat.st_ino)),
             fd: RwLock::new(fd),
             side: namespace.join("side"),
             open: namespace.join("open"),
@@ -178,6 +178,13 @@ fn shared_number_at(path: &[u8]) -> io::Result<Option<FileId>> {
     let mut value = vec![0; ATTRIBUTE_BYTES_MAX];
     let len = fs::lgetxattr(path, format!("{LAYOUT_ATTRIBUTE}.{generation}"), &mut value[..])?;
     marks::number_in(&value[..len])
+}
+
+/// Whether a stub has a layout, or may have one; asked by any descriptor of it.
+pub fn is_laid_out(stub: impl AsFd) -> io::Result<bool> {
+    let path = descriptor_path(stub);
+    let names = marks::list(|names| fs::listxattr(path.as_str(), names))?;
+    Ok(marks::newest(&names).is_some() || marks::texts(&names).any(|name| name == LAYOUT_ATTRIBUTE))
 }
 
 fn number_in(value: &[u8]) -> io::Result<Option<FileId>> {
@@ -300,7 +307,7 @@ impl Stub for FdStub {
 
     fn grow_to(&self, size: u64) -> Result<()> {
         // One byte where nothing is read: unlike a size that is set, it never takes away what others wrote beyond.
-        if size > self.size()? { self.write_at(size - 1, &[0]) } else { Ok(()) }
+        if size > 0 { self.write_at(size - 1, &[0]) } else { Ok(()) }
     }
 
     fn set_layout(&self, layout: &Layout) -> Result<()> {

@@ -302,7 +302,7 @@ fn a_truncation_is_seen_by_who_reads_and_writes_afterwards() {
     let (a, b) = (world.node(1), world.node(2));
     a.writes(0, 1, 20_000);
     b.file.truncate(3000).unwrap();
-    a.file.forget_what_others_changed().unwrap();
+    a.file.forget_what_others_changed(false).unwrap();
     assert!(a.bytes() == expected(&[(1, 3000)]));
     a.writes(5000, 2, 10);
     let all = expected(&[(1, 3000), (0, 2000), (2, 10)]);

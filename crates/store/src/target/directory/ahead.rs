@@ -1,20 +1,19 @@
 //! Reading ahead from a target that lies on another Entrepot mount: through a second handle, opened with `O_NOATIME`, by
 //! which the volume below knows what no caller waits for. No protocol of its own, and of no effect anywhere else.
 
+use crate::host::is_fuse;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::io::IoSliceMut;
 use std::sync::OnceLock;
 
-/// `f_type` of FUSE, from the kernel's `magic.h`.
-const FUSE_MAGIC: u64 = 0x6573_5546;
 /// Buffers of one system call at most.
 const IOV_MAX: usize = 1024;
 
 /// Whether a directory lies on an Entrepot mount.
 pub fn is_entrepot(directory: impl AsFd) -> bool {
-    if !rustix::fs::fstatfs(&directory).is_ok_and(|fs| fs.f_type as u64 == FUSE_MAGIC) {
+    if !is_fuse(&directory) {
         return false;
     }
     let Ok(stat) = rustix::fs::fstat(&directory) else { return false };
