@@ -401,6 +401,9 @@ fn mount(
     if let Some(places) = pool.places.get() {
         namespace = namespace.telling(places.clone());
     }
+    if config.is_shared() {
+        namespace = namespace.shared();
+    }
     let parts = Parts {
         namespace: Arc::new(namespace),
         files: files.clone(),

@@ -13,6 +13,7 @@ pub mod node;
 pub mod reach;
 pub mod remove;
 pub mod request;
+mod seen;
 pub mod times;
 
 pub use credentials::Caller;
@@ -43,6 +44,8 @@ pub struct Namespace {
     renames: RwLock<()>,
     /// Told where files and directories go.
     places: Option<Arc<Places>>,
+    /// What was looked up last, where other nodes have the tree and asking costs.
+    seen: Option<seen::LastSeen>,
 }
 
 impl Namespace {
@@ -56,7 +59,14 @@ impl Namespace {
             root: RwLock::new(Arc::new(root)),
             renames: RwLock::new(()),
             places: None,
+            seen: None,
         })
+    }
+
+    /// Other nodes change the tree, too.
+    pub fn shared(self) -> Namespace {
+        let seen = crate::host::is_fuse(&*self.root()).then(seen::LastSeen::default);
+        Namespace { seen, ..self }
     }
 
     /// Tells from now on where files and directories go.
@@ -72,6 +82,7 @@ impl Namespace {
         self.root_inode.store(stat.st_ino, Ordering::Release);
         self.device.store(stat.st_dev, Ordering::Release);
         self.nodes.close_directories();
+        self.seen.iter().for_each(seen::LastSeen::clear);
         Ok(())
     }
 
@@ -101,7 +112,11 @@ impl Namespace {
 
     /// Finds `name` in a directory and counts the kernel's reference to it.
     pub fn lookup(&self, parent: NodeId, name: &OsStr) -> Result<(Arc<Node>, Stat)> {
-        let stat = statat(&*self.directory(parent)?, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let directory = self.directory(parent)?;
+        let stat = match &self.seen {
+            Some(seen) => self.look(seen, (parent, &directory), name)?,
+            None => statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW)?,
+        };
         self.found(parent, name, &stat).map(|node| (node, stat))
     }
 
@@ -136,6 +151,9 @@ impl Namespace {
         let node = self.node(id)?;
         if let Some(directory) = node.directory() {
             return fstat(&*directory);
+        }
+        if let Some(stat) = self.just_seen(id) {
+            return Ok(stat);
         }
         self.retrying(id, |directory, name| {
             let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;

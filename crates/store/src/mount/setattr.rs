@@ -32,6 +32,7 @@ impl Server {
     }
 
     fn change(&self, caller: Caller, id: NodeId, changes: Changes) -> Result<FileAttr> {
+        self.parts.namespace.forget_seen(id);
         let user = changes.size.map(|_| self.user(id)).transpose()?;
         let open = match &user {
             Some(user) => Some(user.open.clone()),

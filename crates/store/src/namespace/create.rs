@@ -3,7 +3,7 @@
 use super::Namespace;
 use super::credentials::{Caller, as_caller};
 use super::node::{Node, NodeId, ROOT};
-use crate::host::descriptor_path;
+use crate::host::{descriptor_path, remembered};
 use crate::places::Places;
 use crate::stub::real::number_at;
 use rustix::fs::{
@@ -31,7 +31,7 @@ impl Namespace {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(mode & 0o7777);
         let fd = as_caller(caller, || openat(&*directory, name, flags, mode))?;
-        let stat = fstat(&fd)?;
+        let stat = if self.seen.is_some() { remembered(&fd)? } else { fstat(&fd)? };
         Ok((self.created(parent, name, &stat)?, stat, fd))
     }
 

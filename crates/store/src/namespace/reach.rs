@@ -2,7 +2,8 @@
 
 use super::Namespace;
 use super::node::{NodeId, ROOT};
-use rustix::fs::{Mode, OFlags, fstat, openat};
+use crate::host::remembered;
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -41,7 +42,7 @@ impl Namespace {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let below = openat(&*fd, &name, flags, Mode::empty());
             fd = match below {
-                Ok(below) if self.is(node.id, &fstat(&below)?) => Arc::new(below),
+                Ok(below) if self.is(node.id, &remembered(&below)?) => Arc::new(below),
                 // Renamed meanwhile: take the way that waits for renames.
                 _ => Arc::new(self.pinned(node.id)?),
             };
@@ -64,9 +65,12 @@ impl Namespace {
     /// Opens a node by the name it was last seen under; surely that node. A regular file that may not be written by an
     /// ordinary user's daemon (its mode forbids it) is refused with `ACCESS`, as the namespace says.
     pub fn open(&self, id: NodeId, flags: OFlags) -> Result<OwnedFd> {
+        if let Some(fd) = self.open_seen(id, flags) {
+            return Ok(fd);
+        }
         self.retrying(id, |directory, name| {
             let fd = openat(directory, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-            self.is(id, &fstat(&fd)?).then_some(fd).ok_or(Errno::STALE)
+            self.is(id, &remembered(&fd)?).then_some(fd).ok_or(Errno::STALE)
         })
     }
 

@@ -2,8 +2,9 @@
 
 use super::Namespace;
 use super::node::NodeId;
-use crate::stub::real::number_at;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, chmodat, openat, statat, unlinkat};
+use crate::host::descriptor_path;
+use crate::stub::real::{is_laid_out, number_at};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, chmodat, openat, statat, unlinkat};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -30,8 +31,13 @@ impl Namespace {
     /// The same. `before` is called while the name is still there, with what is about to be removed.
     pub fn unlink_after(&self, parent: NodeId, name: &OsStr, before: impl FnOnce(&mut Removed)) -> Result<Removed> {
         let directory = self.directory(parent)?;
-        let stat = statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let mut removed = self.about_to_remove(&directory, name, stat);
+        let mut removed = match self.just_named(parent, name) {
+            Some((file, stat)) => self.about_to_remove_seen(&file, &directory, name, stat),
+            None => {
+                let stat = statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                self.about_to_remove(&directory, name, stat)
+            }
+        };
         before(&mut removed);
         unlinkat(&*directory, name, AtFlags::empty())?;
         Ok(self.now_removed(removed, parent, name))
@@ -66,6 +72,16 @@ impl Namespace {
             stub = stub_with_objects(directory, name, &stat);
         }
         Removed { id, stat, last, stub }
+    }
+
+    /// The same of a regular file that was looked up just now.
+    fn about_to_remove_seen(&self, file: &OwnedFd, directory: &OwnedFd, name: &OsStr, stat: Stat) -> Removed {
+        let open = || openat(CWD, descriptor_path(file), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
+        let stub = match stat.st_nlink <= 2 && is_laid_out(file).unwrap_or(true) {
+            true => open().or_else(|| stub_with_objects(directory, name, &stat)),
+            false => None,
+        };
+        Removed { id: self.id_of(stat.st_ino), stat, last: stat.st_nlink <= 1, stub }
     }
 
     pub(super) fn now_removed(&self, removed: Removed, parent: NodeId, name: &OsStr) -> Removed {
