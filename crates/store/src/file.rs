@@ -30,6 +30,7 @@ mod nodes;
 mod numbered;
 mod objects;
 mod overflow;
+mod paged;
 mod parallel;
 mod passthrough;
 mod payer;

@@ -2,6 +2,7 @@
 //! acknowledgement.
 
 use super::overflow::Refused;
+use super::paged::Paged;
 use super::{File, MirrorWrites, View, target_error};
 use crate::target::TargetError;
 use crate::{Error, Result};
@@ -252,12 +253,12 @@ impl File {
         };
         let mut pending = Vec::new();
         let lost = self.pool.lost.noted();
-        let shared: Arc<[u8]> = Arc::from(data);
+        let shared = Paged::of(data);
         for piece in view.in_sync().flat_map(|m| layout.mirrors[m].pieces(m, offset, data.len() as u64)) {
             let slot = view.slot(piece.at);
             let from = (piece.file_offset - offset) as usize;
             let (bytes, to, len) = (shared.clone(), piece.object_offset, piece.len as usize);
-            match slot.submit(&self.pool, move |h| h.write_at(to, &bytes[from..from + len])) {
+            match slot.submit(&self.pool, move |h| h.write_at(to, &bytes.all()[from..from + len])) {
                 Ok(p) => pending.push((piece, slot, p)),
                 Err(e) => miss(piece.at.mirror, slot.target_id, e),
             }
