@@ -92,6 +92,7 @@ pub const SIZE_MAX: u64 = i64::MAX as u64;
 
 /// One file. See the module.
 pub struct File {
+    this: Weak<File>,
     pool: Arc<Pool>,
     stub: Arc<dyn Stub>,
     view: RwLock<Arc<View>>,
@@ -171,7 +172,8 @@ impl File {
 
     fn at(stub: Arc<dyn Stub>, pool: Arc<Pool>, known: Known) -> Arc<File> {
         let Known { generation, layout, source, size } = known;
-        Arc::new(File {
+        Arc::new_cyclic(|this| File {
+            this: this.clone(),
             tail_clean: AtomicBool::new(layout.is_none()),
             promised: AtomicBool::new(size > 0),
             view: RwLock::new(Arc::new(View::new(layout, None))),

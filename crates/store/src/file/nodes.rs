@@ -185,6 +185,10 @@ impl File {
             self.said.generation.store(generation, Ordering::Release);
             self.forget_all();
             self.tell_objects();
+            // Found by it when another node asks for the file: else the whole tree is searched.
+            if let (None, Some(id), Some(this)) = (old.layout.as_ref(), self.id(), self.this.upgrade()) {
+                this.has_number(id);
+            }
         }
         let source = if look.has_source { self.stub.source()? } else { None };
         self.source.take_over(source.as_deref());
@@ -198,11 +202,8 @@ impl File {
         if !self.is_shared() {
             return Ok(false);
         }
-        let (view, had_number) = (self.view(), self.id().is_some());
+        let view = self.view();
         self.take_over(&self.stub.look()?)?;
-        if !had_number && let Some(id) = self.id() {
-            self.has_number(id);
-        }
         Ok(!self.same_view(&view))
     }
 

@@ -362,3 +362,14 @@ fn whatever_answer_is_lost_while_a_file_moves_nothing_that_it_names_is_removed()
     });
     assert!(!lost(1, 1) && lost(60, 1), "so many are asked for");
 }
+
+#[test]
+fn who_writes_a_file_that_another_node_laid_out_finds_it_by_its_number() {
+    let world = World::new();
+    let (a, b) = (world.node(1), world.node(2));
+    a.writes(0, 1, 20_000);
+    b.writes(20_000, 2, 10);
+    let id = b.file.id().expect("it is laid out");
+    let found = b.file.pool.numbered.get(id);
+    assert!(found.is_some_and(|found| Arc::ptr_eq(&found, &b.file)), "else a ring for it searches the whole tree");
+}
