@@ -66,7 +66,7 @@ impl Burst {
         let number_of = |file: &File| file.id().map_or(0, |id| id.0);
         // What others wrote is seen at an open.
         for checkpoint in open.values().filter(|checkpoint| !checkpoint.elsewhere.lock().is_empty()) {
-            checkpoint.file.forget_what_others_changed()?;
+            checkpoint.file.forget_what_others_changed(false)?;
         }
         let part = |(path, checkpoint): (&String, &Arc<OpenCheckpoint>)| {
             (
