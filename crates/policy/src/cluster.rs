@@ -11,10 +11,12 @@
 //!
 //! - [`lease`]: a node's own lease, those of the others, the leader.
 //! - [`share`]: writers and changers of one file, over what its stub says.
+//! - [`look`]: a look through the volume by all nodes together.
 
 #[cfg(test)]
 mod explore;
 pub mod lease;
+pub mod look;
 pub mod share;
 
 use std::fmt;

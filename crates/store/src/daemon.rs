@@ -37,7 +37,7 @@ use crate::mover::Mover;
 use crate::namespace::Namespace;
 use crate::nodes::Nodes;
 use crate::places::Places;
-use crate::recovery::{Checker, Repair, Tally};
+use crate::recovery::{Checker, Repair, Tally, Together};
 use crate::source::Opener;
 use crate::stage::Stager;
 use crate::state::State;
@@ -72,6 +72,8 @@ pub struct Core {
     pub repair: Arc<Repair>,
     /// What looks for what is lost.
     pub checker: Checker,
+    /// The same by all nodes, where there may be several.
+    pub together: Option<Arc<Together>>,
     /// Checks under way that ordinary users asked for.
     checks: Arc<Admission>,
     /// What stages in and out.
@@ -168,6 +170,7 @@ impl Starting {
             starts: Arc::default(),
             behalf: None,
         };
+        let together = nodes.as_ref().map(|nodes| together(nodes, &checker));
         if let Some(burst) = adapt.burst() {
             match &nodes {
                 Some(nodes) => share(burst, nodes),
@@ -189,6 +192,7 @@ impl Starting {
             mover,
             repair,
             checker,
+            together,
             checks: Admission::new(CHECKS_MAX, 0),
             stager,
             adapt,
@@ -326,6 +330,14 @@ fn share(burst: &Arc<Burst>, nodes: &Arc<Nodes>) {
     burst.share(nodes.clone());
     let burst = Arc::downgrade(burst);
     nodes.hand_on(adapt::burst::PREFIX, move |text| burst.upgrade().into_iter().for_each(|burst| burst.hear(text)));
+}
+
+/// What looks through the volume by all nodes, and takes part when another has it done.
+fn together(nodes: &Arc<Nodes>, checker: &Checker) -> Arc<Together> {
+    let together = Together::new(checker.clone(), nodes.clone());
+    let reader = Arc::downgrade(&together);
+    nodes.read_letters(move |letter| reader.upgrade().into_iter().for_each(|together| together.hear(letter)));
+    together
 }
 
 /// Where stubs are, by the numbers of their files.

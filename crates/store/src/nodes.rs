@@ -13,6 +13,7 @@ mod draining;
 mod inbox;
 mod keeper;
 mod leases;
+mod letters;
 
 pub use draining::Draining;
 pub use leases::Info;
@@ -78,6 +79,7 @@ pub struct Nodes {
     inbox: Inbox,
     /// Who hears texts that begin with this.
     ear: OnceLock<(&'static str, Ear)>,
+    letters: letters::Letters,
     workers: Workers,
 }
 
@@ -126,6 +128,7 @@ impl Nodes {
             said: AtomicU32::new(0),
             inbox: Inbox::default(),
             ear: OnceLock::new(),
+            letters: letters::Letters::default(),
             workers: Workers::of("nodes"),
         });
         Keeper::start(&nodes);
@@ -160,6 +163,7 @@ impl Nodes {
         let text = match told {
             Told::All(text) => text,
             Told::Listening => ORDERS, // some may have been missed
+            Told::One(text) if self.is_letter(text) => return,
             Told::One(text) => return self.inbox.put(text),
         };
         if text == ORDERS {

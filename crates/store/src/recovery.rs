@@ -14,7 +14,8 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-pub use check::{Behalf, CheckOptions, Checker, Finding, FindingKind, Lost, Outcome, Report, Starts};
+pub use check::{Behalf, CheckOptions, Checker, Finding, FindingKind, Lost, Other, Others, Outcome, Part};
+pub use check::{Report, Starts, Together};
 pub use log::RepairEvent;
 pub use tally::Tally;
 

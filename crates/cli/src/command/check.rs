@@ -14,13 +14,15 @@ use store::control::{Client, Request, exit};
 /// All targets are probed at the same time, then every file is compared with what is on them. With `--repair`, lost
 /// objects are copied from a mirror or fetched from the source (only the missing ranges), stale mirrors are resynced, and orphans
 /// removed, unless something of the volume could not be seen. With `--deep` every byte is read: staged files are compared with their
-/// checksums and mirrors with each other, no faster than `[mover] rate`. It may run while the volume is used and may be interrupted. The exit code is 7 when something is wrong
-/// and was not set right.
+/// checksums and mirrors with each other, no faster than `[mover] rate`. It may run while the volume is used and may be interrupted. On a
+/// volume of several nodes all of them look, each at a part of the files, whichever was asked. The exit code is 7 when something is wrong
+/// and was not set right, or when a node did not answer.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
   entrepot check
   entrepot check --repair
+  entrepot check /mnt/scratch                       the whole volume, by all its nodes
   entrepot check --deep /mnt/scratch/input
   entrepot check --before-job /mnt/scratch/input    repair what a job is about to read")]
 pub struct Check {
@@ -69,6 +71,7 @@ impl Check {
 
 fn render(report: &Value) -> String {
     let mut text = String::new();
+    let nodes = list(report, "nodes");
     let rows = list(report, "findings").iter().map(|f| {
         let outcome =
             f["outcome"].as_str().map_or_else(|| format!("failed: {}", word(&f["outcome"], "failed")), str::to_string);
@@ -77,12 +80,23 @@ fn render(report: &Value) -> String {
             n => shown::bytes(n),
         };
         let path = if word(f, "path").is_empty() { "-" } else { word(f, "path") };
-        vec![path.into(), word(f, "kind").replace('_', " "), word(f, "target").into(), missing, outcome]
+        let mut row = vec![path.into(), word(f, "kind").replace('_', " "), word(f, "target").into(), missing, outcome];
+        row.extend((!nodes.is_empty()).then(|| word(f, "found_by").into()));
+        row
     });
     let rows: Vec<_> = rows.collect();
     if !rows.is_empty() {
-        text.push_str(&shown::table(&["file", "what", "target", "missing", "outcome"], rows));
+        let mut heads = vec!["file", "what", "target", "missing", "outcome"];
+        heads.extend((!nodes.is_empty()).then_some("found by"));
+        text.push_str(&shown::table(&heads, rows));
         text.push('\n');
+    }
+    for node in nodes {
+        let (number, host) = (number(node, "node"), word(node, "host"));
+        text.push_str(&match node["answered"] == true {
+            true => format!("node {number} on {host}: {} looked at\n", shown::count(self::number(node, "files"), "file")),
+            false => format!("node {number} on {host} did not answer: what it alone knows is not known\n"),
+        });
     }
     for target in list(report, "targets_away") {
         text.push_str(&format!("target {} is away\n", target.as_str().unwrap_or_default()));

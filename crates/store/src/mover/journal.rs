@@ -109,8 +109,21 @@ impl Mover {
     /// The objects that no layout names and that are accounted for all the same: what moves under way make or leave, slow copies, and
     /// garbage. Asked in the order in which an object goes from one to the next.
     pub fn answered_for(&self) -> Result<HashSet<(TargetId, ObjectId)>> {
+        let mut objects = self.under_way()?;
+        objects.extend(self.garbage()?);
+        Ok(objects)
+    }
+
+    /// What moves under way here make or leave, and slow copies.
+    pub fn under_way(&self) -> Result<HashSet<(TargetId, ObjectId)>> {
         let mut objects: HashSet<_> = self.state.journal()?.into_iter().flat_map(|entry| entry.objects).collect();
         objects.extend(self.pool.slow_copies.lies());
+        Ok(objects)
+    }
+
+    /// What waits to be removed, whichever node left it.
+    pub fn garbage(&self) -> Result<HashSet<(TargetId, ObjectId)>> {
+        let mut objects = HashSet::new();
         for target in self.pool.targets.all() {
             let garbage = self.state.garbage_of(target.id(), usize::MAX >> 1)?;
             objects.extend(garbage.into_iter().map(|object| (target.id(), object)));

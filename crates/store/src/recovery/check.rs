@@ -2,14 +2,18 @@
 
 mod below;
 mod deep;
+mod letter;
 mod look;
 mod lost;
 mod orphans;
 mod repair;
+mod session;
 #[cfg(test)]
 mod tests;
+mod together;
 
 pub use lost::{Lost, Starts};
+pub use together::{Other, Others, Together};
 
 use super::Repair;
 use crate::Result;
@@ -66,6 +70,24 @@ pub struct Report {
     pub repaired_bytes: u64,
     /// Seconds it took.
     pub took_s: f64,
+    /// The nodes that had the volume; empty where there is one.
+    #[serde(default)]
+    pub nodes: Vec<Part>,
+}
+
+/// A node's part in a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Part {
+    /// Its number.
+    pub node: u32,
+    /// Its host.
+    pub host: String,
+    /// Files that it looked at.
+    pub files: u64,
+    /// What it found.
+    pub findings: u64,
+    /// Whether it answered to the end; else what it found is not known, and other nodes looked at its files.
+    pub answered: bool,
 }
 
 /// One thing that is wrong.
@@ -87,12 +109,15 @@ pub struct Finding {
     /// Bytes of the file that cannot be read because of it.
     #[serde(default)]
     pub missing_bytes: u64,
+    /// The host that found it, where several looked.
+    #[serde(default)]
+    pub found_by: String,
     /// What became of it.
     pub outcome: Outcome,
 }
 
 /// What can be wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
     /// An object on a target that is away.
@@ -134,6 +159,7 @@ pub enum Outcome {
 }
 
 /// Checks a volume.
+#[derive(Clone)]
 pub struct Checker {
     /// The volume.
     pub volume: Arc<Volume>,
@@ -150,6 +176,7 @@ pub struct Checker {
 }
 
 /// A user who has something checked: sees only what is in reach with the user's own rights.
+#[derive(Clone)]
 pub struct Behalf {
     /// The user.
     pub who: Identity,
@@ -160,9 +187,7 @@ pub struct Behalf {
 impl Checker {
     /// The same on behalf of a user.
     pub fn on_behalf_of(&self, behalf: Behalf) -> Checker {
-        let (volume, files, starts) = (self.volume.clone(), self.files.clone(), self.starts.clone());
-        let (repair, mover) = (self.repair.clone(), self.mover.clone());
-        Checker { volume, files, repair, mover, starts, behalf: Some(behalf) }
+        Checker { behalf: Some(behalf), ..self.clone() }
     }
 
     /// Looks, and repairs if told to. Can be stopped and run again at any time.
@@ -171,6 +196,7 @@ impl Checker {
         let mut found = self.look(options, report, stop)?;
         if options.repair && !stop.is_set() {
             self.repair(&mut found, options, report, stop);
+            self.sweep(&mut found, options);
         }
         found.report.took_s = began.elapsed().as_secs_f64();
         Ok(found.report)
@@ -178,9 +204,9 @@ impl Checker {
 }
 
 impl Report {
-    /// Whether everything is in order or was set right.
+    /// Whether everything is in order or was set right, as far as all nodes say.
     pub fn is_healthy(&self) -> bool {
-        self.findings.iter().all(|f| f.outcome == Outcome::Repaired)
+        self.findings.iter().all(|f| f.outcome == Outcome::Repaired) && self.nodes.iter().all(|node| node.answered)
     }
 
     /// For people.
@@ -227,11 +253,15 @@ impl Report {
             let path = if f.path.is_empty() { String::new() } else { format!("{}: ", f.path) };
             text += &format!("{path}{what}; {outcome}\n");
         }
+        for Part { node, host, .. } in self.nodes.iter().filter(|node| !node.answered) {
+            text += &format!("node {node} on {host} did not answer: what it alone knows is not known\n");
+        }
         for why in &self.unseen {
             text += &format!("nothing is removed, since not everything was seen: {why}\n");
         }
         let open = self.findings.iter().filter(|f| f.outcome != Outcome::Repaired).count();
         text += &match (self.findings.len(), open) {
+            (0, _) if !self.is_healthy() => "not everything is known\n".to_string(),
             (0, _) => "everything is in order\n".to_string(),
             (all, 0) => format!("{all} things were set right, {} bytes fetched or copied\n", self.repaired_bytes),
             (_, open) => format!("{open} things are not in order\n"),

@@ -8,21 +8,28 @@ use crate::recovery::{Behalf, CheckOptions, Checker};
 use serde_json::{Value, json};
 
 pub fn run(core: &Core, caller: &Caller, what: Check, out: &mut Responder<'_>) -> Result<Value, Problem> {
-    let Check { repair, before_job, deep, drop_unknown, paths } = what;
+    let Check { repair, before_job, deep, drop_unknown, mut paths } = what;
     // All of the volume is the operator's business. Who names paths sees of them what is to be seen with the caller's own
     // rights, whatever they are, and has set right what is the caller's own.
-    if paths.is_empty() || paths.iter().any(String::is_empty) {
+    if paths.is_empty() || paths.iter().any(|path| is_root(path)) {
         caller.must_be_operator("check the whole volume")?;
     }
     for path in &paths {
         core.may_see(caller, path)?;
     }
+    if !before_job && paths.iter().any(|path| is_root(path)) {
+        paths.clear(); // that is everything
+    }
     let before_job = if before_job { paths.clone() } else { Vec::new() };
     let options = CheckOptions { repair, deep, drop_unknown, paths, before_job };
+    let together = core.together.as_ref().filter(|_| options.paths.is_empty() && options.before_job.is_empty());
     let check = |checker: &Checker, out: &mut Responder<'_>| {
         with_progress(out, |report, stop| checker.check(&options, report, stop))
     };
-    let report = if caller.is_operator() {
+    let report = if let Some(together) = together {
+        // Of the whole volume: it is the operator who asks.
+        with_progress(out, |report, stop| together.check(&options, report, stop))
+    } else if caller.is_operator() {
         check(&core.checker, out)
     } else {
         // A check of a directory asks all targets for all that they hold.
@@ -35,4 +42,8 @@ pub fn run(core: &Core, caller: &Caller, what: Check, out: &mut Responder<'_>) -
     let mut answer = json!(report);
     answer["healthy"] = report.is_healthy().into();
     Ok(answer)
+}
+
+fn is_root(path: &str) -> bool {
+    path.split('/').all(|name| name.is_empty() || name == ".")
 }

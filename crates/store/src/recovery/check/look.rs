@@ -10,6 +10,7 @@ use crate::stage::sums::Sums;
 use crate::stage::{self, StageError, Stop};
 use crate::target::{Reach, own_part};
 use crate::{Error, Result};
+use policy::cluster::look::part_of;
 use policy::layout::{Layout, MirrorState, Object, ObjectState, Position, object_len};
 use policy::{FileId, ObjectId, TargetId};
 use rustix::fd::OwnedFd;
@@ -39,9 +40,16 @@ pub(super) struct Found {
     pub seen: BTreeSet<(u64, u64)>,
     /// The directories that were walked.
     pub directories: BTreeMap<Vec<String>, Stamp>,
+    /// Of the files those in these parts are looked at, of so many; all, if there are no parts.
+    pub parts: (BTreeSet<u32>, u32),
 }
 
 impl Found {
+    fn is_mine(&self, names: &[String]) -> bool {
+        let (mine, of) = &self.parts;
+        *of == 0 || mine.contains(&part_of(&names.join("/"), *of))
+    }
+
     /// Something was not seen: what no file seems to name may be named there.
     pub(super) fn unseen(&mut self, what: String, why: impl std::fmt::Display) {
         const SHOWN_MAX: usize = 16;
@@ -175,10 +183,12 @@ impl Checker {
                         }
                         let mut inner = names.clone();
                         inner.push(name);
-                        todo.push(inner);
+                        if entry.file_type() != FileType::RegularFile || found.is_mine(&inner) {
+                            todo.push(inner);
+                        }
                     }
                 }
-                FileType::RegularFile if found.seen.insert((stat.st_dev, stat.st_ino)) => {
+                FileType::RegularFile if found.is_mine(&names) && found.seen.insert((stat.st_dev, stat.st_ino)) => {
                     self.look_at(fd, stat.st_ino, &names, found);
                 }
                 _ => {}
@@ -260,11 +270,8 @@ impl Checker {
         for ((at, object), wrong) in layout.objects().zip(&wrong) {
             found.report.objects += 1;
             if let Some(other) = found.named.insert(object.id, inode).filter(|other| *other != inode) {
-                let why = "copy both files, then remove both: what is done to one harms the other".to_string();
-                let mut finding = Finding::of(names, FindingKind::NamedTwice, Outcome::Failed(why));
-                (finding.object, finding.target) = (object.id.to_string(), self.name_of(object.target));
-                finding.inode = other;
-                found.report.findings.push(finding);
+                let target = self.name_of(object.target);
+                found.report.findings.push(Finding::named_twice(names, object.id, target, other));
             }
             let segment = &layout.mirrors[at.mirror].segments[at.segment];
             let bytes = object_len(segment, at.index, size);
@@ -397,8 +404,16 @@ impl Checker {
 }
 
 impl Finding {
+    /// The file of another inode names an object, too.
+    pub(super) fn named_twice(names: &[String], object: ObjectId, target: String, other: u64) -> Finding {
+        let why = "copy both files, then remove both: what is done to one harms the other".to_string();
+        let finding = Finding::of(names, FindingKind::NamedTwice, Outcome::Failed(why));
+        Finding { object: object.to_string(), target, inode: other, ..finding }
+    }
+
     pub(super) fn of(names: &[String], kind: FindingKind, outcome: Outcome) -> Finding {
         let (object, target) = (String::new(), String::new());
-        Finding { path: names.join("/"), inode: 0, kind, object, target, missing_bytes: 0, outcome }
+        let (path, found_by) = (names.join("/"), String::new());
+        Finding { path, inode: 0, kind, object, target, missing_bytes: 0, found_by, outcome }
     }
 }

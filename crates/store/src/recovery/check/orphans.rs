@@ -10,7 +10,7 @@ use policy::{ObjectId, TargetId};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{self, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,12 +21,27 @@ const ROUNDS_MAX: usize = 4;
 /// a time of its own.
 const CLOCK_STEP: Duration = Duration::from_millis(10);
 
+pub(super) const NOT_ALL_SEEN: &str = "not everything was seen, so that some file may name it";
+
 /// What is no orphan, as it was when the targets had said what they have.
 pub(super) struct Before {
-    making: HashSet<ObjectId>,
+    pub making: HashSet<ObjectId>,
     /// How many slow copies had gone back into layouts.
-    returned: u64,
+    pub returned: u64,
 }
+
+/// What is known when objects are judged.
+pub(super) struct Known<'a> {
+    /// Every name was seen.
+    pub all_names: bool,
+    /// Objects that were being made.
+    pub making: &'a HashSet<ObjectId>,
+    /// The upper halves of the numbers of objects that only nodes make who said so.
+    pub heard: &'a BTreeSet<u32>,
+}
+
+/// What somebody answers for, and whether slow copies went back into layouts meanwhile.
+pub(super) type Answered = (HashSet<(TargetId, ObjectId)>, bool);
 
 /// What tells whether names came or went in a directory. Its time is that of change, which users cannot set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,10 +80,14 @@ impl Checker {
         Before { making: pool.making.objects(), returned: pool.slow_copies.returned() }
     }
 
-    /// Objects of files that have no name in the tree: being staged in, or unlinked and still open.
-    fn look_beside(&self, found: &mut Found) {
+    /// Objects of files that have no name in the tree: being staged in, or unlinked and still open. Those that other nodes have
+    /// open, too, with `of_all`.
+    pub(super) fn look_beside(&self, found: &mut Found, of_all: bool) {
         let mut files = self.files.files();
         for (dir, name) in [(self.volume.staging(), "staging"), (self.volume.open_links(), "open")] {
+            if !of_all {
+                break;
+            }
             if let Err(e) = self.stubs_in(dir, &mut files) {
                 found.unseen(format!("`{name}` in the namespace"), e);
             }
@@ -98,16 +117,21 @@ impl Checker {
     /// was. Whether every name was seen in the end.
     fn catch_up(&self, found: &mut Found, stop: &Stop) -> Result<bool> {
         for _ in 0..ROUNDS_MAX {
-            let changed = self.changed(found);
-            if changed.is_empty() {
+            if !self.look_again(found, stop)? {
                 return Ok(true);
-            }
-            for names in changed {
-                found.directories.remove(&names);
-                self.walk(&names, found, stop)?;
             }
         }
         Ok(self.changed(found).is_empty())
+    }
+
+    /// One such round. Whether there were any.
+    pub(super) fn look_again(&self, found: &mut Found, stop: &Stop) -> Result<bool> {
+        let changed = self.changed(found);
+        for names in &changed {
+            found.directories.remove(names);
+            self.walk(names, found, stop)?;
+        }
+        Ok(!changed.is_empty())
     }
 
     fn changed(&self, found: &Found) -> Vec<Vec<String>> {
@@ -131,12 +155,55 @@ impl Checker {
         stop: &Stop,
     ) -> Result<()> {
         let all_names = self.catch_up(found, stop)?;
-        self.look_beside(found);
+        self.look_beside(found, true);
         if stop.is_set() {
             found.unseen("the look".into(), "it was stopped");
-        } else if !all_names {
+        }
+        let known = Known { all_names, making: &before.making, heard: &BTreeSet::new() };
+        self.judge(found, &known, options, || {
+            let answered_for = self.mover.answered_for()?;
+            Ok((answered_for, self.files.pool().slow_copies.returned() != before.returned))
+        })
+    }
+
+    /// Which of the objects in the lists are nobody's. What is answered for is asked when there are any to be judged.
+    pub(super) fn judge(
+        &self,
+        found: &mut Found,
+        known: &Known<'_>,
+        options: &CheckOptions,
+        answered: impl FnOnce() -> Result<Answered>,
+    ) -> Result<()> {
+        if !known.all_names {
             found.unseen("the tree".into(), "it changed while it was looked through; check again when it is quiet");
         }
+        self.look_whether_whole(found, options)?;
+        let unnamed = |object: &ObjectId| !known.making.contains(object) && !found.named.contains_key(object);
+        let unnamed = |(target, objects): (&TargetId, &HashSet<ObjectId>)| {
+            let mut unnamed: Vec<_> = objects.iter().filter(|o| unnamed(o)).map(|o| (*target, *o)).collect();
+            unnamed.sort();
+            unnamed
+        };
+        let mut orphans: Vec<_> = found.there.iter().flat_map(unnamed).collect();
+        if orphans.is_empty() || !known.all_names {
+            return Ok(());
+        }
+        let (answered_for, returned) = answered()?;
+        if returned {
+            found.unseen(
+                "the tiers".into(),
+                "a segment went back to its slow copy while they were looked at; check again",
+            );
+            return Ok(());
+        }
+        let cluster = self.files.pool().cluster.get();
+        let is_heard = |epoch: u32| known.heard.contains(&epoch) || cluster.is_none_or(|c| !c.may_be_used_by_another(epoch));
+        orphans.retain(|orphan| !answered_for.contains(orphan) && is_heard(orphan.1.epoch()) && self.is_there(*orphan));
+        self.note_orphans(found, orphans, options)
+    }
+
+    /// Whether all names and all targets are there.
+    fn look_whether_whole(&self, found: &mut Found, options: &CheckOptions) -> Result<()> {
         if !options.drop_unknown && !self.volume.namespace_is_whole()? {
             found.unseen(
                 "the namespace".into(),
@@ -150,33 +217,21 @@ impl Checker {
         for target in found.report.targets_elsewhere.clone() {
             found.unseen(format!("target {target}"), "this node does not reach it");
         }
-        let unnamed = |object: &ObjectId| !before.making.contains(object) && !found.named.contains_key(object);
-        let unnamed = |(target, objects): (&TargetId, &HashSet<ObjectId>)| {
-            let mut unnamed: Vec<_> = objects.iter().filter(|o| unnamed(o)).map(|o| (*target, *o)).collect();
-            unnamed.sort();
-            unnamed
-        };
-        let mut orphans: Vec<_> = found.there.iter().flat_map(unnamed).collect();
-        if orphans.is_empty() || !all_names {
-            return Ok(());
-        }
-        let answered_for = self.mover.answered_for()?;
-        if self.files.pool().slow_copies.returned() != before.returned {
-            found.unseen(
-                "the tiers".into(),
-                "a segment went back to its slow copy while they were looked at; check again",
-            );
-            return Ok(());
-        }
-        let cluster = self.files.pool().cluster.get();
-        let elsewhere = |object: ObjectId| cluster.is_some_and(|c| c.may_be_used_by_another(object.epoch()));
-        orphans.retain(|orphan| !answered_for.contains(orphan) && !elsewhere(orphan.1) && self.is_there(*orphan));
+        Ok(())
+    }
+
+    fn note_orphans(
+        &self,
+        found: &mut Found,
+        orphans: Vec<(TargetId, ObjectId)>,
+        options: &CheckOptions,
+    ) -> Result<()> {
         let complete = found.report.unseen.is_empty();
         let unknown = self.volume.unknown_epochs()?.filter(|_| !options.drop_unknown);
         for (target, object) in orphans {
             let known = unknown.as_ref().is_none_or(|epochs| !epochs.contains(&object.epoch()));
             let outcome = if !complete {
-                Outcome::Failed("not everything was seen, so that some file may name it".into())
+                Outcome::Failed(NOT_ALL_SEEN.into())
             } else if known {
                 found.orphans.push((found.report.findings.len(), (target, object)));
                 Outcome::Repairable

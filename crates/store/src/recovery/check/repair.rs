@@ -46,9 +46,6 @@ impl Checker {
             found.report.findings[finding].outcome = outcome;
         }
         found.report.repaired_bytes = meter.fetched_bytes();
-        if let Err(error) = self.sweep(found, options) {
-            tracing::warn!("that nothing is unknown any more cannot be remembered: {error}");
-        }
         meter.finish();
     }
 
@@ -95,8 +92,14 @@ impl Checker {
         self.repair.replace(file, candidate.at)
     }
 
-    /// Removes the orphans, if every name of the volume was seen.
-    fn sweep(&self, found: &mut Found, options: &CheckOptions) -> Result<()> {
+    /// Removes the orphans that were found, which there are if every name of the volume was seen.
+    pub(super) fn sweep(&self, found: &mut Found, options: &CheckOptions) {
+        if let Err(error) = self.sweep_all(found, options) {
+            tracing::warn!("that nothing is unknown any more cannot be remembered: {error}");
+        }
+    }
+
+    fn sweep_all(&self, found: &mut Found, options: &CheckOptions) -> Result<()> {
         let complete = found.report.unseen.is_empty();
         let orphans: Vec<_> = found.orphans.iter().map(|(_, object)| *object).collect();
         let remove = || {

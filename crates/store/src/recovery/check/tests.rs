@@ -12,9 +12,9 @@ use policy::protect::recovery;
 
 const SIZE: usize = 12_000_007;
 
-struct Checked {
-    world: World,
-    checker: Checker,
+pub(super) struct Checked {
+    pub world: World,
+    pub checker: Checker,
 }
 
 impl Drop for Checked {
@@ -23,7 +23,7 @@ impl Drop for Checked {
     }
 }
 
-fn new() -> Checked {
+pub(super) fn new() -> Checked {
     let world = World::new();
     let (volume, files) = world.parts();
     let side = volume.side().try_clone_to_owned().expect("side");
@@ -41,7 +41,7 @@ impl Checked {
         self.checker.check(&options, QUIET, &Stop::default()).expect("checked")
     }
 
-    fn layout(&self, path: &str) -> Arc<policy::layout::Layout> {
+    pub fn layout(&self, path: &str) -> Arc<policy::layout::Layout> {
         let fd = std::fs::File::open(self.world.tree.join(path)).expect("there");
         self.checker.files.get_or_open(fd.into()).expect("opens").layout().expect("objects")
     }
@@ -77,7 +77,7 @@ impl Checked {
     }
 
     /// An object of an earlier daemon that no file names.
-    fn orphan(&self) -> Arc<crate::target::Target> {
+    pub fn orphan(&self) -> Arc<crate::target::Target> {
         let target = self.checker.volume.targets().all().remove(0);
         target.run(|medium| medium.create(ObjectId(5)).map(drop)).expect("made");
         target
@@ -89,13 +89,13 @@ impl Checked {
         self.checker.files.get_or_open(fd.expect("there").into())
     }
 
-    fn remove_object(&self, object: policy::layout::Object) {
+    pub fn remove_object(&self, object: policy::layout::Object) {
         let target = self.checker.volume.targets().get(object.target).expect("target");
         target.run(move |medium| medium.remove(object.id)).expect("removed");
     }
 }
 
-fn kinds(report: &Report) -> Vec<FindingKind> {
+pub(super) fn kinds(report: &Report) -> Vec<FindingKind> {
     report.findings.iter().map(|f| f.kind).collect()
 }
 

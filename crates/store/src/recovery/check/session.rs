@@ -1,0 +1,252 @@
+//! What one node does for a look of all nodes: a task at a time, on a thread of its own, and the answer is kept until the next is asked.
+
+use super::letter::{Account, Answer, Begun, Letter, Says, Words};
+use super::look::Found;
+use super::orphans::Before;
+use super::{CheckOptions, Checker};
+use crate::Result;
+use crate::stage::{Progress, Stop};
+use parking_lot::{Mutex, MutexGuard};
+use policy::ObjectId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// A look whose node has asked nothing for so long is over: that node is dead.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+
+/// A node's part of a look.
+pub(super) struct Session {
+    options: CheckOptions,
+    work: Mutex<Work>,
+    desk: Mutex<Desk>,
+    todo: Sender<(u32, Words)>,
+    stop: Stop,
+}
+
+/// What is known so far.
+pub(super) struct Work {
+    pub checker: Checker,
+    pub found: Found,
+    before: Option<Before>,
+    /// It looks at files without name for all.
+    has_it_done: bool,
+}
+
+/// The last question, and its answer.
+struct Desk {
+    number: u32,
+    answer: Option<(bool, Vec<String>)>,
+    asked: Instant,
+    progress: Option<Progress>,
+}
+
+impl Session {
+    /// Begins. With `has_it_done` on the node that has the look done: it has listed all objects, and what it finds is in its hands.
+    pub fn start(
+        checker: Checker,
+        options: CheckOptions,
+        has_it_done: bool,
+        found: Found,
+        tell: impl Fn(Says) + Send + 'static,
+    ) -> Arc<Session> {
+        let (todo, tasks) = channel();
+        let session = Arc::new(Session {
+            options,
+            work: Mutex::new(Work { checker, found, before: None, has_it_done }),
+            desk: Mutex::new(Desk { number: 0, answer: None, asked: Instant::now(), progress: None }),
+            todo,
+            stop: Stop::default(),
+        });
+        let worker = session.clone();
+        let started = std::thread::Builder::new().name("check".into()).spawn(move || worker.work(&tasks, &tell));
+        if let Err(error) = started {
+            tracing::warn!("no thread for a part of a check: {error}");
+            session.stop.set();
+        }
+        session
+    }
+
+    fn work(&self, tasks: &Receiver<(u32, Words)>, tell: &dyn Fn(Says)) {
+        while !self.is_over() {
+            let (number, task) = match tasks.recv_timeout(Duration::from_secs(1)) {
+                Ok(task) => task,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let answer = self.answer(task);
+            let mut desk = self.desk.lock();
+            if desk.number == number {
+                desk.answer = Some((answer.changed, answer.pages()));
+                let first = desk.page(0);
+                drop(desk);
+                first.into_iter().for_each(tell);
+            }
+        }
+        self.stop.set();
+    }
+
+    /// Whether nobody will ask any more.
+    pub fn is_over(&self) -> bool {
+        self.stop.is_set() || self.desk.lock().asked.elapsed() > FORGOTTEN_AFTER
+    }
+
+    /// The look goes on.
+    pub fn stay(&self) {
+        self.desk.lock().asked = Instant::now();
+    }
+
+    /// Nobody will.
+    pub fn end(&self) {
+        self.stop.set();
+    }
+
+    /// A question; what is to be said to it at once.
+    pub fn ask(&self, number: u32, task: Words, page: u32) -> Option<Says> {
+        let mut desk = self.desk.lock();
+        desk.asked = Instant::now();
+        if number > desk.number {
+            (desk.number, desk.answer) = (number, None);
+            if self.todo.send((number, task)).is_err() {
+                self.stop.set();
+            }
+        }
+        match number == desk.number {
+            true => desk.page(page).or((!self.stop.is_set()).then_some(Says::Works)),
+            false => None,
+        }
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Option<Progress> {
+        self.desk.lock().progress.take()
+    }
+
+    /// What was found. Waits for a task under way.
+    pub fn work_so_far(&self) -> MutexGuard<'_, Work> {
+        self.work.lock()
+    }
+
+    fn answer(&self, task: Words) -> Answer {
+        let mut work = self.work.lock();
+        let report = |progress: &Progress| {
+            self.desk.lock().progress = Some(progress.clone());
+            if self.is_over() {
+                self.stop.set();
+            }
+        };
+        work.carry_out(task, &self.options, &report, &self.stop)
+            .unwrap_or_else(|error| Answer { failed: Some(error.to_string()), ..Answer::default() })
+    }
+}
+
+impl Desk {
+    fn page(&self, page: u32) -> Option<Says> {
+        let (changed, pages) = self.answer.as_ref()?;
+        let text = pages.get(page as usize)?.clone();
+        let is_last = page as usize + 1 == pages.len();
+        Some(Says::Page { number: self.number, page, is_last, changed: *changed, text })
+    }
+}
+
+impl Work {
+    fn carry_out(
+        &mut self,
+        task: Words,
+        options: &CheckOptions,
+        report: crate::stage::Report<'_>,
+        stop: &Stop,
+    ) -> Result<Answer> {
+        let Work { checker, found, before, has_it_done } = self;
+        let mut answer = Answer::default();
+        match task {
+            Words::Begin => {
+                // Before any list of its own: what is made from here on is younger than the list of the one that asks.
+                let now = checker.before_layouts();
+                let making = now.making.iter().map(|object| object.0).collect();
+                let epoch = checker.files.pool().cluster.get().map_or(0, |cluster| cluster.epoch());
+                (*before, answer.begun) = (Some(now), Some(Begun { epoch, making }));
+                if !*has_it_done {
+                    checker.ask_targets(found, true);
+                }
+            }
+            Words::Walk { part, of } => {
+                // A part of one that is gone: directories that were read before hold names of it.
+                found.directories.clear();
+                found.parts.1 = of;
+                found.parts.0.insert(part);
+                checker.walk(&[], found, stop)?;
+            }
+            Words::CatchUp => answer.changed = checker.look_again(found, stop)?,
+            Words::Account => {
+                checker.look_beside(found, *has_it_done);
+                let mut named: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+                for (object, inode) in found.named.iter().filter(|_| !*has_it_done) {
+                    named.entry(*inode).or_default().push(object.0);
+                }
+                let under_way = checker.mover.under_way()?;
+                let now = checker.files.pool().slow_copies.returned();
+                answer.account = Some(Account {
+                    named: named.into_iter().collect(),
+                    under_way: under_way.iter().map(|(target, object)| (target.0, object.0)).collect(),
+                    returned: before.as_ref().is_none_or(|before| before.returned != now),
+                });
+            }
+            Words::Compare => checker.compare_bytes(found, report, stop),
+            Words::Repair => checker.repair(found, options, report, stop),
+        }
+        if stop.is_set() {
+            answer.failed = Some("it was stopped".into());
+        }
+        if matches!(task, Words::Account | Words::Compare | Words::Repair) && !*has_it_done {
+            answer.report = Some(found.report.clone());
+        }
+        Ok(answer)
+    }
+
+    /// What another node says that files name. An object that two files name is a finding.
+    pub fn take_named(&mut self, named: &[(u64, Vec<u64>)]) {
+        for (inode, objects) in named {
+            for object in objects.iter().map(|object| ObjectId(*object)) {
+                let other = self.found.named.insert(object, *inode).filter(|other| other != inode && *other != 0);
+                if let Some(other) = other.filter(|_| *inode != 0) {
+                    self.note_named_twice(object, *inode, other);
+                }
+            }
+        }
+    }
+
+    fn note_named_twice(&mut self, object: ObjectId, inode: u64, other: u64) {
+        let lists = self.found.there.iter();
+        let target = lists.filter(|(_, objects)| objects.contains(&object)).map(|(target, _)| *target).next();
+        let target = target.map_or(String::new(), |target| self.checker.name_of(target));
+        let names = self.checker.names_of(inode, &self.found).unwrap_or_default();
+        self.found.report.findings.push(super::Finding::named_twice(&names, object, target, other));
+    }
+}
+
+impl Checker {
+    /// A name of a stub, by its inode number, in the directories that were walked.
+    fn names_of(&self, inode: u64, found: &Found) -> Option<Vec<String>> {
+        let is_it = |names: &[String]| {
+            let opened = self.open(names, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK);
+            opened.is_ok_and(|fd| rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_ino == inode))
+        };
+        for directory in found.directories.keys() {
+            let Ok(fd) = self.open(directory, rustix::fs::OFlags::RDONLY) else { continue };
+            for entry in rustix::fs::Dir::new(fd).into_iter().flatten().flatten().filter(|entry| entry.ino() == inode) {
+                let names = [&directory[..], &[entry.file_name().to_string_lossy().into_owned()]].concat();
+                if is_it(&names) {
+                    return Some(names);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// A letter of a node about itself.
+pub(super) fn letter(look: &str, node: u32, says: Says) -> Letter {
+    Letter { look: look.to_owned(), node, says }
+}
