@@ -11,6 +11,7 @@ mod background;
 mod crash;
 mod end;
 mod forget;
+mod left;
 mod purge;
 mod rebuild;
 mod requests;
@@ -202,6 +203,7 @@ impl Starting {
         background.start(&core);
         if let Some(nodes) = &core.nodes {
             shutting_down::watch(nodes, &core);
+            left::watch(nodes, &core);
         }
         let (volume, files) = (core.volume.clone(), core.files.clone());
         core.adapt.start(&core.pool, move |look| walk::each_file(walk::walk(&volume, &files), look));

@@ -10,6 +10,7 @@
 //! changes that need another node to let go of a file wait, and fail in the end; what was written stays.
 
 mod draining;
+mod here;
 mod inbox;
 mod keeper;
 mod leases;
@@ -65,6 +66,8 @@ pub struct Nodes {
     lost: AtomicBool,
     /// The number that is to be given up while the daemon goes on; 0 is none.
     gives_up: AtomicU32,
+    /// The last that was.
+    gave_up: AtomicU32,
     wish: draining::Wish,
     membership: Mutex<Membership>,
     changed: Condvar,
@@ -117,6 +120,7 @@ impl Nodes {
             asks: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             gives_up: AtomicU32::new(0),
+            gave_up: AtomicU32::new(0),
             wish: draining::Wish::default(),
             membership: Mutex::new(membership),
             changed: Condvar::new(),
@@ -132,6 +136,7 @@ impl Nodes {
             workers: Workers::of("nodes"),
         });
         Keeper::start(&nodes);
+        nodes.say_here(node);
         Ok(nodes)
     }
 
@@ -162,7 +167,10 @@ impl Nodes {
         }
         let text = match told {
             Told::All(text) => text,
-            Told::Listening => ORDERS, // some may have been missed
+            Told::Listening => {
+                self.say_here(self.me_now());
+                ORDERS // some may have been missed
+            }
             Told::One(text) if self.is_letter(text) => return,
             Told::One(text) => return self.inbox.put(text),
         };
@@ -295,6 +303,9 @@ impl Nodes {
     /// Leaves the others, at once, and ends.
     pub fn leave(&self) {
         Keeper::leave(self);
+        if let Err(error) = self.see_off(self.me_now()) {
+            tracing::debug!("another node looks for what this one left, which is nothing: {error}");
+        }
         self.workers.stop();
     }
 }

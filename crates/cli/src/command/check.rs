@@ -94,7 +94,9 @@ fn render(report: &Value) -> String {
     for node in nodes {
         let (number, host) = (number(node, "node"), word(node, "host"));
         text.push_str(&match node["answered"] == true {
-            true => format!("node {number} on {host}: {} looked at\n", shown::count(self::number(node, "files"), "file")),
+            true => {
+                format!("node {number} on {host}: {} looked at\n", shown::count(self::number(node, "files"), "file"))
+            }
             false => format!("node {number} on {host} did not answer: what it alone knows is not known\n"),
         });
     }

@@ -42,6 +42,19 @@ pub fn named(node: &Node<'_>, dir: &Path) -> Objects {
     found
 }
 
+/// Puts an object onto a target that no file names, with a number as the node gives them.
+pub fn orphan(node: &Node<'_>, volume: &str, target: &str) -> (String, String) {
+    let name = format!("numbers-of-{}", node.name());
+    std::fs::write(node.path(&name), vec![1; 200_000]).expect("write");
+    let layout = node.entrepot(&["layout", &format!("{}/{name}", node.at)]);
+    let object = layout["mirrors"][0]["segments"][0]["objects"][0]["object"].as_str().expect("a number").to_owned();
+    std::fs::remove_file(node.path(&name)).expect("unlink");
+    // The last numbers of its epoch: none is given for years.
+    let number = format!("{}fffffff0", &object[..8]);
+    node.host.must("sh", &["-c", &format!("echo left >{SHARED}/{volume}/{target}/objects/f0/{number}")]);
+    (target.into(), number)
+}
+
 /// Every object on the targets is one that a file names, and the other way round; what is being moved comes to its end first.
 #[track_caller]
 pub fn balances(node: &Node<'_>, volume: &str) {

@@ -1,10 +1,11 @@
 //! A node whose daemon stands still for longer than its lease, as in a host that has too much to do: the others go on without it, and it goes
 //! on as another when it wakes.
 
+use crate::audit;
 use crate::hosts::hosts;
 use crate::random::seed;
 use crate::real::until_within;
-use crate::volume::{Shared, are_in_order, leading};
+use crate::volume::{NODES, Shared, are_in_order, leading};
 use crate::writers::Writers;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ const FROZEN: Duration = Duration::from_secs(8);
 /// Another node is over by then.
 const TAKEOVER: Duration = Duration::from_secs(10);
 
-/// [S-204]
+/// [S-204] [S-212] [S-213]
 #[test]
 fn the_others_go_on_when_the_leader_stands_still() {
     let Some(hosts) = hosts() else { return };
@@ -21,6 +22,13 @@ fn the_others_go_on_when_the_leader_stands_still() {
     let nodes = shared.up();
     let led = leading(&nodes);
     let (first, second) = (&nodes[(led + 1) % 3], &nodes[(led + 2) % 3]);
+    // One command finds what all nodes left, whichever is asked; nobody is over, so nothing goes by itself.
+    let left = [&nodes[led], first].map(|node| audit::orphan(node, NODES, "target2"));
+    let found = second.checked(&[]).1;
+    let orphans = found["findings"].as_array().expect("findings").iter().filter(|f| f["kind"] == "orphan");
+    let orphans: Vec<_> = orphans.map(|f| f["object"].as_str().unwrap_or_default().to_owned()).collect();
+    assert!(left.iter().all(|(_, object)| orphans.contains(object)), "{found:#}");
+    let is_there = |of: &(String, String)| audit::lying(second, NODES).contains(of);
     let writers = Writers::start(&nodes, "frozen", 60, seed());
     std::thread::sleep(Duration::from_secs(1));
     let (frozen, began) = (nodes[led].freeze(), Instant::now());
@@ -30,15 +38,27 @@ fn the_others_go_on_when_the_leader_stands_still() {
             first.empties("target1");
             began.elapsed()
         });
+        let check = scope.spawn(|| second.checked(&["--repair"]));
         until_within(30, "another leads", || !["", &nodes[led].name()].contains(&&*second.leader()));
         let took = began.elapsed();
         println!("the leader stood still: another led after {took:.1?}");
         assert!(took < TAKEOVER, "{took:?}");
+        let (exit, found) = check.join().expect("checked");
+        let parts = found["nodes"].as_array().expect("nodes");
+        let silent: Vec<_> = parts.iter().filter(|part| part["answered"] == false).map(|part| &part["host"]).collect();
+        assert!(exit == 7 && silent == [&*nodes[led].name()], "{found:#}");
+        assert!(
+            found["findings"].as_array().is_some_and(|f| f.iter().all(|f| f["outcome"] != "repaired")),
+            "{found:#}"
+        );
         println!("what it wrote was moved after {:.1?}", drain.join().expect("drained"));
     });
     std::thread::sleep(FROZEN.saturating_sub(began.elapsed()));
     drop(frozen);
     let woken = Instant::now();
+    // The one that leads now removes it: the number of the one that stood still is over.
+    until_within(60, "what was left is gone", || !left.iter().any(is_there));
+    println!("what was left was gone {:.1?} after it stood still", began.elapsed());
     until_within(30, "it has joined again", || second.hosts().len() == 3);
     println!("it had joined again {:.1?} after it woke", woken.elapsed());
     nodes[led].ok(&["target", "restore", "target1"]);

@@ -1,12 +1,14 @@
 //! Daemons that are killed amid writes and moves, and started again.
 
+use crate::audit;
 use crate::hosts::hosts;
 use crate::random::{Random, seed};
-use crate::volume::{Shared, are_in_order};
+use crate::real::until_within;
+use crate::volume::{NODES, Shared, are_in_order};
 use crate::writers::Writers;
 use std::time::{Duration, Instant};
 
-/// [S-204]
+/// [S-204] [S-213]
 #[test]
 fn nothing_acknowledged_is_lost_when_daemons_are_killed() {
     let Some(hosts) = hosts() else { return };
@@ -14,11 +16,13 @@ fn nothing_acknowledged_is_lost_when_daemons_are_killed() {
     let shared = Shared::of_all(&hosts);
     let nodes = shared.up();
     let (mut random, writers) = (Random(seed), Writers::start(&nodes, "killed", 60, seed));
-    for target in ["target1", "target2"] {
+    for (target, other) in [("target1", "target2"), ("target2", "target1")] {
         std::thread::sleep(Duration::from_millis(500));
         let (killed, order) = (random.below(3) as usize, random.below(3) as usize);
         nodes[order].ok(&["target", "drain", target, "--no-wait"]);
         std::thread::sleep(Duration::from_millis(random.below(300)));
+        // As a removal would that is cut off between the name and the object.
+        let left = audit::orphan(&nodes[killed], NODES, other);
         nodes[killed].kill(&nodes[killed].pid());
         let began = Instant::now();
         nodes[killed].up();
@@ -27,6 +31,8 @@ fn nothing_acknowledged_is_lost_when_daemons_are_killed() {
         nodes[order].empties(target);
         println!("{target} was empty {:.1?} after that end", began.elapsed());
         nodes[random.below(3) as usize].ok(&["target", "restore", target]);
+        until_within(60, "what it left is gone", || !audit::lying(&nodes[order], NODES).contains(&left));
+        println!("what it left was gone {:.1?} after that end", began.elapsed());
     }
     std::thread::sleep(Duration::from_secs(1));
     for report in writers.stop() {

@@ -127,6 +127,7 @@ impl Keeper {
                 Action::Lost => {
                     nodes.lost.store(true, Ordering::Release);
                     if nodes.gives_up.swap(0, Ordering::AcqRel) == node.0 {
+                        nodes.gave_up.store(node.0, Ordering::Release);
                         tracing::info!("{node} has given its number up: it joins again under another");
                     } else {
                         tracing::error!(
@@ -197,7 +198,13 @@ fn rejoin(nodes: &Nodes) {
         let asked = now();
         let joined = volume.new_epoch().and_then(|epoch| {
             let info = Info { epoch, drains: nodes.drains(), ..nodes.info.clone() };
-            Ok((nodes.leases.claim(&info)?, epoch, info.drains))
+            let before = nodes.me_now();
+            if nodes.gave_up.load(Ordering::Acquire) == before.0 {
+                nodes.see_off(before)?;
+            }
+            let node = nodes.leases.claim(&info)?;
+            nodes.say_here(node);
+            Ok((node, epoch, info.drains))
         });
         match joined {
             Ok((node, epoch, drains)) => {

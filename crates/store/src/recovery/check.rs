@@ -37,6 +37,9 @@ pub struct CheckOptions {
     /// Whether objects go, too, that are younger than the backup of the namespace or the state that was put back, and that no file names.
     #[serde(default)]
     pub drop_unknown: bool,
+    /// Whether nothing but orphans is looked for.
+    #[serde(default)]
+    pub only_left: bool,
     /// Files and directories relative to the mount's root; with no path here and below: everything. Orphans are only
     /// looked for in everything.
     #[serde(default)]

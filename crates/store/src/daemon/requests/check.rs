@@ -21,7 +21,7 @@ pub fn run(core: &Core, caller: &Caller, what: Check, out: &mut Responder<'_>) -
         paths.clear(); // that is everything
     }
     let before_job = if before_job { paths.clone() } else { Vec::new() };
-    let options = CheckOptions { repair, deep, drop_unknown, paths, before_job };
+    let options = CheckOptions { repair, deep, drop_unknown, paths, before_job, only_left: false };
     let together = core.together.as_ref().filter(|_| options.paths.is_empty() && options.before_job.is_empty());
     let check = |checker: &Checker, out: &mut Responder<'_>| {
         with_progress(out, |report, stop| checker.check(&options, report, stop))

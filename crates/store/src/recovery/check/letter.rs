@@ -111,8 +111,10 @@ impl Answer {
 
     /// Out of all its pages.
     pub fn of(text: &str) -> Answer {
-        serde_json::from_str(text)
-            .unwrap_or_else(|error| Answer { failed: Some(format!("its answer makes no sense: {error}")), ..Answer::default() })
+        serde_json::from_str(text).unwrap_or_else(|error| Answer {
+            failed: Some(format!("its answer makes no sense: {error}")),
+            ..Answer::default()
+        })
     }
 }
 

@@ -42,6 +42,10 @@ pub(super) struct Found {
     pub directories: BTreeMap<Vec<String>, Stamp>,
     /// Of the files those in these parts are looked at, of so many; all, if there are no parts.
     pub parts: (BTreeSet<u32>, u32),
+    /// What nodes that are over still do to these files comes too late from then on: what no file names stays without a name.
+    pub fences: bool,
+    /// What files name is noted, and not compared.
+    pub only_left: bool,
 }
 
 impl Found {
@@ -234,7 +238,16 @@ impl Checker {
         found.report.files += 1;
         match self.files.get_or_open(fd) {
             Ok(file) => {
-                if let Some((layout, wrong)) = self.wrong_with_all(&file, inode, names, found) {
+                if let Err(error) = if found.fences { self.fence(&file) } else { Ok(()) } {
+                    found.unseen(
+                        names.join("/"),
+                        format!("what a node that is over does to it cannot be ended: {error}"),
+                    );
+                }
+                if found.only_left {
+                    let layout = file.layout();
+                    found.named.extend(layout.iter().flat_map(|l| l.objects()).map(|(_, object)| (object.id, inode)));
+                } else if let Some((layout, wrong)) = self.wrong_with_all(&file, inode, names, found) {
                     self.compare(&file, inode, &layout, wrong, names, found);
                 }
             }
@@ -246,6 +259,16 @@ impl Checker {
                 found.unseen(names.join("/"), "its objects are not known");
             }
         }
+    }
+
+    /// Ends the claim of a node that is over, which may stand still before its publication.
+    fn fence(&self, file: &File) -> Result<()> {
+        let Some(cluster) = self.files.pool().cluster.get() else { return Ok(()) };
+        let claim = file.stub().look()?.marks.claim;
+        if claim.is_some_and(|claim| cluster.is_over(claim.node)) {
+            drop(file.exclusive()?);
+        }
+        Ok(())
     }
 
     /// Every object of a layout.

@@ -197,7 +197,8 @@ impl Checker {
             return Ok(());
         }
         let cluster = self.files.pool().cluster.get();
-        let is_heard = |epoch: u32| known.heard.contains(&epoch) || cluster.is_none_or(|c| !c.may_be_used_by_another(epoch));
+        let is_heard =
+            |epoch: u32| known.heard.contains(&epoch) || cluster.is_none_or(|c| !c.may_be_used_by_another(epoch));
         orphans.retain(|orphan| !answered_for.contains(orphan) && is_heard(orphan.1.epoch()) && self.is_there(*orphan));
         self.note_orphans(found, orphans, options)
     }

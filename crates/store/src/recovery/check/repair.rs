@@ -8,9 +8,9 @@ use crate::stage::progress::Meter;
 use crate::stage::{Report, Stop};
 use crate::{Error, Result};
 use parking_lot::Mutex;
-use policy::Time;
 use policy::layout::Reason;
 use policy::protect::repair_order;
+use policy::{ObjectId, TargetId, Time};
 use rustix::fs::{self, OFlags};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,14 +99,19 @@ impl Checker {
         }
     }
 
+    /// Removes objects that no file names.
+    pub(super) fn remove(&self, orphans: &[(TargetId, ObjectId)]) -> Result<()> {
+        if orphans.is_empty() {
+            return Ok(());
+        }
+        fs::syncfs(self.volume.tree())?; // after a loss of power no name of theirs comes back
+        self.mover.sweep(orphans).map(drop)
+    }
+
     fn sweep_all(&self, found: &mut Found, options: &CheckOptions) -> Result<()> {
         let complete = found.report.unseen.is_empty();
         let orphans: Vec<_> = found.orphans.iter().map(|(_, object)| *object).collect();
-        let remove = || {
-            fs::syncfs(self.volume.tree())?; // after a loss of power no name of theirs comes back
-            self.mover.sweep(&orphans).map(drop)
-        };
-        let swept = if orphans.is_empty() { Ok(()) } else { remove() };
+        let swept = self.remove(&orphans);
         for (finding, _) in &found.orphans {
             found.report.findings[*finding].outcome = match &swept {
                 Ok(()) => Outcome::Repaired,

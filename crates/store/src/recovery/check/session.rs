@@ -167,14 +167,15 @@ impl Work {
                 let making = now.making.iter().map(|object| object.0).collect();
                 let epoch = checker.files.pool().cluster.get().map_or(0, |cluster| cluster.epoch());
                 (*before, answer.begun) = (Some(now), Some(Begun { epoch, making }));
-                if !*has_it_done {
+                if !*has_it_done && !options.only_left {
                     checker.ask_targets(found, true);
                 }
             }
             Words::Walk { part, of } => {
                 // A part of one that is gone: directories that were read before hold names of it.
                 found.directories.clear();
-                found.parts.1 = of;
+                (found.parts.1, found.only_left) = (of, options.only_left);
+                found.fences = options.repair || options.only_left;
                 found.parts.0.insert(part);
                 checker.walk(&[], found, stop)?;
             }

@@ -65,7 +65,7 @@ impl Checked {
         self.on_object(object, |handle| handle.write_at(100, &[0xee; 50]).expect("written"));
     }
 
-    fn objects(&self) -> usize {
+    pub fn objects(&self) -> usize {
         let list = |t: Arc<crate::target::Target>| t.run(|medium| medium.list()).expect("list").len();
         self.checker.volume.targets().all().into_iter().map(list).sum()
     }

@@ -95,6 +95,13 @@ struct Asking {
     judged: bool,
 }
 
+/// What came of a look.
+struct Looked {
+    found: Found,
+    look: Look,
+    asking: Asking,
+}
+
 /// The pages that came of a node's last answer.
 #[derive(Default)]
 struct Pages {
@@ -180,7 +187,7 @@ impl Together {
         Some(session)
     }
 
-    /// Looks at everything, by all nodes that are there.
+    /// Looks at everything, by all nodes that are there, and repairs if told to.
     pub fn check(
         self: &Arc<Self>,
         options: &CheckOptions,
@@ -188,6 +195,52 @@ impl Together {
         stop: &stage::Stop,
     ) -> Result<Report> {
         let began = Instant::now();
+        let ends = || stop.is_set();
+        let Looked { mut found, look, asking } = self.look_at_all(options, self.listed(), report, &ends)?;
+        self.finish(&mut found, &look, &asking, options, stop);
+        found.report.took_s = began.elapsed().as_secs_f64();
+        Ok(found.report)
+    }
+
+    /// Removes what no file names and nobody answers for: what nodes that are over left. How much; nothing, if not everything was seen.
+    /// `ends` is asked meanwhile whether to give up.
+    pub fn remove_left(self: &Arc<Self>, ends: &dyn Fn() -> bool) -> Result<Option<usize>> {
+        let options = CheckOptions { only_left: true, ..CheckOptions::default() };
+        let mut left = self.listed();
+        // Nobody asked for it: what two looks do not see is not there.
+        for _ in 0..2 {
+            let Looked { found, look, asking } = self.look_at_all(&options, left, &|_| (), ends)?;
+            if !(look.is_complete() && asking.judged && found.report.unseen.is_empty()) || ends() {
+                return Ok(None);
+            }
+            left = Found::default();
+            for (_, (target, object)) in found.orphans {
+                left.there.entry(target).or_default().insert(object);
+            }
+            if left.there.is_empty() {
+                return Ok(Some(0));
+            }
+        }
+        let left: Vec<_> =
+            left.there.iter().flat_map(|(target, objects)| objects.iter().map(|o| (*target, *o))).collect();
+        self.checker.remove(&left)?;
+        Ok(Some(left.len()))
+    }
+
+    /// What lies on all targets: older than all that is looked at.
+    fn listed(&self) -> Found {
+        let mut found = Found::default();
+        self.checker.ask_targets(&mut found, true);
+        found
+    }
+
+    fn look_at_all(
+        self: &Arc<Self>,
+        options: &CheckOptions,
+        listed: Found,
+        report: stage::Report<'_>,
+        ends: &dyn Fn() -> bool,
+    ) -> Result<Looked> {
         let me = self.nodes.me();
         let own = me.own.clone().unwrap_or_default();
         let there = self.nodes.there().into_iter().chain([me.clone()]).map(|other| (other.node, other)).collect();
@@ -200,26 +253,17 @@ impl Together {
             gone: BTreeSet::new(),
             judged: false,
         };
-        let mut found = Found::default();
-        self.checker.ask_targets(&mut found, true);
         let tell = self.teller(&asking.id, &own);
-        let session = Session::start(self.checker.clone(), options.clone(), true, found, tell);
+        let session = Session::start(self.checker.clone(), options.clone(), true, listed, tell);
         self.sessions.lock().insert(asking.id.clone(), session.clone());
         let (hears, letters) = channel();
         self.hears.lock().insert(asking.id.clone(), hears);
-        let looked = self.look(&mut asking, &session, options, report, stop, &letters);
+        let looked = self.look(&mut asking, &session, options, report, ends, &letters);
         self.hears.lock().remove(&asking.id);
-        for other in asking.there.values() {
-            let own = other.own.as_deref().unwrap_or_default();
-            self.write(own, &letter(&asking.id, other.node.0, Says::End));
-        }
+        asking.there.keys().for_each(|node| self.tell(&asking, *node, Says::End));
         session.end();
-        let look = looked?;
-        let mut work = session.work_so_far();
-        let mut found = std::mem::take(&mut work.found);
-        self.finish(&mut found, &look, &asking, options, stop);
-        found.report.took_s = began.elapsed().as_secs_f64();
-        Ok(found.report)
+        let found = std::mem::take(&mut session.work_so_far().found);
+        Ok(Looked { found, look: looked?, asking })
     }
 
     fn look(
@@ -228,7 +272,7 @@ impl Together {
         session: &Session,
         options: &CheckOptions,
         report: stage::Report<'_>,
-        stop: &stage::Stop,
+        ends: &dyn Fn() -> bool,
         letters: &Receiver<Letter>,
     ) -> Result<Look> {
         let began = Instant::now();
@@ -249,7 +293,7 @@ impl Together {
                     Action::End => return Ok(look),
                 }
             }
-            if stop.is_set() {
+            if ends() {
                 return Ok(look);
             }
             session.progress().into_iter().for_each(|progress| report(&progress));

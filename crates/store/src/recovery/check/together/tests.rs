@@ -183,3 +183,25 @@ fn files_that_name_one_object_are_found_whichever_nodes_look_at_them() {
     assert!(!twice.is_empty() && twice.len() == report.findings.len(), "{}", report.text());
     assert!(twice.iter().all(|f| tree.join(&f.path).is_file() && f.inode != 0), "{}", report.text());
 }
+
+/// [S-213]
+#[test]
+fn what_nodes_left_is_removed_once_everything_was_seen_and_nothing_else() {
+    let checked = new();
+    files(&checked, 5);
+    let (post, nodes) = nodes(&checked, 2, 0);
+    let before = checked.objects();
+    checked.orphan();
+    let layout = checked.layout("dir1/file1");
+    checked.remove_object(*layout.objects().next().expect("an object").1);
+    post.frozen.lock().insert(2);
+    let left = |node: &Arc<Together>| node.remove_left(&|| false).expect("looked");
+    assert_eq!((left(&nodes[0]), checked.objects()), (None, before), "one of two does not answer");
+    post.frozen.lock().clear();
+    let making = checked.checker.files.pool().making.begin(ObjectId(5));
+    assert_eq!(left(&nodes[0]), Some(0), "it is being made");
+    drop(making);
+    assert_eq!((left(&nodes[0]), checked.objects()), (Some(1), before - 1));
+    assert_eq!(left(&nodes[1]), Some(0));
+    assert_eq!(kinds(&check(&nodes[0], false)), [FindingKind::ObjectMissing], "nobody asked for a repair");
+}
