@@ -44,7 +44,7 @@ impl Others for Seat {
         let node = own.trim_start_matches("own").parse().expect("a number");
         let mut letters = self.post.letters.lock();
         *letters += 1;
-        let is_lost = self.post.loses > 0 && *letters % self.post.loses == 0;
+        let is_lost = self.post.loses > 0 && letters.is_multiple_of(self.post.loses);
         drop(letters);
         let to = self.post.nodes.lock().get(&node).cloned();
         if let Some(to) = to.filter(|_| !is_lost && !self.post.frozen.lock().contains(&node)) {
