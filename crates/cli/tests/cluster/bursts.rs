@@ -133,6 +133,19 @@ fn a_lost_node_costs_the_version_that_it_wrote_and_the_buffer_goes_on() {
     until_within(30, "it does not count", || failed(leader) > before);
     assert!(version(other, "lost", "2").is_none() && is_complete(other, "lost", "1", 3));
     follower.up();
+    // The lead is handed over while all write, and Redis is away for a moment.
+    let files = write(&nodes, "ck/lost/handed");
+    other.ok(&["node", "drain", &leader.name()]);
+    until_within(30, "another leads", || other.leader() != leader.name());
+    hosts.kill_redis();
+    drop(files);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    hosts.server.start_redis();
+    until_within(60, "it is complete", || is_complete(leader, "lost", "handed", 3));
+    is_readable(&nodes, "ck/lost/handed");
+    other.ok(&["node", "restore", &leader.name()]);
+    let led = leading(&nodes);
+    let [leader, follower, other] = [0, 1, 2].map(|n| &nodes[(led + n) % nodes.len()]);
     // The node that leads dies while others write: the next has what they wrote, and knows what was complete.
     let dir = "ck/lost/3";
     create_dir_all(other.path(dir)).expect("a directory");

@@ -51,7 +51,11 @@ impl Burst {
     fn file_of(&self, adapt: &Adapt, part: &Part) -> Option<Arc<File>> {
         match part.file {
             0 => self.file_at(adapt, &part.path).filter(|file| file.id().is_none()),
-            number => adapt.files.find(FileId(number)),
+            // A number that this node has not seen yet is looked for everywhere.
+            number => {
+                let is_it = |file: &Arc<File>| file.id() == Some(FileId(number));
+                self.file_at(adapt, &part.path).filter(is_it).or_else(|| adapt.files.find(FileId(number)))
+            }
         }
     }
 

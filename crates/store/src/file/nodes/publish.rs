@@ -1,6 +1,6 @@
 //! A layout comes before all nodes: as a generation that is made once.
 
-use super::{Cluster, Patience};
+use super::{Cluster, Patience, may_be_said};
 use crate::file::{File, Pool};
 use crate::{Error, Result};
 use policy::ObjectId;
@@ -45,6 +45,14 @@ impl File {
             if look.marks.generation + 1 != generation || !self.stub.claim(claim)? {
                 return Err(Error::Busy("another node changes how the file lies".into()));
             }
+        }
+        // Of a node that was over before its claim was there, others may have taken the new objects for nobody's.
+        if !may_be_said(cluster, me).unwrap_or(false) {
+            if alone == 0 {
+                let ended = self.end(me, Claim { node: me, generation, drains: false });
+                tracing::debug!(?ended, "a claim of a node that has lost its lease");
+            }
+            return Err(Error::Elsewhere("this node lost its lease while it changed how the file lies".into()));
         }
         new.generation = generation;
         // Who keeps others out, does so beyond this change.

@@ -232,6 +232,24 @@ fn a_change_that_comes_late_is_refused_and_takes_nothing_away() {
 
 /// [S-204]
 #[test]
+fn a_layout_of_objects_that_others_may_have_removed_meanwhile_is_not_published() {
+    let world = World::new();
+    let (a, b) = (world.node(1), world.node(2));
+    b.writes(0, 1, 20_000);
+    b.file.end_writing().unwrap();
+    a.file.refresh().unwrap();
+    let lies = || world.stub.newest().unwrap().1.expect("a layout").mirrors;
+    let before = lies();
+    // It wakes when the objects that it made are there and nothing on the stub says so.
+    *a.member.standing.lock() = Standing::Lost;
+    let moved = a.mover.restripe(&a.file, 0, &Placement { stripe_count: 1, ..PLACE });
+    assert!(matches!(moved, Err(Error::Elsewhere(_))), "{moved:?}");
+    assert_eq!(lies(), before, "it lies as before");
+    assert!(b.bytes() == expected(&[(1, 20_000)]));
+}
+
+/// [S-204]
+#[test]
 fn the_claim_of_a_node_that_is_over_stops_nobody() {
     let world = World::new();
     let a = world.node(1);

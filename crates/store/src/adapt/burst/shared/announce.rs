@@ -6,7 +6,7 @@ use super::AGAIN;
 use super::word::{By, Word};
 use crate::Result;
 use parking_lot::{Condvar, Mutex};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How long the others have to say that they know. A guess: longer than it takes until one that is dead is over.
@@ -17,8 +17,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Who knows what was announced last.
 #[derive(Default)]
 pub struct Announced {
-    /// The number of the latest announcement, and who has heard it.
-    heard: Mutex<(u64, BTreeSet<String>)>,
+    /// The number of the latest announcement that each node has heard: that one knows of all before.
+    heard: Mutex<BTreeMap<String, u64>>,
     changed: Condvar,
     looked: Mutex<Option<Instant>>,
 }
@@ -26,10 +26,9 @@ pub struct Announced {
 impl Announced {
     pub fn heard(&self, name: String, number: u64) {
         let mut heard = self.heard.lock();
-        if heard.0 == number {
-            heard.1.insert(name);
-            self.changed.notify_all();
-        }
+        let latest = heard.entry(name).or_default();
+        *latest = number.max(*latest);
+        self.changed.notify_all();
     }
 }
 
@@ -41,15 +40,14 @@ impl Burst {
     pub(in crate::adapt::burst) fn announce(&self) -> std::result::Result<(), String> {
         let Some(shared) = self.shared.get() else { return Ok(()) };
         let (number, until) = (self.next_number(), Instant::now() + HEARD_MAX);
-        *shared.announced.heard.lock() = (number, BTreeSet::new());
         let word = Word::Announced { by: shared.by(), number };
         loop {
             shared.talk.tell_all(&word.text());
             let others = shared.talk.members().into_iter().filter(|(name, _)| name != shared.talk.own());
             let mut heard = shared.announced.heard.lock();
-            let deaf: Vec<String> = others.filter(|(name, _)| !heard.1.contains(name)).map(|(_, host)| host).collect();
-            // Another announcement says what this one does.
-            if deaf.is_empty() || heard.0 != number {
+            let knows = |name: &String| heard.get(name).is_some_and(|latest| *latest >= number);
+            let deaf: Vec<String> = others.filter(|(name, _)| !knows(name)).map(|(_, host)| host).collect();
+            if deaf.is_empty() {
                 return Ok(());
             }
             if Instant::now() >= until {
