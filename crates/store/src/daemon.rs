@@ -331,14 +331,16 @@ fn nodes(volume: &Arc<Volume>, pool: &Pool, mount_point: &Path) -> crate::Result
 fn share(burst: &Arc<Burst>, nodes: &Arc<Nodes>) {
     burst.share(nodes.clone());
     let burst = Arc::downgrade(burst);
-    nodes.hand_on(adapt::burst::PREFIX, move |text| burst.upgrade().into_iter().for_each(|burst| burst.hear(text)));
+    nodes.read_letters(adapt::burst::WORD, move |text| burst.upgrade().into_iter().for_each(|burst| burst.hear(text)));
 }
 
 /// What looks through the volume by all nodes, and takes part when another has it done.
 fn together(nodes: &Arc<Nodes>, checker: &Checker) -> Arc<Together> {
     let together = Together::new(checker.clone(), nodes.clone());
     let reader = Arc::downgrade(&together);
-    nodes.read_letters(move |letter| reader.upgrade().into_iter().for_each(|together| together.hear(letter)));
+    nodes.read_letters(crate::recovery::WORD, move |letter| {
+        reader.upgrade().into_iter().for_each(|together| together.hear(letter))
+    });
     together
 }
 

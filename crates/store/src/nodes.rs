@@ -21,7 +21,6 @@ pub use leases::Info;
 
 use crate::file::{Cluster, FileTable};
 use crate::state::{State, Told};
-use crate::talk::Talk;
 use crate::volume::{ORDERS, Volume};
 use crate::workers::Workers;
 use crate::{Error, Result};
@@ -34,7 +33,7 @@ use policy::cluster::{Node, Standing};
 use policy::{FileId, Time};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How long somebody waits for this node to have a lease.
@@ -80,13 +79,9 @@ pub struct Nodes {
     /// As which number it said that it leads; 0 if it did not.
     said: AtomicU32,
     inbox: Inbox,
-    /// Who hears texts that begin with this.
-    ear: OnceLock<(&'static str, Ear)>,
     letters: letters::Letters,
     workers: Workers,
 }
-
-type Ear = Box<dyn Fn(&str) + Send + Sync>;
 
 /// One of the nodes, for people.
 #[derive(Clone, Debug)]
@@ -131,7 +126,6 @@ impl Nodes {
             leader: Mutex::default(),
             said: AtomicU32::new(0),
             inbox: Inbox::default(),
-            ear: OnceLock::new(),
             letters: letters::Letters::default(),
             workers: Workers::of("nodes"),
         });
@@ -154,24 +148,14 @@ impl Nodes {
         });
     }
 
-    /// Hands on what other nodes say that begins with this. Once.
-    pub(crate) fn hand_on(&self, prefix: &'static str, ear: impl Fn(&str) + Send + Sync + 'static) {
-        drop(self.ear.set((prefix, Box::new(ear))));
-    }
-
     fn heard(&self, told: Told<'_>, files: &Weak<FileTable>) {
-        if let (Told::One(text) | Told::All(text), Some((prefix, ear))) = (told, self.ear.get())
-            && text.starts_with(prefix)
-        {
-            return ear(text);
-        }
         let text = match told {
+            Told::One(text) | Told::All(text) if self.letters.read(text) => return,
             Told::All(text) => text,
             Told::Listening => {
                 self.say_here(self.me_now());
                 ORDERS // some may have been missed
             }
-            Told::One(text) if self.is_letter(text) => return,
             Told::One(text) => return self.inbox.put(text),
         };
         if text == ORDERS {
@@ -387,46 +371,6 @@ impl Cluster for Nodes {
         let numbers: Vec<String> = nodes.iter().map(|node| node.0.to_string()).collect();
         if let Err(error) = self.state.ring(&format!("{file} {}", numbers.join(" "))) {
             tracing::debug!("other nodes cannot be asked for a file: {error}");
-        }
-    }
-}
-
-impl Talk for Nodes {
-    fn me(&self) -> Node {
-        self.me_now()
-    }
-
-    fn own(&self) -> &str {
-        &self.info.own
-    }
-
-    fn leads(&self) -> bool {
-        Cluster::leads(self)
-    }
-
-    fn leader(&self) -> Option<String> {
-        self.name_of_leader()
-    }
-
-    fn is_over(&self, node: Node) -> bool {
-        Cluster::is_over(self, node)
-    }
-
-    fn members(&self) -> Vec<(String, String)> {
-        let members = self.known().members();
-        let info = members.into_iter().filter_map(|node| self.leases.info(node));
-        info.map(|info| (info.own, info.host)).collect()
-    }
-
-    fn tell(&self, name: &str, text: &str) {
-        if let Err(error) = self.state.tell(name, text) {
-            tracing::debug!("another node does not hear what it is told: {error}");
-        }
-    }
-
-    fn tell_all(&self, text: &str) {
-        if let Err(error) = self.state.ring(text) {
-            tracing::debug!("other nodes do not hear what they are told: {error}");
         }
     }
 }

@@ -27,7 +27,7 @@ mod versions;
 
 pub use commands::Row;
 pub use record::{Mark, Marked, MtbfFrom};
-pub use shared::{Asked, PREFIX};
+pub use shared::{Asked, WORD};
 
 use super::driver::Driver;
 use super::jobs::Lane;

@@ -1,42 +1,72 @@
-//! Letters: what one node writes to another besides reports, and what reads them.
+//! Letters: what nodes tell each other besides reports and orders, and what reads them.
 
 use super::Nodes;
-use parking_lot::Mutex;
+use crate::file::Cluster;
+use crate::talk::Talk;
+use parking_lot::RwLock;
+use policy::cluster::Node;
 use std::sync::Arc;
 
-/// Begins each.
-const WORD: &str = "look ";
-
-/// What reads a letter; it must not wait for long.
+/// What reads letters; it must not wait for long.
 type Reader = dyn Fn(&str) + Send + Sync;
 
-/// Whoever reads them.
+/// Who reads letters that begin with a word.
 #[derive(Default)]
-pub(super) struct Letters(Mutex<Option<Arc<Reader>>>);
+pub(super) struct Letters(RwLock<Vec<(&'static str, Arc<Reader>)>>);
+
+impl Letters {
+    /// Whether a text is a letter, which was read then.
+    pub fn read(&self, text: &str) -> bool {
+        let of = |(word, _): &&(&'static str, Arc<Reader>)| text.starts_with(word);
+        let Some((word, reader)) = self.0.read().iter().find(of).cloned() else { return false };
+        reader(&text[word.len()..]);
+        true
+    }
+}
 
 impl Nodes {
-    /// The name under which this node listens.
-    pub fn own(&self) -> &str {
+    /// Hands letters that begin with that word to a reader from now on, without the word.
+    pub(crate) fn read_letters(&self, word: &'static str, reader: impl Fn(&str) + Send + Sync + 'static) {
+        self.letters.0.write().push((word, Arc::new(reader)));
+    }
+}
+
+impl Talk for Nodes {
+    fn me(&self) -> Node {
+        self.me_now()
+    }
+
+    fn own(&self) -> &str {
         &self.info.own
     }
 
-    /// Hands letters to a reader from now on.
-    pub fn read_letters(&self, reader: impl Fn(&str) + Send + Sync + 'static) {
-        *self.letters.0.lock() = Some(Arc::new(reader));
+    fn leads(&self) -> bool {
+        Cluster::leads(self)
     }
 
-    /// Writes to the node that listens under a name. May get lost.
-    pub fn write(&self, own: &str, letter: &str) {
-        if let Err(error) = self.state.tell(own, &format!("{WORD}{letter}")) {
-            tracing::debug!("another node does not get a letter: {error}");
+    fn leader(&self) -> Option<String> {
+        self.name_of_leader()
+    }
+
+    fn is_over(&self, node: Node) -> bool {
+        Cluster::is_over(self, node)
+    }
+
+    fn members(&self) -> Vec<(String, String)> {
+        let members = self.known().members();
+        let info = members.into_iter().filter_map(|node| self.leases.info(node));
+        info.map(|info| (info.own, info.host)).collect()
+    }
+
+    fn tell(&self, name: &str, text: &str) {
+        if let Err(error) = self.state.tell(name, text) {
+            tracing::debug!("another node does not hear what it is told: {error}");
         }
     }
 
-    /// Whether a text is a letter, which was read then.
-    pub(super) fn is_letter(&self, text: &str) -> bool {
-        let Some(letter) = text.strip_prefix(WORD) else { return false };
-        let reader = self.letters.0.lock().clone();
-        reader.into_iter().for_each(|read| read(letter));
-        true
+    fn tell_all(&self, text: &str) {
+        if let Err(error) = self.state.ring(text) {
+            tracing::debug!("other nodes do not hear what they are told: {error}");
+        }
     }
 }

@@ -12,6 +12,7 @@ mod session;
 mod tests;
 mod together;
 
+pub use letter::WORD;
 pub use lost::{Lost, Starts};
 pub use together::{Other, Others, Together};
 

@@ -17,7 +17,7 @@ mod follow;
 mod lead;
 mod word;
 
-pub use word::{Asked, PREFIX};
+pub use word::{Asked, WORD};
 
 use super::open::OpenCheckpoint;
 use super::{Adapt, Burst, CheckpointTable, Lane, Marks, record};

@@ -4,6 +4,9 @@ use super::{CheckOptions, Report};
 use policy::cluster::look::Task;
 use serde::{Deserialize, Serialize};
 
+/// Letters of a look begin with this.
+pub const WORD: &str = "look ";
+
 /// Characters of a page. Far below what a Redis server keeps for one that listens (8 MB for a minute).
 const PAGE_MAX: usize = 256 << 10;
 

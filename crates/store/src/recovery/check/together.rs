@@ -9,12 +9,13 @@
 //! Every node compares its part of the files with the targets and sets right what it found there. Which objects are nobody's only the one
 //! that was asked knows, from what all files name and what all nodes answer for.
 
-use super::letter::{Answer, Letter, Says};
+use super::letter::{Answer, Letter, Says, WORD};
 use super::look::Found;
 use super::orphans::{Known, NOT_ALL_SEEN};
 use super::session::{Session, Work, letter};
 use super::{CheckOptions, Checker, Outcome, Part, Report};
 use crate::nodes::Nodes;
+use crate::talk::Talk;
 use crate::volume::random;
 use crate::{Result, stage};
 use parking_lot::Mutex;
@@ -57,7 +58,7 @@ pub trait Others: Send + Sync {
 
 impl Others for Nodes {
     fn me(&self) -> Other {
-        Other { node: self.number(), own: Some(self.own().to_owned()), host: crate::host::name() }
+        Other { node: self.number(), own: Some(Talk::own(self).to_owned()), host: crate::host::name() }
     }
 
     fn there(&self) -> Vec<Other> {
@@ -70,7 +71,7 @@ impl Others for Nodes {
     }
 
     fn tell(&self, own: &str, text: &str) {
-        self.write(own, text);
+        Talk::tell(self, own, &format!("{WORD}{text}"));
     }
 }
 

@@ -234,6 +234,13 @@ fn a_burst_buffer_is_what_the_file_says() {
     ] {
         assert!(Config::parse(Path::new("/v.toml"), &format!("{base}[burst]\n{wrong}\n")).is_err(), "{wrong}");
     }
+    // All nodes read and demote checkpoints.
+    let shared = base.replace("state = \"s\"", "name = \"v\"\nstate = \"redis://h:1/0\"");
+    let refused = |path: &str, burst: &str| {
+        let text = shared.replace(&format!("path = \"{path}\"\n"), &format!("path = \"{path}\"\nonly_on = [\"h\"]\n"));
+        Config::parse(Path::new("/v.toml"), &format!("{text}{burst}")).is_err_and(|p| p.to_string().contains("of all"))
+    };
+    assert!(["f", "o"].iter().all(|path| refused(path, "[burst]\nfast = \"fast\"\n") && !refused(path, "")));
 }
 
 #[test]

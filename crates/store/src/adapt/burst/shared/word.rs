@@ -6,8 +6,8 @@ use policy::burst::admission::Verdict;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Texts of the burst buffer begin with this.
-pub const PREFIX: &str = "burst ";
+/// Texts about the burst buffer begin with this.
+pub const WORD: &str = "burst ";
 
 /// A number of a file's asks and states: when it was opened, and the how manieth since.
 pub type Number = (u64, u64);
@@ -194,12 +194,12 @@ pub enum Word {
 impl Word {
     /// As it travels.
     pub fn text(&self) -> String {
-        format!("{PREFIX}{}", serde_json::to_string(self).expect("numbers and texts"))
+        format!("{WORD}{}", serde_json::to_string(self).expect("numbers and texts"))
     }
 
-    /// From what has travelled; `None` if it makes no sense.
+    /// From what has travelled, without the first word; `None` if it makes no sense.
     pub fn of(text: &str) -> Option<Word> {
-        serde_json::from_str(text.strip_prefix(PREFIX)?).ok()
+        serde_json::from_str(text).ok()
     }
 }
 
@@ -213,7 +213,7 @@ mod tests {
         let of = Named { app: "wave".into(), label: "7".into(), path: "w/\"7\"/ü".into(), inode: u64::MAX };
         let stand = Stand { of, number: (8, 1), writes: true, emptied: false, missing: vec![(0, u64::MAX)] };
         let word = Word::Ask { by, stand, number: (8, 5), bytes: 9 };
-        assert_eq!(Word::of(&word.text()), Some(word));
-        assert_eq!([Word::of("burst {"), Word::of("{}"), Word::of("burst \"Odd\"")], [None, None, None]);
+        assert_eq!(word.text().strip_prefix(WORD).and_then(Word::of), Some(word));
+        assert_eq!([Word::of("{"), Word::of("{}"), Word::of("\"Odd\"")], [None, None, None]);
     }
 }
