@@ -79,6 +79,9 @@ impl File {
     /// Reads on the caller's thread when the range, cut at the end of the file, is one piece on one healthy target and its
     /// object is open. When it hangs beyond the deadline, `request` is told, once.
     pub fn read_inline(&self, offset: u64, buf: &mut [u8], request: &Arc<dyn OnDeadline>) -> InlineRead {
+        if self.was_looked_at_long_ago() {
+            return InlineRead::NotNow;
+        }
         let view = self.view();
         let Some(piece) = self.only_piece(&view, offset, buf.len()) else { return InlineRead::NotNow };
         let slot = view.slot(piece.at);

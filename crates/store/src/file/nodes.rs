@@ -18,10 +18,10 @@ mod writing;
 use super::{File, View};
 use crate::stub::marks::Look;
 use crate::{Error, Result};
-use policy::FileId;
 use policy::cluster::share::{self, Claim, Written};
 use policy::cluster::{Node, Standing};
 use policy::layout::{Layout, ObjectState, Position};
+use policy::{FileId, Time};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,6 +37,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// After this long the node whose claim is in the way is asked for it.
 const LONG: Duration = Duration::from_secs(1);
+/// One that reads looks at the stub again after so long.
+const LOOKED_MAX: Time = Time::from_millis(1000);
 /// How long a node that is asked for a file waits for what is under way there before it hears the next.
 const LET_GO_MAX: Duration = Duration::from_secs(1);
 
@@ -80,6 +82,8 @@ pub(super) struct Said {
     generation: AtomicU64,
     /// Sizes were set by bytes in the stub, which take space.
     grew: AtomicBool,
+    /// When the stub was looked at last, as the pool's clock has it.
+    looked: AtomicU64,
 }
 
 impl Said {
@@ -203,8 +207,22 @@ impl File {
             return Ok(false);
         }
         let view = self.view();
+        self.said.looked.store((self.pool.clock)().0, Ordering::Relaxed);
         self.take_over(&self.stub.look()?)?;
         Ok(!self.same_view(&view))
+    }
+
+    /// Whether the file may lie elsewhere by now: what it lay in can still be read by who has it open.
+    pub(super) fn was_looked_at_long_ago(&self) -> bool {
+        let looked = Time(self.said.looked.load(Ordering::Relaxed));
+        self.is_shared() && (self.pool.clock)().since(looked) >= LOOKED_MAX
+    }
+
+    /// From now on it is read as other nodes left it; if that cannot be seen now, as it was.
+    pub(super) fn look_for_changes(self: &Arc<Self>) {
+        if let Err(error) = self.forget_what_others_changed(false) {
+            tracing::debug!("a file that is in use may lie elsewhere by now: {error}");
+        }
     }
 
     /// At an open: what other nodes wrote before is seen from now on. `looked` says that the stub was looked at since the open began.

@@ -26,6 +26,9 @@ impl File {
         if offset.saturating_add(buf.len() as u64) > self.size() {
             self.refresh()?; // another node may have made it longer
         }
+        if self.was_looked_at_long_ago() {
+            self.look_for_changes();
+        }
         for _ in 0..ATTEMPTS_MAX {
             let view = self.view();
             let left = self.size().saturating_sub(offset);

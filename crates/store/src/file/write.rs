@@ -100,17 +100,24 @@ impl File {
     }
 
     /// The same where other nodes may append: where the end is, is known to who has the file alone.
+    ///
+    /// The file grows in one step, right after a look at the lease. So when the lease was lost before, nothing was appended, and when it
+    /// was lost after, the bytes are there: nobody could move them before.
     fn append_alone(self: &Arc<Self>, data: &[u8]) -> Result<u64> {
-        let (mut refused, mut tried) = (Refused::default(), None);
+        let (mut refused, mut grew_at) = (Refused::default(), None);
         loop {
             self.ready_to_modify()?;
             let alone = self.exclusive()?;
             let view = self.view();
-            // What this node wrote when it lost its lease may lie there.
-            let begun = tried.filter(|offset| self.begins(&view, *offset, data));
-            let offset = begun.unwrap_or_else(|| self.size());
+            let size = self.size();
+            let offset = grew_at.filter(|offset| *offset < size).unwrap_or(size);
             let end = Self::check_range(offset, data.len() as u64)?;
-            if data.is_empty() || end <= self.size() {
+            if offset < size && !self.has(&view, offset, data) {
+                return Err(Error::Elsewhere(
+                    "this node lost its lease while it appended: the bytes may be there in part".into(),
+                ));
+            }
+            if data.is_empty() || offset < size {
                 if alone.holds()? {
                     return Ok(offset);
                 }
@@ -118,14 +125,23 @@ impl File {
             }
             let obstacle = match self.obstacle(&view, end) {
                 Some(obstacle) => obstacle,
-                None => match self.write_in(&view, offset, data) {
+                None if !alone.holds()? => continue,
+                None => match self.write_beyond(&view, offset, data) {
                     Err(error) if refused.add(&error) => Obstacle::Refused(error),
                     written => {
                         self.forget(offset, data.len() as u64);
-                        if alone.holds()? {
-                            return written.map(|()| offset);
+                        grew_at = Some(offset).filter(|_| view.layout.is_none());
+                        if !alone.holds()? {
+                            self.tail_clean.store(false, Ordering::Release); // what did land lies beyond the end
+                            continue;
                         }
-                        tried = Some(offset);
+                        written?;
+                        self.extend_to(end)?;
+                        grew_at = Some(offset);
+                        if alone.holds()? {
+                            self.was_modified();
+                            return Ok(offset);
+                        }
                         continue;
                     }
                 },
@@ -135,11 +151,12 @@ impl File {
         }
     }
 
-    /// Whether the file has these bytes at an offset, as far as it goes. The caller holds `io`.
-    fn begins(self: &Arc<Self>, view: &View, offset: u64, data: &[u8]) -> bool {
-        let Some(left) = self.size().checked_sub(offset) else { return false };
-        let mut there = vec![0; data.len().min(usize::try_from(left).unwrap_or(usize::MAX))];
-        self.read_in(view, offset, &mut there, false).is_ok() && data.starts_with(&there)
+    /// Whether the file has these bytes at an offset. The caller holds `io`.
+    fn has(self: &Arc<Self>, view: &View, offset: u64, data: &[u8]) -> bool {
+        let mut there = vec![0; data.len()];
+        self.size() - offset >= data.len() as u64
+            && self.read_in(view, offset, &mut there, false).is_ok()
+            && data == there
     }
 
     /// What must be done before the file can be written up to `end` under this view.
@@ -170,15 +187,22 @@ impl File {
 
     /// Writes where nothing is in the way. The caller holds `io`.
     fn write_in(self: &Arc<Self>, view: &View, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_beyond(view, offset, data)?;
+        if view.layout.is_some() {
+            self.extend_to(offset + data.len() as u64)?;
+            self.was_modified();
+        }
+        Ok(())
+    }
+
+    /// The same, and the file ends where it did if the bytes are in objects. The caller holds `io`.
+    fn write_beyond(self: &Arc<Self>, view: &View, offset: u64, data: &[u8]) -> Result<()> {
         self.watch_range(offset, data.len() as u64);
         if view.layout.is_none() {
             return self.write_stub(offset, data);
         }
         let missed = self.write_mirrors(view, offset, data);
-        self.settle_missed(view, missed, offset + data.len() as u64)?;
-        self.extend_to(offset + data.len() as u64)?;
-        self.was_modified();
-        Ok(())
+        self.settle_missed(view, missed, offset + data.len() as u64)
     }
 
     fn write_stub(&self, offset: u64, data: &[u8]) -> Result<()> {

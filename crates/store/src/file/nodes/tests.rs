@@ -28,6 +28,8 @@ struct Others {
 struct Member {
     number: AtomicU32,
     standing: Mutex<Standing>,
+    /// After so many looks at the lease it is lost, and then this happens.
+    loses: Mutex<Option<(u32, Box<dyn FnOnce() + Send>)>>,
     others: Arc<Others>,
 }
 
@@ -37,6 +39,16 @@ impl Cluster for Member {
     }
 
     fn standing(&self, node: Node) -> Standing {
+        let due = |(left, _): &mut (u32, _)| {
+            *left -= 1;
+            *left == 0
+        };
+        let lost = self.loses.lock().take_if(due);
+        if let Some((_, happens)) = lost {
+            self.others.over.lock().insert(node);
+            self.number.fetch_add(10, Ordering::Relaxed);
+            happens();
+        }
         if node == Node(self.number.load(Ordering::Relaxed)) { *self.standing.lock() } else { Standing::Lost }
     }
 
@@ -98,7 +110,12 @@ impl World {
             targets.add(TargetSpec::new(TargetId(id), 0, Arc::new(medium.clone())));
         }
         let standing = Mutex::new(Standing::Held);
-        let member = Arc::new(Member { number: AtomicU32::new(number), standing, others: self.others.clone() });
+        let member = Arc::new(Member {
+            number: AtomicU32::new(number),
+            standing,
+            loses: Mutex::default(),
+            others: self.others.clone(),
+        });
         let (counter, numbers) = (AtomicU32::new(0), member.clone());
         let next = move || {
             u64::from(numbers.number.load(Ordering::Relaxed)) << 32 | u64::from(counter.fetch_add(1, Ordering::Relaxed))
@@ -311,6 +328,57 @@ fn an_append_lies_there_once_also_if_its_node_loses_its_lease_meanwhile() {
         assert_eq!(b.file.append(&[3; 10]).unwrap(), (size + more) as u64);
         assert!(a.bytes() == expected(&[(1, size), (2, more), (3, 10)]));
     }
+}
+
+/// [S-202]
+#[test]
+fn an_append_lies_there_once_also_if_the_file_moves_when_its_node_has_lost_its_lease() {
+    for (size, more) in [(0, 100), (100, 700), (20_000, 200), (20_000, 9000)] {
+        for nth in 1..30 {
+            let world = World::new();
+            let (a, b) = (world.node(1), Arc::new(world.node(2)));
+            b.writes(0, 1, size);
+            b.file.end_writing().unwrap();
+            a.file.refresh().unwrap();
+            let mover = b.clone();
+            let moves = move || {
+                if size > 1000 {
+                    mover.moves();
+                }
+                mover.file.append(&[3; 50]).expect("appended by another");
+            };
+            *a.member.loses.lock() = Some((nth, Box::new(moves)));
+            let at = a.file.append(&vec![2; more]).expect("appended");
+            if a.member.loses.lock().is_some() {
+                assert!(nth > 2, "so often it looks at least");
+                break;
+            }
+            let other =
+                if at == size as u64 { [(1, size), (2, more), (3, 50)] } else { [(1, size), (3, 50), (2, more)] };
+            assert!(a.bytes() == expected(&other), "{size} and {more}, lost at look {nth}: {} bytes", a.bytes().len());
+            assert!(b.bytes() == expected(&other), "on the other node");
+        }
+    }
+}
+
+/// [S-203]
+#[test]
+fn who_reads_on_sees_what_another_wrote_after_a_move() {
+    let world = World::new();
+    let (a, b) = (world.node(1), world.node(2));
+    a.writes(0, 1, 20_000);
+    assert!(b.bytes() == expected(&[(1, 20_000)]));
+    a.file.end_writing().unwrap();
+    a.moves();
+    a.writes(0, 2, 20_000);
+    let seen = || b.bytes() == expected(&[(2, 20_000)]);
+    b.file.sync(true, &b.file.sync_cursor()).unwrap();
+    assert!(seen(), "after a sync");
+    a.file.end_writing().unwrap();
+    a.moves();
+    a.writes(0, 3, 20_000);
+    b.file.said.looked.store(0, Ordering::Relaxed);
+    assert!(b.bytes() == expected(&[(3, 20_000)]), "after a while");
 }
 
 /// [S-199]
