@@ -29,6 +29,7 @@ use crate::adapt::burst::Burst;
 use crate::adapt::{self, Adapt};
 use crate::admission::Admission;
 use crate::cache::BlockCache;
+use crate::calls::{self, Calls};
 use crate::control::{Binding, Caller, Handler, Server, ServerOptions, device_of, socket_of};
 use crate::durable_names::DurableNames;
 use crate::file::{Cluster, FileTable, Garbage, Pool};
@@ -87,6 +88,8 @@ pub struct Core {
     pub mount_point: PathBuf,
     /// The nodes of the volume, where there may be several.
     pub nodes: Option<Arc<Nodes>>,
+    /// Requests that nodes serve for each other, where there may be several.
+    pub calls: Option<Arc<Calls>>,
     /// What knows which files jobs need.
     needs: Mutex<Vec<Needs>>,
     background: Arc<Background>,
@@ -95,7 +98,7 @@ pub struct Core {
 
 impl Core {
     /// Whether what nobody asked for is done here: of several nodes one does it.
-    pub(crate) fn acts(&self) -> bool {
+    pub fn acts(&self) -> bool {
         self.nodes.as_ref().is_none_or(|nodes| nodes.leads())
     }
 
@@ -172,9 +175,10 @@ impl Starting {
             behalf: None,
         };
         let together = nodes.as_ref().map(|nodes| together(nodes, &checker));
+        let calls = nodes.as_ref().map(calls);
         if let Some(burst) = adapt.burst() {
-            match &nodes {
-                Some(nodes) => share(burst, nodes),
+            match nodes.as_ref().zip(calls.as_ref()) {
+                Some((nodes, calls)) => share(burst, nodes, calls),
                 None => burst.load(&adapt).map_err(|e| problem(&e))?,
             }
         }
@@ -184,6 +188,7 @@ impl Starting {
         let core = Arc::new(Core {
             mount_point: mount.path().to_path_buf(),
             nodes,
+            calls,
             background: background.clone(),
             started: Instant::now(),
             volume,
@@ -201,6 +206,9 @@ impl Starting {
             needs: Mutex::default(),
         });
         background.start(&core);
+        if let Some(calls) = &core.calls {
+            purge::OpenFile(core.files.clone()).serve(calls);
+        }
         if let Some(nodes) = &core.nodes {
             shutting_down::watch(nodes, &core);
             left::watch(nodes, &core);
@@ -327,9 +335,17 @@ fn nodes(volume: &Arc<Volume>, pool: &Pool, mount_point: &Path) -> crate::Result
     Ok(Some(nodes))
 }
 
+/// What has other nodes serve requests, and serves theirs.
+fn calls(nodes: &Arc<Nodes>) -> Arc<Calls> {
+    let calls = Calls::new(nodes.clone());
+    let reader = Arc::downgrade(&calls);
+    nodes.read_letters(calls::WORD, move |text| reader.upgrade().into_iter().for_each(|calls| calls.hear(text)));
+    calls
+}
+
 /// The burst buffer is that of all nodes.
-fn share(burst: &Arc<Burst>, nodes: &Arc<Nodes>) {
-    burst.share(nodes.clone());
+fn share(burst: &Arc<Burst>, nodes: &Arc<Nodes>, calls: &Arc<Calls>) {
+    burst.share(nodes.clone(), calls.clone());
     let burst = Arc::downgrade(burst);
     nodes.read_letters(adapt::burst::WORD, move |text| burst.upgrade().into_iter().for_each(|burst| burst.hear(text)));
 }

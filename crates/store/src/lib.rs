@@ -5,6 +5,7 @@
 pub mod adapt;
 pub mod admission;
 pub mod cache;
+pub mod calls;
 pub mod control;
 mod counters;
 pub mod daemon;

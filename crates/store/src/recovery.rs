@@ -14,7 +14,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-pub use check::{Behalf, CheckOptions, Checker, Finding, FindingKind, Lost, Other, Others, Outcome, Part};
+pub use check::{Behalf, CheckOptions, Checker, Finding, FindingKind, Lost, Outcome, Part};
 pub use check::{Report, Starts, Together, WORD};
 pub use log::RepairEvent;
 pub use tally::Tally;

@@ -2,6 +2,17 @@
 
 use policy::cluster::Node;
 
+/// A node that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its number.
+    pub node: Node,
+    /// The name under which it hears, if that is known.
+    pub own: Option<String>,
+    /// Its host, `?` if that is not known.
+    pub host: String,
+}
+
 /// The other nodes, as those see them that talk to them. Nodes hear under names that stay when their numbers change.
 pub trait Talk: Send + Sync {
     /// This node's number now.
@@ -14,8 +25,8 @@ pub trait Talk: Send + Sync {
     fn leader(&self) -> Option<String>;
     /// Whether a node is over for ever, as far as is known.
     fn is_over(&self, node: Node) -> bool;
-    /// The names and hosts of all nodes that are there, this one too. May wait some seconds for them to be known.
-    fn members(&self) -> Vec<(String, String)>;
+    /// All nodes that are there, this one too. May wait some seconds for them to be known.
+    fn members(&self) -> Vec<Member>;
     /// Tells the node of that name. May get lost.
     fn tell(&self, name: &str, text: &str);
     /// Tells all others. May get lost.

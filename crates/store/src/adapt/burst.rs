@@ -50,7 +50,7 @@ use rustix::io::Errno;
 use shared::Shared;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use table::{CheckpointTable, Session};
 
 /// The burst buffer of a volume.
@@ -80,7 +80,6 @@ pub struct Burst {
     counts: Arc<Counts>,
     /// The other nodes, where there may be any.
     shared: OnceLock<Shared>,
-    me: Weak<Burst>,
 }
 
 /// What was done since the start, beside what the machine counts.
@@ -116,7 +115,7 @@ impl Burst {
         }
         let table = if alone { CheckpointTable::open(&*state)? } else { CheckpointTable::default() };
         let marks = Marks::open(&*state)?;
-        Ok(Arc::new_cyclic(|me| Burst {
+        Ok(Arc::new(Burst {
             limits: Limits::new(paths, settings.cgroups && settings.is_limited()),
             volume,
             settings,
@@ -136,7 +135,6 @@ impl Burst {
             tended: Mutex::default(),
             counts: Arc::default(),
             shared: OnceLock::new(),
-            me: me.clone(),
         }))
     }
 

@@ -2,7 +2,7 @@
 
 use super::Nodes;
 use crate::file::Cluster;
-use crate::talk::Talk;
+use crate::talk::{Member, Talk};
 use parking_lot::RwLock;
 use policy::cluster::Node;
 use std::sync::Arc;
@@ -52,10 +52,13 @@ impl Talk for Nodes {
         Cluster::is_over(self, node)
     }
 
-    fn members(&self) -> Vec<(String, String)> {
+    fn members(&self) -> Vec<Member> {
+        let member = |node| {
+            let (own, host) = self.leases.info(node).map(|info| (info.own, info.host)).unzip();
+            Member { node, own, host: host.unwrap_or_else(|| "?".into()) }
+        };
         let members = self.known().members();
-        let info = members.into_iter().filter_map(|node| self.leases.info(node));
-        info.map(|info| (info.own, info.host)).collect()
+        members.into_iter().map(member).collect()
     }
 
     fn tell(&self, name: &str, text: &str) {

@@ -14,7 +14,7 @@ mod together;
 
 pub use letter::WORD;
 pub use lost::{Lost, Starts};
-pub use together::{Other, Others, Together};
+pub use together::Together;
 
 use super::Repair;
 use crate::Result;

@@ -5,7 +5,7 @@
 //!   write -> credit -- Ask, Ask again ------------> admission (turn, room, speed)
 //!                   <- Waits, Answer --------------
 //!   last close: sync -- Stands -------------------> table: all closed on all nodes -> complete
-//!   checkpoint commit -- Call --------------------> Settle -> all that wrote it: sync -- Settled -> complete
+//!   checkpoint commit -- a call ------------------> Settle -> all that wrote it: sync -- Settled -> complete
 //! ```
 //! What is complete, announced and marked is in the store of the state; what is being written is known to those that
 //! write it. When another node leads, all tell it again, and it completes nothing before they had time to. Words may
@@ -22,10 +22,10 @@ pub use word::{Asked, WORD};
 use super::open::OpenCheckpoint;
 use super::{Adapt, Burst, CheckpointTable, Lane, Marks, record};
 use crate::Result;
+use crate::calls::Calls;
 use crate::stub::Inode;
 use crate::talk::Talk;
 use announce::Announced;
-use call::Calls;
 use follow::Kept;
 use lead::Asks;
 use parking_lot::Mutex;
@@ -58,11 +58,11 @@ pub struct Shared {
     kept: Kept,
     asks: Asks,
     announced: Announced,
-    calls: Calls,
+    calls: Arc<Calls>,
 }
 
 impl Shared {
-    pub fn new(talk: Arc<dyn Talk>) -> Shared {
+    pub fn new(talk: Arc<dyn Talk>, calls: Arc<Calls>) -> Shared {
         Shared {
             talk,
             decides: AtomicBool::new(false),
@@ -72,7 +72,7 @@ impl Shared {
             kept: Kept::default(),
             asks: Asks::default(),
             announced: Announced::default(),
-            calls: Calls::default(),
+            calls,
         }
     }
 
@@ -123,8 +123,9 @@ impl Burst {
     }
 
     /// From now on the buffer is that of all nodes. Before anything is mounted.
-    pub(crate) fn share(&self, talk: Arc<dyn Talk>) {
-        drop(self.shared.set(Shared::new(talk)));
+    pub(crate) fn share(self: &Arc<Burst>, talk: Arc<dyn Talk>, calls: Arc<Calls>) {
+        drop(self.shared.set(Shared::new(talk, calls)));
+        self.serve_calls();
     }
 
     /// Another node says something.
@@ -138,9 +139,6 @@ impl Burst {
             }
             Word::Settled { by, number, stands } => shared.asks.settled(&by.name, number, stands),
             Word::Heard { by, number } => shared.announced.heard(by.name, number),
-            Word::Serves { number } => shared.calls.goes_on(number),
-            Word::Result { number, result } => shared.calls.ended(number, result),
-            Word::Call { by, number, call } => self.serve(by, number, call),
             other => self.later(move |burst, adapt| burst.heard(adapt, other)),
         }
     }
@@ -178,7 +176,7 @@ impl Burst {
                         tracing::warn!("this node leads, and does not know yet what is in the burst buffer: {error}");
                     }
                 }
-                (false, true) => burst.hand_over(adapt),
+                (false, true) => burst.hand_over(),
                 (true, true) => burst.tend_others(),
                 (false, false) => burst.tend_kept(),
             }
@@ -214,7 +212,7 @@ impl Burst {
     }
 
     /// Another node decides from now on: it is told how things stand here.
-    fn hand_over(&self, _adapt: &Adapt) {
+    fn hand_over(&self) {
         let Some(shared) = self.shared.get() else { return };
         shared.decides.store(false, Ordering::Release);
         let current = std::mem::take(&mut *self.table.lock()).current;

@@ -14,8 +14,7 @@ use super::look::Found;
 use super::orphans::{Known, NOT_ALL_SEEN};
 use super::session::{Session, Work, letter};
 use super::{CheckOptions, Checker, Outcome, Part, Report};
-use crate::nodes::Nodes;
-use crate::talk::Talk;
+use crate::talk::{Member, Talk};
 use crate::volume::random;
 use crate::{Result, stage};
 use parking_lot::Mutex;
@@ -35,50 +34,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often those that have done their part hear that it goes on.
 const STAY_EVERY: Duration = Duration::from_secs(10);
 
-/// A node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Other {
-    /// Its number.
-    pub node: Node,
-    /// The name under which it listens, if that is known.
-    pub own: Option<String>,
-    /// Its host.
-    pub host: String,
-}
-
-/// The nodes of a volume, as a look needs them.
-pub trait Others: Send + Sync {
-    /// This one.
-    fn me(&self) -> Other;
-    /// All that are there, this one, too.
-    fn there(&self) -> Vec<Other>;
-    /// Tells the node that listens under a name. May get lost.
-    fn tell(&self, own: &str, text: &str);
-}
-
-impl Others for Nodes {
-    fn me(&self) -> Other {
-        Other { node: self.number(), own: Some(Talk::own(self).to_owned()), host: crate::host::name() }
-    }
-
-    fn there(&self) -> Vec<Other> {
-        let other = |shown: crate::nodes::Shown| Other {
-            node: shown.node,
-            own: shown.info.as_ref().map(|info| info.own.clone()),
-            host: shown.info.map_or_else(|| "?".into(), |info| info.host),
-        };
-        self.shown().into_iter().map(other).collect()
-    }
-
-    fn tell(&self, own: &str, text: &str) {
-        Talk::tell(self, own, &format!("{WORD}{text}"));
-    }
-}
-
 /// Looks of all nodes: those that this one has done, and those that others have.
 pub struct Together {
     checker: Checker,
-    nodes: Arc<dyn Others>,
+    nodes: Arc<dyn Talk>,
     patience: Config,
     sessions: Mutex<BTreeMap<String, Arc<Session>>>,
     /// Where answers go, by look.
@@ -88,8 +47,8 @@ pub struct Together {
 /// What a look knows of its nodes.
 struct Asking {
     id: String,
-    me: Other,
-    there: BTreeMap<Node, Other>,
+    me: Member,
+    there: BTreeMap<Node, Member>,
     answers: BTreeMap<Node, Answer>,
     pages: BTreeMap<Node, Pages>,
     gone: BTreeSet<Node>,
@@ -113,12 +72,12 @@ struct Pages {
 
 impl Together {
     /// Looks with these nodes.
-    pub fn new(checker: Checker, nodes: Arc<dyn Others>) -> Arc<Together> {
+    pub fn new(checker: Checker, nodes: Arc<dyn Talk>) -> Arc<Together> {
         Together::with_patience(checker, nodes, Config::default())
     }
 
     /// The same with other spans.
-    pub(super) fn with_patience(checker: Checker, nodes: Arc<dyn Others>, patience: Config) -> Arc<Together> {
+    pub(super) fn with_patience(checker: Checker, nodes: Arc<dyn Talk>, patience: Config) -> Arc<Together> {
         Arc::new(Together { checker, nodes, patience, sessions: Mutex::default(), hears: Mutex::default() })
     }
 
@@ -130,11 +89,11 @@ impl Together {
         let me = self.nodes.me();
         let session = || self.sessions.lock().get(&look).cloned();
         match says {
-            Says::Ask { .. } | Says::Stay | Says::End if Node(node) != me.node => {}
+            Says::Ask { .. } | Says::Stay | Says::End if Node(node) != me => {}
             Says::Ask { tell, number, task, page, options } => {
                 let session = session().or_else(|| self.session_for(&look, &tell, number, &options));
                 if let Some(says) = session.and_then(|session| session.ask(number, task, page)) {
-                    self.write(&tell, &letter(&look, me.node.0, says));
+                    self.write(&tell, &letter(&look, me.0, says));
                 }
             }
             Says::Stay => session().into_iter().for_each(|session| session.stay()),
@@ -152,16 +111,16 @@ impl Together {
 
     fn write(self: &Arc<Self>, own: &str, letter: &Letter) {
         let text = serde_json::to_string(letter).expect("numbers and texts");
-        if self.nodes.me().own.as_deref() == Some(own) {
+        if self.nodes.own() == own {
             return self.hear(&text);
         }
-        self.nodes.tell(own, &text);
+        self.nodes.tell(own, &format!("{WORD}{text}"));
     }
 
     /// What tells one that has a look done.
     fn teller(self: &Arc<Self>, look: &str, own: &str) -> impl Fn(Says) + Send + 'static {
         let weak: Weak<Together> = Arc::downgrade(self);
-        let (look, own, me) = (look.to_owned(), own.to_owned(), self.nodes.me().node.0);
+        let (look, own, me) = (look.to_owned(), own.to_owned(), self.nodes.me().0);
         move |says| {
             if let Some(this) = weak.upgrade() {
                 this.write(&own, &letter(&look, me, says));
@@ -242,9 +201,11 @@ impl Together {
         report: stage::Report<'_>,
         ends: &dyn Fn() -> bool,
     ) -> Result<Looked> {
-        let me = self.nodes.me();
-        let own = me.own.clone().unwrap_or_default();
-        let there = self.nodes.there().into_iter().chain([me.clone()]).map(|other| (other.node, other)).collect();
+        let own = self.nodes.own().to_owned();
+        let (node, members) = (self.nodes.me(), self.nodes.members());
+        let me = members.iter().find(|other| other.node == node).cloned();
+        let me = me.unwrap_or_else(|| Member { node, own: Some(own.clone()), host: crate::host::name() });
+        let there = members.into_iter().chain([me.clone()]).map(|other| (other.node, other)).collect();
         let mut asking = Asking {
             id: random()?.to_string(),
             me,
@@ -285,7 +246,7 @@ impl Together {
             while let Some(action) = look.poll() {
                 match action {
                     Action::Ask { node, number, task, page } => {
-                        let tell = asking.me.own.clone().unwrap_or_default();
+                        let tell = self.nodes.own().to_owned();
                         let says = Says::Ask { tell, number, task: task.into(), page, options: options.clone() };
                         self.tell(asking, node, says);
                     }
@@ -305,7 +266,7 @@ impl Together {
             }
             if looked.elapsed() >= LOOK_EVERY {
                 looked = Instant::now();
-                let there: BTreeSet<Node> = self.nodes.there().into_iter().map(|other| other.node).collect();
+                let there: BTreeSet<Node> = self.nodes.members().into_iter().map(|other| other.node).collect();
                 let over: Vec<Node> = asking.there.keys().filter(|node| !there.contains(node)).copied().collect();
                 over.into_iter().for_each(|node| look.handle(now(), Event::Over { node }));
             }
@@ -344,7 +305,7 @@ impl Together {
             work.found.unseen(asking.shown(*node), "it did not answer");
         }
         // What it moves is not known.
-        for other in self.nodes.there().iter().filter(|other| !asking.there.contains_key(&other.node)) {
+        for other in self.nodes.members().iter().filter(|other| !asking.there.contains_key(&other.node)) {
             work.found.unseen(format!("{} on {}", other.node, other.host), "it came meanwhile; check again");
         }
         let known = Known { all_names: !look.is_restless(), making: &making, heard: &heard };
@@ -399,7 +360,7 @@ impl Together {
     }
 }
 
-fn part(other: &Other, report: &Report, answered: bool) -> Part {
+fn part(other: &Member, report: &Report, answered: bool) -> Part {
     let findings = report.findings.len() as u64;
     Part { node: other.node.0, host: other.host.clone(), files: report.files, findings, answered }
 }

@@ -5,6 +5,7 @@ use super::super::{Burst, Marks};
 use super::AGAIN;
 use super::word::{By, Word};
 use crate::Result;
+use crate::talk::Member;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -43,10 +44,12 @@ impl Burst {
         let word = Word::Announced { by: shared.by(), number };
         loop {
             shared.talk.tell_all(&word.text());
-            let others = shared.talk.members().into_iter().filter(|(name, _)| name != shared.talk.own());
+            let me = shared.talk.me();
+            let others = shared.talk.members().into_iter().filter(|other| other.node != me);
             let mut heard = shared.announced.heard.lock();
             let knows = |name: &String| heard.get(name).is_some_and(|latest| *latest >= number);
-            let deaf: Vec<String> = others.filter(|(name, _)| !knows(name)).map(|(_, host)| host).collect();
+            let is_deaf = |other: &Member| !other.own.as_ref().is_some_and(knows);
+            let deaf: Vec<String> = others.filter(is_deaf).map(|other| other.host).collect();
             if deaf.is_empty() {
                 return Ok(());
             }

@@ -1,10 +1,9 @@
 //! What nodes tell each other of checkpoints.
 
 use super::super::record::Marked;
-use crate::control::{BeginCheckpoint, Problem};
+use crate::control::BeginCheckpoint;
 use policy::burst::admission::Verdict;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// Texts about the burst buffer begin with this.
 pub const WORD: &str = "burst ";
@@ -79,15 +78,6 @@ impl From<Said> for Verdict {
 
 /// A command that the node that decides serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Call {
-    /// Who asks.
-    pub uid: u32,
-    /// What is asked.
-    pub what: Asked,
-}
-
-/// What a command asks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Asked {
     /// A version begins.
     Begin(BeginCheckpoint),
@@ -110,85 +100,30 @@ pub enum Asked {
 pub enum Word {
     // To the node that decides.
     /// So many bytes are to be written.
-    Ask {
-        by: By,
-        stand: Stand,
-        number: Number,
-        bytes: u64,
-    },
+    Ask { by: By, stand: Stand, number: Number, bytes: u64 },
     /// A file is open for writing, or closed and durable.
-    Stands {
-        by: By,
-        stand: Stand,
-    },
+    Stands { by: By, stand: Stand },
     /// The devices had no room for so many bytes.
-    Full {
-        bytes: u64,
-    },
+    Full { bytes: u64 },
     /// A file that looks like one of an application's checkpoints is opened to be read.
-    Reads {
-        path: String,
-        file: Option<u64>,
-    },
+    Reads { path: String, file: Option<u64> },
     /// All of a version is durable there, and stands so.
-    Settled {
-        by: By,
-        number: u64,
-        stands: Vec<Stand>,
-    },
+    Settled { by: By, number: u64, stands: Vec<Stand> },
     /// What was announced is known there.
-    Heard {
-        by: By,
-        number: u64,
-    },
-    Call {
-        by: By,
-        number: u64,
-        call: Call,
-    },
+    Heard { by: By, number: u64 },
     // From it.
     /// That ask waits for its turn, or for room.
-    Waits {
-        path: String,
-        number: Number,
-    },
+    Waits { path: String, number: Number },
     /// What becomes of that ask.
-    Answer {
-        path: String,
-        number: Number,
-        said: Said,
-        direct: bool,
-    },
+    Answer { path: String, number: Number, said: Said, direct: bool },
     /// How a file stands is known.
-    Known {
-        path: String,
-        number: Number,
-    },
+    Known { path: String, number: Number },
     /// Make durable what was written of a version, and say how its files stand.
-    Settle {
-        by: By,
-        number: u64,
-        app: String,
-        label: String,
-    },
+    Settle { by: By, number: u64, app: String, label: String },
     /// A version is complete, or given up.
-    Over {
-        app: String,
-        label: String,
-    },
+    Over { app: String, label: String },
     /// Other versions are announced, or other files marked.
-    Announced {
-        by: By,
-        number: u64,
-    },
-    /// That call is being served.
-    Serves {
-        number: u64,
-    },
-    Result {
-        number: u64,
-        result: Result<Value, Problem>,
-    },
+    Announced { by: By, number: u64 },
 }
 
 impl Word {

@@ -24,21 +24,37 @@ struct Post {
 struct Seat {
     post: Arc<Post>,
     node: u32,
+    own: String,
 }
 
-fn other(node: u32) -> Other {
-    Other { node: Node(node), own: Some(format!("own{node}")), host: format!("host{node}") }
-}
-
-impl Others for Seat {
-    fn me(&self) -> Other {
-        other(self.node)
+impl Talk for Seat {
+    fn me(&self) -> Node {
+        Node(self.node)
     }
 
-    fn there(&self) -> Vec<Other> {
-        let over = self.post.over.lock();
-        self.post.nodes.lock().keys().filter(|node| !over.contains(node)).map(|node| other(*node)).collect()
+    fn own(&self) -> &str {
+        &self.own
     }
+
+    fn leads(&self) -> bool {
+        false
+    }
+
+    fn leader(&self) -> Option<String> {
+        None
+    }
+
+    fn is_over(&self, node: Node) -> bool {
+        self.post.over.lock().contains(&node.0)
+    }
+
+    fn members(&self) -> Vec<Member> {
+        let there = self.post.nodes.lock().keys().map(|node| Node(*node)).collect::<Vec<_>>();
+        let member = |node: Node| Member { node, own: Some(format!("own{}", node.0)), host: format!("host{}", node.0) };
+        there.into_iter().filter(|node| !self.is_over(*node)).map(member).collect()
+    }
+
+    fn tell_all(&self, _: &str) {}
 
     fn tell(&self, own: &str, text: &str) {
         let node = own.trim_start_matches("own").parse().expect("a number");
@@ -48,7 +64,7 @@ impl Others for Seat {
         drop(letters);
         let to = self.post.nodes.lock().get(&node).cloned();
         if let Some(to) = to.filter(|_| !is_lost && !self.post.frozen.lock().contains(&node)) {
-            to.hear(text);
+            to.hear(text.strip_prefix(WORD).expect("a letter"));
         }
     }
 }
@@ -58,7 +74,7 @@ fn nodes(checked: &Checked, count: u32, loses: u32) -> (Arc<Post>, Vec<Arc<Toget
     let post = Arc::new(Post { loses, ..Post::default() });
     let spans = Config { again: Time::from_millis(20), silent: Time::from_millis(1_500), ..Config::default() };
     let sit = |node| {
-        let seat = Arc::new(Seat { post: post.clone(), node });
+        let seat = Arc::new(Seat { post: post.clone(), node, own: format!("own{node}") });
         let together = Together::with_patience(checked.checker.clone(), seat, spans.clone());
         post.nodes.lock().insert(node, together.clone());
         together
@@ -149,7 +165,7 @@ fn what_another_node_makes_or_answers_for_is_no_finding() {
     let (post, nodes) = nodes(&here, 1, 0);
     let target = here.orphan();
     let object = ObjectId(5);
-    let seat = Arc::new(Seat { post: post.clone(), node: 2 });
+    let seat = Arc::new(Seat { post: post.clone(), node: 2, own: "own2".into() });
     post.nodes.lock().insert(2, Together::new(elsewhere.checker.clone(), seat));
     assert_eq!(kinds(&check(&nodes[0], false)), [FindingKind::Orphan]);
     let making = elsewhere.checker.files.pool().making.begin(object);

@@ -1,0 +1,353 @@
+//! Requests that another node serves: said again until an answer comes, served once, answered in one piece.
+//!
+//! ```text
+//!   who asks                            who serves
+//!   Ask, Ask again, ... --------------> a thread
+//!                   <------ Serves ---- is it being served, or how far
+//!                   <------ Answer ---- kept for a while: it may get lost
+//! ```
+//! Both sides give up on the other without a sign of life for [`SILENT`]. Words travel as [`crate::talk`] has them.
+
+use crate::admission::{Admission, Held};
+use crate::control::{Caller, Problem, Responder, exit};
+use crate::stop::Stop;
+use crate::talk::{Member, Talk};
+use parking_lot::{Condvar, Mutex, RwLock};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Texts about calls begin with this.
+pub(crate) const WORD: &str = "call ";
+/// Without a sign of life for so long, nobody serves a call, and nobody waits for its answer.
+pub const SILENT: Duration = Duration::from_secs(15);
+/// A word that is not answered is said again after so long. A guess: words are seldom lost.
+const AGAIN: Duration = Duration::from_millis(1000);
+/// What was answered is remembered for so long, since the answer may get lost.
+const ANSWERED: Duration = Duration::from_secs(60);
+/// Calls of all other nodes that one serves at the same time; of these for root and for who runs the daemon.
+const SERVED_MAX: u64 = 128;
+const SERVED_RESERVED: u64 = 32;
+/// Lines of progress of one call that wait to be taken; the oldest go first.
+const PROGRESS_MAX: usize = 64;
+/// Nodes that are asked the same at the same time.
+const EACH_MAX: usize = 16;
+/// Longer answers do not travel.
+const ANSWER_BYTES_MAX: usize = 8 << 20;
+
+/// What comes of a call.
+pub type Answer = Result<Value, Problem>;
+
+/// Who is to serve a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum To {
+    /// This node.
+    Here,
+    /// The node that hears under that name.
+    Node(String),
+    /// It is not known now.
+    Unknown,
+}
+
+/// What serves the calls of one name.
+pub trait Service: Send + Sync {
+    /// Whether it is for this node to serve them now; who asks goes on asking.
+    fn is_here(&self) -> bool {
+        true
+    }
+
+    /// Serves one call on behalf of a user of another node, or of this one.
+    fn serve(&self, caller: &Caller, args: Value, out: &mut Responder<'_>) -> Answer;
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Ask {
+    /// The name under which the answer is heard.
+    by: String,
+    number: u64,
+    uid: u32,
+    gid: u32,
+    service: String,
+    args: Value,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Word {
+    Ask(Ask),
+    /// That call is being served.
+    Serves {
+        number: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        progress: Option<Value>,
+    },
+    Answer {
+        number: u64,
+        answer: Answer,
+    },
+}
+
+/// A call of this node.
+struct Made {
+    heard: Instant,
+    progress: VecDeque<Value>,
+    answer: Option<Answer>,
+}
+
+/// A call that this node serves, or served.
+struct Served {
+    /// When it was asked last.
+    asked: Instant,
+    answer: Option<Answer>,
+}
+
+/// The name of a node, and the number of its call.
+type Asker = (String, u64);
+
+/// Calls under way: this node's, and those that it serves.
+pub struct Calls {
+    talk: Arc<dyn Talk>,
+    services: RwLock<HashMap<&'static str, Arc<dyn Service>>>,
+    next_number: AtomicU64,
+    made: Mutex<HashMap<u64, Made>>,
+    changed: Condvar,
+    served: Mutex<HashMap<Asker, Served>>,
+    room: Arc<Admission>,
+    me: Weak<Calls>,
+}
+
+impl Calls {
+    /// No calls yet.
+    pub(crate) fn new(talk: Arc<dyn Talk>) -> Arc<Calls> {
+        // A daemon that starts again must not repeat numbers that it gave before.
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_millis() as u64);
+        Arc::new_cyclic(|me| Calls {
+            talk,
+            services: RwLock::default(),
+            next_number: AtomicU64::new(began << 20),
+            made: Mutex::default(),
+            changed: Condvar::new(),
+            served: Mutex::default(),
+            room: Admission::new(SERVED_MAX, SERVED_RESERVED),
+            me: me.clone(),
+        })
+    }
+
+    /// From now on calls of that name are served here.
+    pub fn register(&self, name: &'static str, service: Arc<dyn Service>) {
+        self.services.write().insert(name, service);
+    }
+
+    /// The name under which this node hears.
+    pub fn own(&self) -> &str {
+        self.talk.own()
+    }
+
+    /// The name of the node that leads, as far as is known.
+    pub(crate) fn leader(&self) -> To {
+        match self.talk.leads() {
+            true => To::Here,
+            false => self.talk.leader().map_or(To::Unknown, To::Node),
+        }
+    }
+
+    /// Has another node serve a call; `to` is asked again and again which one that is. Its progress goes to `out`.
+    ///
+    /// # Errors
+    /// What it says; or that none answers for so long, or that nobody waits for the answer any more.
+    pub fn call(
+        &self,
+        to: &dyn Fn() -> To,
+        service: &'static str,
+        caller: &Caller,
+        args: Value,
+        silent: Duration,
+        out: &mut Responder<'_>,
+    ) -> Answer {
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        let made = Made { heard: Instant::now(), progress: VecDeque::new(), answer: None };
+        self.made.lock().insert(number, made);
+        let (uid, gid) = (caller.uid, caller.gid);
+        let ask = Ask { by: self.own().to_owned(), number, uid, gid, service: service.to_owned(), args };
+        let answer = self.wait(to, service, caller, ask, silent, out);
+        self.made.lock().remove(&number);
+        answer
+    }
+
+    /// Has several nodes serve the same call at the same time; what each of them says.
+    pub fn call_each(
+        &self,
+        names: Vec<String>,
+        service: &'static str,
+        caller: &Caller,
+        args: &Value,
+        silent: Duration,
+    ) -> Vec<(String, Answer)> {
+        let (count, names) = (names.len(), Mutex::new(names.into_iter()));
+        let said = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..count.min(EACH_MAX) {
+                scope.spawn(|| {
+                    while let Some(name) = { names.lock().next() } {
+                        let mut listens = |_| true;
+                        let mut out = Responder::new(&mut listens, Arc::default());
+                        let to = || To::Node(name.clone());
+                        let answer = self.call(&to, service, caller, args.clone(), silent, &mut out);
+                        said.lock().push((name, answer));
+                    }
+                });
+            }
+        });
+        said.into_inner()
+    }
+
+    /// The other nodes that are there.
+    pub(crate) fn others(&self) -> Vec<Member> {
+        let me = self.talk.me();
+        self.talk.members().into_iter().filter(|other| other.node != me).collect()
+    }
+
+    fn wait(
+        &self,
+        to: &dyn Fn() -> To,
+        service: &'static str,
+        caller: &Caller,
+        ask: Ask,
+        silent: Duration,
+        out: &mut Responder<'_>,
+    ) -> Answer {
+        let (number, word) = (ask.number, text(&Word::Ask(ask.clone())));
+        let mut said: Option<Instant> = None;
+        loop {
+            let to = to();
+            let here = self.services.read().get(service).cloned().filter(|service| to == To::Here && service.is_here());
+            if let Some(here) = here {
+                return here.serve(caller, ask.args, out);
+            }
+            if let To::Node(name) = to
+                && said.is_none_or(|at| at.elapsed() >= AGAIN)
+            {
+                said = Some(Instant::now());
+                self.talk.tell(&name, &word);
+            }
+            let mut all = self.made.lock();
+            let is_told = |made: &Made| made.answer.is_some() || !made.progress.is_empty();
+            if !all.get(&number).is_some_and(is_told) {
+                self.changed.wait_for(&mut all, AGAIN);
+            }
+            let Some(made) = all.get_mut(&number) else { return Err(no_answer()) };
+            let (progress, answer) = (std::mem::take(&mut made.progress), made.answer.take());
+            let is_silent = made.heard.elapsed() >= silent;
+            drop(all);
+            let listens = progress.into_iter().all(|value| out.progress(value));
+            match answer {
+                Some(answer) => return answer,
+                None if !listens || out.stop().is_set() => return Err(Problem::failed("nobody waits for the answer")),
+                None if is_silent => return Err(no_answer()),
+                None => {}
+            }
+        }
+    }
+
+    /// A word of another node.
+    pub(crate) fn hear(&self, text: &str) {
+        match serde_json::from_str(text) {
+            Ok(Word::Ask(ask)) => self.asked(ask),
+            Ok(Word::Serves { number, progress }) => self.told(number, |made| {
+                made.progress.extend(progress);
+                made.progress.drain(..made.progress.len().saturating_sub(PROGRESS_MAX));
+            }),
+            Ok(Word::Answer { number, answer }) => self.told(number, |made| made.answer = Some(answer)),
+            Err(error) => tracing::debug!("a call of another node makes no sense: {error}"),
+        }
+    }
+
+    fn told(&self, number: u64, note: impl FnOnce(&mut Made)) {
+        if let Some(made) = self.made.lock().get_mut(&number) {
+            made.heard = Instant::now();
+            note(made);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Another node asks, perhaps again.
+    fn asked(&self, ask: Ask) {
+        let (key, number) = ((ask.by.clone(), ask.number), ask.number);
+        let say = |word: Word| self.talk.tell(&ask.by, &text(&word));
+        let mut served = self.served.lock();
+        served.retain(|_, served| served.answer.is_none() || served.asked.elapsed() < ANSWERED);
+        if let Some(known) = served.get_mut(&key) {
+            known.asked = Instant::now();
+            return say(match known.answer.clone() {
+                Some(answer) => Word::Answer { number, answer },
+                None => Word::Serves { number, progress: None },
+            });
+        }
+        let Some(service) = self.services.read().get(&*ask.service).cloned() else {
+            let other = Problem::failed("the node that is asked is of another version, or only starts");
+            return say(Word::Answer {
+                number,
+                answer: Err(other.try_this("try again; `entrepot node list` shows the nodes")),
+            });
+        };
+        if !service.is_here() {
+            return;
+        }
+        let Ok(room) = self.room.take(ask.uid, 1) else {
+            let busy = Problem::new(
+                exit::BUSY,
+                "the node that is asked serves as many requests of others as it can, or as one user may have",
+            );
+            return say(Word::Answer { number, answer: Err(busy.try_this("try again when others are served")) });
+        };
+        served.insert(key.clone(), Served { asked: Instant::now(), answer: None });
+        drop(served);
+        let Some(calls) = self.me.upgrade() else { return };
+        let work = move || calls.serve(&*service, ask, room);
+        if let Err(error) = std::thread::Builder::new().name("call".into()).spawn(work) {
+            tracing::warn!("no thread for a request of another node, which asks again: {error}");
+            self.served.lock().remove(&key);
+        }
+    }
+
+    fn serve(&self, service: &dyn Service, ask: Ask, _room: Held) {
+        let Ask { by, number, uid, gid, args, .. } = ask;
+        let key = (by, number);
+        let waits = || self.served.lock().get(&key).is_some_and(|served| served.asked.elapsed() < SILENT);
+        let mut send = |value: Value| {
+            self.talk.tell(&key.0, &text(&Word::Serves { number, progress: Some(value) }));
+            waits()
+        };
+        let mut out = Responder::new(&mut send, Arc::new(Stop::default()));
+        let answer = fitting(service.serve(&Caller { uid, gid, pid: 0 }, args, &mut out));
+        if let Some(served) = self.served.lock().get_mut(&key) {
+            served.answer = Some(answer.clone());
+        }
+        self.talk.tell(&key.0, &text(&Word::Answer { number, answer }));
+    }
+}
+
+fn text(word: &Word) -> String {
+    format!("{WORD}{}", serde_json::to_string(word).expect("numbers and texts"))
+}
+
+fn no_answer() -> Problem {
+    Problem::new(exit::NO_DAEMON, "the node that has to answer does not")
+        .so("it is not known whether anything was changed")
+        .try_this("`entrepot node list` shows which nodes are there; try again")
+}
+
+fn fitting(answer: Answer) -> Answer {
+    match &answer {
+        Ok(value) if value.to_string().len() > ANSWER_BYTES_MAX => {
+            let hosts = "ask on the node that knows it (`entrepot node list`), or for less";
+            Err(Problem::failed("the answer is too long to travel between nodes").try_this(hosts))
+        }
+        _ => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests;

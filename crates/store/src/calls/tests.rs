@@ -1,0 +1,158 @@
+use super::*;
+use policy::cluster::Node;
+use serde_json::json;
+
+/// Nodes in one process: what is told is heard at once, as far as it is not lost.
+#[derive(Default)]
+struct Net {
+    there: Mutex<HashMap<String, Arc<Calls>>>,
+    /// Texts that get lost, by what they contain, and how many of these.
+    loses: Mutex<Vec<(&'static str, usize)>>,
+}
+
+struct End(Arc<Net>, String);
+
+impl Talk for End {
+    fn me(&self) -> Node {
+        Node(1)
+    }
+    fn own(&self) -> &str {
+        &self.1
+    }
+    fn leads(&self) -> bool {
+        self.1 == "a"
+    }
+    fn leader(&self) -> Option<String> {
+        Some("a".into())
+    }
+    fn is_over(&self, _: Node) -> bool {
+        false
+    }
+    fn members(&self) -> Vec<Member> {
+        Vec::new()
+    }
+    fn tell(&self, name: &str, text: &str) {
+        for (what, n) in self.0.loses.lock().iter_mut().filter(|(what, n)| *n > 0 && text.contains(what)) {
+            (*n, _) = (*n - 1, what);
+            return;
+        }
+        let there = self.0.there.lock().get(name).cloned();
+        let text = text.strip_prefix(WORD).expect("a call").to_owned();
+        there.into_iter().for_each(|calls| calls.hear(&text));
+    }
+    fn tell_all(&self, _: &str) {}
+}
+
+fn node(net: &Arc<Net>, name: &str) -> Arc<Calls> {
+    let calls = Calls::new(Arc::new(End(net.clone(), name.into())));
+    net.there.lock().insert(name.into(), calls.clone());
+    calls
+}
+
+/// Says who asked what and how often it was asked, after a few lines of progress.
+#[derive(Default)]
+struct Echo {
+    served: AtomicU64,
+    lines: u64,
+}
+
+impl Service for Echo {
+    fn serve(&self, caller: &Caller, args: Value, out: &mut Responder<'_>) -> Answer {
+        for line in 0..self.lines {
+            out.progress(json!(line));
+        }
+        let n = self.served.fetch_add(1, Ordering::Relaxed) + 1;
+        Ok(json!([caller.uid, caller.gid, args, n]))
+    }
+}
+
+const ME: Caller = Caller { uid: 7, gid: 8, pid: 9 };
+
+fn ask(calls: &Calls, to: &str, silent: Duration, seen: &mut Vec<Value>) -> Answer {
+    let mut send = |value| {
+        seen.push(value);
+        true
+    };
+    let mut out = Responder::new(&mut send, Arc::default());
+    let to = || To::Node(to.to_owned());
+    calls.call(&to, "echo", &ME, json!("x"), silent, &mut out)
+}
+
+#[test]
+fn another_node_serves_on_behalf_of_who_asked_and_says_how_far_it_is() {
+    let net = Arc::new(Net::default());
+    let (a, b) = (node(&net, "a"), node(&net, "b"));
+    b.register("echo", Arc::new(Echo { lines: 3, ..Echo::default() }));
+    let mut seen = Vec::new();
+    assert_eq!(ask(&a, "b", SILENT, &mut seen), Ok(json!([7, 8, "x", 1])));
+    assert_eq!(seen, [json!(0), json!(1), json!(2)]);
+    assert!(a.made.lock().is_empty());
+}
+
+#[test]
+fn what_gets_lost_is_said_again_and_nothing_is_done_twice() {
+    let net = Arc::new(Net::default());
+    let (a, b) = (node(&net, "a"), node(&net, "b"));
+    b.register("echo", Arc::new(Echo::default()));
+    for lost in ["Ask", "Answer"] {
+        net.loses.lock().push((lost, 1));
+    }
+    assert_eq!(ask(&a, "b", SILENT, &mut Vec::new()), Ok(json!([7, 8, "x", 1])), "served once");
+    assert!(net.loses.lock().iter().all(|(_, left)| *left == 0));
+}
+
+#[test]
+fn a_node_that_is_gone_or_does_not_serve_ends_in_a_problem() {
+    let net = Arc::new(Net::default());
+    let (a, b) = (node(&net, "a"), node(&net, "b"));
+    let gone = ask(&a, "c", Duration::from_millis(1), &mut Vec::new()).expect_err("nobody");
+    assert!(gone.cause.contains("does not"), "{gone}");
+    let other = ask(&a, "b", SILENT, &mut Vec::new()).expect_err("no such service");
+    assert!(other.cause.contains("another version"), "{other}");
+    drop(b);
+}
+
+#[test]
+fn one_user_cannot_take_all_places() {
+    let net = Arc::new(Net::default());
+    let b = node(&net, "b");
+    b.register("echo", Arc::new(Echo::default()));
+    let held: Vec<_> = std::iter::from_fn(|| b.room.take(7, 1).ok()).collect();
+    let a = node(&net, "a");
+    assert_eq!(ask(&a, "b", SILENT, &mut Vec::new()).expect_err("full").exit_code, exit::BUSY);
+    let mut quiet = |_| true;
+    let mut out = Responder::new(&mut quiet, Arc::default());
+    let to = || To::Node("b".into());
+    let other = Caller { uid: 9, ..ME };
+    assert!(a.call(&to, "echo", &other, json!(1), SILENT, &mut out).is_ok(), "another user");
+    drop(held);
+    assert!(ask(&a, "b", SILENT, &mut Vec::new()).is_ok());
+}
+
+#[test]
+fn whoever_waits_no_more_stops_it() {
+    struct Long(AtomicU64);
+    impl Service for Long {
+        fn serve(&self, _: &Caller, _: Value, out: &mut Responder<'_>) -> Answer {
+            while out.progress(json!(1)) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            self.0.store(1, Ordering::Relaxed);
+            Ok(Value::Null)
+        }
+    }
+    let net = Arc::new(Net::default());
+    let (a, b) = (node(&net, "a"), node(&net, "b"));
+    let long = Arc::new(Long(AtomicU64::new(0)));
+    b.register("echo", long.clone());
+    let mut hangs_up = |_| false;
+    let mut out = Responder::new(&mut hangs_up, Arc::default());
+    let to = || To::Node("b".into());
+    assert!(a.call(&to, "echo", &ME, json!(1), SILENT, &mut out).is_err());
+    // As if it had not been asked for longer than anybody waits.
+    while long.0.load(Ordering::Relaxed) == 0 {
+        let before = Instant::now().checked_sub(SILENT);
+        b.served.lock().values_mut().for_each(|served| served.asked = before.expect("up for long enough"));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
