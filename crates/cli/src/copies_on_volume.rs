@@ -1,7 +1,9 @@
 //! Replication of jobs' input in the running daemon: its queue, and its volume.
 
+use jobs::known::KnownJobs;
 use jobs::queue::{InputsOf, Queue, pbs::Pbs, slurm};
 use jobs::replication::{Copies, Replication, Settings};
+use jobs::request::Kind;
 use jobs::runner::Runner;
 use jobs::slurm::Slurm;
 use jobs::uid_of;
@@ -21,6 +23,10 @@ struct CopiesOnVolume {
 }
 
 impl Copies for CopiesOnVolume {
+    fn is_here(&self) -> bool {
+        self.core.acts()
+    }
+
     fn files_of(&self, inputs: &[PathBuf]) -> Vec<FileId> {
         let below = inputs.iter().filter_map(|path| path.strip_prefix(&self.core.mount_point).ok()?.to_str());
         below.flat_map(|path| self.core.checker.files_below(path)).map(|(id, _)| id).collect()
@@ -48,12 +54,20 @@ pub fn start(
     core: &Arc<Core>,
     runner: &Arc<Runner>,
     of_slurm: &Slurm,
+    known: Option<&Arc<KnownJobs>>,
     settings: &volume::Replication,
 ) -> std::io::Result<Replication> {
+    let inputs = |kind, here| match known {
+        Some(known) => either(here, known.inputs_elsewhere(kind)),
+        None => here,
+    };
     let queue: Arc<dyn Queue> = match settings.queue {
         QueueName::Local => runner.clone(),
-        QueueName::Slurm => Arc::new(slurm::Slurm::new(either(of_slurm.inputs_of(), runner.inputs_of()))),
-        QueueName::Pbs => Arc::new(Pbs::new(runner.inputs_of())),
+        QueueName::Slurm => {
+            let here = either(of_slurm.inputs_of(), runner.inputs_of());
+            Arc::new(slurm::Slurm::new(inputs(Kind::Slurm, here)))
+        }
+        QueueName::Pbs => Arc::new(Pbs::new(inputs(Kind::Pbs, runner.inputs_of()))),
     };
     let [of_ours, of_slurms, of_pbs] = JOB_VARIABLES;
     let variable = match settings.queue {
@@ -68,7 +82,7 @@ pub fn start(
     )
 }
 
-/// What one knows of a job, or the other: it was handed to us by Slurm, or to Slurm by us.
+/// What one knows of a job, or the other: it was handed to us by Slurm, or to Slurm by us, or another node has it.
 fn either(one: InputsOf, other: InputsOf) -> InputsOf {
     Arc::new(move |id: &str| {
         let inputs = one(id);

@@ -15,7 +15,7 @@ use crate::exec::Spec;
 use crate::exec::now_ms;
 use crate::exec::outside::Supervisor;
 use crate::job::Job;
-use crate::request::JobId;
+use crate::request::{JobId, Kind};
 use crate::volume::Volume;
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
@@ -43,6 +43,10 @@ pub(crate) trait Backend: Sized + Send + Sync + 'static {
 
     /// Whose queue says when a job starts.
     fn queue_of(job: &Job<Self::Own>) -> QueueKind;
+    /// The queue of another scheduler in which a job finds what it has brought, and its number there.
+    fn queued(job: &Job<Self::Own>) -> Option<(Kind, String)>;
+    /// Whether the files that a job names must stay.
+    fn needs_files(job: &Job<Self::Own>) -> bool;
     /// Whether the script of a job runs, and its results may leave.
     fn runs(job: &Job<Self::Own>) -> bool;
     /// Owner, directory and environment of the stage-out commands of a job.
@@ -113,14 +117,36 @@ impl<B: Backend> Core<B> {
         Ok(self.state.records(kind)?.into_iter().filter_map(read).collect())
     }
 
-    /// Remembers a job.
+    /// Remembers a job, after the other nodes know of it.
     pub fn remember(&self, job: &Job<B::Own>) -> Result<(), String> {
+        self.config.known.as_ref().map_or(Ok(()), |known| known.put::<B>(job)).map_err(|e| e.to_string())?;
         self.put(B::RECORDS, job.id.0, job)
     }
 
     /// Remembers a job's change. If that fails the job goes on; a restart then finds its processes and status files.
     pub fn keep(&self, job: &Job<B::Own>) {
         self.keep_as(B::RECORDS, job.id.0, job);
+        let told = self.config.known.as_ref().map_or(Ok(()), |known| known.put::<B>(job));
+        if let Err(error) = told {
+            tracing::warn!("other nodes do not know how job {} stands: {error}", job.id);
+        }
+    }
+
+    /// Nothing of a job is remembered any more.
+    pub fn forget_job(&self, id: JobId) {
+        self.forget_as(B::RECORDS, id.0);
+        let told = self.config.known.as_ref().map_or(Ok(()), |known| known.remove(B::RECORDS, id));
+        if let Err(error) = told {
+            tracing::warn!("other nodes still know of job {id}: {error}");
+        }
+    }
+
+    /// The jobs that the last daemon kept. The other nodes know of these, and of no others.
+    pub fn kept_jobs(&self) -> store::Result<BTreeMap<JobId, Job<B::Own>>> {
+        let jobs =
+            self.records(B::RECORDS)?.into_iter().map(|job: Job<B::Own>| (job.id, job)).collect::<BTreeMap<_, _>>();
+        self.config.known.as_ref().map_or(Ok(()), |known| known.settle::<B>(jobs.values()))?;
+        Ok(jobs)
     }
 
     /// The same for anything with a number.

@@ -1,6 +1,7 @@
 //! How jobs are run here: limits, directories, and the supervisor.
 
 use crate::arrivals::Arrivals;
+use crate::known::KnownJobs;
 use crate::request::Found;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -34,6 +35,8 @@ pub struct Config {
     pub offload_on_close: bool,
     /// Who says when data begin to come; without it they come as soon as there is a place in the queue `dataxfer`.
     pub arrivals: Option<Arc<Arrivals>>,
+    /// What tells the other nodes of the volume of jobs here, where there may be any.
+    pub known: Option<Arc<KnownJobs>>,
     /// Variables that every job gets, such as where the control socket is.
     pub environment: Vec<(String, String)>,
 }
@@ -57,6 +60,7 @@ impl Config {
             environment: Vec::new(),
             offload_on_close: false,
             arrivals: None,
+            known: None,
         })
     }
 }

@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// The volume that has the copies. All calls may block.
 pub trait Copies: Send + Sync + 'static {
+    /// Whether it is for this node to have any made.
+    fn is_here(&self) -> bool;
     /// The files at or below these paths that can be copied.
     fn files_of(&self, inputs: &[PathBuf]) -> Vec<FileId>;
     /// What jobs did, in this order.
@@ -129,6 +131,12 @@ fn watch(shared: &Shared, queue: &dyn Queue, Settings { on, poll }: Settings) {
     }
     let mut complained = false;
     loop {
+        if !copies.is_here() {
+            if !shared.nap(poll) {
+                return;
+            }
+            continue;
+        }
         match queue.snapshot() {
             Ok(picture) => {
                 complained = false;

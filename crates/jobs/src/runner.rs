@@ -14,14 +14,21 @@ mod watch;
 use self::local::{Core, Local, Record};
 use crate::account::make_dir;
 use crate::arrivals::QueueKind;
+use crate::backend::Backend as _;
 use crate::config::{Config, Recogniser};
 use crate::error::Error;
+use crate::everywhere::Everywhere;
 use crate::offload;
 use crate::volume::Volume;
 pub use serve::PREFIX;
 use std::path::PathBuf;
 use std::sync::Arc;
+use store::calls::Calls;
+use store::control::Handler;
 use store::state::State;
+
+/// In which records a node keeps its jobs.
+pub(crate) const RECORDS: &str = "job";
 
 /// The runner. Shared by the daemon's connections; ends when dropped or [`Runner::shut_down`], the jobs go on running.
 pub struct Runner {
@@ -52,11 +59,20 @@ impl Runner {
         Ok(Runner { core })
     }
 
+    /// What serves the requests about its jobs: on a volume of several nodes those about jobs of other nodes, too.
+    pub fn handler(self: &Arc<Self>, calls: Option<&Arc<Calls>>) -> Arc<dyn Handler> {
+        match self.core.config.known.as_ref().zip(calls) {
+            Some((known, calls)) => {
+                Arc::new(Everywhere::new(self.clone(), PREFIX, RECORDS, known.clone(), calls.clone()))
+            }
+            None => self.clone(),
+        }
+    }
+
     /// The paths in the volume that jobs need which have not ended: what they read and what they write.
     pub fn needed_paths(&self) -> Vec<PathBuf> {
         let table = self.core.table.lock();
-        let alive = table.jobs.values().filter(|record| !record.state.is_final() || record.is_active());
-        alive.flat_map(Record::needed_paths).collect()
+        table.jobs.values().filter(|record| Local::needs_files(record)).flat_map(Record::needed_paths).collect()
     }
 
     /// Ends the runner's own threads. Running parts go on under their supervisors and are adopted again at the next start.

@@ -29,8 +29,10 @@ pub use wire::{Environment, original};
 
 use self::hooked::{Core, Hooks, Job};
 use crate::arrivals::QueueKind;
+use crate::backend::Backend as _;
 use crate::config::{Config, Recogniser};
 use crate::error::Error;
+use crate::everywhere::Everywhere;
 use crate::request::JobId;
 use crate::runner::Runner;
 use crate::volume::Volume;
@@ -38,6 +40,8 @@ use policy::schedule::easy;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
+use store::calls::Calls;
+use store::control::Handler;
 use store::state::State;
 
 /// The jobs of Slurm that use this volume. Ends when dropped or [`Slurm::shut_down`]; transfers go on running.
@@ -81,6 +85,16 @@ impl Slurm {
         Ok(Slurm { core, runner: OnceLock::new() })
     }
 
+    /// What serves the requests about its jobs: on a volume of several nodes those about jobs of other nodes, too.
+    pub fn handler(self: &Arc<Self>, calls: Option<&Arc<Calls>>) -> Arc<dyn Handler> {
+        match self.core.config.known.as_ref().zip(calls) {
+            Some((known, calls)) => {
+                Arc::new(Everywhere::new(self.clone(), PREFIX, Hooks::RECORDS, known.clone(), calls.clone()))
+            }
+            None => self.clone(),
+        }
+    }
+
     /// Who is asked whether a part is expected that somebody submits. Only the first call counts.
     pub fn set_runner(&self, runner: &Arc<Runner>) {
         drop(self.runner.set(Arc::downgrade(runner)));
@@ -106,7 +120,7 @@ impl Slurm {
     /// The paths in the volume that jobs need which have not ended: what they bring and what they take home.
     pub fn needed_paths(&self) -> Vec<PathBuf> {
         let table = self.core.table.lock();
-        table.jobs.values().filter(|job| job.may_start()).flat_map(Job::needed_paths).collect()
+        table.jobs.values().filter(|job| Hooks::needs_files(job)).flat_map(Job::needed_paths).collect()
     }
 
     /// Ends the threads. Transfers go on under their supervisors and are found again at the next start.

@@ -19,6 +19,9 @@ use policy::{FileId, ObjectId, TargetId};
 /// The kind of the record that says which names of objects are durable. It is of one machine and one time, as no other is.
 pub(crate) const NAMES: &str = "names";
 
+/// The kind of the records by which nodes know of each other's jobs. Their keys begin with the name of the node and a blank.
+pub const KNOWN_JOBS: &str = "jobs.known";
+
 /// What is remembered of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetRecord {

@@ -186,7 +186,7 @@ impl Job {
             }
             Verb::List { all, output } => {
                 let json = output == Output::Json;
-                let answer = context.ask("job.list", json!({"all": all || !json}))?;
+                let answer = ask_all(context, "job.list", json!({"all": all || !json}))?;
                 if json {
                     shown::json(&answer)?;
                     return Ok(0);
@@ -231,6 +231,17 @@ impl From<ResourceOptions> for Overrides {
     fn from(w: ResourceOptions) -> Overrides {
         Overrides { name: w.name, cores: w.cores, walltime_s: w.walltime.map(|t| t.as_secs()), retries: w.retry }
     }
+}
+
+/// Asks for the jobs of all nodes of the volume.
+pub fn ask_all(context: &Context, command: &str, args: Value) -> Result<Value> {
+    let mut note = |told: Value| {
+        let silent = told["silent"].as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>();
+        if !silent.is_empty() {
+            eprintln!("note: {} did not answer; jobs there are not shown", silent.join(", "));
+        }
+    };
+    Ok(context.connect()?.request(command, args, &mut note)?)
 }
 
 /// Which sources an ordinary command reads, in the planner's words.

@@ -3,7 +3,7 @@
 mod hook;
 mod install;
 
-use crate::command::job::show;
+use crate::command::job::{ask_all, show};
 use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
@@ -104,7 +104,7 @@ impl Slurm {
             Verb::Install(c) => return c.run(context),
             Verb::Hook(c) => return c.run(context),
             Verb::List { all, output } => {
-                let answer = context.ask("slurm.list", json!({"all": all}))?;
+                let answer = ask_all(context, "slurm.list", json!({"all": all}))?;
                 match output {
                     Output::Json => shown::json(&answer)?,
                     Output::Text => shown::text(&table(&read::<Vec<Summary>>(answer)?))?,
@@ -151,12 +151,17 @@ fn read<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T> {
 
 /// Jobs as columns; also what `scontrol show bbstat` prints.
 fn table(jobs: &[Summary]) -> String {
+    let anywhere = jobs.iter().any(|job| job.host.is_some());
     let row = |s: &Summary| {
-        let cells =
-            [s.job.to_string(), s.user.clone(), s.phase.name().into(), shown::moment_ms(s.since_ms), s.doing.clone()];
-        cells.to_vec()
+        let host = anywhere.then(|| s.host.clone().unwrap_or_default());
+        let cells = [s.job.to_string(), s.user.clone(), s.phase.name().into(), shown::moment_ms(s.since_ms)];
+        cells.into_iter().chain(host).chain([s.doing.clone()]).collect()
     };
-    shown::table(&["job", "user", "state", "since", "doing"], jobs.iter().map(row).collect())
+    let mut heads = vec!["job", "user", "state", "since", "doing"];
+    if anywhere {
+        heads.insert(4, "host");
+    }
+    shown::table(&heads, jobs.iter().map(row).collect())
 }
 
 fn detail(d: &Detail) -> String {

@@ -10,6 +10,7 @@ use crate::{log, shown};
 use ::connect::Servers;
 use clap::Args;
 use jobs::arrivals::Arrivals;
+use jobs::known::KnownJobs;
 use policy::schedule::just_in_time;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -220,8 +221,9 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
             return Err(problem.so("the volume was unmounted again").into());
         }
     };
-    starting.register(jobs::runner::PREFIX, jobs.runner.clone());
-    starting.register(jobs::slurm::PREFIX, jobs.slurm.clone());
+    let calls = starting.core().calls.clone();
+    starting.register(jobs::runner::PREFIX, jobs.runner.handler(calls.as_ref()));
+    starting.register(jobs::slurm::PREFIX, jobs.slurm.handler(calls.as_ref()));
     let daemon = starting.serve()?;
     tracing::info!(mount_point = %daemon.mount_point().display(), "mounted");
     Ok(Running { daemon, jobs: Some(jobs), servers })
@@ -246,9 +248,11 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     let recogniser = Arc::new(recognise);
     let arrivals = Arrivals::start(arrivals_of(settings), volume.clone(), state()).map_err(|e| failed(&e))?;
     let arrivals = Arc::new(arrivals);
+    let known = core.calls.as_ref().map(|calls| Arc::new(KnownJobs::new(state(), calls.own(), &store::host::name())));
     let config = || -> std::result::Result<jobs::Config, Problem> {
         let mut config = config().map_err(|e| failed(&e))?;
         config.arrivals = Some(arrivals.clone());
+        config.known = known.clone();
         Ok(config)
     };
     let runner = jobs::runner::Runner::open(config()?, state(), volume.clone(), recogniser.clone());
@@ -256,7 +260,7 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     let (runner, slurm) = (Arc::new(runner.map_err(|e| failed(&e))?), Arc::new(slurm.map_err(|e| failed(&e))?));
     slurm.set_runner(&runner);
     let replication = &core.volume.config().replication;
-    let replication = copies_on_volume::start(core, &runner, &slurm, replication);
+    let replication = copies_on_volume::start(core, &runner, &slurm, known.as_ref(), replication);
     let no_replication = |e| Problem::failed(format!("replication cannot start: {e}"));
     let availability = inputs_on_volume::start(core, &runner, &slurm, settings);
     let availability = availability.map_err(|e| failed(&e))?;
@@ -267,7 +271,8 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     core.add_needs(Arc::new(move || {
         let (runner, slurm) =
             (runner.upgrade().ok_or("the runner is gone")?, slurm.upgrade().ok_or("the runner is gone")?);
-        Ok([runner.needed_paths(), slurm.needed_paths()].concat())
+        let elsewhere = known.as_ref().map_or(Ok(Vec::new()), |known| known.needed_elsewhere());
+        Ok([runner.needed_paths(), slurm.needed_paths(), elsewhere.map_err(|e| e.to_string())?].concat())
     }));
     Ok(jobs)
 }

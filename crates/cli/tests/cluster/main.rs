@@ -17,6 +17,7 @@ mod frozen;
 mod gluster;
 mod heard;
 mod hosts;
+mod jobs;
 mod killed;
 mod local;
 mod moved;

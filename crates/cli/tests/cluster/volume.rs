@@ -164,6 +164,14 @@ impl Node<'_> {
         command.env("ENTREPOT_VOLUME", &self.toml).args(words).output().expect("nsenter")
     }
 
+    /// The same as a user of the host.
+    pub fn run_as(&self, uid: u32, words: &[&str]) -> Output {
+        let user = uid.to_string();
+        let mut command = self.host.command("setpriv");
+        command.args(["--reuid", &user, "--regid", &user, "--clear-groups", env!("CARGO_BIN_EXE_entrepot")]);
+        command.env("ENTREPOT_VOLUME", &self.toml).args(words).output().expect("nsenter")
+    }
+
     /// What a command answers as JSON.
     pub fn entrepot(&self, words: &[&str]) -> Value {
         let done = self.run(&[words, &["--output", "json"]].concat());

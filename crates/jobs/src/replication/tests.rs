@@ -45,6 +45,9 @@ impl Memory {
 }
 
 impl Copies for Memory {
+    fn is_here(&self) -> bool {
+        true
+    }
     fn files_of(&self, inputs: &[PathBuf]) -> Vec<FileId> {
         inputs.iter().filter_map(|path| Some(FileId(path.file_name()?.to_str()?.parse().ok()?))).collect()
     }

@@ -76,6 +76,9 @@ pub struct JobSummary {
     pub id: JobId,
     /// Its name.
     pub name: String,
+    /// The host that has it, on a volume of several nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// Its owner's user id.
     pub uid: u32,
     /// Its owner's name, or the number where there is none.

@@ -4,9 +4,9 @@
 //! for processes and asking the volume happen on threads of their own, one for each part that holds a place.
 
 use super::gate;
-use super::local::{Core, JobTable, Local, PartRecord, Record, number, part_of};
+use super::local::{Core, JobTable, PartRecord, Record, number, part_of};
 use super::{spool, watch};
-use crate::backend::{Backend as _, Now};
+use crate::backend::Now;
 use crate::exec::now_ms;
 use crate::job::Progress;
 use crate::request::*;
@@ -191,7 +191,7 @@ impl Core {
 
     /// Nothing of a job is kept.
     pub fn forget(&self, id: JobId) {
-        self.forget_as(Local::RECORDS, id.0);
+        self.forget_job(id);
         let _ = std::fs::remove_dir_all(spool::dir(&self.config, id));
     }
 }

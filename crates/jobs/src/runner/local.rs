@@ -56,13 +56,21 @@ pub(super) struct PartRecord {
 
 impl Backend for Local {
     const NAME: &'static str = "job";
-    const RECORDS: &'static str = "job";
+    const RECORDS: &'static str = super::RECORDS;
     const EARLY: &'static str = "jobs";
     type Own = Own;
     type Shelf = ();
 
     fn queue_of(job: &Record) -> QueueKind {
         if job.own.external.is_some() { QueueKind::Elsewhere } else { QueueKind::Local }
+    }
+
+    fn queued(job: &Record) -> Option<(Kind, String)> {
+        job.own.external.as_ref().map(|external| (external.scheduler, job.name_in_queue()))
+    }
+
+    fn needs_files(job: &Record) -> bool {
+        !job.state.is_final() || job.is_active()
     }
 
     fn runs(job: &Record) -> bool {
@@ -112,6 +120,7 @@ impl Record {
         JobSummary {
             id: self.id,
             name: self.plan.name.clone(),
+            host: None,
             uid: self.owner.uid,
             user: self.user.clone(),
             state: self.state,

@@ -1,8 +1,8 @@
 //! After a restart of the daemon: every job is taken up where it stands.
 
-use super::local::{Core, JobTable, Local, Record};
+use super::local::{Core, JobTable};
 use super::{gate, watch};
-use crate::backend::{Backend as _, Now};
+use crate::backend::Now;
 use crate::exec;
 use crate::job::Progress;
 use crate::request::*;
@@ -14,8 +14,7 @@ use std::sync::Arc;
 /// Reads all jobs and tells the scheduler of those that are not finished.
 pub(super) fn take_up(core: &Arc<Core>) -> store::Result<()> {
     let mut table = core.table.lock();
-    let records: Vec<Record> = core.records(Local::RECORDS)?;
-    table.jobs.extend(records.into_iter().map(|record| (record.id, record)));
+    table.jobs = core.kept_jobs()?;
     let unfinished: Vec<JobId> =
         table.jobs.values().filter(|r| !r.state.is_final() && r.own.external.is_none()).map(|r| r.id).collect();
     for id in unfinished {

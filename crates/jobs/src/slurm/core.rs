@@ -1,10 +1,10 @@
 //! What follows from what: a command that ended lets the next begin. `policy::schedule::easy` says which transfers run, in
 //! one queue with a slot for each that may run at once.
 
-use super::hooked::{Core, Hooks, Job, JobTable, Why};
+use super::hooked::{Core, Job, JobTable, Why};
 use super::transfer::{self, Transfer};
 use super::{spool, verify};
-use crate::backend::{Backend as _, Now};
+use crate::backend::Now;
 use crate::exec;
 use crate::exec::outside::{self, Supervisor};
 use crate::job::Progress;
@@ -32,7 +32,7 @@ impl Core {
     pub fn take_up(self: &Arc<Self>) -> store::Result<()> {
         let mut table = self.table.lock();
         let table = &mut *table;
-        table.jobs = self.records(Hooks::RECORDS)?.into_iter().map(|job: Job| (job.id, job)).collect();
+        table.jobs = self.kept_jobs()?;
         let transfers = self.records(TRANSFERS)?.into_iter();
         table.own.transfers = transfers.map(|transfer: Transfer| (transfer.number, transfer)).collect();
         let coming = |job: &&mut Job| matches!(job.state, JobState::StagingIn | JobState::Verifying);
@@ -261,7 +261,7 @@ impl Core {
             self.release(table, id, PartKind::StageIn);
             self.release(table, id, PartKind::StageOut);
             table.jobs.remove(&id);
-            self.forget_as(Hooks::RECORDS, id.0);
+            self.forget_job(id);
             spool::forget_base(&self.config, id);
             for transfer in table.own.transfers.values_mut() {
                 transfer.seen_by.remove(&id);

@@ -6,7 +6,7 @@ use crate::arrivals::QueueKind;
 use crate::backend::{self, Backend};
 use crate::exec::Spec;
 use crate::job;
-use crate::request::{JobId, JobState, PartKind};
+use crate::request::{JobId, JobState, Kind, PartKind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -74,6 +74,14 @@ impl Backend for Hooks {
 
     fn queue_of(_: &Job) -> QueueKind {
         QueueKind::Slurm
+    }
+
+    fn queued(job: &Job) -> Option<(Kind, String)> {
+        job.state.has_data().then(|| (Kind::Slurm, job.id.to_string()))
+    }
+
+    fn needs_files(job: &Job) -> bool {
+        job.may_start()
     }
 
     fn runs(job: &Job) -> bool {

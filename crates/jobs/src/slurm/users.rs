@@ -106,5 +106,5 @@ fn summary(core: &Core, table: &JobTable, job: &Job) -> Summary {
         (JobState::SetUp, _) => core.told(job).map_or_else(String::new, |told| told.standing),
         _ => String::new(),
     };
-    Summary { job: job.id, user: job.user.clone(), phase: job.state, since_ms: job.since_ms(), doing }
+    Summary { job: job.id, host: None, user: job.user.clone(), phase: job.state, since_ms: job.since_ms(), doing }
 }

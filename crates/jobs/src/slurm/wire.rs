@@ -85,6 +85,9 @@ pub struct Log {
 pub struct Summary {
     /// Slurm's number.
     pub job: JobId,
+    /// The host that has it, on a volume of several nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// Its owner.
     pub user: String,
     /// Where it stands.

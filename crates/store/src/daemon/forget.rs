@@ -10,13 +10,13 @@ use super::{Core, crash};
 use crate::control::{Problem, exit};
 use crate::mover::Mover;
 use crate::nodes::{Info, Nodes};
-use crate::state::{NAMES, State};
+use crate::state::{KNOWN_JOBS, NAMES, State};
 use policy::cluster::Node;
 use std::collections::BTreeSet;
 
 /// Records that are of no use elsewhere: what is durable in one life of a machine, and jobs with their processes.
-const OF_THE_HOST: [&str; 1] = [NAMES];
-const JOBS: &str = "job";
+const OF_THE_HOST: [&str; 2] = [NAMES, "slurm-transfer"];
+const JOBS: [&str; 2] = ["job", "slurm-job"];
 
 /// What was found.
 #[derive(Default)]
@@ -45,6 +45,7 @@ pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String, P
             let Some(state) = state else { break };
             settle(core, state, &mut left).map_err(failed)?;
         }
+        forget_jobs(core, own).map_err(failed)?;
         nodes.forget_draining(own).map_err(failed)?;
     }
     let Left { moves, objects, stagings, records, jobs, unknown } = left;
@@ -88,6 +89,14 @@ fn the_dead(nodes: &Nodes, over: &[(Node, Info)], name: &str) -> Result<BTreeSet
     }
 }
 
+/// Its jobs keep no files any more.
+fn forget_jobs(core: &Core, own: &str) -> crate::Result<()> {
+    let state = core.volume.state();
+    let of = format!("{own} ");
+    let known = state.records(KNOWN_JOBS)?.into_iter().filter(|(key, _)| key.starts_with(&of));
+    known.map(|(key, _)| key).try_for_each(|key| state.record_remove(KNOWN_JOBS, &key).map(drop))
+}
+
 fn settle(core: &Core, state: std::sync::Arc<dyn State>, left: &mut Left) -> crate::Result<()> {
     let mover = Mover::new(core.pool.clone(), state.clone(), None);
     mover.journal_copies_of_last_run()?;
@@ -107,7 +116,7 @@ fn settle(core: &Core, state: std::sync::Arc<dyn State>, left: &mut Left) -> cra
     }
     for kind in state.record_kinds()? {
         for (key, value) in state.records(&kind)? {
-            if kind.starts_with(JOBS) {
+            if JOBS.contains(&&*kind) {
                 left.jobs += 1;
             } else if !OF_THE_HOST.contains(&&*kind) && mine.record_get(&kind, &key)?.is_none() {
                 mine.record_put(&kind, &key, &value)?;

@@ -4,18 +4,22 @@
 //! name back if it was opened or written meanwhile. So no write is removed with it.
 
 use super::Core;
-use crate::file::File;
+use crate::calls::{Answer, Calls, Service};
+use crate::control::{Caller, Responder};
+use crate::file::{File, FileTable};
 use crate::stage::offloaded;
 use crate::{Error, Result};
 use policy::machine::Machine;
 use policy::protect::purge::{Candidate, Config, Elsewhere, Event, Purge, Reason, Stats};
 use policy::{FileId, Time};
-use rustix::fs::{CWD, RenameFlags, Stat, fstat, renameat_with};
+use rustix::fs::{AtFlags, CWD, RenameFlags, Stat, fstat, linkat, renameat, renameat_with, statat, unlinkat};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What says which paths below the mount jobs need; an error if that is not known.
 pub type Needs = Arc<dyn Fn() -> std::result::Result<Vec<PathBuf>, String> + Send + Sync>;
@@ -52,6 +56,28 @@ pub struct PurgeReport {
     pub left: u64,
     /// Bytes removed.
     pub bytes: u64,
+}
+
+/// The name of calls that ask whether a node has a file open.
+const OPEN_FILE: &str = "open-file";
+/// A node that does not answer for so long may have it open.
+const ASKED_MAX: Duration = Duration::from_secs(3);
+
+/// Says whether this node has a file open.
+pub(super) struct OpenFile(pub Arc<FileTable>);
+
+impl OpenFile {
+    /// Has it say so to other nodes.
+    pub fn serve(self, calls: &Calls) {
+        calls.register(OPEN_FILE, Arc::new(self));
+    }
+}
+
+impl Service for OpenFile {
+    fn serve(&self, _: &Caller, args: Value, _: &mut Responder<'_>) -> Answer {
+        let id = args.as_u64().map(FileId);
+        Ok(json!(self.0.files().iter().any(|file| file.id() == id && file.is_open())))
+    }
 }
 
 /// A file that was looked at.
@@ -142,7 +168,7 @@ impl Core {
         let there = self.mount_point.join(&seen.path);
         let mut aside = there.clone();
         aside.set_file_name(format!(".entrepot-purged-{}", seen.id));
-        if let Err(error) = renameat_with(CWD, &there, CWD, &aside, RenameFlags::NOREPLACE) {
+        if let Err(error) = set_aside(&there, &aside) {
             tracing::info!("{} is not purged: {error}", seen.path);
             return false;
         }
@@ -151,11 +177,12 @@ impl Core {
             let unchanged = offloaded::version(&file, stub).is_ok_and(|version| version == seen.version);
             file.id() == Some(seen.id) && !file.is_open() && unchanged
         });
+        let same = same && self.is_open_nowhere_else(seen);
         if same && std::fs::remove_file(&aside).is_ok() {
             tracing::info!("purged {}: its bytes are at {}", seen.path, seen.elsewhere);
             return true;
         }
-        if let Err(error) = renameat_with(CWD, &aside, CWD, &there, RenameFlags::NOREPLACE) {
+        if let Err(error) = put_back(&aside, &there) {
             tracing::error!(
                 "{} is now called {}: it was in use again, and its name was taken: {error}",
                 seen.path,
@@ -163,6 +190,23 @@ impl Core {
             );
         }
         false
+    }
+
+    /// Whether all other nodes say that they have it not open. Its name is nobody's meanwhile, so that none can open it.
+    fn is_open_nowhere_else(&self, seen: &Seen) -> bool {
+        let Some(calls) = &self.calls else { return true };
+        let others = calls.others();
+        let names: Option<Vec<String>> = others.iter().map(|other| other.own.clone()).collect();
+        let Some(names) = names else { return false };
+        let who = Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw(), pid: 0 };
+        let said = calls.call_each(names, OPEN_FILE, &who, &json!(seen.id.0), ASKED_MAX);
+        let is_open = said.iter().find(|(_, answer)| *answer != Ok(json!(false)));
+        if let Some((_, answer)) = is_open {
+            let why =
+                answer.as_ref().err().map_or("it is open on another node".into(), |problem| problem.cause.clone());
+            tracing::info!("{} is not purged: {why}", seen.path);
+        }
+        is_open.is_none()
     }
 
     fn stub_at(&self, path: &str) -> Option<(Arc<File>, Stat)> {
@@ -174,6 +218,30 @@ impl Core {
 /// The stub of a file, for its times.
 fn file_stub(core: &Core, path: &str) -> Option<rustix::fd::OwnedFd> {
     core.checker.stub_at(path)
+}
+
+/// Gives a file a name that nobody asks for. Where the file system cannot refuse one that is taken (GlusterFS), that is looked at before:
+/// whatever has it is what an earlier purge left of the same file.
+fn set_aside(there: &Path, aside: &Path) -> rustix::io::Result<()> {
+    match renameat_with(CWD, there, CWD, aside, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS)
+            if matches!(statat(CWD, aside, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT)) =>
+        {
+            renameat(CWD, there, CWD, aside)
+        }
+        renamed => renamed,
+    }
+}
+
+/// Gives a file its name back, unless that was given to another.
+fn put_back(aside: &Path, there: &Path) -> rustix::io::Result<()> {
+    match renameat_with(CWD, aside, CWD, there, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            linkat(CWD, aside, CWD, there, AtFlags::empty())?;
+            unlinkat(CWD, aside, AtFlags::empty())
+        }
+        renamed => renamed,
+    }
 }
 
 fn nanoseconds(seconds: i64, rest: u64) -> u64 {

@@ -40,8 +40,8 @@ const LOADING_SPAN: Duration = Duration::from_millis(20);
 const LISTEN_SPAN: Duration = Duration::from_millis(500);
 /// Follows the name of a node whose things were taken.
 const TAKEN: &str = ".taken";
-/// Records that all nodes share begin with this, beside those of the state itself.
-const OF_ALL: &str = "record.burst.";
+/// Kinds of records that all nodes share begin with these, beside those of the state itself.
+const OF_ALL: [&str; 2] = ["burst.", "jobs."];
 /// The layout of the keys that this program knows.
 const SCHEMA: u32 = 1;
 
@@ -248,7 +248,8 @@ impl RedisState {
 
     /// A key. What is one node's alone lies apart: journal, stagings, and most records.
     fn key(&self, name: &str) -> String {
-        let is_all = name == "record.state" || name.starts_with(OF_ALL);
+        let kind = name.strip_prefix("record.");
+        let is_all = kind.is_some_and(|kind| kind == "state" || OF_ALL.iter().any(|of_all| kind.starts_with(of_all)));
         let is_own = name == "journal" || name == "staging" || (name.starts_with("record.") && !is_all);
         match &self.own {
             Some(own) if is_own => format!("{}at.{own}:{name}", self.prefix),
@@ -270,7 +271,7 @@ impl RedisState {
         }
         // The burst buffer was one node's before.
         let own = format!("{}at.{own}:", self.prefix);
-        let mine: Vec<String> = self.with(|c| redis::cmd("KEYS").arg(format!("{own}{OF_ALL}*")).query(c))?;
+        let mine: Vec<String> = self.with(|c| redis::cmd("KEYS").arg(format!("{own}record.burst.*")).query(c))?;
         mine.iter().try_for_each(|key| self.rename(key, &self.key(key.strip_prefix(&own).unwrap_or(key))))
     }
 

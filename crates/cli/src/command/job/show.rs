@@ -50,10 +50,12 @@ fn doing(job: &JobSummary) -> String {
 
 /// The list of jobs as columns.
 pub fn list(all: &[JobSummary]) -> String {
+    let anywhere = all.iter().any(|job| job.host.is_some());
     let row = |j: &JobSummary| {
         let why = j.why.clone().unwrap_or_else(|| doing(j));
         // One job, one line.
         let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
+        let host = anywhere.then(|| j.host.clone().unwrap_or_default());
         let cells = [
             j.id.to_string(),
             j.name.clone(),
@@ -61,11 +63,14 @@ pub fn list(all: &[JobSummary]) -> String {
             j.state.to_string(),
             j.cores.to_string(),
             shown::span_s(j.walltime_s),
-            why,
         ];
-        cells.to_vec()
+        cells.into_iter().chain(host).chain([why]).collect()
     };
-    shown::table(&["job", "name", "user", "state", "cores", "walltime", "detail"], all.iter().map(row).collect())
+    let mut heads = vec!["job", "name", "user", "state", "cores", "walltime", "detail"];
+    if anywhere {
+        heads.insert(6, "host");
+    }
+    shown::table(&heads, all.iter().map(row).collect())
 }
 
 /// All about one job.
@@ -183,6 +188,9 @@ mod tests {
         assert_eq!(after_cancel(&job(JobState::Cancelled)), "cancelled");
         let why = Some("one\n  two".to_string());
         assert_eq!(list(&[JobSummary { why, ..job(JobState::Failed) }]).lines().count(), 2, "one job, one line");
+        let elsewhere = JobSummary { host: Some("n2".into()), ..job(JobState::Running) };
+        let both = list(&[job(JobState::Running), elsewhere]);
+        assert!(both.contains("host") && both.contains("n2") && both.lines().count() == 3, "{both}");
     }
 
     /// [S-068]

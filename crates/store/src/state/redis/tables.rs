@@ -161,7 +161,9 @@ impl RedisState {
     /// The same with those that all nodes share.
     fn kinds_of_all(&self) -> Result<Vec<String>> {
         let mut kinds = self.kinds()?;
-        kinds.extend(self.kinds_below(&self.key(super::OF_ALL), "burst.")?);
+        for of_all in super::OF_ALL {
+            kinds.extend(self.kinds_below(&self.key(&format!("record.{of_all}")), of_all)?);
+        }
         kinds.sort();
         kinds.dedup();
         Ok(kinds)

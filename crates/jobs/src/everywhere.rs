@@ -1,0 +1,142 @@
+//! Jobs on any node of a volume: what is asked of a job that another node has goes there; lists are of all nodes.
+//!
+//! ```text
+//!   entrepot job show 7 -- control socket -- Everywhere -- this node's runner: it has no job 7
+//!                                                '-- KnownJobs: n2 has it -- call --> n2's runner
+//! ```
+
+use crate::known::{KnownJob, KnownJobs};
+use crate::request::{Caller, JobId};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use store::calls::{Answer, Calls, SILENT, Service, To};
+use store::control::{self, Handler, Problem, Responder, exit};
+
+/// A list waits no longer for the jobs of a node.
+const LIST_MAX: Duration = Duration::from_secs(3);
+
+/// A request that travels.
+#[derive(Serialize, Deserialize)]
+struct Request {
+    command: String,
+    args: Value,
+}
+
+/// Serves requests of other nodes, which are about jobs of this one.
+struct Here(Arc<dyn Handler>);
+
+impl Service for Here {
+    fn serve(&self, caller: &control::Caller, args: Value, out: &mut Responder<'_>) -> Answer {
+        let Request { command, args } = serde_json::from_value(args)
+            .map_err(|error| Problem::wrong(format!("a request of another node makes no sense: {error}")))?;
+        self.0.handle(caller, &command, args, out)
+    }
+}
+
+/// What serves `PREFIX.*` on a node of a volume of several nodes.
+pub struct Everywhere {
+    here: Arc<dyn Handler>,
+    prefix: &'static str,
+    records: &'static str,
+    known: Arc<KnownJobs>,
+    calls: Arc<Calls>,
+}
+
+impl Everywhere {
+    /// For the jobs that `here` keeps in these records.
+    pub(crate) fn new(
+        here: Arc<dyn Handler>,
+        prefix: &'static str,
+        records: &'static str,
+        known: Arc<KnownJobs>,
+        calls: Arc<Calls>,
+    ) -> Everywhere {
+        calls.register(prefix, Arc::new(Here(here.clone())));
+        Everywhere { here, prefix, records, known, calls }
+    }
+
+    /// The job that a request is about, if another node has it and the caller may know of it.
+    fn elsewhere(&self, caller: &control::Caller, verb: &str, args: &Value) -> Option<KnownJob> {
+        let id = args.get("id").or_else(|| args.get("job"))?.as_u64().map(JobId)?;
+        // Slurm asks about a part of a job of the runner's.
+        let records = if verb == "part" { crate::runner::RECORDS } else { self.records };
+        let found = self.known.find(records, id);
+        let found = found.inspect_err(|error| tracing::warn!("jobs of other nodes are not known: {error}")).ok()??;
+        found.is_open_to(Caller { uid: caller.uid, gid: caller.gid }).then_some(found)
+    }
+
+    /// The rows of this node and of all others that have jobs. Hosts that do not answer are told as progress.
+    fn list(&self, caller: &control::Caller, request: &Request, out: &mut Responder<'_>) -> Answer {
+        let mut rows = self.here.handle(caller, &request.command, request.args.clone(), out)?;
+        name_host(&mut rows, self.known.host());
+        let Value::Array(rows) = &mut rows else { return Ok(rows) };
+        let others = self.known.elsewhere()?.into_iter().filter(|job| job.records == self.records);
+        let hosts: BTreeMap<String, String> = others.map(|job| (job.node, job.host)).collect();
+        let nodes = hosts.keys().cloned().collect();
+        let mut silent = Vec::new();
+        for (node, answer) in self.calls.call_each(nodes, self.prefix, caller, &json!(request), LIST_MAX) {
+            let host = hosts.get(&node).cloned().unwrap_or_default();
+            match answer {
+                Ok(mut theirs) => {
+                    name_host(&mut theirs, &host);
+                    rows.extend(theirs.as_array_mut().map(std::mem::take).unwrap_or_default());
+                }
+                Err(_) => silent.push(host),
+            }
+        }
+        rows.sort_by_key(|row| row.get("id").or_else(|| row.get("job")).and_then(Value::as_u64));
+        if !silent.is_empty() {
+            silent.sort();
+            out.progress(json!({ "silent": silent }));
+        }
+        Ok(Value::Array(std::mem::take(rows)))
+    }
+}
+
+impl Handler for Everywhere {
+    fn handle(&self, caller: &control::Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Answer {
+        let verb = command.strip_prefix(self.prefix).and_then(|rest| rest.strip_prefix('.')).unwrap_or(command);
+        let request = Request { command: command.to_owned(), args: args.clone() };
+        if verb == "list" {
+            return self.list(caller, &request, out);
+        }
+        let here = self.here.handle(caller, command, args, out);
+        let is_unknown = here.as_ref().is_err_and(|problem| problem.exit_code == exit::NOT_FOUND);
+        let Some(job) = is_unknown.then(|| self.elsewhere(caller, verb, &request.args)).flatten() else { return here };
+        let to = || To::Node(job.node.clone());
+        let mut answer = self.calls.call(&to, self.prefix, caller, json!(request), SILENT, out);
+        if let Err(problem) = &mut answer
+            && problem.exit_code == exit::NO_DAEMON
+        {
+            problem.cause = format!("job {} is on {}, whose node does not answer", job.id, job.host);
+            problem.next_step =
+                "`entrepot node list` shows the nodes; ask again when it is back, or `entrepot node forget` \
+                gives its jobs up"
+                    .to_owned();
+        }
+        if let Ok(answer) = &mut answer {
+            name_host(answer, &job.host);
+        }
+        answer
+    }
+}
+
+/// Says of jobs on which host they are.
+fn name_host(answer: &mut Value, host: &str) {
+    match answer {
+        Value::Array(rows) => rows.iter_mut().for_each(|row| name_host(row, host)),
+        Value::Object(job) => {
+            let job = match job.get_mut("summary") {
+                Some(Value::Object(summary)) => summary,
+                _ => job,
+            };
+            if job.contains_key("user") {
+                job.insert("host".into(), json!(host));
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,176 @@
+//! What the nodes of a volume know of each other's jobs: on which node each is, and which files it needs.
+//!
+//! It is kept in the records that all nodes share, so it outlives the node. The jobs themselves are their node's.
+
+use crate::backend::Backend;
+use crate::job::Job;
+use crate::queue::InputsOf;
+use crate::request::{Caller, JobId, Kind};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use store::state::{KNOWN_JOBS as KIND, State};
+
+/// What jobs elsewhere brought may be known so much later: it is asked for each job of a queue.
+const INPUTS_FOR: Duration = Duration::from_secs(5);
+
+/// A job, as other nodes know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownJob {
+    /// The name under which its node hears.
+    pub node: String,
+    /// That node's host.
+    pub host: String,
+    /// In which records its node keeps it.
+    pub records: String,
+    /// Its number there.
+    pub id: JobId,
+    /// Its owner.
+    pub uid: u32,
+    /// The queue of another scheduler that it waits in, and its number there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued: Option<(Kind, String)>,
+    /// What it has brought, for whoever looks at that queue.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<PathBuf>,
+    /// Files that must stay until it is over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<PathBuf>,
+}
+
+impl KnownJob {
+    fn key(&self) -> String {
+        format!("{} {} {:020}", self.node, self.records, self.id.0)
+    }
+
+    /// Whether that user may see it and act on it.
+    pub fn is_open_to(&self, caller: Caller) -> bool {
+        caller.uid == 0 || caller.uid == self.uid
+    }
+}
+
+/// Jobs of all nodes.
+pub struct KnownJobs {
+    state: Arc<dyn State>,
+    node: String,
+    host: String,
+    /// What was written of this node's, by key.
+    written: Mutex<BTreeMap<String, KnownJob>>,
+    /// Those of the others, as last read.
+    read: Mutex<Option<(Instant, Arc<Vec<KnownJob>>)>>,
+}
+
+impl KnownJobs {
+    /// Of the node that hears under the name `node`.
+    pub fn new(state: Arc<dyn State>, node: &str, host: &str) -> KnownJobs {
+        let (node, host) = (node.to_owned(), host.to_owned());
+        KnownJobs { state, node, host, written: Mutex::default(), read: Mutex::default() }
+    }
+
+    /// This node's host.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    fn of<B: Backend>(&self, job: &Job<B::Own>) -> KnownJob {
+        let queued = B::queued(job);
+        KnownJob {
+            node: self.node.clone(),
+            host: self.host.clone(),
+            records: B::RECORDS.to_owned(),
+            id: job.id,
+            uid: job.owner.uid,
+            inputs: if queued.is_some() { job.staged_paths() } else { Vec::new() },
+            queued,
+            needs: if B::needs_files(job) { job.needed_paths() } else { Vec::new() },
+        }
+    }
+
+    /// Tells of a job of this node.
+    pub(crate) fn put<B: Backend>(&self, job: &Job<B::Own>) -> store::Result<()> {
+        let known = self.of::<B>(job);
+        let key = known.key();
+        let mut written = self.written.lock();
+        if written.get(&key) == Some(&known) {
+            return Ok(());
+        }
+        let value = serde_json::to_vec(&known).expect("numbers and texts");
+        self.state.record_put(KIND, &key, &value)?;
+        written.insert(key, known);
+        Ok(())
+    }
+
+    /// A job of this node is forgotten.
+    pub(crate) fn remove(&self, records: &str, id: JobId) -> store::Result<()> {
+        let key = format!("{} {records} {:020}", self.node, id.0);
+        self.written.lock().remove(&key);
+        self.state.record_remove(KIND, &key).map(drop)
+    }
+
+    /// Tells of all jobs that this node keeps in some records, and of no others.
+    pub(crate) fn settle<'a, B: Backend>(&self, jobs: impl Iterator<Item = &'a Job<B::Own>>) -> store::Result<()>
+    where
+        B::Own: 'a,
+    {
+        let mut there = BTreeSet::new();
+        for job in jobs {
+            there.insert(job.id);
+            self.put::<B>(job)?;
+        }
+        let is_gone = |job: &KnownJob| job.node == self.node && job.records == B::RECORDS && !there.contains(&job.id);
+        self.all()?.into_iter().filter(is_gone).try_for_each(|job| self.remove(B::RECORDS, job.id))
+    }
+
+    fn all(&self) -> store::Result<Vec<KnownJob>> {
+        let read = |(key, value): (String, Vec<u8>)| {
+            let read = serde_json::from_slice(&value);
+            read.inspect_err(|error| tracing::error!("{KIND} {key} cannot be read and is left alone: {error}")).ok()
+        };
+        Ok(self.state.records(KIND)?.into_iter().filter_map(read).collect())
+    }
+
+    /// The jobs of the other nodes.
+    pub fn elsewhere(&self) -> store::Result<Vec<KnownJob>> {
+        Ok(self.all()?.into_iter().filter(|job| job.node != self.node).collect())
+    }
+
+    /// A job of another node, by the records that it is kept in there.
+    pub fn find(&self, records: &str, id: JobId) -> store::Result<Option<KnownJob>> {
+        Ok(self.elsewhere()?.into_iter().find(|job| job.id == id && job.records == records))
+    }
+
+    /// The paths in the volume that jobs of other nodes need which have not ended.
+    pub fn needed_elsewhere(&self) -> store::Result<Vec<PathBuf>> {
+        Ok(self.elsewhere()?.into_iter().flat_map(|job| job.needs).collect())
+    }
+
+    /// What jobs of other nodes have brought, by their numbers in a queue.
+    pub fn inputs_elsewhere(self: &Arc<Self>, queue: Kind) -> InputsOf {
+        let known = self.clone();
+        Arc::new(move |id: &str| {
+            let all = known.lately();
+            let is_it =
+                |job: &&KnownJob| job.queued.as_ref().is_some_and(|(kind, name)| (*kind, &**name) == (queue, id));
+            all.iter().find(is_it).map(|job| job.inputs.clone()).unwrap_or_default()
+        })
+    }
+
+    fn lately(&self) -> Arc<Vec<KnownJob>> {
+        let mut read = self.read.lock();
+        if let Some((_, all)) = read.as_ref().filter(|(at, _)| at.elapsed() < INPUTS_FOR) {
+            return all.clone();
+        }
+        let all = match self.elsewhere() {
+            Ok(all) => Arc::new(all),
+            Err(error) => {
+                tracing::debug!("jobs of other nodes are not known now: {error}");
+                read.as_ref().map(|(_, all)| all.clone()).unwrap_or_default()
+            }
+        };
+        *read = Some((Instant::now(), all.clone()));
+        all
+    }
+}
