@@ -14,7 +14,7 @@ sizes=${ENTREPOT_BENCH_SIZES:-64 128 256}
 only=" ${ENTREPOT_BENCH_ONLY:-shared parts replica own} "
 own_cases=${ENTREPOT_BENCH_OWN:-4:64 2:32 4:32 8:32 16:32 4:16} # a file only shrinks
 [ "$(id -u)" = 0 ] || { echo "skipped: a network namespace needs root" >&2; exit 0; }
-for tool in mpicc mpiexec ip tc /usr/sbin/nginx; do
+for tool in mpicc.mpich mpiexec.mpich ip tc /usr/sbin/nginx; do
     command -v "$tool" >/dev/null || { echo "skipped: $tool is missing (scripts/setup.sh bench installs it)" >&2; exit 0; }
 done
 
@@ -80,7 +80,7 @@ shape() {
     printf '[jobs]\ncores = 16\n[replication]\npolicy = "all"\nremove = "job-end"\npoll = "200ms"\n'
 } >"$toml"
 ep up "$toml" --at "$mnt" --detach >/dev/null
-mpicc -O2 -o "$dir/reader" "$here/reader.c"
+mpicc.mpich -O2 -o "$dir/reader" "$here/reader.c"
 
 now() { date +%s.%N; }
 since() { awk "BEGIN { printf \"%.2f\", $(now) - $1 }"; }
@@ -105,7 +105,7 @@ quiet() { # until no recovery, move or rebuild runs
 run() { # MODE PATH RANKS COMPUTE_MS WHEN VICTIM
     rm -f "$dir/mark"
     [ "$5" != start ] || ep target fail "$6" >/dev/null
-    mpiexec -n "$3" "$dir/reader" "$1" "$2" 1048576 "$4" "$dir/mark" >"$dir/result" &
+    mpiexec.mpich -n "$3" "$dir/reader" "$1" "$2" 1048576 "$4" "$dir/mark" >"$dir/result" &
     local pid=$!
     if [ "$5" = mid ]; then
         until [ -e "$dir/mark" ]; do sleep 0.01; done
@@ -165,7 +165,7 @@ job() { # FILE WHEN
     rm -f "$dir/go" "$dir/mark" "$dir/result" "$mnt/$1"
     shape 0
     printf '#!/bin/sh\n#ENTREPOT -n 16\nuntil [ -e %s ]; do sleep 0.05; done\n' "$dir/go" >"$dir/home/hold.sh"
-    printf '#!/bin/sh\n#ENTREPOT -n 16\n#STAGEIN entrepot stage in %s %s\nmpiexec -n 4 %s shared %s 1048576 50 %s >%s\n' \
+    printf '#!/bin/sh\n#ENTREPOT -n 16\n#STAGEIN entrepot stage in %s %s\nmpiexec.mpich -n 4 %s shared %s 1048576 50 %s >%s\n' \
         "http://$net.1:8080/$1" "$mnt/$1" "$dir/reader" "$mnt/$1" "$dir/mark" "$dir/result" >"$dir/home/read.sh"
     hold=$(cd "$dir/home" && ep job submit hold.sh | grep -o '[0-9]*')
     id=$(cd "$dir/home" && ep job submit read.sh | grep -o '[0-9]*')
