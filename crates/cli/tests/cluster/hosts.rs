@@ -206,6 +206,11 @@ impl Host {
         format!("10.79.0.{}", self.number)
     }
 
+    /// Of a process that is in its namespaces, as seen from outside.
+    pub fn pid(&self) -> u32 {
+        self.space.pid
+    }
+
     /// A path of the host as this process can open it. Calls there have no time limit: not for a mount that may hang.
     pub fn path(&self, path: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{path}", self.space.pid))

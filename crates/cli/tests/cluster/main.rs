@@ -21,6 +21,7 @@ mod jobs;
 mod killed;
 mod local;
 mod moved;
+mod mpi;
 mod random;
 #[allow(dead_code, reason = "some of it is for other tests")]
 #[path = "../end_to_end/real.rs"]
