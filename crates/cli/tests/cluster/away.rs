@@ -1,6 +1,7 @@
 //! What connects the nodes is away for a while: the store of the state, or a host's network.
 
 use crate::agent::Agent;
+use crate::ceph;
 use crate::hosts::hosts;
 use crate::random::seed;
 use crate::real::{out, until_within};
@@ -37,6 +38,9 @@ fn open_files_go_on_while_the_store_of_the_state_is_away() {
 /// [S-204]
 #[test]
 fn a_host_that_was_cut_off_has_lost_nothing_and_joins_again() {
+    if ceph::is_wanted() {
+        return eprintln!("skipped: CephFS shuts a client out that was cut off, until it mounts again");
+    }
     let Some(hosts) = hosts() else { return };
     let shared = Shared::of_all(&hosts);
     let nodes = shared.up();

@@ -24,6 +24,9 @@ mds session timeout = 10
 fuse disable pagecache = true
 ";
 
+/// Without one the size that a client shows shrinks as pools fill, and a volume takes names for missing whose servers are away.
+const QUOTA: &str = "1500000000";
+
 const START: &str = "
 monmaptool --create --addv a [v2:$address:3300,v1:$address:6789] --fsid $fsid /run/monmap
 ceph-mon --mkfs -i a --monmap /run/monmap
@@ -56,12 +59,16 @@ pub fn start(server: &Host, hosts: &[Host]) {
     );
     server.must("bash", &["-ec", &file]);
     server.daemon("bash", &["-ec", &format!("address={address} fsid={fsid}\n{START}")]);
+    let mount = |host: &Host| {
+        host.must("bash", &["-ec", &file]);
+        host.daemon("ceph-fuse", &[SHARED]);
+    };
+    let (first, others) = hosts.split_first().expect("hosts");
+    mount(first);
+    first.must("setfattr", &["-n", "ceph.quota.max_bytes", "-v", QUOTA, SHARED]);
     std::thread::scope(|scope| {
-        for host in hosts {
-            scope.spawn(|| {
-                host.must("bash", &["-ec", &file]);
-                host.daemon("ceph-fuse", &[SHARED]);
-            });
+        for host in others {
+            scope.spawn(move || mount(host));
         }
     });
 }
