@@ -26,6 +26,8 @@ pub(crate) const WORD: &str = "call ";
 pub const SILENT: Duration = Duration::from_secs(15);
 /// A word that is not answered is said again after so long. A guess: words are seldom lost.
 const AGAIN: Duration = Duration::from_millis(1000);
+/// One that is told to stop has so long to say that it has ended.
+const STOPPED_MAX: Duration = Duration::from_secs(5);
 /// What was answered is remembered for so long, since the answer may get lost.
 const ANSWERED: Duration = Duration::from_secs(60);
 /// Calls of all other nodes that one serves at the same time; of these for root and for who runs the daemon.
@@ -77,6 +79,11 @@ struct Ask {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Word {
     Ask(Ask),
+    /// Nobody waits for the answer any more, but to know that it has ended.
+    Stop {
+        by: String,
+        number: u64,
+    },
     /// That call is being served.
     Serves {
         number: u64,
@@ -100,6 +107,7 @@ struct Made {
 struct Served {
     /// When it was asked last.
     asked: Instant,
+    stop: Arc<Stop>,
     answer: Option<Answer>,
 }
 
@@ -155,8 +163,10 @@ impl Calls {
 
     /// Has another node serve a call; `to` is asked again and again which one that is. Its progress goes to `out`.
     ///
+    /// When nobody waits for the answer any more, the other node is told to stop, and its answer to that is waited for.
+    ///
     /// # Errors
-    /// What it says; or that none answers for so long, or that nobody waits for the answer any more.
+    /// What it says; [`exit::NO_DAEMON`] if none answers for so long: then it may still be at it.
     pub fn call(
         &self,
         to: &dyn Fn() -> To,
@@ -219,7 +229,8 @@ impl Calls {
         out: &mut Responder<'_>,
     ) -> Answer {
         let (number, word) = (ask.number, text(&Word::Ask(ask.clone())));
-        let mut said: Option<Instant> = None;
+        let stop = text(&Word::Stop { by: ask.by.clone(), number });
+        let (mut said, mut stopped): (Option<Instant>, Option<Instant>) = (None, None);
         loop {
             let to = to();
             let here = self.services.read().get(service).cloned().filter(|service| to == To::Here && service.is_here());
@@ -230,7 +241,7 @@ impl Calls {
                 && said.is_none_or(|at| at.elapsed() >= AGAIN)
             {
                 said = Some(Instant::now());
-                self.talk.tell(&name, &word);
+                self.talk.tell(&name, if stopped.is_some() { &stop } else { &word });
             }
             let mut all = self.made.lock();
             let is_told = |made: &Made| made.answer.is_some() || !made.progress.is_empty();
@@ -242,11 +253,14 @@ impl Calls {
             let is_silent = made.heard.elapsed() >= silent;
             drop(all);
             let listens = progress.into_iter().all(|value| out.progress(value));
-            match answer {
-                Some(answer) => return answer,
-                None if !listens || out.stop().is_set() => return Err(Problem::failed("nobody waits for the answer")),
-                None if is_silent => return Err(no_answer()),
-                None => {}
+            if let Some(answer) = answer {
+                return answer;
+            }
+            if stopped.is_none() && (!listens || out.stop().is_set()) {
+                (stopped, said) = (Some(Instant::now()), None);
+            }
+            if is_silent || stopped.is_some_and(|at| at.elapsed() >= STOPPED_MAX) {
+                return Err(no_answer());
             }
         }
     }
@@ -255,6 +269,7 @@ impl Calls {
     pub(crate) fn hear(&self, text: &str) {
         match serde_json::from_str(text) {
             Ok(Word::Ask(ask)) => self.asked(ask),
+            Ok(Word::Stop { by, number }) => self.told_to_stop(by, number),
             Ok(Word::Serves { number, progress }) => self.told(number, |made| {
                 made.progress.extend(progress);
                 made.progress.drain(..made.progress.len().saturating_sub(PROGRESS_MAX));
@@ -269,6 +284,17 @@ impl Calls {
             made.heard = Instant::now();
             note(made);
             self.changed.notify_all();
+        }
+    }
+
+    fn told_to_stop(&self, by: String, number: u64) {
+        let key = (by, number);
+        let answer = self.served.lock().get(&key).and_then(|served| {
+            served.stop.set();
+            served.answer.clone()
+        });
+        if let Some(answer) = answer {
+            self.talk.tell(&key.0, &text(&Word::Answer { number, answer }));
         }
     }
 
@@ -302,17 +328,18 @@ impl Calls {
             );
             return say(Word::Answer { number, answer: Err(busy.try_this("try again when others are served")) });
         };
-        served.insert(key.clone(), Served { asked: Instant::now(), answer: None });
+        let stop = Arc::new(Stop::default());
+        served.insert(key.clone(), Served { asked: Instant::now(), stop: stop.clone(), answer: None });
         drop(served);
         let Some(calls) = self.me.upgrade() else { return };
-        let work = move || calls.serve(&*service, ask, room);
+        let work = move || calls.serve(&*service, ask, stop, room);
         if let Err(error) = std::thread::Builder::new().name("call".into()).spawn(work) {
             tracing::warn!("no thread for a request of another node, which asks again: {error}");
             self.served.lock().remove(&key);
         }
     }
 
-    fn serve(&self, service: &dyn Service, ask: Ask, _room: Held) {
+    fn serve(&self, service: &dyn Service, ask: Ask, stop: Arc<Stop>, _room: Held) {
         let Ask { by, number, uid, gid, args, .. } = ask;
         let key = (by, number);
         let waits = || self.served.lock().get(&key).is_some_and(|served| served.asked.elapsed() < SILENT);
@@ -320,7 +347,7 @@ impl Calls {
             self.talk.tell(&key.0, &text(&Word::Serves { number, progress: Some(value) }));
             waits()
         };
-        let mut out = Responder::new(&mut send, Arc::new(Stop::default()));
+        let mut out = Responder::new(&mut send, stop);
         let answer = fitting(service.serve(&Caller { uid, gid, pid: 0 }, args, &mut out));
         if let Some(served) = self.served.lock().get_mut(&key) {
             served.answer = Some(answer.clone());

@@ -208,6 +208,8 @@ impl Starting {
         background.start(&core);
         if let Some(calls) = &core.calls {
             purge::OpenFile(core.files.clone()).serve(calls);
+            let nodes = core.nodes.clone();
+            core.stager.share(calls, Arc::new(move || nodes.as_ref().is_none_or(|nodes| !nodes.drains())));
         }
         if let Some(nodes) = &core.nodes {
             shutting_down::watch(nodes, &core);

@@ -18,6 +18,7 @@ mod out;
 pub(crate) mod place;
 pub mod progress;
 mod record;
+mod shared;
 mod sources;
 pub mod sums;
 #[cfg(test)]
@@ -30,12 +31,13 @@ pub use error::{BadLine, StageError};
 pub use manifest::{Line, parse as parse_manifest};
 pub use progress::{Progress, Report};
 
+use crate::calls::Calls;
 use crate::file::FileTable;
 use crate::source::Opener;
 use crate::volume::Volume;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Stages files in and out of one volume.
 pub struct Stager {
@@ -46,6 +48,8 @@ pub struct Stager {
     running: Mutex<BTreeMap<String, (String, Stop)>>,
     /// What was taken home.
     offloaded: offloaded::Registry,
+    /// Other nodes that may help.
+    others: OnceLock<Arc<Calls>>,
 }
 
 /// One file to be staged in.
@@ -110,7 +114,7 @@ impl Stager {
     /// A stager for a volume.
     pub fn new(volume: Arc<Volume>, files: Arc<FileTable>, opener: Arc<dyn Opener>) -> Stager {
         let offloaded = offloaded::Registry::new(volume.state().clone());
-        Stager { volume, files, opener, running: Mutex::default(), offloaded }
+        Stager { volume, files, opener, running: Mutex::default(), offloaded, others: OnceLock::new() }
     }
 
     /// What was taken home.

@@ -148,8 +148,14 @@ fn whoever_waits_no_more_stops_it() {
     let mut hangs_up = |_| false;
     let mut out = Responder::new(&mut hangs_up, Arc::default());
     let to = || To::Node("b".into());
-    assert!(a.call(&to, "echo", &ME, json!(1), SILENT, &mut out).is_err());
-    // As if it had not been asked for longer than anybody waits.
+    assert_eq!(a.call(&to, "echo", &ME, json!(1), SILENT, &mut out), Ok(Value::Null), "it says that it has ended");
+    // One that cannot be told: as if it had not been asked for longer than anybody waits.
+    long.0.store(0, Ordering::Relaxed);
+    net.loses.lock().push(("Stop", usize::MAX));
+    let mut hangs_up = |_| false;
+    let mut out = Responder::new(&mut hangs_up, Arc::default());
+    let unanswered = a.call(&to, "echo", &ME, json!(1), SILENT, &mut out).expect_err("it goes on");
+    assert_eq!(unanswered.exit_code, exit::NO_DAEMON);
     while long.0.load(Ordering::Relaxed) == 0 {
         let before = Instant::now().checked_sub(SILENT);
         b.served.lock().values_mut().for_each(|served| served.asked = before.expect("up for long enough"));

@@ -3,12 +3,14 @@
 
 use super::incoming::Incoming;
 use super::progress::Meter;
+use super::shared::{CALLS_EACH, Helpers, UNITS_AT_ONCE};
 use super::sources::Sources;
 use super::sums::{SUM_BYTES_U64, cut};
 use super::{StageError, Stop};
 use crate::Error;
 use parking_lot::Mutex;
 use rustix::io::{Errno, pwrite};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Units in flight. A guess: fills a gigabit line at 100 ms with units of 4 MiB.
@@ -25,25 +27,59 @@ const RANGE_BYTES_MAX: u64 = 8 << 20;
 pub(super) const SAVE_EVERY_BYTES: u64 = 256 << 20;
 pub(super) const SAVE_EVERY: Duration = Duration::from_secs(1);
 
-/// Fetches what is not done yet.
-pub(super) fn fetch(incoming: &Incoming, sources: &Sources, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
+/// Fetches what is not done yet, with the help of other nodes where there are some.
+pub(super) fn fetch(
+    incoming: &Incoming,
+    sources: &Sources,
+    helpers: Option<&Helpers>,
+    meter: &Meter,
+    stop: &Stop,
+) -> Result<(), StageError> {
     if !sources.any_by_ranges() {
         return fetch_in_order(incoming, sources, meter, stop);
     }
-    let todo =
-        Mutex::new((0..incoming.units()).filter(|unit| !incoming.is_done(*unit)).collect::<Vec<_>>().into_iter());
+    let left = |unit: &u64| !incoming.is_done(*unit);
+    let todo: Mutex<VecDeque<u64>> = Mutex::new((0..incoming.units()).filter(left).collect());
     let failed: Mutex<Option<StageError>> = Mutex::new(None);
-    std::thread::scope(|scope| {
-        for _ in 0..IN_FLIGHT.min(incoming.units() as usize) {
-            scope.spawn(|| {
-                while failed.lock().is_none() {
-                    let Some(unit) = todo.lock().next() else { break };
-                    if let Err(e) = fetch_unit(incoming, sources, unit, meter, stop) {
-                        failed.lock().get_or_insert(e);
-                    }
-                }
-            });
+    let note = |result: Result<(), StageError>| {
+        if let Err(error) = result {
+            failed.lock().get_or_insert(error);
         }
+    };
+    let here = || {
+        while failed.lock().is_none() {
+            let Some(unit) = ({ todo.lock().pop_front() }) else { return };
+            note(fetch_unit(incoming, sources, unit, meter, stop).and_then(|()| done(incoming, unit)));
+        }
+    };
+    let elsewhere = |helpers: &Helpers, name: &str| {
+        while failed.lock().is_none() {
+            let units: Vec<u64> = {
+                let mut todo = todo.lock();
+                let left = todo.len().saturating_sub(UNITS_AT_ONCE);
+                todo.split_off(left).into()
+            };
+            if units.is_empty() || !incoming.has_brought(helpers, name, sources, &units, stop) {
+                return todo.lock().extend(units);
+            }
+            for unit in units {
+                meter.add(bytes(incoming, unit));
+                note(done(incoming, unit));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        if let Some(helpers) = helpers {
+            for name in helpers.names.iter().flat_map(|name| [name; CALLS_EACH]) {
+                scope.spawn(|| elsewhere(helpers, name));
+            }
+        }
+        (0..IN_FLIGHT.min(incoming.units() as usize)).for_each(|_| drop(scope.spawn(here)));
+    });
+    // What other nodes did not bring.
+    std::thread::scope(|scope| {
+        let left = todo.lock().len();
+        (0..IN_FLIGHT.min(left)).for_each(|_| drop(scope.spawn(here)));
     });
     match failed.into_inner() {
         None => Ok(()),
@@ -55,6 +91,33 @@ pub(super) fn fetch(incoming: &Incoming, sources: &Sources, meter: &Meter, stop:
             Err(e)
         }
     }
+}
+
+/// Fetches some units, for another node.
+pub(super) fn fetch_some(
+    incoming: &Incoming,
+    sources: &Sources,
+    units: &[u64],
+    meter: &Meter,
+    stop: &Stop,
+) -> Result<(), StageError> {
+    std::thread::scope(|scope| {
+        let fetch = |unit: &u64| {
+            let unit = *unit;
+            scope.spawn(move || fetch_unit(incoming, sources, unit, meter, stop))
+        };
+        let all: Vec<_> = units.iter().take(UNITS_AT_ONCE).map(fetch).collect();
+        all.into_iter().try_for_each(|one| one.join().expect("no panic"))
+    })
+}
+
+fn bytes(incoming: &Incoming, unit: u64) -> u64 {
+    let range = incoming.range(unit);
+    range.end - range.start
+}
+
+fn done(incoming: &Incoming, unit: u64) -> Result<(), StageError> {
+    if incoming.done(unit, bytes(incoming, unit)) { incoming.save() } else { Ok(()) }
 }
 
 fn fetch_unit(incoming: &Incoming, sources: &Sources, unit: u64, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
@@ -69,11 +132,7 @@ fn fetch_unit(incoming: &Incoming, sources: &Sources, unit: u64, meter: &Meter, 
         offset += len;
         meter.add(len);
     }
-    stripes.finish()?;
-    if incoming.done(unit, range.end - range.start) {
-        incoming.save()?;
-    }
-    Ok(())
+    stripes.finish()
 }
 
 /// From a source without ranges, or whose ranges could be of several versions: from its start to its end.

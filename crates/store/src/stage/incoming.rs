@@ -6,6 +6,7 @@ use super::inherit::placement_in;
 use super::place::Place;
 use super::progress::Meter;
 use super::record::{Progress, Units};
+use super::shared::Helpers;
 use super::sources::Sources;
 use super::{Report, StageError, StageIn, Staged, Stager, Stop, sums};
 use crate::file::File;
@@ -96,15 +97,30 @@ impl Stager {
         stop: &Stop,
     ) -> Result<Staged, StageError> {
         let mut staged = Staged { files: 1, bytes: sources.list[0].0.version.size, ..Default::default() };
-        let incoming = Incoming::begin(self, key, place, sources, &mut staged.notes)?;
-        let meter = Meter::new(report, &place.shown, incoming.size, incoming.done_bytes());
-        fetch(&incoming, sources, &meter, stop).map_err(|e| e.after(incoming.done_bytes()))?;
+        let mut incoming = Incoming::begin(self, key, place, sources, &mut staged.notes)?;
+        let mut meter = Meter::new(report, &place.shown, incoming.size, incoming.done_bytes());
+        let helpers = self.helpers_for(who, incoming.units());
+        let mut fetched = fetch(&incoming, sources, helpers.as_ref(), &meter, stop);
+        if helpers.is_some_and(|helpers| helpers.lost_one()) {
+            // What it still writes goes where no file is.
+            self.discard(key)?;
+            if stop.is_set() {
+                return Err(StageError::Stopped);
+            }
+            incoming = Incoming::begin(self, key, place, sources, &mut staged.notes)?;
+            meter = Meter::new(report, &place.shown, incoming.size, incoming.done_bytes());
+            fetched = fetch(&incoming, sources, None, &meter, stop);
+        }
+        fetched.map_err(|e| e.after(incoming.done_bytes()))?;
         sources.check_unchanged(stop).map_err(|e| e.after(incoming.done_bytes()))?;
         if !what.checksums.is_empty() {
             incoming.verify(&what.checksums, stop)?;
         }
-        incoming.finish(place, what.replace, sources, who)?;
-        meter.finish();
+        let goes_on = || {
+            meter.finish();
+            !stop.is_set()
+        };
+        incoming.finish(place, what.replace, sources, who, &goes_on)?;
         staged.fetched_bytes = meter.fetched_bytes();
         self.volume.stats().add(Metric::StageInBytes, staged.fetched_bytes);
         Ok(staged)
@@ -238,6 +254,36 @@ impl<'a> Incoming<'a> {
         Ok(Some(Incoming { stager, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress, unsynced }))
     }
 
+    /// One that another node has begun.
+    pub(super) fn join(stager: &'a Stager, key: &str, begun: Progress) -> Result<Incoming<'a>, StageError> {
+        let is_key = key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let size = begun.version.size;
+        let incoming = if is_key { Incoming::take_up(stager, key, begun)? } else { None };
+        incoming
+            .filter(|incoming| incoming.size == size)
+            .ok_or_else(|| StageError::path(key, "no such staging is under way"))
+    }
+
+    /// What this node brought is durable, and it writes no more.
+    pub(super) fn leave(&self) -> Result<(), StageError> {
+        self.file.sync_now(true)?;
+        fs::fsync(&self.sums)?;
+        Ok(self.file.end_writing()?)
+    }
+
+    /// Has another node bring units. Whether it did.
+    pub(super) fn has_brought(
+        &self,
+        helpers: &Helpers,
+        name: &str,
+        sources: &Sources,
+        units: &[u64],
+        stop: &Stop,
+    ) -> bool {
+        let progress = self.progress.lock().0.clone();
+        helpers.bring_units(name, &self.key, &progress, sources, units, stop)
+    }
+
     /// How many units there are.
     pub fn units(&self) -> u64 {
         self.size.div_ceil(self.progress.lock().0.unit_bytes)
@@ -325,8 +371,16 @@ impl<'a> Incoming<'a> {
         compared
     }
 
-    /// Makes it a file of the user in the tree.
-    fn finish(self, place: &Place, replace: bool, sources: &Sources, who: &Identity) -> Result<(), StageError> {
+    /// Makes it a file of the user in the tree, if `goes_on` says so at last: whoever asked may have given it to another node since.
+    fn finish(
+        self,
+        place: &Place,
+        replace: bool,
+        sources: &Sources,
+        who: &Identity,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(), StageError> {
+        self.file.refresh()?;
         if self.file.size() != self.size {
             let why = format!("{} of {} bytes are there; stage it in again", self.file.size(), self.size);
             return Err(StageError::path(&place.shown, why));
@@ -343,6 +397,9 @@ impl<'a> Incoming<'a> {
         place.new_file(who)?.give(self.stub.as_fd(), who.uid)?;
         self.file.sync_now(false)?;
         let replaced = if replace { self.stager.named(place)? } else { None };
+        if !goes_on() {
+            return Err(StageError::Stopped);
+        }
         place.put(self.stub.as_fd(), replace, who)?;
         self.file.say_staged_as(&place.shown);
         self.stager.note_place(&self.file, place);

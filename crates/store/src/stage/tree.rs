@@ -31,19 +31,16 @@ impl Stager {
             self.make_directory(&below(&entry.path), who, &mut staged)?;
         }
         let whole = Whole::new(&entries);
-        for entry in &entries {
-            if let EntryKind::File(size) = entry.kind {
-                let file = StageIn {
-                    uris: vec![format!("{}/{}", uri.trim_end_matches('/'), encoded(&entry.path))],
-                    path: below(&entry.path),
-                    replace: what.replace,
-                    keep: what.keep,
-                    checksums: Vec::new(),
-                };
-                staged.add(self.stage_in(&file, who, &|p| report(&whole.of(p)), stop)?);
-                whole.add(size);
-            }
-        }
+        let files = entries.iter().filter(|entry| matches!(entry.kind, EntryKind::File(_)));
+        let files = files.map(|entry| StageIn {
+            uris: vec![format!("{}/{}", uri.trim_end_matches('/'), encoded(&entry.path))],
+            path: below(&entry.path),
+            replace: what.replace,
+            keep: what.keep,
+            checksums: Vec::new(),
+        });
+        let report = |progress: &Progress| report(&whole.of(progress));
+        staged.add(self.stage_in_all(files.collect(), who, &report, stop, &|file| whole.add(file.bytes))?);
         // Links last, so that nothing of this tree is ever written through one.
         for entry in &entries {
             if let EntryKind::Symlink(to) = &entry.kind {
@@ -79,14 +76,14 @@ impl Stager {
         if !bad.is_empty() {
             return Err(StageError::Manifest(bad));
         }
-        let mut staged = Staged::default();
+        let (mut staged, mut files) = (Staged::default(), Vec::new());
         for line in lines {
             for (at, _) in line.path.match_indices('/') {
                 self.make_directory(&line.path[..at], who, &mut staged)?;
             }
-            let file = StageIn { uris: vec![line.uri], path: line.path, replace, keep, ..StageIn::default() };
-            staged.add(self.stage_in(&file, who, report, stop)?);
+            files.push(StageIn { uris: vec![line.uri], path: line.path, replace, keep, ..StageIn::default() });
         }
+        staged.add(self.stage_in_all(files, who, report, stop, &|_| ())?);
         Ok(staged)
     }
 
