@@ -15,6 +15,7 @@ use crate::exec::Spec;
 use crate::exec::now_ms;
 use crate::exec::outside::Supervisor;
 use crate::job::Job;
+use crate::known::{KnownJob, KnownJobs};
 use crate::request::{JobId, Kind};
 use crate::volume::Volume;
 use parking_lot::{Condvar, Mutex};
@@ -119,17 +120,20 @@ impl<B: Backend> Core<B> {
 
     /// Remembers a job, after the other nodes know of it.
     pub fn remember(&self, job: &Job<B::Own>) -> Result<(), String> {
-        self.config.known.as_ref().map_or(Ok(()), |known| known.put::<B>(job)).map_err(|e| e.to_string())?;
+        self.tell_other_nodes(job).map_err(|e| e.to_string())?;
         self.put(B::RECORDS, job.id.0, job)
     }
 
     /// Remembers a job's change. If that fails the job goes on; a restart then finds its processes and status files.
     pub fn keep(&self, job: &Job<B::Own>) {
         self.keep_as(B::RECORDS, job.id.0, job);
-        let told = self.config.known.as_ref().map_or(Ok(()), |known| known.put::<B>(job));
-        if let Err(error) = told {
+        if let Err(error) = self.tell_other_nodes(job) {
             tracing::warn!("other nodes do not know how job {} stands: {error}", job.id);
         }
+    }
+
+    fn tell_other_nodes(&self, job: &Job<B::Own>) -> store::Result<()> {
+        self.config.known.as_ref().map_or(Ok(()), |known| known.put(known_job::<B>(known, job)))
     }
 
     /// Nothing of a job is remembered any more.
@@ -145,7 +149,10 @@ impl<B: Backend> Core<B> {
     pub fn kept_jobs(&self) -> store::Result<BTreeMap<JobId, Job<B::Own>>> {
         let jobs =
             self.records(B::RECORDS)?.into_iter().map(|job: Job<B::Own>| (job.id, job)).collect::<BTreeMap<_, _>>();
-        self.config.known.as_ref().map_or(Ok(()), |known| known.settle::<B>(jobs.values()))?;
+        self.config
+            .known
+            .as_ref()
+            .map_or(Ok(()), |known| known.settle(B::RECORDS, jobs.values().map(|job| known_job::<B>(known, job))))?;
         Ok(jobs)
     }
 
@@ -205,6 +212,17 @@ impl<B: Backend> Core<B> {
         self.changed.notify_all();
         // The counter cannot overflow: it is written once for each call.
         let _ = rustix::io::write(&self.closing, &1u64.to_ne_bytes());
+    }
+}
+
+/// A job as other nodes are told of it.
+fn known_job<B: Backend>(known: &KnownJobs, job: &Job<B::Own>) -> KnownJob {
+    let queued = B::queued(job);
+    KnownJob {
+        inputs: if queued.is_some() { job.staged_paths() } else { Vec::new() },
+        queued,
+        needs: if B::needs_files(job) { job.needed_paths() } else { Vec::new() },
+        ..known.job(B::RECORDS, job.id, job.owner.uid)
     }
 }
 

@@ -5,7 +5,7 @@
 //!                                                '-- KnownJobs: n2 has it -- call --> n2's runner
 //! ```
 
-use crate::known::{KnownJob, KnownJobs};
+use crate::known::{KnownJob, KnownJobs, OF_RUNNER};
 use crate::request::{Caller, JobId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ impl Everywhere {
     fn elsewhere(&self, caller: &control::Caller, verb: &str, args: &Value) -> Option<KnownJob> {
         let id = args.get("id").or_else(|| args.get("job"))?.as_u64().map(JobId)?;
         // Slurm asks about a part of a job of the runner's.
-        let records = if verb == "part" { crate::runner::RECORDS } else { self.records };
+        let records = if verb == "part" { OF_RUNNER } else { self.records };
         let found = self.known.find(records, id);
         let found = found.inspect_err(|error| tracing::warn!("jobs of other nodes are not known: {error}")).ok()??;
         found.is_open_to(Caller { uid: caller.uid, gid: caller.gid }).then_some(found)

@@ -2,8 +2,6 @@
 //!
 //! It is kept in the records that all nodes share, so it outlives the node. The jobs themselves are their node's.
 
-use crate::backend::Backend;
-use crate::job::Job;
 use crate::queue::InputsOf;
 use crate::request::{Caller, JobId, Kind};
 use parking_lot::Mutex;
@@ -14,6 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::state::{KNOWN_JOBS as KIND, State};
 
+/// In which records a node keeps the jobs of its runner.
+pub(crate) const OF_RUNNER: &str = "job";
 /// What jobs elsewhere brought may be known so much later: it is asked for each job of a queue.
 const INPUTS_FOR: Duration = Duration::from_secs(5);
 
@@ -75,23 +75,22 @@ impl KnownJobs {
         &self.host
     }
 
-    fn of<B: Backend>(&self, job: &Job<B::Own>) -> KnownJob {
-        let queued = B::queued(job);
+    /// A job of this node that nothing is known of but where it is kept.
+    pub(crate) fn job(&self, records: &str, id: JobId, uid: u32) -> KnownJob {
         KnownJob {
             node: self.node.clone(),
             host: self.host.clone(),
-            records: B::RECORDS.to_owned(),
-            id: job.id,
-            uid: job.owner.uid,
-            inputs: if queued.is_some() { job.staged_paths() } else { Vec::new() },
-            queued,
-            needs: if B::needs_files(job) { job.needed_paths() } else { Vec::new() },
+            records: records.to_owned(),
+            id,
+            uid,
+            queued: None,
+            inputs: Vec::new(),
+            needs: Vec::new(),
         }
     }
 
     /// Tells of a job of this node.
-    pub(crate) fn put<B: Backend>(&self, job: &Job<B::Own>) -> store::Result<()> {
-        let known = self.of::<B>(job);
+    pub(crate) fn put(&self, known: KnownJob) -> store::Result<()> {
         let key = known.key();
         let mut written = self.written.lock();
         if written.get(&key) == Some(&known) {
@@ -111,17 +110,14 @@ impl KnownJobs {
     }
 
     /// Tells of all jobs that this node keeps in some records, and of no others.
-    pub(crate) fn settle<'a, B: Backend>(&self, jobs: impl Iterator<Item = &'a Job<B::Own>>) -> store::Result<()>
-    where
-        B::Own: 'a,
-    {
+    pub(crate) fn settle(&self, records: &str, jobs: impl Iterator<Item = KnownJob>) -> store::Result<()> {
         let mut there = BTreeSet::new();
         for job in jobs {
             there.insert(job.id);
-            self.put::<B>(job)?;
+            self.put(job)?;
         }
-        let is_gone = |job: &KnownJob| job.node == self.node && job.records == B::RECORDS && !there.contains(&job.id);
-        self.all()?.into_iter().filter(is_gone).try_for_each(|job| self.remove(B::RECORDS, job.id))
+        let is_gone = |job: &KnownJob| job.node == self.node && job.records == records && !there.contains(&job.id);
+        self.all()?.into_iter().filter(is_gone).try_for_each(|job| self.remove(records, job.id))
     }
 
     fn all(&self) -> store::Result<Vec<KnownJob>> {

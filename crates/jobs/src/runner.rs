@@ -27,9 +27,6 @@ use store::calls::Calls;
 use store::control::Handler;
 use store::state::State;
 
-/// In which records a node keeps its jobs.
-pub(crate) const RECORDS: &str = "job";
-
 /// The runner. Shared by the daemon's connections; ends when dropped or [`Runner::shut_down`], the jobs go on running.
 pub struct Runner {
     core: Arc<Core>,
@@ -63,7 +60,7 @@ impl Runner {
     pub fn handler(self: &Arc<Self>, calls: Option<&Arc<Calls>>) -> Arc<dyn Handler> {
         match self.core.config.known.as_ref().zip(calls) {
             Some((known, calls)) => {
-                Arc::new(Everywhere::new(self.clone(), PREFIX, RECORDS, known.clone(), calls.clone()))
+                Arc::new(Everywhere::new(self.clone(), PREFIX, Local::RECORDS, known.clone(), calls.clone()))
             }
             None => self.clone(),
         }

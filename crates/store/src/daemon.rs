@@ -11,6 +11,7 @@ mod background;
 mod crash;
 mod end;
 mod forget;
+mod helping;
 mod left;
 mod purge;
 mod rebuild;
@@ -208,11 +209,10 @@ impl Starting {
         background.start(&core);
         if let Some(calls) = &core.calls {
             purge::OpenFile(core.files.clone()).serve(calls);
-            let nodes = core.nodes.clone();
-            core.stager.share(calls, Arc::new(move || nodes.as_ref().is_none_or(|nodes| !nodes.drains())));
         }
         if let Some(nodes) = &core.nodes {
             shutting_down::watch(nodes, &core);
+            core.calls.iter().for_each(|calls| helping::help_each_other(nodes, calls, &core.stager));
             left::watch(nodes, &core);
         }
         let (volume, files) = (core.volume.clone(), core.files.clone());

@@ -30,8 +30,8 @@ pub use checksum::{Algorithm, Checksum};
 pub use error::{BadLine, StageError};
 pub use manifest::{Line, parse as parse_manifest};
 pub use progress::{Progress, Report};
+pub(crate) use shared::{Others, Said};
 
-use crate::calls::Calls;
 use crate::file::FileTable;
 use crate::source::Opener;
 use crate::volume::Volume;
@@ -49,7 +49,7 @@ pub struct Stager {
     /// What was taken home.
     offloaded: offloaded::Registry,
     /// Other nodes that may help.
-    others: OnceLock<Arc<Calls>>,
+    others: OnceLock<Arc<dyn Others>>,
 }
 
 /// One file to be staged in.

@@ -33,6 +33,7 @@ mod saved;
 mod saves;
 mod soak;
 mod space;
+mod staged;
 mod volume;
 mod wanted;
 mod web;

@@ -24,7 +24,7 @@ impl Web<'_> {
             .concat();
         let text = format!(
             "user root; pid {DIRECTORY}/pid; error_log {DIRECTORY}/log;\nevents {{}}\nhttp {{\n{places}\
-             log_format asked '$request_method $http_range'; access_log {DIRECTORY}/access asked;\n\
+             log_format asked '$remote_addr $request_method $http_range'; access_log {DIRECTORY}/access asked;\n\
              server {{ listen {}:{PORT}; root {DIRECTORY}/root; location /slow/ {{ alias {DIRECTORY}/root/; limit_rate 1m; }} }} }}\n",
             server.address()
         );
@@ -49,14 +49,20 @@ impl Web<'_> {
         std::fs::write(self.0.path(&format!("{DIRECTORY}/access")), "").expect("write");
     }
 
-    /// The ranges that answers were sent for, whole files not.
-    pub fn asked(&self) -> Vec<Range<usize>> {
+    /// The ranges that answers were sent for, whole files not, and the addresses that asked.
+    pub fn asked_by(&self) -> Vec<(Range<usize>, String)> {
         let log = std::fs::read_to_string(self.0.path(&format!("{DIRECTORY}/access"))).expect("log");
         let range = |line: &str| {
-            let (from, to) = line.strip_prefix("GET bytes=")?.split_once('-')?;
-            Some(from.parse().ok()?..to.parse::<usize>().ok()? + 1)
+            let (address, asked) = line.split_once(' ')?;
+            let (from, to) = asked.strip_prefix("GET bytes=")?.split_once('-')?;
+            Some((from.parse().ok()?..to.parse::<usize>().ok()? + 1, address.to_owned()))
         };
         log.lines().filter_map(range).collect()
+    }
+
+    /// The ranges alone.
+    pub fn asked(&self) -> Vec<Range<usize>> {
+        self.asked_by().into_iter().map(|(range, _)| range).collect()
     }
 }
 

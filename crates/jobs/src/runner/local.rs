@@ -7,6 +7,7 @@ use crate::arrivals::QueueKind;
 use crate::backend::{self, Backend};
 use crate::exec::{self, Spec};
 use crate::job::{Job, Progress};
+use crate::known::OF_RUNNER;
 use crate::request::*;
 use parking_lot::Mutex;
 use policy::schedule::easy;
@@ -56,7 +57,7 @@ pub(super) struct PartRecord {
 
 impl Backend for Local {
     const NAME: &'static str = "job";
-    const RECORDS: &'static str = super::RECORDS;
+    const RECORDS: &'static str = OF_RUNNER;
     const EARLY: &'static str = "jobs";
     type Own = Own;
     type Shelf = ();

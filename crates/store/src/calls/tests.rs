@@ -1,3 +1,5 @@
+//! Calls between nodes in one process, of which words get lost.
+
 use super::*;
 use policy::cluster::Node;
 use serde_json::json;

@@ -15,19 +15,31 @@ use super::progress::Meter;
 use super::record;
 use super::sources::Sources;
 use super::{Report, StageError, StageIn, Staged, Stager, Stop};
-use crate::calls::{Answer, Calls, SILENT, Service, To};
-use crate::control::{Caller, Problem, Responder, exit};
 use crate::source::Identity;
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 
-/// The names of these calls.
-const UNITS: &str = "stage-units";
-const FILES: &str = "stage-files";
+/// What another node says to what it was asked for.
+pub enum Said {
+    /// This.
+    Answer(Value),
+    /// It does not do it, and does nothing more.
+    Refused,
+    /// Nothing: it may still be at it.
+    Nothing,
+}
+
+/// The other nodes of a volume, which bring shares of what is staged in.
+pub trait Others: Send + Sync {
+    /// Their names.
+    fn names(&self) -> Vec<String>;
+    /// Has one bring a share, on behalf of a user: its [`Stager::bring`].
+    fn ask(&self, name: &str, uid: u32, gid: u32, share: Value, stop: &Stop) -> Said;
+}
+
 /// Units that a node is asked for at once: what is fetched again when it does not answer.
 pub(super) const UNITS_AT_ONCE: usize = 4;
 /// A file of fewer units is not worth the words.
@@ -37,27 +49,27 @@ const FILES_AT_ONCE: usize = 16;
 /// Calls under way to each node: it fetches while the answer to another travels.
 pub(super) const CALLS_EACH: usize = 2;
 
-/// Units of a file on its way in.
-#[derive(Clone, Serialize, Deserialize)]
-struct Share {
-    key: String,
-    progress: record::Progress,
-    uris: Vec<String>,
-    units: Vec<u64>,
-    umask: Option<u32>,
-}
-
-/// Files to be staged in.
+/// What a node is asked to bring.
 #[derive(Serialize, Deserialize)]
-struct Files {
-    files: Vec<StageIn>,
-    umask: Option<u32>,
+enum Share {
+    /// Units of a file on its way in.
+    Units {
+        key: String,
+        progress: record::Progress,
+        uris: Vec<String>,
+        units: Vec<u64>,
+    },
+    Files {
+        files: Vec<StageIn>,
+        umask: Option<u32>,
+    },
 }
 
 /// The other nodes that bring shares of something.
 pub(super) struct Helpers {
-    calls: Arc<Calls>,
-    caller: Caller,
+    others: Arc<dyn Others>,
+    uid: u32,
+    gid: u32,
     umask: Option<u32>,
     /// The names under which they hear.
     pub names: Vec<String>,
@@ -66,28 +78,44 @@ pub(super) struct Helpers {
 }
 
 impl Stager {
-    /// From now on other nodes bring a part of what is staged in here, and the other way round. `may_help` says whether this node takes
-    /// work of others.
-    pub(crate) fn share(self: &Arc<Self>, calls: &Arc<Calls>, may_help: Arc<dyn Fn() -> bool + Send + Sync>) {
-        let (stager, one) = (Arc::downgrade(self), may_help.clone());
-        calls.register(UNITS, Arc::new(Serves { stager: stager.clone(), may_help: one, serve: serve_units }));
-        calls.register(FILES, Arc::new(Serves { stager, may_help, serve: serve_files }));
-        drop(self.others.set(calls.clone()));
+    /// From now on other nodes bring a part of what is staged in here.
+    pub(crate) fn share(&self, others: Arc<dyn Others>) {
+        drop(self.others.set(others));
+    }
+
+    /// Brings what another node asks for, on behalf of a user there.
+    pub(crate) fn bring(
+        &self,
+        uid: u32,
+        gid: u32,
+        share: Value,
+        report: Report,
+        stop: &Stop,
+    ) -> Result<Value, StageError> {
+        let share = serde_json::from_value(share).map_err(|error| crate::Error::State(error.to_string()))?;
+        let who = |umask| Identity { uid, gid, umask, ..Identity::default() };
+        match share {
+            Share::Units { key, progress, uris, units } => {
+                self.bring_units(&key, &progress, &uris, &units, &who(None), report, stop)?;
+                Ok(Value::Null)
+            }
+            // For each file what came of it; nothing for one that was not brought: whoever asked tries it again, and says why it fails.
+            Share::Files { files, umask } => {
+                let stage = |file: &StageIn| {
+                    let staged = self.stage_in(file, &who(umask), report, stop);
+                    staged.inspect_err(|error| tracing::info!("not staged in for another node: {error}")).ok()
+                };
+                Ok(json!(files.iter().map(stage).collect::<Vec<Option<Staged>>>()))
+            }
+        }
     }
 
     /// The nodes that may help whoever asks, if there are any.
     pub(super) fn helpers(&self, who: &Identity) -> Option<Helpers> {
         let has_secrets = who.credentials_file.is_some() || !who.environment.is_empty();
-        let calls = self.others.get().filter(|_| !has_secrets)?;
-        let names: Vec<String> = calls.others().into_iter().filter_map(|other| other.own).collect();
-        let caller = Caller { uid: who.uid, gid: who.gid, pid: 0 };
-        (!names.is_empty()).then(|| Helpers {
-            calls: calls.clone(),
-            caller,
-            umask: who.umask,
-            names,
-            lost: AtomicBool::new(false),
-        })
+        let others = self.others.get().filter(|_| !has_secrets)?.clone();
+        let (names, lost) = (others.names(), AtomicBool::new(false));
+        (!names.is_empty()).then(|| Helpers { others, uid: who.uid, gid: who.gid, umask: who.umask, names, lost })
     }
 
     /// The same for a file of so many units.
@@ -147,14 +175,24 @@ impl Stager {
         }
     }
 
-    fn bring_units(&self, share: &Share, who: &Identity, report: Report, stop: &Stop) -> Result<(), StageError> {
-        let sources = Sources::open(&*self.opener, &share.uris, who, stop)?;
-        let incoming = Incoming::join(self, &share.key, share.progress.clone())?;
-        if sources.list.first().is_none_or(|(place, _)| place.version != share.progress.version) {
-            return Err(StageError::path(&share.progress.path, "its source is another one as seen from here"));
+    #[allow(clippy::too_many_arguments)] // one call site; a struct for it would only repeat the names
+    fn bring_units(
+        &self,
+        key: &str,
+        progress: &record::Progress,
+        uris: &[String],
+        units: &[u64],
+        who: &Identity,
+        report: Report,
+        stop: &Stop,
+    ) -> Result<(), StageError> {
+        let sources = Sources::open(&*self.opener, uris, who, stop)?;
+        let incoming = Incoming::join(self, key, progress.clone())?;
+        if sources.list.first().is_none_or(|(place, _)| place.version != progress.version) {
+            return Err(StageError::path(&progress.path, "its source is another one as seen from here"));
         }
         let meter = Meter::new(report, "", 0, 0);
-        fetch_some(&incoming, &sources, &share.units, &meter, stop)?;
+        fetch_some(&incoming, &sources, units, &meter, stop)?;
         incoming.leave()
     }
 }
@@ -173,15 +211,15 @@ impl Helpers {
         let uris = sources.list.iter().map(|(place, _)| place.uri.clone()).collect();
         let count = progress.version.size.div_ceil(progress.unit_bytes.max(1));
         let progress = record::Progress { done: record::Units::none(count).to_text(), ..progress.clone() };
-        let share = Share { key: key.to_owned(), progress, uris, units: units.to_vec(), umask: self.umask };
-        self.ask(name, UNITS, json!(share), stop).is_some()
+        let share = Share::Units { key: key.to_owned(), progress, uris, units: units.to_vec() };
+        self.ask(name, &share, stop).is_some()
     }
 
     /// Has a node stage files in; those that it did not bring stay in the list. Whether it is asked again.
     fn bring_files(&self, name: &str, files: &mut Vec<StageIn>, stop: &Stop, note: &dyn Fn(Staged)) -> bool {
-        let asked = json!(Files { files: files.clone(), umask: self.umask });
-        let said: Option<Vec<Option<Staged>>> =
-            self.ask(name, FILES, asked, stop).and_then(|said| serde_json::from_value(said).ok());
+        let share = Share::Files { files: files.clone(), umask: self.umask };
+        let said = self.ask(name, &share, stop);
+        let said: Option<Vec<Option<Staged>>> = said.and_then(|said| serde_json::from_value(said).ok());
         let Some(said) = said else {
             // It may have brought some of them all the same.
             files.iter_mut().for_each(|file| file.keep |= !file.replace);
@@ -192,69 +230,17 @@ impl Helpers {
         files.is_empty()
     }
 
-    fn ask(&self, name: &str, service: &'static str, args: Value, stop: &Stop) -> Option<Value> {
-        let mut listens = |_| !stop.is_set();
-        let mut out = Responder::new(&mut listens, Arc::new(stop.clone()));
-        let to = || To::Node(name.to_owned());
-        let said = self.calls.call(&to, service, &self.caller, args, SILENT, &mut out);
-        if let Err(error) = &said {
-            tracing::info!("another node does not help to stage in: {}", error.cause);
-            if error.exit_code == exit::NO_DAEMON {
-                self.lost.store(true, Ordering::Release);
-            }
+    fn ask(&self, name: &str, share: &Share, stop: &Stop) -> Option<Value> {
+        match self.others.ask(name, self.uid, self.gid, json!(share), stop) {
+            Said::Answer(answer) => return Some(answer),
+            Said::Refused => {}
+            Said::Nothing => self.lost.store(true, Ordering::Release),
         }
-        said.ok()
+        None
     }
 
     /// Whether one gave no answer: it may still write what it was asked for.
     pub fn lost_one(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }
-}
-
-/// Serves calls of one of the two names.
-struct Serves {
-    stager: Weak<Stager>,
-    may_help: Arc<dyn Fn() -> bool + Send + Sync>,
-    serve: fn(&Stager, &Caller, Value, Report, &Stop) -> Answer,
-}
-
-impl Service for Serves {
-    fn serve(&self, caller: &Caller, args: Value, out: &mut Responder<'_>) -> Answer {
-        let stager = self.stager.upgrade().filter(|_| (self.may_help)());
-        let stager = stager.ok_or_else(|| Problem::busy("this node takes no work of others now"))?;
-        let stop: Stop = (**out.stop()).clone();
-        let out = Mutex::new(out);
-        // Whoever waits no more is noticed when it is told how far this is.
-        let report = |_: &super::Progress| {
-            out.lock().progress(Value::Null);
-        };
-        (self.serve)(&stager, caller, args, &report, &stop)
-    }
-}
-
-fn serve_units(stager: &Stager, caller: &Caller, args: Value, report: Report, stop: &Stop) -> Answer {
-    let share: Share = read(args)?;
-    stager.bring_units(&share, &identity(caller, share.umask), report, stop).map_err(Problem::from)?;
-    Ok(Value::Null)
-}
-
-/// For each file what came of it; nothing for one that was not brought: whoever asked tries it again, and says why it fails.
-fn serve_files(stager: &Stager, caller: &Caller, args: Value, report: Report, stop: &Stop) -> Answer {
-    let Files { files, umask } = read(args)?;
-    let who = identity(caller, umask);
-    let stage = |file: &StageIn| {
-        let staged = stager.stage_in(file, &who, report, stop);
-        staged.inspect_err(|error| tracing::info!("not staged in for another node: {error}")).ok()
-    };
-    Ok(json!(files.iter().map(stage).collect::<Vec<Option<Staged>>>()))
-}
-
-fn identity(caller: &Caller, umask: Option<u32>) -> Identity {
-    Identity { uid: caller.uid, gid: caller.gid, umask, ..Identity::default() }
-}
-
-fn read<T: DeserializeOwned>(args: Value) -> Result<T, Problem> {
-    serde_json::from_value(args)
-        .map_err(|error| Problem::wrong(format!("a call of another node makes no sense: {error}")))
 }

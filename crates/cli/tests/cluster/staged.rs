@@ -1,0 +1,102 @@
+//! Data that come in by several nodes.
+
+use crate::hosts::hosts;
+use crate::real::{err, noise, until};
+use crate::volume::{Node, Shared, are_in_order, is_well};
+use crate::web::Web;
+use std::collections::BTreeMap;
+
+/// Of twelve units.
+const SIZE: usize = 48 << 20;
+const FILES: usize = 60;
+
+fn has(node: &Node<'_>, file: &str, data: &[u8]) {
+    let there = std::fs::read(node.path(file)).expect("it is read");
+    assert!(there == data, "{} sees {} bytes of {}", node.name(), there.len(), data.len());
+}
+
+fn staged_bytes(node: &Node<'_>) -> u64 {
+    node.entrepot(&["stats", "--count", "1"])["metrics"]["stage_in_bytes"].as_u64().expect("a metric")
+}
+
+/// [S-216]
+#[test]
+fn a_large_file_is_brought_by_several_nodes_each_byte_once() {
+    let Some(hosts) = hosts() else { return };
+    let Some(web) = Web::start(&hosts.server) else { return };
+    let shared = Shared::of_all(&hosts);
+    let nodes = shared.up();
+    let data = noise(SIZE);
+    web.put("big", &data);
+    for (n, node) in nodes.iter().take(2).enumerate() {
+        web.forget();
+        let file = format!("big{n}");
+        node.ok(&["stage", "in", &web.uri("slow/big"), &format!("{}/{file}", node.at)]);
+        nodes.iter().for_each(|node| has(node, &file, &data));
+        let mut by: BTreeMap<String, usize> = BTreeMap::new();
+        web.asked_by().into_iter().for_each(|(range, host)| *by.entry(host).or_default() += range.len());
+        println!("bytes by host: {by:?}");
+        assert!(by.len() == nodes.len() && by.values().all(|bytes| *bytes > 4 << 20), "all take part: {by:?}");
+        let all: usize = by.values().sum();
+        assert!(
+            (SIZE..SIZE + 100).contains(&all),
+            "{all} bytes but for what is asked to see whether ranges are served"
+        );
+    }
+    are_in_order(&nodes);
+}
+
+/// [S-216]
+#[test]
+fn what_a_node_does_not_bring_that_dies_is_brought_by_the_one_that_was_asked() {
+    let Some(hosts) = hosts() else { return };
+    let Some(web) = Web::start(&hosts.server) else { return };
+    let shared = Shared::of_all(&hosts);
+    let nodes = shared.up();
+    let data = noise(2 * SIZE);
+    web.put("large", &data);
+    let (asked, dies) = (&nodes[0], &nodes[2]);
+    let pid = dies.pid();
+    web.forget();
+    std::thread::scope(|scope| {
+        let to = format!("{}/large", asked.at);
+        let uri = web.uri("slow/large");
+        let stages = scope.spawn(move || asked.run(&["stage", "in", &uri, &to]));
+        let address = dies.host.address();
+        until("it takes part", || web.asked_by().iter().any(|(range, host)| *host == address && range.len() > 4096));
+        dies.kill(&pid);
+        let done = stages.join().expect("no panic");
+        assert!(done.status.success(), "{}\n{}", err(&done), asked.log());
+    });
+    has(asked, "large", &data);
+    dies.up();
+    is_well(&nodes);
+    has(dies, "large", &data);
+    are_in_order(&nodes);
+}
+
+/// [S-216]
+#[test]
+fn the_files_of_a_directory_are_brought_by_several_nodes() {
+    let Some(hosts) = hosts() else { return };
+    let shared = Shared::of_all(&hosts);
+    let nodes = shared.up();
+    let source = hosts.directory("source-of-many");
+    let data: Vec<Vec<u8>> = (0..FILES).map(|n| noise(100_000 + n)).collect();
+    for (n, bytes) in data.iter().enumerate() {
+        std::fs::write(nodes[0].host.path(&format!("{source}/file{n}")), bytes).expect("a source");
+    }
+    let before: Vec<u64> = nodes.iter().map(staged_bytes).collect();
+    nodes[1].ok(&["stage", "in", "--directory", &format!("file://{source}"), &format!("{}/many", nodes[1].at)]);
+    let brought: Vec<u64> = nodes.iter().zip(&before).map(|(node, before)| staged_bytes(node) - before).collect();
+    println!("bytes by host: {brought:?}");
+    let all: usize = data.iter().map(Vec::len).sum();
+    assert!(brought.iter().sum::<u64>() == all as u64 && brought.iter().all(|bytes| *bytes > 0), "{brought:?}");
+    for (n, bytes) in data.iter().enumerate() {
+        has(&nodes[n % 3], &format!("many/file{n}"), bytes);
+    }
+    let again =
+        nodes[2].run(&["stage", "in", "--directory", &format!("file://{source}"), &format!("{}/many", nodes[2].at)]);
+    assert!(!again.status.success() && err(&again).contains("there already"), "{}", err(&again));
+    are_in_order(&nodes);
+}

@@ -1,0 +1,58 @@
+//! Nodes help each other to stage in: the calls by which one asks, and by which the others are asked.
+
+use crate::calls::{Answer, Calls, SILENT, Service, To};
+use crate::control::{Caller, Problem, Responder, exit};
+use crate::nodes::Nodes;
+use crate::stage::{Others, Progress, Said, Stager, Stop};
+use parking_lot::Mutex;
+use serde_json::Value;
+use std::sync::{Arc, Weak};
+
+/// The name of these calls.
+const SERVICE: &str = "stage-in";
+
+/// From now on nodes help each other, but for one that drains.
+pub(super) fn help_each_other(nodes: &Arc<Nodes>, calls: &Arc<Calls>, stager: &Arc<Stager>) {
+    calls.register(SERVICE, Arc::new(Helping { nodes: nodes.clone(), stager: Arc::downgrade(stager) }));
+    stager.share(Arc::new(Asking(calls.clone())));
+}
+
+struct Asking(Arc<Calls>);
+
+impl Others for Asking {
+    fn names(&self) -> Vec<String> {
+        self.0.others().into_iter().filter_map(|other| other.own).collect()
+    }
+
+    fn ask(&self, name: &str, uid: u32, gid: u32, share: Value, stop: &Stop) -> Said {
+        let mut listens = |_| !stop.is_set();
+        let mut out = Responder::new(&mut listens, Arc::new(stop.clone()));
+        let to = || To::Node(name.to_owned());
+        match self.0.call(&to, SERVICE, &Caller { uid, gid, pid: 0 }, share, SILENT, &mut out) {
+            Ok(answer) => Said::Answer(answer),
+            Err(problem) => {
+                tracing::info!("another node does not help to stage in: {}", problem.cause);
+                if problem.exit_code == exit::NO_DAEMON { Said::Nothing } else { Said::Refused }
+            }
+        }
+    }
+}
+
+struct Helping {
+    nodes: Arc<Nodes>,
+    stager: Weak<Stager>,
+}
+
+impl Service for Helping {
+    fn serve(&self, caller: &Caller, share: Value, out: &mut Responder<'_>) -> Answer {
+        let stager = self.stager.upgrade().filter(|_| !self.nodes.drains());
+        let stager = stager.ok_or_else(|| Problem::busy("this node takes no work of others now"))?;
+        let stop: Stop = (**out.stop()).clone();
+        let out = Mutex::new(out);
+        // That nobody waits any more is noticed when it is said how far this is.
+        let report = |_: &Progress| {
+            out.lock().progress(Value::Null);
+        };
+        Ok(stager.bring(caller.uid, caller.gid, share, &report, &stop)?)
+    }
+}
