@@ -292,8 +292,10 @@ impl Membership {
 
     /// The node that leads if it holds its lease: the lowest that is not over and does not drain, once that was seen.
     pub fn leader(&self) -> Option<Node> {
-        let drains = |node: &Node| self.others.get(node).map_or(self.drains, |watch| watch.drains);
-        let lowest = self.members().into_iter().find(|node| !drains(node)).filter(|_| self.looked);
+        // Asked after each event: of the others only the lowest are looked at.
+        let own = (self.own != Own::Lost && !self.drains).then_some(self.node);
+        let other = self.others.iter().find(|(_, watch)| !watch.drains).map(|(node, _)| *node);
+        let lowest = own.into_iter().chain(other).min().filter(|_| self.looked);
         lowest.filter(|lowest| self.unseen.keys().next().is_none_or(|unseen| unseen > lowest))
     }
 

@@ -31,10 +31,25 @@ impl Default for Config {
     }
 }
 
+/// Up to so many nodes each has a lease of the usual span. A guess, below what three servers of a core each renew
+/// with the rest of what nodes ask of them.
+const MEMBERS_USUAL: u32 = 200;
+/// A lease is at most so many times the usual span. Bounded by how long a call waits for other nodes: somebody who
+/// waits for one that was killed waits for its lease, the drift, and two looks.
+const LONGER_MAX: f64 = 3.0;
+
 /// No node looks more rarely. A guess: what it does not know by then nobody here waited for.
 const LOOK_EVERY_MAX: Time = Time::from_secs(600);
 
 impl Config {
+    /// For a node that joins so many others: of many each renews more rarely, so that all together do not.
+    #[must_use]
+    pub fn beside(self, others: usize) -> Config {
+        let longer = ((others + 1) as f64 / f64::from(MEMBERS_USUAL)).clamp(1.0, LONGER_MAX);
+        let span = |usual: Time| Time((usual.0 as f64 * longer) as u64);
+        Config { lease: span(self.lease), renew_every: span(self.renew_every), ..self }
+    }
+
     /// From one look to the next of a node that has so many lower ones beside it. It grows with the square of the rank,
     /// so that all nodes together look at most so often as two for each watcher do, and so often as
     /// `LOOK_EVERY_MAX` has them. When the lowest `n` are gone at once, the next leads after a lease and

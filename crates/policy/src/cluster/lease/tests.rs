@@ -333,3 +333,32 @@ fn a_node_whose_lower_ones_are_over_looks_as_the_lowest_do() {
     let looks = looks(&mut machine, 60.2);
     assert!((29..=31).contains(&looks), "{looks} looks");
 }
+
+#[test]
+fn of_many_each_renews_more_rarely_and_no_lease_is_longer_than_others_wait() {
+    let of = |others| Config::default().beside(others);
+    assert_eq!((of(0), of(199)), (Config::default(), Config::default()));
+    assert_eq!((of(399).lease, of(399).renew_every), (at(10.0), at(3.2)));
+    assert_eq!(of(599), of(100_000));
+    assert_eq!((of(599).lease, of(599).look_every), (at(15.0), at(1.0)));
+}
+
+#[test]
+fn a_watcher_waits_as_long_as_the_lease_of_the_other_lasts() {
+    let (mut two, _) = joined(2, seen(&[(2, 0)], &[]));
+    let other = |beat| Seen { node: Node(1), beat, lease: at(15.0), drains: false };
+    let listing = |beat| Event::Seen { leases: vec![other(beat)], over: Vec::new() };
+    let mut expelled = Vec::new();
+    for tenths in 1..=200 {
+        let now = f64::from(tenths) / 10.0;
+        let mut actions = after(&mut two, now, Event::Tick);
+        if actions.contains(&Action::Look) {
+            actions = after(&mut two, now, listing(7));
+        }
+        if actions.iter().any(|action| matches!(action, Action::Expel { node: Node(1), .. })) {
+            expelled.push(now);
+        }
+    }
+    assert_eq!(expelled.len(), 1, "{expelled:?}");
+    assert!(expelled[0] >= 1.0 + 15.15 && expelled[0] < 18.5, "{expelled:?}");
+}

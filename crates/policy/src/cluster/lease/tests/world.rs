@@ -77,6 +77,8 @@ struct World {
     led: Option<Node>,
     /// Every third number drains.
     some_drain: bool,
+    /// Every fourth number joined beside so many that its lease is twice as long.
+    some_last: bool,
 }
 
 impl World {
@@ -97,11 +99,17 @@ impl World {
             expelled: 0,
             led: None,
             some_drain: false,
+            some_last: false,
         };
         for _ in 0..2 + world.random.below(4) {
             world.claim();
         }
         world
+    }
+
+    fn config_of(&self, node: Node) -> Config {
+        let others = if self.some_last && node.0.is_multiple_of(4) { 399 } else { 0 };
+        self.config.clone().beside(others)
     }
 
     fn claim(&mut self) {
@@ -191,7 +199,7 @@ impl World {
         if !self.rename(node, Name::New, Name::Beat(0)) {
             return self.claim();
         }
-        let new = Membership::new(self.config.clone(), now, node, now);
+        let new = Membership::new(self.config_of(node), now, node, now);
         let new = if self.drains(node) { new.draining() } else { new };
         self.hosts.get_mut(&node).unwrap().machine = Some(new);
         self.hears(node, Event::Tick);
@@ -220,7 +228,7 @@ impl World {
                     Name::Beat(beat) => leases.push(Seen {
                         node: *node,
                         beat,
-                        lease: Config::default().lease,
+                        lease: self.config_of(*node).lease,
                         drains: self.drains(*node),
                     }),
                     Name::Over => over.push(*node),
@@ -333,9 +341,10 @@ proptest! {
     fn never_two_lead_and_nobody_is_expelled_who_holds_a_lease_and_peace_brings_one_leader(
         seed in any::<u64>(),
         some_drain in any::<bool>(),
+        some_last in any::<bool>(),
     ) {
         let mut world = World::new(seed);
-        world.some_drain = some_drain;
+        (world.some_drain, world.some_last) = (some_drain, some_last);
         world.run(120_000 * MS);
         world.faults = false;
         world.run(170_000 * MS);
