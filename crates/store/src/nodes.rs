@@ -21,7 +21,7 @@ pub use leases::Info;
 
 use crate::file::{Cluster, FileTable};
 use crate::state::{State, Told};
-use crate::volume::{ORDERS, Volume};
+use crate::volume::{Volume, ordered};
 use crate::workers::Workers;
 use crate::{Error, Result};
 use inbox::Inbox;
@@ -154,14 +154,12 @@ impl Nodes {
             Told::All(text) => text,
             Told::Listening => {
                 self.say_here(self.me_now());
-                ORDERS // some may have been missed
+                return self.follow_orders(Volume::follow_missed_orders);
             }
             Told::One(text) => return self.inbox.put(text),
         };
-        if text == ORDERS {
-            let followed = self.volume.upgrade().map_or(Ok(()), |volume| volume.follow_orders());
-            return followed
-                .unwrap_or_else(|error| tracing::warn!("what operators ordered elsewhere is not known here: {error}"));
+        if let Some(targets) = ordered(text) {
+            return self.follow_orders(|volume| volume.follow_orders(&targets));
         }
         if self.is_asked_to_drain(text) {
             return;
@@ -184,6 +182,12 @@ impl Nodes {
 
     /// The name under which the node that leads listens.
     fn name_of_leader(&self) -> Option<String> {
+    fn follow_orders(&self, follow: impl FnOnce(&Volume) -> Result<()>) {
+        if let Err(error) = self.volume.upgrade().map_or(Ok(()), |volume| follow(&volume)) {
+            tracing::warn!("what operators ordered elsewhere is not known here: {error}");
+        }
+    }
+
         let seen = self.membership.lock().leader();
         let mut known = self.leader.lock();
         // The higher one came later.

@@ -91,6 +91,14 @@ pub trait State: Send + Sync {
     fn remember_target(&self, id: TargetId, name: &str) -> Result<()>;
     /// All targets that were added and not forgotten, by number.
     fn targets(&self) -> Result<Vec<TargetRecord>>;
+    /// Of these targets, those that are known, by number.
+    fn targets_of(&self, ids: &[TargetId]) -> Result<Vec<TargetRecord>> {
+        Ok(self.targets()?.into_iter().filter(|record| ids.contains(&record.id)).collect())
+    }
+    /// Another value whenever a target was added, changed or forgotten; `None` where only one daemon does that.
+    fn targets_change(&self) -> Result<Option<String>> {
+        Ok(None)
+    }
     /// Remembers the state of a target.
     fn set_target_state(&self, id: TargetId, state: TargetState, by_operator: bool) -> Result<()>;
     /// Forgets a target and its garbage. Its number is not used again.

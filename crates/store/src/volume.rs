@@ -34,7 +34,7 @@ pub(crate) use namespace::random;
 pub use parse::TARGETS_MAX;
 pub use problem::{Problem, Problems};
 pub use real_paths::real_paths;
-pub(crate) use roster::ORDERS;
+pub(crate) use roster::ordered;
 pub use sections::{
     Burst, Cache, ConnectionsConfig, Health, Io, Jobs, LayoutConfig, Mount, Mover, Offload, Passthrough, Purge,
     QueueName, Recovery, Replication, ReplicationPolicy, SECTIONS, Stripes, Tiering, TieringPolicy,
@@ -50,6 +50,7 @@ use crate::Result;
 use crate::state::State;
 use crate::stats::Stats;
 use crate::target::Targets;
+use parking_lot::Mutex;
 use policy::layout::Placement;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
@@ -66,6 +67,8 @@ pub struct Volume {
     ids: ids::Ids,
     inline_bytes_ever: u64,
     stats: Arc<Stats>,
+    /// The last change of the targets that this daemon knows of.
+    followed: Mutex<Option<String>>,
     lock: lock::Lock,
 }
 

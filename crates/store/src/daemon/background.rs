@@ -381,7 +381,7 @@ impl Background {
     fn rebuild(&self, core: &Core) {
         // One that another node added is not one that is gone.
         if core.volume.config().is_shared()
-            && let Err(error) = core.volume.follow_orders()
+            && let Err(error) = core.volume.follow_missed_orders()
         {
             tracing::warn!("nothing is made anew while the targets of all nodes are not known: {error}");
             return;

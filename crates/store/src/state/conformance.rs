@@ -38,6 +38,11 @@ fn targets_keep_their_numbers(state: &dyn State) {
     let expected = [(a, "a".into(), TargetState::Failed, true), (b, "b".into(), TargetState::Ok, false)];
     assert_eq!(seen, expected, "suspicion is not remembered");
 
+    let of = |ids: &[TargetId]| state.targets_of(ids).unwrap().into_iter().map(|t| (t.id, t.state)).collect::<Vec<_>>();
+    assert_eq!(of(&[b, TargetId(9), a]), [(a, TargetState::Failed), (b, TargetState::Ok)], "those that are known");
+    assert_eq!(of(&[]), []);
+    changes_are_told_apart(state, a);
+
     state.garbage_add(&[(b, ObjectId(1))]).unwrap();
     state.forget_target(b).unwrap();
     assert!(state.garbage_of(b, 10).unwrap().is_empty(), "its garbage is forgotten with it");
@@ -46,6 +51,17 @@ fn targets_keep_their_numbers(state: &dyn State) {
     state.remember_target(TargetId(again.0 + 5), "c").unwrap();
     assert!(add("d").unwrap() > TargetId(again.0 + 5), "nor one that was found on a target");
     assert_eq!(state.targets().unwrap().len(), 4);
+}
+
+/// Where others may change a target it can be seen that they did, without a look at all.
+fn changes_are_told_apart(state: &dyn State, target: TargetId) {
+    let before = state.targets_change().unwrap();
+    assert_eq!(state.targets_change().unwrap(), before);
+    state.set_target_state(TargetId(9), TargetState::Ok, false).unwrap();
+    assert_eq!(state.targets_change().unwrap(), before, "there is no such target");
+    state.set_target_state(target, TargetState::Failed, true).unwrap();
+    let after = state.targets_change().unwrap();
+    assert!(before.is_none() || before != after, "{before:?}");
 }
 
 fn the_journal_turns_into_garbage(state: &dyn State) {

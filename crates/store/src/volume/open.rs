@@ -5,7 +5,7 @@ use super::config::{Config, Keeping, TargetConfig};
 use super::ids::Ids;
 use super::lock::Lock;
 use super::problem::{Problem, Problems};
-use super::roster::ORDERS;
+use super::roster::orders;
 use super::sections::Prefer;
 use super::servers::{FileServer, FileServers};
 use super::state_store::Reached;
@@ -19,6 +19,7 @@ use crate::target::{
     self, Change, DirectoryMedium, Execution, Identity, IdentityError, InlineSlots, Limits, Medium, Reach, TargetSpec,
     Targets, TargetsOptions,
 };
+use parking_lot::Mutex;
 use policy::protect::health;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -58,20 +59,22 @@ impl Volume {
         identity::check(&config, &*state, id)?;
         let directories = namespace::open(&config.namespace)
             .map_err(|errno| problem(format!("{}: {errno}", config.namespace.display())))?;
+        let change = state.targets_change().map_err(problem)?;
         let known = state.targets().map_err(problem)?;
         let targets = Targets::new(options(&config));
         let host = host::name();
         let reached = |target| Found::reach(&config, target, servers, id, &known);
         let found = config.targets.iter().map(reached).collect::<Result<Vec<_>, _>>()?;
-        let mut has_new = false;
+        let mut new = Vec::new();
         for (target, found) in config.targets.iter().zip(found) {
             let record = match known.iter().find(|record| record.name == target.name) {
                 Some(record) => record.clone(),
                 // Who reaches it makes it, and says so.
                 None if !target.is_on(&host) => continue,
                 None => {
-                    has_new = true;
-                    format_target(&*state, id, &target.name, &found)?
+                    let record = format_target(&*state, id, &target.name, &found)?;
+                    new.push(record.id);
+                    record
                 }
             };
             add(&targets, &config, target, found, &record, id);
@@ -90,7 +93,9 @@ impl Volume {
         for unwell in targets.probe_all() {
             targets.give_up(unwell);
         }
-        if has_new && let Err(error) = state.ring(ORDERS) {
+        if !new.is_empty()
+            && let Err(error) = state.ring(&orders(&new))
+        {
             tracing::warn!("other nodes do not hear of new targets: {error}");
         }
         targets.measure_now();
@@ -101,7 +106,18 @@ impl Volume {
         let inline_bytes_ever = inline_bytes_ever.map_err(problem)?;
         let stats = Arc::new(Stats::new());
         stats.attach(&targets);
-        Ok(Volume { config, id, directories, targets, state, ids, inline_bytes_ever, stats, lock })
+        Ok(Volume {
+            config,
+            id,
+            directories,
+            targets,
+            state,
+            ids,
+            inline_bytes_ever,
+            stats,
+            followed: Mutex::new(change),
+            lock,
+        })
     }
 }
 

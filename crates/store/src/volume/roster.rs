@@ -5,13 +5,26 @@ use super::open::{self, Found};
 use super::problem::{Problem, Problems};
 use super::{Volume, check, edit};
 use crate::state::TargetRecord;
-use crate::target::{Order, Reach, State};
+use crate::target::{Order, Reach, State, Target};
 use policy::{ObjectId, TargetId};
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
-/// What a node says to the others when an operator changed the state of a target.
-pub(crate) const ORDERS: &str = "targets";
+/// What a node says to the others when an operator changed targets, with their numbers.
+const ORDERS: &str = "targets";
+
+/// That operators changed these targets.
+pub(super) fn orders(ids: &[TargetId]) -> String {
+    let numbers: Vec<String> = ids.iter().map(|id| id.0.to_string()).collect();
+    format!("{ORDERS} {}", numbers.join(" "))
+}
+
+/// The targets that are named, if a text is one of [`orders`].
+pub(crate) fn ordered(text: &str) -> Option<Vec<TargetId>> {
+    let numbers = text.strip_prefix(ORDERS)?.strip_prefix(' ')?.split(' ');
+    numbers.map(|number| number.parse().ok().map(TargetId)).collect()
+}
 
 /// Problems with a change of a volume that goes on as it is.
 fn unchanged(Problems(all): Problems) -> Problems {
@@ -45,17 +58,45 @@ impl Volume {
             Problems::one(Problem::new(cause, "the order holds until then", "Mend the state store and repeat it"))
         })?;
         target.set_lost(state == State::Failed);
-        if let Err(error) = self.state.ring(ORDERS) {
+        if let Err(error) = self.state.ring(&orders(&[target.id()])) {
             tracing::warn!("other nodes hear of the order for target {name} when they start: {error}");
         }
         Ok(state)
     }
 
-    /// Carries out what operators ordered on other nodes.
-    pub(crate) fn follow_orders(&self) -> crate::Result<()> {
-        for record in self.state.targets()? {
+    /// Carries out what operators ordered on other nodes, of these targets.
+    pub(crate) fn follow_orders(&self, ids: &[TargetId]) -> crate::Result<()> {
+        if !self.follow(self.state.targets_of(ids)?) {
+            *self.followed.lock() = None;
+        }
+        Ok(())
+    }
+
+    /// Carries out what may have been missed. With many nodes and targets the state store has no time to give all of them to each of
+    /// those whenever they hear again.
+    pub(crate) fn follow_missed_orders(&self) -> crate::Result<()> {
+        // Asked for before the targets: what is changed meanwhile is another change.
+        let change = self.state.targets_change()?;
+        if change.is_some() && *self.followed.lock() == change {
+            // Of the others what is here is what was ordered.
+            let all = self.targets.all();
+            let is_unwell = |target: &&Arc<Target>| matches!(target.state(), State::Failed | State::Draining);
+            let unwell = all.iter().filter(is_unwell).filter(|target| target.reach() != Reach::Elsewhere);
+            let unwell: Vec<_> = unwell.map(|target| target.id()).collect();
+            self.follow(self.state.targets_of(&unwell)?);
+        } else {
+            let followed = self.follow(self.state.targets()?);
+            *self.followed.lock() = change.filter(|_| followed);
+        }
+        Ok(())
+    }
+
+    /// Whether all is here as it was ordered.
+    fn follow(&self, records: Vec<TargetRecord>) -> bool {
+        let mut followed = true;
+        for record in records {
             let Some(target) = self.targets.get(record.id) else {
-                self.learn(&record);
+                followed &= self.learn(&record);
                 continue;
             };
             if target.reach() == Reach::Elsewhere {
@@ -71,26 +112,25 @@ impl Volume {
             };
             if let Err(error) = self.targets.operate(record.id, order) {
                 tracing::warn!("target {} is {} for other nodes: {error}", record.name, record.state);
+                followed = false;
             }
         }
-        Ok(())
+        followed
     }
 
-    /// A target that another node added.
-    fn learn(&self, record: &TargetRecord) {
+    /// A target that another node added. Whether it is used here now.
+    fn learn(&self, record: &TargetRecord) -> bool {
         let text = std::fs::read_to_string(&self.config.file).unwrap_or_default();
         let config = super::Config::parse(&self.config.file, &text).ok();
         let Some(block) = config.and_then(|config| config.targets.into_iter().find(|t| t.name == record.name)) else {
-            return tracing::warn!(
-                "target {} is new and not named in {} here",
-                record.name,
-                self.config.file.display()
-            );
+            tracing::warn!("target {} is new and not named in {} here", record.name, self.config.file.display());
+            return false;
         };
         let found = match &block.keeping {
             Keeping::Directory(path) => open::found_here(&block, path),
             Keeping::Servers(_) => {
-                return tracing::warn!("target {} is new: this node has it from its next start on", record.name);
+                tracing::warn!("target {} is new: this node has it from its next start on", record.name);
+                return false;
             }
         };
         tracing::info!("target {} was added on another node", record.name);
@@ -98,6 +138,7 @@ impl Volume {
         if target.reach() != Reach::Elsewhere && self.targets.probe_one(target.id()).is_err() {
             self.targets.give_up(target.id());
         }
+        true
     }
 
     /// Formats a directory as a new target, uses it at once, then appends it to `volume.toml`.
@@ -134,7 +175,7 @@ impl Volume {
             self.targets.give_up(target.id());
         }
         edit::append_target(&self.config.file, name, shown, tier)?;
-        if let Err(error) = self.state.ring(ORDERS) {
+        if let Err(error) = self.state.ring(&orders(&[target.id()])) {
             tracing::warn!("other nodes have target {name} from their next start on: {error}");
         }
         Ok(())

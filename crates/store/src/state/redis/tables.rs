@@ -25,6 +25,7 @@ const REMEMBER: &str = "\
       redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) \
       redis.call('HSET', KEYS[2], ARGV[2], ARGV[1]) \
       redis.call('HSET', KEYS[3], ARGV[1], 'ok -') \
+      redis.call('SET', KEYS[5], ARGV[3]) \
     end \
     if tonumber(redis.call('HGET', KEYS[4], 'target') or '0') < tonumber(ARGV[1]) then \
       redis.call('HSET', KEYS[4], 'target', ARGV[1]) \
@@ -33,7 +34,10 @@ const REMEMBER: &str = "\
 
 /// Sets the state of a target that is known.
 const SET_STATE: &str = "\
-    if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) end \
+    if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then \
+      redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) \
+      redis.call('SET', KEYS[2], ARGV[3]) \
+    end \
     return 1";
 
 /// Forgets a target and its garbage.
@@ -43,7 +47,11 @@ const FORGET: &str = "\
     redis.call('HDEL', KEYS[1], ARGV[1]) \
     redis.call('HDEL', KEYS[3], ARGV[1]) \
     redis.call('ZREMRANGEBYLEX', KEYS[4], ARGV[2], ARGV[3]) \
+    redis.call('SET', KEYS[5], ARGV[4]) \
     return 1";
+
+/// Which change of the targets was the last: no number, which a server that lost its last writes would give again.
+const CHANGE: &str = "target.change";
 
 #[derive(Serialize, Deserialize)]
 struct Journalled {
@@ -99,6 +107,12 @@ fn object_of(member: &str) -> Result<(TargetId, ObjectId)> {
     });
     let (target, object) = numbers.ok_or_else(|| not_understood("garbage"))?;
     Ok((TargetId(target), ObjectId(object)))
+}
+
+fn random() -> Result<String> {
+    let mut bytes = [0; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
 fn not_understood(what: &str) -> Error {
@@ -267,8 +281,8 @@ impl State for RedisState {
     }
 
     fn remember_target(&self, id: TargetId, name: &str) -> Result<()> {
-        let keys = ["target.name", "target.number", "target.state", "sequence"];
-        match self.script(REMEMBER, &keys, &[&id.0.to_string(), name])? {
+        let keys = ["target.name", "target.number", "target.state", "sequence", CHANGE];
+        match self.script(REMEMBER, &keys, &[&id.0.to_string(), name, &random()?])? {
             0 => Err(Error::State(format!("another target is named \"{name}\""))),
             _ => Ok(()),
         }
@@ -278,15 +292,38 @@ impl State for RedisState {
         targets(self)
     }
 
+    fn targets_of(&self, ids: &[TargetId]) -> Result<Vec<TargetRecord>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut both = pipe();
+        let numbers: Vec<u16> = ids.iter().map(|id| id.0).collect();
+        both.atomic();
+        for hash in ["target.name", "target.state"] {
+            both.cmd("HMGET").arg(self.key(hash)).arg(&numbers);
+        }
+        let (names, states): (Vec<Option<String>>, Vec<Option<String>>) = self.all(&both)?;
+        let known = |all: Vec<Option<String>>| -> BTreeMap<u16, String> {
+            numbers.iter().zip(all).filter_map(|(id, text)| Some((*id, text?))).collect()
+        };
+        target_records(known(names), &known(states)).collect()
+    }
+
+    fn targets_change(&self) -> Result<Option<String>> {
+        // One that nothing was done to yet has none, which is a value as well.
+        let change: Option<String> = self.ask(cmd("GET").arg(self.key(CHANGE)))?;
+        Ok(Some(change.unwrap_or_default()))
+    }
+
     fn set_target_state(&self, id: TargetId, state: TargetState, by_operator: bool) -> Result<()> {
         let text = state_text(state_name(state), by_operator);
-        self.script(SET_STATE, &["target.state"], &[&id.0.to_string(), &text])
+        self.script(SET_STATE, &["target.state", CHANGE], &[&id.0.to_string(), &text, &random()?])
     }
 
     fn forget_target(&self, id: TargetId) -> Result<()> {
         let (from, to) = members_of(id);
-        let keys = ["target.name", "target.number", "target.state", "garbage"];
-        self.script(FORGET, &keys, &[&id.0.to_string(), &from, &to])
+        let keys = ["target.name", "target.number", "target.state", "garbage", CHANGE];
+        self.script(FORGET, &keys, &[&id.0.to_string(), &from, &to, &random()?])
     }
 
     fn journal_put(&self, entry: &JournalEntry) -> Result<()> {
@@ -399,6 +436,7 @@ impl State for RedisState {
         for row in rows {
             self.put_row(&mut all, row)?;
         }
+        all.cmd("SET").arg(self.key(CHANGE)).arg(random()?);
         self.all(all.ignore())
     }
 
