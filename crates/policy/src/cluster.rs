@@ -12,12 +12,15 @@
 //! - [`lease`]: a node's own lease, those of the others, the leader.
 //! - [`share`]: writers and changers of one file, over what its stub says.
 //! - [`look`]: a look through the volume by all nodes together.
+//! - [`past`]: numbers that are over, of which there may be many.
+//! - [`idle`]: which node looks at the space of targets that are idle.
 
 #[cfg(test)]
 mod explore;
 pub mod lease;
 pub mod look;
 pub mod share;
+pub mod past;
 
 use std::fmt;
 

@@ -15,6 +15,8 @@ mod inbox;
 mod keeper;
 mod leases;
 mod letters;
+mod past;
+mod space;
 
 pub use draining::Draining;
 pub use leases::Info;
@@ -104,8 +106,8 @@ impl Nodes {
         let leases = Leases::open(&volume.config().namespace)?;
         let info = Info::of_this(mount_point, volume.node_name()?, volume.epoch());
         let asked = now();
-        let node = leases.claim(&info)?;
-        let membership = Membership::new(keeper::config(), now(), node, asked);
+        let (node, config) = leases.claim(&info)?;
+        let membership = Membership::new(config, now(), node, asked);
         let nodes = Arc::new(Nodes {
             node: AtomicU32::new(node.0),
             epoch: AtomicU32::new(info.epoch),

@@ -64,6 +64,11 @@ impl Keeper {
                 if done.is_some_and(|done| tells.send((node, done)).is_err()) {
                     return;
                 }
+                if keeper.leads.load(Ordering::Acquire)
+                    && let Err(error) = keeper.leases.fold()
+                {
+                    tracing::debug!("names of nodes that are over stay for now: {error}");
+                }
             }
         });
         let keeper = Keeper { nodes: nodes.clone(), told, tell, renew, look, leaving: false, gave_up: None };
@@ -202,16 +207,16 @@ fn rejoin(nodes: &Nodes) {
             if nodes.gave_up.load(Ordering::Acquire) == before.0 {
                 nodes.see_off(before)?;
             }
-            let node = nodes.leases.claim(&info)?;
+            let (node, config) = nodes.leases.claim(&info)?;
             nodes.say_here(node);
-            Ok((node, epoch, info.drains))
+            Ok((node, config, epoch, info.drains))
         });
         match joined {
-            Ok((node, epoch, drains)) => {
+            Ok((node, config, epoch, drains)) => {
                 tracing::info!("this node has joined again, as {node}");
                 nodes.epoch.store(epoch, Ordering::Release);
                 let mut membership = nodes.membership.lock();
-                let new = Membership::new(config(), now(), node, asked);
+                let new = Membership::new(config, now(), node, asked);
                 *membership = if drains { new.draining() } else { new };
                 publish(nodes, &membership);
                 return;

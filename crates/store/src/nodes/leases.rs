@@ -6,22 +6,26 @@
 //!   nodes/N        number N was taken: a symlink to that file. Made once, and it stays
 //!   nodes/N.B      the lease of node N after B renewals
 //!   nodes/N.over   node N is over
+//!   nodes/past.ID  many nodes that are over, whose two names lie in nodes/past: `past`
 //! ```
 
+use super::past::Folded;
 use crate::volume::{nodes_directory, random};
 use crate::{Error, Result};
 use parking_lot::Mutex;
 use policy::Time;
 use policy::cluster::Node;
-use policy::cluster::lease::Seen;
+use policy::cluster::lease::{Config, Seen};
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, Mode, OFlags};
+use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::path::Path;
 
-const OVER: &str = "over";
+pub(super) const OVER: &str = "over";
+/// What is folded, and the directory of their names.
+pub(super) const PAST: &str = "past";
 /// The text of a lease is no longer.
 const TEXT_BYTES_MAX: u64 = 16 << 10;
 
@@ -67,8 +71,9 @@ impl Info {
 
 /// What is done to the files.
 pub(super) struct Leases {
-    directory: OwnedFd,
+    pub(super) directory: OwnedFd,
     known: Mutex<BTreeMap<Node, Info>>,
+    pub(super) folded: Mutex<Folded>,
 }
 
 /// A listing.
@@ -85,15 +90,17 @@ fn lease(node: Node, beat: u64) -> String {
 
 impl Leases {
     pub fn open(namespace: &Path) -> Result<Leases> {
-        Ok(Leases { directory: nodes_directory(namespace)?, known: Mutex::default() })
+        Ok(Leases { directory: nodes_directory(namespace)?, known: Mutex::default(), folded: Mutex::default() })
     }
 
-    /// Takes the number after the last, and its lease.
-    pub fn claim(&self, info: &Info) -> Result<Node> {
-        let text = serde_json::to_vec(info).map_err(|error| Error::State(error.to_string()))?;
+    /// Takes the number after the last, and its lease, whose spans depend on how many others are there.
+    pub fn claim(&self, info: &Info) -> Result<(Node, Config)> {
         loop {
             let listing = self.list()?;
             self.end_earlier(&listing, info)?;
+            let config = super::keeper::config().beside(listing.leases.len());
+            let info = Info { lease_ms: config.lease.0 / 1_000_000, ..info.clone() };
+            let text = serde_json::to_vec(&info).map_err(|error| Error::State(error.to_string()))?;
             let new = format!("new.{}", random()?);
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             let file = fs::openat(&self.directory, &new, flags, Mode::RUSR | Mode::WUSR)?;
@@ -105,15 +112,20 @@ impl Leases {
             }
             // Who waited for this number for too long has ended it.
             if self.rename(&new, &lease(node, 0))? {
-                self.known.lock().insert(node, info.clone());
-                return Ok(node);
+                self.known.lock().insert(node, info);
+                return Ok((node, config));
             }
         }
     }
 
     /// Takes a number for a lease to be; no if it is taken.
-    fn take(&self, node: Node, new: &str) -> Result<bool> {
+    pub(super) fn take(&self, node: Node, new: &str) -> Result<bool> {
         match fs::symlinkat(new, &self.directory, node.0.to_string()) {
+            // It was taken, and folded since the listing.
+            Ok(()) if self.is_folded(node)? => {
+                fs::unlinkat(&self.directory, node.0.to_string(), AtFlags::empty())?;
+                Ok(false)
+            }
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),
             Err(errno) => Err(errno.into()),
@@ -139,14 +151,16 @@ impl Leases {
     pub fn expel(&self, node: Node, beat: Option<u64>) -> Result<bool, Errno> {
         let from = match beat {
             Some(beat) => lease(node, beat),
-            None => fs::readlinkat(&self.directory, node.0.to_string(), Vec::new())?
-                .into_string()
-                .map_err(|_| Errno::BADMSG)?,
+            None => match fs::readlinkat(&self.directory, node.0.to_string(), Vec::new()) {
+                Ok(new) => new.into_string().map_err(|_| Errno::BADMSG)?,
+                Err(Errno::NOENT) if self.is_folded(node)? => return Ok(true),
+                Err(errno) => return Err(errno),
+            },
         };
         self.rename(&from, &format!("{}.{OVER}", node.0))
     }
 
-    fn rename(&self, from: &str, to: &str) -> Result<bool, Errno> {
+    pub(super) fn rename(&self, from: &str, to: &str) -> Result<bool, Errno> {
         match fs::renameat(&self.directory, from, &self.directory, to) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
@@ -156,11 +170,15 @@ impl Leases {
 
     pub fn list(&self) -> Result<Listing, Errno> {
         let mut listing = Listing { last: None, leases: Vec::new(), over: Vec::new() };
-        let mut beats: Vec<(Node, u64)> = Vec::new();
+        let (mut beats, mut files): (Vec<(Node, u64)>, _) = (Vec::new(), BTreeSet::new());
         for entry in fs::Dir::read_from(&self.directory)? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let (node, beat) = name.split_once('.').unwrap_or((&name, ""));
+            if node == PAST {
+                files.insert(name);
+                continue;
+            }
             let Ok(node) = node.parse().map(Node) else { continue };
             listing.last = listing.last.max(Some(node));
             match (beat, beat.parse()) {
@@ -175,7 +193,12 @@ impl Leases {
         };
         // One whose text cannot be read now was renamed meanwhile, and is seen the next time.
         listing.leases = beats.into_iter().filter_map(read).collect();
-        self.known.lock().retain(|node, _| !listing.over.contains(node));
+        let past = self.look_at_past(files, &listing.over);
+        listing.last = listing.last.max(past.last());
+        // One whose names a fold has not moved yet is in both.
+        let over: BTreeSet<Node> = listing.over.iter().copied().chain(past.nodes()).collect();
+        self.known.lock().retain(|node, _| !over.contains(node));
+        listing.over = over.into_iter().collect();
         Ok(listing)
     }
 
@@ -189,17 +212,25 @@ impl Leases {
     }
 
     fn text_of(&self, name: &str) -> Option<Info> {
+        serde_json::from_str(&self.text(name, TEXT_BYTES_MAX)?).ok()
+    }
+
+    pub(super) fn text(&self, name: &str, bytes_max: u64) -> Option<String> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = fs::openat(&self.directory, name, flags, Mode::empty()).ok()?;
         let mut text = String::new();
-        std::fs::File::from(file).take(TEXT_BYTES_MAX).read_to_string(&mut text).ok()?;
-        serde_json::from_str(&text).ok()
+        std::fs::File::from(file).take(bytes_max).read_to_string(&mut text).ok()?;
+        Some(text)
     }
 
     /// What nodes that are over said of themselves; one that was never born said nothing.
     pub fn of_over(&self) -> Result<Vec<(Node, Info)>, Errno> {
         let over = self.list()?.over;
-        let read = |node: Node| Some((node, self.text_of(&format!("{}.{OVER}", node.0))?));
+        let text = |node: Node| {
+            let name = format!("{}.{OVER}", node.0);
+            self.text_of(&name).or_else(|| self.text_of(&format!("{PAST}/{name}")))
+        };
+        let read = |node: Node| Some((node, text(node)?));
         Ok(over.into_iter().filter_map(read).collect())
     }
 
