@@ -1,6 +1,10 @@
 //! Nodes that open one volume: one after the other, so that what is new is formatted once, and a number that one is about to write down
 //! is not taken for one that was lost.
+//!
+//! Who has its turn writes so into the file that is locked. So those who wait, be they a thousand, see that it goes on, and give up only
+//! when one has its turn for too long.
 
+use super::random;
 use crate::{Error, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, FlockOperation, Mode, OFlags};
@@ -10,9 +14,14 @@ use std::time::{Duration, Instant};
 
 const DIRECTORY: &str = "nodes";
 const LOCK: &str = "join";
-/// How long to wait for others that open it. A guess: several start at once, and each takes seconds.
-const WAIT: Duration = Duration::from_secs(20);
-const LOOK: Duration = Duration::from_millis(20);
+/// A random number in hexadecimal digits.
+const TURN_BYTES: usize = 32;
+/// How long to wait for one that has its turn. A guess: it asks all targets, and one of them may hang.
+const TURN_MAX: Duration = Duration::from_secs(60);
+/// From one look to the next: first, and at most. A thousand that wait look a thousand times a second then, so the next turn begins soon
+/// all the same.
+const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Whether several nodes ever had the volume of a namespace.
 pub fn had_nodes(namespace: &Path) -> bool {
@@ -31,17 +40,77 @@ pub fn nodes_directory(namespace: &Path) -> Result<OwnedFd> {
 
 /// Keeps other nodes from opening the volume until it is dropped.
 pub fn join(namespace: &Path) -> Result<OwnedFd> {
+    wait(namespace, TURN_MAX)
+}
+
+fn wait(namespace: &Path, turn_max: Duration) -> Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-    let file = fs::openat(nodes_directory(namespace)?, LOCK, flags, Mode::RUSR | Mode::WUSR)?;
-    let until = Instant::now() + WAIT;
+    let directory = nodes_directory(namespace)?;
+    let file = fs::openat(&directory, LOCK, flags, Mode::RUSR | Mode::WUSR)?;
+    let (mut turn, mut until, mut pause) = (turn_of(&directory), Instant::now() + turn_max, PAUSE);
     loop {
         match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(file),
-            Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(LOOK),
-            Err(Errno::WOULDBLOCK) => {
-                return Err(Error::Elsewhere("it opens the volume and does not come to an end".into()));
+            Ok(()) => {
+                rustix::io::pwrite(&file, random()?.to_string().as_bytes(), 0)?;
+                return Ok(file);
             }
+            Err(Errno::WOULDBLOCK) => {}
             Err(errno) => return Err(errno.into()),
         }
+        let now = turn_of(&directory);
+        if now != turn {
+            (turn, until) = (now, Instant::now() + turn_max);
+        }
+        if Instant::now() >= until {
+            return Err(Error::Elsewhere("it opens the volume and does not come to an end".into()));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSE_MAX).min(turn_max / 4);
+    }
+}
+
+/// What the one that has its turn wrote. Opened each time: a file that stays open may show what it was.
+fn turn_of(directory: &OwnedFd) -> Option<Vec<u8>> {
+    let file = fs::openat(directory, LOCK, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut turn = vec![0; TURN_BYTES];
+    let read = rustix::io::pread(&file, &mut turn, 0).ok()?;
+    turn.truncate(read);
+    Some(turn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    const TURN: Duration = Duration::from_millis(800);
+
+    #[test]
+    fn one_that_does_not_come_to_an_end_is_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = wait(dir.path(), TURN).unwrap();
+        let error = wait(dir.path(), TURN).unwrap_err();
+        assert!(error.to_string().contains("does not come to an end"), "{error}");
+        drop(held);
+        wait(dir.path(), TURN).unwrap();
+    }
+
+    #[test]
+    fn many_wait_longer_than_a_turn_may_take_as_long_as_it_goes_on() {
+        let dir = Arc::new(tempfile::tempdir().unwrap());
+        let inside = Arc::new(AtomicU32::new(0));
+        let one = || {
+            let (dir, inside) = (dir.clone(), inside.clone());
+            move || {
+                let turn = wait(dir.path(), TURN).expect("it goes on");
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "one after the other");
+                std::thread::sleep(TURN / 4);
+                inside.fetch_sub(1, Ordering::SeqCst);
+                drop(turn);
+            }
+        };
+        let threads: Vec<_> = (0..12).map(|_| std::thread::spawn(one())).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
 }

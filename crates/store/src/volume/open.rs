@@ -90,6 +90,8 @@ impl Volume {
             targets.add(spec(0, Found::Away, record, id));
         }
         remember_changes(&targets, &state, shared);
+        // To ask all targets takes the longest, and others need not wait for it.
+        drop(joining);
         for unwell in targets.probe_all() {
             targets.give_up(unwell);
         }
@@ -99,6 +101,7 @@ impl Volume {
             tracing::warn!("other nodes do not hear of new targets: {error}");
         }
         targets.measure_now();
+        let joining = shared.then(|| joining::join(&config.namespace)).transpose().map_err(problem)?;
         let (ids, seen) = Ids::new(state.clone(), &config.namespace, targets.clone()).map_err(problem)?;
         identity::note_return(&*state, &config.namespace, seen, ids.epoch()).map_err(problem)?;
         drop(joining);
