@@ -17,10 +17,11 @@
 
 #[cfg(test)]
 mod explore;
+pub mod idle;
 pub mod lease;
 pub mod look;
-pub mod share;
 pub mod past;
+pub mod share;
 
 use std::fmt;
 

@@ -334,6 +334,7 @@ fn nodes(volume: &Arc<Volume>, pool: &Pool, mount_point: &Path) -> crate::Result
     }
     let nodes = Nodes::join(volume, mount_point)?;
     drop(pool.cluster.set(nodes.clone()));
+    nodes.share_looks(volume.targets());
     Ok(Some(nodes))
 }
 

@@ -182,14 +182,14 @@ impl Nodes {
         }
     }
 
-    /// The name under which the node that leads listens.
-    fn name_of_leader(&self) -> Option<String> {
     fn follow_orders(&self, follow: impl FnOnce(&Volume) -> Result<()>) {
         if let Err(error) = self.volume.upgrade().map_or(Ok(()), |volume| follow(&volume)) {
             tracing::warn!("what operators ordered elsewhere is not known here: {error}");
         }
     }
 
+    /// The name under which the node that leads listens.
+    fn name_of_leader(&self) -> Option<String> {
         let seen = self.membership.lock().leader();
         let mut known = self.leader.lock();
         // The higher one came later.

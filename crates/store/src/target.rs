@@ -30,6 +30,7 @@ pub(crate) use merged::own_part;
 pub use pending::{Pending, Queued};
 pub use policy::protect::health::State;
 pub use reach::Reach;
+pub(crate) use table::Others;
 pub use table::{Order, OrderError, Targets, TargetsOptions};
 
 use crate::counters::{Counter, Tally};

@@ -48,6 +48,8 @@ pub struct Core {
     /// Operations of others when the space was measured last.
     measured_at: AtomicU64,
     measuring: AtomicBool,
+    /// When its space was measured, here or by another; 0 is never.
+    space_at: AtomicU64,
     total_bytes: AtomicU64,
     free_bytes: AtomicU64,
     /// It had no room for something, and has little since.
@@ -117,6 +119,7 @@ impl Core {
             own_ops: AtomicU64::new(0),
             measured_at: AtomicU64::new(0),
             measuring: AtomicBool::new(false),
+            space_at: AtomicU64::new(0),
             total_bytes: AtomicU64::new(0),
             free_bytes: AtomicU64::new(0),
             full: AtomicBool::new(false),
@@ -315,7 +318,14 @@ impl Core {
         self.full.load(Ordering::Relaxed)
     }
 
+    /// How long ago its space was known.
+    pub fn space_age(&self) -> Option<Time> {
+        let at = self.space_at.load(Ordering::Relaxed);
+        (at > 0).then(|| self.now().since(Time(at)))
+    }
+
     pub fn set_space(&self, space: Space) {
+        self.space_at.store(self.now().0.max(1), Ordering::Relaxed);
         if space.free_bytes >= space.total_bytes / LITTLE_SHARE {
             self.full.store(false, Ordering::Relaxed);
         }

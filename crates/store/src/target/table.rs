@@ -7,12 +7,13 @@ use super::watch;
 use super::{Execution, Limits, Space, State, Target, TargetError, TargetSpec, changes, clock};
 use parking_lot::{Mutex, RwLock};
 use policy::TargetId;
+use policy::cluster::idle::{self, Share};
 use policy::layout::{Segment, TargetView};
 use policy::precedence::Class;
 use policy::protect::health::{Config, Event};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -108,6 +109,15 @@ pub struct Targets {
     table: RwLock<BTreeMap<TargetId, Arc<Target>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     descriptors_per_object: AtomicU64,
+    others: OnceLock<Arc<dyn Others>>,
+}
+
+/// Others that have the same targets, and look at those that are idle for each other.
+pub trait Others: Send + Sync {
+    /// What this one looks at now.
+    fn share(&self) -> Share;
+    /// Tells them what it saw.
+    fn tell(&self, seen: &[(TargetId, Space)]);
 }
 
 impl Targets {
@@ -130,6 +140,7 @@ impl Targets {
             table: RwLock::default(),
             threads: Mutex::default(),
             descriptors_per_object: AtomicU64::new(1),
+            others: OnceLock::new(),
         });
         if !inline {
             *targets.threads.lock() = watch::start(&targets, &shared);
@@ -337,10 +348,43 @@ impl Targets {
         }
     }
 
-    /// Has the space measured of all targets, or of those that were used since it was.
-    pub(super) fn measure(&self, all: bool) {
+    /// Looks at idle targets for others from now on, as they do for this one.
+    pub(crate) fn share_looks(&self, others: Arc<dyn Others>) {
+        drop(self.others.set(others));
+    }
+
+    /// Another saw this.
+    pub(crate) fn hear_space(&self, id: TargetId, total_bytes: u64, free_bytes: u64) {
+        if let Some(target) = self.get(id) {
+            // Only here is known which file system it is here.
+            let device = target.space().device;
+            target.core.set_space(Space { total_bytes, free_bytes, device });
+        }
+    }
+
+    /// Has the space measured of targets that were used since it was, with `idle` also of the others that nobody else looks at.
+    pub(super) fn measure(&self, idle: bool) {
+        let share = self.others.get().filter(|_| idle).map_or(Share::All, |others| others.share());
         let usable = self.all().into_iter().filter(|target| target.state() != State::Failed);
-        usable.filter(|target| all || target.core.was_used()).for_each(|target| target.core.measure());
+        let is_due = |target: &Arc<Target>| {
+            target.core.was_used() || idle && share.looks_at(target.id(), target.core.space_age())
+        };
+        usable.filter(is_due).for_each(|target| target.core.measure());
+    }
+
+    /// Tells others of the targets that this one looks at for them.
+    pub(super) fn tell_space(&self) {
+        let Some(others) = self.others.get() else { return };
+        let share = others.share();
+        let is_told = |target: &Arc<Target>| {
+            let is_new = target.core.space_age().is_some_and(|age| age < idle::EVERY);
+            is_new && target.state() != State::Failed && share.tells_of(target.id())
+        };
+        let seen: Vec<_> =
+            self.all().iter().filter(|target| is_told(target)).map(|target| (target.id(), target.space())).collect();
+        if !seen.is_empty() {
+            others.tell(&seen);
+        }
     }
 
     /// Whether the watchdog may sleep: nothing is inside an inline operation, and who comes wakes it.

@@ -395,3 +395,54 @@ fn a_target_that_cannot_be_asked_for_want_of_descriptors_stays_as_it_is() {
         );
     }
 }
+
+/// Others that look at some targets.
+struct Lookers(policy::cluster::idle::Share, Mutex<Vec<(TargetId, Space)>>);
+
+impl super::table::Others for Lookers {
+    fn share(&self) -> policy::cluster::idle::Share {
+        self.0
+    }
+
+    fn tell(&self, seen: &[(TargetId, Space)]) {
+        self.1.lock().unwrap().extend_from_slice(seen);
+    }
+}
+
+#[test]
+fn an_idle_target_is_looked_at_by_one_who_tells_the_others() {
+    use policy::cluster::idle::Share;
+    let node = |share| {
+        let targets = Targets::new(TargetsOptions::inline());
+        let media: Vec<_> = (0..40).map(MemoryMedium::new).collect();
+        for (id, medium) in (0..).zip(&media) {
+            targets.add(TargetSpec::new(TargetId(id), 0, Arc::new(medium.clone())));
+        }
+        let lookers = Arc::new(Lookers(share, Mutex::default()));
+        targets.share_looks(lookers.clone());
+        (targets, media, lookers)
+    };
+    let (looker, looker_media, told) = node(Share::Part(3));
+    let (other, media, silent) = node(Share::None);
+    looker_media.iter().chain(&media).for_each(|medium| medium.set_capacity_bytes(8192));
+    looker.advance(Duration::from_secs(60));
+    looker.measure(true);
+    looker.tell_space();
+    let seen = std::mem::take(&mut *told.1.lock().unwrap());
+    let free: Vec<_> = seen.iter().map(|(id, space)| (id.0, space.free_bytes)).collect();
+    assert_eq!(free, [(3, 8192), (19, 8192), (35, 8192)]);
+
+    let free = |targets: &Targets, id| targets.get(TargetId(id)).unwrap().space().free_bytes;
+    other.advance(Duration::from_secs(60));
+    other.measure(true);
+    other.tell_space();
+    assert!(silent.1.lock().unwrap().is_empty() && free(&other, 3) > 8192, "it neither looks nor tells");
+    seen.iter().for_each(|(id, space)| other.hear_space(*id, space.total_bytes, space.free_bytes));
+    assert_eq!((free(&other, 3), free(&other, 4) > 8192), (8192, true));
+    other.get(TargetId(5)).unwrap().run(|medium| medium.list()).unwrap();
+    other.measure(false);
+    assert_eq!(free(&other, 5), 8192, "what it uses it looks at");
+    other.advance(Duration::from_secs(130));
+    other.measure(true);
+    assert_eq!(free(&other, 4), 8192, "and what nobody told it of for long");
+}

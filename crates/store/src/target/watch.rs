@@ -5,6 +5,7 @@ use super::Targets;
 use super::clock::{nap, time};
 use super::core::Shared;
 use parking_lot::{Condvar, Mutex};
+use policy::cluster::idle;
 use policy::protect::health::Event;
 use policy::{TargetId, Time};
 use std::collections::BTreeMap;
@@ -14,9 +15,6 @@ use std::time::Duration;
 
 /// How old the cached space of a target in use may become.
 pub const SPACE_SPAN: Duration = Duration::from_secs(5);
-
-/// The same of one that nobody uses: what changes there, others do. A guess.
-const IDLE_SPACE_SPAN: Duration = Duration::from_secs(60);
 
 /// Wakes the prober.
 #[derive(Default)]
@@ -123,13 +121,19 @@ fn watch_until_stopped(targets: &Weak<Targets>, shared: &Shared) {
 
 fn probe_until_stopped(targets: &Weak<Targets>, shared: &Shared) {
     let (mut measured, mut measured_all): (Option<Time>, Option<Time>) = (None, None);
+    let mut tells = false;
     loop {
         let wait = {
             let Some(targets) = targets.upgrade() else { return };
             let now = shared.clock.now();
-            let all = measured_all.is_none_or(|at| now.since(at) >= time(IDLE_SPACE_SPAN));
+            // What nobody uses changes only by others.
+            let all = measured_all.is_none_or(|at| now.since(at) >= idle::EVERY);
             if measured.is_none_or(|at| now.since(at) >= time(SPACE_SPAN)) {
                 measured = Some(now);
+                // What was asked for the last time is there now.
+                if std::mem::replace(&mut tells, all) {
+                    targets.tell_space();
+                }
                 measured_all = if all { measured } else { measured_all };
                 targets.measure(all);
             }
