@@ -2,16 +2,17 @@
 //! the store and the leader.
 //!
 //! ```text
-//!   node 1 .. node n ── renew, list, expel ──────────> namespace: servers, each with one queue
+//!   node 1 .. node n ── renew, list, expel, fold ────> namespace: servers, each with one queue
 //!      │      │  └───── marks of a file, layouts ────────^
-//!      │      └── batches of what users do, bells ─────> store: one queue ──> leader: one queue
+//!      │      ├── batches of what users do, bells ─────> store: one queue ──> leader: one queue
+//!      │      └── orders read, space told ───────────────^
 //!      └── fail, come back under another number
 //! ```
 //! The leases are `policy::cluster::lease`, what is done to a file is asked of `policy::cluster::share`. A call takes
 //! its way there and back, and its turn at a server; it has its effect when it is answered.
 //!
-//! What is left out: the bytes, the calls of applications that only the shared file system serves, the start of a
-//! node's daemon, and what the leader does with what it hears. Nothing in the live volume sends batches yet: they are
+//! What is left out: the bytes, the calls of applications that only the shared file system serves, the targets
+//! themselves, and what the leader does with what it hears. How long nodes take to start is only computed. Nothing in the live volume sends batches yet: they are
 //! two calls of the store each.
 
 mod demand;
@@ -50,8 +51,14 @@ pub struct Costs {
     pub delivery: Time,
     /// For each target that a node reads from the store.
     pub record: Time,
+    /// For each byte that a node hears.
+    pub byte: f64,
     /// To take one event in, at the leader.
     pub event: Time,
+    /// A node's turn to open the volume.
+    pub turn: Time,
+    /// The part of it for each target.
+    pub turn_target: Time,
 }
 
 impl Default for Costs {
@@ -68,7 +75,10 @@ impl Default for Costs {
             store: Time(18_000),
             delivery: Time(7_000),
             record: Time(360),
+            byte: BYTE_NS,
             event: Time(3_000),
+            turn: TURN,
+            turn_target: TURN_TARGET,
         }
     }
 }
@@ -96,6 +106,8 @@ pub struct Load {
     pub fail_every: Option<Time>,
     /// So long it is away.
     pub away: Time,
+    /// From one order of an operator for a target to the next; `None`: there is none.
+    pub order_every: Option<Time>,
 }
 
 impl Default for Load {
@@ -111,6 +123,7 @@ impl Default for Load {
             events: 100,
             fail_every: Some(Time::from_secs(20)),
             away: Time::from_secs(15),
+            order_every: Some(Time::from_secs(60)),
         }
     }
 }
@@ -119,6 +132,13 @@ impl Default for Load {
 /// code: not counted on a mount.
 pub const CALLS_OF_OPEN: u32 = 8;
 
+/// Nanoseconds for each byte that a node hears.
+const BYTE_NS: f64 = 0.5;
+/// A node's turn to open the volume, and the part of it for each target.
+const TURN: Time = Time(100_000_000);
+/// See [`TURN`].
+const TURN_TARGET: Time = Time(100_000);
+
 /// Everything about a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
@@ -126,8 +146,11 @@ pub struct Setup {
     pub nodes: u32,
     /// Targets of the volume.
     pub targets: u32,
-    /// Nodes that were up before, and are over: their names stay.
+    /// Nodes that were up before, and are over.
     pub past: u32,
+    /// Nothing is done for many nodes: leases do not grow with them, names of what is over stay, each looks at all
+    /// idle targets, and reads all targets' states after an order.
+    pub plain: bool,
     /// Leases.
     pub lease: lease::Config,
     /// What calls cost.
@@ -148,6 +171,7 @@ impl Default for Setup {
             nodes: 1000,
             targets: 100_000,
             past: 0,
+            plain: false,
             lease: lease::Config::default(),
             costs: Costs::default(),
             load: Load::default(),
@@ -155,6 +179,13 @@ impl Default for Setup {
             gone: 1,
             seed: 1,
         }
+    }
+}
+
+impl Setup {
+    /// The spans of a node that joins so many others.
+    fn lease_beside(&self, others: usize) -> lease::Config {
+        if self.plain { self.lease.clone() } else { self.lease.clone().beside(others) }
     }
 }
 
@@ -209,9 +240,12 @@ pub struct Figures {
     pub store_nodes: u64,
     /// The most whose events the leader can take in.
     pub leader_nodes: u64,
-    /// Looks at the space of targets per second, of all nodes.
+    /// Looks at the space of each idle target per second.
     pub space_looks: f64,
-    /// How long the store takes until every node has read the states of all targets, in seconds: after an operator's
-    /// order, and after the store was away.
+    /// The longest from an operator's order until all nodes have followed it, in seconds.
     pub order_s: f64,
+    /// How long the store takes until every node knows that it missed no order while the store was away, in seconds.
+    pub back_s: f64,
+    /// Until all nodes that start at once have the volume open, in seconds: one after the other.
+    pub start_s: f64,
 }

@@ -1,7 +1,9 @@
 //! What a number of nodes asks of the namespace, the store and the leader per second, and how many each can serve.
 
 use super::{CALLS_OF_OPEN, Costs, Load, Setup};
-use policy::Time;
+use policy::cluster::idle::{self, Share};
+use policy::cluster::past;
+use policy::{TargetId, Time};
 
 /// More nodes are not looked for.
 const NODES_MAX: u64 = 1 << 24;
@@ -12,8 +14,13 @@ pub(super) const CALLS_OF_BATCH: u32 = 2;
 pub(super) const CALLS_OF_WRITER: u32 = 5;
 /// Of one that moves a file that nobody writes: a look, its claim, a look, the record, and what is over is removed.
 pub(super) const CALLS_OF_MOVE: u32 = 7;
-/// From one look of a node at the space of a target that it does not use to the next: `store::target`, `watch`.
-const SPACE_EVERY: Time = Time::from_secs(60);
+/// Bytes of a letter for the space of one target: its number, all its bytes and the free ones, in digits.
+const BYTES_OF_SPACE: f64 = 36.0;
+
+/// So many numbers that are over have names.
+fn to_fold_at() -> u32 {
+    (0..).find(|named| past::to_fold(*named) > 0).unwrap_or_default() as u32
+}
 
 /// Seconds of work per second.
 pub struct Demand<'a>(pub &'a Setup);
@@ -38,9 +45,13 @@ impl Demand<'_> {
 
     /// Of all servers of the namespace, for leases.
     pub fn leases(&self, nodes: u64) -> f64 {
-        let (costs, names) = (self.costs(), 2.0 * (nodes + u64::from(self.0.past)) as f64 + 1.0);
+        let past = if self.0.plain { self.0.past } else { self.0.past.min(to_fold_at()) };
+        let (costs, names) = (self.costs(), 2.0 * (nodes + u64::from(past)) as f64 + 1.0);
         let list = f64::from(costs.servers) * costs.list.as_secs_f64() + names * costs.name.as_secs_f64();
-        let renewals = nodes as f64 / self.0.lease.renew_every.as_secs_f64();
+        let every = |others: u64| self.0.lease_beside(others as usize).renew_every.as_secs_f64();
+        // The first have few others beside them; of those that come when a thousand are there, all have the same.
+        let few = nodes.min(1000);
+        let renewals = (0..few).map(|others| 1.0 / every(others)).sum::<f64>() + (nodes - few) as f64 / every(few);
         renewals * costs.rename.as_secs_f64() + self.looks(nodes) * list
     }
 
@@ -72,9 +83,39 @@ impl Demand<'_> {
         fits
     }
 
-    /// Looks at the space of targets per second, and the seconds until all have read the states of all targets.
-    pub fn targets(&self) -> (f64, f64) {
-        let all = f64::from(self.0.nodes) * f64::from(self.0.targets);
-        (all / SPACE_EVERY.as_secs_f64(), all * self.costs().record.as_secs_f64())
+    /// Looks at the space of each idle target per second.
+    pub fn looks_at_target(&self) -> f64 {
+        let looks =
+            (0..self.0.nodes as usize).filter(|lower| self.share(*lower).looks_at(TargetId(0), Some(idle::EVERY)));
+        looks.count() as f64 / idle::EVERY.as_secs_f64()
+    }
+
+    /// What a node of that rank looks at.
+    pub fn share(&self, lower: usize) -> Share {
+        if self.0.plain { Share::All } else { Share::of(lower, self.0.nodes as usize) }
+    }
+
+    /// What it costs the store that a node tells all others of the targets that it looks at for them; `None` if it does not.
+    pub fn tells(&self, lower: usize) -> Option<Time> {
+        let told = (0..self.0.targets).filter(|target| self.share(lower).tells_of(TargetId(*target as u16))).count();
+        let bytes = told as f64 * BYTES_OF_SPACE * self.costs().byte;
+        let to_each = Time(self.costs().delivery.0 + bytes as u64);
+        (told > 0).then(|| self.costs().store + Time(to_each.0 * u64::from(self.0.nodes)))
+    }
+
+    /// What it costs the store that a node follows an order.
+    pub fn follows(&self) -> Time {
+        let targets = if self.0.plain { self.0.targets } else { 1 };
+        self.costs().store + Time(self.costs().record.0 * u64::from(targets))
+    }
+
+    /// What it costs the store that a node asks whether it missed an order; it did not.
+    pub fn asks(&self) -> Time {
+        if self.0.plain { self.follows() } else { self.costs().store }
+    }
+
+    /// A node's turn to open the volume.
+    pub fn turn(&self) -> Time {
+        self.costs().turn + Time(self.costs().turn_target.0 * u64::from(self.0.targets))
     }
 }

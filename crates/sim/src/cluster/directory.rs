@@ -1,61 +1,83 @@
 //! The lease files of the namespace: what a rename does, and what a listing shows.
 
 use policy::Time;
-use policy::cluster::Node;
 use policy::cluster::lease::{Event, Seen};
+use policy::cluster::{Node, past};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     New,
     Beat(u64),
     Over,
+    /// Over, and without names of its own.
+    Folded,
 }
 
 /// One file per number, from 1 on.
 #[derive(Debug, Default)]
 pub struct Directory {
-    files: Vec<Name>,
-    lease: Time,
+    files: Vec<(Name, Time)>,
+    beats: usize,
+    folded: usize,
 }
 
 impl Directory {
-    /// With numbers that are over.
-    pub fn new(past: u32, lease: Time) -> Directory {
-        Directory { files: vec![Name::Over; past as usize], lease }
+    /// With numbers that are over; `named`: each has its names yet.
+    pub fn new(past: u32, named: bool) -> Directory {
+        let name = if named { Name::Over } else { Name::Folded };
+        let folded = if named { 0 } else { past as usize };
+        Directory { files: vec![(name, Time::ZERO); past as usize], beats: 0, folded }
     }
 
-    /// Takes the next number.
-    pub fn claim(&mut self) -> Node {
-        self.files.push(Name::New);
+    /// Takes the next number, for a lease of that length.
+    pub fn claim(&mut self, lease: Time) -> Node {
+        self.files.push((Name::New, lease));
         Node(self.files.len() as u32)
     }
 
     /// Whether there was a file of that name.
     pub fn rename(&mut self, node: Node, from: Name, to: Name) -> bool {
-        let name = &mut self.files[node.0 as usize - 1];
+        let (name, _) = &mut self.files[node.0 as usize - 1];
         let found = *name == from;
         if found {
             *name = to;
+            let is_beat = |name| usize::from(matches!(name, Name::Beat(_)));
+            self.beats = self.beats + is_beat(to) - is_beat(from);
         }
         found
     }
 
-    #[cfg(test)]
-    pub fn is_over(&self, node: Node) -> bool {
-        self.files[node.0 as usize - 1] == Name::Over
+    /// How many leases there are.
+    pub fn leases(&self) -> usize {
+        self.beats
     }
 
-    /// A number has a file, and the name by which it was taken; then `join`.
+    /// Folds what is over, if that is much; how many.
+    pub fn fold(&mut self) -> usize {
+        let named: Vec<&mut Name> =
+            self.files.iter_mut().map(|(name, _)| name).filter(|name| **name == Name::Over).collect();
+        let count = past::to_fold(named.len());
+        named.into_iter().take(count).for_each(|name| *name = Name::Folded);
+        self.folded += count;
+        count
+    }
+
+    #[cfg(test)]
+    pub fn is_over(&self, node: Node) -> bool {
+        matches!(self.files[node.0 as usize - 1].0, Name::Over | Name::Folded)
+    }
+
+    /// A number has a file, and the name by which it was taken; then `join`, and what is folded and where.
     pub fn names(&self) -> u64 {
-        2 * self.files.len() as u64 + 1
+        2 * (self.files.len() - self.folded) as u64 + if self.folded > 0 { 3 } else { 1 }
     }
 
     pub fn listing(&self) -> Event {
-        let (mut leases, mut over) = (Vec::new(), Vec::new());
-        for (node, name) in (1..).map(Node).zip(&self.files) {
+        let (mut leases, mut over) = (Vec::with_capacity(self.beats), Vec::new());
+        for (node, (name, lease)) in (1..).map(Node).zip(&self.files) {
             match name {
-                Name::Beat(beat) => leases.push(Seen { node, beat: *beat, lease: self.lease, drains: false }),
-                Name::Over => over.push(node),
+                Name::Beat(beat) => leases.push(Seen { node, beat: *beat, lease: *lease, drains: false }),
+                Name::Over | Name::Folded => over.push(node),
                 Name::New => {}
             }
         }

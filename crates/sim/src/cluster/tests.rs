@@ -33,6 +33,7 @@ fn what_is_asked_is_what_follows_from_the_load() {
     assert!(is_near(figures.namespace_share, demand.namespace(100) / servers, 0.1), "{figures:?}");
     assert!(is_near(figures.leader_share, demand.leader(100), 0.1), "{figures:?}");
     assert!(is_near(figures.renewals, 100.0 / 1.6, 0.05), "{figures:?}");
+    assert!(figures.order_s > 0.0 && figures.order_s < 0.01, "{figures:?}");
     assert_eq!((figures.lapses, figures.expelled, figures.moves_failed, figures.takeover_s), (0, 0, 0, None));
     assert!(figures.moves > 150 && figures.enter_ms > 0.0, "{figures:?}");
 }
@@ -93,4 +94,49 @@ fn what_dead_nodes_leave_is_ended_and_nothing_waits_for_ever() {
     assert_eq!(world.files.under_way(), 0);
     let failed = world.counts.moves_failed;
     assert_eq!(failed, 0);
+}
+
+/// Nobody does anything to files.
+fn idle(nodes: u32) -> Setup {
+    let load = Load { opens: 0.0, writes: 0.0, moves: 0.0, batches: 0.0, ..small(1).load };
+    Setup { nodes, gone: 0, load, ..small(1) }
+}
+
+#[test]
+fn of_many_nodes_each_renews_more_rarely_and_as_the_demand_says() {
+    let setup = Setup { costs: Costs { servers: 8, ..Costs::default() }, ..idle(500) };
+    let (grown, plain) = (run(&setup), run(&Setup { plain: true, ..setup.clone() }));
+    assert!(is_near(plain.renewals, 500.0 / 1.6, 0.05), "{plain:?}");
+    assert!(grown.renewals < 0.8 * plain.renewals, "{grown:?}");
+    assert!(is_near(grown.namespace_share, Demand(&setup).leases(500) / 8.0, 0.1), "{grown:?}");
+    assert_eq!((grown.lapses, grown.expelled), (0, 0));
+}
+
+#[test]
+fn nodes_that_were_there_before_cost_no_listing_once_their_names_are_folded() {
+    let names = |past, plain| run(&Setup { past, plain, ..idle(20) }).names;
+    assert!(is_near(names(2000, true) / names(0, true), 4041.0 / 41.0, 0.01));
+    assert!(is_near(names(2000, false) / names(0, false), 43.0 / 41.0, 0.01));
+}
+
+#[test]
+fn names_are_folded_while_nodes_come_and_go_and_the_next_leads_once_that_ends() {
+    let load = Load { fail_every: Some(Time::from_millis(500)), away: Time::from_secs(2), ..idle(1).load };
+    let mut world = World::new(Setup { load, gone: 1, ..idle(30) });
+    world.start();
+    world.until(Time::from_secs(120));
+    let over = (1..200).map(policy::cluster::Node).filter(|node| world.is_over(*node)).count();
+    assert!(over > 150, "{over} are over");
+    let (names, most) = (world.names(), 2 * (30 + 64 + 15) + 3);
+    assert!(names < most, "{names} names of {over} and 30");
+    assert!(world.leads().is_some());
+    // Half of them come and go within a lease: who is next is seen once that ends.
+    world.setup.load.fail_every = None;
+    assert!(world.takeover().is_some());
+}
+
+#[test]
+fn an_order_is_followed_at_once_and_with_all_reading_all_targets_it_takes_long() {
+    let order = |plain| run(&Setup { plain, ..idle(300) }).order_s;
+    assert!(order(false) < 0.1 && order(true) > 10.0, "{} and {}", order(false), order(true));
 }

@@ -8,7 +8,8 @@ use super::{CALLS_OF_OPEN, Figures, Setup};
 use crate::event::{EventQueue, Rank};
 use crate::generate::Rng;
 use policy::Time;
-use policy::cluster::lease::{Action, Event, Membership};
+use policy::cluster::idle::{self, Share};
+use policy::cluster::lease::{Action, Config, Event, Membership};
 use policy::cluster::{Node, Standing};
 use policy::machine::Machine;
 
@@ -22,20 +23,48 @@ pub(super) type HostId = usize;
 
 #[derive(Clone, Debug)]
 pub(super) enum Happens {
-    Renamed { host: HostId, node: Node, beat: u64, asked: Time },
-    Listed { host: HostId, node: Node },
-    Expel { host: HostId, node: Node, whom: Node, beat: Option<u64> },
+    Renamed {
+        host: HostId,
+        node: Node,
+        beat: u64,
+        asked: Time,
+    },
+    Listed {
+        host: HostId,
+        node: Node,
+    },
+    Expel {
+        host: HostId,
+        node: Node,
+        whom: Node,
+        beat: Option<u64>,
+    },
     Tick(HostId),
     Joined(HostId, Node),
     Comes(HostId),
     Fails,
     Opens(HostId),
-    Opened { asked: Time },
+    Opened {
+        asked: Time,
+    },
     Writes(HostId),
     Moves,
     Sends(HostId),
     Step(TaskId, Step),
-    Rung { file: usize, nodes: Vec<Node> },
+    Rung {
+        file: usize,
+        nodes: Vec<Node>,
+    },
+    /// An operator gives an order.
+    Orders,
+    /// All have heard it.
+    Ordered {
+        asked: Time,
+    },
+    /// One that looks at idle targets for others tells them.
+    Tells {
+        lower: usize,
+    },
 }
 
 pub(super) struct Host {
@@ -46,6 +75,8 @@ pub(super) struct Host {
     until: Time,
     /// Life of its daemon: what an earlier one began is over.
     pub life: u32,
+    /// Of the number that it has.
+    lease: Config,
 }
 
 #[derive(Default)]
@@ -78,6 +109,7 @@ pub(super) struct Counts {
     open: Mean,
     enter: Mean,
     change: Mean,
+    order: Time,
     pub moves_failed: u64,
 }
 
@@ -126,7 +158,7 @@ impl World {
             rng: Rng::new(setup.seed, 0),
             hosts: Vec::new(),
             files: Files::new(setup.nodes as usize),
-            directory: Directory::new(setup.past, setup.lease.lease),
+            directory: Directory::new(setup.past, setup.plain),
             servers: vec![Queue::default(); setup.costs.servers.max(1) as usize],
             store: Queue::default(),
             leader: Queue::default(),
@@ -140,9 +172,10 @@ impl World {
     pub fn start(&mut self) {
         let spread = self.setup.lease.renew_every.0;
         for host in 0..self.setup.nodes as usize {
-            let node = self.directory.claim();
+            let lease = self.setup.lease_beside(host);
+            let node = self.directory.claim(lease.lease);
             self.directory.rename(node, Name::New, Name::Beat(0));
-            self.hosts.push(Host { machine: None, tick_at: None, until: Time::ZERO, life: 0 });
+            self.hosts.push(Host { machine: None, tick_at: None, until: Time::ZERO, life: 0, lease });
             let at = Time(self.rng.below(spread.max(1)));
             self.queue.push(at, Rank::Completion, Happens::Joined(host, node));
         }
@@ -155,6 +188,16 @@ impl World {
         self.later(load.moves, Happens::Moves);
         if let Some(every) = load.fail_every {
             self.queue.push(every, Rank::Arrival, Happens::Fails);
+        }
+        if load.order_every.is_some() {
+            // The first while everything is counted.
+            self.queue.push(self.setup.span, Rank::Arrival, Happens::Orders);
+        }
+        for lower in 0..self.hosts.len() {
+            if Demand(&self.setup).share(lower) != Share::None {
+                let at = Time(idle::EVERY.0 / self.hosts.len() as u64 * lower as u64);
+                self.queue.push(at, Rank::Arrival, Happens::Tells { lower });
+            }
         }
     }
 
@@ -188,6 +231,9 @@ impl World {
             Happens::Listed { host, node } => {
                 let listing = self.directory.listing();
                 self.hears(host, node, listing);
+                if self.leads == Some(host) && !self.setup.plain {
+                    self.fold();
+                }
             }
             Happens::Expel { host, node, whom, beat } => {
                 let done = self.directory.rename(whom, beat.map_or(Name::New, Name::Beat), Name::Over);
@@ -236,7 +282,40 @@ impl World {
             }
             Happens::Step(task, step) => self.step(task, step),
             Happens::Rung { file, nodes } => self.rung(file, &nodes),
+            Happens::Orders => {
+                let Some(every) = load.order_every else { return };
+                self.queue.push(self.now() + every, Rank::Arrival, Happens::Orders);
+                let (asked, at) = (self.now(), self.bell());
+                self.push(at, Happens::Ordered { asked });
+            }
+            Happens::Ordered { asked } => {
+                let (now, cost) = (self.now(), Demand(&self.setup).follows());
+                let last = (0..self.hosts.len()).map(|_| self.store.take(now, cost)).max().unwrap_or_default();
+                self.counts.order = self.counts.order.max(last.since(asked) + self.setup.costs.round_trip);
+            }
+            Happens::Tells { lower } => {
+                self.queue.push(self.now() + idle::EVERY, Rank::Arrival, Happens::Tells { lower });
+                let now = self.now();
+                if let Some(cost) = Demand(&self.setup).tells(lower) {
+                    self.store.take(now, cost);
+                }
+            }
         }
+    }
+
+    /// The leader folds the names of what is over, one after the other.
+    fn fold(&mut self) {
+        for number in 0..self.directory.fold() as u32 {
+            for _ in 0..2 {
+                self.rename(Node(number));
+            }
+        }
+    }
+
+    /// When all nodes have heard something short.
+    fn bell(&mut self) -> Time {
+        let cost = self.setup.costs.store + Time(self.setup.costs.delivery.0 * self.hosts.len() as u64);
+        self.store.take(self.now(), cost) + self.setup.costs.round_trip
     }
 
     fn sends(&mut self) {
@@ -259,8 +338,7 @@ impl World {
 
     /// Asks nodes for a file; all nodes hear it.
     pub fn ring(&mut self, file: usize, nodes: Vec<Node>) {
-        let cost = self.setup.costs.store + Time(self.setup.costs.delivery.0 * self.hosts.len() as u64);
-        let at = self.store.take(self.now(), cost) + self.setup.costs.round_trip;
+        let at = self.bell();
         self.push(at, Happens::Rung { file, nodes });
     }
 
@@ -291,7 +369,7 @@ impl World {
         let of = &mut self.hosts[host];
         if done && of.machine.as_ref().is_some_and(|machine| machine.node() == node) {
             self.counts.lapses += u64::from(now > of.until);
-            of.until = asked + self.setup.lease.lease;
+            of.until = asked + of.lease.lease;
         }
         let event = if done { Event::Renewed { beat: beat + 1, asked } } else { Event::Gone };
         self.hears(host, node, event);
@@ -301,8 +379,9 @@ impl World {
         let now = self.now();
         // One that is there from the start knows the others.
         let is_first = self.hosts[host].life == 0;
-        self.hosts[host].until = now + self.setup.lease.lease;
-        let mut machine = Membership::new(self.setup.lease.clone(), now, node, now);
+        let lease = self.hosts[host].lease.clone();
+        self.hosts[host].until = now + lease.lease;
+        let mut machine = Membership::new(lease, now, node, now);
         if is_first {
             while machine.poll().is_some() {}
             self.hosts[host].life = 1;
@@ -318,7 +397,9 @@ impl World {
     /// A daemon starts: it lists, takes a number, and renames its file.
     fn comes(&mut self, host: HostId) {
         let listed = self.list();
-        let node = self.directory.claim();
+        let lease = self.setup.lease_beside(self.directory.leases());
+        let node = self.directory.claim(lease.lease);
+        self.hosts[host].lease = lease;
         let at = (0..3).map(|_| self.rename(node)).max().unwrap_or(listed);
         self.directory.rename(node, Name::New, Name::Beat(0));
         self.hosts[host].life += 1;
@@ -405,7 +486,7 @@ impl World {
     }
 
     /// The lowest nodes fail at once; how long it takes until another leads.
-    fn takeover(&mut self) -> Option<Time> {
+    pub fn takeover(&mut self) -> Option<Time> {
         let node = |host: &HostId| self.hosts[*host].machine.as_ref().map(Membership::node);
         let mut alive: Vec<HostId> = (0..self.hosts.len()).filter(|host| node(host).is_some()).collect();
         alive.sort_by_key(node);
@@ -430,7 +511,6 @@ impl World {
         let per_second = |count: u64| count as f64 / span;
         let asked: f64 = self.servers.iter().map(|server| server.asked().as_secs_f64()).sum();
         let most = self.servers.iter().map(|server| server.asked().as_secs_f64()).fold(0.0, f64::max);
-        let (space_looks, order_s) = demand.targets();
         Figures {
             nodes: self.setup.nodes,
             renewals: per_second(counts.renewals),
@@ -456,9 +536,21 @@ impl World {
             namespace_nodes: demand.most(Demand::namespace, servers),
             store_nodes: demand.most(Demand::store, 1.0),
             leader_nodes: demand.most(Demand::leader, 1.0),
-            space_looks,
-            order_s,
+            space_looks: demand.looks_at_target(),
+            order_s: counts.order.as_secs_f64(),
+            back_s: demand.asks().as_secs_f64() * nodes as f64,
+            start_s: demand.turn().as_secs_f64() * nodes as f64,
         }
+    }
+
+    #[cfg(test)]
+    pub fn leads(&self) -> Option<HostId> {
+        self.leads
+    }
+
+    #[cfg(test)]
+    pub fn names(&self) -> u64 {
+        self.directory.names()
     }
 
     /// Whether a number is over, as the namespace says.
