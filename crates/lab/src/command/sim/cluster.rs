@@ -186,7 +186,7 @@ fn text(columns: &[Column<'_, Figures>], figures: &[Figures]) -> String {
             of.store_nodes, of.leader_nodes
         ),
         format!(
-            "with {} nodes: all that start at once have the volume open after {:.0} s, one after the other",
+            "with {} nodes: all that start at once have the volume open after {:.0} s, one after the other, if a turn takes what is guessed",
             of.nodes, of.start_s
         ),
     ];
