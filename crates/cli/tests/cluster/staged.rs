@@ -1,7 +1,7 @@
 //! Data that come in by several nodes.
 
 use crate::hosts::hosts;
-use crate::real::{err, noise, until};
+use crate::real::{err, noise, out, until};
 use crate::volume::{Node, Shared, are_in_order, is_well};
 use crate::web::Web;
 use std::collections::BTreeMap;
@@ -16,7 +16,9 @@ fn has(node: &Node<'_>, file: &str, data: &[u8]) {
 }
 
 fn staged_bytes(node: &Node<'_>) -> u64 {
-    node.entrepot(&["stats", "--count", "1"])["metrics"]["stage_in_bytes"].as_u64().expect("a metric")
+    let metrics = out(&node.run(&["stats", "--prometheus"]));
+    let of = |line: &str| line.strip_prefix("entrepot_stage_in_bytes_total")?.split_whitespace().last()?.parse().ok();
+    metrics.lines().find_map(of).expect("a metric")
 }
 
 /// [S-216]

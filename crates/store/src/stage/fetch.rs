@@ -56,7 +56,7 @@ pub(super) fn fetch(
         while failed.lock().is_none() {
             let units: Vec<u64> = {
                 let mut todo = todo.lock();
-                let left = todo.len().saturating_sub(UNITS_AT_ONCE);
+                let left = todo.len() - helpers.share_of(todo.len(), UNITS_AT_ONCE);
                 todo.split_off(left).into()
             };
             if units.is_empty() || !incoming.has_brought(helpers, name, sources, &units, stop) {
@@ -69,12 +69,12 @@ pub(super) fn fetch(
         }
     };
     std::thread::scope(|scope| {
+        (0..IN_FLIGHT.min(incoming.units() as usize)).for_each(|_| drop(scope.spawn(here)));
         if let Some(helpers) = helpers {
             for name in helpers.names.iter().flat_map(|name| [name; CALLS_EACH]) {
                 scope.spawn(|| elsewhere(helpers, name));
             }
         }
-        (0..IN_FLIGHT.min(incoming.units() as usize)).for_each(|_| drop(scope.spawn(here)));
     });
     // What other nodes did not bring.
     std::thread::scope(|scope| {

@@ -155,7 +155,7 @@ impl Stager {
                         while failed.lock().is_none() {
                             let mut some: Vec<StageIn> = {
                                 let mut todo = todo.lock();
-                                let left = todo.len().saturating_sub(FILES_AT_ONCE);
+                                let left = todo.len() - helpers.share_of(todo.len(), FILES_AT_ONCE);
                                 todo.split_off(left).into()
                             };
                             if some.is_empty() || !helpers.bring_files(name, &mut some, stop, &note) {
@@ -237,6 +237,11 @@ impl Helpers {
             Said::Nothing => self.lost.store(true, Ordering::Release),
         }
         None
+    }
+
+    /// How many of those that are left one is asked for at once: few at the end, when all are to be done at about the same time.
+    pub fn share_of(&self, left: usize, most: usize) -> usize {
+        (left / (2 * (self.names.len() + 1))).clamp(1, most).min(left)
     }
 
     /// Whether one gave no answer: it may still write what it was asked for.
