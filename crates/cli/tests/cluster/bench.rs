@@ -14,6 +14,7 @@ use crate::agent::{Agent, Call};
 use crate::gluster;
 use crate::hosts::{Hosts, LOCAL, hosts};
 use crate::volume::{Node, Shared};
+use crate::web::Web;
 use calls::Calls;
 use std::time::Instant;
 use work::{RECORD, Work};
@@ -27,6 +28,8 @@ const RECORDS: u64 = 900;
 /// Small files, and their bytes.
 const SMALL: u64 = 150;
 const SMALL_BYTES: usize = 4096;
+/// Rounds of staging in, each of which takes half a minute.
+const STAGED_ROUNDS: usize = 3;
 /// No row may be slower than the plain mount by more than this.
 const BOUND: f64 = 1.1;
 
@@ -116,10 +119,7 @@ fn rig(hosts: &Hosts) -> Rig<'_> {
 
 #[test]
 fn entrepot_against_plain_mounts() {
-    let Some(rounds) = std::env::var("ENTREPOT_BENCH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()) else {
-        println!("not wanted: `make bench-cluster` runs it");
-        return;
-    };
+    let Some(rounds) = rounds() else { return };
     let Some(hosts) = hosts() else { return };
     let rows = wanted_rows();
     let rig = rig(&hosts);
@@ -206,4 +206,40 @@ fn calls_of_entrepot_beside_those_of_a_plain_mount() {
             assert!(plain.asked() > 0.0 && ours.asked() > 0.0, "{row}: nothing was counted");
         }
     }
+}
+
+/// A source that gives each connection a MiB a second, as one far away does: what more nodes are good for.
+#[test]
+fn staged_by_one_two_and_three_nodes() {
+    let Some(rounds) = rounds() else { return };
+    let Some(hosts) = hosts() else { return };
+    let Some(web) = Web::start(&hosts.server) else { return };
+    let shared = Shared::of_all(&hosts);
+    let nodes = shared.up();
+    web.put("far", &crate::real::noise(3 * LARGE as usize / 2));
+    let mut all = [const { Vec::new() }; 3];
+    for round in 0..rounds.min(STAGED_ROUNDS) {
+        for (n, took) in (1..).zip(&mut all) {
+            let idle = || nodes[n..].iter().map(Node::name);
+            idle().for_each(|host| nodes[0].ok(&["node", "drain", &host]));
+            let began = Instant::now();
+            nodes[0].ok(&["stage", "in", &web.uri("slow/far"), &format!("{}/far{round}-{n}", nodes[0].at)]);
+            took.push(began.elapsed().as_secs_f64());
+            idle().for_each(|host| nodes[0].ok(&["node", "restore", &host]));
+        }
+    }
+    println!("| nodes | seconds to stage in 96 MiB: middle (smallest to largest) | to one node |");
+    println!("|---|---|---|");
+    for (n, took) in (1..).zip(&all) {
+        let [least, middle, most] = spread(took);
+        println!("| {n} | {middle:.2} ({least:.2} to {most:.2}) | {:.2} |", middle / spread(&all[0])[1]);
+    }
+}
+
+fn rounds() -> Option<usize> {
+    let rounds = std::env::var("ENTREPOT_BENCH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    if rounds.is_none() {
+        println!("not wanted: `make bench-cluster` runs it");
+    }
+    rounds
 }
