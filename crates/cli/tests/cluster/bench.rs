@@ -13,6 +13,7 @@ pub mod work;
 use crate::agent::{Agent, Call};
 use crate::gluster;
 use crate::hosts::{Hosts, LOCAL, hosts};
+use crate::real::until_within;
 use crate::volume::{Node, Shared};
 use crate::web::Web;
 use calls::Calls;
@@ -226,6 +227,11 @@ fn staged_by_one_two_and_three_nodes() {
             nodes[0].ok(&["stage", "in", &web.uri("slow/far"), &format!("{}/far{round}-{n}", nodes[0].at)]);
             took.push(began.elapsed().as_secs_f64());
             idle().for_each(|host| nodes[0].ok(&["node", "restore", &host]));
+            until_within(30, "none drains", || {
+                let listed = nodes[0].entrepot(&["node", "list"])["nodes"].take();
+                let listed = listed.as_array().expect("nodes");
+                listed.len() == nodes.len() && listed.iter().all(|node| node["state"] == "ok")
+            });
         }
     }
     println!("| nodes | seconds to stage in 96 MiB: middle (smallest to largest) | to one node |");

@@ -239,9 +239,9 @@ impl Helpers {
         None
     }
 
-    /// How many of those that are left one is asked for at once: few at the end, when all are to be done at about the same time.
+    /// How many of those that are left one is asked for at once: its part, few at the end. The node that was asked has begun some by then.
     pub fn share_of(&self, left: usize, most: usize) -> usize {
-        (left / (2 * (self.names.len() + 1))).clamp(1, most).min(left)
+        left.div_ceil(CALLS_EACH * self.names.len()).min(most)
     }
 
     /// Whether one gave no answer: it may still write what it was asked for.
