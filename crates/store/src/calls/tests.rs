@@ -34,8 +34,8 @@ impl Talk for End {
         Vec::new()
     }
     fn tell(&self, name: &str, text: &str) {
-        for (what, n) in self.0.loses.lock().iter_mut().filter(|(what, n)| *n > 0 && text.contains(what)) {
-            (*n, _) = (*n - 1, what);
+        if let Some((_, n)) = self.0.loses.lock().iter_mut().find(|(what, n)| *n > 0 && text.contains(what)) {
+            *n -= 1;
             return;
         }
         let there = self.0.there.lock().get(name).cloned();

@@ -25,11 +25,14 @@ struct Others {
     rung: AtomicU32,
 }
 
+/// What happens when a lease is lost.
+type Happens = Box<dyn FnOnce() + Send>;
+
 struct Member {
     number: AtomicU32,
     standing: Mutex<Standing>,
     /// After so many looks at the lease it is lost, and then this happens.
-    loses: Mutex<Option<(u32, Box<dyn FnOnce() + Send>)>>,
+    loses: Mutex<Option<(u32, Happens)>>,
     others: Arc<Others>,
 }
 
