@@ -218,10 +218,12 @@ impl File {
         self.is_shared() && (self.pool.clock)().since(looked) >= LOOKED_MAX
     }
 
-    /// From now on it is read as other nodes left it; if that cannot be seen now, as it was.
-    pub(super) fn look_for_changes(self: &Arc<Self>) {
-        if let Err(error) = self.forget_what_others_changed(false) {
-            tracing::debug!("a file that is in use may lie elsewhere by now: {error}");
+    /// Sees where it lies now; what is cached of it goes if that changed, or in any case (`all`). If that cannot be seen now, all stays.
+    pub(super) fn look_for_changes(self: &Arc<Self>, all: bool) {
+        match self.refresh() {
+            Ok(changed) if changed || all => self.forget_all(),
+            Ok(_) => {}
+            Err(error) => tracing::debug!("a file that is in use may lie elsewhere by now: {error}"),
         }
     }
 

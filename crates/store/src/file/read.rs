@@ -27,7 +27,7 @@ impl File {
             self.refresh()?; // another node may have made it longer
         }
         if self.was_looked_at_long_ago() {
-            self.look_for_changes();
+            self.look_for_changes(false);
         }
         for _ in 0..ATTEMPTS_MAX {
             let view = self.view();

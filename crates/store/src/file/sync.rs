@@ -37,7 +37,7 @@ impl File {
     pub fn sync(self: &Arc<Self>, data_only: bool, cursor: &SyncCursor) -> Result<()> {
         let result = self.sync_now(data_only);
         if self.is_shared() {
-            self.look_for_changes(); // programs that sync and then tell each other expect to read what was synced
+            self.look_for_changes(true); // programs that sync and then tell each other expect to read what was synced
         }
         let mut errors = self.sync_errors.lock();
         if let Err(e) = &result {
