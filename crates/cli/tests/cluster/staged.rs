@@ -60,7 +60,7 @@ fn what_a_node_does_not_bring_that_dies_is_brought_by_the_one_that_was_asked() {
     let Some(web) = Web::start(&hosts.server) else { return };
     let shared = Shared::of_all(&hosts);
     let nodes = shared.up();
-    let data = noise(2 * SIZE);
+    let data = noise(SIZE);
     web.put("large", &data);
     let (asked, dies) = (&nodes[0], &nodes[2]);
     let pid = dies.pid();
