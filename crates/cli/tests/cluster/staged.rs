@@ -1,10 +1,11 @@
 //! Data that come in by several nodes.
 
 use crate::hosts::hosts;
-use crate::real::{err, noise, out, until};
+use crate::real::{err, noise, out};
 use crate::volume::{Node, Shared, are_in_order, is_well};
 use crate::web::Web;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Of twelve units.
 const SIZE: usize = 48 << 20;
@@ -60,7 +61,7 @@ fn what_a_node_does_not_bring_that_dies_is_brought_by_the_one_that_was_asked() {
     let Some(web) = Web::start(&hosts.server) else { return };
     let shared = Shared::of_all(&hosts);
     let nodes = shared.up();
-    let data = noise(SIZE);
+    let data = noise(2 * SIZE);
     web.put("large", &data);
     let (asked, dies) = (&nodes[0], &nodes[2]);
     let pid = dies.pid();
@@ -69,12 +70,14 @@ fn what_a_node_does_not_bring_that_dies_is_brought_by_the_one_that_was_asked() {
         let to = format!("{}/large", asked.at);
         let uri = web.uri("slow/large");
         let stages = scope.spawn(move || asked.run(&["stage", "in", &uri, &to]));
-        let address = dies.host.address();
-        until("it takes part", || web.asked_by().iter().any(|(range, host)| *host == address && range.len() > 4096));
+        // What a connection gives makes it last for eight seconds.
+        std::thread::sleep(Duration::from_secs(2));
         dies.kill(&pid);
         let done = stages.join().expect("no panic");
         assert!(done.status.success(), "{}\n{}", err(&done), asked.log());
     });
+    let address = dies.host.address();
+    assert!(web.asked_by().iter().any(|(range, host)| *host == address && range.len() > 4096), "it took part");
     has(asked, "large", &data);
     dies.up();
     is_well(&nodes);

@@ -35,8 +35,9 @@ pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String, P
     let failed = |error: crate::Error| {
         Problem::failed(error.to_string()).so("what was not settled yet is kept").try_this("mend that and say it again")
     };
-    let over = nodes.over().map_err(failed)?;
-    let own = the_dead(nodes, &over, name)?;
+    // Who is there is looked at last: one that is over may just have come back.
+    let (over, alive) = (nodes.over().map_err(failed)?, nodes.alive().map_err(failed)?);
+    let own = the_dead(&alive, &over, name)?;
     let mut left = Left::default();
     for own in &own {
         // What was taken by one that was cut off comes first.
@@ -62,18 +63,17 @@ pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String, P
 }
 
 /// The names of what is to be forgotten, unless it is alive.
-fn the_dead(nodes: &Nodes, over: &[(Node, Info)], name: &str) -> Result<BTreeSet<String>, Problem> {
-    let alive = nodes.shown();
+fn the_dead(alive: &[(Node, Option<Info>)], over: &[(Node, Info)], name: &str) -> Result<BTreeSet<String>, Problem> {
     let refused = |text: String, mend: &str| Err(Problem::wrong(text).so("nothing was forgotten").try_this(mend));
-    if let Some(unknown) = alive.iter().find(|shown| shown.info.is_none()) {
-        return refused(format!("{} is there, and nobody knows on which host", unknown.node), "say it again");
+    if let Some((unknown, _)) = alive.iter().find(|(_, info)| info.is_none()) {
+        return refused(format!("{unknown} is there, and nobody knows on which host"), "say it again");
     }
     let is = |node: Node, info: &Info| node.0.to_string() == name || info.host == name;
     let own: BTreeSet<String> =
         over.iter().filter(|(node, info)| is(*node, info)).map(|(_, info)| info.own.clone()).collect();
-    let there = alive.iter().find_map(|shown| {
-        let info = shown.info.as_ref()?;
-        (is(shown.node, info) || own.contains(&info.own)).then_some((shown.node, info))
+    let there = alive.iter().find_map(|(node, info)| {
+        let info = info.as_ref()?;
+        (is(*node, info) || own.contains(&info.own)).then_some((*node, info))
     });
     if let Some((node, info)) = there {
         return refused(

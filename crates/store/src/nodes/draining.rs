@@ -121,6 +121,12 @@ impl Nodes {
         Ok(self.leases.of_over()?)
     }
 
+    /// The nodes that are there, as their lease files say now, and who they are as far as that can be read.
+    pub fn alive(&self) -> Result<Vec<(Node, Option<Info>)>> {
+        let listing = self.leases.list()?;
+        Ok(listing.leases.iter().map(|seen| (seen.node, self.leases.info(seen.node))).collect())
+    }
+
     /// Nobody asks any more what a node said that is over.
     pub fn forget_draining(&self, own: &str) -> Result<()> {
         self.state.record_remove(RECORDS, &key(own)).map(drop)

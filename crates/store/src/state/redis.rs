@@ -146,6 +146,11 @@ impl Server {
         let made = self.address.connect(CONNECT_SPAN).and_then(|mut connection| {
             connection.set_read_timeout(Some(ANSWER_SPAN))?;
             connection.set_write_timeout(Some(ANSWER_SPAN))?;
+            // The first command stands alone: an error that it gets is one of this connection.
+            match redis::cmd("PING").exec(&mut connection) {
+                Err(error) if !is_loading(&error) => return Err(error),
+                _ => {}
+            }
             // One that took another's place may be set up otherwise.
             let synced = if self.address.may_change() { is_synced(&mut connection)? } else { Ok(()) };
             Ok((connection, synced))
@@ -157,10 +162,17 @@ impl Server {
                 Ok(connection)
             }
             Err(error) => {
-                let why = format!(
-                    "{} cannot be reached: {error}. Start it, or correct `state` (or `state_store`) in volume.toml; nothing of the volume is lost",
-                    self.address()
-                );
+                let why = match is_shut(&error) {
+                    true => format!(
+                        "{} does not let this node in: {error}. Put its password into the file that `state_password_file` in volume.toml \
+                         names; nothing of the volume is lost",
+                        self.address()
+                    ),
+                    false => format!(
+                        "{} cannot be reached: {error}. Start it, or correct `state` (or `state_store`) in volume.toml; nothing of the volume is lost",
+                        self.address()
+                    ),
+                };
                 link.away = Some((Instant::now(), why.clone()));
                 Err(Error::State(why))
             }
@@ -173,6 +185,11 @@ fn is_interrupted(error: &RedisError) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<Shared>());
     let source = source.and_then(|source| source.downcast_ref::<std::io::Error>());
     source.is_some_and(|source| source.kind() == std::io::ErrorKind::Interrupted)
+}
+
+/// The password is missing or wrong.
+fn is_shut(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::AuthenticationFailed || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
 }
 
 /// Another server took the place of this one, which lets nobody write any more.
