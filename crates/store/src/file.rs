@@ -172,6 +172,7 @@ impl File {
 
     fn at(stub: Arc<dyn Stub>, pool: Arc<Pool>, known: Known) -> Arc<File> {
         let Known { generation, layout, source, size } = known;
+        let said = nodes::Said::at(generation, (pool.clock)());
         Arc::new_cyclic(|this| File {
             this: this.clone(),
             tail_clean: AtomicBool::new(layout.is_none()),
@@ -199,7 +200,7 @@ impl File {
             habits: habit::Habits::default(),
             staged_as: OnceLock::new(),
             payer: Mutex::new(None),
-            said: nodes::Said::at(generation),
+            said,
         })
     }
 

@@ -87,9 +87,9 @@ pub(super) struct Said {
 }
 
 impl Said {
-    /// Nothing, of a file opened at that generation.
-    pub fn at(generation: u64) -> Said {
-        Said { generation: AtomicU64::new(generation), ..Said::default() }
+    /// Nothing, of a file opened at that generation, whose stub was looked at then.
+    pub fn at(generation: u64, now: Time) -> Said {
+        Said { generation: AtomicU64::new(generation), looked: AtomicU64::new(now.0), ..Said::default() }
     }
 }
 
@@ -178,6 +178,7 @@ impl File {
     /// Brings what is known of the file up to date with a look at its stub.
     fn take_over(&self, look: &Look) -> Result<()> {
         let _record = self.record.lock();
+        self.said.looked.store((self.pool.clock)().0, Ordering::Relaxed);
         if look.marks.generation != self.said.generation.load(Ordering::Acquire) {
             let (generation, layout) = self.stub.newest()?;
             if let Some(layout) = &layout {
@@ -207,7 +208,6 @@ impl File {
             return Ok(false);
         }
         let view = self.view();
-        self.said.looked.store((self.pool.clock)().0, Ordering::Relaxed);
         self.take_over(&self.stub.look()?)?;
         Ok(!self.same_view(&view))
     }
@@ -216,15 +216,6 @@ impl File {
     pub(super) fn was_looked_at_long_ago(&self) -> bool {
         let looked = Time(self.said.looked.load(Ordering::Relaxed));
         self.is_shared() && (self.pool.clock)().since(looked) >= LOOKED_MAX
-    }
-
-    /// Sees where it lies now; what is cached of it goes if that changed, or in any case (`all`). If that cannot be seen now, all stays.
-    pub(super) fn look_for_changes(self: &Arc<Self>, all: bool) {
-        match self.refresh() {
-            Ok(changed) if changed || all => self.forget_all(),
-            Ok(_) => {}
-            Err(error) => tracing::debug!("a file that is in use may lie elsewhere by now: {error}"),
-        }
     }
 
     /// At an open: what other nodes wrote before is seen from now on. `looked` says that the stub was looked at since the open began.

@@ -36,8 +36,9 @@ impl File {
     /// cursor last asked.
     pub fn sync(self: &Arc<Self>, data_only: bool, cursor: &SyncCursor) -> Result<()> {
         let result = self.sync_now(data_only);
-        if self.is_shared() {
-            self.look_for_changes(true); // programs that sync and then tell each other expect to read what was synced
+        // Programs that sync and then tell each other expect to read what was synced.
+        if let Err(error) = self.forget_what_others_changed(false) {
+            tracing::debug!("a file that was synced may lie elsewhere by now: {error}");
         }
         let mut errors = self.sync_errors.lock();
         if let Err(e) = &result {
