@@ -231,6 +231,11 @@ pub enum Action {
         /// Whether every row was patched.
         result: Finished,
     },
+    /// It is over and nothing is owed any more: what goes with the key can go, too.
+    Forgotten {
+        /// The lost object.
+        key: Key,
+    },
 }
 
 /// Why a row is fetched now.

@@ -61,6 +61,8 @@ enum Work {
     Carry(Action),
     /// Remove an object that came into no layout. Its case may be forgotten by then.
     Remove(TargetId, ObjectId),
+    /// Drop a case that was forgotten: the last user of a file may have I/O to do.
+    Drop(Arc<Case>),
 }
 
 /// The coordinator and what goes with it.
@@ -188,6 +190,7 @@ impl Driver {
                     let spare = state.cases.get(&key).and_then(|case| case.take_spare(new_object));
                     state.work.extend(spare.map(|spare| Work::Remove(spare.new.target, new_object)));
                 }
+                Action::Forgotten { key } => state.forget(key),
                 action => state.work.push_back(Work::Carry(action)),
             }
         }
@@ -196,8 +199,6 @@ impl Driver {
 
     /// The recovery of a key ended: those that wait for the whole object are told, and what is no longer needed goes.
     pub fn ended(&self, key: Key, result: Finished, keep: bool) {
-        // Dropped after the lock: the last user of a file may have I/O to do.
-        let _case = self.case(key);
         let mut state = self.state.lock();
         let outcome = match result {
             Finished::Complete => Outcome::Ok,
@@ -209,7 +210,7 @@ impl Driver {
         if !keep {
             let complete = result == Finished::Complete;
             let event = if complete { Event::Closed { key } } else { Event::Abandoned { key } };
-            return self.close(&mut state, event, key);
+            return self.step(&mut state, event);
         }
         let held = state.cases.get(&key).and_then(|case| case.let_go());
         state.broken.retain(|k| *k != key);
@@ -217,30 +218,15 @@ impl Driver {
         if state.broken.len() > BROKEN_MAX
             && let Some(oldest) = state.broken.pop_front()
         {
-            self.close(&mut state, Event::Closed { key: oldest }, oldest);
+            self.step(&mut state, Event::Closed { key: oldest });
         }
         drop(state);
         drop(held);
     }
 
-    fn close(&self, state: &mut State, event: Event, key: Key) {
-        self.step(state, event);
-        if !state.machine.knows(key) {
-            state.forget(key);
-        }
-    }
-
     /// The recovery became pointless: the object no longer stands in the layout.
     pub fn abandoned(&self, key: Key) {
-        let _case = self.case(key); // dropped after the lock, as in `ended`
-        let mut state = self.state.lock();
-        self.step(&mut state, Event::Abandoned { key });
-        for wait in state.repairs.remove(&key).unwrap_or_default() {
-            wait.tell(Outcome::LookAgain);
-        }
-        if !state.machine.knows(key) {
-            state.forget(key);
-        }
+        self.handle(Event::Abandoned { key });
     }
 
     /// What a worker does all its life.
@@ -266,6 +252,7 @@ impl Driver {
             match work {
                 Work::Carry(action) => self.carry_out(action),
                 Work::Remove(target, object) => self.discard(target, object),
+                Work::Drop(case) => drop(case),
             }
         }
     }
@@ -276,7 +263,7 @@ impl Driver {
             Action::Publish { key, .. } => self.publish(key),
             Action::Fetch { key, row, source_index, .. } => self.fetch(key, row, source_index as usize),
             Action::Finish { key, result } => self.finish(key, result),
-            Action::Wake { .. } | Action::Discard { .. } => {} // taken at once, never handed to a worker
+            Action::Wake { .. } | Action::Discard { .. } | Action::Forgotten { .. } => {} // taken at once, never handed to a worker
         }
     }
 
@@ -323,7 +310,10 @@ impl State {
     }
 
     fn forget(&mut self, key: Key) {
-        self.cases.remove(&key);
+        for wait in self.repairs.remove(&key).unwrap_or_default() {
+            wait.tell(Outcome::LookAgain);
+        }
+        self.work.extend(self.cases.remove(&key).map(Work::Drop));
         self.place_of.retain(|_, k| *k != key);
         self.broken.retain(|k| *k != key);
     }

@@ -2,6 +2,7 @@
 
 use super::entry::{Busy, Entry, Phase};
 use super::pace::Pace;
+use super::rows::RowSet;
 use super::{Action, Config, Event, FetchError, FetchReason, Finished, Key, Outcome, Stats, Waiter, Why};
 use crate::ids::ObjectId;
 use crate::machine::Machine;
@@ -120,12 +121,12 @@ impl Recovery {
         self.wake_up(key, false);
         let Some(entry) = self.keys.get_mut(&key) else { return };
         match entry.phase {
-            Phase::Abandoned => return self.tell(waiter, Outcome::LookAgain),
             Phase::Broken { .. } => {
                 let why = entry.why.unwrap_or(Why::NoSpare);
                 return self.tell(waiter, Outcome::Failed(why));
             }
-            Phase::Choosing | Phase::Publishing | Phase::Patching | Phase::Closing => {}
+            // Who comes to an abandoned one waits until it is over, or it would look again and again.
+            Phase::Choosing | Phase::Publishing | Phase::Patching | Phase::Closing | Phase::Abandoned => {}
         }
         entry.reader_at(&rows);
         if let Some(why) = entry.why.filter(|_| entry.failed.intersects(&entry.clip(&rows))) {
@@ -312,6 +313,8 @@ impl Recovery {
     fn abandon(&mut self, key: Key) {
         let Some(entry) = self.keys.get_mut(&key) else { return };
         entry.phase = Phase::Abandoned;
+        // What failed says nothing any more: the layout may have changed.
+        (entry.why, entry.failed) = (None, RowSet::default());
         let due = |(row, busy): (&u64, &Busy)| busy.due.map(|due| (due, *row));
         let waiting: Vec<_> = entry.busy.iter().filter_map(due).collect();
         for (due, row) in waiting {
@@ -329,9 +332,11 @@ impl Recovery {
             if !entry.published {
                 self.discard(key);
             }
+            self.tell_all(key, Outcome::LookAgain);
             if self.keys.remove(&key).is_some_and(|e| e.in_turn) {
                 self.turn.retain(|k| *k != key);
             }
+            self.actions.push_back(Action::Forgotten { key });
         }
     }
 

@@ -223,9 +223,10 @@ fn an_abandoned_recovery_leaves_no_spare_and_no_waiter_behind() {
     let mut r = Recovery::new(Config::default());
     after(&mut r, Time::ZERO, blocked(1, 0..1));
     assert_eq!(after(&mut r, Time::ZERO, Event::Abandoned { key: KEY }), [wake(1, Outcome::LookAgain)]);
-    assert_eq!(after(&mut r, Time::ZERO, blocked(2, 0..1)), [wake(2, Outcome::LookAgain)]);
+    assert_eq!(after(&mut r, Time::ZERO, blocked(2, 0..1)), [], "it would only come again");
     let discard = Action::Discard { key: KEY, new_object: SPARE };
-    assert_eq!(after(&mut r, Time::ZERO, ready(1, 1)), [discard]);
+    let over = [discard, wake(2, Outcome::LookAgain), Action::Forgotten { key: KEY }];
+    assert_eq!(after(&mut r, Time::ZERO, ready(1, 1)), over);
     assert!(!r.knows(KEY));
 
     let (mut r, _) = patching(Config::default(), 9, 1, blocked(1, 0..1));

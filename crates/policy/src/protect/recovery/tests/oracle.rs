@@ -41,6 +41,14 @@ enum Owed {
     Row(Key, u64),
 }
 
+impl Owed {
+    fn key(&self) -> Key {
+        match self {
+            Owed::Spare(key) | Owed::Publish(key) | Owed::Row(key, _) => *key,
+        }
+    }
+}
+
 #[derive(Default)]
 struct Known {
     rows: u64,
@@ -140,6 +148,11 @@ impl Oracle {
                 let complete = known.published && known.patched.len() as u64 == known.rows;
                 assert_eq!(result == Finished::Complete, complete);
                 assert!(!self.waiting.iter().any(|(_, k, _)| *k == key), "nobody waits for what is over");
+            }
+            Action::Forgotten { key } => {
+                assert!(!self.machine.knows(key), "it begins anew");
+                assert!(!self.waiting.iter().any(|(_, k, _)| *k == key), "nobody waits for what is forgotten");
+                assert!(!self.owed.iter().any(|owed| owed.key() == key), "nothing is owed");
             }
         }
     }

@@ -87,7 +87,7 @@ fn run(config: Config, rows_lost: u64, mut readers: Vec<Reader>) -> (f64, f64) {
                         longest = longest.max(now - reader.asked_ms);
                         reader.has_read(now);
                     }
-                    Action::Discard { .. } | Action::Finish { .. } => {}
+                    Action::Discard { .. } | Action::Finish { .. } | Action::Forgotten { .. } => {}
                 }
             }
         }
