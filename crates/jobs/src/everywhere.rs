@@ -46,21 +46,21 @@ pub struct Everywhere {
 }
 
 impl Everywhere {
-    /// For the jobs that `here` keeps in these records.
-    pub(crate) fn new(
+    /// For the jobs that `here` keeps in these records; `here` itself where there is one node.
+    pub(crate) fn over(
         here: Arc<dyn Handler>,
         prefix: &'static str,
         records: &'static str,
-        known: Arc<KnownJobs>,
-        calls: Arc<Calls>,
-    ) -> Everywhere {
+        known: Option<&Arc<KnownJobs>>,
+        calls: Option<&Arc<Calls>>,
+    ) -> Arc<dyn Handler> {
+        let Some((known, calls)) = known.cloned().zip(calls.cloned()) else { return here };
         calls.register(prefix, Arc::new(Here(here.clone())));
-        Everywhere { here, prefix, records, known, calls }
+        Arc::new(Everywhere { here, prefix, records, known, calls })
     }
 
     /// The job that a request is about, if another node has it and the caller may know of it.
-    fn elsewhere(&self, caller: &control::Caller, verb: &str, args: &Value) -> Option<KnownJob> {
-        let id = args.get("id").or_else(|| args.get("job"))?.as_u64().map(JobId)?;
+    fn elsewhere(&self, caller: &control::Caller, verb: &str, id: JobId) -> Option<KnownJob> {
         // Slurm asks about a part of a job of the runner's.
         let records = if verb == "part" { OF_RUNNER } else { self.records };
         let found = self.known.find(records, id);
@@ -87,7 +87,7 @@ impl Everywhere {
                 Err(_) => silent.push(host),
             }
         }
-        rows.sort_by_key(|row| row.get("id").or_else(|| row.get("job")).and_then(Value::as_u64));
+        rows.sort_by_key(job_of);
         if !silent.is_empty() {
             silent.sort();
             out.progress(json!({ "silent": silent }));
@@ -99,13 +99,15 @@ impl Everywhere {
 impl Handler for Everywhere {
     fn handle(&self, caller: &control::Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Answer {
         let verb = command.strip_prefix(self.prefix).and_then(|rest| rest.strip_prefix('.')).unwrap_or(command);
-        let request = Request { command: command.to_owned(), args: args.clone() };
         if verb == "list" {
-            return self.list(caller, &request, out);
+            return self.list(caller, &Request { command: command.to_owned(), args }, out);
         }
+        // One that is about no job, such as a new script, is for this node, and may be long.
+        let Some(id) = job_of(&args) else { return self.here.handle(caller, command, args, out) };
+        let request = Request { command: command.to_owned(), args: args.clone() };
         let here = self.here.handle(caller, command, args, out);
         let is_unknown = here.as_ref().is_err_and(|problem| problem.exit_code == exit::NOT_FOUND);
-        let Some(job) = is_unknown.then(|| self.elsewhere(caller, verb, &request.args)).flatten() else { return here };
+        let Some(job) = is_unknown.then(|| self.elsewhere(caller, verb, id)).flatten() else { return here };
         let to = || To::Node(job.node.clone());
         let mut answer = self.calls.call(&to, self.prefix, caller, json!(request), SILENT, out);
         if let Err(problem) = &mut answer
@@ -122,6 +124,11 @@ impl Handler for Everywhere {
         }
         answer
     }
+}
+
+/// The job that a request or a row of a list is about.
+fn job_of(value: &Value) -> Option<JobId> {
+    value.get("id").or_else(|| value.get("job"))?.as_u64().map(JobId)
 }
 
 /// Says of jobs on which host they are.

@@ -43,13 +43,18 @@ pub struct KnownJob {
 
 impl KnownJob {
     fn key(&self) -> String {
-        format!("{} {} {:020}", self.node, self.records, self.id.0)
+        key(&self.node, &self.records, self.id)
     }
 
     /// Whether that user may see it and act on it.
     pub fn is_open_to(&self, caller: Caller) -> bool {
         caller.uid == 0 || caller.uid == self.uid
     }
+}
+
+/// It begins with the node, see [`KIND`].
+fn key(node: &str, records: &str, id: JobId) -> String {
+    format!("{node} {records} {:020}", id.0)
 }
 
 /// Jobs of all nodes.
@@ -104,7 +109,7 @@ impl KnownJobs {
 
     /// A job of this node is forgotten.
     pub(crate) fn remove(&self, records: &str, id: JobId) -> store::Result<()> {
-        let key = format!("{} {records} {:020}", self.node, id.0);
+        let key = key(&self.node, records, id);
         self.written.lock().remove(&key);
         self.state.record_remove(KIND, &key).map(drop)
     }

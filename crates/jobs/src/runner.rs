@@ -58,12 +58,7 @@ impl Runner {
 
     /// What serves the requests about its jobs: on a volume of several nodes those about jobs of other nodes, too.
     pub fn handler(self: &Arc<Self>, calls: Option<&Arc<Calls>>) -> Arc<dyn Handler> {
-        match self.core.config.known.as_ref().zip(calls) {
-            Some((known, calls)) => {
-                Arc::new(Everywhere::new(self.clone(), PREFIX, Local::RECORDS, known.clone(), calls.clone()))
-            }
-            None => self.clone(),
-        }
+        Everywhere::over(self.clone(), PREFIX, Local::RECORDS, self.core.config.known.as_ref(), calls)
     }
 
     /// The paths in the volume that jobs need which have not ended: what they read and what they write.

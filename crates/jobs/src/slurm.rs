@@ -87,12 +87,7 @@ impl Slurm {
 
     /// What serves the requests about its jobs: on a volume of several nodes those about jobs of other nodes, too.
     pub fn handler(self: &Arc<Self>, calls: Option<&Arc<Calls>>) -> Arc<dyn Handler> {
-        match self.core.config.known.as_ref().zip(calls) {
-            Some((known, calls)) => {
-                Arc::new(Everywhere::new(self.clone(), PREFIX, Hooks::RECORDS, known.clone(), calls.clone()))
-            }
-            None => self.clone(),
-        }
+        Everywhere::over(self.clone(), PREFIX, Hooks::RECORDS, self.core.config.known.as_ref(), calls)
     }
 
     /// Who is asked whether a part is expected that somebody submits. Only the first call counts.

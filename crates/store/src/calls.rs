@@ -76,6 +76,13 @@ struct Ask {
     args: Value,
 }
 
+impl Ask {
+    /// On whose behalf: what the node that asks saw on its socket.
+    fn caller(&self) -> Caller {
+        Caller { uid: self.uid, gid: self.gid, pid: 0 }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Word {
     Ask(Ask),
@@ -181,7 +188,7 @@ impl Calls {
         self.made.lock().insert(number, made);
         let (uid, gid) = (caller.uid, caller.gid);
         let ask = Ask { by: self.own().to_owned(), number, uid, gid, service: service.to_owned(), args };
-        let answer = self.wait(to, service, caller, ask, silent, out);
+        let answer = self.wait(to, ask, silent, out);
         self.made.lock().remove(&number);
         answer
     }
@@ -219,23 +226,15 @@ impl Calls {
         self.talk.members().into_iter().filter(|other| other.node != me).collect()
     }
 
-    fn wait(
-        &self,
-        to: &dyn Fn() -> To,
-        service: &'static str,
-        caller: &Caller,
-        ask: Ask,
-        silent: Duration,
-        out: &mut Responder<'_>,
-    ) -> Answer {
+    fn wait(&self, to: &dyn Fn() -> To, ask: Ask, silent: Duration, out: &mut Responder<'_>) -> Answer {
         let (number, word) = (ask.number, text(&Word::Ask(ask.clone())));
         let stop = text(&Word::Stop { by: ask.by.clone(), number });
         let (mut said, mut stopped): (Option<Instant>, Option<Instant>) = (None, None);
         loop {
             let to = to();
-            let here = self.services.read().get(service).cloned().filter(|service| to == To::Here && service.is_here());
-            if let Some(here) = here {
-                return here.serve(caller, ask.args, out);
+            let service = self.services.read().get(&*ask.service).cloned();
+            if let Some(here) = service.filter(|service| to == To::Here && service.is_here()) {
+                return here.serve(&ask.caller(), ask.args, out);
             }
             if let To::Node(name) = to
                 && said.is_none_or(|at| at.elapsed() >= AGAIN)
@@ -340,15 +339,15 @@ impl Calls {
     }
 
     fn serve(&self, service: &dyn Service, ask: Ask, stop: Arc<Stop>, _room: Held) {
-        let Ask { by, number, uid, gid, args, .. } = ask;
-        let key = (by, number);
+        let (caller, number) = (ask.caller(), ask.number);
+        let key = (ask.by, number);
         let waits = || self.served.lock().get(&key).is_some_and(|served| served.asked.elapsed() < SILENT);
         let mut send = |value: Value| {
             self.talk.tell(&key.0, &text(&Word::Serves { number, progress: Some(value) }));
             waits()
         };
         let mut out = Responder::new(&mut send, stop);
-        let answer = fitting(service.serve(&Caller { uid, gid, pid: 0 }, args, &mut out));
+        let answer = fitting(service.serve(&caller, ask.args, &mut out));
         if let Some(served) = self.served.lock().get_mut(&key) {
             served.answer = Some(answer.clone());
         }

@@ -151,17 +151,12 @@ fn read<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T> {
 
 /// Jobs as columns; also what `scontrol show bbstat` prints.
 fn table(jobs: &[Summary]) -> String {
-    let anywhere = jobs.iter().any(|job| job.host.is_some());
     let row = |s: &Summary| {
-        let host = anywhere.then(|| s.host.clone().unwrap_or_default());
-        let cells = [s.job.to_string(), s.user.clone(), s.phase.name().into(), shown::moment_ms(s.since_ms)];
-        cells.into_iter().chain(host).chain([s.doing.clone()]).collect()
+        let cells =
+            [s.job.to_string(), s.user.clone(), s.phase.name().into(), shown::moment_ms(s.since_ms), s.doing.clone()];
+        (s.host.clone(), cells.to_vec())
     };
-    let mut heads = vec!["job", "user", "state", "since", "doing"];
-    if anywhere {
-        heads.insert(4, "host");
-    }
-    shown::table(&heads, jobs.iter().map(row).collect())
+    show::table(&["job", "user", "state", "since", "doing"], jobs.iter().map(row))
 }
 
 fn detail(d: &Detail) -> String {

@@ -48,14 +48,22 @@ fn doing(job: &JobSummary) -> String {
     }
 }
 
+/// Jobs as columns, with their hosts before the last one where they have some.
+pub fn table(heads: &[&'static str], rows: impl Iterator<Item = (Option<String>, Vec<String>)>) -> String {
+    let (mut heads, mut rows) = (heads.to_vec(), rows.collect::<Vec<_>>());
+    if rows.iter().any(|(host, _)| host.is_some()) {
+        heads.insert(heads.len() - 1, "host");
+        rows.iter_mut().for_each(|(host, cells)| cells.insert(cells.len() - 1, host.take().unwrap_or_default()));
+    }
+    shown::table(&heads, rows.into_iter().map(|(_, cells)| cells).collect())
+}
+
 /// The list of jobs as columns.
 pub fn list(all: &[JobSummary]) -> String {
-    let anywhere = all.iter().any(|job| job.host.is_some());
     let row = |j: &JobSummary| {
         let why = j.why.clone().unwrap_or_else(|| doing(j));
         // One job, one line.
         let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
-        let host = anywhere.then(|| j.host.clone().unwrap_or_default());
         let cells = [
             j.id.to_string(),
             j.name.clone(),
@@ -63,14 +71,11 @@ pub fn list(all: &[JobSummary]) -> String {
             j.state.to_string(),
             j.cores.to_string(),
             shown::span_s(j.walltime_s),
+            why,
         ];
-        cells.into_iter().chain(host).chain([why]).collect()
+        (j.host.clone(), cells.to_vec())
     };
-    let mut heads = vec!["job", "name", "user", "state", "cores", "walltime", "detail"];
-    if anywhere {
-        heads.insert(6, "host");
-    }
-    shown::table(&heads, all.iter().map(row).collect())
+    table(&["job", "name", "user", "state", "cores", "walltime", "detail"], all.iter().map(row))
 }
 
 /// All about one job.
