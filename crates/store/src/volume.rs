@@ -30,7 +30,6 @@ pub use config::{Config, Keeping, TargetConfig};
 pub use edit::set_device;
 pub(crate) use joining::nodes_directory;
 pub use keys::Key;
-pub(crate) use namespace::random;
 pub use parse::TARGETS_MAX;
 pub use problem::{Problem, Problems};
 pub use real_paths::real_paths;

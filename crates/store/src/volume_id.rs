@@ -1,10 +1,29 @@
-//! The identity of a volume, as its targets, its state and its namespace carry it.
+//! The identity of a volume, as its targets, its state and its namespace carry it, and other names that nobody else has.
 
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
 use std::fmt;
 
 /// The identity of a volume: random, made when it is formatted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct VolumeId(pub u128);
+
+impl VolumeId {
+    /// One that no other volume has.
+    pub(crate) fn random() -> Result<VolumeId, Errno> {
+        let mut bytes = [0; 16];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
+        }
+        Ok(VolumeId(u128::from_be_bytes(bytes)))
+    }
+}
+
+/// A name that nothing else has.
+pub(crate) fn unique() -> Result<String, Errno> {
+    VolumeId::random().map(|id| id.to_string())
+}
 
 impl fmt::Display for VolumeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,7 +10,8 @@
 //! ```
 
 use super::past::Folded;
-use crate::volume::{nodes_directory, random};
+use crate::volume::nodes_directory;
+use crate::volume_id::unique;
 use crate::{Error, Result};
 use parking_lot::Mutex;
 use policy::Time;
@@ -101,7 +102,7 @@ impl Leases {
             let config = super::keeper::config().beside(listing.leases.len());
             let info = Info { lease_ms: config.lease.0 / 1_000_000, ..info.clone() };
             let text = serde_json::to_vec(&info).map_err(|error| Error::State(error.to_string()))?;
-            let new = format!("new.{}", random()?);
+            let new = format!("new.{}", unique()?);
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             let file = fs::openat(&self.directory, &new, flags, Mode::RUSR | Mode::WUSR)?;
             let mut file = std::fs::File::from(file);

@@ -10,7 +10,7 @@
 //! Whatever is cut off in between is gone on with by the next. Two that fold at once leave two files, and the union counts.
 
 use super::leases::{Leases, OVER, PAST};
-use crate::volume::random;
+use crate::volume_id::unique;
 use crate::{Error, Result};
 use policy::cluster::Node;
 use policy::cluster::past::{self, Past};
@@ -104,7 +104,7 @@ impl Leases {
 
     /// A file with these numbers, which is there for good when this returns.
     fn write(&self, all: &Past) -> Result<()> {
-        let id = random()?;
+        let id = unique()?;
         let fresh = format!("fold.{id}");
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mut file = std::fs::File::from(fs::openat(&self.directory, &fresh, flags, Mode::RUSR | Mode::WUSR)?);

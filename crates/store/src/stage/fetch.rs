@@ -3,14 +3,12 @@
 
 use super::incoming::Incoming;
 use super::progress::Meter;
-use super::shared::{CALLS_EACH, Helpers, UNITS_AT_ONCE};
+use super::shared::{Helpers, UNITS_AT_ONCE, work_off};
 use super::sources::Sources;
 use super::sums::{SUM_BYTES_U64, cut};
 use super::{StageError, Stop};
 use crate::Error;
-use parking_lot::Mutex;
 use rustix::io::{Errno, pwrite};
-use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Units in flight. A guess: fills a gigabit line at 100 ms with units of 4 MiB.
@@ -39,58 +37,22 @@ pub(super) fn fetch(
         return fetch_in_order(incoming, sources, meter, stop);
     }
     let left = |unit: &u64| !incoming.is_done(*unit);
-    let todo: Mutex<VecDeque<u64>> = Mutex::new((0..incoming.units()).filter(left).collect());
-    let failed: Mutex<Option<StageError>> = Mutex::new(None);
-    let note = |result: Result<(), StageError>| {
-        if let Err(error) = result {
-            failed.lock().get_or_insert(error);
+    let here = |unit| fetch_unit(incoming, sources, unit, meter, stop).and_then(|()| done(incoming, unit));
+    let elsewhere = |helpers: &Helpers, name: &str, units: &mut Vec<u64>| {
+        let has_brought = incoming.has_brought(helpers, name, sources, units, stop);
+        for unit in has_brought.then(|| units.drain(..)).into_iter().flatten() {
+            meter.add(bytes(incoming, unit));
+            done(incoming, unit)?;
         }
+        Ok(())
     };
-    let here = || {
-        while failed.lock().is_none() {
-            let Some(unit) = ({ todo.lock().pop_front() }) else { return };
-            note(fetch_unit(incoming, sources, unit, meter, stop).and_then(|()| done(incoming, unit)));
+    let units = (0..incoming.units()).filter(left).collect();
+    work_off(units, IN_FLIGHT, helpers, UNITS_AT_ONCE, here, elsewhere).inspect_err(|_| {
+        // What came before counts; if even that cannot be kept, the first cause says why.
+        if let Err(also) = incoming.save() {
+            tracing::warn!("what came of {} is not kept: {also}", incoming.uri());
         }
-    };
-    let elsewhere = |helpers: &Helpers, name: &str| {
-        while failed.lock().is_none() {
-            let units: Vec<u64> = {
-                let mut todo = todo.lock();
-                let left = todo.len() - helpers.share_of(todo.len(), UNITS_AT_ONCE);
-                todo.split_off(left).into()
-            };
-            if units.is_empty() || !incoming.has_brought(helpers, name, sources, &units, stop) {
-                return todo.lock().extend(units);
-            }
-            for unit in units {
-                meter.add(bytes(incoming, unit));
-                note(done(incoming, unit));
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        (0..IN_FLIGHT.min(incoming.units() as usize)).for_each(|_| drop(scope.spawn(here)));
-        if let Some(helpers) = helpers {
-            for name in helpers.names.iter().flat_map(|name| [name; CALLS_EACH]) {
-                scope.spawn(|| elsewhere(helpers, name));
-            }
-        }
-    });
-    // What other nodes did not bring.
-    std::thread::scope(|scope| {
-        let left = todo.lock().len();
-        (0..IN_FLIGHT.min(left)).for_each(|_| drop(scope.spawn(here)));
-    });
-    match failed.into_inner() {
-        None => Ok(()),
-        Some(e) => {
-            // What came before counts; if even that cannot be kept, the first cause says why.
-            if let Err(also) = incoming.save() {
-                tracing::warn!("what came of {} is not kept: {also}", incoming.uri());
-            }
-            Err(e)
-        }
-    }
+    })
 }
 
 /// Fetches some units, for another node.

@@ -19,6 +19,7 @@ use crate::source::Identity;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -47,7 +48,7 @@ const UNITS_MIN: u64 = 8;
 /// Files that a node is asked for at once.
 const FILES_AT_ONCE: usize = 16;
 /// Calls under way to each node: it fetches while the answer to another travels.
-pub(super) const CALLS_EACH: usize = 2;
+const CALLS_EACH: usize = 2;
 
 /// What a node is asked to bring.
 #[derive(Serialize, Deserialize)]
@@ -133,46 +134,18 @@ impl Stager {
         done: &(dyn Fn(&Staged) + Sync),
     ) -> Result<Staged, StageError> {
         let helpers = self.helpers(who).filter(|_| files.len() > 1);
-        let todo = Mutex::new(files.into_iter().collect::<std::collections::VecDeque<_>>());
-        let (all, failed) = (Mutex::new(Staged::default()), Mutex::new(None));
+        let all = Mutex::new(Staged::default());
         let note = |staged: Staged| {
             done(&staged);
             all.lock().add(staged);
         };
-        let here = || {
-            while failed.lock().is_none() {
-                let Some(file) = ({ todo.lock().pop_front() }) else { return };
-                match self.stage_in(&file, who, report, stop) {
-                    Ok(staged) => note(staged),
-                    Err(error) => drop(failed.lock().get_or_insert(error)),
-                }
-            }
+        let here = |file: StageIn| self.stage_in(&file, who, report, stop).map(note);
+        let elsewhere = |helpers: &Helpers, name: &str, some: &mut Vec<StageIn>| {
+            helpers.bring_files(name, some, stop, &note);
+            Ok(())
         };
-        std::thread::scope(|scope| {
-            for helpers in helpers.iter() {
-                for name in &helpers.names {
-                    scope.spawn(|| {
-                        while failed.lock().is_none() {
-                            let mut some: Vec<StageIn> = {
-                                let mut todo = todo.lock();
-                                let left = todo.len() - helpers.share_of(todo.len(), FILES_AT_ONCE);
-                                todo.split_off(left).into()
-                            };
-                            if some.is_empty() || !helpers.bring_files(name, &mut some, stop, &note) {
-                                todo.lock().extend(some);
-                                return;
-                            }
-                        }
-                    });
-                }
-            }
-            here();
-        });
-        here(); // what others did not bring
-        match failed.into_inner() {
-            Some(error) => Err(error),
-            None => Ok(all.into_inner()),
-        }
+        work_off(files, 1, helpers.as_ref(), FILES_AT_ONCE, here, elsewhere)?;
+        Ok(all.into_inner())
     }
 
     #[allow(clippy::too_many_arguments)] // one call site; a struct for it would only repeat the names
@@ -215,19 +188,17 @@ impl Helpers {
         self.ask(name, &share, stop).is_some()
     }
 
-    /// Has a node stage files in; those that it did not bring stay in the list. Whether it is asked again.
-    fn bring_files(&self, name: &str, files: &mut Vec<StageIn>, stop: &Stop, note: &dyn Fn(Staged)) -> bool {
+    /// Has a node stage files in; those that it did not bring stay in the list.
+    fn bring_files(&self, name: &str, files: &mut Vec<StageIn>, stop: &Stop, note: &dyn Fn(Staged)) {
         let share = Share::Files { files: files.clone(), umask: self.umask };
         let said = self.ask(name, &share, stop);
         let said: Option<Vec<Option<Staged>>> = said.and_then(|said| serde_json::from_value(said).ok());
         let Some(said) = said else {
             // It may have brought some of them all the same.
-            files.iter_mut().for_each(|file| file.keep |= !file.replace);
-            return false;
+            return files.iter_mut().for_each(|file| file.keep |= !file.replace);
         };
         let mut said = said.into_iter();
         files.retain(|_| said.next().flatten().map(note).is_none());
-        files.is_empty()
     }
 
     fn ask(&self, name: &str, share: &Share, stop: &Stop) -> Option<Value> {
@@ -240,7 +211,7 @@ impl Helpers {
     }
 
     /// How many of those that are left one is asked for at once: its part, few at the end. The node that was asked has begun some by then.
-    pub fn share_of(&self, left: usize, most: usize) -> usize {
+    fn share_of(&self, left: usize, most: usize) -> usize {
         left.div_ceil(CALLS_EACH * self.names.len()).min(most)
     }
 
@@ -248,4 +219,55 @@ impl Helpers {
     pub fn lost_one(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }
+}
+
+/// Works off a list: so many threads here, from its front, and calls to the helpers, from its end, for some things at once. A helper that
+/// leaves anything of what it was asked for is asked no more. The first error ends all of it.
+pub(super) fn work_off<T: Send>(
+    list: Vec<T>,
+    threads: usize,
+    helpers: Option<&Helpers>,
+    most: usize,
+    here: impl Fn(T) -> Result<(), StageError> + Sync,
+    elsewhere: impl Fn(&Helpers, &str, &mut Vec<T>) -> Result<(), StageError> + Sync,
+) -> Result<(), StageError> {
+    let (todo, failed) = (Mutex::new(VecDeque::from(list)), Mutex::new(None));
+    let goes_on = |result: Result<(), StageError>| {
+        let mut failed = failed.lock();
+        if let Err(error) = result {
+            failed.get_or_insert(error);
+        }
+        failed.is_none()
+    };
+    let work_here = || {
+        while let Some(one) = { todo.lock().pop_front() }
+            && goes_on(here(one))
+        {}
+    };
+    let work_elsewhere = |helpers: &Helpers, name: &str| {
+        loop {
+            let mut some: Vec<T> = {
+                let mut todo = todo.lock();
+                let left = todo.len() - helpers.share_of(todo.len(), most);
+                todo.split_off(left).into()
+            };
+            if some.is_empty() || !goes_on(elsewhere(helpers, name, &mut some)) || !some.is_empty() {
+                return todo.lock().extend(some);
+            }
+        }
+    };
+    // The second time for what the helpers did not bring.
+    for helpers in [helpers, None] {
+        let threads = threads.min(todo.lock().len());
+        std::thread::scope(|scope| {
+            (0..threads).for_each(|_| drop(scope.spawn(work_here)));
+            for name in helpers.iter().flat_map(|helpers| &helpers.names).flat_map(|name| [name; CALLS_EACH]) {
+                scope.spawn(|| helpers.map(|helpers| work_elsewhere(helpers, name)));
+            }
+        });
+        if !goes_on(Ok(())) {
+            break;
+        }
+    }
+    failed.into_inner().map_or(Ok(()), Err)
 }

@@ -15,6 +15,7 @@ use super::namespace;
 use super::problem::{Problem, Problems};
 use super::{Config, VolumeId};
 use crate::state::{NAMES, State};
+use crate::volume_id::unique;
 use crate::{Error, Result};
 use std::ops::Range;
 use std::path::Path;
@@ -55,7 +56,7 @@ fn own(state: &dyn State, volume: VolumeId) -> Result<Id> {
     if let Some(id) = get(state, ID)? {
         return Ok(id);
     }
-    let id = Id { id: namespace::random()?.to_string(), volume: volume.to_string() };
+    let id = Id { id: unique()?, volume: volume.to_string() };
     put(state, ID, &id)?;
     Ok(id)
 }
@@ -116,7 +117,7 @@ pub(super) fn check(config: &Config, state: &dyn State, volume: VolumeId) -> Res
 pub(super) fn adopt(config: &Config, state: &dyn State, volume: VolumeId, epoch: Option<u32>) -> Result<()> {
     put(state, RETURNED, &epoch.unwrap_or(u32::MAX))?;
     // A number of its own: who still has the state that was saved cannot go on with it.
-    let id = Id { id: namespace::random()?.to_string(), volume: volume.to_string() };
+    let id = Id { id: unique()?, volume: volume.to_string() };
     put(state, ID, &id)?;
     namespace::write_state_id(&config.namespace, &id.id).map_err(|error| Error::State(error.to_string()))
 }

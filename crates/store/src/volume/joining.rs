@@ -4,7 +4,7 @@
 //! Who has its turn writes so into the file that is locked. So those who wait, be they a thousand, see that it goes on, and give up only
 //! when one has its turn for too long.
 
-use super::random;
+use crate::volume_id::unique;
 use crate::{Error, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, FlockOperation, Mode, OFlags};
@@ -51,7 +51,7 @@ fn wait(namespace: &Path, turn_max: Duration) -> Result<OwnedFd> {
     loop {
         match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
-                rustix::io::pwrite(&file, random()?.to_string().as_bytes(), 0)?;
+                rustix::io::pwrite(&file, unique()?.as_bytes(), 0)?;
                 return Ok(file);
             }
             Err(Errno::WOULDBLOCK) => {}

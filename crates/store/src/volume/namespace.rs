@@ -38,19 +38,9 @@ pub fn read_id(namespace: &Path) -> Result<Option<VolumeId>, String> {
 
 /// Gives a new namespace its random identity, durably.
 pub fn format(namespace: &Path) -> std::io::Result<VolumeId> {
-    let id = random()?;
+    let id = VolumeId::random()?;
     write_whole(namespace, ID_FILE, &id.to_string())?;
     Ok(id)
-}
-
-/// A number that nobody else has.
-pub fn random() -> Result<VolumeId, Errno> {
-    let mut bytes = [0u8; 16];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
-    }
-    Ok(VolumeId(u128::from_be_bytes(bytes)))
 }
 
 fn read_line(file: &Path) -> std::io::Result<Option<String>> {

@@ -6,6 +6,7 @@ use super::config::Config;
 use super::sections::StateStore;
 use crate::state::redis::Server;
 use crate::state::{RedisState, SqliteState, State, TargetRecord};
+use crate::volume_id::unique;
 use crate::{Error, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ pub(super) fn own(config: &Config) -> Result<String> {
     match std::fs::read_to_string(config.state.join(NODE_FILE)) {
         Ok(text) => Ok(text.trim().to_owned()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let name = super::namespace::random().map_err(|errno| failed(errno.into()))?.to_string();
+            let name = unique().map_err(|errno| failed(errno.into()))?;
             super::namespace::write_whole(&config.state, NODE_FILE, &name).map_err(failed)?;
             Ok(name)
         }

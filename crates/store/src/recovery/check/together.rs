@@ -15,7 +15,7 @@ use super::orphans::{Known, NOT_ALL_SEEN};
 use super::session::{Session, Work, letter};
 use super::{CheckOptions, Checker, Outcome, Part, Report};
 use crate::talk::{Member, Talk};
-use crate::volume::random;
+use crate::volume_id::unique;
 use crate::{Result, stage};
 use parking_lot::Mutex;
 use policy::cluster::Node;
@@ -207,7 +207,7 @@ impl Together {
         let me = me.unwrap_or_else(|| Member { node, own: Some(own.clone()), host: crate::host::name() });
         let there = members.into_iter().chain([me.clone()]).map(|other| (other.node, other)).collect();
         let mut asking = Asking {
-            id: random()?.to_string(),
+            id: unique()?,
             me,
             there,
             answers: BTreeMap::new(),

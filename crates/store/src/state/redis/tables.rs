@@ -4,6 +4,7 @@ use super::RedisState;
 use crate::state::dump::{self, Row};
 use crate::state::{JournalEntry, State, TargetRecord, Told, state_name};
 use crate::target::State as TargetState;
+use crate::volume_id::unique;
 use crate::{Error, Result};
 use policy::{FileId, ObjectId, TargetId};
 use redis::{Cmd, FromRedisValue, Pipeline, cmd, pipe};
@@ -107,12 +108,6 @@ fn object_of(member: &str) -> Result<(TargetId, ObjectId)> {
     });
     let (target, object) = numbers.ok_or_else(|| not_understood("garbage"))?;
     Ok((TargetId(target), ObjectId(object)))
-}
-
-fn random() -> Result<String> {
-    let mut bytes = [0; 16];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
 fn not_understood(what: &str) -> Error {
@@ -282,7 +277,7 @@ impl State for RedisState {
 
     fn remember_target(&self, id: TargetId, name: &str) -> Result<()> {
         let keys = ["target.name", "target.number", "target.state", "sequence", CHANGE];
-        match self.script(REMEMBER, &keys, &[&id.0.to_string(), name, &random()?])? {
+        match self.script(REMEMBER, &keys, &[&id.0.to_string(), name, &unique()?])? {
             0 => Err(Error::State(format!("another target is named \"{name}\""))),
             _ => Ok(()),
         }
@@ -317,13 +312,13 @@ impl State for RedisState {
 
     fn set_target_state(&self, id: TargetId, state: TargetState, by_operator: bool) -> Result<()> {
         let text = state_text(state_name(state), by_operator);
-        self.script(SET_STATE, &["target.state", CHANGE], &[&id.0.to_string(), &text, &random()?])
+        self.script(SET_STATE, &["target.state", CHANGE], &[&id.0.to_string(), &text, &unique()?])
     }
 
     fn forget_target(&self, id: TargetId) -> Result<()> {
         let (from, to) = members_of(id);
         let keys = ["target.name", "target.number", "target.state", "garbage", CHANGE];
-        self.script(FORGET, &keys, &[&id.0.to_string(), &from, &to, &random()?])
+        self.script(FORGET, &keys, &[&id.0.to_string(), &from, &to, &unique()?])
     }
 
     fn journal_put(&self, entry: &JournalEntry) -> Result<()> {
@@ -436,7 +431,7 @@ impl State for RedisState {
         for row in rows {
             self.put_row(&mut all, row)?;
         }
-        all.cmd("SET").arg(self.key(CHANGE)).arg(random()?);
+        all.cmd("SET").arg(self.key(CHANGE)).arg(unique()?);
         self.all(all.ignore())
     }
 
