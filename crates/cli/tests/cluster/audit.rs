@@ -58,14 +58,21 @@ pub fn orphan(node: &Node<'_>, volume: &str, target: &str) -> (String, String) {
 /// Every object on the targets is one that a file names, and the other way round; what is being moved comes to its end first.
 #[track_caller]
 pub fn balances(node: &Node<'_>, volume: &str) {
+    balances_within(30, node, volume, || ());
+}
+
+/// The same, with so many seconds for it. What is done before each look is `first`.
+#[track_caller]
+pub fn balances_within(seconds: u64, node: &Node<'_>, volume: &str, first: impl Fn()) {
     let began = std::time::Instant::now();
     loop {
+        first();
         let (lying, named) = (lying(node, volume), named(node, &node.path("")));
         if lying == named {
             return;
         }
         let extra: Vec<_> = lying.difference(&named).collect();
         let lost: Vec<_> = named.difference(&lying).collect();
-        assert!(began.elapsed().as_secs() < 30, "nobody's: {extra:?}, lost: {lost:?}\n{}", node.log());
+        assert!(began.elapsed().as_secs() < seconds, "nobody's: {extra:?}, lost: {lost:?}\n{}", node.log());
     }
 }

@@ -155,13 +155,14 @@ fn what_was_acknowledged_stays_whatever_happens_to_nodes() {
         there.sort();
         assert_eq!(there, names, "{}", node.name());
     }
-    // One command finds all that is left, whichever node left it.
-    let began = Instant::now();
-    while !nodes[0].run(&["check", "--repair"]).status.success() {
-        assert!(began.elapsed().as_secs() < 60, "{}", nodes[0].log());
-    }
+    // One command finds all that is left, whichever node left it, but for what is in doubt: that is found after ten minutes.
+    audit::balances_within(660, &nodes[1], NODES, || {
+        let began = Instant::now();
+        while !nodes[0].run(&["check", "--repair"]).status.success() {
+            assert!(began.elapsed().as_secs() < 60, "{}", nodes[0].log());
+        }
+    });
     are_in_order(&nodes);
-    audit::balances(&nodes[1], NODES);
 }
 
 /// Tells the workers when it goes, also when a disturbance failed.

@@ -44,11 +44,13 @@ impl Making {
         BeingMade { among: self.clone(), object }
     }
 
-    /// All of them.
-    pub(crate) fn objects(&self) -> HashSet<ObjectId> {
+    /// All of them. Whoever ends the claims of nodes that are over gives this node's epoch: no layout will name what it made under an
+    /// earlier number, so that is in doubt no more.
+    pub(crate) fn objects(&self, epoch: Option<u32>) -> HashSet<ObjectId> {
         let mut objects = self.0.lock();
         objects.forget_old_doubts();
-        objects.made.iter().chain(objects.doubtful.keys()).copied().collect()
+        let doubtful = objects.doubtful.keys().filter(|object| epoch.is_none_or(|epoch| object.epoch() == epoch));
+        objects.made.iter().chain(doubtful).copied().collect()
     }
 
     /// Nobody knows whether a layout names the object.
@@ -63,8 +65,8 @@ impl Making {
         self.0.lock().doubtful.get(&object).is_some_and(|since| since.elapsed() < DOUBT)
     }
 
-    /// A layout names these objects.
-    pub(crate) fn named(&self, objects: impl Iterator<Item = ObjectId>) {
+    /// Of these it is known that a layout names them, or that none will.
+    pub(crate) fn settled(&self, objects: impl Iterator<Item = ObjectId>) {
         let doubtful = &mut self.0.lock().doubtful;
         if !doubtful.is_empty() {
             objects.for_each(|object| {
@@ -77,5 +79,26 @@ impl Making {
 impl Drop for BeingMade {
     fn drop(&mut self) {
         self.among.0.lock().made.remove(&self.object);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// [S-213]
+    #[test]
+    fn what_is_in_doubt_of_an_earlier_number_is_spared_until_claims_are_ended() {
+        let making = Arc::new(Making::default());
+        let [earlier, now, made] = [(3 << 32) + 7, (5 << 32) + 1, (3 << 32) + 8].map(ObjectId);
+        let held = making.begin(made);
+        making.doubt(earlier);
+        making.doubt(now);
+        assert_eq!(making.objects(None), HashSet::from([earlier, now, made]));
+        assert_eq!(making.objects(Some(5)), HashSet::from([now, made]), "what is still being made stays");
+        drop(held);
+        assert!(making.is_doubtful(earlier), "others may not remove it by what they know");
+        making.settled([earlier].into_iter());
+        assert_eq!((making.is_doubtful(earlier), making.objects(None)), (false, HashSet::from([now])));
     }
 }

@@ -183,7 +183,7 @@ impl File {
             let (generation, layout) = self.stub.newest()?;
             if let Some(layout) = &layout {
                 layout.check()?;
-                self.pool.making.named(layout.objects().map(|(_, object)| object.id));
+                self.pool.making.settled(layout.objects().map(|(_, object)| object.id));
             }
             let old = self.view();
             *self.view.write() = Arc::new(View::new(layout, Some(&old)));

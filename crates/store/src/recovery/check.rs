@@ -50,6 +50,13 @@ pub struct CheckOptions {
     pub before_job: Vec<String>,
 }
 
+impl CheckOptions {
+    /// Whether the claims that nodes that are over left on files are ended.
+    fn fences(&self) -> bool {
+        self.repair || self.only_left
+    }
+}
+
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Report {

@@ -99,7 +99,7 @@ impl Checker {
         }
         self.ask_targets(&mut found, everything || paths.iter().any(|names| self.is_directory(names)));
         if everything {
-            let before = self.before_layouts();
+            let before = self.before_layouts(false);
             self.walk(&[], &mut found, stop)?;
             self.find_orphans(&mut found, &before, options, stop)?;
         } else {

@@ -74,10 +74,11 @@ impl Stamp {
 }
 
 impl Checker {
-    /// To be asked after the targets, and before any layout is read.
-    pub(super) fn before_layouts(&self) -> Before {
+    /// To be asked after the targets, and before any layout is read. With `fences` claims of nodes that are over are ended meanwhile.
+    pub(super) fn before_layouts(&self, fences: bool) -> Before {
         let pool = self.files.pool();
-        Before { making: pool.making.objects(), returned: pool.slow_copies.returned() }
+        let epoch = pool.cluster.get().filter(|_| fences).map(|cluster| cluster.epoch());
+        Before { making: pool.making.objects(epoch), returned: pool.slow_copies.returned() }
     }
 
     /// Objects of files that have no name in the tree: being staged in, or unlinked and still open. Those that other nodes have

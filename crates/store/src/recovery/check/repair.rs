@@ -105,6 +105,7 @@ impl Checker {
             return Ok(());
         }
         fs::syncfs(self.volume.tree())?; // after a loss of power no name of theirs comes back
+        self.files.pool().making.settled(orphans.iter().map(|(_, object)| *object));
         self.mover.sweep(orphans).map(drop)
     }
 

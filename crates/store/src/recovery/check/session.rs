@@ -163,7 +163,7 @@ impl Work {
         match task {
             Words::Begin => {
                 // Before any list of its own: what is made from here on is younger than the list of the one that asks.
-                let now = checker.before_layouts();
+                let now = checker.before_layouts(options.fences());
                 let making = now.making.iter().map(|object| object.0).collect();
                 let epoch = checker.files.pool().cluster.get().map_or(0, |cluster| cluster.epoch());
                 (*before, answer.begun) = (Some(now), Some(Begun { epoch, making }));
@@ -175,7 +175,7 @@ impl Work {
                 // A part of one that is gone: directories that were read before hold names of it.
                 found.directories.clear();
                 (found.parts.1, found.only_left) = (of, options.only_left);
-                found.fences = options.repair || options.only_left;
+                found.fences = options.fences();
                 found.parts.0.insert(part);
                 checker.walk(&[], found, stop)?;
             }

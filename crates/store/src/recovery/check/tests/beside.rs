@@ -67,7 +67,7 @@ fn a_check_at_any_step_of_a_move_finds_nothing_wrong_and_its_repair_takes_nothin
 fn look_while(c: &Checked, directories: &[&str], meanwhile: impl FnOnce()) -> Report {
     let (mut found, options) = (Found::default(), CheckOptions { repair: true, ..CheckOptions::default() });
     c.checker.ask_targets(&mut found, true);
-    let before = c.checker.before_layouts();
+    let before = c.checker.before_layouts(false);
     let walk = |found: &mut Found, path: &&str| {
         let names: Vec<String> = path.split('/').filter(|name| !name.is_empty()).map(String::from).collect();
         c.checker.walk(&names, found, &Stop::default()).expect("read");
