@@ -39,6 +39,8 @@ fn a_job_is_seen_waited_for_and_cancelled_on_any_node() {
     assert_eq!(String::from_utf8_lossy(&log.stdout), format!("hello from {}\n", here.name()), "{}", err(&log));
     let show = other.entrepot(&["job", "show", &id]);
     assert_eq!(show["summary"]["host"], *here.name());
+    let text = String::from_utf8(other.run(&["job", "show", &id]).stdout).expect("text");
+    assert!(text.trim_end().ends_with(&format!(" on {}", here.name())), "where its logs are: {text}");
     let failing = submitted(here, "#!/bin/sh\nexit 3\n");
     let waited = third.run(&["job", "wait", &failing]);
     assert_eq!(code(&waited), 1, "{}", err(&waited));

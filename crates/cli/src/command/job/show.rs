@@ -133,7 +133,8 @@ pub fn detail(d: &JobDetail) -> String {
             r.what, r.reader_wait_ms_max
         );
     }
-    let _ = writeln!(text, "  logs in {}", d.log_dir.display());
+    let on = s.host.as_ref().map_or(String::new(), |host| format!(" on {host}"));
+    let _ = writeln!(text, "  logs in {}{on}", d.log_dir.display());
     text
 }
 
