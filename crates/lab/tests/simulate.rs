@@ -203,11 +203,16 @@ fn an_interrupted_grid_says_what_it_waits_for() {
         assert!(killed.success());
     };
     assert!(said.any(|line| line.starts_with("cases      32, 1 at a time")));
+    let (kept, began) = (at.path().join("long.results.jsonl"), std::time::Instant::now());
+    while !kept.exists() {
+        assert!(began.elapsed().as_secs() < 60, "it has begun and keeps results");
+        std::thread::yield_now();
+    }
     interrupt(&child);
     assert!(said.any(|line| line.starts_with("interrupted: the cases under way are finished first")));
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(at.path().join("long.results.jsonl").exists() && !at.path().join("grids/long.results.jsonl").exists());
+    assert!(kept.exists() && !at.path().join("grids/long.results.jsonl").exists());
 }
 
 #[test]
