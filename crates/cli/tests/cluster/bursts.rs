@@ -135,7 +135,7 @@ fn a_lost_node_costs_the_version_that_it_wrote_and_the_buffer_goes_on() {
     follower.up();
     // The lead is handed over while all write, and Redis is away for a moment.
     let files = write(&nodes, "ck/lost/handed");
-    other.ok(&["node", "drain", &leader.name()]);
+    other.ok(&["node", "drain", "--no-wait", &leader.name()]);
     until_within(30, "another leads", || other.leader() != leader.name());
     hosts.kill_redis();
     drop(files);

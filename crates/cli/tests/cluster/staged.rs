@@ -62,13 +62,13 @@ fn what_a_node_does_not_bring_that_dies_is_brought_by_the_one_that_was_asked() {
     let shared = Shared::of_all(&hosts);
     let nodes = shared.up();
     let data = noise(2 * SIZE);
-    web.put("large", &data);
+    web.put("helped", &data);
     let (asked, dies) = (&nodes[0], &nodes[2]);
     let pid = dies.pid();
     web.forget();
     std::thread::scope(|scope| {
-        let to = format!("{}/large", asked.at);
-        let uri = web.uri("slow/large");
+        let to = format!("{}/helped", asked.at);
+        let uri = web.uri("slow/helped");
         let stages = scope.spawn(move || asked.run(&["stage", "in", &uri, &to]));
         // What a connection gives makes it last for eight seconds.
         std::thread::sleep(Duration::from_secs(2));
@@ -78,10 +78,10 @@ fn what_a_node_does_not_bring_that_dies_is_brought_by_the_one_that_was_asked() {
     });
     let address = dies.host.address();
     assert!(web.asked_by().iter().any(|(range, host)| *host == address && range.len() > 4096), "it took part");
-    has(asked, "large", &data);
+    has(asked, "helped", &data);
     dies.up();
     is_well(&nodes);
-    has(dies, "large", &data);
+    has(dies, "helped", &data);
     are_in_order(&nodes);
 }
 

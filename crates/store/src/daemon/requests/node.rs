@@ -4,9 +4,11 @@ use crate::control::{Caller, Problem, Responder, exit};
 use crate::daemon::{Core, forget as forgetting};
 use crate::nodes::{Nodes, Shown};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// A node that begins to drain goes and comes again under another number, within this time.
+const GONE: Duration = Duration::from_secs(5);
 
 fn nodes(core: &Core) -> Result<&Nodes, Problem> {
     core.nodes.as_deref().ok_or_else(|| {
@@ -66,9 +68,17 @@ pub fn drain(core: &Core, caller: &Caller, name: &str, wait: bool, out: &mut Res
     let node = named(nodes, name)?;
     order(nodes, &node, true)?;
     let own = |shown: &Shown| shown.info.as_ref().map(|info| info.own.clone());
+    let mut seen = Instant::now();
     loop {
         let now = nodes.shown().into_iter().find(|shown| own(shown) == own(&node));
-        let Some(now) = now else { return Ok(told(format!("{} is gone", node.node))) };
+        let Some(now) = now else {
+            if seen.elapsed() >= GONE {
+                return Ok(told(format!("{} is gone", node.node)));
+            }
+            std::thread::sleep(LOOK_EVERY);
+            continue;
+        };
+        seen = Instant::now();
         match now.draining {
             Some(draining) if draining.is_over() => {
                 return Ok(told(format!("{} is drained: it may be shut down with `entrepot down` there", now.node)));
