@@ -17,6 +17,7 @@ const WORDS: Words = Words {
         &["state"],
         &["state", "dump"],
         &["state", "load"],
+        &["state", "rebuild"],
         &["state", "adopt"],
         &["status"],
         &["stats"],

@@ -24,6 +24,7 @@ pub mod namespace;
 pub mod nodes;
 pub mod places;
 pub mod recovery;
+pub mod renewal;
 pub mod source;
 pub mod stage;
 pub mod state;

@@ -17,9 +17,11 @@ mod leases;
 mod letters;
 mod past;
 mod space;
+mod still;
 
 pub use draining::Draining;
 pub use leases::Info;
+pub use still::Still;
 
 use crate::file::{Cluster, FileTable};
 use crate::state::{State, Told};

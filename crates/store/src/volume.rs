@@ -3,6 +3,7 @@
 //! One daemon at a time, or, with a state store that nodes share, one on each node: locks in the state directory and in the namespace
 //! see to it.
 
+mod anew;
 mod backup;
 mod check;
 mod config;
@@ -25,10 +26,13 @@ mod servers;
 mod state_store;
 mod template;
 
+pub use anew::Step;
+pub(crate) use backup::AtRest;
 pub use backup::{adopt_state, dump_state, load_state};
+pub(crate) use check::{check_as, found_on};
 pub use config::{Config, Keeping, TargetConfig};
 pub use edit::set_device;
-pub(crate) use joining::nodes_directory;
+pub(crate) use joining::{had_nodes, nodes_directory};
 pub use keys::Key;
 pub use parse::TARGETS_MAX;
 pub use problem::{Problem, Problems};

@@ -1,11 +1,16 @@
 //! `entrepot state`: backups of what a volume remembers besides its files.
 
+mod rebuild;
+
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
-use crate::shown::{self, number};
+use crate::shown::{self, Output, number};
+use ::connect::Servers;
 use clap::{Args, Subcommand};
+use policy::TargetId;
 use std::path::{Path, PathBuf};
 use store::control::{ENVIRONMENT, Request, exit};
+use store::renewal::{self, Wish};
 use store::volume::{self, Config};
 
 /// Back up what the volume remembers besides its files, and put it back
@@ -17,7 +22,7 @@ use store::volume::{self, Config};
 EXAMPLES:
   entrepot state dump /backup/state        while the volume is in use, or not
   entrepot --volume scratch/volume.toml state load /backup/state
-  entrepot --volume scratch/volume.toml state adopt     the state is lost, and there is no backup")]
+  entrepot --volume scratch/volume.toml state rebuild   the state is lost, and there is no backup")]
 pub struct State {
     #[command(subcommand)]
     verb: Verb,
@@ -42,6 +47,32 @@ enum Verb {
         /// What `entrepot state dump` wrote.
         file: PathBuf,
     },
+    /// Make a new state of what namespace and targets say, when it is lost and there is no backup, while the volume is down
+    ///
+    /// No file is touched. Targets keep their numbers, and new files and objects get numbers that none had. A state that somebody may still need
+    /// is never replaced. A target that cannot be looked at is refused, with the files that name it, until you say what it is. Killed at
+    /// any moment, the same command goes on. What only the state knew is listed: jobs, orders about targets, moves and stagings under way.
+    #[command(after_help = "\
+EXAMPLES:
+  entrepot --volume scratch/volume.toml state rebuild --dry-run
+  entrepot --volume scratch/volume.toml state rebuild
+  entrepot --volume scratch/volume.toml state rebuild --lost fast1           its device is gone for ever
+  entrepot --volume scratch/volume.toml state rebuild --lost 7               and so is the one that files know as 7
+  entrepot --volume scratch/volume.toml state rebuild --number local2=5      only another host reaches it")]
+    Rebuild {
+        /// Only say what the new state would be.
+        #[arg(long)]
+        dry_run: bool,
+        /// A target that will not come back, by its name or the number that files name: it is recorded as failed.
+        #[arg(long, value_name = "TARGET")]
+        lost: Vec<String>,
+        /// The number of a target that this host cannot look at, as its `target.id` has it.
+        #[arg(long, value_name = "NAME=NUMBER", value_parser = number_of)]
+        number: Vec<(String, TargetId)>,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
     /// Take the state that is there, though the namespace was used with another, while the volume is down
     #[command(after_help = "EXAMPLES:\n  entrepot --volume scratch/volume.toml state adopt")]
     Adopt,
@@ -64,6 +95,21 @@ impl State {
                 let rows = volume::load_state(&config(context)?, &file, replace)?;
                 shown::text(&format!("{rows} rows were loaded; `entrepot up`, then `entrepot check`\n"))?;
             }
+            Verb::Rebuild { dry_run, lost, number, output } => {
+                let wish = Wish { lost, numbers: number };
+                let config = Config::read(&file(context))?;
+                let servers = Servers::default();
+                let rebuilt = renewal::rebuild_state(&config, &servers, &wish, !dry_run);
+                servers.end();
+                let rebuilt = rebuilt?;
+                match output {
+                    Output::Json => shown::json(&rebuild::json(&rebuilt))?,
+                    Output::Text => shown::text(&rebuild::text(&rebuilt))?,
+                }
+                if rebuilt.unread.1 > 0 {
+                    return Ok(exit::INCOMPLETE);
+                }
+            }
             Verb::Adopt => {
                 volume::adopt_state(&config(context)?)?;
                 shown::text("the namespace goes with this state now\n")?;
@@ -77,8 +123,18 @@ fn dump_running(context: &Context, file: &Path) -> Result<u64> {
     Ok(number(&context.ask_store(&Request::DumpState { file: file.to_owned() })?, "rows"))
 }
 
-/// The volume's file, as `up` finds it.
 fn config(context: &Context) -> Result<Config> {
+    Ok(Config::load(&file(context))?)
+}
+
+/// The volume's file, as `up` finds it.
+fn file(context: &Context) -> PathBuf {
     let file = context.volume.clone().or_else(|| std::env::var_os(ENVIRONMENT).map(PathBuf::from));
-    Ok(Config::load(&file.unwrap_or_else(|| "volume.toml".into()))?)
+    file.unwrap_or_else(|| "volume.toml".into())
+}
+
+fn number_of(text: &str) -> std::result::Result<(String, TargetId), String> {
+    let wrong = || "write NAME=NUMBER, such as local2=5".to_owned();
+    let (name, number) = text.split_once('=').ok_or_else(wrong)?;
+    Ok((name.to_owned(), number.parse().map(TargetId).map_err(|_| wrong())?))
 }

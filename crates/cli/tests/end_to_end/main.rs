@@ -28,6 +28,7 @@ mod operator;
 mod purge;
 mod read_only;
 mod real;
+mod rebuilt;
 mod recovery;
 mod redis;
 mod replication;

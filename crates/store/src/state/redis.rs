@@ -259,6 +259,17 @@ impl RedisState {
         tables::targets(&RedisState::of(Server::at(address), volume, None))
     }
 
+    /// The same without changing anything, to be looked at.
+    pub fn untouched(server: Server, volume: &str) -> RedisState {
+        RedisState::of(server, volume, None)
+    }
+
+    /// Whether it holds more than what a start leaves that was refused, of whatever node.
+    pub fn is_used(&self) -> Result<bool> {
+        let keys: Vec<String> = self.with(|c| redis::cmd("KEYS").arg(format!("{}*", self.prefix)).query(c))?;
+        Ok(keys.iter().any(|key| !["schema", "record.state"].map(|name| self.key(name)).contains(key)))
+    }
+
     fn of(server: Server, volume: &str, own: Option<String>) -> RedisState {
         RedisState { server, prefix: format!("entrepot:{volume}:"), own }
     }

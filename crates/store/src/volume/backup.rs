@@ -14,15 +14,16 @@ fn refused(cause: impl ToString, mend: impl Into<String>) -> Problems {
     Problems::one(Problem::new(cause.to_string(), "nothing was changed", mend))
 }
 
-/// The state of a volume that no daemon has open.
-struct AtRest {
-    volume: VolumeId,
-    state: Arc<dyn State>,
+/// A volume that no daemon has open, for as long as this is there.
+pub(crate) struct AtRest {
+    /// Its identity.
+    pub volume: VolumeId,
     _lock: Lock,
 }
 
 impl AtRest {
-    fn open(config: &Config) -> Result<AtRest, Problems> {
+    /// Keeps daemons out.
+    pub fn take(config: &Config) -> Result<AtRest, Problems> {
         config
             .make_state_dir()
             .map_err(|e| refused(format!("{}: {e}", config.state.display()), "Name another as `state_dir`"))?;
@@ -33,48 +34,53 @@ impl AtRest {
             let cause = format!("{} is the namespace of no volume yet", config.namespace.display());
             refused(cause, "Put the namespace back from its backup first")
         })?;
+        Ok(AtRest { volume, _lock: lock })
+    }
+
+    /// Its state, which is made where there is none.
+    pub fn state(&self, config: &Config) -> Result<Arc<dyn State>, Problems> {
         let mend = "See docs/guide/operate/backup.md, \"The state store is damaged\"";
-        let state =
-            Reached::open(config).and_then(|reached| reached.of(config, volume)).map_err(|e| refused(e, mend))?;
-        Ok(AtRest { volume, state, _lock: lock })
+        Reached::open(config).and_then(|reached| reached.of(config, self.volume)).map_err(|e| refused(e, mend))
     }
 }
 
 /// Writes a backup of the state; gives how many rows it has.
 pub fn dump_state(config: &Config, file: &Path) -> Result<usize, Problems> {
-    let rest = AtRest::open(config)?;
-    dump::write(&*rest.state, rest.volume, file).map_err(|e| refused(e, "Name a file where there is room"))
+    let rest = AtRest::take(config)?;
+    dump::write(&*rest.state(config)?, rest.volume, file).map_err(|e| refused(e, "Name a file where there is room"))
 }
 
 /// Puts a backup in the place of the volume's state, which with `replace` may hold something. Gives how many rows it has.
 pub fn load_state(config: &Config, file: &Path, replace: bool) -> Result<usize, Problems> {
     let mut backup = dump::read(file).map_err(|why| refused(why, "Use another backup"))?;
-    let rest = AtRest::open(config)?;
+    let rest = AtRest::take(config)?;
+    let state = rest.state(config)?;
     if backup.volume != rest.volume.to_string() {
         let cause = format!("{} is of volume {}, and the namespace of {}", file.display(), backup.volume, rest.volume);
         return Err(refused(cause, "Use a backup of this volume"));
     }
     let failed = |error| refused(error, "Mend that and do it again");
-    if !replace && rest.state.epoch().map_err(failed)? > 0 {
+    if !replace && state.epoch().map_err(failed)? > 0 {
         let cause = format!("the state in {} is in use already", config.state.display());
         return Err(refused(cause, "Use `entrepot state load --replace BACKUP` if what it holds may go"));
     }
     // What the state says of itself is not of this time.
     backup.rows.retain(|row| !matches!(row, Row::Record { kind, .. } if identity::is_of_the_state_itself(kind)));
-    rest.state.load(&backup.rows).map_err(failed)?;
-    adopt(config, &rest, Some(backup.epoch))?;
+    state.load(&backup.rows).map_err(failed)?;
+    adopt(config, &rest, &*state, Some(backup.epoch))?;
     Ok(backup.rows.len())
 }
 
 /// From now on the namespace goes with the state that `volume.toml` names, as it is.
 pub fn adopt_state(config: &Config) -> Result<(), Problems> {
-    let rest = AtRest::open(config)?;
-    identity::check_volume(config, &*rest.state, rest.volume)?;
-    adopt(config, &rest, None)
+    let rest = AtRest::take(config)?;
+    let state = rest.state(config)?;
+    identity::check_volume(config, &*state, rest.volume)?;
+    adopt(config, &rest, &*state, None)
 }
 
-fn adopt(config: &Config, rest: &AtRest, epoch: Option<u32>) -> Result<(), Problems> {
-    let adopted = identity::adopt(config, &*rest.state, rest.volume, epoch).and_then(|()| rest.state.finish());
+fn adopt(config: &Config, rest: &AtRest, state: &dyn State, epoch: Option<u32>) -> Result<(), Problems> {
+    let adopted = identity::adopt(config, state, rest.volume, epoch).and_then(|()| state.finish());
     adopted.map_err(|error| {
         let mend = "Mend that and do it again; until then the volume is not opened";
         Problems::one(Problem::new(error.to_string(), "the namespace does not go with this state yet", mend))

@@ -1,7 +1,7 @@
 //! Whether the directories that a `volume.toml` names are there, apart from each other, and ours. Changes nothing.
 
 use super::VolumeId;
-use super::config::{Config, TargetConfig};
+use super::config::{Config, Keeping, TargetConfig};
 use super::namespace;
 use super::problem::{Problem, Problems};
 use super::real_paths;
@@ -24,46 +24,16 @@ pub const STATE_FILE: &str = "state.db";
 pub fn check(config: &Config) -> Result<(), Problems> {
     let mut check = Check { config, problems: Vec::new() };
     let known = check.known_targets();
-    check.directory(&config.namespace, config.namespace_place, "the namespace");
-    if !config.state_is_derived || config.state.exists() {
-        check.directory(&config.state, config.state_place, "the state store");
-    }
-    let volume = check.namespace();
-    let host = host::name();
-    let (targets, paths): (Vec<_>, Vec<_>) = config
-        .targets
-        .iter()
-        .filter(|target| target.is_on(&host))
-        .filter_map(|target| Some((target, target.directory()?)))
-        .unzip();
-    let real = real_paths(&paths, config.health.deadline);
-    for ((target, &path), real) in targets.iter().zip(&paths).zip(&real) {
-        // Those of a volume that is in use were looked at when it was opened.
-        let is_known = known.as_ref().is_none_or(|known| known.iter().any(|record| record.name == target.name));
-        // A device that is away or hangs is a failed target, not a wrong configuration.
-        if is_known && real.as_ref().is_none_or(|_| !path.is_dir()) {
-            continue;
-        }
-        if real.is_none() {
-            let cause = format!("{}, for target \"{}\", does not answer", path.display(), target.name);
-            check.problem(target.place, cause, "Mend the device, or name another directory");
-            continue;
-        }
-        // So is one that can only be read: what lies on it is read.
-        let read_only = || rustix::fs::access(path, Access::WRITE_OK) == Err(Errno::ROFS);
-        if (is_known && read_only()) || check.directory(path, target.place, &format!("target \"{}\"", target.name)) {
-            let found = (Identity::read(path), path.display().to_string());
-            check.identity(found, target, volume, known.as_deref().unwrap_or_default());
-        }
-    }
-    check.apart(&targets, &real);
-    let Check { mut problems, .. } = check;
-    problems.sort_by(|a, b| a.place.cmp(&b.place));
-    if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
+    check.all(known)
 }
 
-/// Whether what is on a target's file servers belongs to this volume under its name.
-pub(super) fn on_servers(
+/// The same, if these targets were known.
+pub(crate) fn check_as(config: &Config, known: &[TargetRecord]) -> Result<(), Problems> {
+    Check { config, problems: Vec::new() }.all(Some(known.to_vec()))
+}
+
+/// Whether what is on a target's file servers, or in its directory, belongs to this volume under its name.
+pub(crate) fn found_on(
     config: &Config,
     target: &TargetConfig,
     found: Result<Identity, IdentityError>,
@@ -71,8 +41,11 @@ pub(super) fn on_servers(
     known: &[TargetRecord],
 ) -> Result<(), Problems> {
     let mut check = Check { config, problems: Vec::new() };
-    let servers = target.connections().map(|connections| connections.servers.clone()).unwrap_or_default();
-    check.identity((found, servers), target, Some(volume), known);
+    let shown = match &target.keeping {
+        Keeping::Directory(path) => path.display().to_string(),
+        Keeping::Servers(connections) => connections.servers.clone(),
+    };
+    check.identity((found, shown), target, Some(volume), known);
     if check.problems.is_empty() { Ok(()) } else { Err(Problems(check.problems)) }
 }
 
@@ -82,6 +55,46 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
+    fn all(mut self, known: Option<Vec<TargetRecord>>) -> Result<(), Problems> {
+        let config = self.config;
+        self.directory(&config.namespace, config.namespace_place, "the namespace");
+        if !config.state_is_derived || config.state.exists() {
+            self.directory(&config.state, config.state_place, "the state store");
+        }
+        let volume = self.namespace();
+        let host = host::name();
+        let (targets, paths): (Vec<_>, Vec<_>) = config
+            .targets
+            .iter()
+            .filter(|target| target.is_on(&host))
+            .filter_map(|target| Some((target, target.directory()?)))
+            .unzip();
+        let real = real_paths(&paths, config.health.deadline);
+        for ((target, &path), real) in targets.iter().zip(&paths).zip(&real) {
+            // Those of a volume that is in use were looked at when it was opened.
+            let is_known = known.as_ref().is_none_or(|known| known.iter().any(|record| record.name == target.name));
+            // A device that is away or hangs is a failed target, not a wrong configuration.
+            if is_known && real.as_ref().is_none_or(|_| !path.is_dir()) {
+                continue;
+            }
+            if real.is_none() {
+                let cause = format!("{}, for target \"{}\", does not answer", path.display(), target.name);
+                self.problem(target.place, cause, "Mend the device, or name another directory");
+                continue;
+            }
+            // So is one that can only be read: what lies on it is read.
+            let read_only = || rustix::fs::access(path, Access::WRITE_OK) == Err(Errno::ROFS);
+            if (is_known && read_only()) || self.directory(path, target.place, &format!("target \"{}\"", target.name)) {
+                let found = (Identity::read(path), path.display().to_string());
+                self.identity(found, target, volume, known.as_deref().unwrap_or_default());
+            }
+        }
+        self.apart(&targets, &real);
+        let mut problems = self.problems;
+        problems.sort_by(|a, b| a.place.cmp(&b.place));
+        if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
+    }
+
     fn problem(&mut self, place: (usize, usize), cause: String, mend: impl Into<String>) {
         let mut problem = Problem::new(cause, REFUSED, mend);
         problem.place = Some((self.config.file.clone(), place.0, place.1));

@@ -128,6 +128,13 @@ impl Config {
 
     /// Reads and checks a `volume.toml` and all directories that it names. Touches nothing.
     pub fn load(file: &Path) -> Result<Config, Problems> {
+        let config = Config::read(file)?;
+        super::check::check(&config)?;
+        Ok(config)
+    }
+
+    /// Reads and checks a `volume.toml`, and no directory.
+    pub fn read(file: &Path) -> Result<Config, Problems> {
         let text = std::fs::read_to_string(file).map_err(|error| {
             let problem = Problem::new(
                 format!("{} cannot be read: {error}", file.display()),
@@ -136,9 +143,7 @@ impl Config {
             );
             Problems::one(problem.of_io(&error))
         })?;
-        let config = Config::parse(file, &text)?;
-        super::check::check(&config)?;
-        Ok(config)
+        Config::parse(file, &text)
     }
 
     /// Makes the state directory where nobody named one.

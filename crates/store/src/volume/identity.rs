@@ -14,6 +14,7 @@
 use super::namespace;
 use super::problem::{Problem, Problems};
 use super::{Config, VolumeId};
+use crate::state::dump::Row;
 use crate::state::{NAMES, State};
 use crate::volume_id::unique;
 use crate::{Error, Result};
@@ -25,6 +26,8 @@ pub(crate) const KIND: &str = "state";
 const ID: &str = "id";
 /// A backup was loaded or a state adopted, and nobody has opened the volume since: the epoch of the backup.
 const RETURNED: &str = "returned";
+/// The state was made of what namespace and targets say, and nobody has opened the volume since.
+const REBUILT: &str = "rebuilt";
 /// The epochs of which not all names are known.
 const UNKNOWN: &str = "unknown";
 /// The largest size of the file system of a namespace that nodes share.
@@ -102,8 +105,8 @@ pub(super) fn check(config: &Config, state: &dyn State, volume: VolumeId) -> Res
     let state = config.state.display();
     let cause = format!("{} was last used with another state than the one in {state}", namespace.display());
     let mend = format!(
-        "Correct `state` in {}. If that other state is lost: `entrepot state load BACKUP` puts a backup in its place, `entrepot state \
-         adopt` takes what is in {state} (moves, jobs and orders are forgotten)",
+        "Correct `state` in {}. If that other state is lost: `entrepot state load BACKUP` puts a backup in its place, without one \
+         `entrepot state rebuild` makes a new one of what namespace and targets say; `entrepot state adopt` takes what is in {state}",
         config.file.display(),
     );
     Err(Problems::one(Problem::new(
@@ -120,6 +123,27 @@ pub(super) fn adopt(config: &Config, state: &dyn State, volume: VolumeId, epoch:
     let id = Id { id: unique()?, volume: volume.to_string() };
     put(state, ID, &id)?;
     namespace::write_state_id(&config.namespace, &id.id).map_err(|error| Error::State(error.to_string()))
+}
+
+/// What a state says of itself that is made of what namespace and targets say: its number, and that no epoch's names are known, since it
+/// cannot tell whether the namespace is the one that it was.
+pub(super) fn of_rebuilt(volume: VolumeId) -> Result<(String, Vec<Row>)> {
+    let id = Id { id: unique()?, volume: volume.to_string() };
+    let row = |key: &str, value: serde_json::Result<Vec<u8>>| {
+        let value = value.map_err(|error| Error::State(error.to_string()))?.into();
+        Ok(Row::Record { kind: KIND.into(), key: key.into(), value })
+    };
+    let rows = [
+        row(ID, serde_json::to_vec(&id)),
+        row(RETURNED, serde_json::to_vec(&0)),
+        row(REBUILT, serde_json::to_vec(&true)),
+    ];
+    Ok((id.id, rows.into_iter().collect::<Result<_>>()?))
+}
+
+/// Whether nothing but a rebuild has written to a state.
+pub(super) fn is_rebuilt(state: &dyn State) -> Result<bool> {
+    Ok(state.record_get(KIND, REBUILT)?.is_some())
 }
 
 /// Notes what is unknown when namespace or state are older than the targets, before anything is removed. `epoch` is that of this daemon.
@@ -151,6 +175,7 @@ pub(super) fn note_return(state: &dyn State, namespace: &Path, seen: Seen, epoch
     if let Some(tree) = tree {
         put(state, TREE, &tree)?;
     }
+    state.record_remove(KIND, REBUILT)?;
     state.record_remove(KIND, RETURNED).map(drop)
 }
 

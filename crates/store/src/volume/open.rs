@@ -125,7 +125,7 @@ impl Volume {
 }
 
 /// One node alone would not see how its files lie.
-fn of_several_nodes(config: &Config) -> Problems {
+pub(super) fn of_several_nodes(config: &Config) -> Problems {
     let cause = format!("several nodes have had the volume in {}", config.namespace.display());
     let mend = format!("Give {} the `state` (or `state_store`) that they have, a Redis server", config.file.display());
     Problems::one(Problem::new(
@@ -167,7 +167,7 @@ impl<'a> Found<'a> {
         match servers.reach(connections) {
             Ok(server) => {
                 let found = server.root().map_err(IdentityError::Io).and_then(Identity::read_at);
-                check::on_servers(config, target, found, volume, known)?;
+                check::found_on(config, target, found, volume, known)?;
                 Ok(Found::Server(server))
             }
             Err(cause) if known.iter().any(|record| record.name == target.name) => {

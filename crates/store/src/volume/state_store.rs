@@ -1,9 +1,10 @@
 //! Which state store a volume has, and how it is opened.
 
-use super::VolumeId;
 use super::check::STATE_FILE;
 use super::config::Config;
 use super::sections::StateStore;
+use super::{VolumeId, identity};
+use crate::state::dump::Row;
 use crate::state::redis::Server;
 use crate::state::{RedisState, SqliteState, State, TargetRecord};
 use crate::volume_id::unique;
@@ -58,6 +59,43 @@ pub(super) fn own(config: &Config) -> Result<String> {
             Ok(name)
         }
         Err(error) => Err(failed(error)),
+    }
+}
+
+/// What a store holds of a volume, before anything of it is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Nothing,
+    /// What a rebuild made, and nothing since.
+    Rebuilt,
+    /// What somebody may still need.
+    State,
+}
+
+impl Kept {
+    /// Looks; makes and changes nothing.
+    pub fn look(config: &Config, volume: VolumeId) -> Result<Kept> {
+        let (state, holds): (Box<dyn State>, bool) = match &config.state_store {
+            StateStore::Embedded if !file(config).exists() => return Ok(Kept::Nothing),
+            StateStore::Redis(address) if !file(config).exists() => {
+                let state = RedisState::untouched(Server::reach(address)?, &volume.to_string());
+                let holds = state.is_used()?;
+                (Box::new(state), holds)
+            }
+            _ => {
+                let Reached::Embedded(state) = Reached::open(config)? else { return Ok(Kept::State) };
+                let of_itself = |row: &Row| matches!(row, Row::Record { kind, .. } if kind == identity::KIND);
+                let holds = !state.dump()?.iter().all(of_itself);
+                (Box::new(state), holds)
+            }
+        };
+        let rebuilt = identity::is_rebuilt(&*state)?;
+        state.finish()?;
+        Ok(match (rebuilt, holds) {
+            (true, _) => Kept::Rebuilt,
+            (false, true) => Kept::State,
+            (false, false) => Kept::Nothing,
+        })
     }
 }
 

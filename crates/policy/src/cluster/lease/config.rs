@@ -61,7 +61,7 @@ impl Config {
     }
 
     /// How long a watcher waits for a lease to end on another clock.
-    pub(super) fn patience(&self, lease: Time) -> Time {
+    pub fn patience(&self, lease: Time) -> Time {
         Time((lease.0 as f64 * (1.0 + self.drift)).ceil() as u64)
     }
 }

@@ -1,0 +1,129 @@
+//! What the targets of a volume say of its state: their numbers, and the epochs that they have seen.
+
+use crate::host;
+use crate::target::{DirectoryMedium, Identity, IdentityError, Medium};
+use crate::volume::{Config, FileServers, Keeping, Problems, TargetConfig, VolumeId, found_on, real_paths};
+use policy::{ObjectId, TargetId};
+use rustix::io::Errno;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What was seen of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It is what it was.
+    Here {
+        /// Its number.
+        id: TargetId,
+        /// The largest epoch that it knows, by what is written on it and by its objects.
+        epoch: u32,
+        /// How many objects it has.
+        objects: u64,
+    },
+    /// It is not there, or cannot be read.
+    Away {
+        /// Why, for people.
+        why: String,
+        /// Its number, if that can be read.
+        id: Option<TargetId>,
+    },
+    /// This host does not reach it.
+    Elsewhere,
+}
+
+impl Seen {
+    /// The number of one that is there.
+    pub fn here(&self) -> Option<TargetId> {
+        match self {
+            Seen::Here { id, .. } => Some(*id),
+            _ => None,
+        }
+    }
+}
+
+/// Looks at all of them; what is there and belongs to another volume, or under another name, is refused.
+pub fn look(config: &Config, servers: &dyn FileServers, volume: VolumeId) -> Result<Vec<Seen>, Problems> {
+    let host = host::name();
+    let paths: Vec<PathBuf> =
+        config.targets.iter().filter(|t| t.is_on(&host)).filter_map(|t| Some(t.directory()?.to_owned())).collect();
+    let mut real = real_paths(&paths, config.health.deadline).into_iter();
+    let mut all = Vec::new();
+    for target in &config.targets {
+        let is_here = target.is_on(&host);
+        let answers = match &target.keeping {
+            Keeping::Directory(_) if is_here => real.next().flatten().is_some(),
+            _ => true,
+        };
+        all.push(match (is_here, answers) {
+            (false, _) => Seen::Elsewhere,
+            (true, false) => Seen::Away { why: "it does not answer".into(), id: None },
+            (true, true) => look_at(config, target, servers, volume)?,
+        });
+    }
+    Ok(all)
+}
+
+type Reached = (Result<Identity, IdentityError>, Box<dyn FnOnce(Identity) -> Arc<dyn Medium>>);
+
+fn reach(target: &TargetConfig, servers: &dyn FileServers) -> Result<Reached, String> {
+    match &target.keeping {
+        Keeping::Directory(path) => {
+            let directory = path.clone();
+            let medium = move |identity| Arc::new(DirectoryMedium::new(&directory, identity)) as Arc<dyn Medium>;
+            Ok((Identity::read(path), Box::new(medium)))
+        }
+        Keeping::Servers(connections) => {
+            let server = servers.reach(connections)?;
+            let found = server.root().map_err(IdentityError::Io).and_then(Identity::read_at);
+            Ok((found, Box::new(move |identity| server.medium(identity))))
+        }
+    }
+}
+
+fn look_at(
+    config: &Config,
+    target: &TargetConfig,
+    servers: &dyn FileServers,
+    volume: VolumeId,
+) -> Result<Seen, Problems> {
+    let away = |why: String, id| Ok(Seen::Away { why, id });
+    let (found, medium) = match reach(target, servers) {
+        Ok(reached) => reached,
+        Err(why) => return away(why, None),
+    };
+    let identity = match found {
+        Err(IdentityError::Missing) => {
+            return away(
+                "there is no `target.id`: its device may not be mounted, or it never was a target".into(),
+                None,
+            );
+        }
+        Err(error @ IdentityError::Io(_)) => return away(error.to_string(), None),
+        found => {
+            let known = found.iter().map(|found| crate::state::TargetRecord {
+                id: found.target,
+                name: found.name.clone(),
+                state: crate::target::State::Ok,
+                by_operator: false,
+            });
+            let known: Vec<_> = known.collect();
+            found_on(config, target, found.clone(), volume, &known)?;
+            match found {
+                Ok(identity) => identity,
+                Err(error) => return away(error.to_string(), None),
+            }
+        }
+    };
+    let id = identity.target;
+    match numbers(&*medium(identity)) {
+        Ok((epoch, objects)) => Ok(Seen::Here { id, epoch, objects }),
+        Err(errno) => away(format!("what it holds cannot be read: {errno}"), Some(id)),
+    }
+}
+
+/// The largest epoch that it knows, and how many objects it has.
+fn numbers(medium: &dyn Medium) -> Result<(u32, u64), Errno> {
+    let written = medium.epoch()?.unwrap_or(0);
+    let objects = medium.list()?;
+    Ok((objects.iter().copied().map(ObjectId::epoch).fold(written, u32::max), objects.len() as u64))
+}

@@ -1,0 +1,161 @@
+//! What the names of a volume say of its state: which targets and numbers their layouts name.
+
+use crate::Result;
+use crate::descent::{Descent, Met};
+use crate::stub::Stub;
+use crate::stub::real::FdStub;
+use policy::TargetId;
+use policy::layout::{Layout, Mirror, MirrorState};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, openat};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// So many of what cannot be read are named; the rest is counted.
+const NAMED_MAX: usize = 20;
+
+/// The files of which a target has objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct On {
+    /// How many there are.
+    pub files: u64,
+    /// Those of them that have neither another mirror in sync nor a source.
+    pub alone: u64,
+    /// One of them, below the mount point.
+    pub example: String,
+}
+
+/// What the tree says.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// Regular files.
+    pub files: u64,
+    /// Those with a layout.
+    pub laid_out: u64,
+    /// What each target has.
+    pub on: BTreeMap<TargetId, On>,
+    /// The largest epoch among the numbers of files and objects.
+    pub epoch: u32,
+    /// What could not be read, with the cause; not all of it where it is much.
+    pub unread: Vec<String>,
+    /// How many of these there are.
+    pub unread_count: u64,
+}
+
+impl Names {
+    /// Reads all stubs: those in the tree, those that are being staged in, those that were in use. Targets that are `here` need no look at
+    /// what their files have besides.
+    pub fn read(namespace: &Path, shared: bool, here: &BTreeSet<TargetId>) -> Result<Names> {
+        let mut names = Names::default();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = rustix::fs::open(namespace, flags, Mode::empty())?;
+        for (part, is_tree) in [("tree", true), ("staging", false), ("open", false)] {
+            let below = match openat(&root, part, flags, Mode::empty()) {
+                Err(Errno::NOENT) if !is_tree => continue,
+                opened => opened?,
+            };
+            for met in Descent::new(&below)? {
+                let met = match met {
+                    Ok(Met { inode: Some(_), .. }) => continue,
+                    Ok(met) => met,
+                    Err(errno) => {
+                        names.is_unread(format!("a directory below {part}: {errno}"));
+                        continue;
+                    }
+                };
+                let name = String::from_utf8_lossy(met.name.to_bytes()).into_owned();
+                // Beside stubs there are names of what is not finished.
+                if !is_tree && name.contains('.') {
+                    continue;
+                }
+                match stub_of(&met, namespace, shared) {
+                    Ok(None) => {}
+                    Ok(Some(stub)) => names.read_stub(&stub, is_tree, namespace, here),
+                    Err(errno) => names.is_unread(format!("{part}/.../{name}: {errno}")),
+                }
+            }
+        }
+        names.look_at_side(&root)?;
+        Ok(names)
+    }
+
+    fn read_stub(&mut self, stub: &FdStub, is_tree: bool, namespace: &Path, here: &BTreeSet<TargetId>) {
+        self.files += u64::from(is_tree);
+        match stub.layout() {
+            Ok(None) => {}
+            Ok(Some(layout)) => {
+                self.laid_out += u64::from(is_tree);
+                self.note(&layout, here, || (path_of(stub, namespace), matches!(stub.source(), Ok(None))));
+            }
+            Err(error) => self.is_unread(format!("{}: {error}", path_of(stub, namespace))),
+        }
+    }
+
+    /// `about` says where a file is, and whether it has no source.
+    fn note(&mut self, layout: &Layout, here: &BTreeSet<TargetId>, about: impl FnOnce() -> (String, bool)) {
+        self.epoch = self.epoch.max((layout.file.0 >> 32) as u32);
+        let mut on: BTreeMap<TargetId, BTreeSet<usize>> = BTreeMap::new();
+        for (at, object) in layout.objects() {
+            self.epoch = self.epoch.max(object.id.epoch());
+            on.entry(object.target).or_default().insert(at.mirror);
+        }
+        let away: Vec<_> = on.iter().filter(|(target, _)| !here.contains(*target)).collect();
+        let about = (!away.is_empty()).then(about);
+        let is_whole = |(mirror, m): (usize, &Mirror)| {
+            m.state == MirrorState::InSync && !away.iter().any(|(_, mirrors)| mirrors.contains(&mirror))
+        };
+        let has_other = layout.mirrors.iter().enumerate().any(is_whole);
+        for target in on.keys() {
+            let entry = self.on.entry(*target).or_default();
+            entry.files += 1;
+            let Some((path, has_no_source)) = about.as_ref().filter(|_| !here.contains(target)) else { continue };
+            entry.alone += u64::from(*has_no_source && !has_other);
+            if entry.example.is_empty() {
+                entry.example.clone_from(path);
+            }
+        }
+    }
+
+    /// Side files outlive their stubs; their names are numbers of files.
+    fn look_at_side(&mut self, root: &OwnedFd) -> Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let side = match openat(root, "side", flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(()),
+            opened => opened?,
+        };
+        for entry in Dir::read_from(&side)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            let file = name.get(..16).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            self.epoch = self.epoch.max(file.map_or(0, |file| (file >> 32) as u32));
+        }
+        Ok(())
+    }
+
+    fn is_unread(&mut self, what: String) {
+        self.unread_count += 1;
+        if self.unread.len() < NAMED_MAX {
+            self.unread.push(what);
+        }
+    }
+}
+
+fn stub_of(met: &Met, namespace: &Path, shared: bool) -> Result<Option<FdStub>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = match openat(&met.directory, &*met.name, flags, Mode::empty()) {
+        Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
+        opened => opened?,
+    };
+    let is_file = FileType::from_raw_mode(fstat(&fd)?.st_mode) == FileType::RegularFile;
+    Ok(is_file.then(|| FdStub::sharing(Arc::new(fd), namespace, shared)))
+}
+
+/// Below the mount point, where it is in the tree.
+fn path_of(stub: &FdStub, namespace: &Path) -> String {
+    let path = stub.path().unwrap_or_default();
+    let real = namespace.canonicalize().unwrap_or_else(|_| namespace.to_owned());
+    let below = path.strip_prefix(real.join("tree")).or(path.strip_prefix(real)).unwrap_or(&path);
+    String::from_utf8_lossy(below.as_os_str().as_bytes()).into_owned()
+}

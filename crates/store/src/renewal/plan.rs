@@ -1,0 +1,290 @@
+//! Which targets a rebuilt state has, under which numbers, and above what numbers go on; or why that cannot be told.
+
+use super::devices::Seen;
+use super::names::On;
+use crate::state::TargetRecord;
+use crate::target::State;
+use policy::TargetId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where something could not be seen, numbers go on so far above what was: it may have seen later ones. A guess: more starts than a volume
+/// has in the time of a backup of its namespace.
+const EPOCHS_SPARED: u32 = 1 << 16;
+/// No volume was started so often: a larger number is a file of somebody else.
+const EPOCH_MAX: u32 = 1 << 31;
+
+/// What an operator says that cannot be seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// Targets that are to be recorded as failed: by their names in `volume.toml`, or by a number that only files name.
+    pub lost: Vec<String>,
+    /// The numbers of targets that this host cannot look at.
+    pub numbers: Vec<(String, TargetId)>,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The targets of `volume.toml`, in its order.
+    pub targets: Vec<(String, Seen)>,
+    /// What files name.
+    pub on: BTreeMap<TargetId, On>,
+    /// The largest epoch of layouts and of the namespace.
+    pub epoch: u32,
+    /// Everything in the namespace could be read.
+    pub all_read: bool,
+}
+
+/// What is to be written.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The targets, by number.
+    pub targets: Vec<TargetRecord>,
+    /// The last number that a target has or had.
+    pub last_target: u16,
+    /// The epoch above which numbers go on.
+    pub epoch: u32,
+}
+
+/// Why there is none: cause and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The cause.
+    pub cause: String,
+    /// What to do.
+    pub mend: String,
+}
+
+fn refusal(cause: impl Into<String>, mend: impl Into<String>) -> Refusal {
+    Refusal { cause: cause.into(), mend: mend.into() }
+}
+
+struct Planning<'a> {
+    found: &'a Found,
+    wish: &'a Wish,
+    refusals: Vec<Refusal>,
+    numbers: BTreeMap<TargetId, TargetRecord>,
+}
+
+/// Works it out.
+///
+/// # Errors
+/// All that is in the way.
+pub fn plan(found: &Found, wish: &Wish) -> Result<Plan, Vec<Refusal>> {
+    let mut planning = Planning { found, wish, refusals: Vec::new(), numbers: BTreeMap::new() };
+    planning.check_wish();
+    planning.seen();
+    planning.told();
+    planning.unknown();
+    let Planning { refusals, numbers, .. } = planning;
+    let largest = |so_far: u32, (name, seen): &(String, Seen)| match seen {
+        Seen::Here { epoch, .. } if *epoch > EPOCH_MAX => Err(name.clone()),
+        Seen::Here { epoch, .. } => Ok(so_far.max(*epoch)),
+        _ => Ok(so_far),
+    };
+    let epoch = found.targets.iter().try_fold(found.epoch, largest);
+    let mut refusals = refusals;
+    let epoch = match epoch {
+        Ok(epoch) if epoch <= EPOCH_MAX => epoch,
+        told => {
+            let place = told.err().map_or("the namespace".to_owned(), |name| format!("target \"{name}\""));
+            refusals.push(refusal(
+                format!("{place} has a number that no volume comes to"),
+                "Look for a file there that is not of this volume",
+            ));
+            0
+        }
+    };
+    if !refusals.is_empty() {
+        return Err(refusals);
+    }
+    let all_seen = found.all_read && found.targets.iter().all(|(_, seen)| matches!(seen, Seen::Here { .. }));
+    let all = numbers.keys().chain(found.on.keys()).map(|id| id.0).max();
+    Ok(Plan {
+        last_target: all.unwrap_or(0),
+        epoch: if all_seen { epoch } else { epoch + EPOCHS_SPARED },
+        targets: numbers.into_values().collect(),
+    })
+}
+
+impl Planning<'_> {
+    fn is_lost(&self, name: &str) -> bool {
+        self.wish.lost.iter().any(|lost| lost == name)
+    }
+
+    fn number_of(&self, name: &str) -> Option<TargetId> {
+        self.wish.numbers.iter().find(|(named, _)| named == name).map(|(_, id)| *id)
+    }
+
+    fn refuse(&mut self, cause: impl Into<String>, mend: impl Into<String>) {
+        self.refusals.push(refusal(cause, mend));
+    }
+
+    fn check_wish(&mut self) {
+        let seen = |name: &str| self.found.targets.iter().find(|(known, _)| known == name).map(|(_, seen)| seen);
+        let mut wrong = Vec::new();
+        for lost in &self.wish.lost {
+            match (seen(lost), lost.parse().map(TargetId)) {
+                (Some(Seen::Here { .. }), _) => wrong.push(refusal(
+                    format!("target \"{lost}\" is there, and is no lost one"),
+                    "Leave `--lost` away; `entrepot target fail` fails it when the volume is up",
+                )),
+                (None, Ok(id)) if self.found.on.contains_key(&id) => {}
+                (None, _) => wrong.push(refusal(
+                    format!("\"{lost}\" is no target of volume.toml, and no number that files name"),
+                    "Correct `--lost`",
+                )),
+                _ => {}
+            }
+        }
+        for (name, id) in &self.wish.numbers {
+            match seen(name) {
+                Some(Seen::Here { id: found, .. } | Seen::Away { id: Some(found), .. }) if found != id => {
+                    let cause = format!("target \"{name}\" says that it is number {found}, not {id}");
+                    wrong.push(refusal(cause, "Leave `--number` away"));
+                }
+                None => {
+                    wrong.push(refusal(format!("\"{name}\" is no target of volume.toml"), "Correct `--number`"));
+                }
+                _ => {}
+            }
+        }
+        self.refusals.extend(wrong);
+    }
+
+    fn put(&mut self, name: &str, id: TargetId, state: State) {
+        let record = TargetRecord { id, name: name.to_owned(), state, by_operator: state == State::Failed };
+        if let Some(other) = self.numbers.insert(id, record) {
+            let mend = "One of the two is a copy, or its number is wrong: correct `path` in volume.toml, or `--number`";
+            self.refuse(format!("\"{}\" and \"{name}\" are both target number {id}", other.name), mend);
+        }
+    }
+
+    /// Those that say themselves who they are.
+    fn seen(&mut self) {
+        for (name, seen) in &self.found.targets {
+            if let Seen::Here { id, .. } = seen {
+                self.put(name, *id, State::Ok);
+            }
+        }
+    }
+
+    /// Those of which the operator has to say something.
+    fn told(&mut self) {
+        let mut nameless = Vec::new();
+        for (name, seen) in &self.found.targets {
+            let (why, id) = match seen {
+                Seen::Here { .. } => continue,
+                Seen::Away { why, id } => (why.clone(), id.or(self.number_of(name))),
+                Seen::Elsewhere => ("this host does not reach it".into(), self.number_of(name)),
+            };
+            let is_elsewhere = *seen == Seen::Elsewhere;
+            match (id, self.is_lost(name)) {
+                (Some(id), true) => self.put(name, id, State::Failed),
+                (Some(id), false) if is_elsewhere => self.put(name, id, State::Ok),
+                (None, true) => nameless.push(name.clone()),
+                (_, false) => {
+                    let cause = format!("target \"{name}\" cannot be looked at: {why}{}", self.consequence(id));
+                    self.refuse(cause, how_to_go_on(name, is_elsewhere, id.is_some()));
+                }
+            }
+        }
+        self.give_numbers(&nameless);
+    }
+
+    /// Those that are lost and whose numbers nobody knows: where one of them and one number are left, they belong together.
+    fn give_numbers(&mut self, nameless: &[String]) {
+        let left = self.left();
+        match (nameless, &*left) {
+            ([], _) => {}
+            ([one], [number]) => self.put(one, *number, State::Failed),
+            (all, []) => {
+                for name in all {
+                    let last = self.numbers.keys().chain(self.found.on.keys()).map(|id| id.0).max().unwrap_or(0);
+                    match last.checked_add(1) {
+                        Some(next) => self.put(name, TargetId(next), State::Failed),
+                        None => self.refuse("all target numbers are used up", "Remove a target"),
+                    }
+                }
+            }
+            (all, left) => {
+                let numbers: Vec<String> = left.iter().map(|id| format!("{id}{}", self.files_on(*id))).collect();
+                let (all, numbers) = (all.join("\", \""), numbers.join(", "));
+                let mend = "Say which is which with `--number NAME=NUMBER`; the daemon's log of an earlier time or `target.id` in a backup tells it";
+                self.refuse(format!("\"{all}\": nobody says which of these targets is which: {numbers}"), mend);
+            }
+        }
+    }
+
+    /// Numbers that files name and no target has.
+    fn left(&self) -> Vec<TargetId> {
+        let lost: BTreeSet<TargetId> = self.lost_numbers();
+        let left = self.found.on.keys().filter(|id| !self.numbers.contains_key(id) && !lost.contains(id));
+        left.copied().collect()
+    }
+
+    fn lost_numbers(&self) -> BTreeSet<TargetId> {
+        let is_name = |name: &str| self.found.targets.iter().any(|(known, _)| known == name);
+        let numbers = self.wish.lost.iter().filter(|lost| !is_name(lost));
+        numbers.filter_map(|lost| lost.parse().ok().map(TargetId)).collect()
+    }
+
+    /// Numbers that only files name.
+    fn unknown(&mut self) {
+        for id in self.lost_numbers() {
+            let mut name = format!("lost-{id}");
+            while self.found.targets.iter().any(|(known, _)| *known == name) {
+                name.push('-');
+            }
+            self.put(&name, id, State::Failed);
+        }
+        // Of those of which something is to be said anyway, more cannot be told yet.
+        if self.refusals.is_empty() {
+            for id in self.left() {
+                let cause =
+                    format!("no target of volume.toml is number {id}, which files name{}", self.consequence(Some(id)));
+                let mend = format!(
+                    "Add its block to volume.toml. If it is gone for ever: `--lost {id}`; its files are then recovered from mirrors and sources"
+                );
+                self.refuse(cause, mend);
+            }
+        }
+    }
+
+    fn files_on(&self, id: TargetId) -> String {
+        self.found.on.get(&id).map_or(String::new(), |on| format!(" ({} files, such as {})", on.files, on.example))
+    }
+
+    /// What follows if a target stays away, where its number is known; else which numbers it may have.
+    fn consequence(&self, id: Option<TargetId>) -> String {
+        let Some(id) = id else {
+            let left: Vec<String> = self.left().iter().map(|id| format!("{id}{}", self.files_on(*id))).collect();
+            return match left.is_empty() {
+                true => "; no file names a target that is not there".into(),
+                false => format!("; files name targets that are not there: {}", left.join(", ")),
+            };
+        };
+        self.found.on.get(&id).map_or("; no file names it".into(), |on| {
+            let alone = match on.alone {
+                0 => "all of them have another mirror or a source".to_owned(),
+                alone => format!("{alone} of them have neither another mirror in sync nor a source"),
+            };
+            format!("; {} files name it, such as {}; {alone}", on.files, on.example)
+        })
+    }
+}
+
+fn how_to_go_on(name: &str, is_elsewhere: bool, has_number: bool) -> String {
+    match (is_elsewhere, has_number) {
+        (true, _) => format!(
+            "Say what number is in its `target.id`: `--number {name}=NUMBER`; or, if it is gone for ever, `--lost {name}`"
+        ),
+        (false, _) => format!(
+            "Mount or mend it. If it is gone for ever: `--lost {name}`; it is then a failed target, and its files are recovered from mirrors \
+             and sources. If it is new and empty: take its block out of volume.toml until the volume is up, then `entrepot target add`"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! A state store that was lost is replaced by what was found of it.
+//!
+//! ```text
+//!   killed before     Loaded              Named
+//!   ───────────────────┼───────────────────┼─────────────>
+//!   as it was          no node opens it,   the volume has
+//!                      do it again         its new state
+//! ```
+
+use super::Config;
+use super::backup::AtRest;
+use super::identity;
+use super::joining::had_nodes;
+use super::namespace;
+use super::open::of_several_nodes;
+use super::problem::{Problem, Problems};
+use super::state_store::Kept;
+use crate::state::dump::Row;
+use crate::{Error, Result};
+
+/// What was just done; tests die there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The store answers, and holds what it held.
+    Reached,
+    /// It holds what was found.
+    Loaded,
+    /// The namespace names it.
+    Named,
+}
+
+impl Step {
+    /// All of them, in order.
+    pub const ALL: [Step; 3] = [Step::Reached, Step::Loaded, Step::Named];
+}
+
+fn refused(cause: impl ToString, mend: impl Into<String>) -> Problems {
+    Problems::one(Problem::new(cause.to_string(), "nothing was changed", mend))
+}
+
+impl AtRest {
+    /// Whether the place of its state is free, and the volume one that `volume.toml` can open.
+    pub fn may_be_rebuilt(&self, config: &Config) -> Result<(), Problems> {
+        if !config.is_shared() && had_nodes(&config.namespace) {
+            return Err(Problems(
+                of_several_nodes(config).0.into_iter().map(|p| refused(p.cause, p.mend).0.remove(0)).collect(),
+            ));
+        }
+        let mend = "Mend that, or see docs/guide/operate/backup.md, \"The state store is damaged\"";
+        match Kept::look(config, self.volume).map_err(|error| refused(error, mend))? {
+            Kept::Nothing | Kept::Rebuilt => Ok(()),
+            Kept::State => Err(refused(
+                format!("the state in {} is in use already", config.state.display()),
+                "Open the volume with it (`entrepot up`), or put a backup in its place with `entrepot state load --replace BACKUP`. If it is \
+                 good for nothing, take it away first: docs/guide/operate/backup.md, \"The state is lost\"",
+            )),
+        }
+    }
+
+    /// The last epoch that the namespace knows.
+    pub fn epoch(&self, config: &Config) -> Result<u32, Problems> {
+        namespace::read_epoch(&config.namespace).map_err(|error| refused(error, "Mend the namespace"))
+    }
+
+    /// Puts what was found in the place of the state; gives how many rows that has then.
+    pub fn rebuild(
+        &self,
+        config: &Config,
+        mut rows: Vec<Row>,
+        step: &dyn Fn(Step) -> Result<()>,
+    ) -> Result<usize, Problems> {
+        let state = self.state(config)?;
+        let mut write = || {
+            let (id, of_itself) = identity::of_rebuilt(self.volume)?;
+            rows.extend(of_itself);
+            step(Step::Reached)?;
+            state.load(&rows)?;
+            step(Step::Loaded)?;
+            namespace::write_state_id(&config.namespace, &id).map_err(|error| Error::State(error.to_string()))?;
+            step(Step::Named)?;
+            state.finish()?;
+            Ok(rows.len())
+        };
+        write().map_err(|error: Error| {
+            let consequence = "the namespace may not go with the new state yet; then no node opens the volume";
+            Problems::one(Problem::new(error.to_string(), consequence, "Mend that and do it again"))
+        })
+    }
+}
