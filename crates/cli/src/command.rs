@@ -10,6 +10,7 @@ mod job;
 mod layout;
 mod node;
 mod purge;
+mod scrub;
 mod slurm;
 mod source;
 mod stage;
@@ -80,6 +81,7 @@ enum Command {
     Check(check::Check),
     State(state::State),
     Purge(purge::Purge),
+    Scrub(scrub::Scrub),
     Job(job::Job),
     Slurm(slurm::Slurm),
     Checkpoint(checkpoint::Checkpoint),
@@ -138,6 +140,7 @@ impl Cli {
             Command::Check(c) => c.run(&context),
             Command::State(c) => c.run(&context),
             Command::Purge(c) => c.run(&context),
+            Command::Scrub(c) => c.run(&context),
             Command::Job(c) => c.run(&context),
             Command::Slurm(c) => c.run(&context),
             Command::Checkpoint(c) => c.run(&context),

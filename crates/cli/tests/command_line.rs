@@ -49,6 +49,7 @@ const WORDS: Words = Words {
         &["source", "set"],
         &["check"],
         &["purge"],
+        &["scrub"],
         &["job"],
         &["job", "plan"],
         &["job", "submit"],

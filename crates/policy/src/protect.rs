@@ -8,4 +8,5 @@ pub mod purge;
 pub mod recovery;
 pub mod repair_order;
 pub mod replica;
+pub mod scrub;
 pub mod window;

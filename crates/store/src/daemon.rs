@@ -17,6 +17,7 @@ mod purge;
 mod rebuild;
 mod requests;
 mod resolve;
+mod scrub;
 mod shutting_down;
 mod source_attribute;
 mod under_way;
@@ -25,6 +26,7 @@ mod walk;
 
 pub use end::Ending;
 pub use purge::{Needs, PurgeReport, Purged};
+pub use scrub::{Pass, Scrubs};
 
 use crate::adapt::burst::Burst;
 use crate::adapt::{self, Adapt};
@@ -93,6 +95,7 @@ pub struct Core {
     pub calls: Option<Arc<Calls>>,
     /// What knows which files jobs need.
     needs: Mutex<Vec<Needs>>,
+    scrubs: Scrubs,
     background: Arc<Background>,
     started: Instant,
 }
@@ -205,8 +208,10 @@ impl Starting {
             adapt,
             under_way: under_way::UnderWay::default(),
             needs: Mutex::default(),
+            scrubs: Scrubs::new(),
         });
         background.start(&core);
+        Scrubs::start(&core);
         if let Some(calls) = &core.calls {
             purge::OpenFile(core.files.clone()).serve(calls);
         }

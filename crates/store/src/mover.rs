@@ -13,6 +13,7 @@ mod copy;
 mod crash;
 mod drain;
 mod journal;
+mod mend;
 mod merge;
 mod mirror;
 mod named;
@@ -24,6 +25,7 @@ mod verbs;
 pub use crash::{CrashHook, Step};
 pub use drain::{DrainProgress, Walk};
 pub use journal::{Found, Recovered};
+pub(crate) use mend::Proof;
 pub use progress::{Phase, Progress, ProgressEntry};
 
 use crate::file::Pool;

@@ -15,7 +15,7 @@ mod tally;
 mod tests;
 
 pub use check::{Behalf, CheckOptions, Checker, Finding, FindingKind, Lost, Outcome, Part};
-pub use check::{Report, Starts, Together, WORD};
+pub use check::{Report, Scrubbed, Starts, Together, WORD};
 pub use log::RepairEvent;
 pub use tally::Tally;
 

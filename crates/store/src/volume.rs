@@ -40,7 +40,7 @@ pub use real_paths::real_paths;
 pub(crate) use roster::ordered;
 pub use sections::{
     Burst, Cache, ConnectionsConfig, Health, Io, Jobs, LayoutConfig, Mount, Mover, Offload, Passthrough, Purge,
-    QueueName, Recovery, Replication, ReplicationPolicy, SECTIONS, Stripes, Tiering, TieringPolicy,
+    QueueName, Recovery, Replication, ReplicationPolicy, SECTIONS, Scrub, Stripes, Tiering, TieringPolicy,
 };
 #[cfg(test)]
 pub(crate) use servers::NoServers;

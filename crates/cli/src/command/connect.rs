@@ -164,7 +164,7 @@ impl Connect {
 
 const HELP: &str = "see `entrepot connect --help`";
 
-fn size(text: &str) -> std::result::Result<u64, String> {
+pub(super) fn size(text: &str) -> std::result::Result<u64, String> {
     policy::units::bytes(text).ok_or_else(|| "give a size such as 64MiB, or 0".into())
 }
 

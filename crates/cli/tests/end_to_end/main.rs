@@ -32,6 +32,7 @@ mod rebuilt;
 mod recovery;
 mod redis;
 mod replication;
+mod scrub;
 #[allow(dead_code, reason = "some of it is for the tests of sources alone")]
 #[path = "../../../source/tests/server/mod.rs"]
 mod server;

@@ -80,6 +80,8 @@ pub enum Request {
         #[serde(default)]
         dry_run: bool,
     },
+    #[serde(rename = "scrub.run")]
+    Scrub(Scrub),
     #[serde(rename = "checkpoint.begin")]
     BeginCheckpoint(BeginCheckpoint),
     #[serde(rename = "checkpoint.commit")]
@@ -124,6 +126,18 @@ pub struct Check {
     pub drop_unknown: bool,
     /// Files and directories; everything if there is none.
     pub paths: Vec<String>,
+}
+
+/// A pass over all files.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Scrub {
+    /// Begin at the first file, also where a pass was stopped.
+    pub anew: bool,
+    /// Bytes per second instead of those of `[scrub] rate`; 0 is no limit.
+    pub rate: Option<u64>,
+    /// Say what the last pass did, or how far the one under way is, and nothing else.
+    pub status: bool,
 }
 
 /// A version that begins.

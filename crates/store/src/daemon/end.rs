@@ -98,6 +98,7 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
         core.mover.stop();
         core.adapt.stop();
         core.background.stop();
+        core.scrubs.stop();
         core.repair.stop();
         if let Err(error) = mount.wait() {
             tracing::warn!("the mount ended with an error: {error}");

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The first words of the commands that the store itself serves.
-const PREFIXES: [&str; 13] = [
+const PREFIXES: [&str; 14] = [
     "status",
     "node",
     "stats",
@@ -33,6 +33,7 @@ const PREFIXES: [&str; 13] = [
     "check",
     "state",
     "purge",
+    "scrub",
     "checkpoint",
     "daemon",
 ];
@@ -130,6 +131,7 @@ impl Commands {
                 caller.must_be_operator("purge the volume")?;
                 Ok(json!(core.purge(dry_run)?))
             }
+            Request::Scrub(asked) => super::scrub::run(core, caller, &asked, out),
             Request::BeginCheckpoint(what) => {
                 let burst = checkpoint::burst(core)?;
                 what.paths.iter().try_for_each(|path| core.may_see(caller, path))?;

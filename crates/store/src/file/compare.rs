@@ -36,6 +36,11 @@ impl File {
         self.is_current(view).then(look)
     }
 
+    /// Wrong bytes were made right: no cache of this daemon has them any more. What the kernel has of them it keeps.
+    pub(crate) fn forget_wrong_bytes(&self) {
+        self.forget_all();
+    }
+
     /// A mirror holds other bytes than it should: it counts as stale from now on, if another one is whole.
     pub(crate) fn distrust(self: &Arc<Self>, view: &Arc<View>, mirror: usize) -> Result<()> {
         let _alone = self.exclusive()?;

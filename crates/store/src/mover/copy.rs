@@ -1,5 +1,6 @@
 //! Copying what new objects must hold, holes as holes.
 
+use super::mend::Proven;
 use super::progress::Active;
 use super::transform::Stop;
 use super::{Mover, Step};
@@ -65,6 +66,8 @@ pub(super) struct Copy<'a> {
     pub new: &'a Layout,
     pub made: &'a NewObjects<'a>,
     pub active: &'a Active,
+    /// What reads, where only some mirrors have the right bytes. Holes are not believed then.
+    pub proof: Option<&'a Proven<'a>>,
 }
 
 impl Copy<'_> {
@@ -88,7 +91,9 @@ impl Copy<'_> {
     /// punching; without `throttled` writers are waiting.
     pub fn range(&self, range: Range<u64>, fresh: bool, throttled: bool) -> Result<(), Stop> {
         let end = range.end.min(self.file.size());
-        self.make_holes_known(&(range.start..end))?;
+        if self.proof.is_none() {
+            self.make_holes_known(&(range.start..end))?;
+        }
         let mut at = range.start;
         while at < end {
             let data = self.next(at..end, Seek::Data)?;
@@ -127,6 +132,9 @@ impl Copy<'_> {
 
     /// Where the next data or hole begins, at most the end of the range.
     fn next(&self, range: Range<u64>, what: Seek) -> Result<u64> {
+        if self.proof.is_some() {
+            return Ok(if what == Seek::Data { range.start } else { range.end });
+        }
         let Some(mirror) = self.view.in_sync().next() else { return Ok(range.start) };
         let found = self.file.seek_mirror(self.view, mirror, range.clone(), what, true)?;
         Ok(found.unwrap_or(range.end).max(range.start))
@@ -181,7 +189,7 @@ impl Copy<'_> {
             let first = run[0].0.file_offset;
             let bytes: u64 = run.iter().map(|(piece, _)| piece.len).sum();
             let mut read = vec![0; bytes as usize];
-            self.file.read_view(self.view, first, &mut read)?;
+            self.read(first, &mut read)?;
             for (piece, slot) in run {
                 let from = (piece.file_offset - first) as usize;
                 gather(&mut writes, slot, piece.object_offset, &read[from..from + piece.len as usize]);
@@ -196,17 +204,28 @@ impl Copy<'_> {
         wait_for_all(pending)
     }
 
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        match self.proof {
+            Some(proven) => proven.read(offset, bytes),
+            None => self.file.read_view(self.view, offset, bytes),
+        }
+    }
+
     /// Reads a piece and hands it to the worker that writes it.
     fn write(&self, slot: &Arc<Slot>, piece: &Piece) -> Result<Pending<()>> {
         let mut bytes = vec![0; piece.len as usize];
-        self.file.read_view(self.view, piece.file_offset, &mut bytes)?;
+        self.read(piece.file_offset, &mut bytes)?;
         self.put(slot, piece.object_offset, bytes)
     }
 
     /// Hands bytes to the worker that writes them.
     fn put(&self, slot: &Arc<Slot>, offset: u64, bytes: Vec<u8>) -> Result<Pending<()>> {
         let stepwise = self.paced_bytes().is_some();
+        let is_hole = self.proof.is_some() && bytes.iter().all(|byte| *byte == 0);
         let write = move |h: &dyn Handle| {
+            if is_hole {
+                return Ok(());
+            }
             h.write_at(offset, &bytes)?;
             write_out(h, offset, bytes.len() as u64, stepwise);
             Ok(())

@@ -11,7 +11,7 @@
 //! the journal ends, and removed before the layout names them again, when the journal has them. So at every moment what a crash leaves is
 //! in the journal or in a record; the next start makes journal of the records and settles it as ever: what the layout does not name goes.
 
-use super::transform::Stop;
+use super::transform::{How, Stop};
 use super::verbs::moved_segment;
 use super::{Mover, Pace};
 use crate::file::{ByteRanges, File, Lies, NewObjects, SlowCopy, lies};
@@ -45,6 +45,10 @@ impl Keeps {
     pub fn changes_nothing(self) -> bool {
         matches!(self, Keeps::New(_))
     }
+}
+
+fn moving<'a>(verb: &'static str, pace: Option<&'a dyn Pace>, keeps: Keeps) -> How<'a> {
+    How { pace, keeps, ..How::plainly(verb, Reason::Moved) }
 }
 
 /// Gives a copy up as soon as what it copies is written.
@@ -103,7 +107,7 @@ impl Mover {
         pace: Option<&dyn Pace>,
     ) -> Result<Arc<Layout>> {
         let plan = |old: &Layout, made: &mut NewObjects<'_>| only_mirror_moved(old, made, segment, place);
-        self.transform_keeping(file, "move segment", Reason::Moved, pace, Keeps::Old(segment), plan)
+        self.transform_as(file, moving("move segment", pace, Keeps::Old(segment)), plan)
     }
 
     /// Makes a copy of a segment of a file with one mirror, on other objects; the segment stays where it is.
@@ -118,7 +122,7 @@ impl Mover {
         pace: Option<&dyn Pace>,
     ) -> Result<()> {
         let plan = |old: &Layout, made: &mut NewObjects<'_>| only_mirror_moved(old, made, segment, place);
-        let done = self.transform_keeping(file, "copy segment", Reason::Moved, pace, Keeps::New(segment), plan);
+        let done = self.transform_as(file, moving("copy segment", pace, Keeps::New(segment)), plan);
         done.map(drop)
     }
 
@@ -136,8 +140,7 @@ impl Mover {
             new.mirrors[0].segments[segment] = copy;
             Ok(new)
         };
-        let keeps = Keeps::Returns(segment);
-        let done = self.transform_keeping(file, "return segment", Reason::Moved, None, keeps, plan);
+        let done = self.transform_as(file, moving("return segment", None, Keeps::Returns(segment)), plan);
         if done.is_err()
             && let Some(layout) = file.layout()
             && let Some(there) = layout.mirrors[0].segments.get(segment)

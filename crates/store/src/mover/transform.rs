@@ -1,6 +1,7 @@
 //! The one verb: from one layout to another while the file is in use.
 
 use super::copy::Copy;
+use super::mend::{Proof, Proven};
 use super::progress::Active;
 use super::slow_copy::{Keeps, Unwritten};
 use super::{Mover, Pace, Phase, Step};
@@ -42,19 +43,37 @@ impl From<Error> for Stop {
     }
 }
 
+/// What a move is for, and how it is made.
+#[derive(Clone, Copy)]
+pub(super) struct How<'a> {
+    /// Its name in reports.
+    pub verb: &'static str,
+    pub reason: Reason,
+    /// A speed of its own.
+    pub pace: Option<&'a dyn Pace>,
+    /// What happens to copies.
+    pub keeps: Keeps,
+    /// What says which bytes may be copied, where not all mirrors have the right ones.
+    pub proof: Option<&'a dyn Proof>,
+}
+
+impl How<'_> {
+    /// A move as most are.
+    pub fn plainly(verb: &'static str, reason: Reason) -> How<'static> {
+        How { verb, reason, pace: None, keeps: Keeps::Nothing, proof: None }
+    }
+}
+
 /// One attempt of a move.
 struct Move<'a> {
-    pace: Option<&'a dyn Pace>,
+    how: How<'a>,
     file: &'a Arc<File>,
     view: &'a Arc<View>,
     old: &'a Layout,
-    reason: Reason,
     active: &'a Active,
     watch: &'a ByteRanges,
     /// The record was replaced.
     replaced: &'a Cell<bool>,
-    /// What happens to copies.
-    keeps: Keeps,
 }
 
 /// What came of an attempt.
@@ -92,17 +111,14 @@ impl Mover {
         pace: Option<&dyn Pace>,
         plan: impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
     ) -> Result<Arc<Layout>> {
-        self.transform_keeping(file, verb, reason, pace, Keeps::Nothing, plan)
+        self.transform_as(file, How { pace, ..How::plainly(verb, reason) }, plan)
     }
 
-    /// The same; what it leaves behind may be kept as a copy, or it goes back to one.
-    pub(super) fn transform_keeping(
+    /// The same; what it leaves behind may be kept as a copy, or it goes back to one, and it may copy only what is proven right.
+    pub(super) fn transform_as(
         &self,
         file: &Arc<File>,
-        verb: &'static str,
-        reason: Reason,
-        pace: Option<&dyn Pace>,
-        keeps: Keeps,
+        how: How<'_>,
         plan: impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
     ) -> Result<Arc<Layout>> {
         file.begin_move()?;
@@ -110,14 +126,14 @@ impl Mover {
             file.end_move();
             return Err(Error::Busy("the file has no layout: its bytes are in its stub".into()));
         };
-        let active = self.progress.begin(verb, id, file.size());
+        let active = self.progress.begin(how.verb, id, file.size());
         let mut result = Err(Stop::Changed);
         for attempt in 0..ATTEMPTS_MAX {
             // What other nodes write all the time is copied while they wait; for a long file that would be too long.
             if attempt > 0 && file.is_shared() && file.size() <= HELD_BYTES_MAX {
                 file.keep_others_out().inspect_err(|_| file.end_move())?;
             }
-            result = self.attempt(file, reason, pace, keeps, &active, &plan);
+            result = self.attempt(file, how, &active, &plan);
             file.unwatch();
             file.let_others_in();
             if !matches!(result, Err(Stop::Changed)) {
@@ -147,9 +163,7 @@ impl Mover {
     fn attempt(
         &self,
         file: &Arc<File>,
-        reason: Reason,
-        pace: Option<&dyn Pace>,
-        keeps: Keeps,
+        how: How<'_>,
         active: &Active,
         plan: &impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
     ) -> Result<Arc<Layout>, Stop> {
@@ -166,10 +180,11 @@ impl Mover {
         let journal = |noted: Noted<'_>| self.journal(&old, noted, &died);
         let mut made = NewObjects::journalled(&self.pool, &journal);
         // A copy of what is being written would be stale before it is done.
-        let unwritten = Unwritten::of(&old, keeps, &watch, pace);
-        let pace = unwritten.as_ref().map_or(pace, |unwritten| Some(unwritten as &dyn Pace));
-        let move_ =
-            Move { pace, file, view: &view, old: &old, reason, active, watch: &watch, replaced: &replaced, keeps };
+        let keeps = how.keeps;
+        let unwritten = Unwritten::of(&old, keeps, &watch, how.pace);
+        let pace = unwritten.as_ref().map_or(how.pace, |unwritten| Some(unwritten as &dyn Pace));
+        let how = How { pace, ..how };
+        let move_ = Move { how, file, view: &view, old: &old, active, watch: &watch, replaced: &replaced };
         let result = match self.carry_out(&move_, plan, &mut made) {
             Err(Stop::Failed(e)) if died.get() => Err(Stop::Died(e)),
             result => result,
@@ -192,7 +207,7 @@ impl Mover {
     }
 
     fn copy<'a>(&'a self, m: &Move<'a>, new: &'a Layout, made: &'a NewObjects<'a>) -> Copy<'a> {
-        Copy { mover: self, pace: m.pace, file: m.file, view: m.view, new, made, active: m.active }
+        Copy { mover: self, pace: m.how.pace, file: m.file, view: m.view, new, made, active: m.active, proof: None }
     }
 
     /// Up to and with the new record.
@@ -208,7 +223,7 @@ impl Mover {
             return Ok(Done { layout: unchanged(), copy: None });
         }
         new.generation = m.old.generation + 1;
-        new.history.push((self.pool.clock)(), m.reason);
+        new.history.push((self.pool.clock)(), m.how.reason);
         check_kept(m.old, &new)?;
         if made.is_empty() {
             made.note(&[])?; // for the objects that go
@@ -217,11 +232,17 @@ impl Mover {
         if !made.is_empty() {
             let copy = self.copy(m, &new, made);
             // Only where there are new objects: a segment of a long file costs what the segment costs.
+            let proven = m.how.proof.map(|proof| Proven::new(m.file, m.view, proof));
+            let first = Copy { proof: proven.as_ref(), ..self.copy(m, &new, made) };
             for range in copy.ranges() {
-                copy.range(range, true, true)?;
+                first.range(range, true, true)?;
             }
             for _ in 0..PASSES_MAX {
-                if m.keeps.changes_nothing() || m.watch.bytes() <= REST_BYTES_MAX || !m.file.same_view(m.view) {
+                if m.how.keeps.changes_nothing()
+                    || m.how.proof.is_some()
+                    || m.watch.bytes() <= REST_BYTES_MAX
+                    || !m.file.same_view(m.view)
+                {
                     break;
                 }
                 for range in m.watch.take() {
@@ -232,11 +253,16 @@ impl Mover {
             made.sync()?;
         }
         self.step(Step::Copied)?;
-        if m.keeps.changes_nothing() {
+        if m.how.keeps.changes_nothing() {
             let copy = self.leave_copy(m, &new, made)?;
             return Ok(Done { layout: unchanged(), copy: Some(copy) });
         }
         let finish = |new: &Layout, made: &NewObjects<'_>| {
+            if m.how.proof.is_some() && m.watch.bytes() > 0 {
+                return Err(
+                    Error::Busy("the file was written meanwhile: nothing proves its bytes any more".into()).into()
+                );
+            }
             if !made.is_empty() {
                 let copy = self.copy(m, new, made);
                 for range in m.watch.take() {
@@ -244,13 +270,13 @@ impl Mover {
                 }
                 copy.cut()?;
             }
-            self.copy_still_equal(m.old, m.keeps)?;
+            self.copy_still_equal(m.old, m.how.keeps)?;
             self.step(Step::CaughtUp)?;
             made.sync()?;
             self.step(Step::Synced)
         };
         let mut copy = None;
-        let then = |new: &Layout| copy = self.keep_or_release(m.old, new, m.keeps);
+        let then = |new: &Layout| copy = self.keep_or_release(m.old, new, m.how.keeps);
         let layout = m.file.swap_layout(m.view, new, made, finish, then)?;
         m.replaced.set(true);
         self.step(Step::Replaced)?;
@@ -262,14 +288,14 @@ impl Mover {
     /// The new objects are the copy of a segment that stays where it is, unless it was written meanwhile.
     fn leave_copy(&self, m: &Move<'_>, new: &Layout, made: &mut NewObjects<'_>) -> Result<Segment, Stop> {
         let finish = |made: &NewObjects<'_>| {
-            m.pace.map_or(Ok(()), |pace| pace.take(0))?;
+            m.how.pace.map_or(Ok(()), |pace| pace.take(0))?;
             self.copy(m, new, made).cut()?;
             self.step(Step::CaughtUp)?;
             made.sync()?;
             self.step(Step::Synced)
         };
         let mut copy = None;
-        m.file.leave_beside(m.view, made, finish, || copy = self.keep_or_release(m.old, new, m.keeps))?;
+        m.file.leave_beside(m.view, made, finish, || copy = self.keep_or_release(m.old, new, m.how.keeps))?;
         m.replaced.set(true);
         self.step(Step::Replaced)?;
         Ok(copy.expect("it was kept just now"))

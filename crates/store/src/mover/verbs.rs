@@ -175,7 +175,7 @@ impl Mover {
 
     /// One object in the stead of one on `not_on`: on a target that holds nothing else of the segment and of the other
     /// mirrors, if there is one.
-    fn elsewhere(
+    pub(super) fn elsewhere(
         &self,
         layout: &Layout,
         (mirror, segment): (usize, usize),

@@ -7,6 +7,8 @@ mod look;
 mod lost;
 mod orphans;
 mod repair;
+mod right;
+mod scrub;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -14,6 +16,7 @@ mod together;
 
 pub use letter::WORD;
 pub use lost::{Lost, Starts};
+pub use scrub::Scrubbed;
 pub use together::Together;
 
 use super::Repair;
@@ -23,6 +26,7 @@ use crate::mover::Mover;
 use crate::source::Identity;
 use crate::stage::{self, Stop};
 use crate::volume::Volume;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -117,6 +121,9 @@ pub struct Finding {
     /// Target, by name, where one is meant.
     #[serde(default)]
     pub target: String,
+    /// The bytes of the file that it is about, from the first to the last, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<Range<u64>>,
     /// Bytes of the file that cannot be read because of it.
     #[serde(default)]
     pub missing_bytes: u64,
@@ -143,6 +150,8 @@ pub enum FindingKind {
     ObjectShort,
     /// An object with other bytes than were staged into it.
     Damaged,
+    /// An object of which the device cannot give some bytes back.
+    Unreadable,
     /// Mirrors in sync that hold different bytes.
     MirrorsDiffer,
     /// Another file names the same object.
@@ -242,7 +251,10 @@ impl Report {
                     format!("object {} on target {} has lost its end", f.object, f.target)
                 }
                 FindingKind::Damaged => {
-                    format!("object {} on target {} holds other bytes than were staged in", f.object, f.target)
+                    format!("object {} on target {} holds other bytes than its checksums say", f.object, f.target)
+                }
+                FindingKind::Unreadable => {
+                    format!("object {} on target {} cannot be read in part", f.object, f.target)
                 }
                 FindingKind::MirrorsDiffer => {
                     format!("mirrors differ, first in object {} on target {}", f.object, f.target)
@@ -262,7 +274,8 @@ impl Report {
                 Outcome::Failed(why) => format!("not repaired: {why}"),
             };
             let path = if f.path.is_empty() { String::new() } else { format!("{}: ", f.path) };
-            text += &format!("{path}{what}; {outcome}\n");
+            let range = f.range.as_ref().map_or(String::new(), |range| format!(" (bytes {range:?} of the file)"));
+            text += &format!("{path}{what}{range}; {outcome}\n");
         }
         for Part { node, host, .. } in self.nodes.iter().filter(|node| !node.answered) {
             text += &format!("node {node} on {host} did not answer: what it alone knows is not known\n");

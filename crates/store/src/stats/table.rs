@@ -96,6 +96,16 @@ names! {
         RecoveryRetries = "recovery_retries",
         /// Objects that could not be recovered.
         RecoveryFailures = "recovery_failures",
+        /// Passes of a scrub over all files that came to their end.
+        ScrubPasses = "scrub_passes",
+        /// Bytes of files that a scrub compared.
+        ScrubBytes = "scrub_bytes",
+        /// Objects that a scrub found to hold other bytes than they should, or to lack some.
+        ScrubFound = "scrub_found",
+        /// Of these, objects that were made anew from a mirror or a source.
+        ScrubMended = "scrub_mended",
+        /// Files that a scrub could not compare.
+        ScrubLeft = "scrub_left",
         /// Copies of input files begun for jobs that start soon.
         ReplicasBegun = "replicas_begun",
         /// Copies of input files completed.

@@ -2,7 +2,7 @@
 
 use super::problem::{Problem, Problems};
 use super::sections::{
-    Burst, Cache, ConnectionsConfig, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery, Replication,
+    Burst, Cache, ConnectionsConfig, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery, Replication, Scrub,
     StateStore, Stripes, Tiering,
 };
 use policy::layout::Placement;
@@ -52,6 +52,8 @@ pub struct Config {
     pub replication: Replication,
     /// What may be removed when.
     pub purge: Purge,
+    /// `[scrub]`
+    pub scrub: Scrub,
     /// The fast tier as a buffer for checkpoints.
     pub burst: Burst,
     /// How wide files are striped.

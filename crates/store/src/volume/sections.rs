@@ -12,7 +12,7 @@ mod top;
 
 pub use burst::Burst;
 pub use cache::{Cache, CacheKeys};
-pub use files::{Health, Io, LayoutConfig, Mount, Mover, Passthrough, Prefer, Purge, Recovery};
+pub use files::{Health, Io, LayoutConfig, Mount, Mover, Passthrough, Prefer, Purge, Recovery, Scrub};
 pub use jobs::{Jobs, Offload, QueueName, Replication, ReplicationPolicy};
 pub use state::{StateConfig, StateStore, roots_directory};
 pub use stripes::Stripes;
@@ -23,7 +23,7 @@ pub use top::Top;
 use super::keys::Key;
 
 /// All keys, in the order of the template.
-pub const SECTIONS: [(&str, &[Key]); 16] = [
+pub const SECTIONS: [(&str, &[Key]); 17] = [
     ("Top level", Top::KEYS),
     ("[tier.NAME]", TierKeys::KEYS),
     ("[[target]]", TargetKeys::KEYS),
@@ -39,5 +39,6 @@ pub const SECTIONS: [(&str, &[Key]); 16] = [
     ("[replication]", Replication::KEYS),
     ("[stripes]", Stripes::KEYS),
     ("[purge]", Purge::KEYS),
+    ("[scrub]", Scrub::KEYS),
     ("[burst]", Burst::KEYS),
 ];

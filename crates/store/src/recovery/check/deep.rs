@@ -1,18 +1,23 @@
-//! Reading every byte: staged files are compared with their checksums, mirrors with each other.
+//! Reading every byte: files with checksums are compared with these, mirrors of others with each other.
 //!
-//! What differs is looked at once more while nothing writes the file. It reads no faster than `[mover] rate`.
+//! What differs is looked at once more while nothing writes the file, and only if the checksums are still of what it holds. It
+//! reads no faster than it is told.
 
 use super::look::{Candidate, Found};
+use super::right::Right;
 use super::{Checker, Finding, FindingKind, Outcome};
 use crate::file::{File, View};
 use crate::source::Record;
 use crate::stage::progress::Meter;
 use crate::stage::sums::Sums;
 use crate::stage::{Report, Stop};
+use crate::target::{State, TargetError};
 use crate::{Error, Result};
 use policy::layout::{Layout, Object, ObjectState, Position, object_len};
 use rustix::fs::OFlags;
-use std::collections::BTreeSet;
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of each mirror compared at once where there are no checksums.
@@ -26,8 +31,21 @@ enum With {
     Nothing,
 }
 
+/// What is wrong with an object.
+#[derive(Clone, Debug)]
+struct Wrong {
+    kind: FindingKind,
+    /// The bytes of the file that this is about, from the first to the last.
+    range: Range<u64>,
+    /// All of them are right in another mirror.
+    is_elsewhere: bool,
+}
+
 /// The objects of each mirror that differ, by position.
-type Differ = BTreeSet<(usize, usize, usize)>;
+type Differ = BTreeMap<(usize, usize, usize), Wrong>;
+
+/// How fast bytes are read: waits until so many may be.
+pub(super) type Paced<'a> = &'a dyn Fn(u64) -> Result<()>;
 
 impl Checker {
     /// Compares the bytes of all files that were looked at.
@@ -35,11 +53,12 @@ impl Checker {
         let files = std::mem::take(&mut found.to_compare);
         let total: u64 = files.iter().filter_map(|names| self.length(names)).sum();
         let meter = Meter::new(report, "compare", total, 0);
+        let paced = |bytes| self.mover.throttle(bytes);
         for names in files {
             if stop.is_set() {
                 break;
             }
-            if let Err(error) = self.compare_file(&names, found, &meter, stop) {
+            if let Err(error) = self.compare_file(&names, found, &paced, &|bytes| meter.add(bytes), stop) {
                 // In use in a way that excludes it, removed, or on a target that is away: that is said elsewhere.
                 tracing::info!(file = names.join("/"), "it was not compared: {error}");
             }
@@ -54,7 +73,18 @@ impl Checker {
         Some(stat.st_size as u64)
     }
 
-    fn compare_file(&self, names: &[String], found: &mut Found, meter: &Meter<'_>, stop: &Stop) -> Result<()> {
+    /// Compares one file; `compared` hears of its bytes.
+    ///
+    /// # Errors
+    /// If it cannot be compared now.
+    pub(super) fn compare_file(
+        &self,
+        names: &[String],
+        found: &mut Found,
+        paced: Paced<'_>,
+        compared: &dyn Fn(u64),
+        stop: &Stop,
+    ) -> Result<()> {
         let file = self.files.get_or_open(self.open(names, OFlags::RDWR)?)?;
         let view = file.view();
         let Some(layout) = view.layout.clone() else { return Ok(()) };
@@ -69,21 +99,37 @@ impl Checker {
         let mut at = 0;
         while at < size && !stop.is_set() {
             let len = step.min(size - at);
-            self.mover.throttle(len * view.in_sync().count() as u64)?;
+            paced(len * view.in_sync().count() as u64)?;
             if self.differs(&file, &view, &with, at, len)?.is_some() {
-                let again = file.while_unwritten(&view, || self.differs(&file, &view, &with, at, len));
+                let again = file.while_unwritten(&view, || {
+                    // Nothing is wrong with what was written since.
+                    match self.is_still(&file, &with, size) {
+                        true => self.differs(&file, &view, &with, at, len).map(Some),
+                        false => Ok(None),
+                    }
+                });
                 match again {
-                    Some(again) => differ.extend(again?.unwrap_or_default()),
+                    Some(Ok(Some(again))) => again.into_iter().flatten().for_each(|new| note(&mut differ, new)),
+                    Some(Ok(None)) => return Err(Error::Busy("it was written meanwhile".into())),
+                    Some(Err(error)) => return Err(error),
                     None => return Err(Error::Busy("its layout changed".into())),
                 }
             }
-            meter.add(len);
+            compared(len);
             at += len;
         }
         let known = |o: &Object| found.report.findings.iter().any(|f| f.object == o.id.to_string());
-        let new: Vec<_> = differ.into_iter().filter(|at| object_at(&layout, *at).is_some_and(|o| !known(o))).collect();
-        self.note_differences(&file, &layout, names, &with, &new, found);
+        differ.retain(|at, _| object_at(&layout, *at).is_some_and(|o| !known(o)));
+        self.note_differences(&file, &layout, names, &with, differ, found);
         Ok(())
+    }
+
+    /// Whether what the file is compared with is still what it should hold. Nothing writes it.
+    fn is_still(&self, file: &Arc<File>, with: &With, size: u64) -> bool {
+        match with {
+            With::Sums(_) => file.is_recoverable() && file.size() == size,
+            With::OtherMirrors | With::Nothing => true,
+        }
     }
 
     /// Whether the checksums say that what is beyond the end of an object is no hole.
@@ -108,6 +154,18 @@ impl Checker {
         Ok(false)
     }
 
+    /// Makes an object anew of right stripes, from mirrors and from the source. If one of them cannot be had it stays as it is.
+    pub(super) fn mend(&self, file: &Arc<File>, candidate: &Candidate) -> Result<()> {
+        let Some(layout) = file.layout() else { return Ok(()) };
+        match self.with(file, &layout, file.size())? {
+            With::Sums(sums) => {
+                let right = Right::new(sums, file, &self.repair)?;
+                self.mover.mend(file, &[(candidate.at, candidate.object.id)], &right).map(drop)
+            }
+            With::OtherMirrors | With::Nothing => Err(Error::Busy("it was written meanwhile".into())),
+        }
+    }
+
     fn with(&self, file: &Arc<File>, layout: &Layout, size: u64) -> Result<With> {
         if layout.objects().any(|(_, o)| o.state == ObjectState::Partial) {
             return Ok(With::Nothing);
@@ -125,31 +183,48 @@ impl Checker {
     /// Which objects differ in a range, if any do.
     fn differs(&self, file: &Arc<File>, view: &View, with: &With, at: u64, len: u64) -> Result<Option<Differ>> {
         let Some(layout) = &view.layout else { return Ok(None) };
-        let mut differ = Differ::new();
-        let mut objects_of = |mirror: usize, from: u64, len: u64| {
-            let pieces = layout.mirrors[mirror].pieces(mirror, from, len);
-            differ.extend(pieces.map(|piece| (piece.at.mirror, piece.at.segment, piece.at.index)));
-        };
+        let (mut right, mut wrong, mut unreadable) = (0, Vec::new(), Vec::new());
         let mut first: Option<(usize, Vec<u8>)> = None;
         for mirror in view.in_sync() {
             let mut bytes = vec![0; len as usize];
-            file.read_mirror(view, mirror, at, &mut bytes)?;
-            match (with, &first) {
-                (With::Sums(sums), _) => {
-                    if !sums.matches(at / sums.stripe_bytes(), &bytes)? {
-                        objects_of(mirror, at, len);
-                    }
+            match file.read_mirror(view, mirror, at, &mut bytes) {
+                Err(error) if self.is_bad_medium(&error) => {
+                    unreadable.push((mirror, at..at + len));
+                    continue;
                 }
+                read => read?,
+            }
+            match (with, &first) {
+                (With::Sums(sums), _) if sums.matches(at / sums.stripe_bytes(), &bytes)? => right += 1,
+                (With::Sums(_), _) => wrong.push((mirror, at..at + len)),
                 (_, Some((other, expected))) => {
                     if let Some(byte) = expected.iter().zip(&bytes).position(|(a, b)| a != b) {
-                        objects_of(*other, at + byte as u64, 1);
-                        objects_of(mirror, at + byte as u64, 1);
+                        let byte = at + byte as u64;
+                        wrong.extend([(*other, byte..byte + 1), (mirror, byte..byte + 1)]);
                     }
                 }
                 (_, None) => first = Some((mirror, bytes)),
             }
         }
+        let is_elsewhere = right > 0;
+        let mut differ = Differ::new();
+        let kind = if matches!(with, With::Sums(_)) { FindingKind::Damaged } else { FindingKind::MirrorsDiffer };
+        let all = wrong.into_iter().map(|one| (one, kind));
+        for ((mirror, range), kind) in all.chain(unreadable.into_iter().map(|one| (one, FindingKind::Unreadable))) {
+            for piece in layout.mirrors[mirror].pieces(mirror, range.start, range.end - range.start) {
+                let at = (piece.at.mirror, piece.at.segment, piece.at.index);
+                note(&mut differ, (at, Wrong { kind, range: range.clone(), is_elsewhere }));
+            }
+        }
         Ok((!differ.is_empty()).then_some(differ))
+    }
+
+    /// Whether the device of a target that is well cannot give some bytes back. What a target that is away has is not damaged.
+    fn is_bad_medium(&self, error: &Error) -> bool {
+        let Error::Target { target, error: TargetError::Io(errno) } = error else { return false };
+        let target = self.volume.targets().get(*target);
+        matches!(*errno, Errno::IO | Errno::ILSEQ | Errno::NODATA | Errno::UCLEAN)
+            && target.is_some_and(|target| target.state() == State::Ok && !target.in_doubt())
     }
 
     fn note_differences(
@@ -158,30 +233,35 @@ impl Checker {
         layout: &Layout,
         names: &[String],
         with: &With,
-        differ: &[(usize, usize, usize)],
+        differ: Differ,
         found: &mut Found,
     ) {
         let sums = matches!(with, With::Sums(_));
-        let wrong: BTreeSet<usize> = differ.iter().map(|(mirror, ..)| *mirror).collect();
-        let healthy_copies = if sums { (layout.in_sync_count() - wrong.len()) as u32 } else { 0 };
-        let mut repaired = BTreeSet::new();
-        for &(mirror, segment, index) in differ {
+        let wrong: BTreeSet<usize> = differ.keys().map(|(mirror, ..)| *mirror).collect();
+        let differ_freely = differ.values().any(|wrong| wrong.kind == FindingKind::MirrorsDiffer);
+        let healthy_copies = if differ_freely { 0 } else { (layout.in_sync_count() - wrong.len()) as u32 };
+        for ((mirror, segment, index), wrong) in differ {
             let at = Position { mirror, segment, index };
             let Some(object) = layout.object(at).copied() else { continue };
             let bytes = object_len(&layout.mirrors[mirror].segments[segment], index, file.size());
-            let (kind, outcome) = if sums {
-                (FindingKind::Damaged, Outcome::Repairable)
-            } else {
-                let why = "nothing says which is right; read the file with one and the other failed (`entrepot target fail`), and drop \
-                           the wrong one with `entrepot layout drop-mirror`";
-                (FindingKind::MirrorsDiffer, Outcome::Failed(why.into()))
+            let is_elsewhere = wrong.is_elsewhere || healthy_copies > 0;
+            let recoverable = wrong.kind != FindingKind::MirrorsDiffer && (is_elsewhere || file.is_recoverable());
+            let outcome = match wrong.kind {
+                FindingKind::MirrorsDiffer => Outcome::Failed(
+                    "nothing says which is right; read the file with one and the other failed (`entrepot target fail`), and drop \
+                     the wrong one with `entrepot layout drop-mirror`"
+                        .into(),
+                ),
+                _ if recoverable => Outcome::Repairable,
+                _ => Outcome::Lost,
             };
-            let mut finding = Finding::of(names, kind, outcome);
+            let mut finding = Finding::of(names, wrong.kind, outcome);
             (finding.object, finding.target) = (object.id.to_string(), self.name_of(object.target));
+            finding.missing_bytes = if recoverable { 0 } else { wrong.range.end - wrong.range.start };
+            finding.range = Some(wrong.range);
             let index = found.report.findings.len();
             found.report.findings.push(finding);
-            // A mirror that is made anew is repaired as a whole.
-            if sums && (healthy_copies == 0 || repaired.insert(mirror)) {
+            if recoverable {
                 found.candidates.push(Candidate {
                     finding: index,
                     path: names.to_vec(),
@@ -190,11 +270,27 @@ impl Checker {
                     object,
                     bytes,
                     healthy_copies,
-                    recoverable: true,
+                    recoverable,
                     damaged: true,
+                    proven: sums,
                 });
             }
         }
+    }
+}
+
+/// Something is wrong with an object, perhaps once more.
+fn note(differ: &mut Differ, (at, new): ((usize, usize, usize), Wrong)) {
+    match differ.get_mut(&at) {
+        Some(known) => {
+            known.range = known.range.start.min(new.range.start)..known.range.end.max(new.range.end);
+            known.is_elsewhere &= new.is_elsewhere;
+            // Which is right cannot be said of an object any part of which nobody can say it of.
+            if known.kind != FindingKind::MirrorsDiffer {
+                known.kind = new.kind;
+            }
+        }
+        None => drop(differ.insert(at, new)),
     }
 }
 

@@ -81,6 +81,8 @@ pub(super) struct Candidate {
     pub recoverable: bool,
     /// It is there, with other bytes than it should have.
     pub damaged: bool,
+    /// Checksums say so, and which are right.
+    pub proven: bool,
 }
 
 /// The daemon looks with its own rights; who may ask for a check is decided before.
@@ -321,6 +323,7 @@ impl Checker {
                 healthy_copies,
                 recoverable,
                 damaged,
+                proven: damaged,
             });
         }
         for (mirror, _) in layout.mirrors.iter().enumerate().filter(|(_, m)| m.state == MirrorState::Stale) {
@@ -338,6 +341,7 @@ impl Checker {
                 healthy_copies: 1,
                 recoverable: true,
                 damaged: false,
+                proven: false,
             });
         }
         self.look_for_sums(file, layout, names, found);
@@ -437,6 +441,6 @@ impl Finding {
     pub(super) fn of(names: &[String], kind: FindingKind, outcome: Outcome) -> Finding {
         let (object, target) = (String::new(), String::new());
         let (path, found_by) = (names.join("/"), String::new());
-        Finding { path, inode: 0, kind, object, target, missing_bytes: 0, found_by, outcome }
+        Finding { path, inode: 0, kind, object, target, range: None, missing_bytes: 0, found_by, outcome }
     }
 }

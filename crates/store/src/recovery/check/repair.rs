@@ -10,7 +10,7 @@ use crate::{Error, Result};
 use parking_lot::Mutex;
 use policy::layout::Reason;
 use policy::protect::repair_order;
-use policy::{ObjectId, TargetId, Time};
+use policy::{FileId, ObjectId, TargetId, Time};
 use rustix::fs::{self, OFlags};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,11 +25,15 @@ impl Checker {
         let meter = Meter::new(report, "repair", total_bytes, 0);
         let outcomes: Mutex<Vec<(usize, Outcome)>> = Mutex::default();
         let todo = Mutex::new(candidates.iter().filter(|c| c.recoverable));
+        let moves: Mutex<BTreeMap<FileId, Arc<Mutex<()>>>> = Mutex::default();
         std::thread::scope(|scope| {
             for _ in 0..AT_ONCE.min(candidates.len()) {
                 scope.spawn(|| {
                     while !stop.is_set() {
                         let Some(candidate) = todo.lock().next() else { break };
+                        // A file undergoes one move at a time; from a source several objects come at once.
+                        let file = moves.lock().entry(candidate.file).or_default().clone();
+                        let _alone = (candidate.proven || candidate.healthy_copies > 0).then(|| file.lock());
                         let outcome = match self.repair_one(candidate) {
                             Ok(()) => Outcome::Repaired,
                             Err(e) => Outcome::Failed(e.to_string()),
@@ -82,8 +86,12 @@ impl Checker {
         Ok(())
     }
 
-    /// Takes the bytes from where they are right: another mirror, of which no object is damaged, or the source.
+    /// Takes the bytes from where they are right: where there are checksums stripe by stripe, else another mirror of which no object is
+    /// damaged.
     fn repair_damaged(&self, file: &Arc<File>, candidate: &Candidate) -> Result<()> {
+        if candidate.proven {
+            return self.mend(file, candidate);
+        }
         if candidate.healthy_copies > 0 {
             file.distrust(&file.view(), candidate.at.mirror)?;
             self.mover.resync(file)?;

@@ -155,6 +155,16 @@ section! {
     }
 }
 
+section! {
+    /// `[scrub]`
+    Scrub {
+        /// How often every file is read, compared and mended, from one begin to the next. 0: only when the operator says `entrepot scrub`.
+        every: Duration = span(Duration::ZERO..=3650 * DAY), "0s";
+        /// Bytes per second that are read for it; 0 is no limit. `entrepot scrub --rate` has one of its own.
+        rate: u64 = rate, "20MiB";
+    }
+}
+
 impl Purge {
     pub(in crate::volume) fn checked(section: &Section<'_, '_, '_>) -> Purge {
         let purge = Purge::read(section);

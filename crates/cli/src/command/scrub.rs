@@ -1,0 +1,97 @@
+//! `entrepot scrub`: reads every file, compares it, and mends what is wrong.
+
+use crate::command::work;
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, Output, number, word};
+use clap::Args;
+use serde_json::Value;
+use store::control::{Client, Request, exit};
+use store::daemon::Pass;
+use store::recovery::{FindingKind, Outcome};
+
+/// Read every file slowly, compare it with its checksums or its mirrors, and mend what is wrong
+///
+/// File by file, in the order of their paths, no faster than `[scrub] rate`. An object with wrong bytes, or one that its device cannot read,
+/// is made anew from mirrors whose checksums are right, stripe by stripe, or from the source. What has neither is reported with its range and
+/// its target, and left as it is. Ctrl-C stops it, and so does the end of the daemon; it goes on behind the last file that was done. There is one at
+/// a time, on the node that leads, whichever node is asked. `[scrub] every` has it begin by itself. The exit code is 7 when something is wrong
+/// and was not mended.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot scrub
+  entrepot scrub --rate 100MiB      while nobody works
+  entrepot scrub --status           how far it is, or what the last one found
+  entrepot scrub --anew             from the first file, also where one was stopped")]
+pub struct Scrub {
+    /// Bytes per second that are read, instead of `[scrub] rate`; 0 is no limit.
+    #[arg(long, value_name = "SIZE", value_parser = super::connect::size)]
+    rate: Option<u64>,
+    /// Begin at the first file.
+    #[arg(long)]
+    anew: bool,
+    /// Say how far the scrub under way is, or what the last one found; begin none.
+    #[arg(long, conflicts_with_all = ["rate", "anew"])]
+    status: bool,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+impl Scrub {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let Scrub { rate, anew, status, output } = self;
+        let volume = context.find()?;
+        let request = Request::Scrub(store::control::Scrub { anew, rate, status });
+        let mut client = Client::connect(&volume.socket())?;
+        let hint = "run the same command without --anew: it goes on where it was";
+        let answer = work::follow(|progress| client.ask(&request, progress), (!status).then_some(hint))?;
+        match output {
+            Output::Json => shown::json(&answer)?,
+            Output::Text => shown::text(&render(&answer)?)?,
+        }
+        Ok(if answer["healthy"] == true { 0 } else { exit::INCOMPLETE })
+    }
+}
+
+fn render(answer: &Value) -> Result<String> {
+    let pass: Pass = serde_json::from_value(answer.clone()).map_err(std::io::Error::from)?;
+    if pass.began_ms == 0 {
+        return Ok("no scrub was made so far\n".into());
+    }
+    let rows = pass.findings.iter().map(|f| {
+        let kind = serde_json::to_value(f.kind).ok();
+        let kind = kind.as_ref().and_then(Value::as_str).unwrap_or_default().replace('_', " ");
+        let range = f.range.as_ref().map_or(String::new(), |range| format!("{}..{}", range.start, range.end));
+        let outcome = match &f.outcome {
+            Outcome::Repaired => "mended".to_string(),
+            Outcome::Failed(why) => why.clone(),
+            Outcome::Repairable => "not mended".to_string(),
+            Outcome::Lost if f.kind == FindingKind::BadLayout => "lost".to_string(),
+            Outcome::Lost => "neither mirror nor source has it".to_string(),
+        };
+        vec![f.path.clone(), kind, f.target.clone(), range, outcome]
+    });
+    let mut text = match pass.findings.is_empty() {
+        true => String::new(),
+        false => shown::table(&["file", "what", "target", "bytes", "outcome"], rows.collect()) + "\n",
+    };
+    for left in &pass.left_files {
+        text += &format!("not compared: {left}\n");
+    }
+    let how = match (answer["under_way"] == true, pass.ended_ms) {
+        (true, _) => format!("under way, at {}: ", word(answer, "after")),
+        (false, Some(_)) => String::new(),
+        (false, None) => format!("stopped after {}: ", word(answer, "after")),
+    };
+    text += &format!(
+        "{how}{} with {} compared, {} not compared, {} wrong, {} of them made anew\n",
+        shown::count(pass.files, "file"),
+        shown::bytes(pass.bytes),
+        pass.left,
+        shown::count(number(answer, "found"), "object"),
+        pass.mended,
+    );
+    Ok(text)
+}

@@ -1,0 +1,313 @@
+//! Scrubs: one pass over all files at a time, by the node that leads, at a speed of its own; what it found and how far it is outlives it.
+
+use super::{Core, now_ns};
+use crate::calls::{Answer, Calls, SILENT, Service};
+use crate::control::{Caller, Problem, Responder, Scrub as Asked};
+use crate::file::Observer;
+use crate::recovery::{Finding, Outcome, Scrubbed};
+use crate::stage::Stop;
+use crate::stats::{Metric, Stats};
+use crate::workers::Workers;
+use crate::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+use policy::Time;
+use policy::protect::scrub::{self, From, Last, Next};
+use policy::throttle::Throttle;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// The kind and the key of the record of the last pass.
+const KIND: &str = "scrub";
+const KEY: &str = "volume";
+/// The name of calls that have the node that leads scrub.
+const SERVICE: &str = "scrub";
+/// Bytes that may be read at once before the throttle bites. A guess: a stripe.
+const BURST_BYTES: u64 = 1 << 20;
+/// One that waits looks so often whether it is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// From one look whether a pass is due to the next.
+const DUE_EVERY: Duration = Duration::from_secs(30);
+/// How much of a pass may have to be done again after a crash.
+const REMEMBER_EVERY: Duration = Duration::from_secs(10);
+/// Findings that are remembered; of the others there is a count.
+const FINDINGS_MAX: usize = 1000;
+/// Files that could not be compared and are remembered with the reason.
+const LEFT_MAX: usize = 16;
+
+/// One pass over all files, perhaps in several parts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pass {
+    /// When it began, in milliseconds since 1970.
+    pub began_ms: u64,
+    /// When it came to the end of the files.
+    pub ended_ms: Option<u64>,
+    /// The last file that was looked at.
+    pub after: String,
+    /// Files looked at.
+    pub files: u64,
+    /// Bytes compared.
+    pub bytes: u64,
+    /// Objects with something wrong.
+    pub found: u64,
+    /// Of these, made anew.
+    pub mended: u64,
+    /// Bytes of these.
+    pub mended_bytes: u64,
+    /// Files that could not be compared.
+    pub left: u64,
+    /// Some of these, with the reason.
+    pub left_files: Vec<String>,
+    /// What was wrong: first what is so still.
+    pub findings: Vec<Finding>,
+}
+
+impl Pass {
+    fn last(&self) -> Last {
+        Last { began: Time(self.began_ms.saturating_mul(1_000_000)), is_over: self.ended_ms.is_some() }
+    }
+
+    fn take(&mut self, scrubbed: Scrubbed<'_>, stats: &Stats) -> bool {
+        let (path, findings, mended_bytes, left) = match scrubbed {
+            Scrubbed::Bytes(bytes) => {
+                self.bytes += bytes;
+                stats.add(Metric::ScrubBytes, bytes);
+                return false;
+            }
+            Scrubbed::File { path, findings, mended_bytes, left } => (path, findings, mended_bytes, left),
+        };
+        self.files += 1;
+        path.clone_into(&mut self.after);
+        let found = findings.len() as u64;
+        let mended = findings.iter().filter(|f| f.outcome == Outcome::Repaired).count() as u64;
+        (self.found, self.mended) = (self.found + found, self.mended + mended);
+        self.mended_bytes += mended_bytes;
+        stats.add(Metric::ScrubFound, found);
+        stats.add(Metric::ScrubMended, mended);
+        if let Some(why) = left {
+            self.left += 1;
+            stats.add(Metric::ScrubLeft, 1);
+            if self.left_files.len() < LEFT_MAX {
+                self.left_files.push(format!("{path}: {why}"));
+            }
+        }
+        self.findings.extend(findings);
+        self.findings.sort_by_key(|f| f.outcome == Outcome::Repaired);
+        self.findings.truncate(FINDINGS_MAX);
+        found > 0
+    }
+
+    /// In one line.
+    fn shown(&self) -> String {
+        let Pass { files, bytes, found, mended, .. } = self;
+        format!("{files} files and {bytes} bytes compared, {found} objects wrong, {mended} made anew")
+    }
+}
+
+/// The passes of this node.
+pub struct Scrubs {
+    /// The pass under way here.
+    now: Mutex<Option<Pass>>,
+    ends: Mutex<bool>,
+    woken: Condvar,
+    workers: Workers,
+}
+
+/// What a pass goes by.
+struct Goes<'a> {
+    core: &'a Core,
+    rate: u64,
+    stop: &'a Stop,
+}
+
+impl Scrubs {
+    pub(super) fn new() -> Scrubs {
+        Scrubs { now: Mutex::default(), ends: Mutex::new(false), woken: Condvar::new(), workers: Workers::of("scrubs") }
+    }
+
+    /// Begins with passes that nobody asks for, if `volume.toml` wants any, and serves other nodes.
+    pub(super) fn start(core: &Arc<Core>) {
+        if let Some(calls) = &core.calls {
+            calls.register(SERVICE, Arc::new(Served(Arc::downgrade(core))));
+        }
+        let every = core.volume.config().scrub.every;
+        if every.is_zero() {
+            return;
+        }
+        let (every, weak) = (Time(every.as_nanos() as u64), Arc::downgrade(core));
+        core.scrubs.workers.start("scrub", move || {
+            while let Some(core) = weak.upgrade() {
+                if core.scrubs.is_over() {
+                    return;
+                }
+                let wait = if core.acts() { core.scrubs.by_itself(&core, every) } else { DUE_EVERY };
+                let mut ends = core.scrubs.ends.lock();
+                if !*ends {
+                    core.scrubs.woken.wait_for(&mut ends, wait);
+                }
+            }
+        });
+    }
+
+    /// Ends what is under way; it goes on where it was.
+    pub(super) fn stop(&self) {
+        *self.ends.lock() = true;
+        self.woken.notify_all();
+        self.workers.stop();
+    }
+
+    fn is_over(&self) -> bool {
+        *self.ends.lock()
+    }
+
+    /// A pass, if one is due; how long to wait for the next look.
+    fn by_itself(&self, core: &Core, every: Time) -> Duration {
+        let due = remembered(core).map(|last| scrub::next(Some(every), last.as_ref().map(Pass::last), Time(now_ns())));
+        let begins = match due {
+            Ok(Next::Begin(from)) => from,
+            Ok(Next::Wait(_) | Next::Nothing) => return DUE_EVERY,
+            Err(error) => {
+                tracing::debug!("whether a scrub is due is not known: {error}");
+                return DUE_EVERY;
+            }
+        };
+        let stop = Stop::default();
+        let goes = Goes { core, rate: core.volume.config().scrub.rate, stop: &stop };
+        match self.pass(&goes, begins, &mut |_| ()) {
+            Ok(pass) if pass.ended_ms.is_some() => core.background.news(format!("scrub: {}", pass.shown())),
+            Ok(_) => {}
+            Err(error) => tracing::warn!("the scrub stopped and is tried again: {error}"),
+        }
+        DUE_EVERY
+    }
+
+    /// One pass, or what is left of it. With `told` it is said how far it is.
+    fn pass(&self, goes: &Goes<'_>, begins: From, told: &mut dyn FnMut(&Pass)) -> Result<Pass> {
+        let Goes { core, stop, .. } = *goes;
+        let last = remembered(core)?;
+        let mut pass = match (begins, last) {
+            (From::Here, Some(last)) => last,
+            _ => Pass { began_ms: now_ns() / 1_000_000, ..Pass::default() },
+        };
+        {
+            let mut now = self.now.lock();
+            if now.is_some() {
+                return Err(Error::Busy("a scrub is under way".into()));
+            }
+            *now = Some(pass.clone());
+        }
+        let after = Some(pass.after.clone()).filter(|path| !path.is_empty());
+        let began = Instant::now();
+        let now = || Time(began.elapsed().as_nanos() as u64);
+        let throttle = Mutex::new(Throttle::new((goes.rate > 0).then_some(goes.rate), BURST_BYTES, Time::ZERO));
+        let paced = |bytes| {
+            let at = throttle.lock().take(now(), bytes);
+            loop {
+                if self.is_over() || !core.acts() {
+                    stop.set();
+                }
+                if stop.is_set() {
+                    return Err(Error::Busy("the scrub was stopped".into()));
+                }
+                let rest = Duration::from_nanos(at.since(now()).0);
+                if rest.is_zero() {
+                    return Ok(());
+                }
+                std::thread::sleep(rest.min(LOOK_EVERY));
+            }
+        };
+        let mut saved = Instant::now();
+        let mut take = |scrubbed: Scrubbed<'_>| {
+            let found = pass.take(scrubbed, core.volume.stats());
+            *self.now.lock() = Some(pass.clone());
+            if found || saved.elapsed() >= REMEMBER_EVERY {
+                saved = Instant::now();
+                if let Err(error) = remember(core, &pass) {
+                    tracing::warn!("how far the scrub is cannot be remembered: {error}");
+                }
+            }
+            told(&pass);
+        };
+        let done = core.checker.scrub(after.as_deref(), &paced, &mut take, stop);
+        if let Ok(true) = done {
+            pass.ended_ms = Some(now_ns() / 1_000_000);
+            core.volume.stats().add(Metric::ScrubPasses, 1);
+        }
+        // A node that does not lead any more does not overwrite what the one that does remembers.
+        let kept = if core.acts() { remember(core, &pass) } else { Ok(()) };
+        *self.now.lock() = None;
+        done.and(kept).map(|()| pass)
+    }
+
+    /// Serves a request here.
+    fn serve(&self, core: &Core, asked: &Asked, out: &mut Responder<'_>) -> Answer {
+        if asked.status {
+            let now = self.now.lock().clone();
+            let (is_under_way, pass) = (now.is_some(), now.map_or_else(|| remembered(core), |now| Ok(Some(now)))?);
+            return Ok(answer(&pass.unwrap_or_default(), is_under_way));
+        }
+        if self.now.lock().is_some() {
+            return Err(Problem::busy("a scrub is under way")
+                .try_this("see how far it is with `entrepot scrub --status`, and try again when it has ended"));
+        }
+        let begins = scrub::asked(remembered(core)?.as_ref().map(Pass::last), asked.anew);
+        let stop: Stop = (**out.stop()).clone();
+        let goes = Goes { core, rate: asked.rate.unwrap_or(core.volume.config().scrub.rate), stop: &stop };
+        let mut said: Option<Instant> = None;
+        let mut told = |pass: &Pass| {
+            if said.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
+                said = Some(Instant::now());
+                out.progress(json!(format!("{}, at {}", pass.shown(), pass.after)));
+            }
+        };
+        Ok(answer(&self.pass(&goes, begins, &mut told)?, false))
+    }
+}
+
+fn answer(pass: &Pass, is_under_way: bool) -> Value {
+    let mut answer = json!(pass);
+    answer["under_way"] = is_under_way.into();
+    answer["healthy"] = pass.findings.iter().all(|f| f.outcome == Outcome::Repaired).into();
+    answer
+}
+
+fn remembered(core: &Core) -> Result<Option<Pass>> {
+    let record = core.volume.state().record_get(KIND, KEY)?;
+    // One of a later version, or a damaged one, is none: the pass begins anew.
+    Ok(record.and_then(|record| serde_json::from_slice(&record).ok()))
+}
+
+fn remember(core: &Core, pass: &Pass) -> Result<()> {
+    let record = serde_json::to_vec(pass).expect("numbers and texts");
+    core.volume.state().record_put(KIND, KEY, &record)
+}
+
+/// Has the node that leads scrub, which may be this one.
+pub(super) fn run(core: &Core, caller: &Caller, asked: &Asked, out: &mut Responder<'_>) -> Answer {
+    caller.must_be_operator("scrub the volume")?;
+    match &core.calls {
+        Some(calls) => ask(calls, caller, asked, out),
+        None => core.scrubs.serve(core, asked, out),
+    }
+}
+
+fn ask(calls: &Calls, caller: &Caller, asked: &Asked, out: &mut Responder<'_>) -> Answer {
+    calls.call(&|| calls.leader(), SERVICE, caller, json!(asked), SILENT, out)
+}
+
+struct Served(Weak<Core>);
+
+impl Service for Served {
+    fn is_here(&self) -> bool {
+        self.0.upgrade().is_some_and(|core| core.acts())
+    }
+
+    fn serve(&self, _: &Caller, args: Value, out: &mut Responder<'_>) -> Answer {
+        let asked: Asked = serde_json::from_value(args)
+            .map_err(|error| Problem::wrong(format!("a request of another node makes no sense: {error}")))?;
+        let core = self.0.upgrade().ok_or_else(|| Problem::busy("this node ends"))?;
+        core.scrubs.serve(&core, &asked, out)
+    }
+}

@@ -1,0 +1,72 @@
+//! Which bytes of a file are right, by its checksums, and its source for those that no mirror has.
+
+use crate::file::File;
+use crate::mover::Proof;
+use crate::recovery::Repair;
+use crate::recovery::case::RecordedSource;
+use crate::source::{Record, SourceError};
+use crate::stage::sums::Sums;
+use crate::stats::Metric;
+use crate::{Error, Result};
+use std::sync::Arc;
+
+/// Tries of all sources. A guess: who asks tries again another day.
+const TRIES: usize = 2;
+
+pub(super) struct Right<'a> {
+    sums: Sums,
+    sources: Vec<RecordedSource>,
+    repair: &'a Repair,
+}
+
+impl<'a> Right<'a> {
+    pub fn new(sums: Sums, file: &Arc<File>, repair: &'a Repair) -> Result<Right<'a>> {
+        let record = file.source()?.and_then(|text| Record::parse(&text).ok()).filter(|record| !record.modified);
+        Ok(Right { sums, sources: record.iter().flat_map(RecordedSource::all).collect(), repair })
+    }
+
+    fn fetch(&self, source: &RecordedSource, offset: u64, len: u64) -> Result<Vec<u8>, SourceError> {
+        let remote = source.open(&*self.repair.driver.opener)?;
+        let mut bytes = vec![0; len as usize];
+        if source.has_ranges(&*remote)? {
+            remote.read_at(&source.place.version, offset, &mut bytes)?;
+            self.repair.driver.stats.add(Metric::RecoveryBytes, len);
+            return Ok(bytes);
+        }
+        // It gives its bytes in order only: what lies before passes.
+        let (mut at, mut filled) = (0, 0);
+        remote.read_all(&source.place.version, &mut |some| {
+            let skip = offset.saturating_sub(at).min(some.len() as u64) as usize;
+            let take = (some.len() - skip).min(bytes.len() - filled);
+            bytes[filled..filled + take].copy_from_slice(&some[skip..skip + take]);
+            at += some.len() as u64;
+            filled += take;
+            filled < bytes.len()
+        })?;
+        self.repair.driver.stats.add(Metric::RecoveryBytes, at);
+        bytes.truncate(filled);
+        Ok(bytes)
+    }
+}
+
+impl Proof for Right<'_> {
+    fn stripe_bytes(&self) -> u64 {
+        self.sums.stripe_bytes()
+    }
+
+    fn is_right(&self, number: u64, stripe: &[u8]) -> Result<bool> {
+        self.sums.matches(number, stripe)
+    }
+
+    fn bring(&self, number: u64, len: u64) -> Result<Vec<u8>> {
+        let mut why = "neither a mirror nor a source has the right bytes".to_string();
+        for source in std::iter::repeat_n(&self.sources, TRIES).flatten() {
+            match self.fetch(source, number * self.sums.stripe_bytes(), len) {
+                Ok(bytes) if self.sums.matches(number, &bytes)? => return Ok(bytes),
+                Ok(_) => why = format!("{} gives other bytes than were staged in", source.place.uri),
+                Err(error) => why = format!("{}: {error}", source.place.uri),
+            }
+        }
+        Err(Error::Unrecoverable(why))
+    }
+}

@@ -1,0 +1,213 @@
+//! A scrub: every file is read, compared and mended, one after the other by their paths, so that it can go on where it was.
+
+use super::deep::Paced;
+use super::look::Found;
+use super::{Checker, Finding, FindingKind, Outcome};
+use crate::stage::Stop;
+use crate::stage::place::names;
+use crate::target::Reach;
+use crate::{Error, Result};
+use policy::{ObjectId, TargetId};
+use rustix::fs::{self, AtFlags, Dir, FileType, OFlags};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::time::{Duration, Instant};
+
+/// How often targets are asked whether they are there. A guess.
+const ASK_EVERY: Duration = Duration::from_secs(30);
+
+/// What a scrub tells as it goes.
+#[derive(Debug)]
+pub enum Scrubbed<'a> {
+    /// So many bytes of a file were compared.
+    Bytes(u64),
+    /// A file is done: what was wrong with it, and what became of that.
+    File {
+        /// Below the mount's root.
+        path: &'a str,
+        /// What is wrong, or was.
+        findings: Vec<Finding>,
+        /// Bytes of the objects that were made anew.
+        mended_bytes: u64,
+        /// Why it could not be compared.
+        left: Option<String>,
+    },
+}
+
+/// Targets, as they were when they were last asked.
+struct Asked {
+    at: Instant,
+    there: BTreeMap<TargetId, HashSet<ObjectId>>,
+    elsewhere: BTreeSet<TargetId>,
+}
+
+/// What came of one file.
+struct Done {
+    findings: Vec<Finding>,
+    mended_bytes: u64,
+    left: Option<String>,
+}
+
+/// What a scrub is about: bytes that are not what they should be. Targets that are away, and copies that are behind, are others' work.
+fn is_scrubs(kind: FindingKind) -> bool {
+    match kind {
+        FindingKind::ObjectMissing
+        | FindingKind::ObjectShort
+        | FindingKind::Damaged
+        | FindingKind::Unreadable
+        | FindingKind::MirrorsDiffer
+        | FindingKind::SumsMissing
+        | FindingKind::BadLayout => true,
+        FindingKind::TargetAway
+        | FindingKind::Partial
+        | FindingKind::MirrorStale
+        | FindingKind::NamedTwice
+        | FindingKind::Orphan => false,
+    }
+}
+
+impl Checker {
+    /// Scrubs all files, or those behind `after`, a path that was told before. Whether it came to the end; `stop` ends it before, and so
+    /// does an error of `paced`, with the file under way not done.
+    pub fn scrub(
+        &self,
+        after: Option<&str>,
+        paced: Paced<'_>,
+        told: &mut dyn FnMut(Scrubbed<'_>),
+        stop: &Stop,
+    ) -> Result<bool> {
+        let after = after.map(names).transpose().map_err(|e| Error::Invalid(e.to_string()))?.unwrap_or_default();
+        let mut asked = self.asked();
+        let mut linked = BTreeSet::new();
+        let mut todo = vec![(Vec::new(), self.sorted_names(&[])?)];
+        while let Some((directory, rest)) = todo.last_mut() {
+            if stop.is_set() {
+                return Ok(false);
+            }
+            let Some(name) = rest.pop_front() else {
+                todo.pop();
+                continue;
+            };
+            let names = [&directory[..], &[name]].concat();
+            let is_done = names <= after && (names == after || !after.starts_with(&names));
+            // What is gone meanwhile, or is no file, has no bytes.
+            let Ok(stat) = fs::statat(self.volume.tree(), names.join("/"), AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory if !is_done => {
+                    let inner = self.sorted_names(&names).unwrap_or_default();
+                    todo.push((names, inner));
+                }
+                FileType::RegularFile
+                    if !is_done && (stat.st_nlink < 2 || linked.insert((stat.st_dev, stat.st_ino))) =>
+                {
+                    if asked.at.elapsed() > ASK_EVERY {
+                        asked = self.asked();
+                    }
+                    let done = self.scrub_file(&names, &mut asked, paced, told, stop);
+                    if stop.is_set() {
+                        return Ok(false);
+                    }
+                    let path = names.join("/");
+                    told(match done {
+                        Ok(Done { findings, mended_bytes, left }) => {
+                            Scrubbed::File { path: &path, findings, mended_bytes, left }
+                        }
+                        Err(error) => {
+                            let left = Some(error.to_string());
+                            Scrubbed::File { path: &path, findings: Vec::new(), mended_bytes: 0, left }
+                        }
+                    });
+                }
+                _ => {}
+            }
+        }
+        Ok(true)
+    }
+
+    fn asked(&self) -> Asked {
+        let mut found = Found::default();
+        self.ask_targets(&mut found, false);
+        Asked { at: Instant::now(), there: found.there, elsewhere: found.elsewhere }
+    }
+
+    /// The names in a directory, in the order of a scrub. One that cannot be shown is left out.
+    fn sorted_names(&self, directory: &[String]) -> Result<VecDeque<String>> {
+        let opened = self.open(directory, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let entries = Dir::new(opened)?.collect::<std::result::Result<Vec<_>, _>>()?;
+        let plain = entries.iter().filter_map(|entry| entry.file_name().to_str().ok());
+        let is_shown = |name: &&str| *name != "." && *name != ".." && !name.chars().any(char::is_control);
+        let mut names: Vec<String> = plain.filter(is_shown).map(str::to_owned).collect();
+        names.sort_unstable();
+        Ok(names.into())
+    }
+
+    fn scrub_file(
+        &self,
+        names: &[String],
+        asked: &mut Asked,
+        paced: Paced<'_>,
+        told: &mut dyn FnMut(Scrubbed<'_>),
+        stop: &Stop,
+    ) -> Result<Done> {
+        let told = parking_lot::Mutex::new(told);
+        let compared = |bytes| (told.lock())(Scrubbed::Bytes(bytes));
+        let (mut found, left) = self.look_into(names, asked, paced, &compared, stop)?;
+        let mut mended_bytes = 0;
+        let mut failed = false;
+        for candidate in std::mem::take(&mut found.candidates) {
+            let finding = &mut found.report.findings[candidate.finding];
+            if stop.is_set() || !candidate.recoverable || !is_scrubs(finding.kind) {
+                continue;
+            }
+            finding.outcome = match self.repair_one(&candidate) {
+                Ok(()) => {
+                    mended_bytes += candidate.bytes;
+                    Outcome::Repaired
+                }
+                Err(error) => {
+                    failed = true;
+                    Outcome::Failed(error.to_string())
+                }
+            };
+        }
+        let mut findings = found.report.findings;
+        findings.retain(|finding| is_scrubs(finding.kind));
+        if failed && !stop.is_set() {
+            // What was written or removed meanwhile is not wrong any more.
+            let (again, _) = self.look_into(names, asked, paced, &|_| (), stop)?;
+            let is_there = |known: &Finding| {
+                again.report.findings.iter().any(|f| (&f.object, f.kind) == (&known.object, known.kind))
+            };
+            findings.retain(|finding| finding.outcome == Outcome::Repaired || is_there(finding));
+        }
+        Ok(Done { findings, mended_bytes, left })
+    }
+
+    /// One file, its objects and its bytes; with it why these could not be compared.
+    fn look_into(
+        &self,
+        names: &[String],
+        asked: &mut Asked,
+        paced: Paced<'_>,
+        compared: &dyn Fn(u64),
+        stop: &Stop,
+    ) -> Result<(Found, Option<String>)> {
+        let there = std::mem::take(&mut asked.there);
+        let mut found = Found { there, elsewhere: asked.elsewhere.clone(), ..Found::default() };
+        let walked = self.walk(names, &mut found, stop);
+        let mut left = None;
+        if walked.is_ok() && !found.to_compare.is_empty() {
+            left = self.compare_file(names, &mut found, paced, compared, stop).err().map(|error| match error {
+                Error::Target { target, .. } if self.is_elsewhere(target) => {
+                    format!("target {} is reached by other nodes only", self.name_of(target))
+                }
+                other => other.to_string(),
+            });
+        }
+        asked.there = std::mem::take(&mut found.there);
+        walked.map(|()| (found, left))
+    }
+
+    fn is_elsewhere(&self, target: TargetId) -> bool {
+        self.volume.targets().get(target).is_some_and(|target| target.reach() == Reach::Elsewhere)
+    }
+}
