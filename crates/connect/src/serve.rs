@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use store::mount::answer::{Answer, Changes, Ttl};
 use store::mount::convert::attributes;
-use store::mount::front::{FileSystem, Make, ReadRequest, Wanted, Whence, WriteRequest};
+use store::mount::front::{ClosedBy, FileSystem, Make, ReadRequest, Wanted, Whence, WriteRequest};
 use store::mount::handles::Handles;
 use store::namespace::{Caller, Listing, Namespace, NodeId, ROOT};
 use store::stats::Op;
@@ -193,8 +193,8 @@ impl FileSystem for Shared {
         }
     }
 
-    fn flush(self: &Arc<Self>, _id: NodeId, handle: u64, thread: u32, answer: Answer<ReplyEmpty>) {
-        answer.give(self.handle(handle).and_then(|handle| handle.flush(&self.world, thread)));
+    fn flush(self: &Arc<Self>, _id: NodeId, handle: u64, by: ClosedBy, answer: Answer<ReplyEmpty>) {
+        answer.give(self.handle(handle).and_then(|handle| handle.flush(&self.world, by.thread)));
     }
 
     fn release(self: &Arc<Self>, _id: NodeId, handle: u64, answer: Answer<ReplyEmpty>) {

@@ -17,7 +17,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use store::mount::answer::{Answer, Changes, Ttl};
 use store::mount::convert::attributes;
-use store::mount::front::{FileSystem, Make, REQUEST_BYTES_MAX, ReadRequest, Wanted, Whence, WriteRequest};
+use store::mount::front::{ClosedBy, FileSystem, Make, REQUEST_BYTES_MAX, ReadRequest, Wanted, Whence, WriteRequest};
 use store::mount::handles::Handles;
 use store::namespace::{Caller, Listing, Namespace, NodeId};
 use store::stats::Op;
@@ -186,7 +186,7 @@ impl FileSystem for Shared {
         Shared::write(self, request, data, answer);
     }
 
-    fn flush(self: &Arc<Self>, _id: NodeId, _handle: u64, _thread: u32, answer: Answer<ReplyEmpty>) {
+    fn flush(self: &Arc<Self>, _id: NodeId, _handle: u64, _by: ClosedBy, answer: Answer<ReplyEmpty>) {
         answer.give(Ok(()));
     }
 

@@ -13,12 +13,14 @@
 //! - [`share`]: writers and changers of one file, over what its stub says.
 //! - [`look`]: a look through the volume by all nodes together.
 //! - [`past`]: numbers that are over, of which there may be many.
+//! - [`locks`]: when a call for a user's lock is asked of the shared file system.
 //! - [`idle`]: which node looks at the space of targets that are idle.
 
 #[cfg(test)]
 mod explore;
 pub mod idle;
 pub mod lease;
+pub mod locks;
 pub mod look;
 pub mod past;
 pub mod share;

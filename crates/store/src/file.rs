@@ -23,6 +23,7 @@ mod grow;
 mod habit;
 mod inline;
 mod load;
+mod locks;
 mod lost;
 mod making;
 mod moving;
@@ -53,6 +54,7 @@ pub use advise::{Access, Adviser, Happened, Resume};
 pub use cached::Reading;
 pub use inline::{InlineRead, InlineWrite};
 pub use load::Load;
+pub use locks::{Admitted, InTheWay, Locked, Owner, Wanted};
 pub use lost::{LossLog, Lost};
 pub use making::Making;
 pub use nodes::Cluster;
@@ -131,6 +133,7 @@ pub struct File {
     payer: Mutex<Option<Weak<dyn Payer>>>,
     /// What this node said to others on the stub.
     said: nodes::Said,
+    locks: locks::Locks,
 }
 
 /// What a stub says of its file.
@@ -201,6 +204,7 @@ impl File {
             staged_as: OnceLock::new(),
             payer: Mutex::new(None),
             said,
+            locks: locks::Locks::default(),
         })
     }
 

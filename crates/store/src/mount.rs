@@ -19,7 +19,10 @@ pub mod front;
 mod hand_over;
 pub mod handles;
 mod holders;
+mod interrupted;
 mod layout_text;
+mod locking;
+mod locks;
 mod metadata;
 mod mode;
 pub mod mountpoint;
@@ -158,6 +161,8 @@ struct Server {
     admission: Arc<Admission>,
     /// Who may have how many bytes of writes held.
     held: Arc<Admission>,
+    /// Calls for locks; none where one node has the volume.
+    locks: Arc<locks::Locks>,
     slow: Arc<Slow>,
     /// Files whose objects are to go.
     removal: Arc<removal::Removal<Arc<open::Open>>>,

@@ -15,6 +15,7 @@ mod inbox;
 mod keeper;
 mod leases;
 mod letters;
+mod locks;
 mod past;
 mod space;
 mod still;
@@ -84,6 +85,7 @@ pub struct Nodes {
     said: AtomicU32,
     inbox: Inbox,
     letters: letters::Letters,
+    reach: locks::Reach,
     workers: Workers,
 }
 
@@ -131,8 +133,10 @@ impl Nodes {
             said: AtomicU32::new(0),
             inbox: Inbox::default(),
             letters: letters::Letters::default(),
+            reach: locks::Reach::default(),
             workers: Workers::of("nodes"),
         });
+        nodes.show_lock();
         Keeper::start(&nodes);
         nodes.say_here(node);
         Ok(nodes)
@@ -343,6 +347,10 @@ impl Cluster for Nodes {
 
     fn epoch(&self) -> u32 {
         self.epoch.load(Ordering::Acquire)
+    }
+
+    fn locks_reach(&self) -> bool {
+        self.sees_locks()
     }
 
     fn node_of(&self, epoch: u32) -> Option<Node> {

@@ -4,11 +4,13 @@
 //! The stub is the one authority on the size. Every write that makes a file larger sets the stub's size before it is
 //! acknowledged, so a killed daemon leaves a file of the right size behind.
 
+pub mod locks;
 pub mod marks;
 pub mod memory;
 pub mod real;
 
 use crate::Result;
+use locks::Locker;
 use marks::Look;
 use policy::cluster::Node;
 use policy::cluster::share::{Claim, Mark as NodeMark};
@@ -71,6 +73,10 @@ pub trait Stub: Send + Sync + 'static {
     /// Makes a file whose bytes lie elsewhere at least so long. Never makes it shorter, whoever else makes it longer at the same time.
     fn grow_to(&self, _size: u64) -> Result<()> {
         Err(Errno::OPNOTSUPP.into())
+    }
+    /// What has locks for one of those who lock the file, on all nodes.
+    fn locker(&self) -> Result<Box<dyn Locker>> {
+        Err(Errno::NOLCK.into())
     }
     /// Where the file came from; `None` if nobody said so. A text record, see `source::Record`.
     fn source(&self) -> Result<Option<String>>;

@@ -2,6 +2,7 @@
 
 use crate::bench::work::{Work, seconds};
 use crate::hosts::Host;
+use crate::locks;
 use crate::real::until;
 use crate::saves;
 use crate::space::Lines;
@@ -91,6 +92,14 @@ pub enum Call {
     /// An exclusive lock of the whole file, without waiting.
     Flock {
         of: String,
+    },
+    /// A lock of a user, asked for in one of the ways there are.
+    Lock(locks::Lock),
+    /// A number in a file, made larger by one so many times, each time under a lock.
+    Count {
+        path: String,
+        times: u64,
+        by: locks::By,
     },
     /// Records of a file that others write, too.
     Records(Orders),
@@ -332,6 +341,8 @@ fn carry(call: Call, files: &mut HashMap<String, File>) -> Result<Value, Errno> 
             return Ok(names.into());
         }
         Call::Flock { of } => rustix::fs::flock(&files[&of], FlockOperation::NonBlockingLockExclusive)?,
+        Call::Lock(lock) => return lock.ask(&files[&lock.of]),
+        Call::Count { path, times, by } => locks::count(&path, times, by)?,
         Call::Records(orders) => return Ok(json!(work(&orders)?)),
         Call::Save(orders) => return Ok(json!(saves::write(&orders)?)),
         Call::Load(orders) => return Ok(json!(saves::read(&orders)?)),
@@ -350,6 +361,6 @@ fn carry(call: Call, files: &mut HashMap<String, File>) -> Result<Value, Errno> 
     Ok(Value::Null)
 }
 
-fn last() -> Errno {
+pub fn last() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).expect("an errno")
 }

@@ -20,6 +20,7 @@ mod hosts;
 mod jobs;
 mod killed;
 mod local;
+mod locks;
 mod moved;
 mod mpi;
 mod random;

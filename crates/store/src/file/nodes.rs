@@ -58,6 +58,8 @@ pub trait Cluster: Send + Sync {
     fn may_be_used_by_another(&self, epoch: u32) -> bool;
     /// Whether this node changes by itself how files lie: one does.
     fn leads(&self) -> bool;
+    /// Whether a lock of the shared file system that a node has keeps the others out. Nobody else there: yes.
+    fn locks_reach(&self) -> bool;
     /// Asks nodes to let go of a file. May get lost.
     fn ring(&self, nodes: &BTreeSet<Node>, file: FileId);
     /// Tells the node that leads what happens here. May get lost.
@@ -141,7 +143,7 @@ fn may_be_said(cluster: &Arc<dyn Cluster>, node: Node) -> Result<bool> {
 }
 
 impl File {
-    fn cluster(&self) -> Option<&Arc<dyn Cluster>> {
+    pub(super) fn cluster(&self) -> Option<&Arc<dyn Cluster>> {
         self.pool.cluster.get()
     }
 
@@ -292,4 +294,4 @@ impl File {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::file) mod tests;

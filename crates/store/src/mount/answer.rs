@@ -1,12 +1,14 @@
 //! Answers to the kernel: given once, here or on another thread, as what was asked for or as an error.
 
 use super::convert::{errno, kind};
+use crate::file::InTheWay;
 use crate::namespace::times::SetTime;
 use crate::namespace::{Listing, Namespace, Node, NodeId};
+use crate::stub::locks::Kind;
 use fuser::{
     BackingId, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek,
+    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
 };
 use rustix::fs::{Stat, StatVfs};
 use rustix::io::{Errno, Result};
@@ -98,6 +100,13 @@ replies! {
     ReplyEmpty, (): |reply, (), _| reply.ok();
     ReplyData, &'a [u8]: |reply, bytes, _| reply.data(bytes);
     ReplyWrite, usize: |reply, written, _| reply.written(written as u32);
+    ReplyLock, Option<InTheWay>: |reply, found, _| match found {
+        None => reply.locked(0, 0, libc::F_UNLCK, 0),
+        Some(InTheWay { bytes, kind, process }) => {
+            let kind = if kind == Kind::Shared { libc::F_RDLCK } else { libc::F_WRLCK };
+            reply.locked(*bytes.start(), *bytes.end(), kind, process);
+        }
+    };
     ReplyLseek, u64: |reply, at, _| reply.offset(at as i64);
     ReplyAttr, FileAttr: |reply, attr, ttl| reply.attr(&ttl.of(&attr), &attr);
     ReplyEntry, (FileAttr, Generation): |reply, (attr, generation), ttl|

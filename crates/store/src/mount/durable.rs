@@ -4,6 +4,7 @@ use super::Server;
 use super::answer::Answer;
 use super::metadata::STATS_ID;
 use super::open::Handle;
+use crate::file::Owner;
 use crate::namespace::NodeId;
 use fuser::ReplyEmpty;
 use rustix::io::Errno;
@@ -12,11 +13,17 @@ use std::sync::atomic::Ordering;
 
 impl Server {
     /// A descriptor is closed: what was written through it shows its time and size to everybody.
-    pub fn flush(self: &Arc<Self>, id: NodeId, handle: u64, answer: Answer<ReplyEmpty>) {
+    pub fn flush(self: &Arc<Self>, id: NodeId, handle: u64, owner: Owner, answer: Answer<ReplyEmpty>) {
         if id == STATS_ID {
             return answer.give(Ok(()));
         }
         let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
+        let (server, closed) = (self.clone(), handle.clone());
+        self.after_its_locks(&handle, owner, move || server.flush_bytes(&closed, answer));
+    }
+
+    fn flush_bytes(self: &Arc<Self>, handle: &Arc<Handle>, answer: Answer<ReplyEmpty>) {
+        let handle = handle.clone();
         if !handle.wrote.load(Ordering::Relaxed) || handle.open.file.is_in_stub() {
             return answer.give(Ok(()));
         }
@@ -30,6 +37,8 @@ impl Server {
             self.texts.remove(handle);
             return answer.give(Ok(()));
         }
+        // Before the number is another's.
+        self.end_its_locks(handle);
         let Some(handle) = self.handles.remove(handle) else { return answer.give(Err(Errno::BADF)) };
         if handle.open.file.is_in_stub() {
             self.close(&handle);

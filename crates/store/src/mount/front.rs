@@ -11,8 +11,10 @@ pub use server::{Mounting, serve};
 use super::answer::{Changes, Made, Ttl};
 use crate::namespace::{Caller, Listing, Namespace, NodeId};
 use crate::stats::Op;
+use crate::stub::locks::{Bytes, Kind};
 use fuser::{
-    FileAttr, Generation, InitFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite,
+    FileAttr, Generation, InitFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLock, ReplyLseek, ReplyOpen,
+    ReplyWrite,
 };
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags, SeekFrom, Stat, StatVfs, XattrFlags};
 use rustix::io::{Errno, Result};
@@ -64,6 +66,34 @@ pub struct WriteRequest {
     pub appends: bool,
     /// To be durable before it is answered, and then whether its data are enough.
     pub sync: Option<bool>,
+}
+
+/// Who closed a descriptor.
+#[derive(Clone, Copy, Debug)]
+pub struct ClosedBy {
+    /// The thread.
+    pub thread: u32,
+    /// The process, as the owner of locks.
+    pub owner: u64,
+}
+
+/// A lock of an open file that is wanted, asked for, or given back.
+#[derive(Clone, Debug)]
+pub struct LockRequest {
+    /// The open.
+    pub handle: u64,
+    /// For whom: a process, or the open file by itself.
+    pub owner: u64,
+    /// What.
+    pub bytes: Bytes,
+    /// How; `None` gives it back.
+    pub kind: Option<Kind>,
+    /// The process.
+    pub process: u32,
+    /// The thread that asks.
+    pub thread: u32,
+    /// It waits until it has the lock.
+    pub waits: bool,
 }
 
 /// What is served. Nodes that it gives away by name are counted as looked up.
@@ -124,8 +154,16 @@ pub trait FileSystem: Send + Sync + Sized + 'static {
     fn read(self: &Arc<Self>, request: ReadRequest, answer: Answer<ReplyData>);
     /// Writes.
     fn write(self: &Arc<Self>, request: WriteRequest, data: &[u8], answer: Answer<ReplyWrite>);
-    /// A descriptor is closed by a thread.
-    fn flush(self: &Arc<Self>, id: NodeId, handle: u64, thread: u32, answer: Answer<ReplyEmpty>);
+    /// A descriptor is closed.
+    fn flush(self: &Arc<Self>, id: NodeId, handle: u64, by: ClosedBy, answer: Answer<ReplyEmpty>);
+    /// Locks bytes, or gives them back. Asked only by who wants locks to be asked for.
+    fn lock(self: &Arc<Self>, _request: LockRequest, answer: Answer<ReplyEmpty>) {
+        answer.give(Err(Errno::NOSYS));
+    }
+    /// Says what is in the way of a lock.
+    fn test_lock(self: &Arc<Self>, _request: LockRequest, answer: Answer<ReplyLock>) {
+        answer.give(Err(Errno::NOSYS));
+    }
     /// An open ended.
     fn release(self: &Arc<Self>, id: NodeId, handle: u64, answer: Answer<ReplyEmpty>);
     /// Makes a file durable; `data_only`: with what is needed to read its bytes.

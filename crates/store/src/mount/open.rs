@@ -380,8 +380,8 @@ impl Server {
         if open.file.is_shared() {
             fopen &= !FopenFlags::FOPEN_KEEP_CACHE; // other nodes may have written since
         }
-        if !writable || !striped {
-            // What lies in the stub has its size and times there already. Should the file outgrow the stub through this
+        if (!writable || !striped) && !open.file.is_shared() {
+            // Where several nodes have the volume a close gives locks back. What lies in the stub has its size and times there already. Should the file outgrow the stub through this
             // handle, its size is in the stub all the same, and its times follow when the handle is released.
             fopen |= FopenFlags::FOPEN_NOFLUSH;
         }

@@ -2,11 +2,14 @@
 
 use super::Server;
 use super::answer::{Answer, Changes, Ttl};
-use super::front::{FileSystem, Make, REQUEST_BYTES_MAX, ReadRequest, Wanted, Whence, WriteRequest};
+use super::front::{
+    ClosedBy, FileSystem, LockRequest, Make, REQUEST_BYTES_MAX, ReadRequest, Wanted, Whence, WriteRequest,
+};
 use crate::namespace::{Caller, Listing, Namespace, NodeId};
 use crate::stats::Op;
 use fuser::{
-    FileAttr, Generation, InitFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite,
+    FileAttr, Generation, InitFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLock, ReplyLseek, ReplyOpen,
+    ReplyWrite,
 };
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags, Stat, StatVfs, XattrFlags};
 use rustix::io::Result;
@@ -39,7 +42,7 @@ impl FileSystem for Server {
     }
 
     fn wanted(&self) -> Wanted {
-        let capabilities = vec![
+        let mut capabilities = vec![
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
@@ -50,6 +53,10 @@ impl FileSystem for Server {
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_PASSTHROUGH,
         ];
+        if self.parts.pool.cluster.get().is_some() {
+            // Else the kernel keeps locks by itself, which nobody else has a part in.
+            capabilities.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
+        }
         Wanted { capabilities, read_ahead_bytes: REQUEST_BYTES_MAX, background_max: BACKGROUND_MAX }
     }
 
@@ -138,8 +145,16 @@ impl FileSystem for Server {
         Server::write(self, request, data, answer);
     }
 
-    fn flush(self: &Arc<Self>, id: NodeId, handle: u64, _thread: u32, answer: Answer<ReplyEmpty>) {
-        Server::flush(self, id, handle, answer);
+    fn flush(self: &Arc<Self>, id: NodeId, handle: u64, by: ClosedBy, answer: Answer<ReplyEmpty>) {
+        Server::flush(self, id, handle, by.owner, answer);
+    }
+
+    fn lock(self: &Arc<Self>, request: LockRequest, answer: Answer<ReplyEmpty>) {
+        Server::lock(self, request, answer);
+    }
+
+    fn test_lock(self: &Arc<Self>, request: LockRequest, answer: Answer<ReplyLock>) {
+        Server::test_lock(self, request, answer);
     }
 
     fn release(self: &Arc<Self>, id: NodeId, handle: u64, answer: Answer<ReplyEmpty>) {

@@ -1,6 +1,7 @@
 //! A mount from its start to its end.
 
 use super::front::{Mounting, serve};
+use super::locks::Locks;
 use super::mountpoint::{Ended, Table, clear_stale, connection, control, detach, unmount_unused, widen_read_ahead};
 use super::open::Open;
 use super::removal::{Removal, Steps};
@@ -81,10 +82,12 @@ impl Mount {
         let descriptors = Descriptors::of(options.descriptors_max);
         let held = Admission::new(options.held_bytes_max, options.held_bytes_max / 8);
         let slow = Slow::new(SLOW_THREADS_MAX, SLOW_QUEUE_MAX, threads);
+        let admission = Admission::new(descriptors.files, descriptors.operator);
         let refused = |error| MountError::Refused { path: path.clone(), error };
         let server = Arc::new(Server {
             ended: Ended::new().map_err(refused)?,
             removal: Removal::new(slow.clone(), removal_steps()),
+            locks: Locks::new(slow.clone(), admission.clone()),
             slow,
             passthrough: AtomicBool::new(true),
             parts,
@@ -93,7 +96,7 @@ impl Mount {
             handles: Default::default(),
             directories: Default::default(),
             texts: Default::default(),
-            admission: Admission::new(descriptors.files, descriptors.operator),
+            admission,
             held,
         });
         let mounting = Mounting {
@@ -146,6 +149,7 @@ impl Mount {
     pub fn wait(&self) -> io::Result<()> {
         let session = self.session.lock().take();
         let ended = session.map_or(Ok(true), |session| self.join(session));
+        self.server.locks.end_all();
         let served = self.server.slow.end(END_PATIENCE);
         if !served {
             tracing::warn!("requests still wait for targets that do not answer; leaving them behind");

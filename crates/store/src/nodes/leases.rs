@@ -6,6 +6,7 @@
 //!   nodes/N        number N was taken: a symlink to that file. Made once, and it stays
 //!   nodes/N.B      the lease of node N after B renewals
 //!   nodes/N.over   node N is over
+//!   nodes/locks    each node has the byte of its number locked: `locks`
 //!   nodes/past.ID  many nodes that are over, whose two names lie in nodes/past: `past`
 //! ```
 

@@ -3,6 +3,9 @@
 //! What was changed since the last sync is a list of changes; a loss of power keeps a first part of it, as a journalling
 //! file system does. Faults: from a chosen call on, every call fails, as for a daemon that is being killed.
 
+mod locks;
+
+use super::locks::Locker;
 use super::marks::{Look, listed_with};
 use super::{Mark, Stub};
 use crate::Result;
@@ -14,6 +17,7 @@ use policy::{FileId, Time};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Granularity of holes, in bytes.
 const BLOCK: u64 = 512;
@@ -50,6 +54,7 @@ struct Inner {
     claims: BTreeMap<u64, Claim>,
     writers: BTreeSet<(Node, u64)>,
     copies: BTreeSet<Node>,
+    locks: Arc<Mutex<locks::Locks>>,
     calls: u64,
     fail_from: Option<u64>,
     /// Calls that are carried out and fail all the same.
@@ -130,6 +135,16 @@ impl MemoryStub {
     /// A broken disk: a sync says that it was done and does nothing. For tests of the tests.
     pub fn forget_syncs(&self, forget: bool) {
         self.0.lock().forget_syncs = forget;
+    }
+
+    /// What asks for locks is told this from now on; `None`: what is so.
+    pub fn refuse_locks(&self, with: Option<Errno>) {
+        self.0.lock().locks.lock().refuses = with;
+    }
+
+    /// Descriptors that are open for locks.
+    pub fn lockers(&self) -> usize {
+        self.0.lock().locks.lock().len()
     }
 
     /// Whether a mark says that a file was in use.
@@ -249,6 +264,10 @@ impl Stub for MemoryStub {
             }
             Ok(())
         })
+    }
+
+    fn locker(&self) -> Result<Box<dyn Locker>> {
+        self.with(|inner| Ok(locks::open(&inner.locks)))
     }
 
     fn set_copy(&self, node: Node, copies: bool) -> Result<bool> {

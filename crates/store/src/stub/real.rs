@@ -7,6 +7,7 @@
 //! new record: the crash came between the two. Before a user's own attribute is set on a file without layout, [`ROOM`] is kept
 //! for the pointer.
 
+use super::locks::Locker;
 use super::marks::{self, Look};
 use super::{Inode, Mark, Stub};
 use crate::host::{descriptor_path, remembered};
@@ -283,6 +284,10 @@ impl Stub for FdStub {
 
     fn look(&self) -> Result<Look> {
         self.shared_look()
+    }
+
+    fn locker(&self) -> Result<Box<dyn Locker>> {
+        self.open_locker()
     }
 
     fn publish(&self, node: Node, generation: u64, layout: Option<&Layout>) -> Result<bool> {

@@ -34,6 +34,7 @@ struct Member {
     /// After so many looks at the lease it is lost, and then this happens.
     loses: Mutex<Option<(u32, Happens)>>,
     others: Arc<Others>,
+    reach: AtomicBool,
 }
 
 impl Cluster for Member {
@@ -75,6 +76,10 @@ impl Cluster for Member {
         true
     }
 
+    fn locks_reach(&self) -> bool {
+        self.reach.load(Ordering::Relaxed)
+    }
+
     fn report(&self, _: &str) {}
 
     fn reports(&self) -> Vec<String> {
@@ -90,24 +95,24 @@ impl Cluster for Member {
     }
 }
 
-struct World {
-    stub: Arc<MemoryStub>,
+pub(in crate::file) struct World {
+    pub stub: Arc<MemoryStub>,
     media: [MemoryMedium; 3],
     others: Arc<Others>,
 }
 
-struct One {
-    file: Arc<File>,
+pub(in crate::file) struct One {
+    pub file: Arc<File>,
     member: Arc<Member>,
     mover: Mover,
 }
 
 impl World {
-    fn new() -> World {
+    pub fn new() -> World {
         World { stub: Arc::default(), media: [1, 2, 3].map(MemoryMedium::new), others: Arc::default() }
     }
 
-    fn node(&self, number: u32) -> One {
+    pub fn node(&self, number: u32) -> One {
         let targets = Targets::new(TargetsOptions::inline());
         for (id, medium) in (0..).zip(&self.media) {
             targets.add(TargetSpec::new(TargetId(id), 0, Arc::new(medium.clone())));
@@ -118,6 +123,7 @@ impl World {
             standing,
             loses: Mutex::default(),
             others: self.others.clone(),
+            reach: AtomicBool::new(true),
         });
         let (counter, numbers) = (AtomicU32::new(0), member.clone());
         let next = move || {
@@ -140,6 +146,11 @@ impl World {
 }
 
 impl One {
+    /// Locks of this node keep nobody else out.
+    pub fn locks_do_not_reach(&self) {
+        self.member.reach.store(false, Ordering::Relaxed);
+    }
+
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0xee; 1 << 20];
         let read = self.file.read(0, &mut bytes).expect("reads");

@@ -1,18 +1,19 @@
 //! What the kernel asks, one method per request: decoded, passed on, answered.
 
-use super::{FileSystem, Make, Opened, REQUEST_BYTES_MAX, ReadRequest, Whence, WriteRequest};
+use super::{ClosedBy, FileSystem, LockRequest, Make, Opened, REQUEST_BYTES_MAX, ReadRequest, Whence, WriteRequest};
 use crate::mount::answer::{self, Answer, Changes, Reply};
 use crate::mount::attach::attach;
 use crate::mount::convert::{caller, device, errno, set_time, synced};
 use crate::mount::mountpoint::detach;
 use crate::namespace::{Listing, Namespace};
 use crate::stats::Op;
+use crate::stub::locks::{Kind, LAST};
 use fuser::{
     BackgroundSession, BsdFileFlags, Config, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo, InitFlags,
     IoctlFlags, KernelConfig, LockOwner, MountOption, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags,
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
-    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, Session, SessionACL, TimeOrNow,
-    WriteFlags,
+    ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, Session, SessionACL,
+    TimeOrNow, WriteFlags,
 };
 use rustix::fs::{FallocateFlags, OFlags, XattrFlags};
 use rustix::io::Errno;
@@ -79,6 +80,27 @@ impl<F: FileSystem> Front<F> {
         let _passing = self.passing(op);
         self.answer(reply).give(self.0.make(parent.0, name, what));
     }
+}
+
+/// A lock as the kernel asks for it.
+fn lock_request(
+    request: &Request,
+    (handle, owner): (FileHandle, LockOwner),
+    (start, end): (u64, u64),
+    kind: i32,
+    process: u32,
+) -> rustix::io::Result<LockRequest> {
+    let kind = match kind {
+        libc::F_RDLCK => Some(Kind::Shared),
+        libc::F_WRLCK => Some(Kind::Exclusive),
+        libc::F_UNLCK => None,
+        _ => return Err(Errno::INVAL),
+    };
+    if start > end || start > LAST {
+        return Err(Errno::INVAL);
+    }
+    let (bytes, thread) = (start..=end.min(LAST), request.pid());
+    Ok(LockRequest { handle: handle.0, owner: owner.0, bytes, kind, process, thread, waits: false })
 }
 
 impl<F: FileSystem> Filesystem for Front<F> {
@@ -259,9 +281,52 @@ impl<F: FileSystem> Filesystem for Front<F> {
         self.0.write(write, data, self.answer(reply));
     }
 
-    fn flush(&self, request: &Request, ino: INodeNo, handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+    fn flush(&self, request: &Request, ino: INodeNo, handle: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
         let _passing = self.passing(Op::Flush);
-        self.0.flush(ino.0, handle.0, request.pid(), self.answer(reply));
+        let by = ClosedBy { thread: request.pid(), owner: owner.0 };
+        self.0.flush(ino.0, handle.0, by, self.answer(reply));
+    }
+
+    fn getlk(
+        &self,
+        request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        process: u32,
+        reply: ReplyLock,
+    ) {
+        let _passing = self.0.passing(None, 0);
+        let answer = self.answer(reply);
+        match lock_request(request, (handle, owner), (start, end), kind, process) {
+            Ok(wanted) => self.0.test_lock(wanted, answer),
+            Err(error) => answer.give(Err(error)),
+        }
+    }
+
+    // flock comes as a lock of all bytes, by the open file; fuser does not say that it is one.
+    fn setlk(
+        &self,
+        request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        process: u32,
+        waits: bool,
+        reply: ReplyEmpty,
+    ) {
+        let _passing = self.0.passing(None, 0);
+        let answer = self.answer(reply);
+        match lock_request(request, (handle, owner), (start, end), kind, process) {
+            Ok(wanted) => self.0.lock(LockRequest { waits, ..wanted }, answer),
+            Err(error) => answer.give(Err(error)),
+        }
     }
 
     fn release(

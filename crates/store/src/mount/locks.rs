@@ -1,0 +1,267 @@
+//! Calls for locks, where several nodes have the volume: driver of `policy::cluster::locks`.
+//!
+//! ```text
+//!   SETLK, SETLKW, GETLK, FLUSH, RELEASE ──> Asking ── Ask ──> slow pool ──> File::lock ──> the shared file system
+//!                                              ^   └── Refuse, GiveUp ──> the answer            │
+//!                                              └──────────── Refused, Ended, Freed ────────────┘
+//! ```
+//! On a volume of one node the kernel keeps locks by itself, and nothing of this is asked for.
+
+use super::interrupted::{Wait, waits};
+use super::slow::Slow;
+use crate::admission::{Admission, Held};
+use crate::file::{File, InTheWay, Locked, Owner, Wanted};
+use crate::namespace::NodeId;
+use crate::stub::locks::{Bytes, Kind};
+use crate::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+use policy::Time;
+use policy::cluster::locks::{Action, Asking, Call, Config, Event};
+use policy::machine::Machine;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Calls at the same time, of all users; a user alone has half of seven eighths. A guess: more than a node has processes at work.
+const CALLS_MAX: u64 = 2048;
+/// Ranges and descriptors that are remembered. A guess: some MiB.
+const LOCKED_MAX: u64 = 1 << 16;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// To lock, or to give back.
+    Set(Wanted),
+    /// What is in the way of a lock.
+    Test(Owner, Bytes, Kind),
+    /// To give back all that an owner has.
+    Close(Owner),
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    pub uid: u32,
+    /// The thread.
+    pub thread: u32,
+    /// It is to wait for the lock.
+    pub waits: bool,
+}
+
+/// Hears what came of it: for a test, what is in the way.
+pub type Done = Box<dyn FnOnce(Result<Option<InTheWay>, Errno>) + Send>;
+
+/// The calls of a mount.
+pub struct Locks {
+    state: Mutex<State>,
+    changed: Condvar,
+    slow: Arc<Slow>,
+    began: Instant,
+    calls: Arc<Admission>,
+    locked: Arc<Admission>,
+    /// Open files, of which each owner takes one.
+    descriptors: Arc<Admission>,
+}
+
+struct State {
+    asking: Asking,
+    pending: BTreeMap<Call, Pending>,
+    next: u64,
+    has_thread: bool,
+    ended: bool,
+}
+
+struct Pending {
+    id: NodeId,
+    file: Arc<File>,
+    caller: Caller,
+    what: What,
+    done: Done,
+    _held: Held,
+}
+
+impl Locks {
+    /// None yet. `descriptors`: who may have how many files open.
+    pub fn new(slow: Arc<Slow>, descriptors: Arc<Admission>) -> Arc<Locks> {
+        let (asking, pending) = (Asking::new(Config::default()), BTreeMap::new());
+        let state = State { asking, pending, next: 1, has_thread: false, ended: false };
+        Arc::new(Locks {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            slow,
+            began: Instant::now(),
+            calls: Admission::new(CALLS_MAX, CALLS_MAX / 8),
+            locked: Admission::new(LOCKED_MAX, LOCKED_MAX / 8),
+            descriptors,
+        })
+    }
+
+    fn now(&self) -> Time {
+        Time(self.began.elapsed().as_nanos() as u64)
+    }
+
+    /// A user calls. What gives something back is never refused.
+    pub fn call(self: &Arc<Self>, caller: Caller, id: NodeId, file: Arc<File>, what: What, done: Done) {
+        let gives = matches!(what, What::Close(_) | What::Set(Wanted { kind: None, .. }));
+        let held = match self.calls.take(caller.uid, 1) {
+            Ok(held) => held,
+            Err(_) if gives => self.calls.force(caller.uid, 1),
+            Err(_) => return done(Err(Errno::NOLCK)),
+        };
+        // Whom nobody here can see interrupted would wait beyond all signals.
+        let waits = caller.waits && waits(caller.thread) != Wait::Unseen;
+        let mut state = self.state.lock();
+        if state.ended {
+            drop(state);
+            return done(Err(Errno::IO));
+        }
+        if !std::mem::replace(&mut state.has_thread, true) {
+            let locks = self.clone();
+            if let Err(error) = std::thread::Builder::new().name("locks".into()).spawn(move || locks.run()) {
+                state.has_thread = false;
+                drop(state);
+                tracing::error!(%error, "no thread can be started; a lock is refused");
+                return done(Err(Errno::NOLCK));
+            }
+        }
+        let call = Call(state.next);
+        state.next += 1;
+        state.pending.insert(call, Pending { id, file, caller, what, done, _held: held });
+        drop(state);
+        self.happened(Event::Came { call, file: id, user: caller.uid, waits });
+    }
+
+    /// Tells the machine, and does what it says.
+    fn happened(self: &Arc<Self>, event: Event) {
+        let mut state = self.state.lock();
+        let now = self.now();
+        let before = state.asking.next_deadline();
+        state.asking.handle(now, event);
+        let actions: Vec<Action> = state.asking.drain().collect();
+        if state.asking.next_deadline() < before || before.is_none() {
+            self.changed.notify_one();
+        }
+        drop(state);
+        actions.into_iter().for_each(|action| self.carry(action));
+    }
+
+    fn carry(self: &Arc<Self>, action: Action) {
+        match action {
+            Action::Ask { call } => {
+                let Some((uid, thread, waited)) = self.of(call) else { return };
+                if waited && waits(thread) == Wait::Interrupted {
+                    self.end(call, Err(Errno::INTR));
+                    return self.happened(Event::Ended { call });
+                }
+                let locks = self.clone();
+                // Each call is there once, and calls are counted.
+                if self.slow.push_now(uid, Box::new(move || locks.ask(call))).is_err() {
+                    self.end(call, Err(Errno::IO));
+                    self.happened(Event::Ended { call });
+                }
+            }
+            Action::Refuse { call } => drop(self.end(call, Err(Errno::AGAIN))),
+            Action::GiveUp { call } => drop(self.end(call, Err(Errno::TIMEDOUT))),
+        }
+    }
+
+    /// Whose it is, and whether it waits.
+    fn of(&self, call: Call) -> Option<(u32, u32, bool)> {
+        let state = self.state.lock();
+        let Caller { uid, thread, waits } = state.pending.get(&call)?.caller;
+        Some((uid, thread, waits))
+    }
+
+    /// Asks the file; on the slow pool.
+    fn ask(self: &Arc<Self>, call: Call) {
+        let Some((id, file, caller, what)) = ({
+            let state = self.state.lock();
+            state.pending.get(&call).map(|p| (p.id, p.file.clone(), p.caller, p.what.clone()))
+        }) else {
+            return;
+        };
+        let admit = || {
+            let descriptor = self.descriptors.take(caller.uid, 1).map_err(|_| Error::from(Errno::NOLCK))?;
+            let locked = self.locked.take(caller.uid, 1).map_err(|_| Error::from(Errno::NOLCK))?;
+            Ok((locked, descriptor))
+        };
+        let (answer, frees) = match &what {
+            What::Set(wanted) => match file.lock(wanted, &admit) {
+                Ok(Locked::Refused(refusal)) => return self.happened(Event::Refused { call, refusal }),
+                Ok(Locked::Done) => (Ok(None), wanted.kind != Some(Kind::Exclusive)),
+                Err(error) => (Err(error.errno()), false),
+            },
+            What::Test(owner, bytes, kind) => {
+                (file.in_the_way(*owner, bytes, *kind).map_err(|error| error.errno()), false)
+            }
+            What::Close(owner) => {
+                file.give_locks_back(*owner);
+                (Ok(None), true)
+            }
+        };
+        if !self.end(call, answer.clone())
+            && answer.is_ok()
+            && let What::Set(Wanted { kind: Some(_), .. }) = &what
+        {
+            self.give_back_late(&file, what);
+        }
+        self.happened(Event::Ended { call });
+        if frees {
+            self.happened(Event::Freed { file: id });
+        }
+    }
+
+    /// Nobody waits any more for what was locked.
+    fn give_back_late(&self, file: &Arc<File>, what: What) {
+        let What::Set(wanted) = what else { return };
+        let none = || Err(Errno::NOLCK.into());
+        if let Err(error) = file.lock(&Wanted { kind: None, ..wanted }, &none) {
+            tracing::debug!("a lock that came too late stays until its file is closed: {error}");
+        }
+    }
+
+    /// Gives the answer, unless it was given.
+    fn end(&self, call: Call, answer: Result<Option<InTheWay>, Errno>) -> bool {
+        let Some(pending) = self.state.lock().pending.remove(&call) else { return false };
+        if answer.is_err()
+            && let What::Set(wanted) = &pending.what
+        {
+            pending.file.lock_not_taken(wanted.owner);
+        }
+        (pending.done)(answer);
+        true
+    }
+
+    fn run(self: Arc<Self>) {
+        loop {
+            let mut state = self.state.lock();
+            if state.ended {
+                return;
+            }
+            let due = state.asking.next_deadline();
+            if due.is_none_or(|due| due > self.now()) {
+                match due {
+                    None => self.changed.wait(&mut state),
+                    Some(due) => {
+                        let _ =
+                            self.changed.wait_until(&mut state, self.began + std::time::Duration::from_nanos(due.0));
+                    }
+                }
+                continue;
+            }
+            drop(state);
+            self.happened(Event::Tick);
+        }
+    }
+
+    /// Ends all calls.
+    pub fn end_all(&self) {
+        let mut state = self.state.lock();
+        state.ended = true;
+        let pending = std::mem::take(&mut state.pending);
+        self.changed.notify_all();
+        drop(state);
+        pending.into_values().for_each(|pending| (pending.done)(Err(Errno::IO)));
+    }
+}
