@@ -74,6 +74,8 @@ EXAMPLES:
         output: Output,
     },
     /// Take the state that is there, though the namespace was used with another, while the volume is down
+    ///
+    /// An empty one is refused: `entrepot state rebuild` fills it first.
     #[command(after_help = "EXAMPLES:\n  entrepot --volume scratch/volume.toml state adopt")]
     Adopt,
 }

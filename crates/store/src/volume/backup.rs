@@ -3,12 +3,14 @@
 use super::identity;
 use super::lock::Lock;
 use super::problem::{Problem, Problems};
-use super::state_store::Reached;
+use super::state_store::{Kept, Reached};
 use super::{Config, VolumeId, namespace};
 use crate::state::State;
 use crate::state::dump::{self, Row};
 use std::path::Path;
 use std::sync::Arc;
+
+const DAMAGED: &str = "See docs/guide/operate/backup.md, \"The state store is damaged\"";
 
 fn refused(cause: impl ToString, mend: impl Into<String>) -> Problems {
     Problems::one(Problem::new(cause.to_string(), "nothing was changed", mend))
@@ -39,8 +41,7 @@ impl AtRest {
 
     /// Its state, which is made where there is none.
     pub fn state(&self, config: &Config) -> Result<Arc<dyn State>, Problems> {
-        let mend = "See docs/guide/operate/backup.md, \"The state store is damaged\"";
-        Reached::open(config).and_then(|reached| reached.of(config, self.volume)).map_err(|e| refused(e, mend))
+        Reached::open(config).and_then(|reached| reached.of(config, self.volume)).map_err(|e| refused(e, DAMAGED))
     }
 }
 
@@ -74,6 +75,14 @@ pub fn load_state(config: &Config, file: &Path, replace: bool) -> Result<usize, 
 /// From now on the namespace goes with the state that `volume.toml` names, as it is.
 pub fn adopt_state(config: &Config) -> Result<(), Problems> {
     let rest = AtRest::take(config)?;
+    let kept = Kept::look(config, rest.volume).map_err(|error| refused(error, DAMAGED))?;
+    if kept == Kept::Nothing {
+        let cause = format!("the state in {} is empty", config.state.display());
+        return Err(refused(
+            cause,
+            "Use `entrepot state rebuild`: an empty state knows no target, and would give the numbers of those that are away to others",
+        ));
+    }
     let state = rest.state(config)?;
     identity::check_volume(config, &*state, rest.volume)?;
     adopt(config, &rest, &*state, None)

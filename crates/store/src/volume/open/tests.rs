@@ -1,6 +1,7 @@
 //! Volumes in temporary directories: first start, restart, devices that are away, the roster.
 
 use super::*;
+use crate::renewal::{Wish, rebuild_state};
 use crate::state::{SqliteState, State as _};
 use crate::target::{Order, State};
 use crate::volume::servers::NoServers;
@@ -38,6 +39,10 @@ fn with_other_state(file: &Path) -> PathBuf {
     assert!(text.contains("state = \"state\""), "{text}");
     fs::write(&other, text.replace("state = \"state\"", "state = \"state2\"")).unwrap();
     other
+}
+
+fn rebuild(file: &Path) {
+    rebuild_state(&Config::read(file).unwrap(), &NoServers, &Wish::default(), true).unwrap();
 }
 
 fn states(volume: &Volume) -> Vec<(String, State)> {
@@ -165,7 +170,7 @@ fn targets_are_found_again_when_the_state_store_is_lost() {
     let before: Vec<_> = volume.targets().all().iter().map(|t| (t.id(), t.name().to_owned())).collect();
     drop(volume);
     lose_state(&file);
-    adopt_state(&Config::load(&file).unwrap()).unwrap();
+    rebuild(&file);
     let volume = open(&file);
     let after: Vec<_> = volume.targets().all().iter().map(|t| (t.id(), t.name().to_owned())).collect();
     assert_eq!(after, before);
@@ -186,12 +191,19 @@ fn another_daemon_or_another_state_is_refused_until_the_operator_says_which_stat
     let refused = refusal(&other);
     assert!(refused.contains("another state") && refused.contains("entrepot state adopt"), "{refused}");
     drop(open(&file));
-    adopt_state(&Config::load(&other).unwrap()).unwrap();
+    let refused = adopt_state(&Config::load(&other).unwrap()).unwrap_err().to_string();
+    assert!(refused.contains("is empty") && refused.contains("entrepot state rebuild"), "{refused}");
+    rebuild(&other);
     let volume = open(&other);
     assert!(volume.next_id().unwrap() >> 32 > first >> 32);
     assert!(volume.unknown_epochs().unwrap().is_some(), "what the last epoch left is not removed by itself");
     drop(volume);
     assert!(refusal(&file).contains("another state"), "the first state is the wrong one now");
+    adopt_state(&Config::load(&file).unwrap()).unwrap();
+    let volume = open(&file);
+    assert!(volume.unknown_epochs().unwrap().is_some(), "what the last epoch left is not removed by itself");
+    drop(volume);
+    assert!(refusal(&other).contains("another state"), "and now the second");
 
     let (_dir2, second) = new_volume();
     drop(open(&second));
@@ -226,7 +238,7 @@ fn numbers_begin_above_all_that_exists_whatever_was_lost() {
                 fs::remove_file(target.unwrap().path().join("epoch")).unwrap();
             }
         }
-        adopt_state(&Config::load(&file).unwrap()).unwrap();
+        rebuild(&file);
     }
     fs::write(root.join("namespace/epoch"), "no number").unwrap();
     let volume = open(&file);
