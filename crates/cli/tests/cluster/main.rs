@@ -27,6 +27,7 @@ mod random;
 #[allow(dead_code, reason = "some of it is for other tests")]
 #[path = "../end_to_end/real.rs"]
 mod real;
+mod rebuilt;
 mod records;
 mod removed;
 mod same;

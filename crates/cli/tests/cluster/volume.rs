@@ -12,7 +12,7 @@ pub const TARGETS: usize = 2;
 /// The name of the volume of tests of several nodes.
 pub const NODES: &str = "nodes";
 /// A machine with much else to do is no failed target.
-const PATIENT: &str = "[health]\ndeadline = \"30s\"\n";
+pub const PATIENT: &str = "[health]\ndeadline = \"30s\"\n";
 
 /// A volume of the hosts; one `volume.toml` for all.
 pub struct Shared<'a> {
@@ -208,7 +208,7 @@ impl Node<'_> {
         }
     }
 
-    fn try_up(&self) -> Output {
+    pub fn try_up(&self) -> Output {
         self.run(&["up", &self.toml, "--at", &self.at, "--detach"])
     }
 

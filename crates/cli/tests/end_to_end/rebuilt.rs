@@ -1,7 +1,8 @@
 //! A state that is lost and has no backup: `entrepot state rebuild` as docs/guide/operate/backup.md says it.
 
 use super::redis::Redis;
-use crate::real::{Volume, code, err, noise, out, until};
+use crate::real::{Volume, code, err, is_zombie, noise, out, until};
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,12 +27,19 @@ fn shell(volume: &Volume, line: &str) -> Output {
     shell.env("VOLUME", &volume.toml).env("MOUNT", &volume.at).output().expect("bash runs")
 }
 
-/// Runs them all; none may fail.
+/// Runs them all; the check may find what is left over or half done, and nothing else.
 fn by_the_guide(volume: &Volume) {
-    for line in commands() {
+    let mut lines = commands();
+    let check = lines.pop().expect("commands");
+    for line in lines {
         let done = shell(volume, &line);
         assert_eq!(code(&done), 0, "{line}: {}{}\n{}", out(&done), err(&done), volume.log_if_any());
     }
+    let done = shell(volume, &format!("{check} --output json"));
+    let report: Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let findings = report["findings"].as_array().expect("findings");
+    println!("{findings:?}");
+    assert!(findings.iter().all(|found| found["kind"] == "orphan" || found["kind"] == "mirror_stale"), "{report}");
 }
 
 /// Files that lie in all ways that there are.
@@ -76,6 +84,14 @@ fn numbers(volume: &Volume) -> BTreeSet<String> {
     all
 }
 
+fn objects_of(volume: &Volume, file: &str) -> BTreeSet<String> {
+    let layout = volume.json(&["layout", file]);
+    let all = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
+    let segments = all(&layout, "mirrors").into_iter().flat_map(|mirror| all(&mirror, "segments"));
+    let objects = segments.flat_map(|segment| all(&segment, "objects"));
+    objects.map(|object| object["object"].as_str().expect("a number").to_owned()).collect()
+}
+
 fn crash(volume: &Volume) {
     volume.kill();
     drop(Command::new("umount").arg("-l").arg(&volume.at).status());
@@ -97,15 +113,24 @@ fn rebuild(volume: &Volume, words: &[&str]) -> Output {
     volume.run_in(Path::new("/"), &[&["--volume", toml, "state", "rebuild"], words].concat())
 }
 
-/// Nothing is lost, new files take no old number, and once no name is missing nothing is left over.
-fn is_as_before(volume: &Volume, files: &[(String, Vec<u8>)], before: &BTreeSet<String>) {
+/// A move takes long enough to die in it.
+fn slow_moves(toml: &str) -> String {
+    let line = toml.lines().find(|line| line.starts_with("# rate = ")).expect("the mover's rate");
+    toml.replacen(line, "rate = \"4MB\"", 1)
+}
+
+/// Nothing is lost, new files take no old number, what is there stays (but for a mirror that is made anew), and once no name is missing
+/// nothing is left over.
+fn is_as_before(volume: &Volume, files: &[(String, Vec<u8>)], before: &BTreeSet<String>, made_anew: &BTreeSet<String>) {
     are_there(volume, files);
     let first: Vec<_> = (0..4).map(|n| (format!("new-{n}"), noise((3 << 20) + n))).collect();
     for (name, bytes) in &first {
         fs::write(volume.at.join(name), bytes).expect("write");
     }
+    let repaired = volume.run(&["check", "--repair"]);
     let after = numbers(volume);
-    assert!(before.is_subset(&after), "no object is removed by itself");
+    println!("{}{}", out(&repaired), err(&repaired));
+    assert!(before.difference(&after).all(|gone| made_anew.contains(gone)), "no object is removed by itself");
     let epoch = |number: &String| u32::from_str_radix(&number[..8], 16).expect("a number");
     let last = before.iter().map(epoch).max().expect("objects");
     assert!(after.difference(before).all(|number| epoch(number) > last), "{before:?} {after:?}");
@@ -119,9 +144,20 @@ fn is_as_before(volume: &Volume, files: &[(String, Vec<u8>)], before: &BTreeSet<
 #[test]
 fn a_state_that_is_lost_costs_no_byte() {
     let Some(volume) = Volume::up() else { return };
-    let files = fill(&volume);
+    let mut files = fill(&volume);
+    let made_anew = objects_of(&volume, "mirrored");
     let refused = rebuild(&volume, &[]);
     assert!(code(&refused) == 2 && err(&refused).contains("open already, in process"), "{}", err(&refused));
+    // A mirror that missed a write is known by the file alone; that its target is failed, only by the state.
+    let mirror = || volume.json(&["layout", "mirrored"])["mirrors"].take();
+    let failed = mirror()[0]["segments"][0]["objects"][0]["target"].as_str().expect("a target").to_owned();
+    volume.ok(&["target", "fail", &failed]);
+    let (_, bytes) = files.iter_mut().find(|(name, _)| name == "mirrored").expect("the file");
+    bytes[..500_000].fill(7);
+    let file = fs::File::options().write(true).open(volume.at.join("mirrored")).expect("open");
+    file.write_all_at(&bytes[..500_000], 0).expect("write");
+    file.sync_all().expect("sync");
+    drop(file);
     crash(&volume);
     let refused = rebuild(&volume, &[]);
     assert!(code(&refused) == 2 && err(&refused).contains("in use already"), "{}", err(&refused));
@@ -130,7 +166,7 @@ fn a_state_that_is_lost_costs_no_byte() {
     assert!(code(&refused) == 2 && err(&refused).contains("entrepot state rebuild"), "{}", err(&refused));
     let before = numbers(&volume);
     by_the_guide(&volume);
-    is_as_before(&volume, &files, &before);
+    is_as_before(&volume, &files, &before, &made_anew);
     volume.ok(&["down"]);
     let refused = rebuild(&volume, &[]);
     assert!(code(&refused) == 2 && err(&refused).contains("in use already"), "{}", err(&refused));
@@ -188,12 +224,30 @@ fn what_lies_on_a_target_that_is_lost_too_comes_from_its_source_or_its_mirror() 
 #[test]
 fn a_redis_server_that_forgot_everything_costs_no_byte() {
     let Some(redis) = Redis::start() else { return };
-    let Some(volume) = Volume::up_with(|text| redis.keeps_state(&text)) else { return };
+    let Some(volume) = Volume::up_with(|text| redis.keeps_state(&slow_moves(&text))) else { return };
     let files = fill(&volume);
+    let made_anew = objects_of(&volume, "mirrored");
     let refused = rebuild(&volume, &[]);
     assert!(code(&refused) == 2 && err(&refused).contains("open already, in process"), "{}", err(&refused));
-    // It dies, and its lease stays.
-    crash(&volume);
+    // It dies in a move, and its lease stays.
+    volume.ok(&["target", "drain", "fast0", "--no-wait"]);
+    let journals = || {
+        let mut ask = Command::new("redis-cli");
+        ask.arg("-s").arg(redis.socket()).args(["--scan", "--pattern", "entrepot:*:journal"]);
+        out(&ask.output().expect("redis-cli")).trim().len()
+    };
+    let pid = volume.pid().expect("a daemon");
+    until("it stands still in a move", || {
+        kill_process(pid, Signal::STOP).expect("stopped");
+        let moves = journals() > 0;
+        if !moves {
+            kill_process(pid, Signal::CONT).expect("goes on");
+        }
+        moves
+    });
+    kill_process(pid, Signal::KILL).expect("kill");
+    until("it is gone", || is_zombie(pid) || rustix::process::test_kill_process(pid).is_err());
+    drop(Command::new("umount").arg("-l").arg(&volume.at).status());
     let refused = rebuild(&volume, &[]);
     assert!(code(&refused) == 2 && err(&refused).contains("in use already"), "{}", err(&refused));
     let flushed = Command::new("redis-cli").arg("-s").arg(redis.socket()).arg("FLUSHALL").output().expect("redis-cli");
@@ -204,5 +258,5 @@ fn a_redis_server_that_forgot_everything_costs_no_byte() {
     let dry = rebuild(&volume, &["--dry-run"]);
     assert!(code(&dry) == 0 && out(&dry).contains("1 node that stood still would be over"), "{}", out(&dry));
     by_the_guide(&volume);
-    is_as_before(&volume, &files, &before);
+    is_as_before(&volume, &files, &before, &made_anew);
 }

@@ -239,7 +239,7 @@ impl Checker {
                 Outcome::Repairable
             } else {
                 Outcome::Failed(
-                    "it is younger than the backup of namespace or state that was put back, and stays: a later backup may name it. \
+                    "it may be younger than the namespace or state that was put back or rebuilt, and stays: a later backup may name it. \
                      With none, `entrepot check --repair --drop-unknown` removes such objects"
                         .into(),
                 )
