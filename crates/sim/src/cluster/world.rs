@@ -7,6 +7,7 @@ use super::queue::Queue;
 use super::{CALLS_OF_OPEN, Figures, Setup};
 use crate::event::{EventQueue, Rank};
 use crate::generate::Rng;
+use crate::latency::Latencies;
 use policy::Time;
 use policy::cluster::idle::{self, Share};
 use policy::cluster::lease::{Action, Config, Event, Membership};
@@ -79,23 +80,6 @@ pub(super) struct Host {
     lease: Config,
 }
 
-#[derive(Default)]
-struct Mean {
-    sum_s: f64,
-    count: u64,
-}
-
-impl Mean {
-    fn add(&mut self, span: Time) {
-        self.sum_s += span.as_secs_f64();
-        self.count += 1;
-    }
-
-    fn ms(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.sum_s * 1000.0 / self.count as f64 }
-    }
-}
-
 /// What is counted from some moment on.
 #[derive(Default)]
 pub(super) struct Counts {
@@ -106,9 +90,9 @@ pub(super) struct Counts {
     expelled: u64,
     events: u64,
     lease_work: Time,
-    open: Mean,
-    enter: Mean,
-    change: Mean,
+    open: Latencies,
+    enter: Latencies,
+    change: Latencies,
     order: Time,
     pub moves_failed: u64,
 }
@@ -521,11 +505,11 @@ impl World {
             lease_share: demand.leases(nodes) / servers,
             namespace_share: asked / span / servers,
             namespace_busy: (most / span).min(1.0),
-            open_ms: counts.open.ms(),
-            enter_ms: counts.enter.ms(),
-            moves: counts.change.count,
+            open_ms: counts.open.mean_ms(),
+            enter_ms: counts.enter.mean_ms(),
+            moves: counts.change.count(),
             moves_failed: counts.moves_failed,
-            move_ms: counts.change.ms(),
+            move_ms: counts.change.mean_ms(),
             store_calls: per_second(self.store.calls()),
             store_share: self.store.asked().as_secs_f64() / span,
             events: per_second(counts.events),
