@@ -5,9 +5,11 @@
 
 mod array;
 mod device;
+mod drawn;
 
 pub use array::{Array, Piece};
 pub use device::{Cost, Device, Service};
+pub use drawn::Drawn;
 
 use crate::block::{self, Choice, Io, Merging, Queue, Scheduler, Slot};
 use array::Split;

@@ -6,7 +6,8 @@
 //! ```
 //! The machine is the one that [`policy::volume`] describes; this world only carries out what it says. Targets are
 //! devices of [`crate::storage`] with a queue each. Files are `policy::layout` layouts, so room is counted to the byte.
-//! [`crate::burst`] is this world with [`Applications`] in place of the load.
+//! [`crate::burst`] is this world with [`Applications`] in place of the load, [`crate::stripe`] with one file, stripes
+//! alone and the disks of their model.
 //!
 //! What is left out: slow copies of the fast tier, the namespace, caches, and the order of requests within a device's
 //! queue.
@@ -25,11 +26,12 @@ mod world;
 
 pub use applications::{Applications, Look, Observed};
 pub use checkpoints::Checkpoint;
-pub use load::{Job, Load, Request};
+pub use load::{Answer, Job, Load, Request};
 pub use world::{observe, run, run_logged};
 
 use crate::storage::Device;
 use policy::Time;
+use policy::stripe::forks::Shape;
 use policy::volume::Config;
 use policy::volume::ownership::Mechanism;
 use serde::Serialize;
@@ -70,6 +72,14 @@ pub struct Setup {
     pub stripe_count: u32,
     /// Bytes of a stripe.
     pub stripe_bytes: u64,
+    /// What a part of a request takes a target longer for each object that takes part.
+    pub overhead: Time,
+    /// Whether the targets are behind a network.
+    pub far: bool,
+    /// Copies are made at once and cost nothing.
+    pub free_copies: bool,
+    /// Files that are read in parts, instead of those of the load: their bytes, and how each mirror is striped.
+    pub files: Vec<(u64, Vec<Shape>)>,
     /// What jobs and readers do.
     pub load: Load,
     /// Requests of a trace, instead of the readers of the load.

@@ -1,13 +1,13 @@
-//! The striper does the same in both worlds: requests as the mount counts them ([`store::file::Load`]), at the moments of a simulated run, lead
-//! to the same actions, with the same reasons.
+//! The striper does the same in both worlds: requests as the mount counts them ([`store::file::Load`]), at the moments of
+//! a simulated run, lead to the same actions of the volume's machine, with the same reasons.
 
 use policy::Time;
 use policy::machine::Machine;
-use policy::pattern::Request;
 use policy::stripe::advice::Mode;
 use policy::stripe::rules;
-use policy::stripe::striper::{Action, Event, Striper};
-use sim::stripe::{Asked, Drive, FILE, Kind, Logged, Phase, Setup, config, run_logged};
+use policy::volume::{Action, Event, FileEvent, Logged, Verb, Volume};
+use sim::stripe::{Asked, Drive, Phase, Setup, run_logged};
+use sim::volume::Request;
 use store::file::{Access, Load};
 
 fn setup() -> Setup {
@@ -18,10 +18,9 @@ fn setup() -> Setup {
     let (interval, copy_bytes) = (Time::from_secs(1), 16 << 20);
     Setup {
         parameters,
-        kind: Kind::Modelled,
+        mechanical: None,
         slowness: 1.5,
         far: false,
-        block_bytes: 4096.0,
         phases,
         interval,
         warm_up: Time::ZERO,
@@ -30,60 +29,50 @@ fn setup() -> Setup {
     }
 }
 
-/// Leads a striper through the moments of a log, with what the mount's counters make of the requests.
-fn live(setup: &Setup, mode: Mode, log: &[Logged]) -> Vec<Action> {
-    let rules = rules::parse(rules::ADAPTIVE).expect("the built-in rules");
-    let mut striper = Striper::new(config(setup, mode, 2), rules, Time::ZERO);
-    let (load, mut did) = (Load::default(), Vec::new());
-    for moment in log {
-        match moment {
-            Logged::Asked(Request { write, offset, len }) => {
-                load.count(Access { write: *write, offset: *offset, len: *len });
+/// Leads a volume's machine through the moments of a log, with what the mount's counters make of the requests.
+fn live(setup: &Setup, drive: &Drive, requests: &[Request], moments: &[Logged]) -> Vec<Logged> {
+    let mut volume = Volume::new(setup.volume(drive).config, Time::ZERO);
+    volume.start_log();
+    let (load, mut left) = (Load::default(), requests.iter().peekable());
+    for moment in moments {
+        let Logged::Event(at, event) = moment else { continue };
+        let event = match event {
+            Event::File(file, FileEvent::Asked { .. }) => {
+                while let Some(&Request { offset, bytes, write, .. }) = left.next_if(|of| of.at < *at) {
+                    load.count(Access { write, offset, len: bytes });
+                }
+                let (counts, recent) = (load.take().unwrap_or_default(), load.recent());
+                Event::File(*file, FileEvent::Asked { counts, recent })
             }
-            Logged::Ended(at, took) => {
-                striper.handle(*at, Event::Ended { file: FILE, bytes: setup.copy_bytes, took: *took });
-            }
-            Logged::Looked(at, forks, served) => {
-                striper.handle(*at, setup.served(*served));
-                let (forks, bytes) = (forks.clone(), setup.copy_bytes);
-                striper.handle(*at, Event::Lies { file: FILE, forks, keep: 1, bytes, movable: true, open: true });
-                let counts = load.take().unwrap_or_default();
-                striper.handle(*at, Event::Asked { file: FILE, counts, users: 1, recent: load.recent() });
-                striper.handle(*at, Event::Look);
-                did.extend(striper.drain());
-            }
-            Logged::Did(_) => {}
-        }
+            event => event.clone(),
+        };
+        volume.handle(*at, event);
+        volume.drain().for_each(drop);
     }
-    did
+    volume.log().to_vec()
 }
 
 #[test]
 fn the_striper_does_the_same_for_the_mount_as_in_the_simulator() {
     for mode in [Mode::Model, Mode::Fuzzy, Mode::ModelFuzzy] {
         let setup = setup();
-        let rules = rules::parse(rules::ADAPTIVE).expect("the built-in rules");
-        let (_, log) = run_logged(&setup, &Drive::Adaptive(mode, rules, 2));
-        let simulated: Vec<Action> = log
-            .iter()
-            .filter_map(|moment| match moment {
-                Logged::Did(action) => Some(action.clone()),
-                _ => None,
-            })
-            .collect();
+        let drive = Drive::Adaptive(mode, rules::parse(rules::ADAPTIVE).expect("the built-in rules"), 2);
+        let requests = setup.volume(&drive).requests.expect("those of the phases");
+        let log = run_logged(&setup, &drive);
         // As text: what is not known is no number, and no such thing equals another.
-        let text = |actions: &[Action]| actions.iter().map(|action| format!("{action:?}")).collect::<Vec<_>>();
-        let (here, there) = (text(&live(&setup, mode, &log)), text(&simulated));
+        let text = |log: &[Logged]| log.iter().map(|line| format!("{line:?}")).collect::<Vec<_>>();
+        let (here, there) = (text(&live(&setup, &drive, &requests, &log)), text(&log));
         for (n, (here, there)) in here.iter().zip(&there).enumerate() {
-            assert_eq!(here, there, "{mode:?}: action {n}");
+            assert_eq!(here, there, "{mode:?}: line {n}");
         }
         assert_eq!(here.len(), there.len(), "{mode:?}");
-        let changes =
-            simulated.iter().filter(|action| matches!(action, Action::Restripe { .. } | Action::AddFork { .. }));
-        assert!(changes.count() >= 1, "{mode:?}: nothing is decided");
+        let is_change = |line: &&Logged| match line {
+            Logged::Action(_, Action::Change(of)) => matches!(of.verb, Verb::Restripe { .. } | Verb::AddMirror { .. }),
+            _ => false,
+        };
+        assert!(log.iter().filter(is_change).count() >= 1, "{mode:?}: nothing is decided");
         // The comparison would notice: a request less, and it is another load.
-        let mut fewer = log.clone();
-        fewer.retain(|moment| !matches!(moment, Logged::Asked(request) if request.len > 1 << 20));
-        assert!(text(&live(&setup, mode, &fewer)) != there, "{mode:?}");
+        let fewer: Vec<Request> = requests.into_iter().filter(|request| request.bytes <= 1 << 20).collect();
+        assert!(text(&live(&setup, &drive, &fewer, &log)) != there, "{mode:?}");
     }
 }

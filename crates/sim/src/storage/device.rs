@@ -1,5 +1,6 @@
 //! A device of any kind, as the block layer sees it.
 
+use super::drawn::Drawn;
 use crate::block::Io;
 use crate::disk::{Command, Disk};
 use crate::ssd::Ssd;
@@ -14,6 +15,8 @@ pub enum Device {
     Ssd(Ssd),
     /// A service time that depends on the size alone: for tests, hand-checked examples, and devices known by their bandwidth.
     Constant(Service),
+    /// One whose positioning is drawn. One request at a time.
+    Drawn(Drawn),
 }
 
 /// A device with a service time that depends on the size alone. One request at a time.
@@ -59,18 +62,20 @@ impl Device {
             Device::Disk(disk) => disk.sectors(),
             Device::Ssd(ssd) => ssd.model().sectors,
             Device::Constant(service) => service.sectors,
+            Device::Drawn(_) => 1 << 40,
         }
     }
 
     /// Requests it takes at a time.
     pub fn slots(&self) -> u32 {
         match self {
-            Device::Disk(_) | Device::Constant(_) => 1,
+            Device::Disk(_) | Device::Constant(_) | Device::Drawn(_) => 1,
             Device::Ssd(ssd) => ssd.model().slots,
         }
     }
 
     /// Begin `io`; when it will be done.
+    #[inline]
     pub fn serve(&mut self, now: Time, io: &Io) -> Time {
         match self {
             Device::Disk(disk) => disk.serve(now, Command { sector: io.sector, count: io.count, write: io.write }).done,
@@ -80,14 +85,15 @@ impl Device {
                 service.busy_ns += took;
                 now + Time(took)
             }
+            Device::Drawn(drawn) => drawn.serve(now, io.count),
         }
     }
 
-    /// Time with something to do; 0 for a solid-state drive, whose requests overlap.
+    /// Time with something to do; 0 for a solid-state drive, whose requests overlap, and for one that is drawn.
     pub fn busy_ns(&self) -> u64 {
         match self {
             Device::Disk(disk) => disk.counts().busy_ns,
-            Device::Ssd(_) => 0,
+            Device::Ssd(_) | Device::Drawn(_) => 0,
             Device::Constant(service) => service.busy_ns,
         }
     }

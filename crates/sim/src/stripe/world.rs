@@ -1,68 +1,42 @@
-//! The world: arrivals, disks, the striper.
-//!
-//! Disks serve first come first served and know nothing of what comes later, so requests can be taken in the order of their arrival, each
-//! disk being busy until a known time; no event queue is needed.
+//! A file under a load that changes, as a volume with nothing but stripes, and what is reported of each phase.
 
-use super::disks::Disks;
 use super::{Phase, phases::Asked};
 use crate::disk::Model;
 use crate::generate::Rng;
 use crate::latency::Latencies;
-use policy::FileId;
-use policy::machine::Machine;
-use policy::pattern::Request;
-use policy::pattern::recent::Recent;
+use crate::storage::{Device as Storage, Drawn};
+use crate::volume::{self, Answer, Request, Target};
 use policy::stripe::advice::Mode;
-use policy::stripe::forks::{Chooser, Planner, Shape};
+use policy::stripe::device::BLOCK_BYTES;
+use policy::stripe::forks::Shape;
 use policy::stripe::fuzzy::Rules;
 use policy::stripe::model::{Device, Parameters};
-use policy::stripe::performance::Served;
-use policy::stripe::profile::{Counts, class_of};
-use policy::stripe::striper::{Action, Config, Event, Striper};
+use policy::stripe::striper;
 use policy::time::Time;
+use policy::volume::{Config, Logged, StripesConfig};
 use serde::Serialize;
-
-/// What the disks are.
-#[derive(Clone, Copy, Debug)]
-pub enum Kind {
-    /// Those of the queueing model, with its own distributions.
-    Modelled,
-    /// Mechanical disks.
-    Mechanical(&'static Model),
-}
 
 /// Everything that does not change.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Parameters of the devices, also for `Kind::Mechanical` (interface and overhead).
+    /// Parameters of the devices, also of mechanical ones (overhead).
     pub parameters: Parameters,
-    /// What the disks are.
-    pub kind: Kind,
+    /// Mechanical disks instead of those of the queueing model, which have its distributions.
+    pub mechanical: Option<&'static Model>,
     /// How many times as long they take as the parameters say.
     pub slowness: f64,
     /// Whether they are behind a network.
     pub far: bool,
-    /// Bytes of a block of the model.
-    pub block_bytes: f64,
     /// The load.
     pub phases: Vec<Phase>,
     /// How often the striper looks.
     pub interval: Time,
     /// Time at the start of each phase that is not counted: a cold start, or the reaction.
     pub warm_up: Time,
-    /// Bytes of the file: so much is copied, in the background, when it is striped anew.
+    /// Bytes of the file, which are copied in the background when it is striped anew; 0: any, and copies cost nothing.
     pub copy_bytes: u64,
     /// The seed.
     pub seed: u64,
-}
-
-impl Setup {
-    /// What the devices did, as the striper is told it.
-    pub fn served(&self, served: Served) -> Event {
-        let none = Served::default();
-        let (near, far) = if self.far { (none, served) } else { (served, none) };
-        Event::Served { near, far }
-    }
 }
 
 /// Who says how wide requests are.
@@ -95,216 +69,163 @@ pub struct Figures {
     pub copies: usize,
 }
 
-/// What happened between a file and its striper, for those who want to hold another world against this one.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Logged {
-    /// A request.
-    Asked(Request),
-    /// The striper looked, at this time; the file lay so, and the devices had done this.
-    Looked(Time, Vec<Shape>, Served),
-    /// A change was over, at this time; it had taken so long.
-    Ended(Time, Time),
-    /// The striper did this.
-    Did(Action),
-}
-
-/// The file of the world.
-pub const FILE: FileId = FileId(1);
 /// How a file lies that nobody thought about: the unit of a new volume.
 const UNIT_BYTES: u64 = 1 << 20;
-
-/// How the file lies and who decides that.
-struct Layout {
-    forks: Vec<Shape>,
-    chooser: Option<Chooser>,
-    striper: Option<Box<Striper>>,
-    counts: Box<Counts>,
-    recent: Recent,
-    /// A change under way: when it is done, and what it is.
-    under_way: Option<(f64, f64, Action)>,
-    log: Vec<Logged>,
-}
-
-/// The striper's configuration for such a setup.
-pub fn config(setup: &Setup, mode: Mode, forks: usize) -> Config {
-    let of = &setup.parameters;
-    let block_s = match of.device {
-        Device::Disk { revolution_s, track_blocks, .. } => revolution_s / track_blocks,
-        Device::Flash { block_s, channels, .. } => block_s / channels.max(1.0),
-    };
-    // Read once and written once.
-    let copy_byte_s = 2.0 * (block_s + of.interface_s) / setup.block_bytes;
-    Config { window: Time(setup.interval.0.saturating_mul(8)), forks, ..Config::of(mode, *of, copy_byte_s) }
-}
-
-impl Layout {
-    fn new(setup: &Setup, drive: &Drive) -> Layout {
-        let devices = setup.parameters.devices;
-        let shape = |unit_bytes: &u64| Shape { devices, unit_bytes: *unit_bytes };
-        let (forks, striper) = match drive {
-            Drive::Width(_) => (Vec::new(), None),
-            Drive::Units(units) => (units.iter().map(shape).collect(), None),
-            Drive::Adaptive(mode, rules, forks) => {
-                let striper = Striper::new(config(setup, *mode, *forks), rules.clone(), Time::ZERO);
-                (vec![shape(&UNIT_BYTES)], Some(Box::new(striper)))
-            }
-        };
-        let (counts, recent) = (Box::default(), Recent::default());
-        Layout { forks, chooser: None, striper, counts, recent, under_way: None, log: Vec::new() }
-    }
-
-    /// The first disk of a request, and how many it spans.
-    fn place(&self, disks: &mut Disks, now: f64, bytes: u64) -> (usize, usize) {
-        let spans = |shape: &Shape| shape.spans(bytes as f64) as usize;
-        match (&self.chooser, self.forks.as_slice()) {
-            (Some(by), forks) if forks.len() > 1 => {
-                let costs = forks.iter().map(|shape| {
-                    let (first, width) = (disks.place(), spans(shape));
-                    (by.cost_s(bytes, disks.queues(now, first, width)), first, width)
-                });
-                let best = costs.min_by(|a, b| a.0.total_cmp(&b.0)).expect("several forks");
-                (best.1, best.2)
-            }
-            (_, forks) => (disks.place(), forks.first().map_or(1, spans)),
-        }
-    }
-
-    /// One look of the striper; gives the changes begun.
-    fn look(&mut self, setup: &Setup, disks: &mut Disks, now: f64) -> u64 {
-        let Some(striper) = &mut self.striper else { return 0 };
-        let at = Time((now * 1e9) as u64);
-        if let Some((began, _, action)) = self.under_way.take_if(|(_, done, _)| *done <= now) {
-            let took = Time(((now - began) * 1e9) as u64);
-            match action {
-                Action::Restripe { fork, to, .. } => self.forks[fork] = to,
-                Action::AddFork { to, .. } => self.forks.push(to),
-                _ => {}
-            }
-            self.log.push(Logged::Ended(at, took));
-            striper.handle(at, Event::Ended { file: FILE, bytes: setup.copy_bytes.max(1), took });
-        }
-        let (forks, bytes) = (self.forks.clone(), setup.copy_bytes);
-        let served = std::mem::take(&mut disks.served);
-        self.log.push(Logged::Looked(at, forks.clone(), served));
-        striper.handle(at, setup.served(served));
-        striper.handle(at, Event::Lies { file: FILE, forks, keep: 1, bytes, movable: true, open: true });
-        let counts = std::mem::take(&mut self.counts);
-        let recent = self.recent.window().to_vec();
-        striper.handle(at, Event::Asked { file: FILE, counts, users: 1, recent });
-        striper.handle(at, Event::Look);
-        let mut changes = 0;
-        while let Some(action) = striper.poll() {
-            self.log.push(Logged::Did(action.clone()));
-            match action {
-                Action::Route { by, .. } => self.chooser = Some(*by),
-                Action::Place { .. } => {}
-                Action::DropFork { fork, .. } => {
-                    self.forks.remove(fork);
-                    striper.handle(at, Event::Ended { file: FILE, bytes: 0, took: Time::ZERO });
-                }
-                change => {
-                    changes += 1;
-                    let done = if setup.copy_bytes > 0 { disks.copy(setup, now, setup.copy_bytes) } else { now };
-                    self.under_way = Some((now, done, change));
-                }
-            }
-        }
-        changes
-    }
-}
+/// Bytes of a file whose copies cost nothing.
+const FREE_BYTES: u64 = 64 << 20;
 
 /// Runs all phases, one after another; figures of each.
 pub fn run(setup: &Setup, drive: &Drive) -> Vec<Figures> {
-    run_logged(setup, drive).0
+    setup.figures(&volume::observe(setup.volume(drive)).answered)
 }
 
-/// The same, with what the striper was told and did, if there is one.
-pub fn run_logged(setup: &Setup, drive: &Drive) -> (Vec<Figures>, Vec<Logged>) {
-    let mut disks = Disks::new(setup);
-    let mut layout = Layout::new(setup, drive);
-    let (mut arrivals, mut offsets) = (Rng::new(setup.seed, 0), Rng::new(setup.seed, 2));
-    let (mut now, mut phase_start, mut look_at) = (0.0, 0.0, setup.interval.as_secs_f64());
-    let mut all = Vec::new();
-    for phase in &setup.phases {
-        let mut figures = Figures::default();
-        let mut latencies = Latencies::default();
-        let (busy_before, mut widths) = (disks.busy_s, 0u64);
-        let (end, rate) = (phase_start + phase.seconds, phase.rate());
-        // Copies that nobody adapts choose as well as they can: for the load of the phase.
-        if let Drive::Units(units) = drive
-            && units.len() > 1
-        {
-            layout.chooser = Some(chooser(setup, phase, &layout.forks));
+/// Runs them; what the volume's machine was told and what it said, line by line.
+pub fn run_logged(setup: &Setup, drive: &Drive) -> Vec<Logged> {
+    volume::run_logged(setup.volume(drive)).1
+}
+
+impl Setup {
+    /// The volume whose one file the phases read.
+    pub fn volume(&self, drive: &Drive) -> volume::Setup {
+        let (of, slowness) = (self.parameters, self.slowness);
+        let device = |n| Storage::Drawn(Drawn::new(&of, self.mechanical, slowness, self.seed, n));
+        let target = |n| Target { tier: 1, bytes: u64::MAX / 2, device: device(n) };
+        let channels = match of.device {
+            Device::Flash { channels, .. } if self.mechanical.is_none() => channels.max(1.0),
+            _ => 1.0,
+        };
+        let files = self.files(drive);
+        volume::Setup {
+            config: Config { stripes: self.stripes(drive), ..Config::default() },
+            targets: (0..u64::from(of.devices)).map(target).collect(),
+            overhead: Time((of.overhead_s * slowness / channels * 1e9) as u64),
+            far: self.far,
+            free_copies: self.copy_bytes == 0,
+            requests: Some(self.requests(drive, &files)),
+            files,
+            ..volume::Setup::default()
         }
-        now = f64::max(now, phase_start);
-        loop {
-            now += arrivals.exponential(1.0 / rate);
-            if now >= end {
-                break;
-            }
-            while look_at <= now {
-                figures.changes += layout.look(setup, &mut disks, look_at);
-                look_at += setup.interval.as_secs_f64();
-            }
-            let bytes = which(&phase.asked, rate, &mut arrivals);
-            if layout.striper.is_some() {
-                // Anywhere in the file, as the disks below take it.
-                let places = (setup.copy_bytes.max(UNIT_BYTES) / bytes.max(1)).max(1);
-                let request = Request { write: false, offset: offsets.below(places) * bytes, len: bytes };
-                layout.recent.add(request);
-                layout.log.push(Logged::Asked(request));
-            }
-            let count = &mut layout.counts[class_of(bytes)];
-            (count.reads, count.bytes) = (count.reads + 1, count.bytes + bytes);
-            let (first, width) = match drive {
-                Drive::Width(width) => (disks.place(), *width as usize),
-                _ => layout.place(&mut disks, now, bytes),
-            };
-            let response = disks.request(setup, now, bytes, first, width);
-            if now - phase_start >= setup.warm_up.as_secs_f64() {
-                latencies.add(Time((response * 1e9) as u64));
-                widths += width as u64;
-            }
-        }
-        figures.requests = latencies.count();
-        figures.mean_ms = latencies.mean_ms();
-        figures.p95_ms = latencies.quantile_ms(0.95);
-        figures.utilisation =
-            (disks.busy_s - busy_before) / (phase.seconds * f64::from(setup.parameters.devices.max(1)));
-        figures.width = widths as f64 / latencies.count().max(1) as f64;
-        figures.copies = layout.forks.len().max(1);
-        all.push(figures);
-        phase_start = end;
     }
-    (all, layout.log)
-}
 
-/// The size of the next request.
-fn which(asked: &[Asked], rate: f64, rng: &mut Rng) -> u64 {
-    let [one] = asked else {
-        let mut at = rng.unit() * rate;
-        for of in asked {
-            at -= of.rate;
-            if at < 0.0 {
-                return of.bytes;
-            }
+    /// Bytes and mirrors of each file. Where every request is as wide, each size has a file of its own.
+    fn files(&self, drive: &Drive) -> Vec<(u64, Vec<Shape>)> {
+        let devices = self.parameters.devices;
+        let shape = |unit_bytes: u64| Shape { devices, unit_bytes };
+        let one = |units: &[u64]| {
+            let bytes = if self.copy_bytes == 0 { FREE_BYTES } else { self.copy_bytes };
+            let largest = self.sizes().max().unwrap_or(0);
+            vec![(bytes.max(UNIT_BYTES).max(largest), units.iter().copied().map(shape).collect())]
+        };
+        match drive {
+            // Twice as long as the disks are many, so that a request begins on any of them.
+            Drive::Width(width) => self
+                .sizes()
+                .map(|bytes| {
+                    let unit = bytes.div_ceil(u64::from(*width));
+                    (2 * u64::from(devices) * unit, vec![shape(unit)])
+                })
+                .collect(),
+            Drive::Units(units) => one(units),
+            Drive::Adaptive(..) => one(&[UNIT_BYTES]),
         }
-        return asked.last().map_or(0, |of| of.bytes);
-    };
-    one.bytes
+    }
+
+    /// The sizes of requests, phase by phase.
+    fn sizes(&self) -> impl Iterator<Item = u64> {
+        self.phases.iter().flat_map(|phase| &phase.asked).map(|asked| asked.bytes)
+    }
+
+    /// The requests of all phases, at random times and anywhere in the file.
+    fn requests(&self, drive: &Drive, files: &[(u64, Vec<Shape>)]) -> Vec<Request> {
+        let (mut arrivals, mut offsets) = (Rng::new(self.seed, 0), Rng::new(self.seed, 2));
+        let (mut now, mut start, mut sizes) = (0.0, 0.0, 0);
+        let mut all = Vec::new();
+        for phase in &self.phases {
+            let (end, rate) = (start + phase.seconds, phase.rate());
+            now = f64::max(now, start);
+            loop {
+                now += arrivals.exponential(1.0 / rate);
+                if now >= end {
+                    break;
+                }
+                let which = which(&phase.asked, rate, &mut arrivals);
+                let bytes = phase.asked[which].bytes;
+                let (file, step, places) = match drive {
+                    Drive::Width(_) => {
+                        (sizes + which, files[sizes + which].1[0].unit_bytes, self.parameters.devices.into())
+                    }
+                    _ => (0, bytes, files[0].0 / bytes),
+                };
+                let offset = offsets.below(places) * step;
+                all.push(Request { at: Time((now * 1e9) as u64), file: file as u32, offset, bytes, write: false });
+            }
+            (start, sizes) = (end, sizes + phase.asked.len());
+        }
+        all
+    }
+
+    /// What decides: for forks that nobody adapts, which of them a request reads.
+    fn stripes(&self, drive: &Drive) -> Option<StripesConfig> {
+        let (mode, rules, forks) = match drive {
+            Drive::Adaptive(mode, rules, forks) => (*mode, rules.clone(), *forks),
+            Drive::Units(units) if units.len() > 1 => (Mode::Fixed(0), Rules::default(), units.len()),
+            _ => return None,
+        };
+        let of = &self.parameters;
+        let block_s = match of.device {
+            Device::Disk { revolution_s, track_blocks, .. } => revolution_s / track_blocks,
+            Device::Flash { block_s, channels, .. } => block_s / channels.max(1.0),
+        };
+        // Read once and written once.
+        let copy_byte_s = 2.0 * (block_s + of.interface_s) / BLOCK_BYTES;
+        let window = Time(self.interval.0.saturating_mul(8));
+        let striper = striper::Config { window, forks, ..striper::Config::of(mode, *of, copy_byte_s) };
+        Some(StripesConfig { striper, rules, every: self.interval })
+    }
+
+    fn figures(&self, answered: &[Answer]) -> Vec<Figures> {
+        let (mut start_s, mut rest) = (0.0, answered);
+        let (mut busy, mut changes) = (Time::ZERO, 0);
+        let mut all = Vec::new();
+        for phase in &self.phases {
+            let at = |seconds: f64| Time((seconds * 1e9) as u64);
+            let (start, end) = (at(start_s), at(start_s + phase.seconds));
+            let (now, later) = rest.split_at(rest.partition_point(|of| of.at < end));
+            let (mut latencies, mut spans) = (Latencies::default(), 0);
+            for of in now.iter().filter(|of| of.at.since(start) >= self.warm_up) {
+                latencies.add(of.took);
+                spans += of.spans;
+            }
+            let disks_s = phase.seconds * f64::from(self.parameters.devices.max(1));
+            let last = now.last();
+            let (busy_before, changes_before) = (busy, changes);
+            (busy, changes) = last.map_or((busy, changes), |of| (of.busy, of.changes));
+            all.push(Figures {
+                requests: latencies.count(),
+                mean_ms: latencies.mean_ms(),
+                p95_ms: latencies.quantile_ms(0.95),
+                utilisation: busy.since(busy_before).as_secs_f64() / disks_s,
+                width: spans as f64 / latencies.count().max(1) as f64,
+                changes: changes - changes_before,
+                copies: last.map_or(1, |of| of.mirrors),
+            });
+            (start_s, rest) = (start_s + phase.seconds, later);
+        }
+        all
+    }
 }
 
-/// A chooser for a phase whose load is known.
-fn chooser(setup: &Setup, phase: &Phase, forks: &[Shape]) -> Chooser {
-    let planner = Planner::new(setup.parameters, 4096);
-    let (mut stripes, mut busy) = (0.0, 0.0);
-    for asked in &phase.asked {
-        let bytes = asked.bytes as f64;
-        let class = policy::stripe::profile::Class { class: class_of(asked.bytes), rate: asked.rate, bytes };
-        stripes += asked.rate * f64::from(forks[0].spans(bytes));
-        busy += planner.load(&class, &forks[0]).utilisation;
+/// Which of these the next request is.
+fn which(asked: &[Asked], rate: f64, rng: &mut Rng) -> usize {
+    if asked.len() == 1 {
+        return 0;
     }
-    planner.chooser(busy * f64::from(setup.parameters.devices) / stripes.max(1e-9), busy)
+    let mut at = rng.unit() * rate;
+    let drawn = asked.iter().position(|of| {
+        at -= of.rate;
+        at < 0.0
+    });
+    drawn.unwrap_or(asked.len() - 1)
 }
 
 #[cfg(test)]
@@ -315,10 +236,9 @@ mod tests {
     fn setup(devices: u32, phases: Vec<Phase>) -> Setup {
         Setup {
             parameters: Parameters { devices, ..Parameters::default() },
-            kind: Kind::Modelled,
+            mechanical: None,
             slowness: 1.0,
             far: false,
-            block_bytes: 4096.0,
             phases,
             interval: Time::from_secs(1),
             warm_up: Time::from_secs(20),

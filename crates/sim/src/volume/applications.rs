@@ -6,6 +6,7 @@
 //! speed of demotion beside writing.
 
 use super::checkpoints::{Checkpoint, PIECE_BYTES};
+use super::load::Answer;
 use super::world::{Happening, World};
 use crate::event::Rank;
 use crate::generate::Rng;
@@ -51,6 +52,8 @@ pub struct Observed {
     pub unfinished: u64,
     /// At the moments that were asked for.
     pub looks: Vec<Look>,
+    /// Requests of readers, in the order in which they came.
+    pub answered: Vec<Answer>,
 }
 
 /// How the applications are doing.
@@ -151,7 +154,7 @@ impl World<'_> {
 
     /// When a piece of a checkpoint that goes on now is written.
     pub(super) fn piece_done(&mut self, file: FileId, at: u64, len: u64, direct: bool) -> Option<Time> {
-        let Some(of) = &self.setup.applications else { return self.access(file, at, len, true) };
+        let Some(of) = &self.setup.applications else { return Some(self.access(file, at, len, true)?.0) };
         let takes_s = if direct { len as f64 / of.device.demote_max } else { 0.0 };
         Some(self.now + time(takes_s))
     }
@@ -192,6 +195,6 @@ impl World<'_> {
 
     pub(super) fn observed(self) -> Observed {
         let looks = self.doing.map_or_else(Vec::new, |doing| doing.looks);
-        Observed { written: self.written, unfinished: self.writing.len() as u64, looks }
+        Observed { written: self.written, unfinished: self.writing.len() as u64, looks, answered: self.answered }
     }
 }

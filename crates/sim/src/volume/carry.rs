@@ -1,7 +1,7 @@
 //! Changes of layouts under way: bytes are copied step by step beside the applications' requests, then the layout is
 //! changed at once.
 
-use super::files::{File, Placed, objects, target_of};
+use super::files::{File, Placed, add_parts, objects};
 use super::world::{Happening, World};
 use crate::event::Rank;
 use crate::steps::Steps;
@@ -72,13 +72,14 @@ impl World<'_> {
         if !self.targets.take_all(&fresh) {
             return self.done(change.ticket, Outcome::Failed);
         }
-        let failures = |target: TargetId| self.targets.0[usize::from(target.0)].failures;
+        let failures = |target: TargetId| self.targets.all[usize::from(target.0)].failures;
         let taken = fresh.iter().map(|(_, object, len)| (object.target, *len, failures(object.target))).collect();
         let fresh = fresh.into_iter().map(|(_, object, _)| object.id).collect();
         let (at, end) = range;
         let flows = purpose == Some(Purpose::Demoted) && self.begins_to_flow(change.ticket, end);
-        let (left, bytes) = if flows { (0, end) } else { (end - at, 0) };
+        let (left, bytes) = if flows || self.setup.free_copies { (0, end) } else { (end - at, 0) };
         let steps = Steps::new(left, change.pace, STEP_BYTES);
+        self.changes += 1;
         let carry = Carry { change, edit, to, fresh, taken, at, steps, bytes, began: self.now };
         self.carries.insert(change.ticket, carry);
         if !flows {
@@ -173,19 +174,20 @@ impl World<'_> {
         };
         let mut done = self.now;
         let (mut copied, at) = (0, carry.at);
-        for piece in carry.to.pieces(0, at, len) {
-            let object = carry.to.object(piece.at).expect("a piece is of an object");
+        let mut parts = Vec::new();
+        add_parts(&mut parts, &carry.to, at, len);
+        for (object, bytes) in parts.drain(..) {
             if carry.fresh.contains(&object.id) {
-                done = done.max(self.targets.serve(self.now, object.target, piece.len, true));
-                copied += piece.len;
+                done = done.max(self.targets.serve(self.now, object.target, bytes, true, 1));
+                copied += bytes;
             }
         }
         if copied > 0 {
             match from {
                 Some(from) => {
-                    for piece in file.mirrors[from].1.pieces(from, at, len) {
-                        let target = target_of(&file.mirrors[from].1, &piece);
-                        done = done.max(self.targets.serve(self.now, target, piece.len, false));
+                    add_parts(&mut parts, &file.mirrors[from].1, at, len);
+                    for (object, bytes) in parts {
+                        done = done.max(self.targets.serve(self.now, object.target, bytes, false, 1));
                     }
                 }
                 None => done = done.max(self.now + Time((copied as f64 / SOURCE_RATE * 1e9) as u64)),

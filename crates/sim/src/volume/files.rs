@@ -2,7 +2,7 @@
 
 use super::targets::Targets;
 use policy::layout::{
-    Mirror, MirrorState, Object, ObjectState, Piece, Segment, choose_replica_targets, choose_targets, object_len,
+    Mirror, MirrorState, Object, ObjectState, Segment, choose_replica_targets, choose_targets, object_len,
 };
 use policy::stripe::forks::Shape;
 use policy::tier::Tier;
@@ -14,6 +14,8 @@ use policy::{ObjectId, TargetId};
 pub struct File {
     /// Its size.
     pub bytes: u64,
+    /// Whether any of it was ever on a target that failed.
+    pub was_hit: bool,
     /// How many have it open.
     pub users: u32,
     /// Its mirrors, and what each is there for.
@@ -31,7 +33,7 @@ impl File {
     /// How it lies, in the machine's words.
     pub fn lies(&self, targets: &Targets) -> Lies {
         let tier_of = |segment: &Segment| {
-            let fast = segment.objects.iter().all(|object| targets.0[usize::from(object.target.0)].tier == 0);
+            let fast = segment.objects.iter().all(|object| targets.all[usize::from(object.target.0)].tier == 0);
             if fast { Tier::Fast } else { Tier::Slow }
         };
         let first = self.mirrors.first().filter(|_| self.tiered);
@@ -47,7 +49,8 @@ impl File {
 
     /// Mirrors that can be read in full.
     pub fn intact(&self) -> impl Iterator<Item = usize> + '_ {
-        self.mirrors.iter().enumerate().filter(|(_, (_, mirror))| is_intact(mirror)).map(|(at, _)| at)
+        let is_intact = |(_, (_, mirror)): &(usize, &(Purpose, Mirror))| !self.was_hit || is_intact(mirror);
+        self.mirrors.iter().enumerate().filter(is_intact).map(|(at, _)| at)
     }
 
     /// Every object that takes room.
@@ -56,6 +59,13 @@ impl File {
         placed
             .filter(|(_, object, _)| object.state == ObjectState::Complete)
             .map(|(_, object, len)| (object.target, len))
+    }
+
+    /// Segments that a range touches, and the bytes of it in each.
+    pub fn touched(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
+        let within = |s: &Segment| s.end.min(offset + len).saturating_sub(s.start.max(offset));
+        let all = self.mirrors[0].1.segments.iter().enumerate().map(|(n, segment)| (n as u64, within(segment)));
+        all.filter(|(_, bytes)| *bytes > 0).collect()
     }
 
     /// Targets that any of it lies on.
@@ -69,9 +79,25 @@ pub fn is_intact(mirror: &Mirror) -> bool {
     mirror.segments.iter().flat_map(|segment| &segment.objects).all(|object| object.state == ObjectState::Complete)
 }
 
-/// The target that has a piece of a mirror.
-pub fn target_of(mirror: &Mirror, piece: &Piece) -> TargetId {
-    mirror.object(piece.at).expect("a piece is of an object").target
+/// Adds what each object of a mirror has of a range of the file, in all its stripes: a device does that in one go.
+pub fn add_parts(parts: &mut Vec<(Object, u64)>, mirror: &Mirror, offset: u64, len: u64) {
+    let from = mirror.segments.partition_point(|segment| segment.end <= offset);
+    for segment in mirror.segments[from..].iter().take_while(|segment| segment.start < offset + len) {
+        let (from, to) = (offset.max(segment.start) - segment.start, segment.end.min(offset + len) - segment.start);
+        let (unit, count) = (segment.stripe_size, segment.objects.len() as u64);
+        let (first, last) = (from / unit, (to - 1) / unit);
+        let stripes = last - first + 1;
+        let several = stripes > count;
+        let ends = if several { (stripes - 1) % count } else { stripes - 1 };
+        let mut at = first % count;
+        for n in 0..stripes.min(count) {
+            let whole = if several { (stripes - n).div_ceil(count) * unit } else { unit };
+            let before = if n == 0 { from - first * unit } else { 0 };
+            let behind = if n == ends { (last + 1) * unit - to } else { 0 };
+            parts.push((segment.objects[at as usize], whole - before - behind));
+            at = if at + 1 == count { 0 } else { at + 1 };
+        }
+    }
 }
 
 /// The objects of a mirror of a file of so many bytes.
@@ -120,7 +146,7 @@ impl Maker {
             return None;
         }
         let objects = chosen.into_iter().map(|target| self.object(target)).collect();
-        Some(Segment { start, end, stripe_size: shape.unit_bytes.max(4096), objects })
+        Some(Segment { start, end, stripe_size: shape.unit_bytes.max(1), objects })
     }
 
     /// A whole mirror, cut into segments as said, each on its tier.
@@ -133,5 +159,37 @@ impl Maker {
     ) -> Option<Mirror> {
         let segments = cuts.iter().map(|(start, end, tier)| self.segment(targets, (*start, *end), shape, *tier, avoid));
         Some(Mirror { state: MirrorState::InSync, segments: segments.collect::<Option<_>>()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        /// What the pieces of the layout add up to, object by object.
+        #[test]
+        fn the_parts_of_a_range_are_its_pieces_put_together(
+            shapes in prop::collection::vec((1u32..6, 1u64..40), 1..4),
+            (offset, len) in (0u64..500, 1u64..300),
+        ) {
+            let (mut maker, mut segments) = (Maker::default(), Vec::new());
+            for (n, (devices, stripe_size)) in shapes.into_iter().enumerate() {
+                let objects = (0..devices).map(|target| maker.object(TargetId(target as u16))).collect();
+                segments.push(Segment { start: 200 * n as u64, end: 200 * (n as u64 + 1), stripe_size, objects });
+            }
+            let mirror = Mirror { state: MirrorState::InSync, segments };
+            let mut pieces: BTreeMap<ObjectId, u64> = BTreeMap::new();
+            for piece in mirror.pieces(0, offset, len) {
+                *pieces.entry(mirror.object(piece.at).unwrap().id).or_default() += piece.len;
+            }
+            let mut parts = Vec::new();
+            add_parts(&mut parts, &mirror, offset, len);
+            let parts: Vec<_> = parts.into_iter().map(|(object, bytes)| (object.id, bytes)).collect();
+            prop_assert_eq!(parts.len(), pieces.len());
+            prop_assert_eq!(parts.into_iter().collect::<BTreeMap<_, _>>(), pieces);
+        }
     }
 }

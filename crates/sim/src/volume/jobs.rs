@@ -50,7 +50,7 @@ impl World<'_> {
             let len = PIECE_BYTES.min(size - at);
             running.read += len;
             // Of an input that is lost with all that was left of it nothing is read.
-            let done = self.access(input, at, len, false).unwrap_or(self.now);
+            let done = self.access(input, at, len, false).map_or(self.now, |(done, _)| done);
             if at + len >= size {
                 self.used_by(input, -1);
                 self.tell_job(replica::Event::Closed { job: number(n), file: input });
@@ -100,5 +100,5 @@ fn number(n: usize) -> replica::JobId {
 
 /// A file that holds its data once.
 pub(super) fn single(bytes: u64, mirror: policy::layout::Mirror, source: bool, tiered: bool) -> File {
-    File { bytes, users: 0, mirrors: vec![(Purpose::Data, mirror)], source, tiered }
+    File { bytes, was_hit: false, users: 0, mirrors: vec![(Purpose::Data, mirror)], source, tiered }
 }

@@ -60,6 +60,23 @@ pub struct Request {
     pub write: bool,
 }
 
+/// What became of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer {
+    /// When it came.
+    pub at: Time,
+    /// Until it was served.
+    pub took: Time,
+    /// Objects that took part.
+    pub spans: usize,
+    /// Mirrors that the file had.
+    pub mirrors: usize,
+    /// Changes that had been begun by then.
+    pub changes: u64,
+    /// What targets had been given to do by then, summed, itself included.
+    pub busy: Time,
+}
+
 /// Files that are hot at a time, of all.
 const HOT_SHARE: u32 = 8;
 /// Share of the requests that go to those.

@@ -6,6 +6,7 @@ use crate::storage::Device;
 use policy::layout::TargetView;
 use policy::precedence::Class;
 use policy::stripe::forks::Queue;
+use policy::stripe::performance::Served;
 use policy::{TargetId, Time};
 use std::collections::VecDeque;
 
@@ -33,7 +34,14 @@ pub struct Target {
 
 /// All of them.
 #[derive(Debug)]
-pub struct Targets(pub Vec<Target>);
+pub struct Targets {
+    /// By number.
+    pub all: Vec<Target>,
+    /// What they did so far. The time in the queue is not in it.
+    pub served: Served,
+    /// What each takes longer for each that a request spans.
+    pub overhead: Time,
+}
 
 impl Target {
     /// An empty one.
@@ -41,17 +49,18 @@ impl Target {
         Target { tier, bytes, used: 0, up: true, failures: 0, device, sector: 0, queue: VecDeque::new() }
     }
 
-    /// Serves a request after those that wait; when it is done.
-    fn serve(&mut self, now: Time, bytes: u64, write: bool) -> Time {
+    /// Serves a request after those that wait, and takes `beside` longer than the device does; when it begins and ends.
+    fn serve(&mut self, now: Time, bytes: u64, write: bool, beside: Time) -> (Time, Time) {
         let count = bytes.div_ceil(SECTOR_BYTES).max(1);
         if self.sector + count > self.device.sectors() {
             self.sector = 0;
         }
         let io = Io { sector: self.sector, count, write, owner: 0, class: Class::Awaited };
         self.sector += count;
-        let done = self.device.serve(self.free_at().max(now), &io);
+        let begins = self.free_at().max(now);
+        let done = self.device.serve(begins, &io) + beside;
         self.queue.push_back((done, bytes));
-        done
+        (begins, done)
     }
 
     /// When it has nothing more to do.
@@ -63,21 +72,25 @@ impl Target {
 impl Targets {
     /// The target with that number.
     pub fn of(&mut self, id: TargetId) -> &mut Target {
-        &mut self.0[usize::from(id.0)]
+        &mut self.all[usize::from(id.0)]
     }
 
-    /// Serves a request on one of them; when it is done.
-    pub fn serve(&mut self, now: Time, id: TargetId, bytes: u64, write: bool) -> Time {
+    /// Serves the part that one of them has in a request that spans so many; when it is done.
+    pub fn serve(&mut self, now: Time, id: TargetId, bytes: u64, write: bool, spans: usize) -> Time {
+        let beside = Time(self.overhead.0 * spans as u64);
         let target = self.of(id);
         while target.queue.front().is_some_and(|(at, _)| *at <= now) {
             target.queue.pop_front();
         }
-        target.serve(now, bytes, write)
+        let (begins, done) = target.serve(now, bytes, write, beside);
+        let one = Served { operations: 1, bytes, took_ns: done.since(begins).0, queued: 1 };
+        self.served = self.served.and(one);
+        done
     }
 
     /// What waits at a target.
     pub fn queue(&self, now: Time, id: TargetId) -> Queue {
-        let waiting = self.0[usize::from(id.0)].queue.iter().filter(|(at, _)| *at > now);
+        let waiting = self.all[usize::from(id.0)].queue.iter().filter(|(at, _)| *at > now);
         waiting.fold(Queue::default(), |sum, (_, bytes)| Queue {
             operations: sum.operations + 1,
             bytes: sum.bytes + bytes,
@@ -93,7 +106,7 @@ impl Targets {
             usable: target.up,
             free_bytes: target.bytes - target.used,
         };
-        self.0.iter().enumerate().map(view).collect()
+        self.all.iter().enumerate().map(view).collect()
     }
 
     /// Takes room for all of these objects, or for none.

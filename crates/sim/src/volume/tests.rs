@@ -231,7 +231,7 @@ fn go_wrong(wrong: Wrong) {
             let gone = gone.collect();
             world.free(gone);
         }
-        Wrong::KeepsRoom => world.targets.0[0].used += 1,
+        Wrong::KeepsRoom => world.targets.all[0].used += 1,
         Wrong::ForgetsWrite => drop(world.held.insert(u64::MAX, Held { request: 0, len: 1, since: world.now })),
         Wrong::TakesBack => world.take_back_for_ever(file),
     }

@@ -64,16 +64,16 @@ impl World<'_> {
         if self.doing.is_some() {
             return;
         }
-        let mut used = vec![0; self.targets.0.len()];
+        let mut used = vec![0; self.targets.all.len()];
         for file in self.files.values() {
             file.objects().for_each(|(target, len)| used[usize::from(target.0)] += len);
         }
         for (target, len, failures) in self.carries.values().flat_map(|carry| &carry.taken) {
-            if self.targets.0[usize::from(target.0)].failures == *failures {
+            if self.targets.all[usize::from(target.0)].failures == *failures {
                 used[usize::from(target.0)] += len;
             }
         }
-        for (at, (target, counted)) in self.targets.0.iter().zip(&used).enumerate() {
+        for (at, (target, counted)) in self.targets.all.iter().zip(&used).enumerate() {
             assert_eq!(target.used, *counted, "target {at}: its room is not what its objects take");
             assert!(target.used <= target.bytes, "target {at} holds more than it can");
         }

@@ -3,9 +3,9 @@
 use super::applications::{Doing, Observed};
 use super::carry::Carry;
 use super::checkpoints::{Checkpoint, Held};
-use super::files::{File, Maker, objects, target_of};
+use super::files::{File, Maker, add_parts, objects};
 use super::jobs::{Running, single};
-use super::load::{Job, Request};
+use super::load::{Answer, Job, Request};
 use super::targets::{Target, Targets};
 use super::watch::Watch;
 use super::{Figures, Setup};
@@ -14,13 +14,17 @@ use crate::generate::Rng;
 use policy::burst::admission::Admission;
 use policy::burst::buffer;
 use policy::burst::control::Rates;
-use policy::layout::ObjectState;
+use policy::layout::{Mirror, Object, ObjectState};
 use policy::machine::Machine;
+use policy::pattern::recent::Recent;
 use policy::stripe::forks::{Chooser, Shape};
+use policy::stripe::performance::Served;
 use policy::stripe::profile::{Count, Counts, class_of};
+use policy::stripe::striper;
 use policy::tier::{Region, Tier, machine};
-use policy::volume::{Action, Event, FileEvent, Logged, Ticket, Volume};
-use policy::{FileId, TargetId, Time};
+use policy::volume::{Action, Event, FileEvent, Logged, Purpose, Ticket, Volume};
+use policy::{FileId, TargetId, Time, pattern};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What happens next.
@@ -36,8 +40,6 @@ pub(super) enum Happening {
     GoOn(usize),
     /// A piece of a checkpoint is written.
     Piece(u64),
-    /// A reader's request.
-    Request(usize),
     /// Nobody uses a tier, perhaps.
     Quiet(u8),
     /// A target fails, or an empty device is in its place.
@@ -76,7 +78,9 @@ pub(super) struct World<'a> {
     pub(super) watch: Watch,
     pub(super) figures: Figures,
     shared: Vec<FileId>,
-    reads: Vec<Request>,
+    reads: Cow<'a, [Request]>,
+    /// Which of these is next.
+    next: usize,
     todo: Vec<Job>,
     timer: Option<Time>,
     /// Until when applications use each tier.
@@ -86,10 +90,17 @@ pub(super) struct World<'a> {
     busy: [bool; 2],
     /// What was asked of files since stripes looked at them last.
     asked: BTreeMap<FileId, Box<Counts>>,
+    recent: BTreeMap<FileId, Recent>,
+    /// What the targets had done when stripes looked last.
+    told: Served,
     prefer: BTreeMap<FileId, Box<Chooser>>,
     place: Shape,
-    request_ns: u64,
+    /// Changes begun that copy something.
+    pub(super) changes: u64,
+    pub(super) answered: Vec<Answer>,
     fast_bytes: [u64; 2],
+    /// Of the access at hand: its memory is used again.
+    parts: Vec<(Object, u64)>,
 }
 
 /// Runs the load, and what follows from it.
@@ -128,7 +139,11 @@ impl<'a> World<'a> {
         let volume = Volume::new(setup.config.clone(), Time::ZERO);
         World {
             said: VecDeque::new(),
-            targets: Targets(targets.into_iter().map(fresh).collect()),
+            targets: Targets {
+                all: targets.into_iter().map(fresh).collect(),
+                served: Served::default(),
+                overhead: setup.overhead,
+            },
             files: BTreeMap::new(),
             maker: Maker::default(),
             events: EventQueue::new(),
@@ -148,17 +163,22 @@ impl<'a> World<'a> {
             watch: Watch::default(),
             figures: Figures::default(),
             shared: Vec::new(),
-            reads: setup.requests.clone().unwrap_or_else(|| setup.load.requests()),
+            reads: setup.requests.as_deref().map_or_else(|| setup.load.requests().into(), Cow::Borrowed),
+            next: 0,
             todo: setup.load.jobs(),
             timer: None,
             used_until: [Time::ZERO; 2],
             used: None,
             busy: [false; 2],
             asked: BTreeMap::new(),
+            recent: BTreeMap::new(),
+            told: Served::default(),
             prefer: BTreeMap::new(),
             place: Shape { devices: setup.stripe_count.max(1), unit_bytes: setup.stripe_bytes },
-            request_ns: 0,
+            changes: 0,
+            answered: Vec::new(),
             fast_bytes: [0; 2],
+            parts: Vec::new(),
             volume,
             setup,
         }
@@ -170,16 +190,20 @@ impl<'a> World<'a> {
         loop {
             self.drive();
             self.note_turns();
-            let Some((now, what)) = self.events.pop() else { break };
-            // Only the machine's own looks are left: they may go on for so long.
-            let idle = matches!(what, Happening::Timer | Happening::Quiet(_)) && self.carries.is_empty();
-            if !idle || !self.jobs.is_empty() {
-                rests = now + self.setup.rest;
-            } else if self.events.is_empty() && now > rests {
-                break;
+            if self.request() {
+                rests = self.now + self.setup.rest;
+            } else {
+                let Some((now, what)) = self.events.pop() else { break };
+                // Only the machine's own looks are left: they may go on for so long.
+                let idle = matches!(what, Happening::Timer | Happening::Quiet(_)) && self.carries.is_empty();
+                if !idle || !self.jobs.is_empty() {
+                    rests = now + self.setup.rest;
+                } else if self.events.is_empty() && self.next == self.reads.len() && now > rests {
+                    break;
+                }
+                self.now = now;
+                self.happens(what);
             }
-            self.now = now;
-            self.happens(what);
             if self.setup.check {
                 self.check();
             }
@@ -191,6 +215,9 @@ impl<'a> World<'a> {
 
     fn prepare_load(&mut self) {
         self.prepare_applications();
+        for (bytes, shapes) in &self.setup.files {
+            self.given(*bytes, shapes);
+        }
         let sizes = self.sizes();
         for (n, bytes) in sizes.into_iter().enumerate() {
             // Every second one is not cut into segments: tiers leave it alone, stripes do not.
@@ -203,24 +230,24 @@ impl<'a> World<'a> {
         for (n, job) in self.todo.iter().enumerate() {
             self.events.push(job.submitted, Rank::Arrival, Happening::Submit(n));
         }
-        if let Some(first) = self.reads.first() {
-            self.events.push(first.at, Rank::Arrival, Happening::Request(0));
-        }
         let mut rng = Rng::new(self.setup.faults.seed, 3);
         for _ in 0..self.setup.faults.count {
             let at = Time(rng.below(self.setup.load.span.0.max(1)));
-            let target = rng.below(self.targets.0.len() as u64) as usize;
+            let target = rng.below(self.targets.all.len() as u64) as usize;
             self.events.push(at, Rank::Timer, Happening::Fails(target));
         }
     }
 
     /// The sizes of the files that readers read.
     fn sizes(&self) -> Vec<u64> {
+        if !self.shared.is_empty() {
+            return Vec::new();
+        }
         if self.setup.requests.is_none() {
             return vec![self.setup.load.file_bytes; self.setup.load.files as usize];
         }
         let mut sizes: Vec<u64> = Vec::new();
-        for request in &self.reads {
+        for request in self.reads.iter() {
             let file = request.file as usize;
             sizes.resize(sizes.len().max(file + 1), 1);
             sizes[file] = sizes[file].max(request.offset + request.bytes);
@@ -249,11 +276,10 @@ impl<'a> World<'a> {
             Happening::Arrive(n) => self.arrive(n),
             Happening::AppFails(app) => self.app_fails(app),
             Happening::Look => self.look(),
-            Happening::Request(n) => self.request(n),
             Happening::Quiet(tier) => self.quiet(tier),
             Happening::Fails(target) => self.fails(target),
             Happening::Replaced(target) => {
-                self.targets.0[target].up = true;
+                self.targets.all[target].up = true;
                 self.tell(Event::TargetReturned(TargetId(target as u16)));
             }
         }
@@ -279,7 +305,9 @@ impl<'a> World<'a> {
                 Action::Prefer { file, by } => drop(self.prefer.insert(file, by)),
             }
         }
-        if let Some(at) = self.volume.next_deadline().map(|at| at.max(self.now))
+        // What was asked makes stripes look, also at files that they do not know yet.
+        let look_at = self.volume.stripes_look_at().filter(|_| !self.asked.is_empty());
+        if let Some(at) = self.volume.next_deadline().into_iter().chain(look_at).min().map(|at| at.max(self.now))
             && self.timer.is_none_or(|set| at < set)
         {
             self.timer = Some(at);
@@ -292,73 +320,81 @@ impl<'a> World<'a> {
         if self.doing.is_some() {
             return;
         }
-        let on = |tier: u8| self.targets.0.iter().filter(move |target| target.tier == tier);
+        let on = |tier: u8| self.targets.all.iter().filter(move |target| target.tier == tier);
         let free: u64 = on(0).filter(|target| target.up).map(|target| target.bytes - target.used).sum();
         let (usable, whole) = (on(1).any(|target| target.up), on(1).all(|target| target.up));
         self.tell_buffer(buffer::Event::Capacity { usable, whole });
         self.tell_buffer(buffer::Event::Free { bytes: free as f64 });
     }
 
-    fn request(&mut self, n: usize) {
-        let request = self.reads[n];
-        if let Some(next) = self.reads.get(n + 1) {
-            self.events.push(next.at.max(self.now), Rank::Arrival, Happening::Request(n + 1));
+    /// The next request, if nothing else comes before it. They are in order and many, so they do not go through the queue.
+    fn request(&mut self) -> bool {
+        let Some(&request) = self.reads.get(self.next) else { return false };
+        let now = request.at.max(self.now);
+        if self.events.next_at().is_some_and(|at| at <= now) {
+            return false;
         }
-        let Some(file) = self.shared.get(request.file as usize).copied() else { return };
-        if let Some(done) = self.access(file, request.offset, request.bytes, request.write) {
-            self.figures.requests += 1;
-            self.request_ns += done.since(self.now).0;
+        (self.next, self.now) = (self.next + 1, now);
+        let Some(file) = self.shared.get(request.file as usize).copied() else { return true };
+        if let Some((done, spans)) = self.access(file, request.offset, request.bytes, request.write) {
+            let (mirrors, busy) = (self.files[&file].mirrors.len(), Time(self.targets.served.took_ns));
+            let took = done.since(self.now);
+            self.answered.push(Answer { at: self.now, took, spans, mirrors, changes: self.changes, busy });
         }
+        true
     }
 
-    /// An application reads or writes; when it is done. `None` if nothing of the file can be read.
-    pub(super) fn access(&mut self, id: FileId, offset: u64, len: u64, write: bool) -> Option<Time> {
+    /// An application reads or writes: when it is done, and the objects that took part. `None` if nothing of the file
+    /// can be read.
+    pub(super) fn access(&mut self, id: FileId, offset: u64, len: u64, write: bool) -> Option<(Time, usize)> {
         let file = self.files.get(&id)?;
-        let intact: Vec<usize> = file.intact().collect();
-        let to: Vec<usize> =
-            if write { intact } else { self.chosen(id, file, &intact, offset, len).into_iter().collect() };
-        if to.is_empty() {
+        let mut parts = std::mem::take(&mut self.parts);
+        parts.clear();
+        match write {
+            true => file.intact().for_each(|at| add_parts(&mut parts, &file.mirrors[at].1, offset, len)),
+            false => add_parts(&mut parts, &file.mirrors[self.chosen(id, file, offset, len)?].1, offset, len),
+        }
+        if parts.is_empty() {
             return None;
         }
-        let file = &self.files[&id];
-        let mut pieces: Vec<(TargetId, u64)> = Vec::new();
-        for mirror in to {
-            let of = &file.mirrors[mirror].1;
-            pieces.extend(of.pieces(mirror, offset, len).map(|piece| (target_of(of, &piece), piece.len)));
-        }
-        let first = &file.mirrors[0].1;
-        let touched: Vec<(u64, u64)> = first
-            .segments
-            .iter()
-            .enumerate()
-            .map(|(n, s)| (n as u64, s.end.min(offset + len).saturating_sub(s.start.max(offset))))
-            .filter(|(_, bytes)| *bytes > 0)
-            .collect();
-        let mut done = self.now;
         self.used = Some(self.now);
-        for (target, bytes) in pieces {
-            let tier = usize::from(self.targets.of(target).tier);
-            let at = self.targets.serve(self.now, target, bytes, write);
+        let moves = self.setup.config.tiers.is_some();
+        let touched = if moves { file.touched(offset, len) } else { Vec::new() };
+        let mut done = self.now;
+        for (object, bytes) in &parts {
+            let tier = usize::from(self.targets.of(object.target).tier);
+            let at = self.targets.serve(self.now, object.target, *bytes, write, parts.len());
             done = done.max(at);
             self.fast_bytes[tier] += bytes;
-            self.used(tier, at);
+            if moves {
+                self.used(tier, at);
+            }
         }
         let region = if write { Region::Write } else { Region::Read };
         let counts = self.asked.entry(id).or_default();
         let (reads, writes) = if write { (0, 1) } else { (1, 0) };
         counts[class_of(len)].add(Count { reads, writes, bytes: len });
+        self.recent.entry(id).or_default().add(pattern::Request { write, offset, len });
         for (segment, bytes) in touched {
             self.tell_file(id, FileEvent::Accessed { segment, region, bytes });
         }
-        Some(done)
+        let spans = parts.len();
+        self.parts = parts;
+        Some((done, spans))
     }
 
-    /// What was asked of files since stripes looked at them, if they look now.
+    /// What was asked of files and what targets did since stripes looked, if they look now.
     fn tell_asked(&mut self) {
-        if self.volume.stripes_look_at().is_some_and(|at| at <= self.now) {
-            for (id, counts) in std::mem::take(&mut self.asked) {
-                self.tell_file(id, FileEvent::Asked { counts, recent: Vec::new() });
-            }
+        if self.volume.stripes_look_at().is_none_or(|at| at > self.now) {
+            return;
+        }
+        let (served, none) = (self.targets.served.since(self.told), Served::default());
+        self.told = self.targets.served;
+        let (near, far) = if self.setup.far { (none, served) } else { (served, none) };
+        self.tell(Event::Stripes(striper::Event::Served { near, far }));
+        for (id, counts) in std::mem::take(&mut self.asked) {
+            let recent = self.recent.get_mut(&id).map(|recent| recent.window().to_vec()).unwrap_or_default();
+            self.tell_file(id, FileEvent::Asked { counts, recent });
         }
     }
 
@@ -371,15 +407,14 @@ impl<'a> World<'a> {
     }
 
     /// The mirror that a read goes to.
-    fn chosen(&self, id: FileId, file: &File, intact: &[usize], offset: u64, len: u64) -> Option<usize> {
-        let Some(chooser) = self.prefer.get(&id).filter(|_| intact.len() > 1) else { return intact.first().copied() };
+    fn chosen(&self, id: FileId, file: &File, offset: u64, len: u64) -> Option<usize> {
+        let Some(chooser) = self.prefer.get(&id) else { return file.intact().next() };
         let cost = |mirror: usize| {
-            let of = &file.mirrors[mirror].1;
-            let pieces = of.pieces(mirror, offset, len);
-            let queues = pieces.map(|piece| self.targets.queue(self.now, target_of(of, &piece)));
-            chooser.cost_s(len, queues)
+            let mut parts = Vec::new();
+            add_parts(&mut parts, &file.mirrors[mirror].1, offset, len);
+            chooser.cost_s(len, parts.iter().map(|(object, _)| self.targets.queue(self.now, object.target)))
         };
-        intact.iter().copied().min_by(|a, b| cost(*a).total_cmp(&cost(*b)))
+        file.intact().min_by(|a, b| cost(*a).total_cmp(&cost(*b)))
     }
 
     fn used(&mut self, tier: usize, until: Time) {
@@ -401,11 +436,11 @@ impl<'a> World<'a> {
 
     /// A target fails with all that is on it.
     fn fails(&mut self, at: usize) {
-        if !self.targets.0[at].up {
+        if !self.targets.all[at].up {
             return;
         }
         self.figures.faults += 1;
-        let target = &mut self.targets.0[at];
+        let target = &mut self.targets.all[at];
         (target.up, target.used, target.failures) = (false, 0, target.failures + 1);
         self.events.push(self.now + self.setup.faults.replaced_after, Rank::Timer, Happening::Replaced(at));
         let lost = TargetId(at as u16);
@@ -413,6 +448,7 @@ impl<'a> World<'a> {
             self.files.iter().filter(|(_, file)| file.targets().contains(&lost)).map(|(id, _)| *id).collect();
         for id in hit {
             let Some(file) = self.files.get_mut(&id) else { continue };
+            file.was_hit = true;
             let segments = file.mirrors.iter_mut().flat_map(|(_, mirror)| &mut mirror.segments);
             for object in segments.flat_map(|segment| &mut segment.objects).filter(|object| object.target == lost) {
                 object.state = ObjectState::Partial;
@@ -437,6 +473,25 @@ impl<'a> World<'a> {
         (0..bytes.div_ceil(len.max(1))).map(|n| (n * len, ((n + 1) * len).min(bytes), tier)).collect()
     }
 
+    /// A new mirror, its room taken; `None` if there is none.
+    fn mirror(&mut self, bytes: u64, cuts: &[(u64, u64, u8)], shape: Shape) -> Option<Mirror> {
+        let mirror = self.maker.mirror(&mut self.targets, cuts, shape, &[])?;
+        let placed: Vec<_> = objects(&mirror, bytes).collect();
+        self.targets.take_all(&placed).then_some(mirror)
+    }
+
+    /// A file of the setup, which somebody has open all the time.
+    fn given(&mut self, bytes: u64, shapes: &[Shape]) {
+        let purposes = std::iter::once(Purpose::Data).chain(std::iter::repeat(Purpose::Fork));
+        let mirror = |(shape, purpose)| Some((purpose, self.mirror(bytes, &[(0, bytes, 1)], shape)?));
+        let mirrors = shapes.iter().copied().zip(purposes).filter_map(mirror).collect();
+        self.numbers += 2;
+        let id = FileId(self.numbers);
+        self.files.insert(id, File { bytes, was_hit: false, users: 1, mirrors, source: false, tiered: false });
+        self.shared.push(id);
+        self.tell_lies(id);
+    }
+
     /// A new file, with its bytes; `None` if there is no room.
     pub(super) fn create(&mut self, bytes: u64, cuts: &[(u64, u64, u8)], source: bool, tiered: bool) -> Option<FileId> {
         self.numbers += 2;
@@ -454,11 +509,7 @@ impl<'a> World<'a> {
         source: bool,
         tiered: bool,
     ) -> Option<()> {
-        let mirror = self.maker.mirror(&mut self.targets, cuts, self.place, &[])?;
-        let placed: Vec<_> = objects(&mirror, bytes).collect();
-        if !self.targets.take_all(&placed) {
-            return None;
-        }
+        let mirror = self.mirror(bytes, cuts, self.place)?;
         self.files.insert(id, single(bytes, mirror, source, tiered && self.setup.config.tiers.is_some()));
         self.tell_lies(id);
         Some(())
@@ -472,6 +523,7 @@ impl<'a> World<'a> {
             self.free(gone);
         }
         self.asked.remove(&id);
+        self.recent.remove(&id);
         self.prefer.remove(&id);
         self.tell_file(id, FileEvent::Removed);
     }
@@ -488,13 +540,15 @@ impl<'a> World<'a> {
     }
 
     pub(super) fn figures(self) -> Figures {
-        let requests = self.figures.requests.max(1) as f64;
+        let answers = self.answered.len();
+        let took_ns: u64 = self.answered.iter().map(|of| of.took.0).sum();
         let served: u64 = self.fast_bytes.iter().sum();
         let took_s = self.written.iter().map(|of| of.ended.since(of.arrived).as_secs_f64());
         Figures {
             checkpoints: self.written.len() as u64,
             checkpoint_s: took_s.sum::<f64>() / self.written.len().max(1) as f64,
-            request_ms: self.request_ns as f64 / requests / 1e6,
+            requests: answers as u64,
+            request_ms: took_ns as f64 / answers.max(1) as f64 / 1e6,
             fast_share: self.fast_bytes[0] as f64 / served.max(1) as f64,
             undone: self.watch.undone(),
             ..self.figures

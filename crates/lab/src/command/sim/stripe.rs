@@ -8,14 +8,16 @@ use crate::failure::{Failure, Result};
 use crate::table::{self, Output, column};
 use clap::{Args, Subcommand, ValueEnum};
 use policy::stripe::advice::Mode;
+use policy::stripe::device::BLOCK_BYTES;
 use policy::stripe::fuzzy::Rules;
 use policy::stripe::model::{Device, Parameters, Prediction, Scaling};
 use policy::stripe::rules;
 use policy::time::Time;
 use serde_json::json;
 use sim::disk::Model;
+use sim::grid::side_by_side;
 use sim::setup::size_bytes;
-use sim::stripe::{Drive, Figures, Kind, Phase, Setup, parse_phases};
+use sim::stripe::{Drive, Figures, Phase, Setup, parse_phases};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use store::control::Problem;
@@ -194,8 +196,6 @@ struct RunArgs {
     output: Output,
 }
 
-const BLOCK_BYTES: f64 = 4096.0;
-
 impl Stripe {
     pub fn run(self) -> Result<u8> {
         match self.verb {
@@ -269,34 +269,32 @@ fn validate(args: &ValidateArgs) -> Result<u8> {
     if !(100..=10_000_000).contains(&args.requests) {
         return Err(Problem::wrong("--requests is from 100 to 10000000").into());
     }
-    let mut rows = Vec::new();
+    let mut cells = Vec::new();
     for rate in [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 80.0] {
         for blocks in [16.0, 64.0, 128.0, 256.0, 512.0, 1024.0] {
-            for width in widths(parameters.devices) {
-                let at = Parameters { rate, request_blocks: blocks, ..parameters };
-                let said = at.predict(width);
-                if said.utilisation >= 0.9 {
-                    continue;
-                }
-                let bytes = (blocks * BLOCK_BYTES) as u64;
-                let phases = vec![Phase::of(rate, bytes, args.requests as f64 / rate)];
-                let setup = Setup {
-                    parameters,
-                    kind: Kind::Modelled,
-                    slowness: 1.0,
-                    far: false,
-                    block_bytes: BLOCK_BYTES,
-                    phases,
-                    interval: Time::from_secs(3600),
-                    warm_up: Time::ZERO,
-                    copy_bytes: 0,
-                    seed: args.seed,
-                };
-                let Some(got) = sim::stripe::run(&setup, &Drive::Width(width)).pop() else { continue };
-                rows.push(Held { rate, blocks, width, said, got });
-            }
+            let at = Parameters { rate, request_blocks: blocks, ..parameters };
+            let all = widths(parameters.devices).into_iter().map(|width| (rate, blocks, width, at.predict(width)));
+            cells.extend(all.filter(|(.., said)| said.utilisation < 0.9));
         }
     }
+    let run = |(rate, blocks, width, _): &(f64, f64, u32, Prediction)| {
+        let phase = Phase::of(*rate, (blocks * BLOCK_BYTES) as u64, args.requests as f64 / rate);
+        let setup = Setup {
+            parameters,
+            mechanical: None,
+            slowness: 1.0,
+            far: false,
+            phases: vec![phase],
+            interval: Time::from_secs(3600),
+            warm_up: Time::ZERO,
+            copy_bytes: 0,
+            seed: args.seed,
+        };
+        sim::stripe::run(&setup, &Drive::Width(*width)).pop().unwrap_or_default()
+    };
+    let got = side_by_side(&cells, None, run);
+    let held = |((rate, blocks, width, said), got)| Held { rate, blocks, width, said, got };
+    let rows: Vec<Held> = cells.into_iter().zip(got).map(held).collect();
     let mean = |keep: &dyn Fn(f64, u32) -> bool| {
         let kept = rows.iter().filter(|r| keep(r.said.utilisation, r.width));
         let kept: Vec<f64> = kept.map(|r| r.error().abs()).collect();
@@ -380,22 +378,19 @@ fn run(args: &RunArgs) -> Result<u8> {
     let parameters = args.device.parameters()?;
     let phases = parse_phases(&args.phases).map_err(Problem::wrong)?;
     let rules = args.rules.as_deref().map_or_else(|| built_in(rules::ADAPTIVE), read_rules)?;
-    let kind = match &args.disk {
-        None => Kind::Modelled,
-        Some(name) => Kind::Mechanical(Model::named(name).ok_or_else(|| {
-            Problem::wrong(format!("there is no disk model `{name}`"))
-                .try_this("see `entrepot-lab sim disk models` for the mechanical ones")
-        })?),
+    let no_model = |name: &String| {
+        Problem::wrong(format!("there is no disk model `{name}`"))
+            .try_this("see `entrepot-lab sim disk models` for the mechanical ones")
     };
+    let mechanical = args.disk.as_ref().map(|name| Model::named(name).ok_or_else(|| no_model(name))).transpose()?;
     if !(args.slower >= 0.01 && args.slower <= 100.0) {
         return Err(Problem::wrong("--slower is from 0.01 to 100").into());
     }
     let setup = Setup {
         parameters,
-        kind,
+        mechanical,
         slowness: args.slower,
         far: args.network,
-        block_bytes: BLOCK_BYTES,
         interval: args.interval,
         warm_up: args.warm_up,
         copy_bytes: args.copy,
@@ -412,7 +407,7 @@ fn run(args: &RunArgs) -> Result<u8> {
         .iter()
         .map(|name| parse_mode(name, parameters.devices, &rules, args.forks))
         .collect::<Result<Vec<_>>>()?;
-    let done: Vec<Vec<Figures>> = modes.iter().map(|mode| sim::stripe::run(&setup, mode)).collect();
+    let done: Vec<Vec<Figures>> = side_by_side(&modes, None, |mode| sim::stripe::run(&setup, mode));
     type Row<'a> = (&'a str, usize, &'a Figures);
     let columns = [
         column("mode", |(name, ..): &Row<'_>| name.to_string()),
