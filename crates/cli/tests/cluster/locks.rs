@@ -1,10 +1,11 @@
 //! Locks of users: who on which host keeps whom out, and when a lock ends.
 
 use crate::agent::{Agent, Call, last, race};
+use crate::ceph;
 use crate::hosts::{LOCAL, hosts};
 use crate::real::{code, err, until_within};
 use crate::space::Lines;
-use crate::volume::{Node, Shared, State};
+use crate::volume::{Node, Shared, State, is_well};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -309,6 +310,33 @@ fn a_lock_ends_with_the_file_the_process_or_the_node() {
     is_refused(&mut again, all(By::Process, ALONE));
     takes(&mut agents[1], all(By::Process, None));
     takes(&mut again, all(By::Process, ALONE));
+}
+
+/// [S-219]
+#[test]
+fn what_a_host_had_locked_is_free_when_it_is_cut_off() {
+    if ceph::is_wanted() {
+        return eprintln!("skipped: CephFS shuts a client out that was cut off, until it mounts again");
+    }
+    let Some(hosts) = hosts() else { return };
+    let shared = Shared::of_all(&hosts);
+    let nodes = shared.up();
+    let (mut agents, reached) = (with_file(&nodes, "cut-off"), hosts.directory("reached"));
+    takes(&mut agents[1], all(By::Process, ALONE));
+    agents[0].begin(&waiting(all(By::Process, ALONE)));
+    std::thread::sleep(Duration::from_millis(100));
+    nodes[1].host.cut();
+    let began = Instant::now();
+    let got = agents[0].end();
+    nodes[1].host.join();
+    got.ok();
+    println!("its host cut off: another had it {:.1?} later", began.elapsed());
+    until_within(30, "it has joined again", || nodes[0].hosts().len() == 3);
+    Agent::start(nodes[1].host).reaches_all(&reached);
+    is_well(&nodes);
+    is_refused(&mut agents[2], all(By::Process, SHARED));
+    takes(&mut agents[0], all(By::Process, None));
+    takes(&mut agents[2], all(By::Process, ALONE));
 }
 
 /// [S-217]

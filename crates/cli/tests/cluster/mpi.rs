@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/mpi.c");
 const RANKS: usize = 4;
 const RECORDS: &str = "20";
-/// Else ROMIO reads, changes and writes what lies between the records of a rank, under a lock that holds on one node only.
-const ROMIO_HINTS: &str = "romio_ds_write disable\n";
+/// Wherever it can, ROMIO reads, changes and writes what lies between the records of a rank, under a lock of all nodes.
+const ROMIO_HINTS: &str = "romio_ds_write enable\n";
 /// When `mpirun` ends all ranks by itself.
 const RUN_SECONDS: &str = "100";
 /// When it is ended; the ranks end with it.
@@ -158,7 +158,7 @@ fn emptied(mpi: &Mpi<'_>, nodes: &[Node<'_>], io: &str, how: &str, target: &str)
     println!("{io}, {how}: {rounds} rounds, {target} was empty after {long:.1?}");
 }
 
-/// [S-201] [S-203]
+/// [S-201] [S-203] [S-217]
 #[test]
 fn ranks_on_all_hosts_write_one_file() {
     let Some(hosts) = hosts() else { return };
