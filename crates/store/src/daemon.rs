@@ -20,6 +20,7 @@ mod resolve;
 mod scrub;
 mod shutting_down;
 mod source_attribute;
+mod sums;
 mod under_way;
 mod users;
 mod walk;
@@ -96,6 +97,7 @@ pub struct Core {
     /// What knows which files jobs need.
     needs: Mutex<Vec<Needs>>,
     scrubs: Scrubs,
+    sums: Arc<sums::ToSum>,
     background: Arc<Background>,
     started: Instant,
 }
@@ -209,9 +211,11 @@ impl Starting {
             under_way: under_way::UnderWay::default(),
             needs: Mutex::default(),
             scrubs: Scrubs::new(),
+            sums: sums::ToSum::new(),
         });
         background.start(&core);
         Scrubs::start(&core);
+        core.sums.start(&core);
         if let Some(calls) = &core.calls {
             purge::OpenFile(core.files.clone()).serve(calls);
         }

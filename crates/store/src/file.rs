@@ -44,6 +44,7 @@ mod seek;
 mod share;
 mod slow_copy;
 mod source;
+mod summed;
 mod sync;
 mod table;
 mod truncate;
@@ -118,6 +119,8 @@ pub struct File {
     kernel_modified: AtomicU64,
     placement: Mutex<Option<Placement>>,
     source: source::SourceState,
+    /// The stub may say something of checksums.
+    has_sums: AtomicBool,
     sync_errors: Mutex<sync::SyncErrors>,
     claims: Mutex<passthrough::Claims>,
     /// The kernel writes the object by itself: its length is the size.
@@ -142,6 +145,7 @@ struct Known {
     generation: u64,
     layout: Option<Layout>,
     source: Option<String>,
+    has_sums: bool,
     size: u64,
 }
 
@@ -157,6 +161,10 @@ impl File {
         if let Some(layout) = &layout {
             layout.check()?;
         }
+        let has_sums = match &look {
+            Some(look) => look.has_sums,
+            None => layout.is_some() && stub.has_sums()?,
+        };
         let source = if look.is_some_and(|look| !look.has_source) { None } else { stub.source()? };
         let size = stub.size()?;
         if layout.is_none() && size > pool.inline_bytes_ever() && !stub.is_marked_inline()? && !holds_bytes(&*stub)? {
@@ -165,7 +173,7 @@ impl File {
                     .into(),
             ));
         }
-        Ok(File::at(stub, pool, Known { generation, layout, source, size }))
+        Ok(File::at(stub, pool, Known { generation, layout, source, has_sums, size }))
     }
 
     /// The file behind a stub that was made just now and has nothing on it.
@@ -174,7 +182,7 @@ impl File {
     }
 
     fn at(stub: Arc<dyn Stub>, pool: Arc<Pool>, known: Known) -> Arc<File> {
-        let Known { generation, layout, source, size } = known;
+        let Known { generation, layout, source, has_sums, size } = known;
         let said = nodes::Said::at(generation, (pool.clock)());
         Arc::new_cyclic(|this| File {
             this: this.clone(),
@@ -185,6 +193,7 @@ impl File {
             pool,
             stub,
             source: source::SourceState::of(source.as_deref()),
+            has_sums: AtomicBool::new(has_sums),
             io: Arc::default(),
             record: Mutex::new(()),
             extend: Mutex::new(()),
@@ -258,7 +267,12 @@ impl File {
 
     /// An application closed it.
     pub(crate) fn closed(&self) {
-        self.handles.fetch_sub(1, Ordering::AcqRel);
+        let was_last = self.handles.fetch_sub(1, Ordering::AcqRel) == 1;
+        if let Some(closed) = self.pool.closed.get().filter(|_| was_last && !self.is_guarded())
+            && let Some(id) = self.id()
+        {
+            closed(id);
+        }
     }
 
     /// Whether an application has it open.

@@ -82,6 +82,26 @@ pub trait Stub: Send + Sync + 'static {
     fn source(&self) -> Result<Option<String>>;
     /// Replaces or (with `None`) removes the source record.
     fn set_source(&self, record: Option<&str>) -> Result<()>;
+    /// Whether something is said of checksums of what the file holds.
+    fn has_sums(&self) -> Result<bool> {
+        Ok(false)
+    }
+    /// The checksums of what the file holds: under which name they were made, and a text of them. `None` if there are none that count.
+    fn sums(&self) -> Result<Option<(String, String)>> {
+        Ok(None)
+    }
+    /// Says that checksums are being made under a name that nobody else has.
+    fn begin_sums(&self, _id: &str) -> Result<()> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+    /// Those count from now on, unless the file was changed meanwhile. Whether they do.
+    fn end_sums(&self, _id: &str, _text: &str) -> Result<bool> {
+        Ok(false)
+    }
+    /// No checksums count any more. Whether something was said of any. Durable after [`Stub::sync`].
+    fn void_sums(&self, _file: Option<FileId>) -> Result<bool> {
+        Ok(false)
+    }
     /// Size of the file in bytes.
     fn size(&self) -> Result<u64>;
     /// Sets the size.

@@ -136,3 +136,39 @@ fn a_scrub_comes_by_itself_when_the_volume_says_so() {
     });
     assert!(fs::read(volume.at.join("a")).expect("read") == data);
 }
+
+/// The checksums of closed files that are there.
+fn sums(volume: &Volume) -> usize {
+    let side = volume.toml.parent().expect("home").join("namespace/side");
+    let names = fs::read_dir(&side).unwrap_or_else(|error| panic!("{}: {error}", side.display())).flatten();
+    names.filter(|entry| entry.file_name().to_string_lossy().ends_with(".closed")).count()
+}
+
+/// [S-225]
+#[test]
+fn a_file_that_was_closed_has_checksums_until_it_is_changed_and_a_crash_after_that_brings_none_back() {
+    let set = |toml: String| {
+        assert!(toml.contains("[checksums]\n"), "{toml}");
+        toml.replace("[checksums]\n", "[checksums]\nfiles = \"closed\"\n")
+    };
+    let Some(volume) = Volume::up_with(set) else { return };
+    let data = noise(3 << 20);
+    for name in ["a", "b"] {
+        fs::write(volume.at.join(name), &data).expect("write");
+    }
+    until_within(60, "both have checksums", || sums(&volume) == 2);
+    assert_eq!(volume.json(&["scrub", "--rate", "0"])["bytes"], 2 * data.len());
+    let changed = fs::File::options().write(true).open(volume.at.join("b")).expect("open");
+    changed.write_all_at(b"other", 1 << 20).expect("written");
+    volume.kill();
+    drop(changed);
+    volume.up_again();
+    let (object, target) = object_of(&volume, "a");
+    flip(&object, 77);
+    let said = volume.run(&["scrub", "--rate", "0", "--output", "json"]);
+    assert_eq!(code(&said), 7, "{}", err(&said));
+    let pass: Value = serde_json::from_slice(&said.stdout).expect("JSON");
+    assert_eq!((&pass["found"], &pass["findings"][0]["path"]), (&1.into(), &"a".into()), "{pass:#}");
+    assert_eq!(pass["findings"][0]["target"], *target);
+    volume.ok(&["check"]);
+}

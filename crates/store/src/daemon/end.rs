@@ -99,6 +99,7 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
         core.adapt.stop();
         core.background.stop();
         core.scrubs.stop();
+        core.sums.stop();
         core.repair.stop();
         if let Err(error) = mount.wait() {
             tracing::warn!("the mount ended with an error: {error}");

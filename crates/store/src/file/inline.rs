@@ -148,6 +148,9 @@ impl File {
             Err(InlineError::NotNow) => return InlineWrite::NotNow,
             Err(InlineError::Taken) => {
                 self.forget(offset, data.len() as u64); // it has landed now, long after it was answered
+                if let Err(error) = self.void_sums() {
+                    tracing::warn!("a write landed late, and the file may still have checksums of before: {error}");
+                }
                 return InlineWrite::Taken;
             }
             Err(InlineError::Target(error)) => Err(Error::Target { target: slot.target_id, error }),

@@ -15,6 +15,8 @@ mod exclusive;
 mod publish;
 mod writing;
 
+pub(super) use exclusive::Exclusive;
+
 use super::{File, View};
 use crate::stub::marks::Look;
 use crate::{Error, Result};
@@ -199,6 +201,10 @@ impl File {
         }
         let source = if look.has_source { self.stub.source()? } else { None };
         self.source.take_over(source.as_deref());
+        // Only who takes them away, alone, knows that there are none.
+        if look.has_sums {
+            self.has_sums.store(true, Ordering::Release);
+        }
         let _extend = self.extend.lock();
         self.size.store(self.stub.size()?, Ordering::Release);
         Ok(())

@@ -105,6 +105,9 @@ impl File {
         if !ok || !self.source.is_none() || (write && !open_ended) {
             return None;
         }
+        if write {
+            self.void_sums_in().ok()?;
+        }
         let slot = view.all().next()?;
         let size = self.size();
         slot.unsynced.changed();

@@ -54,6 +54,8 @@ pub struct Pool {
     pub places: OnceLock<Arc<Places>>,
     /// The other nodes, where several have the volume; set before any file is opened.
     pub cluster: OnceLock<Arc<dyn Cluster>>,
+    /// Hears of files without checksums that nobody has open any more, if any are to have some; must be quick.
+    pub closed: OnceLock<Box<dyn Fn(FileId) + Send + Sync>>,
     /// The files in use that have a number.
     pub numbered: Numbered,
     /// Copies below segments that were moved to a faster tier.
@@ -160,6 +162,7 @@ impl Pool {
             advisers: OnceLock::new(),
             places: OnceLock::new(),
             cluster: OnceLock::new(),
+            closed: OnceLock::new(),
             numbered: Numbered::default(),
             slow_copies: SlowCopies::default(),
             making: Arc::default(),

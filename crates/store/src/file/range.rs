@@ -4,8 +4,8 @@
 
 use super::write::Missed;
 use super::{File, View, target_error};
+use crate::Result;
 use crate::target::{Handle, TargetError};
-use crate::{Error, Result};
 use policy::TargetId;
 use policy::layout::{OPEN_END, Segment, object_len};
 use rustix::io::Errno;
@@ -23,8 +23,7 @@ impl File {
     /// Frees a range, which then reads as zeros. The size stays.
     pub fn punch(self: &Arc<Self>, offset: u64, len: u64) -> Result<()> {
         let end = Self::check_range(offset, len)?;
-        self.ready_to_modify()?;
-        let _alone = self.exclusive()?;
+        let _alone = self.alone_to_change(false)?;
         let punched = self.punch_in(offset..end.min(self.size()));
         self.forget(offset, len);
         punched?;
@@ -35,8 +34,7 @@ impl File {
     /// Makes a range zero, growing the file unless `keep_size`.
     pub fn zero(self: &Arc<Self>, offset: u64, len: u64, keep_size: bool) -> Result<()> {
         let end = Self::check_range(offset, len)?;
-        self.ready_to_modify()?;
-        let _alone = self.exclusive()?;
+        let _alone = self.alone_to_change(false)?;
         let punched = self.punch_in(offset..end.min(self.size()));
         self.forget(offset, len);
         punched?;
@@ -64,10 +62,7 @@ impl File {
                 self.grow(end)?;
             }
         }
-        let _alone = self.exclusive()?;
-        if self.source.is_pristine() {
-            return Err(Error::Busy("the file was given a source meanwhile".into()));
-        }
+        let _alone = self.alone_to_change(false)?;
         self.clean_tail_in()?;
         let view = self.view();
         if let Some(target) = self.room_lacks_on(&view, &(offset..end)) {

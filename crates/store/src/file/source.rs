@@ -93,7 +93,7 @@ impl File {
             }
             self.source.0.store(MODIFIED, Ordering::Release);
         }
-        Ok(())
+        self.void_sums()
     }
 
     /// The first object that holds bytes of the file, is lost or being recovered, and has no healthy mirror to stand

@@ -37,7 +37,7 @@ impl File {
         if self.set_size_in_shared_stub(size)? {
             return Ok(());
         }
-        let _alone = self.exclusive()?;
+        let _alone = self.alone_to_change(size == 0)?;
         let old = self.size();
         self.watch_range(size.min(old), size.max(old) - size.min(old));
         if size > old {

@@ -43,8 +43,8 @@ impl File {
             self.begin_writing()?;
             let obstacle = {
                 let _io = self.io.read();
-                if self.source.is_pristine() {
-                    continue; // somebody gave it a source between the two lines above
+                if self.is_guarded() {
+                    continue; // somebody gave it a source or checksums between the two lines above
                 }
                 let view = self.view();
                 if !self.may_write(&view) {
@@ -106,8 +106,7 @@ impl File {
     fn append_alone(self: &Arc<Self>, data: &[u8]) -> Result<u64> {
         let (mut refused, mut grew_at) = (Refused::default(), None);
         loop {
-            self.ready_to_modify()?;
-            let alone = self.exclusive()?;
+            let alone = self.alone_to_change(false)?;
             let view = self.view();
             let size = self.size();
             let offset = grew_at.filter(|offset| *offset < size).unwrap_or(size);
@@ -182,7 +181,7 @@ impl File {
 
     /// Whether a write up to `end` would go straight to its objects.
     pub(super) fn is_unobstructed(&self, view: &View, end: u64) -> bool {
-        !self.source.is_pristine() && self.obstacle(view, end).is_none()
+        !self.is_guarded() && self.obstacle(view, end).is_none()
     }
 
     /// Writes where nothing is in the way. The caller holds `io`.

@@ -1,6 +1,7 @@
 //! Looks through a volume for what is lost, half done or left over, and sets it right when told to.
 
 mod below;
+mod closed;
 mod deep;
 mod letter;
 mod look;

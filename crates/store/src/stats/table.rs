@@ -96,6 +96,12 @@ names! {
         RecoveryRetries = "recovery_retries",
         /// Objects that could not be recovered.
         RecoveryFailures = "recovery_failures",
+        /// Files of which checksums were made after they were closed.
+        SumsMade = "sums_made",
+        /// Bytes of these.
+        SumsBytes = "sums_bytes",
+        /// Closed files that got no checksums: in use again, or on a target that is not well.
+        SumsLeft = "sums_left",
         /// Passes of a scrub over all files that came to their end.
         ScrubPasses = "scrub_passes",
         /// Bytes of files that a scrub compared.

@@ -5,6 +5,7 @@
 //! user.entrepot.change.G   the claim of a node to make generation G
 //! user.entrepot.writer.N.E node N writes the file through its objects, since its E-th entry
 //! user.entrepot.copy.N     node N copies the file, and nobody else changed it since
+//! user.entrepot.sums.ID    checksums made under that name count, or are being made; whoever changes the file takes it away before
 //! ```
 //! Each is one operation of the shared file system on one inode, so that two nodes see them in the same order.
 
@@ -24,6 +25,8 @@ use std::ffi::CStr;
 
 /// How often a list that another node changed meanwhile is asked for again. A guess: names of a file go one at a time.
 const LISTS_MAX: usize = 100;
+/// What is said of checksums that are being made.
+const MAKING: &str = "making";
 /// What the names of these attributes start with.
 const OURS: &str = "user.entrepot.";
 /// The record of a generation in which the bytes are in the stub.
@@ -44,6 +47,8 @@ pub struct Look {
     pub copies: BTreeSet<Node>,
     /// There is a source record.
     pub has_source: bool,
+    /// Something is said of checksums.
+    pub has_sums: bool,
 }
 
 /// The generations of a layout in the attribute of a volume that one node had go on from this one.
@@ -56,6 +61,11 @@ pub(super) fn listed_with(mut listed: BTreeSet<Mark>, plain: Option<u64>) -> BTr
 
 fn name_of(mark: Mark) -> String {
     format!("{OURS}{mark}")
+}
+
+/// The name under which checksums were made or are being made.
+fn sums_of(name: &str) -> Option<&str> {
+    name.strip_prefix(OURS)?.strip_prefix("sums.")
 }
 
 fn copy_of(name: &str) -> Option<Node> {
@@ -188,7 +198,8 @@ impl FdStub {
             };
             let copies = texts(&names).filter_map(copy_of).collect();
             let has_source = texts(&names).any(|name| name == SOURCE_ATTRIBUTE);
-            return Ok(Look { marks: Marks::new(&listed, claim), listed, copies, has_source });
+            let has_sums = texts(&names).any(|name| sums_of(name).is_some());
+            return Ok(Look { marks: Marks::new(&listed, claim), listed, copies, has_source, has_sums });
         }
     }
 
@@ -235,6 +246,46 @@ impl FdStub {
     pub(super) fn set_copy_shared(&self, node: Node, copies: bool) -> Result<bool> {
         let name = format!("{OURS}copy.{}", node.0);
         if copies { self.set(&name).map(|()| true) } else { self.take(&name) }
+    }
+
+    pub(super) fn all_sums(&self) -> Result<Vec<String>> {
+        Ok(texts(&self.names()?).filter_map(sums_of).map(str::to_owned).collect())
+    }
+
+    pub(super) fn sums_that_count(&self) -> Result<Option<(String, String)>> {
+        for id in self.all_sums()? {
+            let value = self.attribute(&format!("{OURS}sums.{id}"))?.and_then(|value| String::from_utf8(value).ok());
+            if let Some(text) = value.filter(|text| text != MAKING) {
+                return Ok(Some((id, text)));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn make_sums(&self, id: &str) -> Result<()> {
+        let name = format!("{OURS}sums.{id}");
+        self.create(&name, MAKING.as_bytes()).map(drop)
+    }
+
+    /// In one step: one that was taken away meanwhile does not come back.
+    pub(super) fn count_sums(&self, id: &str, text: &str) -> Result<bool> {
+        let (fd, name) = (self.fd(), format!("{OURS}sums.{id}"));
+        match permitted(fd.as_fd(), || fs::fsetxattr(&*fd, &name, text.as_bytes(), XattrFlags::REPLACE)) {
+            Ok(()) => Ok(true),
+            Err(Errno::NODATA) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    pub(super) fn take_sums(&self, file: Option<FileId>) -> Result<bool> {
+        let all = self.all_sums()?;
+        for id in &all {
+            self.take(&format!("{OURS}sums.{id}"))?;
+            if let Some(file) = file {
+                let _ = fs::unlink(self.side().join(format!("{file}.{id}.closing"))); // what a crash left
+            }
+        }
+        Ok(!all.is_empty())
     }
 
     pub(super) fn remove_shared(&self, mark: Mark) -> Result<()> {

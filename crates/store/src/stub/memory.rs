@@ -55,6 +55,8 @@ struct Inner {
     writers: BTreeSet<(Node, u64)>,
     copies: BTreeSet<Node>,
     locks: Arc<Mutex<locks::Locks>>,
+    /// Checksums by the names under which they were made, `None` while they are being made.
+    sums: BTreeMap<String, Option<String>>,
     calls: u64,
     fail_from: Option<u64>,
     /// Calls that are carried out and fail all the same.
@@ -224,7 +226,8 @@ impl Stub for MemoryStub {
             let listed = listed_with(generations.chain(claims).chain(writers).collect(), plain);
             let claim = share::claimed(&listed).and_then(|next| inner.claims.get(&next).copied());
             let (copies, has_source) = (inner.copies.clone(), inner.now.source.is_some());
-            Ok(Look { marks: Marks::new(&listed, claim), listed, copies, has_source })
+            let has_sums = !inner.sums.is_empty();
+            Ok(Look { marks: Marks::new(&listed, claim), listed, copies, has_source, has_sums })
         })
     }
 
@@ -281,6 +284,29 @@ impl Stub for MemoryStub {
                 inner.copies.remove(&node)
             })
         })
+    }
+
+    fn has_sums(&self) -> Result<bool> {
+        self.with(|inner| Ok(!inner.sums.is_empty()))
+    }
+
+    fn sums(&self) -> Result<Option<(String, String)>> {
+        self.with(|inner| Ok(inner.sums.iter().find_map(|(id, text)| Some((id.clone(), text.clone()?)))))
+    }
+
+    fn begin_sums(&self, id: &str) -> Result<()> {
+        self.with(|inner| {
+            inner.sums.insert(id.to_owned(), None);
+            Ok(())
+        })
+    }
+
+    fn end_sums(&self, id: &str, text: &str) -> Result<bool> {
+        self.with(|inner| Ok(inner.sums.get_mut(id).map(|known| *known = Some(text.to_owned())).is_some()))
+    }
+
+    fn void_sums(&self, _: Option<FileId>) -> Result<bool> {
+        self.with(|inner| Ok(!std::mem::take(&mut inner.sums).is_empty()))
     }
 
     fn grow_to(&self, size: u64) -> Result<()> {

@@ -360,6 +360,26 @@ impl Stub for FdStub {
         }
     }
 
+    fn has_sums(&self) -> Result<bool> {
+        Ok(!self.all_sums()?.is_empty())
+    }
+
+    fn sums(&self) -> Result<Option<(String, String)>> {
+        self.sums_that_count()
+    }
+
+    fn begin_sums(&self, id: &str) -> Result<()> {
+        self.make_sums(id)
+    }
+
+    fn end_sums(&self, id: &str, text: &str) -> Result<bool> {
+        self.count_sums(id, text)
+    }
+
+    fn void_sums(&self, file: Option<FileId>) -> Result<bool> {
+        self.take_sums(file)
+    }
+
     fn size(&self) -> Result<u64> {
         Ok(fs::fstat(&*self.fd())?.st_size as u64)
     }
@@ -453,7 +473,8 @@ impl Stub for FdStub {
     }
 
     fn discard(&self, file: FileId) -> Result<()> {
-        let beside = [self.side_file(file), self.side.join(format!("{file}.sums")), self.open.join(file.to_string())];
+        let sums = ["sums", "closed"].map(|kind| self.side.join(format!("{file}.{kind}")));
+        let beside = [self.side_file(file), self.open.join(file.to_string())].into_iter().chain(sums);
         for path in beside {
             match fs::unlink(&path) {
                 Ok(()) | Err(Errno::NOENT) => {}

@@ -2,8 +2,8 @@
 
 use super::problem::{Problem, Problems};
 use super::sections::{
-    Burst, Cache, ConnectionsConfig, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery, Replication, Scrub,
-    StateStore, Stripes, Tiering,
+    Burst, Cache, Checksums, ConnectionsConfig, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery, Replication,
+    Scrub, StateStore, Stripes, Tiering,
 };
 use policy::layout::Placement;
 use std::os::unix::fs::DirBuilderExt;
@@ -52,6 +52,8 @@ pub struct Config {
     pub replication: Replication,
     /// What may be removed when.
     pub purge: Purge,
+    /// `[checksums]`
+    pub checksums: Checksums,
     /// `[scrub]`
     pub scrub: Scrub,
     /// The fast tier as a buffer for checkpoints.

@@ -5,8 +5,8 @@ use super::keys::Directory;
 use super::problem::Problems;
 use super::section::{Reading, Section};
 use super::sections::{
-    Burst, Cache, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery, Replication, Scrub, StateConfig,
-    StateStore, Stripes, TargetKeys, TierKeys, Tiering, Top, connections,
+    Burst, Cache, Checksums, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery, Replication, Scrub,
+    StateConfig, StateStore, Stripes, TargetKeys, TierKeys, Tiering, Top, connections,
 };
 use policy::tier::cost::DeviceCost;
 use std::ops::Range;
@@ -71,6 +71,7 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
         jobs: table(root, "jobs", Jobs::read),
         replication: table(root, "replication", Replication::read),
         purge: table(root, "purge", Purge::checked),
+        checksums: table(root, "checksums", Checksums::read),
         scrub: table(root, "scrub", Scrub::read),
         burst,
         stripes: table(root, "stripes", Stripes::checked),

@@ -12,7 +12,9 @@ mod top;
 
 pub use burst::Burst;
 pub use cache::{Cache, CacheKeys};
-pub use files::{Health, Io, LayoutConfig, Mount, Mover, Passthrough, Prefer, Purge, Recovery, Scrub};
+pub use files::{
+    Checksums, Health, Io, LayoutConfig, Mount, Mover, Passthrough, Prefer, Purge, Recovery, Scrub, Summed,
+};
 pub use jobs::{Jobs, Offload, QueueName, Replication, ReplicationPolicy};
 pub use state::{StateConfig, StateStore, roots_directory};
 pub use stripes::Stripes;
@@ -23,7 +25,7 @@ pub use top::Top;
 use super::keys::Key;
 
 /// All keys, in the order of the template.
-pub const SECTIONS: [(&str, &[Key]); 17] = [
+pub const SECTIONS: [(&str, &[Key]); 18] = [
     ("Top level", Top::KEYS),
     ("[tier.NAME]", TierKeys::KEYS),
     ("[[target]]", TargetKeys::KEYS),
@@ -39,6 +41,7 @@ pub const SECTIONS: [(&str, &[Key]); 17] = [
     ("[replication]", Replication::KEYS),
     ("[stripes]", Stripes::KEYS),
     ("[purge]", Purge::KEYS),
+    ("[checksums]", Checksums::KEYS),
     ("[scrub]", Scrub::KEYS),
     ("[burst]", Burst::KEYS),
 ];

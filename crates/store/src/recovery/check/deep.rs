@@ -3,6 +3,7 @@
 //! What differs is looked at once more while nothing writes the file, and only if the checksums are still of what it holds. It
 //! reads no faster than it is told.
 
+use super::closed;
 use super::look::{Candidate, Found};
 use super::right::Right;
 use super::{Checker, Finding, FindingKind, Outcome};
@@ -25,7 +26,8 @@ const STEP_BYTES: u64 = 1 << 20;
 
 /// What is to be done with a file.
 enum With {
-    Sums(Sums),
+    /// Its checksums; of a closed file with the name under which its stub has them.
+    Sums(Sums, Option<String>),
     OtherMirrors,
     /// There is nothing to compare it with, or it cannot be read now, which is a finding already.
     Nothing,
@@ -91,7 +93,7 @@ impl Checker {
         let size = file.size();
         let with = self.with(&file, &layout, size)?;
         let step = match &with {
-            With::Sums(sums) => sums.stripe_bytes(),
+            With::Sums(sums, _) => sums.stripe_bytes(),
             With::OtherMirrors => STEP_BYTES,
             With::Nothing => return Ok(()),
         };
@@ -127,7 +129,11 @@ impl Checker {
     /// Whether what the file is compared with is still what it should hold. Nothing writes it.
     fn is_still(&self, file: &Arc<File>, with: &With, size: u64) -> bool {
         match with {
-            With::Sums(_) => file.is_recoverable() && file.size() == size,
+            With::Sums(_, None) => file.is_recoverable() && file.size() == size,
+            With::Sums(_, Some(made_under)) => {
+                let now = file.stub().sums().ok().flatten();
+                now.is_some_and(|(id, _)| id == *made_under) && file.size() == size
+            }
             With::OtherMirrors | With::Nothing => true,
         }
     }
@@ -136,7 +142,7 @@ impl Checker {
     pub(super) fn lacks_bytes(&self, file: &Arc<File>, at: Position) -> Result<bool> {
         let view = file.view();
         let (Some(layout), size) = (view.layout.clone(), file.size()) else { return Ok(false) };
-        let With::Sums(sums) = self.with(file, &layout, size)? else { return Ok(false) };
+        let With::Sums(sums, _) = self.with(file, &layout, size)? else { return Ok(false) };
         let have = view.slot(at).run(file.pool(), |h| h.len());
         let have = have.map_err(|error| Error::Target { target: view.slot(at).target_id, error })?;
         let stripe = sums.stripe_bytes();
@@ -158,7 +164,7 @@ impl Checker {
     pub(super) fn mend(&self, file: &Arc<File>, candidate: &Candidate) -> Result<()> {
         let Some(layout) = file.layout() else { return Ok(()) };
         match self.with(file, &layout, file.size())? {
-            With::Sums(sums) => {
+            With::Sums(sums, _) => {
                 let right = Right::new(sums, file, &self.repair)?;
                 self.mover.mend(file, &[(candidate.at, candidate.object.id)], &right).map(drop)
             }
@@ -174,8 +180,11 @@ impl Checker {
         if let Some(record) = record.filter(|r| r.stripe_bytes > 0 && !r.modified && r.size() == size) {
             let sums = Sums::open(self.volume.side(), layout.file, record.stripe_bytes, size)?;
             if let Some(sums) = sums {
-                return Ok(With::Sums(sums));
+                return Ok(With::Sums(sums, None));
             }
+        }
+        if let Some((id, sums)) = closed::of(self, file, layout, size)? {
+            return Ok(With::Sums(sums, Some(id)));
         }
         Ok(if layout.in_sync_count() > 1 { With::OtherMirrors } else { With::Nothing })
     }
@@ -195,8 +204,8 @@ impl Checker {
                 read => read?,
             }
             match (with, &first) {
-                (With::Sums(sums), _) if sums.matches(at / sums.stripe_bytes(), &bytes)? => right += 1,
-                (With::Sums(_), _) => wrong.push((mirror, at..at + len)),
+                (With::Sums(sums, _), _) if sums.matches(at / sums.stripe_bytes(), &bytes)? => right += 1,
+                (With::Sums(..), _) => wrong.push((mirror, at..at + len)),
                 (_, Some((other, expected))) => {
                     if let Some(byte) = expected.iter().zip(&bytes).position(|(a, b)| a != b) {
                         let byte = at + byte as u64;
@@ -208,7 +217,7 @@ impl Checker {
         }
         let is_elsewhere = right > 0;
         let mut differ = Differ::new();
-        let kind = if matches!(with, With::Sums(_)) { FindingKind::Damaged } else { FindingKind::MirrorsDiffer };
+        let kind = if matches!(with, With::Sums(..)) { FindingKind::Damaged } else { FindingKind::MirrorsDiffer };
         let all = wrong.into_iter().map(|one| (one, kind));
         for ((mirror, range), kind) in all.chain(unreadable.into_iter().map(|one| (one, FindingKind::Unreadable))) {
             for piece in layout.mirrors[mirror].pieces(mirror, range.start, range.end - range.start) {
@@ -236,7 +245,7 @@ impl Checker {
         differ: Differ,
         found: &mut Found,
     ) {
-        let sums = matches!(with, With::Sums(_));
+        let sums = matches!(with, With::Sums(..));
         let wrong: BTreeSet<usize> = differ.keys().map(|(mirror, ..)| *mirror).collect();
         let differ_freely = differ.values().any(|wrong| wrong.kind == FindingKind::MirrorsDiffer);
         let healthy_copies = if differ_freely { 0 } else { (layout.in_sync_count() - wrong.len()) as u32 };

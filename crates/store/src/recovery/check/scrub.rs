@@ -6,6 +6,7 @@ use super::{Checker, Finding, FindingKind, Outcome};
 use crate::stage::Stop;
 use crate::stage::place::names;
 use crate::target::Reach;
+use crate::volume::Summed;
 use crate::{Error, Result};
 use policy::{ObjectId, TargetId};
 use rustix::fs::{self, AtFlags, Dir, FileType, OFlags};
@@ -171,6 +172,13 @@ impl Checker {
         }
         let mut findings = found.report.findings;
         findings.retain(|finding| is_scrubs(finding.kind));
+        if findings.is_empty()
+            && left.is_none()
+            && self.volume.config().checksums.files == Summed::Closed
+            && let Err(error) = self.sum_below(names, paced, stop)
+        {
+            tracing::debug!(file = names.join("/"), "it gets no checksums now: {error}");
+        }
         if failed && !stop.is_set() {
             // What was written or removed meanwhile is not wrong any more.
             let (again, _) = self.look_into(names, asked, paced, &|_| (), stop)?;
@@ -205,6 +213,12 @@ impl Checker {
         }
         asked.there = std::mem::take(&mut found.there);
         walked.map(|()| (found, left))
+    }
+
+    /// Files from before checksums were wanted, and those that were in use for long, get theirs.
+    fn sum_below(&self, names: &[String], paced: Paced<'_>, stop: &Stop) -> Result<()> {
+        let file = self.files.get_or_open(self.open(names, OFlags::RDWR)?)?;
+        self.sum(&file, paced, stop).map(drop)
     }
 
     fn is_elsewhere(&self, target: TargetId) -> bool {

@@ -1,6 +1,7 @@
 //! Checks of a real volume in a temporary directory.
 
 mod beside;
+mod closed;
 mod scrub;
 
 use super::*;

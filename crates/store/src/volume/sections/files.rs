@@ -155,6 +155,25 @@ section! {
     }
 }
 
+words! {
+    /// Which files have checksums.
+    Summed {
+        /// Those that were staged in, until they are modified.
+        Staged = "staged",
+        /// All that were closed, until they are modified.
+        Closed = "closed",
+    }
+}
+
+section! {
+    /// `[checksums]`
+    Checksums {
+        /// Which files have checksums: "staged" ones only, or every file a while after it was "closed". Each byte is read once more then, at
+        /// the speed of `[mover] rate`.
+        files: Summed = choice(Summed::WORDS), "staged";
+    }
+}
+
 section! {
     /// `[scrub]`
     Scrub {

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a scrub told.
 #[derive(Default)]
-struct Told {
+pub(super) struct Told {
     bytes: u64,
     paths: Vec<String>,
-    findings: Vec<Finding>,
+    pub findings: Vec<Finding>,
     left: Vec<String>,
-    came_to_the_end: bool,
+    pub came_to_the_end: bool,
 }
 
 fn scrub(c: &Checked, after: Option<&str>, until: usize) -> Told {
@@ -32,7 +32,7 @@ fn scrub(c: &Checked, after: Option<&str>, until: usize) -> Told {
     Told { came_to_the_end: came, ..all }
 }
 
-fn all(c: &Checked) -> Told {
+pub(super) fn all(c: &Checked) -> Told {
     scrub(c, None, usize::MAX)
 }
 
@@ -57,7 +57,7 @@ fn place_of(c: &Checked, path: &str, mirror: usize, offset: u64) -> (policy::lay
     (*layout.object(piece.at).expect("object"), piece.object_offset)
 }
 
-fn flip(c: &Checked, path: &str, mirror: usize, offset: u64) {
+pub(super) fn flip(c: &Checked, path: &str, mirror: usize, offset: u64) {
     let (object, at) = place_of(c, path, mirror, offset);
     c.on_object(object, move |handle| {
         let mut byte = [0];
