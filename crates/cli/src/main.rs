@@ -4,6 +4,7 @@ mod command;
 mod connect;
 mod copies_on_volume;
 mod inputs_on_volume;
+mod jobs_in_numbers;
 mod jobs_on_volume;
 mod mount_form;
 

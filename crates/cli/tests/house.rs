@@ -57,6 +57,7 @@ fn arrows_between_crates() {
         ("entrepot-emulate", &["entrepot-policy", "entrepot-sim", "entrepot-store"]),
         ("entrepot-connect", &["entrepot-policy", "entrepot-store"]),
         ("entrepot-terminal", &["entrepot-policy", "entrepot-store"]),
+        ("entrepot-endpoint", &["entrepot-store"]),
         (
             "entrepot-cli",
             &[
@@ -66,6 +67,7 @@ fn arrows_between_crates() {
                 "entrepot-jobs",
                 "entrepot-connect",
                 "entrepot-terminal",
+                "entrepot-endpoint",
             ],
         ),
         (

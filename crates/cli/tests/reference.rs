@@ -3,7 +3,7 @@
 #[path = "command_line/reference.rs"]
 mod reference;
 
-use store::stats::{Snapshot, Stats};
+use store::stats::{Gauge, Level, Snapshot, Stats};
 use store::volume::SECTIONS;
 
 #[test]
@@ -27,12 +27,14 @@ fn the_reference_has_every_metric() {
     let mut snapshot: Snapshot = Stats::new().snapshot();
     snapshot.targets.push(Default::default());
     snapshot.cache = Some(Default::default());
-    let shown = snapshot.prometheus("NAME");
+    let labels = [("volume", "NAME".to_owned()), ("node", "HOST".to_owned())];
+    let shown = snapshot.open_metrics(&labels, Level::ALL.iter().map(|level| Gauge::new(*level, 0.0)).collect());
     let mut page = String::from(
-        "# Metrics\n\nWritten by `make reference` from what `entrepot stats --prometheus` shows; a test compares them. Each has the\n\
-         label `volume`.\n\n| metric | kind | labels | what it counts |\n|---|---|---|---|\n",
+        "# Metrics\n\nWritten by `make reference` from what the endpoint and `entrepot stats --prometheus` show; a test compares them. Each\n\
+         has the labels `volume` and `node` (the host).\n\n| metric | kind | labels | what it counts |\n|---|---|---|---|\n",
     );
-    let families: Vec<&str> = shown.split("# HELP ").filter(|family| !family.is_empty()).collect();
+    let families = shown.trim_end_matches("# EOF\n").split("# HELP ").filter(|family| !family.is_empty());
+    let families: Vec<&str> = families.collect();
     assert!(families.len() > 60, "the metrics were not found");
     for family in families {
         let mut lines = family.lines();
@@ -40,8 +42,10 @@ fn the_reference_has_every_metric() {
         let kind = lines.next().and_then(|line| line.rsplit_once(' ')).expect("a kind").1;
         let sample = lines.next().and_then(|line| line.split_once('{')?.1.split_once('}')).expect("a sample").0;
         let labels = sample.split(',').filter_map(|label| label.split_once('=')).map(|(label, _)| label);
-        let labels: Vec<String> = labels.filter(|label| *label != "volume").map(|label| format!("`{label}`")).collect();
-        page.push_str(&format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(", ")));
+        let own = labels.filter(|label| !["volume", "node"].contains(label));
+        let labels: Vec<String> = own.map(|label| format!("`{label}`")).collect();
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        page.push_str(&format!("| `{name}{suffix}` | {kind} | {} | {help} |\n", labels.join(", ")));
     }
     reference::held("metrics.md", &page);
 }

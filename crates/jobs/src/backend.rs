@@ -16,7 +16,7 @@ use crate::exec::now_ms;
 use crate::exec::outside::Supervisor;
 use crate::job::Job;
 use crate::known::{KnownJob, KnownJobs};
-use crate::request::{JobId, Kind};
+use crate::request::{JobId, JobState, Kind};
 use crate::volume::Volume;
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
@@ -116,6 +116,18 @@ impl<B: Backend> Core<B> {
             read.inspect_err(|error| tracing::error!("{kind} {key} cannot be read and is left alone: {error}")).ok()
         };
         Ok(self.state.records(kind)?.into_iter().filter_map(read).collect())
+    }
+
+    /// How many jobs are in each state, of those that have not ended.
+    pub fn states(&self) -> BTreeMap<JobState, u64> {
+        let mut states = BTreeMap::new();
+        let table = self.table.lock();
+        table
+            .jobs
+            .values()
+            .filter(|job| !job.state.is_final())
+            .for_each(|job| *states.entry(job.state).or_default() += 1);
+        states
     }
 
     /// Remembers a job, after the other nodes know of it.

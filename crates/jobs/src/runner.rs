@@ -19,8 +19,10 @@ use crate::config::{Config, Recogniser};
 use crate::error::Error;
 use crate::everywhere::Everywhere;
 use crate::offload;
+use crate::request::JobState;
 use crate::volume::Volume;
 pub use serve::PREFIX;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use store::calls::Calls;
@@ -65,6 +67,11 @@ impl Runner {
     pub fn needed_paths(&self) -> Vec<PathBuf> {
         let table = self.core.table.lock();
         table.jobs.values().filter(|record| Local::needs_files(record)).flat_map(Record::needed_paths).collect()
+    }
+
+    /// How many of its jobs are in each state, of those that have not ended.
+    pub fn states(&self) -> BTreeMap<JobState, u64> {
+        self.core.states()
     }
 
     /// Ends the runner's own threads. Running parts go on under their supervisors and are adopted again at the next start.

@@ -33,10 +33,11 @@ use crate::backend::Backend as _;
 use crate::config::{Config, Recogniser};
 use crate::error::Error;
 use crate::everywhere::Everywhere;
-use crate::request::JobId;
+use crate::request::{JobId, JobState};
 use crate::runner::Runner;
 use crate::volume::Volume;
 use policy::schedule::easy;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
@@ -116,6 +117,11 @@ impl Slurm {
     pub fn needed_paths(&self) -> Vec<PathBuf> {
         let table = self.core.table.lock();
         table.jobs.values().filter(|job| Hooks::needs_files(job)).flat_map(Job::needed_paths).collect()
+    }
+
+    /// How many of its jobs are in each state, of those that have not ended.
+    pub fn states(&self) -> BTreeMap<JobState, u64> {
+        self.core.states()
     }
 
     /// Ends the threads. Transfers go on under their supervisors and are found again at the next start.

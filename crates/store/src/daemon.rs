@@ -24,10 +24,12 @@ mod sums;
 mod under_way;
 mod users;
 mod walk;
+mod watched;
 
 pub use end::Ending;
 pub use purge::{Needs, PurgeReport, Purged};
 pub use scrub::{Pass, Scrubs};
+pub use watched::{Gauges, Health};
 
 use crate::adapt::burst::Burst;
 use crate::adapt::{self, Adapt};
@@ -98,6 +100,8 @@ pub struct Core {
     needs: Mutex<Vec<Needs>>,
     scrubs: Scrubs,
     sums: Arc<sums::ToSum>,
+    /// What has further numbers to show.
+    gauges: Mutex<Vec<Gauges>>,
     background: Arc<Background>,
     started: Instant,
 }
@@ -212,6 +216,7 @@ impl Starting {
             needs: Mutex::default(),
             scrubs: Scrubs::new(),
             sums: sums::ToSum::new(),
+            gauges: Mutex::default(),
         });
         background.start(&core);
         Scrubs::start(&core);

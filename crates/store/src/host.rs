@@ -1,8 +1,10 @@
-//! What the kernel says of this process and this machine in `/proc`.
+//! What the kernel says of this process and this machine in `/proc`, and files with secrets.
 
 use rustix::fs::{AtFlags, CWD, Stat, statat};
 use rustix::io::Result;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 /// The path by which a descriptor can be named in calls that take none.
 pub fn descriptor_path(fd: impl AsFd) -> String {
@@ -13,6 +15,19 @@ pub fn descriptor_path(fd: impl AsFd) -> String {
 pub fn remembered(fd: impl AsFd) -> Result<Stat> {
     // By its path: of a call without one the kernel does not heed the flag.
     statat(CWD, descriptor_path(fd), AtFlags::STATX_DONT_SYNC)
+}
+
+/// What a file holds that is  a secret, which must not be everybody's; else why not.
+pub fn read_secret(file: &Path) -> std::result::Result<String, String> {
+    let about = std::fs::metadata(file).map_err(|error| error.to_string())?;
+    if about.permissions().mode() & 0o007 != 0 {
+        return Err(format!("everybody may read or change it. Correct that: chmod 600 {}", file.display()));
+    }
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    match text.trim_end_matches(['\r', '\n']) {
+        "" => Err("it is empty".into()),
+        secret => Ok(secret.to_owned()),
+    }
 }
 
 /// `f_type` of FUSE, from the kernel's `magic.h`.

@@ -224,7 +224,8 @@ impl Nodes {
         }
     }
 
-    fn has_lease(&self) -> bool {
+    /// Whether it has the lease by which it acts.
+    pub fn has_lease(&self) -> bool {
         self.standing(self.me_now()) == Standing::Held
     }
 
@@ -265,6 +266,11 @@ impl Nodes {
         let name =
             |shown: Shown| shown.info.map_or(shown.node.to_string(), |info| format!("{} on {}", shown.node, info.host));
         others.map(name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// How many are there.
+    pub fn count(&self) -> usize {
+        self.known().members().len()
     }
 
     /// All that are there.

@@ -1,10 +1,12 @@
 //! What the mount does, in numbers: one table of all metrics, counted without locks.
 
+mod exposition;
 mod snapshot;
 mod table;
 
+pub use exposition::{Gauge, OPEN_METRICS};
 pub use snapshot::{OpCounts, Snapshot, TargetCounts};
-pub use table::{Metric, Op};
+pub use table::{Level, Metric, Op};
 
 use crate::cache::BlockCache;
 use crate::counters::{Counter, Histogram};

@@ -39,8 +39,8 @@ pub use problem::{Problem, Problems};
 pub use real_paths::real_paths;
 pub(crate) use roster::ordered;
 pub use sections::{
-    Burst, Cache, Checksums, ConnectionsConfig, Health, Io, Jobs, LayoutConfig, Mount, Mover, Offload, Passthrough,
-    Purge, QueueName, Recovery, Replication, ReplicationPolicy, SECTIONS, Scrub, Stripes, Summed, Tiering,
+    Burst, Cache, Checksums, ConnectionsConfig, Endpoint, Health, Io, Jobs, LayoutConfig, Mount, Mover, Offload,
+    Passthrough, Purge, QueueName, Recovery, Replication, ReplicationPolicy, SECTIONS, Scrub, Stripes, Summed, Tiering,
     TieringPolicy,
 };
 #[cfg(test)]

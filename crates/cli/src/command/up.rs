@@ -5,10 +5,12 @@ use crate::connect::Context;
 use crate::copies_on_volume;
 use crate::failure::{Failure, Result};
 use crate::inputs_on_volume;
+use crate::jobs_in_numbers;
 use crate::jobs_on_volume::JobsOnVolume;
 use crate::{log, shown};
 use ::connect::Servers;
 use clap::Args;
+use endpoint::{Endpoint, Listening};
 use jobs::arrivals::Arrivals;
 use jobs::known::KnownJobs;
 use policy::schedule::just_in_time;
@@ -183,6 +185,7 @@ fn word_of(failure: &Failure) -> Word {
 /// A volume that is mounted, with its jobs.
 struct Running {
     daemon: Daemon,
+    endpoint: Option<Endpoint>,
     jobs: Option<Jobs>,
     servers: Servers,
 }
@@ -221,12 +224,20 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
             return Err(problem.so("the volume was unmounted again").into());
         }
     };
+    let endpoint = match Listening::at(&starting.core().volume.config().endpoint) {
+        Ok(endpoint) => endpoint,
+        Err(problem) => {
+            starting.give_up();
+            return Err(problem.into());
+        }
+    };
     let calls = starting.core().calls.clone();
     starting.register(jobs::runner::PREFIX, jobs.runner.handler(calls.as_ref()));
     starting.register(jobs::slurm::PREFIX, jobs.slurm.handler(calls.as_ref()));
     let daemon = starting.serve()?;
     tracing::info!(mount_point = %daemon.mount_point().display(), "mounted");
-    Ok(Running { daemon, jobs: Some(jobs), servers })
+    let endpoint = endpoint.map(|endpoint| endpoint.serve(daemon.core().clone())).transpose()?;
+    Ok(Running { daemon, endpoint, jobs: Some(jobs), servers })
 }
 
 fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Jobs, Problem> {
@@ -259,6 +270,7 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     let slurm = jobs::slurm::Slurm::open(config()?, &settings.slurm_user, state(), volume.clone(), recogniser);
     let (runner, slurm) = (Arc::new(runner.map_err(|e| failed(&e))?), Arc::new(slurm.map_err(|e| failed(&e))?));
     slurm.set_runner(&runner);
+    core.add_gauges(jobs_in_numbers::gauges(&runner, &slurm));
     let replication = &core.volume.config().replication;
     let replication = copies_on_volume::start(core, &runner, &slurm, known.as_ref(), replication);
     let no_replication = |e| Problem::failed(format!("replication cannot start: {e}"));
@@ -296,10 +308,11 @@ fn arrivals_of(settings: &volume::Jobs) -> jobs::arrivals::Settings {
 impl Running {
     /// Serves until it is unmounted or told to end.
     fn serve(self) -> Result<u8> {
-        let Running { daemon, jobs, servers } = self;
+        let Running { daemon, endpoint, jobs, servers } = self;
         end_on_signal(daemon.ending().clone())?;
         let socket = socket_of(daemon.core().volume.state_dir());
         daemon.run(move || {
+            drop(endpoint);
             if let Some(jobs) = jobs {
                 jobs.arrivals.stop();
                 jobs.replication.stop();

@@ -38,12 +38,6 @@ fn rate(volume: &Volume, job: &str) -> u64 {
     volume.json(&["job", "show", job])["arrival"]["rate"].as_u64().expect("a rate")
 }
 
-fn counted(volume: &Volume, name: &str) -> u64 {
-    let text = out(&volume.run(&["stats", "--prometheus"]));
-    let line = text.lines().find(|l| l.starts_with(&format!("entrepot_{name}_total{{"))).expect("a metric");
-    line.rsplit(' ').next().expect("a value").parse().expect("a number")
-}
-
 /// [S-088]
 #[test]
 fn data_come_when_the_queue_says_that_the_job_will_start() {
@@ -72,7 +66,7 @@ fn data_come_when_the_queue_says_that_the_job_will_start() {
     let waited = entered(&volume, "2", "staging-in").expect("staged") - entered(&volume, "1", "running").expect("ran");
     assert!(waited >= 3000, "its data came {waited} ms after the first began, not when they were due");
     assert!(shown(&volume, "2").contains("its data came") && shown(&volume, "2").contains("before its start"));
-    assert_eq!((counted(&volume, "staging_in_time"), counted(&volume, "staging_too_late")), (1, 0));
+    assert_eq!((volume.counted("staging_in_time"), volume.counted("staging_too_late")), (1, 0));
 
     // The queue errs: the job before ends an hour early. What is then still to come is counted.
     submit(&volume, &home, "#ENTREPOT -t 1h\nsleep 3600\n");
@@ -87,7 +81,7 @@ fn data_come_when_the_queue_says_that_the_job_will_start() {
     volume.ok(&["job", "cancel", "3"]);
     assert_eq!(code(&volume.run(&["job", "wait", "4"])), 0, "{}", shown(&volume, "4"));
     assert!(shown(&volume, "4").contains("its data came too late"), "{}", shown(&volume, "4"));
-    assert_eq!(counted(&volume, "staging_too_late"), 1);
+    assert_eq!(volume.counted("staging_too_late"), 1);
     // Cancelled before they were due: nothing came.
     submit(&volume, &home, "#ENTREPOT -t 1h\nsleep 3600\n");
     submit(&volume, &home, &(stage("sixth") + "true\n"));
@@ -118,11 +112,11 @@ fn data_that_find_no_space_wait_or_fail_as_configured() {
                 said.contains("failed: stage-in was not begun: no space") && said.contains("1.9 MiB needed"),
                 "{said}"
             );
-            assert_eq!(counted(&volume, "staging_refused"), 1);
+            assert_eq!(volume.counted("staging_refused"), 1);
         } else {
             until("it waits for space", || shown(&volume, "1").contains("no space for its data: 1.9 MiB needed"));
             assert_eq!(volume.json(&["job", "show", "1"])["summary"]["state"], "queued");
-            assert!(counted(&volume, "staging_no_space") >= 1);
+            assert!(volume.counted("staging_no_space") >= 1);
             volume.ok(&["job", "cancel", "1"]);
         }
         assert!(!volume.at.join("input").exists(), "nothing was begun");

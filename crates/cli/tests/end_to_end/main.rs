@@ -41,6 +41,7 @@ mod staged;
 mod stripes;
 mod tiers;
 mod waiting_input;
+mod watched;
 
 use real::{Volume, code, err, out};
 use std::process::{Command, Stdio};
@@ -66,7 +67,7 @@ fn files_outlive_the_daemon() {
     let written = raw["ops"].as_array().expect("ops").iter().find(|op| op["op"] == "write").expect("write");
     assert!(written["bytes"].as_u64().expect("bytes") >= data.len() as u64, "{written}");
     let metrics = out(&volume.run(&["stats", "--prometheus"]));
-    assert!(metrics.contains("# TYPE entrepot_op_total counter"), "{metrics}");
+    assert!(metrics.contains("# TYPE entrepot_op counter") && metrics.ends_with("# EOF\n"), "{metrics}");
 
     volume.ok(&["down"]);
     assert!(!volume.at.join("large").exists(), "it is unmounted");
@@ -92,11 +93,7 @@ fn targets_fail_come_back_and_are_emptied() {
     assert_eq!(layout["mirrors"].as_array().expect("mirrors").len(), 2);
     let victim = layout["mirrors"][0]["segments"][0]["objects"][0]["target"].as_str().expect("target").to_string();
 
-    let metric = |name: &str| {
-        let metrics = out(&volume.run(&["stats", "--prometheus"]));
-        let line = metrics.lines().find_map(|l| l.strip_prefix(&format!("entrepot_{name}_total{{volume=\"vol\"}} ")));
-        line.unwrap_or_else(|| panic!("{name} in {metrics}")).parse::<u64>().expect("a number")
-    };
+    let metric = |name: &str| volume.counted(name);
     assert_eq!((metric("mover_changes"), metric("mirrors_stale")), (1, 0));
     assert!(metric("mover_bytes") >= data.len() as u64);
     volume.ok(&["target", "fail", &victim]);
@@ -223,11 +220,7 @@ fn a_job_runs_with_its_data() {
     assert!(code(&again) == 0 && out(&again).starts_with("job 2\n"), "{}{}", out(&again), err(&again));
     let said = out(&volume.run(&["job", "log", "2", "--part", "stage-in"]));
     assert!(said.contains("(0 B transferred now)"), "{said}");
-    let metrics = out(&volume.run(&["stats", "--prometheus"]));
-    for (name, count) in [("submitted", 2), ("completed", 2), ("failed", 0)] {
-        let line = format!("entrepot_jobs_{name}_total{{volume=\"vol\"}} {count}\n");
-        assert!(metrics.contains(&line), "{line} in {metrics}");
-    }
+    assert_eq!(["submitted", "completed", "failed"].map(|name| volume.counted(&format!("jobs_{name}"))), [2, 2, 0]);
     let shown = volume.json(&["job", "show", "1"]);
     assert_eq!(shown["summary"]["state"], "completed");
     let source = volume.json(&["source", "get", "input"]);

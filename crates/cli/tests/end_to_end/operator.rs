@@ -47,7 +47,7 @@ fn targets_and_events_have_names_and_places() {
     assert!(events.contains(&expected), "{expected:?} is not in {events}");
     assert!(!events.contains("object 0"), "{events}");
     let metrics = out(&volume.run(&["stats", "--prometheus"]));
-    let bare = metrics.lines().find(|line| !line.starts_with('#') && !line.contains("{volume=\"vol\""));
+    let bare = metrics.lines().find(|line| !line.starts_with('#') && !line.contains("{volume=\"vol\",node=\""));
     assert_eq!(bare, None);
 }
 

@@ -122,6 +122,14 @@ impl Volume {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
+    /// What a counter of the metrics has.
+    pub fn counted(&self, name: &str) -> u64 {
+        let metrics = out(&self.run(&["stats", "--prometheus"]));
+        let line = metrics.lines().find(|line| line.starts_with(&format!("entrepot_{name}_total{{")));
+        let value = line.unwrap_or_else(|| panic!("{name} in {metrics}")).rsplit(' ').next().expect("a value");
+        value.parse().expect("a number")
+    }
+
     /// The state of a target.
     pub fn state_of(&self, target: &str) -> String {
         let all = self.json(&["target", "list"]);

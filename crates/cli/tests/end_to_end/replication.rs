@@ -41,12 +41,6 @@ fn targets(volume: &Volume, file: &str, mirror: usize) -> Vec<String> {
     objects.map(|o| o["target"].as_str().expect("target").to_string()).collect()
 }
 
-fn counted(volume: &Volume, name: &str) -> u64 {
-    let text = out(&volume.run(&["stats", "--prometheus"]));
-    let line = text.lines().find(|l| l.starts_with(&format!("entrepot_{name}_total{{"))).expect("a metric");
-    line.rsplit(' ').next().expect("a value").parse().expect("a number")
-}
-
 /// [S-070] [S-071] [S-072] [S-186]
 #[test]
 fn input_of_a_waiting_job_gets_a_second_copy_that_takes_over() {
@@ -81,11 +75,11 @@ fn input_of_a_waiting_job_gets_a_second_copy_that_takes_over() {
     // A target fails: the replica takes over at once, and what it lacks is made on another target.
     let lost = first[0].clone();
     volume.ok(&["target", "fail", &lost]);
-    until("the replica took over", || counted(&volume, "failovers") == 1);
+    until("the replica took over", || volume.counted("failovers") == 1);
     assert!(!targets(&volume, "f", 0).contains(&lost));
     assert!(fs::read(volume.at.join("f")).expect("read") == data);
     until("what the copy lacks is made anew", || {
-        counted(&volume, "replicas_rebuilt") >= 1 && !targets(&volume, "f", 1).contains(&lost)
+        volume.counted("replicas_rebuilt") >= 1 && !targets(&volume, "f", 1).contains(&lost)
     });
     assert_eq!(volume.count("repair", "bytes_fetched"), 0, "nothing was fetched from the source");
 
@@ -104,7 +98,7 @@ fn input_of_a_waiting_job_gets_a_second_copy_that_takes_over() {
     until("the copy is gone", || mirrors(&volume, "f") == 1);
     assert_eq!(volume.json(&["job", "show", "2"])["summary"]["state"], "running");
     assert!(fs::read(volume.at.join("f")).expect("read") == data);
-    assert_eq!(counted(&volume, "replication_at_risk"), 0);
+    assert_eq!(volume.counted("replication_at_risk"), 0);
     volume.ok(&["job", "cancel", "2"]);
     volume.ok(&["target", "restore", &lost]);
     volume.ok(&["check"]);

@@ -155,7 +155,7 @@ fn tiers_decide_where_and_stripes_how_wide() {
     read_until(&volume, &data, (&[MIB], BUSY), "wished for", || status().contains("new files get stripes of"));
     read_until(&volume, &data, (&[MIB], BUSY), "read for a while", || true);
     let numbers = out(&volume.run(&["stats", "--prometheus"]));
-    assert!(numbers.contains("entrepot_stripes_restriped_total{volume=\"vol\"} 0\n"), "{numbers}");
+    assert_eq!(volume.counted("stripes_restriped"), 0, "{numbers}");
     assert_eq!(units("file"), before);
     // What comes while the load is as it is lies as wide as it asks for, in segments that tiering can move.
     let next = volume.at.join("next");

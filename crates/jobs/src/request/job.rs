@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// Where a job stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobState {
     /// Waiting for its turn; [`JobSummary::detail`] says for what.

@@ -1,8 +1,8 @@
-//! All metrics at one time, for whoever shows them: `entrepot stats`, `.stats` and Prometheus.
+//! All metrics at one time, for whoever shows them: `entrepot stats`, `.stats`, and Prometheus ([`super::exposition`]).
 
 use super::table::Metric;
 use crate::cache::CacheCounts;
-use crate::counters::{BUCKETS, Histogram, quantile_ns};
+use crate::counters::{BUCKETS, quantile_ns};
 use std::fmt::Write;
 
 /// All metrics at one time.
@@ -143,69 +143,15 @@ impl Snapshot {
         }
         out
     }
-
-    /// For Prometheus, in its text format.
-    pub fn prometheus(&self, volume: &str) -> String {
-        let escaped = volume.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        let mut out = Families { text: String::new(), volume: format!("volume=\"{escaped}\"") };
-        out.family("op_total", "counter", "Operations of applications that ended");
-        self.ops.iter().for_each(|op| out.sample("op_total", &format!("op=\"{}\"", op.op), op.count));
-        out.family("op_failed_total", "counter", "Operations of applications that failed");
-        self.ops.iter().for_each(|op| out.sample("op_failed_total", &format!("op=\"{}\"", op.op), op.failed));
-        out.family("op_bytes_total", "counter", "Bytes that operations of applications moved");
-        self.ops.iter().for_each(|op| out.sample("op_bytes_total", &format!("op=\"{}\"", op.op), op.bytes));
-        out.family("op_seconds", "histogram", "How long operations of applications took");
-        self.ops.iter().for_each(|op| out.histogram(op));
-        type Column = (&'static str, &'static str, &'static str, fn(&TargetCounts) -> u64);
-        let columns: [Column; 7] = [
-            ("target_ops_total", "counter", "Operations on a target", |t| t.ops),
-            ("target_errors_total", "counter", "Errors of a target's device", |t| t.errors),
-            ("target_deadline_misses_total", "counter", "Operations on a target that passed their deadline", |t| {
-                t.deadline_misses
-            }),
-            ("target_read_bytes_total", "counter", "Bytes of files read from a target", |t| t.read_bytes),
-            ("target_written_bytes_total", "counter", "Bytes of files written to a target", |t| t.written_bytes),
-            ("target_free_bytes", "gauge", "Free bytes of a target", |t| t.free_bytes),
-            ("target_size_bytes", "gauge", "All bytes of a target", |t| t.total_bytes),
-        ];
-        for (name, kind, help, value) in columns {
-            out.family(name, kind, help);
-            self.targets.iter().for_each(|t| out.sample(name, &format!("target=\"{}\"", t.name), value(t)));
-        }
-        out.family("target_state", "gauge", "1 for the state that a target is in");
-        for t in &self.targets {
-            for state in ["ok", "suspect", "failed", "draining", "read-only"] {
-                let labels = format!("target=\"{}\",state=\"{state}\"", t.name);
-                out.sample("target_state", &labels, u64::from(t.state == state));
-            }
-        }
-        for metric in Metric::ALL {
-            let name = format!("{}_total", metric.name());
-            out.family(&name, "counter", metric.help());
-            out.sample(&name, "", self.number(*metric));
-        }
-        if let Some(cache) = &self.cache {
-            for (name, kind, help, value) in CACHE_NUMBERS {
-                let name = format!("cache_{name}{}", if *kind == "counter" { "_total" } else { "" });
-                out.family(&name, kind, help);
-                out.sample(&name, "", value(cache));
-            }
-            for (name, help, value) in CACHE_SHARES {
-                out.family(&format!("cache_{name}"), "gauge", help);
-                out.sample(&format!("cache_{name}"), "", value(cache));
-            }
-        }
-        out.text
-    }
 }
 
 /// A number of the block cache: name, kind, help, value.
-type CacheNumber = (&'static str, &'static str, &'static str, fn(&CacheCounts) -> u64);
+pub(super) type CacheNumber = (&'static str, &'static str, &'static str, fn(&CacheCounts) -> u64);
 /// A share: name, help, value.
-type CacheShare = (&'static str, &'static str, fn(&CacheCounts) -> f64);
+pub(super) type CacheShare = (&'static str, &'static str, fn(&CacheCounts) -> f64);
 
 /// The numbers of the block cache, in the words of the simulator's report.
-const CACHE_NUMBERS: &[CacheNumber] = &[
+pub(super) const CACHE_NUMBERS: &[CacheNumber] = &[
     ("blocks", "gauge", "Blocks of 4 KiB that the block cache can hold", |c| c.blocks),
     ("inventory", "gauge", "Blocks resident or on the way", |c| c.inventory),
     ("memory_bytes", "gauge", "Bytes that the blocks take", |c| c.memory_bytes),
@@ -232,37 +178,8 @@ const CACHE_NUMBERS: &[CacheNumber] = &[
 ];
 
 /// The shares of the block cache.
-const CACHE_SHARES: &[CacheShare] = &[
+pub(super) const CACHE_SHARES: &[CacheShare] = &[
     ("hit_ratio", "Share of the blocks asked for that were resident", |c| c.hit_ratio),
     ("coverage", "Share of the would-be misses that prefetching had here or on the way", |c| c.coverage),
     ("accuracy", "Share of the prefetched blocks that were asked for", |c| c.accuracy),
 ];
-
-/// Prometheus text being written.
-struct Families {
-    text: String,
-    /// Which volume each sample is of: one machine may have several.
-    volume: String,
-}
-
-impl Families {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.text, "# HELP entrepot_{name} {help}\n# TYPE entrepot_{name} {kind}");
-    }
-
-    fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
-        let (volume, comma) = (&self.volume, if labels.is_empty() { "" } else { "," });
-        let _ = writeln!(self.text, "entrepot_{name}{{{volume}{comma}{labels}}} {value}");
-    }
-
-    fn histogram(&mut self, op: &OpCounts) {
-        let mut below = 0;
-        for (i, count) in op.buckets.iter().enumerate() {
-            below += count;
-            let bound = Histogram::bound_ns(i).map_or("+Inf".to_owned(), |ns| (ns as f64 / 1e9).to_string());
-            self.sample("op_seconds_bucket", &format!("op=\"{}\",le=\"{bound}\"", op.op), below);
-        }
-        self.sample("op_seconds_sum", &format!("op=\"{}\"", op.op), op.total_ns as f64 / 1e9);
-        self.sample("op_seconds_count", &format!("op=\"{}\"", op.op), below);
-    }
-}

@@ -192,3 +192,36 @@ names! {
         PassthroughOpens = "passthrough_opens",
     }
 }
+
+names! {
+    /// What is looked at when somebody asks, not counted.
+    Level {
+        /// Since the start of the daemon.
+        Uptime = "uptime_seconds",
+        /// Nodes that have the volume.
+        Nodes = "nodes",
+        /// 1 if this node leads.
+        Leads = "leads",
+        /// Files that are open, or worked at.
+        FilesInUse = "files_in_use",
+        /// Files of which bytes are being moved.
+        MovesRunning = "moves_running",
+        /// Lost objects that are being recovered.
+        RecoveriesRunning = "recoveries_running",
+        /// Stripes that are being fetched for these.
+        FetchesRunning = "recovery_fetches_running",
+        /// Stagings under way that somebody asked for.
+        StagingsRunning = "stagings_running",
+        /// Jobs of this node's queue that have not ended.
+        Jobs = "jobs",
+        /// Jobs of Slurm that this node's hooks serve and that have not ended.
+        SlurmJobs = "slurm_jobs",
+    }
+}
+
+impl Level {
+    /// By what it is told apart, if by anything.
+    pub fn label(self) -> Option<&'static str> {
+        matches!(self, Level::Jobs | Level::SlurmJobs).then_some("state")
+    }
+}

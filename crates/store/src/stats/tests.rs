@@ -49,17 +49,22 @@ fn shown_with_targets_to_people_and_prometheus() {
         assert!(text.contains(words), "{words} in {text}");
     }
     assert!(!text.contains("rename") && !text.contains("jobs_failed"), "only what happened: {text}");
-    let shown = stats.snapshot().prometheus("s\"x");
+    let labels = [("volume", "s\"x".to_owned()), ("node", "n1".to_owned())];
+    let gauges = vec![Gauge::new(Level::Nodes, 3.0), Gauge { of: Level::Jobs, values: vec![("queued".into(), 2.0)] }];
+    let shown = stats.snapshot().open_metrics(&labels, gauges);
     for line in [
         "# TYPE entrepot_op_seconds histogram",
-        "entrepot_op_total{volume=\"s\\\"x\",op=\"fsync\"} 1",
-        "entrepot_op_seconds_bucket{volume=\"s\\\"x\",op=\"fsync\",le=\"+Inf\"} 1",
-        "entrepot_op_seconds_bucket{volume=\"s\\\"x\",op=\"fsync\",le=\"0.000001024\"} 0",
-        "entrepot_op_seconds_sum{volume=\"s\\\"x\",op=\"fsync\"} 0.0015",
-        "entrepot_target_read_bytes_total{volume=\"s\\\"x\",target=\"t7\"} 512",
-        "entrepot_target_state{volume=\"s\\\"x\",target=\"t7\",state=\"ok\"} 1",
-        "# HELP entrepot_recovery_stripes_total Stripes fetched from a source.",
-        "entrepot_recovery_stripes_total{volume=\"s\\\"x\"} 4",
+        "entrepot_op_total{volume=\"s\\\"x\",node=\"n1\",op=\"fsync\"} 1",
+        "entrepot_op_seconds_bucket{volume=\"s\\\"x\",node=\"n1\",le=\"+Inf\",op=\"fsync\"} 1",
+        "entrepot_op_seconds_bucket{volume=\"s\\\"x\",node=\"n1\",le=\"0.000001024\",op=\"fsync\"} 0",
+        "entrepot_op_seconds_sum{volume=\"s\\\"x\",node=\"n1\",op=\"fsync\"} 0.0015",
+        "entrepot_target_read_bytes_total{volume=\"s\\\"x\",node=\"n1\",target=\"t7\"} 512",
+        "entrepot_target_state{volume=\"s\\\"x\",node=\"n1\",target=\"t7\",state=\"ok\"} 1",
+        "# HELP entrepot_recovery_stripes Stripes fetched from a source.",
+        "entrepot_nodes{volume=\"s\\\"x\",node=\"n1\"} 3.0",
+        "entrepot_jobs{volume=\"s\\\"x\",node=\"n1\",state=\"queued\"} 2.0",
+        "# EOF",
+        "entrepot_recovery_stripes_total{volume=\"s\\\"x\",node=\"n1\"} 4",
     ] {
         assert!(shown.lines().any(|l| l == line), "{line} in {shown}");
     }

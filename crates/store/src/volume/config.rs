@@ -2,8 +2,8 @@
 
 use super::problem::{Problem, Problems};
 use super::sections::{
-    Burst, Cache, Checksums, ConnectionsConfig, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery, Replication,
-    Scrub, StateStore, Stripes, Tiering,
+    Burst, Cache, Checksums, ConnectionsConfig, Endpoint, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery,
+    Replication, Scrub, StateStore, Stripes, Tiering,
 };
 use policy::layout::Placement;
 use std::os::unix::fs::DirBuilderExt;
@@ -56,6 +56,8 @@ pub struct Config {
     pub checksums: Checksums,
     /// `[scrub]`
     pub scrub: Scrub,
+    /// Who may watch the daemon over the network.
+    pub endpoint: Endpoint,
     /// The fast tier as a buffer for checkpoints.
     pub burst: Burst,
     /// How wide files are striped.

@@ -5,7 +5,7 @@ use super::keys::Directory;
 use super::problem::Problems;
 use super::section::{Reading, Section};
 use super::sections::{
-    Burst, Cache, Checksums, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery, Replication, Scrub,
+    Burst, Cache, Checksums, Endpoint, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery, Replication, Scrub,
     StateConfig, StateStore, Stripes, TargetKeys, TierKeys, Tiering, Top, connections,
 };
 use policy::tier::cost::DeviceCost;
@@ -73,6 +73,7 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
         purge: table(root, "purge", Purge::checked),
         checksums: table(root, "checksums", Checksums::read),
         scrub: table(root, "scrub", Scrub::read),
+        endpoint: table(root, "endpoint", Endpoint::checked),
         burst,
         stripes: table(root, "stripes", Stripes::checked),
         layout,

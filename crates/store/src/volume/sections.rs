@@ -2,6 +2,7 @@
 
 mod burst;
 mod cache;
+mod endpoint;
 mod files;
 mod jobs;
 mod state;
@@ -12,6 +13,7 @@ mod top;
 
 pub use burst::Burst;
 pub use cache::{Cache, CacheKeys};
+pub use endpoint::Endpoint;
 pub use files::{
     Checksums, Health, Io, LayoutConfig, Mount, Mover, Passthrough, Prefer, Purge, Recovery, Scrub, Summed,
 };
@@ -25,7 +27,7 @@ pub use top::Top;
 use super::keys::Key;
 
 /// All keys, in the order of the template.
-pub const SECTIONS: [(&str, &[Key]); 18] = [
+pub const SECTIONS: [(&str, &[Key]); 19] = [
     ("Top level", Top::KEYS),
     ("[tier.NAME]", TierKeys::KEYS),
     ("[[target]]", TargetKeys::KEYS),
@@ -44,4 +46,5 @@ pub const SECTIONS: [(&str, &[Key]); 18] = [
     ("[checksums]", Checksums::KEYS),
     ("[scrub]", Scrub::KEYS),
     ("[burst]", Burst::KEYS),
+    ("[endpoint]", Endpoint::KEYS),
 ];

@@ -117,6 +117,5 @@ fn news(core: &Core) -> Value {
 }
 
 pub fn stats(core: &Core) -> Value {
-    let snapshot = core.volume.stats().snapshot();
-    json!({"prometheus": snapshot.prometheus(&core.volume.config().name), "snapshot": snapshot})
+    json!({"prometheus": core.open_metrics(), "snapshot": core.volume.stats().snapshot()})
 }

@@ -7,7 +7,6 @@
 //! The password may be in a file, which is read whenever a connection is made.
 
 use redis::{Client, Connection, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, TlsCertificates};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -201,23 +200,14 @@ fn wrong(text: String) -> RedisError {
     std::io::Error::other(text).into()
 }
 
-/// The password in a file, which must not be everybody's.
 fn read_password(file: &Path) -> RedisResult<String> {
-    let failed = |why: String| wrong(format!("the password file {}: {why}", file.display()));
-    let about = std::fs::metadata(file).map_err(|error| failed(error.to_string()))?;
-    if about.permissions().mode() & 0o007 != 0 {
-        return Err(failed(format!("everybody may read or change it. Correct that: chmod 600 {}", file.display())));
-    }
-    let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
-    match text.trim_end_matches(['\r', '\n']) {
-        "" => Err(failed("it is empty".into())),
-        password => Ok(password.to_owned()),
-    }
+    crate::host::read_secret(file).map_err(|why| wrong(format!("the password file {}: {why}", file.display())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn an_address_names_a_server_or_sentinels_and_shows_no_password() {

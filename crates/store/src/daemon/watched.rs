@@ -1,0 +1,73 @@
+//! What the daemon shows to whoever watches it: all its metrics, and whether it is well.
+
+use super::Core;
+use crate::host;
+use crate::mover::Phase;
+use crate::stats::{Gauge, Level};
+use crate::target::State;
+use std::sync::Arc;
+
+/// Whoever else has numbers to show.
+pub type Gauges = Arc<dyn Fn() -> Vec<Gauge> + Send + Sync>;
+
+/// Whether a daemon is well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Nothing can be changed, or nothing served: somebody has to look, or to start it again.
+    pub failing: Vec<String>,
+    /// It serves; these want somebody.
+    pub degraded: Vec<String>,
+}
+
+impl Core {
+    /// Whoever has further numbers gives them from now on, at each look. It must not wait for anything.
+    pub fn add_gauges(&self, gauges: Gauges) {
+        self.gauges.lock().push(gauges);
+    }
+
+    /// All metrics, as OpenMetrics text.
+    pub fn open_metrics(&self) -> String {
+        let name = self.volume.config().name.clone();
+        let labels = [("volume", name), ("node", host::name())];
+        let others = self.gauges.lock().clone();
+        let gauges = self.gauges_of_the_volume().into_iter().chain(others.iter().flat_map(|gauges| gauges()));
+        self.volume.stats().snapshot().open_metrics(&labels, gauges.collect())
+    }
+
+    /// Looks at what may fail as a whole. The store of the state is asked, so this may take as long as that does.
+    pub fn health(&self) -> Health {
+        let mut health = Health { failing: Vec::new(), degraded: Vec::new() };
+        if let Err(error) = self.volume.state().garbage_count() {
+            health.failing.push(format!("the store of the state does not answer: {error}"));
+        }
+        if self.nodes.as_ref().is_some_and(|nodes| !nodes.has_lease()) {
+            health
+                .failing
+                .push("this node has no lease: the namespace does not answer, or the node stood still".into());
+        }
+        for target in self.volume.targets().all() {
+            match target.state() {
+                State::Failed => health.degraded.push(format!("target {} is failed", target.name())),
+                State::Suspect => health.degraded.push(format!("target {} does not answer", target.name())),
+                State::Ok | State::Draining | State::ReadOnly => {}
+            }
+        }
+        health
+    }
+
+    fn gauges_of_the_volume(&self) -> Vec<Gauge> {
+        let nodes = self.nodes.as_ref().map_or(1, |nodes| nodes.count());
+        let moves = self.mover.progress().list().iter().filter(|entry| entry.phase == Phase::Copying).count();
+        let repair = self.repair.counts();
+        vec![
+            Gauge::new(Level::Uptime, self.started.elapsed().as_secs_f64()),
+            Gauge::new(Level::Nodes, nodes as f64),
+            Gauge::new(Level::Leads, f64::from(u8::from(self.acts()))),
+            Gauge::new(Level::FilesInUse, self.files.files().len() as f64),
+            Gauge::new(Level::MovesRunning, moves as f64),
+            Gauge::new(Level::RecoveriesRunning, repair.keys as f64),
+            Gauge::new(Level::FetchesRunning, repair.in_flight as f64),
+            Gauge::new(Level::StagingsRunning, self.under_way.count() as f64),
+        ]
+    }
+}
