@@ -25,7 +25,7 @@ use plan::{Found, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What was in the store alone, for people, with what to do about it.
-pub const GONE: [(&str, &str); 7] = [
+pub const GONE: [(&str, &str); 8] = [
     (
         "jobs, their log's index, steps for Slurm",
         "submit again what did not end; what runs goes on, and nobody knows of it",
@@ -39,6 +39,7 @@ pub const GONE: [(&str, &str); 7] = [
         "a purge may keep files longer; `entrepot stage out` sends them again",
     ),
     ("speeds of targets and of sources", "they are measured again"),
+    ("how far a scrub is", "it begins anew"),
 ];
 
 /// What was found, and done about it.
