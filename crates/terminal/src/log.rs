@@ -17,8 +17,19 @@ use tracing_subscriber::util::SubscriberInitExt;
 const LOG_BYTES_MAX: u64 = 8 << 20;
 
 /// The crates that know which of their words are secrets.
-const OURS: [&str; 10] =
-    ["entrepot", "entrepot_lab", "policy", "store", "source", "jobs", "sim", "emulate", "connect", "terminal"];
+const OURS: [&str; 11] = [
+    "entrepot",
+    "entrepot_lab",
+    "policy",
+    "store",
+    "source",
+    "jobs",
+    "sim",
+    "emulate",
+    "connect",
+    "terminal",
+    "endpoint",
+];
 
 /// Says what is logged, see [`parse`].
 const ENVIRONMENT: &str = "ENTREPOT_LOG";
