@@ -18,7 +18,7 @@ pub use plan::Wish;
 use crate::nodes::Still;
 use crate::state::TargetRecord;
 use crate::state::dump::Row;
-use crate::volume::{AtRest, Config, FileServers, Problem, Problems, Step, check_as};
+use crate::volume::{AtRest, Config, FileServers, Problems, Step, check_as};
 use devices::Seen;
 use names::Names;
 use plan::{Found, Refusal};
@@ -65,15 +65,6 @@ pub struct Rebuilt {
     pub rows: Option<usize>,
 }
 
-fn refused(cause: impl ToString, mend: impl Into<String>) -> Problems {
-    Problems::one(Problem::new(cause.to_string(), "nothing was changed", mend))
-}
-
-fn unchanged(Problems(all): Problems) -> Problems {
-    let one = |p: Problem| Problem { consequence: "nothing was changed".into(), ..p };
-    Problems(all.into_iter().map(one).collect())
-}
-
 /// Rebuilds the state of a volume that is down on all nodes, or with `write` unset says what that would give.
 pub fn rebuild_state(
     config: &Config,
@@ -93,32 +84,32 @@ fn rebuild(
 ) -> Result<Rebuilt, Problems> {
     if !config.namespace.is_dir() {
         let cause = format!("{}, the namespace, is not there", config.namespace.display());
-        return Err(refused(cause, "Mount it, or put it back from its backup"));
+        return Err(Problems::refused(cause, "Mount it, or put it back from its backup"));
     }
     if !config.state_is_derived && !config.state.is_dir() {
         let shown = config.state.display();
-        return Err(refused(
+        return Err(Problems::refused(
             format!("{shown}, for the state, is not there"),
             format!("Make it: `mkdir -p -m 0700 {shown}`"),
         ));
     }
-    let rest = AtRest::take(config).map_err(unchanged)?;
+    let rest = AtRest::take(config).map_err(Problems::unchanged)?;
     rest.may_be_rebuilt(config)?;
     let still = Still::wait(&config.namespace)
-        .map_err(|error| refused(error, "Stop it there with `entrepot down`, and say this again"))?;
-    let targets = devices::look(config, servers, rest.volume).map_err(unchanged)?;
+        .map_err(|error| Problems::refused(error, "Stop it there with `entrepot down`, and say this again"))?;
+    let targets = devices::look(config, servers, rest.volume).map_err(Problems::unchanged)?;
     let here: BTreeSet<_> = targets.iter().filter_map(|seen| seen.here()).collect();
     let names = Names::read(&config.namespace, config.is_shared(), &here)
-        .map_err(|error| refused(error, "Mend the namespace"))?;
+        .map_err(|error| Problems::refused(error, "Mend the namespace"))?;
     let epoch = rest.epoch(config)?.max(names.epoch).max(still.epoch());
     let seen = config.targets.iter().map(|target| target.name.clone()).zip(targets).collect();
     let found = Found { targets: seen, on: names.on, epoch, all_read: names.unread_count == 0 };
     let plan = plan::plan(&found, wish).map_err(|all| {
-        let one = |Refusal { cause, mend }| Problem::new(cause, "nothing was changed", mend);
-        Problems(all.into_iter().map(one).collect())
+        let one = |Refusal { cause, mend }| Problems::refused(cause, mend).0;
+        Problems(all.into_iter().flat_map(one).collect())
     })?;
     // What a start will find wrong is said now.
-    check_as(config, &plan.targets).map_err(unchanged)?;
+    check_as(config, &plan.targets).map_err(Problems::unchanged)?;
     let mut rebuilt = Rebuilt {
         objects: BTreeMap::new(),
         files_on: BTreeMap::new(),
@@ -139,7 +130,9 @@ fn rebuild(
         rebuilt.files_on.insert(record.name.clone(), found.on.get(&record.id).map_or(0, |on| on.files));
     }
     if let Some(step) = write {
-        still.end().map_err(|error| refused(error, "Stop it there with `entrepot down`, and say this again"))?;
+        still
+            .end()
+            .map_err(|error| Problems::refused(error, "Stop it there with `entrepot down`, and say this again"))?;
         rebuilt.rows = Some(rest.rebuild(config, rows(&plan), step)?);
     }
     Ok(rebuilt)

@@ -34,22 +34,16 @@ impl Step {
     pub const ALL: [Step; 3] = [Step::Reached, Step::Loaded, Step::Named];
 }
 
-fn refused(cause: impl ToString, mend: impl Into<String>) -> Problems {
-    Problems::one(Problem::new(cause.to_string(), "nothing was changed", mend))
-}
-
 impl AtRest {
     /// Whether the place of its state is free, and the volume one that `volume.toml` can open.
     pub fn may_be_rebuilt(&self, config: &Config) -> Result<(), Problems> {
         if !config.is_shared() && had_nodes(&config.namespace) {
-            return Err(Problems(
-                of_several_nodes(config).0.into_iter().map(|p| refused(p.cause, p.mend).0.remove(0)).collect(),
-            ));
+            return Err(Problems::unchanged(of_several_nodes(config)));
         }
         let mend = "Mend that, or see docs/guide/operate/backup.md, \"The state store is damaged\"";
-        match Kept::look(config, self.volume).map_err(|error| refused(error, mend))? {
+        match Kept::look(config, self.volume).map_err(|error| Problems::refused(error, mend))? {
             Kept::Nothing | Kept::Rebuilt => Ok(()),
-            Kept::State => Err(refused(
+            Kept::State => Err(Problems::refused(
                 format!("the state in {} is in use already", config.state.display()),
                 "Open the volume with it (`entrepot up`), or put a backup in its place with `entrepot state load --replace BACKUP`. If it is \
                  good for nothing, take it away first: docs/guide/operate/backup.md, \"The state is lost\"",
@@ -59,7 +53,7 @@ impl AtRest {
 
     /// The last epoch that the namespace knows.
     pub fn epoch(&self, config: &Config) -> Result<u32, Problems> {
-        namespace::read_epoch(&config.namespace).map_err(|error| refused(error, "Mend the namespace"))
+        namespace::read_epoch(&config.namespace).map_err(|error| Problems::refused(error, "Mend the namespace"))
     }
 
     /// Puts what was found in the place of the state; gives how many rows that has then.

@@ -12,10 +12,6 @@ use std::sync::Arc;
 
 const DAMAGED: &str = "See docs/guide/operate/backup.md, \"The state store is damaged\"";
 
-fn refused(cause: impl ToString, mend: impl Into<String>) -> Problems {
-    Problems::one(Problem::new(cause.to_string(), "nothing was changed", mend))
-}
-
 /// A volume that no daemon has open, for as long as this is there.
 pub(crate) struct AtRest {
     /// Its identity.
@@ -26,44 +22,47 @@ pub(crate) struct AtRest {
 impl AtRest {
     /// Keeps daemons out.
     pub fn take(config: &Config) -> Result<AtRest, Problems> {
-        config
-            .make_state_dir()
-            .map_err(|e| refused(format!("{}: {e}", config.state.display()), "Name another as `state_dir`"))?;
+        config.make_state_dir().map_err(|e| {
+            Problems::refused(format!("{}: {e}", config.state.display()), "Name another as `state_dir`")
+        })?;
         let lock = Lock::take(&config.state, &config.namespace, false)?;
-        let volume =
-            namespace::read_id(&config.namespace).map_err(|e| refused(e, "Put that file back from a backup"))?;
+        let volume = namespace::read_id(&config.namespace)
+            .map_err(|e| Problems::refused(e, "Put that file back from a backup"))?;
         let volume = volume.ok_or_else(|| {
             let cause = format!("{} is the namespace of no volume yet", config.namespace.display());
-            refused(cause, "Put the namespace back from its backup first")
+            Problems::refused(cause, "Put the namespace back from its backup first")
         })?;
         Ok(AtRest { volume, _lock: lock })
     }
 
     /// Its state, which is made where there is none.
     pub fn state(&self, config: &Config) -> Result<Arc<dyn State>, Problems> {
-        Reached::open(config).and_then(|reached| reached.of(config, self.volume)).map_err(|e| refused(e, DAMAGED))
+        Reached::open(config)
+            .and_then(|reached| reached.of(config, self.volume))
+            .map_err(|e| Problems::refused(e, DAMAGED))
     }
 }
 
 /// Writes a backup of the state; gives how many rows it has.
 pub fn dump_state(config: &Config, file: &Path) -> Result<usize, Problems> {
     let rest = AtRest::take(config)?;
-    dump::write(&*rest.state(config)?, rest.volume, file).map_err(|e| refused(e, "Name a file where there is room"))
+    dump::write(&*rest.state(config)?, rest.volume, file)
+        .map_err(|e| Problems::refused(e, "Name a file where there is room"))
 }
 
 /// Puts a backup in the place of the volume's state, which with `replace` may hold something. Gives how many rows it has.
 pub fn load_state(config: &Config, file: &Path, replace: bool) -> Result<usize, Problems> {
-    let mut backup = dump::read(file).map_err(|why| refused(why, "Use another backup"))?;
+    let mut backup = dump::read(file).map_err(|why| Problems::refused(why, "Use another backup"))?;
     let rest = AtRest::take(config)?;
     let state = rest.state(config)?;
     if backup.volume != rest.volume.to_string() {
         let cause = format!("{} is of volume {}, and the namespace of {}", file.display(), backup.volume, rest.volume);
-        return Err(refused(cause, "Use a backup of this volume"));
+        return Err(Problems::refused(cause, "Use a backup of this volume"));
     }
-    let failed = |error| refused(error, "Mend that and do it again");
+    let failed = |error| Problems::refused(error, "Mend that and do it again");
     if !replace && state.epoch().map_err(failed)? > 0 {
         let cause = format!("the state in {} is in use already", config.state.display());
-        return Err(refused(cause, "Use `entrepot state load --replace BACKUP` if what it holds may go"));
+        return Err(Problems::refused(cause, "Use `entrepot state load --replace BACKUP` if what it holds may go"));
     }
     // What the state says of itself is not of this time.
     backup.rows.retain(|row| !matches!(row, Row::Record { kind, .. } if identity::is_of_the_state_itself(kind)));
@@ -75,10 +74,10 @@ pub fn load_state(config: &Config, file: &Path, replace: bool) -> Result<usize, 
 /// From now on the namespace goes with the state that `volume.toml` names, as it is.
 pub fn adopt_state(config: &Config) -> Result<(), Problems> {
     let rest = AtRest::take(config)?;
-    let kept = Kept::look(config, rest.volume).map_err(|error| refused(error, DAMAGED))?;
+    let kept = Kept::look(config, rest.volume).map_err(|error| Problems::refused(error, DAMAGED))?;
     if kept == Kept::Nothing {
         let cause = format!("the state in {} is empty", config.state.display());
-        return Err(refused(
+        return Err(Problems::refused(
             cause,
             "Use `entrepot state rebuild`: an empty state knows no target, and would give the numbers of those that are away to others",
         ));

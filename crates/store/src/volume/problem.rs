@@ -4,6 +4,9 @@ use crate::exit;
 use std::fmt;
 use std::path::PathBuf;
 
+/// What follows where something was not begun.
+const UNCHANGED: &str = "nothing was changed";
+
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -41,6 +44,16 @@ impl Problems {
     /// A single problem.
     pub fn one(problem: Problem) -> Problems {
         Problems(vec![problem])
+    }
+
+    /// A single cause for which something was not begun.
+    pub fn refused(cause: impl ToString, mend: impl Into<String>) -> Problems {
+        Problems::one(Problem::new(cause.to_string(), UNCHANGED, mend))
+    }
+
+    /// The same problems of something that was not begun for them.
+    pub fn unchanged(Problems(all): Problems) -> Problems {
+        Problems(all.into_iter().map(|problem| Problem { consequence: UNCHANGED.into(), ..problem }).collect())
     }
 }
 

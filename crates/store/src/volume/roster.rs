@@ -27,15 +27,6 @@ pub(crate) fn ordered(text: &str) -> Option<Vec<TargetId>> {
 }
 
 /// Problems with a change of a volume that goes on as it is.
-fn unchanged(Problems(all): Problems) -> Problems {
-    let one = |p: Problem| Problem { consequence: "nothing was changed".into(), ..p };
-    Problems(all.into_iter().map(one).collect())
-}
-
-fn refused(cause: impl Into<String>, mend: impl Into<String>) -> Problems {
-    Problems::one(Problem::new(cause, "nothing was changed", mend))
-}
-
 impl Volume {
     /// Fails, restores or drains a target; durable when it returns. Gives the target's state after that.
     pub fn order_target(&self, name: &str, order: Order) -> Result<State, Problems> {
@@ -44,7 +35,7 @@ impl Volume {
             let only_on =
                 self.config.targets.iter().find(|known| known.name == name).map(|known| known.only_on.join(", "));
             let cause = format!("target {name} is not reached from here");
-            return Err(refused(
+            return Err(Problems::refused(
                 cause,
                 format!("Give the order on a node that reaches it: {}", only_on.unwrap_or_default()),
             ));
@@ -52,7 +43,7 @@ impl Volume {
         let state = self
             .targets
             .operate(target.id(), order)
-            .map_err(|e| refused(e.to_string(), "See `entrepot target list`"))?;
+            .map_err(|e| Problems::refused(e.to_string(), "See `entrepot target list`"))?;
         self.state.set_target_state(target.id(), state, state == State::Failed).map_err(|error| {
             let cause = format!("target {name} is {state}, but a restart will not know: {error}");
             Problems::one(Problem::new(cause, "the order holds until then", "Mend the state store and repeat it"))
@@ -145,13 +136,16 @@ impl Volume {
     pub fn add_target(&self, name: &str, path: &Path, tier: &str) -> Result<(), Problems> {
         let tier_number = self.config.tiers.iter().position(|known| known == tier).ok_or_else(|| {
             let known = self.config.tiers.join(", ");
-            refused(format!("there is no tier \"{tier}\""), format!("Use one of: {known}"))
+            Problems::refused(format!("there is no tier \"{tier}\""), format!("Use one of: {known}"))
         })?;
         let path = path.canonicalize().map_err(|error| {
-            refused(format!("{} cannot be used: {error}", path.display()), "Name a directory that exists")
+            Problems::refused(format!("{} cannot be used: {error}", path.display()), "Name a directory that exists")
         })?;
         let shown = path.to_str().ok_or_else(|| {
-            refused(format!("{} is not UTF-8 and cannot stand in volume.toml", path.display()), "Use another name")
+            Problems::refused(
+                format!("{} is not UTF-8 and cannot stand in volume.toml", path.display()),
+                "Use another name",
+            )
         })?;
         let block = TargetConfig {
             name: name.into(),
@@ -163,13 +157,14 @@ impl Volume {
             place: (0, 0),
         };
         // The same check as at a start, of the file as it will be.
-        let mut config = super::Config::load(&self.config.file).map_err(unchanged)?;
+        let mut config = super::Config::load(&self.config.file).map_err(Problems::unchanged)?;
         if config.targets.iter().any(|known| known.name == name) || self.targets.by_name(name).is_some() {
-            return Err(refused(format!("there is a target \"{name}\" already"), "Choose another name"));
+            return Err(Problems::refused(format!("there is a target \"{name}\" already"), "Choose another name"));
         }
         config.targets.push(block);
-        check::check(&config).map_err(unchanged)?;
-        let record = open::format_target(&*self.state, self.id, name, &Found::Directory(&path)).map_err(unchanged)?;
+        check::check(&config).map_err(Problems::unchanged)?;
+        let record =
+            open::format_target(&*self.state, self.id, name, &Found::Directory(&path)).map_err(Problems::unchanged)?;
         let target = self.targets.add(open::spec(tier_number as u8, Found::Directory(&path), &record, self.id));
         if self.targets.probe_one(target.id()).is_err() {
             self.targets.give_up(target.id());
@@ -189,11 +184,17 @@ impl Volume {
                 format!("`entrepot target drain {name}` moves everything off; `--force` gives up what it holds");
             match target.run(|medium| medium.list()) {
                 Ok(objects) if self.is_garbage(target.id(), &objects) => {}
-                Ok(objects) => return Err(refused(format!("target {name} holds {} objects", objects.len()), drain)),
-                Err(error) => return Err(refused(format!("target {name} cannot be looked at: {error}"), drain)),
+                Ok(objects) => {
+                    return Err(Problems::refused(format!("target {name} holds {} objects", objects.len()), drain));
+                }
+                Err(error) => {
+                    return Err(Problems::refused(format!("target {name} cannot be looked at: {error}"), drain));
+                }
             }
         }
-        self.state.forget_target(target.id()).map_err(|error| refused(error.to_string(), "Mend the state store"))?;
+        self.state
+            .forget_target(target.id())
+            .map_err(|error| Problems::refused(error.to_string(), "Mend the state store"))?;
         self.targets.remove(target.id());
         if let Err(error) = target.run(|medium| medium.disown()) {
             tracing::warn!(
@@ -212,6 +213,6 @@ impl Volume {
 
     fn unknown(&self, name: &str) -> Problems {
         let known: Vec<_> = self.targets.all().iter().map(|target| target.name().to_owned()).collect();
-        refused(format!("there is no target \"{name}\""), format!("Use one of: {}", known.join(", ")))
+        Problems::refused(format!("there is no target \"{name}\""), format!("Use one of: {}", known.join(", ")))
     }
 }
