@@ -75,6 +75,7 @@ pub struct Nodes {
     wish: draining::Wish,
     membership: Mutex<Membership>,
     changed: Condvar,
+    end: Condvar,
     leases: Leases,
     volume: Weak<Volume>,
     state: Arc<dyn State>,
@@ -125,6 +126,7 @@ impl Nodes {
             wish: draining::Wish::default(),
             membership: Mutex::new(membership),
             changed: Condvar::new(),
+            end: Condvar::new(),
             leases,
             volume: Arc::downgrade(volume),
             state: volume.state().clone(),
@@ -295,6 +297,14 @@ impl Nodes {
     /// Whether the daemon is about to end.
     pub(crate) fn ends(&self) -> bool {
         self.ends.load(Ordering::Acquire)
+    }
+
+    /// Waits for so long, or until the daemon is about to end; whether it goes on.
+    pub(crate) fn goes_on_after(&self, span: Duration) -> bool {
+        let until = Instant::now() + span;
+        let mut membership = self.membership.lock();
+        while !self.ends() && !self.end.wait_until(&mut membership, until).timed_out() {}
+        !self.ends()
     }
 
     /// The number that it has now.

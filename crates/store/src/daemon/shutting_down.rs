@@ -24,8 +24,7 @@ pub(super) fn watch(nodes: &Arc<Nodes>, core: &Arc<Core>) {
 
 fn look(nodes: &Nodes, core: &Weak<Core>) {
     let (mut since, mut said, mut look_at, mut empties) = (None, None, Instant::now(), false);
-    while !nodes.ends() {
-        std::thread::sleep(LOOK_EVERY);
+    while nodes.goes_on_after(LOOK_EVERY) {
         let Some(core) = core.upgrade() else { return };
         if empties != nodes.drains() {
             empties = nodes.drains();

@@ -153,9 +153,10 @@ impl Keeper {
 
     /// Gives the lease up and waits a while for that.
     pub fn leave(nodes: &Nodes) {
-        nodes.ends.store(true, Ordering::Release);
         let until = Instant::now() + LEAVE_WAIT;
         let mut membership = nodes.membership.lock();
+        nodes.ends.store(true, Ordering::Release);
+        nodes.end.notify_all();
         while membership.members().contains(&membership.node()) {
             if nodes.changed.wait_until(&mut membership, until).timed_out() {
                 tracing::warn!("the lease could not be given up: other nodes wait until it ends");

@@ -12,13 +12,12 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, openat};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// In `NAMESPACE/nodes`.
 const FILE: &str = "locks";
-/// How often the byte is locked again, and how often the end is looked for.
+/// How often the byte is locked again.
 const AGAIN: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(100);
 
 /// What a node knows of it.
 #[derive(Default)]
@@ -38,13 +37,8 @@ impl Nodes {
         self.say_with_lock();
         let nodes = self.clone();
         self.workers.start("lock-shown", move || {
-            let mut at = Instant::now() + AGAIN;
-            while !nodes.ends() {
-                std::thread::sleep(LOOK);
-                if Instant::now() >= at {
-                    nodes.say_with_lock();
-                    at = Instant::now() + AGAIN;
-                }
+            while nodes.goes_on_after(AGAIN) {
+                nodes.say_with_lock();
             }
             nodes.reach.file.lock().take();
         });
