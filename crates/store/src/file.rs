@@ -21,6 +21,7 @@ mod copy;
 mod find;
 mod grow;
 mod habit;
+mod in_use;
 mod inline;
 mod load;
 mod locks;
@@ -123,6 +124,8 @@ pub struct File {
     has_sums: AtomicBool,
     sync_errors: Mutex<sync::SyncErrors>,
     claims: Mutex<passthrough::Claims>,
+    /// This node took it away: the objects go with whoever uses the file here.
+    lost_its_last_link: AtomicBool,
     /// The kernel writes the object by itself: its length is the size.
     kernel_writes: AtomicBool,
     /// Where the mover wants to hear of writes.
@@ -205,6 +208,7 @@ impl File {
             placement: Mutex::new(None),
             sync_errors: Mutex::default(),
             claims: Mutex::default(),
+            lost_its_last_link: AtomicBool::new(false),
             kernel_writes: AtomicBool::new(false),
             watch: RwLock::new(None),
             handles: AtomicUsize::new(0),

@@ -17,6 +17,7 @@ use policy::cluster::share::{Claim, Mark as NodeMark};
 use policy::layout::Layout;
 use policy::{FileId, Time};
 use rustix::io::Errno;
+use std::fmt;
 use std::path::PathBuf;
 
 /// An inode: device and number.
@@ -31,6 +32,35 @@ pub enum Mark {
     Set,
     /// So does one that starts after a loss of power.
     Durable,
+}
+
+/// Who has which file in use: the name of a mark, and what it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InUse {
+    /// The file.
+    pub file: FileId,
+    /// As which of several nodes.
+    pub node: Option<Node>,
+}
+
+impl InUse {
+    /// Reads a name in `open/`.
+    pub fn parse(name: &str) -> Option<InUse> {
+        let (file, node) = match name.split_once('@') {
+            Some((file, node)) => (file, Some(Node(node.parse().ok()?))),
+            None => (name, None),
+        };
+        Some(InUse { file: FileId(u64::from_str_radix(file, 16).ok()?), node })
+    }
+}
+
+impl fmt::Display for InUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.node {
+            Some(node) => write!(f, "{}@{}", self.file, node.0),
+            None => write!(f, "{}", self.file),
+        }
+    }
 }
 
 /// What a file needs of its stub. Real ones are open files of the namespace; tests use one in memory that can crash.
@@ -121,10 +151,14 @@ pub trait Stub: Send + Sync + 'static {
     /// Sets or removes the mark that says to whoever starts after a crash that this file was in use in a way that a
     /// record cannot tell: written by the kernel alone, in several mirrors, or being moved. Setting a set mark and
     /// removing a missing one succeed.
-    fn mark_in_use(&self, file: FileId, mark: Mark) -> Result<()>;
-    /// Whether the mark of that file is a link of this stub.
-    fn has_mark(&self, _file: FileId) -> bool {
+    fn mark_in_use(&self, by: InUse, mark: Mark) -> Result<()>;
+    /// Whether that mark is a link of this stub.
+    fn has_mark(&self, _by: InUse) -> bool {
         false
+    }
+    /// How many links lead to it, names and marks; `None` if that cannot be told.
+    fn links(&self) -> Option<u64> {
+        None
     }
     /// Its device and inode number, which no other stub in use has; `None` in memory.
     fn inode(&self) -> Option<Inode> {
@@ -144,8 +178,8 @@ pub trait Stub: Send + Sync + 'static {
     fn mark_inline(&self, inline: bool) -> Result<()>;
     /// Whether that was said.
     fn is_marked_inline(&self) -> Result<bool>;
-    /// Removes everything that is kept beside the stub for that file, for a file that is gone.
-    fn discard(&self, file: FileId) -> Result<()>;
+    /// Removes everything that is kept beside the stub for that file, and that mark, for a file that is gone.
+    fn discard(&self, by: InUse) -> Result<()>;
     /// Makes size, times, layout record and bytes durable.
     fn sync(&self) -> Result<()>;
 }

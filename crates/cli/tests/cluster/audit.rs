@@ -55,6 +55,20 @@ pub fn orphan(node: &Node<'_>, volume: &str, target: &str) -> (String, String) {
     (target.into(), number)
 }
 
+/// A file that a node had in use when it lost its name on another: what holds it is the mark of that node alone. Gives the mark and an object.
+pub fn marked(node: &Node<'_>, other: &Node<'_>, volume: &str) -> (String, (String, String)) {
+    let name = format!("in-use-on-{}", node.name());
+    std::fs::write(node.path(&name), vec![1; 200_000]).expect("write");
+    let layout = node.entrepot(&["layout", &format!("{}/{name}", node.at)]);
+    let object = &layout["mirrors"][0]["segments"][0]["objects"][0];
+    let word = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{layout}")).to_owned();
+    let namespace = format!("{SHARED}/{volume}/namespace");
+    let mark = format!("{namespace}/open/{}@{}", word(&layout["file"]), node.number());
+    node.host.must("ln", &[&format!("{namespace}/tree/{name}"), &mark]);
+    std::fs::remove_file(other.path(&name)).expect("unlink");
+    (mark, (word(&object["target"]), word(&object["object"])))
+}
+
 /// Every object on the targets is one that a file names, and the other way round; what is being moved comes to its end first.
 #[track_caller]
 pub fn balances(node: &Node<'_>, volume: &str) {

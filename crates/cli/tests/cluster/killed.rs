@@ -23,6 +23,8 @@ fn nothing_acknowledged_is_lost_when_daemons_are_killed() {
         std::thread::sleep(Duration::from_millis(random.below(300)));
         // As a removal would that is cut off between the name and the object.
         let left = audit::orphan(&nodes[killed], NODES, other);
+        let (mark, held) = audit::marked(&nodes[killed], &nodes[(killed + 1) % 3], NODES);
+        assert!(audit::lying(&nodes[order], NODES).contains(&held), "its node has it in use");
         nodes[killed].kill(&nodes[killed].pid());
         let began = Instant::now();
         nodes[killed].up();
@@ -31,7 +33,11 @@ fn nothing_acknowledged_is_lost_when_daemons_are_killed() {
         nodes[order].empties(target);
         println!("{target} was empty {:.1?} after that end", began.elapsed());
         nodes[random.below(3) as usize].ok(&["target", "restore", target]);
-        until_within(60, "what it left is gone", || !audit::lying(&nodes[order], NODES).contains(&left));
+        until_within(60, "what it left is gone", || {
+            let lying = audit::lying(&nodes[order], NODES);
+            !lying.contains(&left) && !lying.contains(&held)
+        });
+        assert!(!nodes[order].host.path(&mark).exists());
         println!("what it left was gone {:.1?} after that end", began.elapsed());
     }
     std::thread::sleep(Duration::from_secs(1));

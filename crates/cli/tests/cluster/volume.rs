@@ -141,6 +141,13 @@ impl Node<'_> {
         nodes.map(|node| (node["host"].as_str().unwrap_or("?").into(), node["leads"] == true)).collect()
     }
 
+    /// The number of this node.
+    pub fn number(&self) -> u64 {
+        let nodes = self.entrepot(&["node", "list"])["nodes"].take();
+        let own = nodes.as_array().expect("nodes").iter().find(|node| node["is_self"] == true);
+        own.and_then(|node| node["node"].as_u64()).unwrap_or_else(|| panic!("{nodes}"))
+    }
+
     pub fn hosts(&self) -> Vec<String> {
         self.listed().into_iter().map(|(host, _)| host).collect()
     }

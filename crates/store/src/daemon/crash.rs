@@ -3,13 +3,16 @@
 use super::walk::walk;
 use crate::file::{File, FileTable};
 use crate::mover::{Found, Mover, Recovered};
+use crate::stub::InUse;
 use crate::volume::Volume;
 use crate::{Error, Result};
+use policy::cluster::Node;
 use policy::layout::Layout;
 use policy::{FileId, ObjectId};
-use rustix::fs::Dir;
+use rustix::fs::{AtFlags, Dir, statat, unlinkat};
+use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 /// Settles everything that can be settled now. What cannot (its target is away) keeps its mark and is tried at the next
@@ -33,7 +36,7 @@ pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover, alo
     }
     settle_journal(volume, files, mover, false)?;
     let marks = marks(volume)?;
-    for mark in marks.iter().filter(|_| alone) {
+    for (_, mark) in marks.iter().filter(|_| alone) {
         let shown = mark.to_string_lossy();
         match open(mark).and_then(|file| file.map_or(Ok(()), |file| settle_one(volume, &file, mark, named.as_ref()))) {
             Ok(()) => tracing::debug!(file = %shown, "settled after a crash"),
@@ -63,8 +66,7 @@ pub(super) fn settle_journal(
     let returned = volume.unknown_epochs()?.is_some();
     let mut elsewhere = None;
     let recovered = mover.recover_journal(|entry| {
-        let name = entry.file.to_string();
-        if let Some(mark) = marks.iter().find(|m| m.to_bytes() == name.as_bytes()) {
+        if let Some((_, mark)) = marks.iter().find(|(by, _)| by.is_some_and(|by| by.file == entry.file)) {
             match files.open_at(volume.open_links(), &**mark).and_then(|file| file.map_or(Ok(None), layout_of)) {
                 Ok(Some(layout)) => return Ok(Found::Layout(Box::new(Layout::clone(&layout)))),
                 Ok(None) => {}
@@ -127,16 +129,38 @@ fn moved_files(
     Ok(walked)
 }
 
-/// The names in `open/`.
-fn marks(volume: &Volume) -> Result<Vec<CString>> {
+/// The names in `open/`, and what they say.
+fn marks(volume: &Volume) -> Result<Vec<(Option<InUse>, CString)>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(volume.open_links())? {
         let name = entry?.file_name().to_owned();
         if name.to_bytes().first() != Some(&b'.') {
-            names.push(name);
+            names.push((name.to_str().ok().and_then(InUse::parse), name));
         }
     }
     Ok(names)
+}
+
+/// Settles the marks of other nodes that are over; whether all are. The objects of a file that has no other link become nobody's with it.
+pub(super) fn settle_marks_of(is_over: &dyn Fn(Node) -> bool, volume: &Volume, files: &Arc<FileTable>) -> Result<bool> {
+    let mut all = true;
+    for (_, mark) in marks(volume)?.iter().filter(|(by, _)| by.and_then(|by| by.node).is_some_and(is_over)) {
+        let shown = mark.to_string_lossy();
+        let settled = match files.open_at(volume.open_links(), &**mark) {
+            Ok(Some(file)) if links_of(volume, mark)? > 1 => file.settle_after_crash(),
+            Ok(_) => Ok(true),
+            Err(error) => Err(error),
+        };
+        match settled.and_then(|may_go| if may_go { remove_mark(volume, mark).map(|()| true) } else { Ok(false) }) {
+            Ok(true) => tracing::debug!(file = %shown, "settled after its node"),
+            Ok(false) => all = false,
+            Err(error) => {
+                all = false;
+                tracing::info!(file = %shown, "a file was in use by a node that is over and cannot be settled yet: {error}");
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// The objects that files with a name have.
@@ -165,9 +189,8 @@ impl Named {
 }
 
 fn settle_one(volume: &Volume, file: &Arc<File>, mark: &CString, named: Option<&Named>) -> Result<()> {
-    let stat = rustix::fs::statat(volume.open_links(), mark, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
-    if stat.st_nlink > 1 {
-        return file.settle_after_crash();
+    if links_of(volume, mark)? > 1 {
+        return if file.settle_after_crash()? { remove_mark(volume, mark) } else { Ok(()) };
     }
     match named {
         // Unlinked while it was open: its last user died with the daemon.
@@ -180,8 +203,16 @@ fn settle_one(volume: &Volume, file: &Arc<File>, mark: &CString, named: Option<&
             ));
         }
     }
-    match rustix::fs::unlinkat(volume.open_links(), mark, rustix::fs::AtFlags::empty()) {
-        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+    remove_mark(volume, mark)
+}
+
+fn links_of(volume: &Volume, mark: &CStr) -> Result<u64> {
+    Ok(statat(volume.open_links(), mark, AtFlags::SYMLINK_NOFOLLOW)?.st_nlink)
+}
+
+fn remove_mark(volume: &Volume, mark: &CStr) -> Result<()> {
+    match unlinkat(volume.open_links(), mark, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(e) => Err(e.into()),
     }
 }

@@ -1,10 +1,12 @@
-//! What nodes left that were killed, or stood still for longer than their lease: removals that did not come to their end, copies of moves
-//! under way, objects of which they did not know whether a layout names them. The node that leads has all look for what no file names, once
-//! their numbers are over, and removes it.
+//! What nodes left that were killed, or stood still for longer than their lease: marks of files that they had in use, removals that did not
+//! come to their end, copies of moves under way, objects of which they did not know whether a layout names them. Once their numbers are over,
+//! the node that leads settles the marks, has all look for what no file names, and removes it.
 //!
 //! Their moves stay in their journals until they start again or are forgotten (`forget`): by then there is nothing of them to be removed.
 
 use super::Core;
+use super::crash::settle_marks_of;
+use crate::file::Cluster;
 use crate::nodes::Nodes;
 use policy::cluster::Node;
 use std::sync::{Arc, Weak};
@@ -26,8 +28,7 @@ pub(super) fn watch(nodes: &Arc<Nodes>, core: &Arc<Core>) {
 fn look(nodes: &Nodes, core: &Weak<Core>) {
     let (mut wait, mut next) = (AGAIN, Instant::now());
     let mut tried: Vec<Node> = Vec::new();
-    while !nodes.ends() {
-        std::thread::sleep(LOOK_EVERY);
+    while nodes.goes_on_after(LOOK_EVERY) {
         let Some(core) = core.upgrade() else { return };
         if !core.acts() || Instant::now() < next {
             continue;
@@ -51,6 +52,15 @@ fn look(nodes: &Nodes, core: &Weak<Core>) {
 fn remove(core: &Core, nodes: &Nodes, left: &[Node]) -> bool {
     let Some(together) = &core.together else { return true };
     let shown = left.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    // Before the look: what a mark alone names is nobody's then.
+    match settle_marks_of(&|node| Cluster::is_over(nodes, node), &core.volume, &core.files) {
+        Ok(true) => {}
+        Ok(false) => return false,
+        Err(error) => {
+            tracing::warn!("what {shown} had in use is not known: {error}");
+            return false;
+        }
+    }
     let removed = match together.remove_left(&|| nodes.ends() || !core.acts()) {
         Ok(Some(removed)) => removed,
         Ok(None) => {

@@ -5,7 +5,6 @@ use super::{ByteRanges, File, NewObjects, View};
 use crate::{Error, Result};
 use policy::layout::Layout;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 impl File {
     /// From now on every write is told to `watch`.
@@ -78,20 +77,6 @@ impl File {
         made.leave();
         then();
         Ok(())
-    }
-
-    /// Removes the mark of use when nothing asks for it any more: one mirror, no writer in the kernel.
-    pub(crate) fn unmark_if_simple(&self) {
-        let several = self.view().in_sync().nth(1).is_some();
-        let mut claims = self.claims.lock();
-        if let Some(id) = self.id()
-            && !several
-            && !self.kernel_writes.load(Ordering::Acquire)
-            && claims.take_mark()
-        {
-            // If the mark stays, the next start settles a file that is settled.
-            let _ = self.stub.mark_in_use(id, crate::stub::Mark::None);
-        }
     }
 }
 

@@ -216,8 +216,12 @@ impl File {
             return Ok(false);
         }
         let view = self.view();
-        self.take_over(&self.stub.look()?)?;
+        self.look_again()?;
         Ok(!self.same_view(&view))
+    }
+
+    pub(super) fn look_again(&self) -> Result<()> {
+        self.take_over(&self.stub.look()?)
     }
 
     /// Whether the file may lie elsewhere by now: what it lay in can still be read by who has it open.

@@ -2,8 +2,10 @@
 
 use super::{File, Pool};
 use crate::Result;
+use crate::stub::InUse;
 use policy::layout::Position;
 use policy::{ObjectId, TargetId};
+use std::sync::atomic::Ordering;
 
 impl Pool {
     /// Removes an object, or notes it as garbage when its target cannot do it now.
@@ -35,8 +37,9 @@ impl File {
                 if let Some(places) = self.pool.places.get() {
                     places.file_is_gone(id);
                 }
-                self.claims.lock().take_mark();
-                self.stub.discard(id)
+                self.lost_its_last_link.store(false, Ordering::Release);
+                let mark = self.claims.lock().take_mark();
+                self.stub.discard(mark.unwrap_or(InUse { file: id, node: None }))
             }
             None => Ok(()),
         }

@@ -2,10 +2,10 @@
 //!
 //! While a guard lives the object is exactly as long as the file, nothing moves it, and growth goes on in it. While a
 //! writing guard lives the object's length is the size; it is brought into the stub by `settle`, `sync` and when the
-//! last writing guard goes. The mark `open/ID` in the namespace says so to whoever starts after a crash.
+//! last writing guard goes. The mark of the file says so to whoever starts after a crash.
 
 use super::{File, Slot};
-use crate::stub::Mark;
+use crate::stub::{InUse, Mark};
 use crate::target::Handle;
 use crate::{Error, Result};
 use policy::layout::{OPEN_END, ObjectState};
@@ -21,19 +21,24 @@ pub(super) struct Claims {
     readers: usize,
     writers: usize,
     moving: bool,
-    /// The mark in `open/` is set.
-    marked: bool,
+    /// The mark that is set, if one is.
+    pub(super) mark: Option<InUse>,
     /// It was made durable.
-    mark_durable: bool,
+    pub(super) mark_durable: bool,
     /// The one object, while there are writers.
     object: Option<Arc<Slot>>,
 }
 
 impl Claims {
-    /// Takes the mark away; whether it was set.
-    pub fn take_mark(&mut self) -> bool {
+    /// The mark is set no more; gives it.
+    pub fn take_mark(&mut self) -> Option<InUse> {
         self.mark_durable = false;
-        std::mem::take(&mut self.marked)
+        self.mark.take()
+    }
+
+    /// Nothing writes it by itself, nothing moves it.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.writers == 0 && !self.moving
     }
 }
 
@@ -77,9 +82,9 @@ impl Drop for PassthroughGuard {
                 // If it stays said, the next start asks an object that is as long as the file.
                 let _ = self.file.stub.set_kernel_writes(false);
                 self.file.kernel_writes.store(false, Ordering::Release);
-                if claims.take_mark() {
+                if let Some(mark) = claims.take_mark() {
                     // If the mark stays, the next start settles a file that is settled.
-                    let _ = self.file.stub.mark_in_use(self.file.id().expect("it has an object"), Mark::None);
+                    let _ = self.file.stub.mark_in_use(mark, Mark::None);
                 }
             }
         } else {
@@ -131,10 +136,11 @@ impl File {
                 self.stub.set_kernel_writes(true).ok()?;
                 self.kernel_modified.store(modified, Ordering::Release);
             }
-            if !claims.marked {
+            if claims.mark.is_none() {
                 // What it protects is lost with the power too, unless it is synced; and `sync` settles the size.
-                self.stub.mark_in_use(layout.file, Mark::Set).ok()?;
-                claims.marked = true;
+                let mark = InUse { file: layout.file, node: None };
+                self.stub.mark_in_use(mark, Mark::Set).ok()?;
+                claims.mark = Some(mark);
             }
             claims.writers += 1;
             claims.object = Some(slot.clone());
@@ -236,97 +242,5 @@ impl File {
     /// Ends the mover's claim.
     pub(crate) fn end_move(&self) {
         self.claims.lock().moving = false;
-    }
-
-    /// Whether the mark is set for good: mirrors may be written.
-    pub(super) fn is_marked_in_use(&self) -> bool {
-        self.claims.lock().mark_durable
-    }
-
-    /// How many names lead to the file: the stub's `links` without its mark in `open/`, counted while no mark comes or goes.
-    pub(crate) fn names(&self, links: impl FnOnce() -> u64) -> u64 {
-        let claims = self.claims.lock();
-        let marked = claims.marked && self.id().is_some_and(|id| self.stub.has_mark(id));
-        links().saturating_sub(u64::from(marked))
-    }
-
-    /// Whether no name leads to the file any more. `links` counts the stub's links while no mark comes or goes through
-    /// this file; in doubt it has a name.
-    pub(crate) fn is_nameless(&self, links: impl FnOnce() -> Option<u64>) -> bool {
-        let claims = self.claims.lock();
-        match links() {
-            Some(0) => true,
-            Some(1) => claims.marked && self.id().is_some_and(|id| self.stub.has_mark(id)),
-            _ => false,
-        }
-    }
-
-    /// Marks a file with several mirrors before it is written: after a crash they may differ.
-    pub(crate) fn mark_in_use(&self) -> Result<()> {
-        let Some(id) = self.id() else { return Ok(()) };
-        let mut claims = self.claims.lock();
-        if !claims.mark_durable {
-            self.stub.mark_in_use(id, Mark::Durable)?;
-            (claims.marked, claims.mark_durable) = (true, true);
-        }
-        Ok(())
-    }
-
-    /// For files found in the namespace's `open/` after a crash: settles the size, keeps one mirror in sync where
-    /// several may differ, and removes the mark.
-    pub fn settle_after_crash(self: &Arc<Self>) -> Result<()> {
-        let Some(id) = self.id() else { return Ok(()) };
-        {
-            let _io = self.io.write();
-            let view = self.view();
-            let single = view.layout.as_ref().is_some_and(|l| l.single_object().is_some());
-            if single && self.stub.kernel_writes()? {
-                let slot = view.all().next().expect("a single object");
-                let len = slot
-                    .run(&self.pool, |h| h.len())
-                    .map_err(|error| Error::Target { target: slot.target_id, error })?;
-                self.extend_to(len)?;
-            }
-            if view.in_sync().nth(1).is_some() && !self.keep_one_mirror()? {
-                return Ok(()); // the mark stays: they still may differ
-            }
-        }
-        self.stub.set_kernel_writes(false)?;
-        self.stub.sync()?;
-        self.stub.mark_in_use(id, Mark::None)
-    }
-}
-
-impl File {
-    /// Takes the mark away when nothing writes any more; what the mirrors hold is synced first.
-    pub(crate) fn settle_mark(&self) {
-        if !self.claims.lock().marked {
-            return;
-        }
-        let _io = self.io.write();
-        {
-            let claims = self.claims.lock();
-            // A move is found by its mark after a crash; its end takes it away.
-            if claims.writers > 0 || claims.moving {
-                return;
-            }
-        }
-        let view = self.view();
-        let synced = self.sync_objects(&view).and_then(|()| self.stub.sync());
-        let mut claims = self.claims.lock();
-        if let (Ok(()), Some(id), true) = (synced, self.id(), claims.marked) {
-            // If the mark stays, the next start takes one mirror for the true one, which is right for equal ones too.
-            claims.marked = self.stub.mark_in_use(id, Mark::None).is_err();
-            claims.mark_durable = false;
-        }
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        self.settle_mark();
-        if let Err(error) = self.end_writing() {
-            tracing::debug!("a file goes on saying that this node writes it: {error}");
-        }
     }
 }

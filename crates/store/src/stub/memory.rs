@@ -7,7 +7,7 @@ mod locks;
 
 use super::locks::Locker;
 use super::marks::{Look, listed_with};
-use super::{Mark, Stub};
+use super::{InUse, Mark, Stub};
 use crate::Result;
 use parking_lot::Mutex;
 use policy::cluster::Node;
@@ -47,7 +47,9 @@ struct Inner {
     durable: State,
     now: State,
     since_sync: Vec<Change>,
-    marks: BTreeSet<u64>,
+    marks: BTreeSet<InUse>,
+    /// It has no name any more.
+    nameless: bool,
     kernel_writes: bool,
     /// Of nodes: generations, claims, writers, copies. A loss of power of one node takes none of it.
     generations: BTreeMap<u64, Option<Layout>>,
@@ -152,6 +154,11 @@ impl MemoryStub {
     /// Whether a mark says that a file was in use.
     pub fn is_marked(&self) -> bool {
         !self.0.lock().marks.is_empty()
+    }
+
+    /// Its name goes.
+    pub fn unlink(&self) {
+        self.0.lock().nameless = true;
     }
 
     /// The modification time as it was last set.
@@ -363,15 +370,24 @@ impl Stub for MemoryStub {
         self.seek(offset, false)
     }
 
-    fn mark_in_use(&self, file: FileId, mark: Mark) -> Result<()> {
+    fn mark_in_use(&self, by: InUse, mark: Mark) -> Result<()> {
         self.with(|inner| {
             if mark != Mark::None {
-                inner.marks.insert(file.0);
+                inner.marks.insert(by);
             } else {
-                inner.marks.remove(&file.0);
+                inner.marks.remove(&by);
             }
             Ok(())
         })
+    }
+
+    fn has_mark(&self, by: InUse) -> bool {
+        self.0.lock().marks.contains(&by)
+    }
+
+    fn links(&self) -> Option<u64> {
+        let inner = self.0.lock();
+        Some(u64::from(!inner.nameless) + inner.marks.len() as u64)
     }
 
     fn set_kernel_writes(&self, writes: bool) -> Result<()> {
@@ -393,8 +409,8 @@ impl Stub for MemoryStub {
         self.with(|inner| Ok(inner.now.inline))
     }
 
-    fn discard(&self, file: FileId) -> Result<()> {
-        self.mark_in_use(file, Mark::None)
+    fn discard(&self, by: InUse) -> Result<()> {
+        self.mark_in_use(by, Mark::None)
     }
 
     fn sync(&self) -> Result<()> {

@@ -9,7 +9,7 @@
 
 use super::locks::Locker;
 use super::marks::{self, Look};
-use super::{Inode, Mark, Stub};
+use super::{InUse, Inode, Mark, Stub};
 use crate::host::{descriptor_path, remembered};
 use crate::unsynced::Unsynced;
 use crate::{Error, Result};
@@ -438,8 +438,8 @@ impl Stub for FdStub {
         Ok(fs::seek(&*self.fd(), SeekFrom::Hole(offset))?)
     }
 
-    fn mark_in_use(&self, file: FileId, mark: Mark) -> Result<()> {
-        let name = self.open.join(file.to_string());
+    fn mark_in_use(&self, by: InUse, mark: Mark) -> Result<()> {
+        let name = self.open.join(by.to_string());
         if mark != Mark::None {
             let fd = self.fd();
             match fs::linkat(fs::CWD, descriptor_path(fd), fs::CWD, &name, AtFlags::SYMLINK_FOLLOW) {
@@ -472,9 +472,10 @@ impl Stub for FdStub {
         Ok(self.attribute(INLINE_ATTRIBUTE)?.is_some())
     }
 
-    fn discard(&self, file: FileId) -> Result<()> {
+    fn discard(&self, by: InUse) -> Result<()> {
+        let file = by.file;
         let sums = ["sums", "closed"].map(|kind| self.side.join(format!("{file}.{kind}")));
-        let beside = [self.side_file(file), self.open.join(file.to_string())].into_iter().chain(sums);
+        let beside = [self.side_file(file), self.open.join(by.to_string())].into_iter().chain(sums);
         for path in beside {
             match fs::unlink(&path) {
                 Ok(()) | Err(Errno::NOENT) => {}
@@ -492,8 +493,17 @@ impl Stub for FdStub {
         std::fs::read_link(descriptor_path(self.fd())).ok()
     }
 
-    fn has_mark(&self, file: FileId) -> bool {
-        let mark = fs::statat(fs::CWD, self.open.join(file.to_string()), AtFlags::SYMLINK_NOFOLLOW);
+    fn links(&self) -> Option<u64> {
+        match fs::fstat(&*self.fd()) {
+            Ok(stat) => Some(stat.st_nlink),
+            // A shared file system forgets a file whose last link went.
+            Err(Errno::NOENT | Errno::STALE) => Some(0),
+            Err(_) => None,
+        }
+    }
+
+    fn has_mark(&self, by: InUse) -> bool {
+        let mark = fs::statat(fs::CWD, self.open.join(by.to_string()), AtFlags::SYMLINK_NOFOLLOW);
         let own = fs::fstat(&*self.fd());
         matches!((mark, own), (Ok(mark), Ok(own)) if (mark.st_dev, mark.st_ino) == (own.st_dev, own.st_ino))
     }

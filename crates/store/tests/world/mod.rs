@@ -19,8 +19,8 @@ use store::durable_names::DurableNames;
 use store::file::{File, Garbage, MirrorWrites, Pool, Recover};
 use store::mover::{Found, Mover};
 use store::state::{SqliteState, State};
-use store::stub::Stub;
 use store::stub::memory::MemoryStub;
+use store::stub::{InUse, Mark, Stub};
 use store::target::{InlineSlots, MemoryMedium, State as TargetState, TargetSpec, Targets, TargetsOptions};
 use store::{Error, Result};
 
@@ -155,8 +155,10 @@ impl World {
         self.life.mover.journal_copies_of_last_run().expect("records of copies");
         self.life.mover.recover_journal(|_| Ok(found.clone())).expect("journal");
         if self.stub.is_marked() {
+            let mark = InUse { file: self.life.file.id().expect("laid out"), node: None };
             match self.life.file.settle_after_crash() {
-                Ok(()) | Err(Error::Target { .. }) => {}
+                Ok(true) => self.stub.mark_in_use(mark, Mark::None).expect("in memory"),
+                Ok(false) | Err(Error::Target { .. }) => {}
                 Err(e) => panic!("settling after a crash: {e}"),
             }
         }

@@ -1,14 +1,14 @@
 //! Media and stubs that stop answering when the daemon dies: from the n-th I/O of the whole world on.
 
 use super::interposed::{Interposer, Io, Op, Verdict};
+use policy::Time;
 use policy::layout::Layout;
-use policy::{FileId, Time};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use store::Result;
 use store::stub::memory::MemoryStub;
-use store::stub::{Mark, Stub};
+use store::stub::{InUse, Mark, Stub};
 
 /// Counts down to the end. At 1 the power is off; 0 is no end in sight.
 #[derive(Default)]
@@ -123,9 +123,9 @@ impl Stub for PoweredStub {
         self.1.use_some()?;
         self.0.seek_hole(offset)
     }
-    fn mark_in_use(&self, file: FileId, mark: Mark) -> Result<()> {
+    fn mark_in_use(&self, by: InUse, mark: Mark) -> Result<()> {
         self.1.use_some()?;
-        self.0.mark_in_use(file, mark)
+        self.0.mark_in_use(by, mark)
     }
     fn set_kernel_writes(&self, writes: bool) -> Result<()> {
         self.1.use_some()?;
@@ -134,9 +134,9 @@ impl Stub for PoweredStub {
     fn kernel_writes(&self) -> Result<bool> {
         self.0.kernel_writes()
     }
-    fn discard(&self, file: FileId) -> Result<()> {
+    fn discard(&self, by: InUse) -> Result<()> {
         self.1.use_some()?;
-        self.0.discard(file)
+        self.0.discard(by)
     }
     fn sync(&self) -> Result<()> {
         self.1.use_some()?;

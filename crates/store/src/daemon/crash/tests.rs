@@ -95,7 +95,8 @@ fn a_move_is_found_also_when_somebody_closed_the_file_meanwhile() {
 const STEPS: [Step; 3] = [Step::Journalled, Step::Copied, Step::Durable];
 
 fn unmark(file: &Arc<File>) {
-    file.stub().mark_in_use(file.id().expect("laid out"), crate::stub::Mark::None).expect("unmarked");
+    let mark = InUse { file: file.id().expect("laid out"), node: None };
+    file.stub().mark_in_use(mark, crate::stub::Mark::None).expect("unmarked");
 }
 
 /// [S-024]
@@ -121,13 +122,41 @@ fn put_back(world: &World) {
     world.parts().0.state().record_put("state", "unknown", b"{\"start\":0,\"end\":1}").expect("noted");
 }
 
+/// [S-213]
+#[test]
+fn marks_of_a_node_that_is_over_go_and_those_of_others_stay() {
+    let world = World::new();
+    let [named, replaced, used] = ["named", "replaced", "used"].map(|name| world.tree.join(name));
+    let (volume, files) = world.parts();
+    let shape = Placement { stripe_count: 1, mirrors: 2, ..files.pool().placement.clone() };
+    let of = |path: &Path, node| {
+        let file = open(&files, path);
+        file.set_layout_request(&shape).expect("laid out");
+        file.write(0, &[5; 70_000]).expect("written");
+        file.settle_mark();
+        let mark = InUse { file: file.id().expect("laid out"), node: Some(Node(node)) };
+        let mark = world.tree.with_file_name("open").join(mark.to_string());
+        std::fs::hard_link(path, &mark).expect("marked");
+        (file, mark)
+    };
+    let in_sync = |file: &Arc<File>| file.whole_mirrors();
+    let (named, named_mark) = of(&named, 7);
+    let (_, replaced_mark) = of(&replaced, 7);
+    let (used, used_mark) = of(&used, 8);
+    std::fs::remove_file(&replaced).expect("unlinked");
+    assert!(settle_marks_of(&|node| node == Node(7), &volume, &files).expect("settled"));
+    assert_eq!((in_sync(&named), in_sync(&used)), (1, 2), "the mirrors of one that its node wrote may differ");
+    let there = [named_mark, replaced_mark, used_mark].map(|mark| mark.exists());
+    assert_eq!(there, [false, false, true]);
+}
+
 /// [S-162]
 #[test]
 fn a_mark_that_lost_its_link_to_the_name_does_not_take_the_objects_of_the_file() {
     let world = World::new();
     let path = die_at(&world, Step::Copied, |_, _| ());
     let (volume, _) = world.parts();
-    let mark = marks(&volume).expect("marks").remove(0);
+    let (_, mark) = marks(&volume).expect("marks").remove(0);
     let mark = world.tree.with_file_name("open").join(mark.to_str().expect("digits"));
     let copy = |from: &Path, to: &Path| {
         let copied = std::process::Command::new("cp").arg("--preserve=all").arg(from).arg(to).status();

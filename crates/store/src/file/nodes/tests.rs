@@ -1,5 +1,7 @@
 //! Two nodes over one stub and the same targets, by hand.
 
+mod marks;
+
 use super::*;
 use crate::file::{MirrorWrites, Pool};
 use crate::mover::Mover;

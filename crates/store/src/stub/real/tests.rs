@@ -97,7 +97,7 @@ fn a_record_too_large_for_an_attribute_lies_beside() {
     let again = layout(6, 100);
     place.stub().set_layout(&again).expect("set");
     assert_eq!(place.stub().layout().expect("read"), Some(again));
-    place.stub().discard(FileId(7)).expect("discard");
+    place.stub().discard(InUse { file: FileId(7), node: None }).expect("discard");
     assert!(!place.side().exists());
 }
 
