@@ -12,7 +12,7 @@ use store::stats::{Gauge, Level};
 pub fn gauges(runner: &Arc<Runner>, slurm: &Arc<Slurm>) -> Gauges {
     let (runner, slurm) = (Arc::downgrade(runner), Arc::downgrade(slurm));
     let gauge = |of, states: BTreeMap<JobState, u64>| {
-        let values = states.into_iter().map(|(state, count)| (state.to_string(), count as f64));
+        let values = states.into_iter().map(|(state, count)| (vec![state.to_string()], count as f64));
         Gauge { of, values: values.collect() }
     };
     Arc::new(move || {

@@ -2,6 +2,7 @@
 
 mod command;
 mod connect;
+mod connections_in_numbers;
 mod copies_on_volume;
 mod inputs_on_volume;
 mod jobs_in_numbers;

@@ -26,6 +26,7 @@ fn the_reference_has_every_key_of_a_volume() {
 fn the_reference_has_every_metric() {
     let mut snapshot: Snapshot = Stats::new().snapshot();
     snapshot.targets.push(Default::default());
+    snapshot.state = Some(Default::default());
     snapshot.cache = Some(Default::default());
     let labels = [("volume", "NAME".to_owned()), ("node", "HOST".to_owned())];
     let shown = snapshot.open_metrics(&labels, Level::ALL.iter().map(|level| Gauge::new(*level, 0.0)).collect());

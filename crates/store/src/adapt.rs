@@ -20,6 +20,7 @@ pub mod burst;
 mod carry;
 mod driver;
 mod forks;
+mod gauges;
 mod history;
 mod jobs;
 mod lies;

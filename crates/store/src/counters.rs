@@ -9,6 +9,7 @@ pub use tally::Tally;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 const SHARDS: usize = 8;
 
@@ -61,6 +62,37 @@ impl Histogram {
     /// The span below which all of bucket `i` lies, in nanoseconds; `None` for the last.
     pub fn bound_ns(bucket: usize) -> Option<u64> {
         (bucket + 1 < BUCKETS).then(|| 1 << (bucket as u32 + FIRST_POWER))
+    }
+}
+
+/// How long operations took, and how many failed.
+#[derive(Default)]
+pub struct Timed {
+    /// All of them.
+    pub spans: Histogram,
+    /// Nanoseconds that they took together.
+    pub total_ns: Counter,
+    /// How many failed.
+    pub failed: Counter,
+}
+
+impl Timed {
+    /// One ended.
+    pub fn record(&self, took: Duration, failed: bool) {
+        let took_ns = took.as_nanos() as u64;
+        self.spans.record(took_ns);
+        self.total_ns.add(took_ns);
+        if failed {
+            self.failed.add(1);
+        }
+    }
+
+    /// Does one.
+    pub fn during<T, E>(&self, op: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let began = Instant::now();
+        let done = op();
+        self.record(began.elapsed(), done.is_err());
+        done
     }
 }
 

@@ -13,6 +13,7 @@ pub use conformance::conformance;
 pub use sqlite::SqliteState;
 
 use crate::Result;
+use crate::counters::Timed;
 use crate::target::State as TargetState;
 use policy::{FileId, ObjectId, TargetId};
 
@@ -164,6 +165,10 @@ pub trait State: Send + Sync {
     /// Nothing where one daemon has the state.
     fn left_by(&self, _own: &str) -> Result<Option<std::sync::Arc<dyn State>>> {
         Ok(None)
+    }
+    /// How long its operations took, where that is counted.
+    fn timed(&self) -> Option<&Timed> {
+        None
     }
     /// The next number of a sequence of that name, starting with 1.
     fn next_number(&self, sequence: &str) -> Result<u64>;

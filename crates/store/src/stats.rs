@@ -5,11 +5,12 @@ mod snapshot;
 mod table;
 
 pub use exposition::{Gauge, OPEN_METRICS};
-pub use snapshot::{OpCounts, Snapshot, TargetCounts};
+pub use snapshot::{OpCounts, Snapshot, StateCounts, TargetCounts};
 pub use table::{Level, Metric, Op};
 
 use crate::cache::BlockCache;
-use crate::counters::{Counter, Histogram};
+use crate::counters::{Counter, Timed};
+use crate::state::State;
 use crate::target::{Target, Targets};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -20,15 +21,14 @@ pub struct Stats {
     ops: Vec<OpCounters>,
     numbers: Vec<Counter>,
     targets: OnceLock<Weak<Targets>>,
+    state: OnceLock<Weak<dyn State>>,
     cache: OnceLock<Weak<BlockCache>>,
 }
 
 #[derive(Default)]
 struct OpCounters {
-    failed: Counter,
+    timed: Timed,
     bytes: Counter,
-    total_ns: Counter,
-    spans: Histogram,
 }
 
 impl Default for Stats {
@@ -38,6 +38,7 @@ impl Default for Stats {
             ops: Op::ALL.iter().map(|_| OpCounters::default()).collect(),
             numbers: Metric::ALL.iter().map(|_| Counter::default()).collect(),
             targets: OnceLock::new(),
+            state: OnceLock::new(),
             cache: OnceLock::new(),
         }
     }
@@ -54,6 +55,11 @@ impl Stats {
         let _ = self.targets.set(Arc::downgrade(targets));
     }
 
+    /// Shows this store of the state too. Only the first call counts.
+    pub fn attach_state(&self, state: &Arc<dyn State>) {
+        let _ = self.state.set(Arc::downgrade(state));
+    }
+
     /// Shows this block cache too. Only the first call counts.
     pub fn attach_cache(&self, cache: &Arc<BlockCache>) {
         let _ = self.cache.set(Arc::downgrade(cache));
@@ -62,14 +68,9 @@ impl Stats {
     /// An operation ended.
     pub fn op(&self, op: Op, bytes: u64, took: Duration, failed: bool) {
         let counters = &self.ops[op as usize];
-        let took_ns = took.as_nanos() as u64;
-        counters.spans.record(took_ns);
-        counters.total_ns.add(took_ns);
+        counters.timed.record(took, failed);
         if bytes > 0 {
             counters.bytes.add(bytes);
-        }
-        if failed {
-            counters.failed.add(1);
         }
     }
 
@@ -87,13 +88,13 @@ impl Stats {
     pub fn snapshot(&self) -> Snapshot {
         let op = |op: &Op| {
             let counters = &self.ops[*op as usize];
-            let buckets = counters.spans.buckets().to_vec();
+            let buckets = counters.timed.spans.buckets().to_vec();
             OpCounts {
                 op: op.name().to_owned(),
                 count: buckets.iter().sum(),
-                failed: counters.failed.get(),
+                failed: counters.timed.failed.get(),
                 bytes: counters.bytes.get(),
-                total_ns: counters.total_ns.get(),
+                total_ns: counters.timed.total_ns.get(),
                 buckets,
             }
         };
@@ -103,6 +104,7 @@ impl Stats {
             ops: Op::ALL.iter().map(op).collect(),
             targets: targets.iter().map(|target| target_counts(target)).collect(),
             numbers: Metric::ALL.iter().map(|metric| (metric.name().to_owned(), self.get(*metric))).collect(),
+            state: self.state.get().and_then(Weak::upgrade).and_then(|state| Some(state_counts(state.timed()?))),
             cache: self.cache.get().and_then(Weak::upgrade).map(|cache| cache.counts()),
         }
     }
@@ -127,7 +129,13 @@ fn target_counts(target: &Target) -> TargetCounts {
         deadline_misses: counters.deadline_misses.get(),
         read_bytes: counters.read_bytes.get(),
         written_bytes: counters.written_bytes.get(),
+        timed_ns: counters.served().took_ns,
+        timed: counters.spans().to_vec(),
     }
+}
+
+fn state_counts(timed: &Timed) -> StateCounts {
+    StateCounts { failed: timed.failed.get(), total_ns: timed.total_ns.get(), buckets: timed.spans.buckets().to_vec() }
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub use reach::Reach;
 pub(crate) use table::Others;
 pub use table::{Order, OrderError, Targets, TargetsOptions};
 
-use crate::counters::{Counter, Tally};
+use crate::counters::{BUCKETS, Counter, Histogram, Tally};
 use policy::TargetId;
 use policy::precedence::Class;
 use policy::protect::health::{Event, is_read_only, is_shortage};
@@ -142,6 +142,8 @@ pub struct Counters {
     sampled_bytes: Counter,
     /// Nanoseconds that the timed operations took.
     sampled_ns: Counter,
+    /// The same by spans.
+    spans: Histogram,
     /// The same operations: how many were under way when each began, itself among them.
     sampled_queue: Counter,
     /// What an operation took lately, in nanoseconds: a moving mean over the sampled ones.
@@ -169,6 +171,11 @@ impl Counters {
     pub fn served(&self) -> Served {
         let (operations, bytes) = (self.sampled.get(), self.sampled_bytes.get());
         Served { operations, bytes, took_ns: self.sampled_ns.get(), queued: self.sampled_queue.get() }
+    }
+
+    /// How many of them took how long.
+    pub fn spans(&self) -> [u64; BUCKETS] {
+        self.spans.buckets()
     }
 
     /// Reads and writes of objects under way.

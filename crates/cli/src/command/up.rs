@@ -2,6 +2,7 @@
 
 use crate::command::job::recognise;
 use crate::connect::Context;
+use crate::connections_in_numbers;
 use crate::copies_on_volume;
 use crate::failure::{Failure, Result};
 use crate::inputs_on_volume;
@@ -271,6 +272,7 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     let (runner, slurm) = (Arc::new(runner.map_err(|e| failed(&e))?), Arc::new(slurm.map_err(|e| failed(&e))?));
     slurm.set_runner(&runner);
     core.add_gauges(jobs_in_numbers::gauges(&runner, &slurm));
+    core.add_gauges(connections_in_numbers::gauges(&core.volume));
     let replication = &core.volume.config().replication;
     let replication = copies_on_volume::start(core, &runner, &slurm, known.as_ref(), replication);
     let no_replication = |e| Problem::failed(format!("replication cannot start: {e}"));

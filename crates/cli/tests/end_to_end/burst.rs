@@ -170,6 +170,12 @@ fn a_version_that_was_begun_counts_once_it_was_committed() {
     volume.ok(&["checkpoint", "commit", "wave"]);
     let one = newest(&volume, "wave").expect("one");
     assert_eq!((&one["label"], one["files"].as_array().map(Vec::len)), (&Value::from("a"), Some(3)));
+    let numbers = out(&volume.run(&["stats", "--prometheus"]));
+    for (name, value) in [("checkpoints_committed_total", "1.0"), ("burst_versions", "1.0"), ("burst_waiting", "0.0")] {
+        let is_it =
+            |line: &str| line.starts_with(&format!("entrepot_{name}{{")) && line.ends_with(&format!(" {value}"));
+        assert!(numbers.lines().any(is_it), "{name} in {numbers}");
+    }
     let known = volume.json(&["checkpoint", "status"])["applications"][0].clone();
     assert_eq!((&known["mtbf_from"], known["mtbf_s"].as_u64()), (&Value::from("nodes"), Some(43_800 * 3600 / 512)));
 

@@ -34,6 +34,11 @@ fn a_target_over_three_connections_outlives_the_daemon() {
     assert_eq!((&shown["write_behind_bytes"], &shown["bytes_over"]), (&(2 << 20).into(), &"mount".into()), "{shown}");
     assert!(each.iter().map(|c| c["bytes_written"].as_u64().expect("bytes")).sum::<u64>() > 0, "{shown}");
     assert!(out(&volume.run(&["status"])).contains("connections of fast0 (bind, policy load)"));
+    let numbers = out(&volume.run(&["stats", "--prometheus"]));
+    let in_use = |line: &&str| {
+        line.starts_with("entrepot_connection_in_use{") && line.contains("target=\"fast0\"") && line.ends_with(" 1.0")
+    };
+    assert_eq!(numbers.lines().filter(in_use).count(), 3, "{numbers}");
     assert!(backing.path().join("target.id").exists(), "the target is in the file system, not below it");
 
     volume.kill();

@@ -14,6 +14,7 @@
 mod adviser;
 mod commands;
 mod commit;
+mod gauges;
 mod limits;
 mod marks;
 mod mirrors;

@@ -4,7 +4,7 @@ use super::Core;
 use crate::host;
 use crate::mover::Phase;
 use crate::stats::{Gauge, Level};
-use crate::target::State;
+use crate::target::{Space, State};
 use std::sync::Arc;
 
 /// Whoever else has numbers to show.
@@ -30,7 +30,9 @@ impl Core {
         let name = self.volume.config().name.clone();
         let labels = [("volume", name), ("node", host::name())];
         let others = self.gauges.lock().clone();
-        let gauges = self.gauges_of_the_volume().into_iter().chain(others.iter().flat_map(|gauges| gauges()));
+        let decided = if self.acts() { self.adapt.gauges() } else { Vec::new() };
+        let own = self.gauges_of_the_volume().into_iter().chain(self.gauges_of_tiers()).chain(decided);
+        let gauges = own.chain(others.iter().flat_map(|gauges| gauges()));
         self.volume.stats().snapshot().open_metrics(&labels, gauges.collect())
     }
 
@@ -53,6 +55,16 @@ impl Core {
             }
         }
         health
+    }
+
+    fn gauges_of_tiers(&self) -> [Gauge; 2] {
+        let tiers = &self.volume.config().tiers;
+        let spaces: Vec<_> = (0..).zip(tiers).map(|(at, tier)| (tier, self.volume.targets().space_on(at))).collect();
+        let gauge = |of, value: fn(&Space) -> u64| {
+            let values = spaces.iter().map(|(tier, space)| (vec![tier.to_string()], value(space) as f64));
+            Gauge { of, values: values.collect() }
+        };
+        [gauge(Level::TierSize, |space| space.total_bytes), gauge(Level::TierFree, |space| space.free_bytes)]
     }
 
     fn gauges_of_the_volume(&self) -> Vec<Gauge> {

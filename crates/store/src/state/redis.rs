@@ -22,6 +22,7 @@ mod tables;
 
 pub use address::Address;
 
+use crate::counters::Timed;
 use crate::state::{TargetRecord, Told};
 use crate::{Error, Result};
 use parking_lot::Mutex;
@@ -63,6 +64,7 @@ pub struct RedisState {
     prefix: String,
     /// The node whose journal, stagings and records these are; all are together where one daemon has the volume.
     own: Option<String>,
+    timed: Timed,
 }
 
 impl Server {
@@ -271,7 +273,7 @@ impl RedisState {
     }
 
     fn of(server: Server, volume: &str, own: Option<String>) -> RedisState {
-        RedisState { server, prefix: format!("entrepot:{volume}:"), own }
+        RedisState { server, prefix: format!("entrepot:{volume}:"), own, timed: Timed::default() }
     }
 
     /// A key. What is one node's alone lies apart: journal, stagings, and most records.
@@ -322,11 +324,12 @@ impl RedisState {
                 self.rename(&key, &format!("{to}{name}"))?; // it may have taken it away itself
             }
         }
-        Ok(RedisState { server: Server::at(&self.server.address), prefix: self.prefix.clone(), own: Some(taken) })
+        let server = Server::at(&self.server.address);
+        Ok(RedisState { server, prefix: self.prefix.clone(), own: Some(taken), timed: Timed::default() })
     }
 
     fn with<T>(&self, act: impl FnMut(&mut Connection) -> RedisResult<T>) -> Result<T> {
-        self.server.with(act)
+        self.timed.during(|| self.server.with(act))
     }
 
     fn listen_while(&self, goes_on: &dyn Fn() -> bool, hear: &mut dyn FnMut(Told<'_>)) -> RedisResult<()> {

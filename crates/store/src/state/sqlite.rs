@@ -9,6 +9,7 @@
 mod schema;
 mod tables;
 
+use crate::counters::Timed;
 use crate::state::TargetRecord;
 use crate::{Error, Result};
 use parking_lot::Mutex;
@@ -26,6 +27,7 @@ const END_SPAN: Duration = Duration::from_secs(5);
 pub struct SqliteState {
     /// Nothing after the end.
     connection: Mutex<Option<Connection>>,
+    timed: Timed,
 }
 
 impl SqliteState {
@@ -87,21 +89,24 @@ impl SqliteState {
         connection.pragma_update(None, "synchronous", "FULL").map_err(from_sqlite)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(from_sqlite)?;
         schema::bring_up(&mut connection)?;
-        Ok(SqliteState { connection: Mutex::new(Some(connection)) })
+        Ok(SqliteState { connection: Mutex::new(Some(connection)), timed: Timed::default() })
     }
 
     /// Does all of it or nothing.
     fn write<T>(&self, change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T> {
-        let mut connection = self.connection.lock();
-        let connection = connection.as_mut().ok_or_else(ended)?;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(from_sqlite)?;
-        let value = change(&transaction).map_err(from_sqlite)?;
-        transaction.commit().map_err(from_sqlite)?;
-        Ok(value)
+        self.timed.during(|| {
+            let mut connection = self.connection.lock();
+            let connection = connection.as_mut().ok_or_else(ended)?;
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(from_sqlite)?;
+            let value = change(&transaction).map_err(from_sqlite)?;
+            transaction.commit().map_err(from_sqlite)?;
+            Ok(value)
+        })
     }
 
     fn read<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
-        look(self.connection.lock().as_ref().ok_or_else(ended)?).map_err(from_sqlite)
+        self.timed.during(|| look(self.connection.lock().as_ref().ok_or_else(ended)?).map_err(from_sqlite))
     }
 }
 

@@ -2,15 +2,19 @@
 
 use super::snapshot::{CACHE_NUMBERS, CACHE_SHARES, OpCounts, Snapshot, TargetCounts};
 use super::table::{Level, Metric};
-use crate::counters::Histogram;
+use crate::counters::{BUCKETS, Histogram};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::fmt::Error;
+use std::ops::Range;
 
 /// The MIME type of what [`Snapshot::open_metrics`] gives.
 pub const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Of a target every second bucket from 16 microseconds to 17 seconds is shown: there may be a thousand targets.
+const TARGET_BUCKETS: Range<usize> = 4..26;
 
 /// The states of a target, as a label.
 const STATES: [&str; 5] = ["ok", "suspect", "failed", "draining", "read-only"];
@@ -20,14 +24,14 @@ const STATES: [&str; 5] = ["ok", "suspect", "failed", "draining", "read-only"];
 pub struct Gauge {
     /// Of what.
     pub of: Level,
-    /// By its label, which is empty where it has none.
-    pub values: Vec<(String, f64)>,
+    /// By its labels, in their order.
+    pub values: Vec<(Vec<String>, f64)>,
 }
 
 impl Gauge {
     /// Of something that has no label.
     pub fn new(of: Level, value: f64) -> Gauge {
-        Gauge { of, values: vec![(String::new(), value)] }
+        Gauge { of, values: vec![(Vec::new(), value)] }
     }
 }
 
@@ -55,16 +59,24 @@ impl Collector for Exposition {
         let to = &mut encoder;
         self.ops(to)?;
         self.targets(to)?;
+        self.state(to)?;
         for metric in Metric::ALL {
             let mut family = to.encode_descriptor(metric.name(), metric.help(), None, MetricType::Counter)?;
             counter(&mut family, self.snapshot.number(*metric))?;
         }
         self.cache(to)?;
         for gauge in &self.gauges {
-            let mut family = to.encode_descriptor(gauge.of.name(), gauge.of.help(), None, MetricType::Gauge)?;
-            for (label, value) in &gauge.values {
-                let labels: Vec<(&str, &str)> = gauge.of.label().map(|name| (name, &**label)).into_iter().collect();
-                family.encode_family(&labels)?.encode_gauge(value)?;
+            let kind = if gauge.of.is_counter() { MetricType::Counter } else { MetricType::Gauge };
+            let mut family = to.encode_descriptor(gauge.of.name(), gauge.of.help(), None, kind)?;
+            for (labels, value) in &gauge.values {
+                let value_of = |at: usize| labels.get(at).map_or("", |label| label.as_str());
+                let labels: Vec<_> =
+                    gauge.of.labels().iter().enumerate().map(|(at, name)| (*name, value_of(at))).collect();
+                let mut sample = family.encode_family(&labels)?;
+                match kind {
+                    MetricType::Counter => sample.encode_counter::<NoLabelSet, f64, f64>(value, None)?,
+                    _ => sample.encode_gauge(value)?,
+                }
             }
         }
         Ok(())
@@ -88,14 +100,18 @@ impl Exposition {
         let help = "How long operations of applications took";
         let mut family = to.encode_descriptor("op_seconds", help, None, MetricType::Histogram)?;
         for op in &self.snapshot.ops {
-            let bound = |at: usize| Histogram::bound_ns(at).map_or(f64::INFINITY, |ns| ns as f64 / 1e9);
-            let buckets: Vec<_> = op.buckets.iter().enumerate().map(|(at, count)| (bound(at), *count)).collect();
-            let count = op.buckets.iter().sum();
-            let labels = [("op", &*op.op)];
-            let mut histogram = family.encode_family(&labels)?;
-            histogram.encode_histogram::<NoLabelSet>(op.total_ns as f64 / 1e9, count, &buckets, None)?;
+            spans(&mut family.encode_family(&[("op", &*op.op)])?, op.total_ns, &op.buckets, 0..BUCKETS, 1)?;
         }
         Ok(())
+    }
+
+    fn state(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let Some(state) = &self.snapshot.state else { return Ok(()) };
+        let help = "How long operations on the store of the state took";
+        let mut family = to.encode_descriptor("state_op_seconds", help, None, MetricType::Histogram)?;
+        spans(&mut family, state.total_ns, &state.buckets, 0..BUCKETS, 1)?;
+        let help = "Operations on the store of the state that failed";
+        counter(&mut to.encode_descriptor("state_op_failed", help, None, MetricType::Counter)?, state.failed)
     }
 
     fn targets(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
@@ -118,6 +134,12 @@ impl Exposition {
                 let labels = [("target", &*target.name)];
                 one(&mut family.encode_family(&labels)?, kind, value(target))?;
             }
+        }
+        let help = "How long reads and writes of objects took on a target; every sixteenth is timed";
+        let mut family = to.encode_descriptor("target_op_seconds", help, None, MetricType::Histogram)?;
+        for target in &self.snapshot.targets {
+            let labels = [("target", &*target.name)];
+            spans(&mut family.encode_family(&labels)?, target.timed_ns, &target.timed, TARGET_BUCKETS, 2)?;
         }
         let help = "1 for the state that a target is in";
         let mut family = to.encode_descriptor("target_state", help, None, Gauge)?;
@@ -146,6 +168,27 @@ impl Exposition {
 
 fn one(to: &mut MetricEncoder<'_>, kind: MetricType, value: u64) -> Result<(), Error> {
     if matches!(kind, MetricType::Counter) { counter(to, value) } else { to.encode_gauge(&value) }
+}
+
+/// A histogram of spans, of the given buckets every so many; those before and between fall into the next.
+fn spans(
+    to: &mut MetricEncoder<'_>,
+    total_ns: u64,
+    counts: &[u64],
+    shown: Range<usize>,
+    every: usize,
+) -> Result<(), Error> {
+    let mut buckets = Vec::with_capacity(shown.len() / every + 1);
+    let mut below = 0;
+    for (at, count) in counts.iter().enumerate() {
+        below += count;
+        let is_bound = shown.contains(&at) && (at - shown.start).is_multiple_of(every);
+        if let Some(bound) = Histogram::bound_ns(at).filter(|_| is_bound) {
+            buckets.push((bound as f64 / 1e9, std::mem::take(&mut below)));
+        }
+    }
+    buckets.push((f64::INFINITY, below));
+    to.encode_histogram::<NoLabelSet>(total_ns as f64 / 1e9, counts.iter().sum(), &buckets, None)
 }
 
 fn counter(to: &mut MetricEncoder<'_>, value: u64) -> Result<(), Error> {

@@ -16,6 +16,9 @@ pub struct Snapshot {
     pub targets: Vec<TargetCounts>,
     /// All other numbers: name and value, in the order of the table.
     pub numbers: Vec<(String, u64)>,
+    /// The store of the state.
+    #[serde(default)]
+    pub state: Option<StateCounts>,
     /// The block cache, if there is one.
     #[serde(default)]
     pub cache: Option<CacheCounts>,
@@ -63,6 +66,23 @@ pub struct TargetCounts {
     pub read_bytes: u64,
     /// Bytes of files written.
     pub written_bytes: u64,
+    /// Nanoseconds that the reads and writes took that were timed.
+    #[serde(default)]
+    pub timed_ns: u64,
+    /// How many of them took how long.
+    #[serde(default)]
+    pub timed: Vec<u64>,
+}
+
+/// Operations on the store of the state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct StateCounts {
+    /// How many failed.
+    pub failed: u64,
+    /// Nanoseconds that they took together.
+    pub total_ns: u64,
+    /// How many took how long.
+    pub buckets: Vec<u64>,
 }
 
 impl OpCounts {

@@ -194,7 +194,7 @@ names! {
 }
 
 names! {
-    /// What is looked at when somebody asks, not counted.
+    /// What is looked at when somebody asks.
     Level {
         /// Since the start of the daemon.
         Uptime = "uptime_seconds",
@@ -216,12 +216,96 @@ names! {
         Jobs = "jobs",
         /// Jobs of Slurm that this node's hooks serve and that have not ended.
         SlurmJobs = "slurm_jobs",
+        /// Bytes of the targets of a tier, each file system counted once.
+        TierSize = "tier_size_bytes",
+        /// Free bytes of these.
+        TierFree = "tier_free_bytes",
+        /// Segments on the fast tier.
+        TieringFastSegments = "tiering_fast_segments",
+        /// Segments that it has room for besides.
+        TieringRoomSegments = "tiering_room_segments",
+        /// Moves between tiers that wait.
+        TieringWaiting = "tiering_waiting",
+        /// Slow copies that are kept below segments on the fast tier.
+        TieringCopiesKept = "tiering_copies_kept",
+        /// Bytes that the burst buffer has. These numbers come from the node that decides.
+        BurstSize = "burst_size_bytes",
+        /// Bytes of it that checkpoints take.
+        BurstUsed = "burst_used_bytes",
+        /// Bytes of these that are not on the capacity tier yet.
+        BurstNotDemoted = "burst_not_demoted_bytes",
+        /// Versions of checkpoints in the burst buffer.
+        BurstVersions = "burst_versions",
+        /// Versions that wait for their turn.
+        BurstWaiting = "burst_waiting",
+        /// Versions that are being written.
+        BurstWriting = "burst_writing",
+        /// Writes that are held until there is room.
+        BurstHeldWrites = "burst_held_writes",
+        /// Versions of checkpoints that were completed.
+        CheckpointsCommitted = "checkpoints_committed",
+        /// Versions that failed.
+        CheckpointsFailed = "checkpoints_failed",
+        /// Versions demoted to the capacity tier.
+        CheckpointsDemoted = "checkpoints_demoted",
+        /// Bytes of these.
+        CheckpointsDemotedBytes = "checkpoints_demoted_bytes",
+        /// Restarts that found their version in the burst buffer.
+        RestartsFromBuffer = "restarts_from_buffer",
+        /// Restarts that found it on the capacity tier.
+        RestartsFromCapacity = "restarts_from_capacity",
+        /// 1 if a connection of a target is in use.
+        ConnectionInUse = "connection_in_use",
+        /// Operations that ended on a connection.
+        ConnectionOps = "connection_ops",
+        /// Of these, operations that ended with an error of the connection.
+        ConnectionErrors = "connection_errors",
+        /// Bytes read over a connection.
+        ConnectionReadBytes = "connection_read_bytes",
+        /// Bytes written over a connection.
+        ConnectionWrittenBytes = "connection_written_bytes",
+        /// Bytes under way on a connection.
+        ConnectionOutstandingBytes = "connection_outstanding_bytes",
+        /// Mean time of an operation on a connection.
+        ConnectionLatency = "connection_latency_seconds",
+        /// Times that a connection was mounted again.
+        ConnectionMountedAgain = "connection_mounted_again",
     }
 }
 
 impl Level {
     /// By what it is told apart, if by anything.
-    pub fn label(self) -> Option<&'static str> {
-        matches!(self, Level::Jobs | Level::SlurmJobs).then_some("state")
+    pub fn labels(self) -> &'static [&'static str] {
+        match self {
+            Level::Jobs | Level::SlurmJobs => &["state"],
+            Level::TierSize | Level::TierFree => &["tier"],
+            Level::ConnectionInUse
+            | Level::ConnectionOps
+            | Level::ConnectionErrors
+            | Level::ConnectionReadBytes
+            | Level::ConnectionWrittenBytes
+            | Level::ConnectionOutstandingBytes
+            | Level::ConnectionLatency
+            | Level::ConnectionMountedAgain => &["target", "connection"],
+            _ => &[],
+        }
+    }
+
+    /// Whether it only grows, from the start of what counts it.
+    pub fn is_counter(self) -> bool {
+        matches!(
+            self,
+            Level::CheckpointsCommitted
+                | Level::CheckpointsFailed
+                | Level::CheckpointsDemoted
+                | Level::CheckpointsDemotedBytes
+                | Level::RestartsFromBuffer
+                | Level::RestartsFromCapacity
+                | Level::ConnectionOps
+                | Level::ConnectionErrors
+                | Level::ConnectionReadBytes
+                | Level::ConnectionWrittenBytes
+                | Level::ConnectionMountedAgain
+        )
     }
 }

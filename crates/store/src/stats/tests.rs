@@ -1,7 +1,8 @@
 //! Counting from many threads, and how it is shown.
 
 use super::*;
-use crate::counters::BUCKETS;
+use crate::counters::{BUCKETS, Histogram};
+use crate::state::SqliteState;
 use crate::target::{MemoryMedium, TargetSpec, TargetsOptions};
 use policy::TargetId;
 
@@ -42,6 +43,13 @@ fn shown_with_targets_to_people_and_prometheus() {
     target.counters().read_bytes.add(512);
     let stats = Stats::new();
     stats.attach(&targets);
+    for us in [10, 30, 1_500, 60_000_000] {
+        target.counters().timed(Duration::from_micros(us));
+    }
+    let state: Arc<dyn State> = Arc::new(SqliteState::in_memory().unwrap());
+    stats.attach_state(&state);
+    state.finish().unwrap();
+    state.epoch().unwrap_err();
     stats.op(Op::Fsync, 0, Duration::from_micros(1500), false);
     stats.add(Metric::RecoveryStripes, 4);
     let text = stats.render_text();
@@ -50,7 +58,9 @@ fn shown_with_targets_to_people_and_prometheus() {
     }
     assert!(!text.contains("rename") && !text.contains("jobs_failed"), "only what happened: {text}");
     let labels = [("volume", "s\"x".to_owned()), ("node", "n1".to_owned())];
-    let gauges = vec![Gauge::new(Level::Nodes, 3.0), Gauge { of: Level::Jobs, values: vec![("queued".into(), 2.0)] }];
+    let ops = Gauge { of: Level::ConnectionOps, values: vec![(vec!["t7".into(), "2".into()], 5.0)] };
+    let gauges =
+        vec![ops, Gauge::new(Level::Nodes, 3.0), Gauge { of: Level::Jobs, values: vec![(vec!["queued".into()], 2.0)] }];
     let shown = stats.snapshot().open_metrics(&labels, gauges);
     for line in [
         "# TYPE entrepot_op_seconds histogram",
@@ -60,6 +70,12 @@ fn shown_with_targets_to_people_and_prometheus() {
         "entrepot_op_seconds_sum{volume=\"s\\\"x\",node=\"n1\",op=\"fsync\"} 0.0015",
         "entrepot_target_read_bytes_total{volume=\"s\\\"x\",node=\"n1\",target=\"t7\"} 512",
         "entrepot_target_state{volume=\"s\\\"x\",node=\"n1\",target=\"t7\",state=\"ok\"} 1",
+        "entrepot_target_op_seconds_bucket{volume=\"s\\\"x\",node=\"n1\",le=\"0.000016384\",target=\"t7\"} 1",
+        "entrepot_target_op_seconds_bucket{volume=\"s\\\"x\",node=\"n1\",le=\"0.004194304\",target=\"t7\"} 3",
+        "entrepot_target_op_seconds_bucket{volume=\"s\\\"x\",node=\"n1\",le=\"17.179869184\",target=\"t7\"} 3",
+        "entrepot_target_op_seconds_count{volume=\"s\\\"x\",node=\"n1\",target=\"t7\"} 4",
+        "entrepot_state_op_failed_total{volume=\"s\\\"x\",node=\"n1\"} 1",
+        "entrepot_connection_ops_total{volume=\"s\\\"x\",node=\"n1\",target=\"t7\",connection=\"2\"} 5.0",
         "# HELP entrepot_recovery_stripes Stripes fetched from a source.",
         "entrepot_nodes{volume=\"s\\\"x\",node=\"n1\"} 3.0",
         "entrepot_jobs{volume=\"s\\\"x\",node=\"n1\",state=\"queued\"} 2.0",

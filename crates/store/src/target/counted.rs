@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use std::cell::Cell;
 use std::io::IoSliceMut;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A medium and where to count.
 pub struct Counted {
@@ -46,6 +46,14 @@ thread_local!(static TURN: Cell<u32> = const { Cell::new(0) });
 const TIMED_EVERY: u32 = 16;
 
 impl Counters {
+    /// An operation was timed.
+    pub(crate) fn timed(&self, took: Duration) {
+        let ns = took.as_nanos() as u64;
+        self.took(ns);
+        self.sampled_ns.add(ns);
+        self.spans.record(ns);
+    }
+
     /// An operation on so many bytes of an object; `moved` says how many it did move.
     fn during<T>(
         &self,
@@ -59,9 +67,7 @@ impl Counters {
         let done = op();
         self.under_way.sub(bytes as u64);
         if let (Some(began), Ok(done)) = (began, &done) {
-            let ns = began.elapsed().as_nanos() as u64;
-            self.took(ns);
-            self.sampled_ns.add(ns);
+            self.timed(began.elapsed());
             self.sampled_queue.add(queue);
             self.sampled_bytes.add(moved(done) as u64);
             self.sampled.add(1);

@@ -109,6 +109,7 @@ impl Volume {
         let inline_bytes_ever = inline_bytes_ever.map_err(problem)?;
         let stats = Arc::new(Stats::new());
         stats.attach(&targets);
+        stats.attach_state(&state);
         Ok(Volume {
             config,
             id,

@@ -1,6 +1,7 @@
 //! The calls of a state store as commands of Redis.
 
 use super::RedisState;
+use crate::counters::Timed;
 use crate::state::dump::{self, Row};
 use crate::state::{JournalEntry, State, TargetRecord, Told, state_name};
 use crate::target::State as TargetState;
@@ -261,6 +262,10 @@ fn target_records(
 }
 
 impl State for RedisState {
+    fn timed(&self) -> Option<&Timed> {
+        Some(&self.timed)
+    }
+
     fn new_epoch(&self, above: u32) -> Result<u32> {
         let epoch: u64 = self.script(NEXT_ABOVE, &["sequence"], &["epoch", &above.to_string()])?;
         u32::try_from(epoch).map_err(|_| Error::State("all epochs are used up".into()))

@@ -5,6 +5,7 @@
 
 use super::SqliteState;
 use crate::Result;
+use crate::counters::Timed;
 use crate::state::dump::{self, Row as Dumped};
 use crate::state::{JournalEntry, State, TargetRecord, state_name, state_of};
 use crate::target::State as TargetState;
@@ -121,6 +122,10 @@ fn pairs(connection: &Connection, sql: &str, arguments: &[&str]) -> rusqlite::Re
 }
 
 impl State for SqliteState {
+    fn timed(&self) -> Option<&Timed> {
+        Some(&self.timed)
+    }
+
     fn new_epoch(&self, above: u32) -> Result<u32> {
         let epoch: i64 = self.write(|t| {
             t.query_row(

@@ -1,0 +1,39 @@
+//! The connections of targets as numbers for whoever watches.
+
+use connect::status::{Connection, Status};
+use std::sync::{Arc, Weak};
+use store::daemon::Gauges;
+use store::stats::{Gauge, Level};
+use store::volume::Volume;
+
+type Column = (Level, fn(&Connection) -> f64);
+
+const COLUMNS: [Column; 8] = [
+    (Level::ConnectionInUse, |c| f64::from(u8::from(c.state == "in use"))),
+    (Level::ConnectionOps, |c| c.operations as f64),
+    (Level::ConnectionErrors, |c| c.failures as f64),
+    (Level::ConnectionReadBytes, |c| c.bytes_read as f64),
+    (Level::ConnectionWrittenBytes, |c| c.bytes_written as f64),
+    (Level::ConnectionOutstandingBytes, |c| c.outstanding_bytes as f64),
+    (Level::ConnectionLatency, |c| c.latency_us as f64 / 1e6),
+    (Level::ConnectionMountedAgain, |c| c.mounted_again as f64),
+];
+
+/// What the connections do, of each target that has several.
+pub fn gauges(volume: &Arc<Volume>) -> Gauges {
+    let volume: Weak<Volume> = Arc::downgrade(volume);
+    Arc::new(move || {
+        let targets = volume.upgrade().map_or_else(Vec::new, |volume| volume.targets().all());
+        let status = |value| serde_json::from_value::<Status>(value).ok();
+        let known: Vec<_> = targets
+            .iter()
+            .filter_map(|target| Some((target.name().to_owned(), status(target.connections()?)?)))
+            .flat_map(|(target, status)| status.connections.into_iter().map(move |c| (target.clone(), c)))
+            .collect();
+        let gauge = |(of, value): &Column| {
+            let values = known.iter().map(|(target, c)| (vec![target.clone(), c.number.to_string()], value(c)));
+            Gauge { of: *of, values: values.collect() }
+        };
+        if known.is_empty() { Vec::new() } else { COLUMNS.iter().map(gauge).collect() }
+    })
+}

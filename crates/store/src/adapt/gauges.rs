@@ -1,0 +1,20 @@
+//! The burst buffer and the tiers as numbers for whoever watches.
+
+use super::Adapt;
+use crate::stats::{Gauge, Level};
+
+impl Adapt {
+    /// What its machines know now: of several nodes only those of the one that decides know something.
+    pub(crate) fn gauges(&self) -> Vec<Gauge> {
+        let mut all = self.burst().map(|burst| burst.gauges()).unwrap_or_default();
+        if let Some(report) = self.report().filter(|_| self.has_tiers()) {
+            all.extend([
+                Gauge::new(Level::TieringFastSegments, report.fast_segments as f64),
+                Gauge::new(Level::TieringRoomSegments, report.room_segments as f64),
+                Gauge::new(Level::TieringWaiting, report.pending.0 as f64),
+                Gauge::new(Level::TieringCopiesKept, report.copies as f64),
+            ]);
+        }
+        all
+    }
+}
