@@ -27,7 +27,7 @@ const END_SPAN: Duration = Duration::from_secs(5);
 pub struct SqliteState {
     /// Nothing after the end.
     connection: Mutex<Option<Connection>>,
-    timed: Timed,
+    timed: Box<Timed>,
 }
 
 impl SqliteState {
@@ -89,7 +89,7 @@ impl SqliteState {
         connection.pragma_update(None, "synchronous", "FULL").map_err(from_sqlite)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(from_sqlite)?;
         schema::bring_up(&mut connection)?;
-        Ok(SqliteState { connection: Mutex::new(Some(connection)), timed: Timed::default() })
+        Ok(SqliteState { connection: Mutex::new(Some(connection)), timed: Box::default() })
     }
 
     /// Does all of it or nothing.
