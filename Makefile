@@ -1,11 +1,11 @@
 # Two commands for a user: `make demo` and `make test`. Each does all its own set-up.
 # For developers: `make check` (fast), `make bench` (ratios, one run), `make bench-recovery` (an MPI program under failures),
-# `make docs` (man pages, completions), `make reference` (docs/reference, from what the programs say).
+# `make docs` (man pages, completions), `make deb` (a package), `make reference` (docs/reference, from what the programs say).
 
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help install setup setup-test build demo demo-time test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small bench-cluster bench-sim docs reference clean
+.PHONY: help install deb setup setup-test build demo demo-time test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small bench-cluster bench-sim docs reference clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
@@ -25,10 +25,15 @@ build: setup
 	@scripts/split-debug.sh target/release/entrepot
 	@scripts/split-debug.sh target/release/entrepot-lab
 
-# Programs, mount.entrepot for fstab, units of systemd and manual pages; DESTDIR and PREFIX as everywhere.
+# Programs, mount.entrepot for fstab, units of systemd, manual pages and completions; DESTDIR and PREFIX as everywhere.
 PREFIX ?= /usr
-install: docs
+install: build
 	@packaging/install.sh "$(DESTDIR)" "$(PREFIX)"
+
+# The same as a package of Debian, target/deb/entrepot_VERSION_ARCH.deb.
+deb: build
+	@scripts/setup.sh deb
+	@packaging/deb.sh
 
 # The demo's program alone and soon; `build` makes the fast ones.
 demo: demo-time setup

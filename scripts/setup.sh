@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the build, the tests, the demo or the benchmarks need, and only what is missing.
-# usage: scripts/setup.sh build|test|demo|bench ...
+# Installs what the build, the tests, the demo, the benchmarks or the package need, and only what is missing.
+# usage: scripts/setup.sh build|test|demo|bench|deb ...
 # Needs root or sudo only if something is missing. Without either it says what to ask the administrator for.
 set -euo pipefail
 
@@ -8,6 +8,7 @@ declare -A packages=(
     [build]="binutils gcc libc6-dev make pkg-config ca-certificates fuse3"
     [test]="acl attr libacl1-dev nginx-light openssh-server openssh-client vsftpd dbench stress-ng fio slurm-wlm munge glusterfs-server glusterfs-client libgfapi0 iproute2 sshfs redis-server e2fsprogs xfsprogs util-linux openmpi-bin libopenmpi-dev prometheus openssl curl"
     [demo]="nginx-light"
+    [deb]="binutils dpkg dpkg-dev"
     [bench]="python3 mergerfs nginx-light iproute2 mpich libmpich-dev blkreplay-examples fio e2fsprogs glusterfs-server glusterfs-client libgfapi0 linux-perf"
 )
 

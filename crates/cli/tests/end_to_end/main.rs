@@ -25,6 +25,7 @@ mod loops;
 mod merged;
 mod mirrors;
 mod operator;
+mod packaged;
 mod purge;
 mod read_only;
 mod real;
