@@ -346,6 +346,13 @@ fn a_volume_is_refused_to_a_daemon_with_another_state() {
         "{}",
         err(&refused)
     );
+    // Nor does it get a place in another database of the same server, but for the version of what would be written there.
+    let wrong = format!("{}/7", hosts.redis_url());
+    std::fs::write(strange.host.path(&strange.toml), text.replace(&hosts.redis_url(), &wrong)).expect("volume.toml");
+    let refused = strange.try_up();
+    assert!(code(&refused) == 2 && err(&refused).contains("with another state"), "{}", err(&refused));
+    let keys = strange.host.must("redis-cli", &["-u", &wrong, "keys", "*"]);
+    assert!(keys.lines().all(|key| key.ends_with(":schema")), "{keys}");
     first.up();
     assert!(std::fs::read(first.path("file")).expect("read") == noise(100_000));
     first.down();

@@ -94,13 +94,16 @@ pub(super) fn check_volume(config: &Config, state: &dyn State, volume: VolumeId)
 /// Whether the namespace goes with this state. One that names no state yet is given this one.
 pub(super) fn check(config: &Config, state: &dyn State, volume: VolumeId) -> Result<(), Problems> {
     let namespace = &config.namespace;
-    let id = check_volume(config, state, volume)?;
     let named = namespace::read_state_id(namespace).map_err(super::open::problem)?;
-    let Some(named) = named else {
-        return namespace::write_state_id(namespace, &id).map_err(super::open::problem);
-    };
-    if named == id {
-        return Ok(());
+    // One that has no number yet is another one, and gets none: it may be somebody else's.
+    let is_known = named.is_none() || get::<Id>(state, ID).map_err(super::open::problem)?.is_some();
+    if is_known {
+        let id = check_volume(config, state, volume)?;
+        match &named {
+            None => return namespace::write_state_id(namespace, &id).map_err(super::open::problem),
+            Some(named) if *named == id => return Ok(()),
+            Some(_) => {}
+        }
     }
     let state = config.state.display();
     let cause = format!("{} was last used with another state than the one in {state}", namespace.display());
