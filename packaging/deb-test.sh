@@ -185,7 +185,7 @@ one=$(realpath "$1") two=$(realpath "$2") dir=$(mktemp -d) lower=/
 trap 'rm -rf --one-file-system "$dir"' EXIT
 if $fresh; then
     command -v debootstrap >/dev/null || skip "debootstrap is not here"
-    debootstrap --variant=minbase "${SUITE:-bookworm}" "$dir/debian" "${MIRROR:-http://deb.debian.org/debian}" >"$dir/debootstrap.log" || { tail "$dir/debootstrap.log" && exit 1; }
+    debootstrap --variant=minbase "${SUITE:-bookworm}" "$dir/debian" ${MIRROR:+"$MIRROR"} >"$dir/debootstrap.log" || { tail "$dir/debootstrap.log" && exit 1; }
     echo "== a fresh $(cat "$dir/debian/etc/debian_version"), $(chroot "$dir/debian" dpkg-query -W | wc -l) packages"
     lower=$dir/debian
 elif dpkg-query -W entrepot >/dev/null 2>&1; then
