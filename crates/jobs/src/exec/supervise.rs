@@ -135,9 +135,16 @@ fn lost_the_daemon(spec: &Spec, step: usize, ending: &Ending) -> bool {
     is_ours(spec, step) && spec.kind != PartKind::Compute && *ending == lost
 }
 
-/// Whether a step runs this very program.
+/// Whether a step runs this very program, or the one that has its place since an upgrade.
 fn is_ours(spec: &Spec, step: usize) -> bool {
-    spec.steps[step].first().zip(std::env::current_exe().ok()).is_some_and(|(word, me)| me == *Path::new(word))
+    let me = std::env::current_exe().unwrap_or_default();
+    spec.steps[step].first().is_some_and(|word| has_place(&me, word))
+}
+
+/// The kernel says of a program whose file was replaced that it is gone.
+fn has_place(program: &Path, word: &str) -> bool {
+    let gone = || program.to_str()?.strip_suffix(" (deleted)").map(Path::new);
+    program == Path::new(word) || gone() == Some(Path::new(word))
 }
 
 fn announce(spec: &Spec, step: usize, attempt: u32) {
@@ -145,5 +152,19 @@ fn announce(spec: &Spec, step: usize, attempt: u32) {
         let words = shlex::try_join(spec.steps[step].iter().map(String::as_str)).unwrap_or_default();
         let of = u64::from(spec.retries) + 1;
         let _ = writeln!(log, "[entrepot: {words} (attempt {attempt} of {of})]");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_was_replaced_is_known_by_its_place() {
+        for (program, is_it) in
+            [("/usr/bin/entrepot", true), ("/usr/bin/entrepot (deleted)", true), ("/opt/entrepot", false), ("", false)]
+        {
+            assert_eq!(has_place(Path::new(program), "/usr/bin/entrepot"), is_it, "{program}");
+        }
     }
 }
