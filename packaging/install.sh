@@ -27,3 +27,6 @@ for of in system user; do
     mkdir -p "$to$prefix/lib/systemd/$of"
     sed "s|/usr/bin/entrepot|$prefix/bin/entrepot|" "$from/entrepot@.service" >"$to$prefix/lib/systemd/$of/entrepot@.service"
 done
+for file in packaging/monitoring/alerts.yml packaging/monitoring/boards/*.json; do
+    install -D -m 644 "$file" "$to$prefix/share/entrepot/${file#packaging/}"
+done

@@ -74,3 +74,21 @@ fn systemd_understands_the_units() {
         }
     }
 }
+
+#[test]
+fn rules_and_boards_are_installed_and_their_tests_are_not() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    install(Path::new(env!("CARGO_BIN_EXE_entrepot")).parent().expect("a directory"), dir.path());
+    let installed = dir.path().join("usr/share/entrepot/monitoring");
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/monitoring");
+    let names = |dir: &Path| -> Vec<_> {
+        let mut names: Vec<_> =
+            std::fs::read_dir(dir).expect("a folder").flatten().map(|file| file.file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&installed), ["alerts.yml", "boards"]);
+    assert_eq!(names(&installed.join("boards")), names(&from.join("boards")));
+    let rules = |folder: &Path| std::fs::read(folder.join("alerts.yml")).expect("rules");
+    assert!(rules(&installed) == rules(&from), "as they were tested");
+}

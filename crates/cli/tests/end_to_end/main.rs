@@ -4,6 +4,8 @@ mod advice;
 mod as_user;
 mod attack;
 mod backup;
+#[path = "../monitoring/boards.rs"]
+mod boards;
 mod burst;
 mod burst_devices;
 mod burst_replicas;
