@@ -162,8 +162,9 @@ fn boards_show_something_and_no_alert_fires() {
         assert!(healths.len() > 20 && !healths.contains(&"err"), "{rules}");
         !healths.contains(&"unknown")
     });
+    // A machine with much else to do may make one wait for its time.
     let alerts = prometheus.ask("alerts").1;
-    assert_eq!(items(&alerts["data"], "alerts").count(), 0, "{alerts}");
+    assert_eq!(items(&alerts["data"], "alerts").filter(|alert| alert["state"] == "firing").count(), 0, "{alerts}");
     let target = volume.json(&["target", "list"])["targets"][0]["name"].as_str().expect("a name").to_owned();
     volume.ok(&["target", "fail", &target]);
     until_within(60, "the alert of the target is on its way", || {

@@ -49,9 +49,12 @@ impl Core {
         }
         for target in self.volume.targets().all() {
             match target.state() {
-                State::Failed => health.degraded.push(format!("target {} is failed", target.name())),
+                State::Failed if target.is_given_up() => {
+                    health.degraded.push(format!("target {} is failed", target.name()));
+                }
                 State::Suspect => health.degraded.push(format!("target {} does not answer", target.name())),
-                State::Ok | State::Draining | State::ReadOnly => {}
+                // One that this node is not meant to reach is failed for it alone.
+                State::Failed | State::Ok | State::Draining | State::ReadOnly => {}
             }
         }
         health

@@ -155,9 +155,12 @@ impl World {
         self.life.mover.journal_copies_of_last_run().expect("records of copies");
         self.life.mover.recover_journal(|_| Ok(found.clone())).expect("journal");
         if self.stub.is_marked() {
-            let mark = InUse { file: self.life.file.id().expect("laid out"), node: None };
             match self.life.file.settle_after_crash() {
-                Ok(true) => self.stub.mark_in_use(mark, Mark::None).expect("in memory"),
+                Ok(true) => {
+                    // One whose layout went with the power has no number to be marked by.
+                    let mark = self.life.file.id().map(|file| InUse { file, node: None });
+                    mark.into_iter().for_each(|mark| self.stub.mark_in_use(mark, Mark::None).expect("in memory"));
+                }
                 Ok(false) | Err(Error::Target { .. }) => {}
                 Err(e) => panic!("settling after a crash: {e}"),
             }
