@@ -2,12 +2,12 @@
 
 #[path = "monitoring/boards.rs"]
 mod boards;
+mod exposition;
 
 use boards::{boards, filled_in, items, monitoring, queries, text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use store::stats::{Gauge, Level, Snapshot, Stats};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -26,12 +26,7 @@ fn metrics(text: &str) -> BTreeSet<String> {
 
 /// The names of all samples that a daemon shows, as Prometheus knows them.
 fn shown() -> BTreeSet<String> {
-    let mut snapshot: Snapshot = Stats::new().snapshot();
-    snapshot.targets.push(Default::default());
-    snapshot.state = Some(Default::default());
-    let gauges = Level::ALL.iter().map(|level| Gauge::new(*level, 0.0)).collect();
-    let labels = [("volume", "v".to_owned()), ("node", "n".to_owned())];
-    let shown = snapshot.open_metrics(&labels, gauges);
+    let shown = exposition::all();
     let families = shown.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let samples = |(family, kind): (&str, &str)| {
         let suffixes: &[&str] = match kind {

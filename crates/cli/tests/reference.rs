@@ -1,9 +1,9 @@
 //! The reference of `volume.toml` and of the metrics is written from the tables that the program has.
 
+mod exposition;
 #[path = "command_line/reference.rs"]
 mod reference;
 
-use store::stats::{Gauge, Level, Snapshot, Stats};
 use store::volume::SECTIONS;
 
 #[test]
@@ -24,12 +24,7 @@ fn the_reference_has_every_key_of_a_volume() {
 
 #[test]
 fn the_reference_has_every_metric() {
-    let mut snapshot: Snapshot = Stats::new().snapshot();
-    snapshot.targets.push(Default::default());
-    snapshot.state = Some(Default::default());
-    snapshot.cache = Some(Default::default());
-    let labels = [("volume", "NAME".to_owned()), ("node", "HOST".to_owned())];
-    let shown = snapshot.open_metrics(&labels, Level::ALL.iter().map(|level| Gauge::new(*level, 0.0)).collect());
+    let shown = exposition::all();
     let mut page = String::from(
         "# Metrics\n\nWritten by `make reference` from what the endpoint and `entrepot stats --prometheus` show; a test compares them. Each\n\
          has the labels `volume` and `node` (the host).\n\n| metric | kind | labels | what it counts |\n|---|---|---|---|\n",

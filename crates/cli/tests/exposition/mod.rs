@@ -1,0 +1,13 @@
+//! All that a daemon can show to Prometheus, for tests of what is written about it and of what asks for it.
+
+use store::stats::{Gauge, Level, Snapshot, Stats};
+
+/// Each family of metrics with a sample.
+pub fn all() -> String {
+    let mut snapshot: Snapshot = Stats::new().snapshot();
+    snapshot.targets.push(Default::default());
+    snapshot.state = Some(Default::default());
+    snapshot.cache = Some(Default::default());
+    let labels = [("volume", "NAME".to_owned()), ("node", "HOST".to_owned())];
+    snapshot.open_metrics(&labels, Level::ALL.iter().map(|level| Gauge::new(*level, 0.0)).collect())
+}
