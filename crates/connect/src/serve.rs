@@ -74,7 +74,7 @@ impl Shared {
 impl FileSystem for Shared {
     type Passing<'a> = Took<'a>;
 
-    fn passing(self: &Arc<Self>, op: Option<Op>, _bytes: u64) -> Took<'_> {
+    fn passing(self: &Arc<Self>, op: Option<Op>) -> Took<'_> {
         match op {
             Some(Op::Read | Op::Write) => self.readers.took(),
             _ => self.readers.took_long(),

@@ -101,7 +101,7 @@ impl Shared {
 impl FileSystem for Shared {
     type Passing<'a> = ();
 
-    fn passing(self: &Arc<Self>, _op: Option<Op>, _bytes: u64) {}
+    fn passing(self: &Arc<Self>, _op: Option<Op>) {}
 
     fn wanted(&self) -> Wanted {
         // Not FUSE_DIRECT_IO_ALLOW_MMAP: what is written past the page cache would be written over by the pages of a shared

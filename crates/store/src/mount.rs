@@ -13,6 +13,7 @@ pub mod answer;
 mod attach;
 mod bytes;
 pub mod convert;
+mod counted;
 mod directory;
 mod durable;
 pub mod front;

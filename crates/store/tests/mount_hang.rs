@@ -14,6 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+use store::stats::Op;
 use store::target::{Handle, Medium, Space, State};
 
 /// Closed, everything that comes to target 0 waits.
@@ -131,7 +132,8 @@ fn a_hung_target_does_not_hang_the_mount() {
     }
     let _open = OpenAtEnd;
     let dir = tempfile::tempdir().unwrap();
-    let mut wanted = volume::Wanted { targets: 2, deadline: Duration::from_millis(200), ..Default::default() };
+    let deadline = Duration::from_millis(200);
+    let mut wanted = volume::Wanted { targets: 2, deadline, ..Default::default() };
     wanted.wrap = |number, medium| if number == 0 { Arc::new(Gated(medium)) } else { medium };
     wanted.options.io = store::volume::Io::Direct; // what the kernel remembers asks no target
     wanted.placement.single_bytes_max = 0;
@@ -168,6 +170,10 @@ fn a_hung_target_does_not_hang_the_mount() {
         }
     });
     assert_ne!(volume.targets.get(TargetId(0)).unwrap().state(), State::Ok);
+    // Those that waited, waited on other threads than those that took them, and are counted as what became of them.
+    let read = volume.stats.snapshot().ops.swap_remove(Op::Read as usize);
+    assert_eq!((read.failed, read.bytes), (12, 4096 + 4096 + 5), "{read:?}");
+    assert!(read.total_ns >= deadline.as_nanos() as u64, "{read:?}");
     drop(file);
     volume.mount.unmount().expect("unmounting needs no target");
 }

@@ -1,6 +1,7 @@
 //! Answers to the kernel: given once, here or on another thread, as what was asked for or as an error.
 
 use super::convert::{errno, kind};
+use super::counted::Counted;
 use crate::file::InTheWay;
 use crate::namespace::times::SetTime;
 use crate::namespace::{Listing, Namespace, Node, NodeId};
@@ -26,6 +27,10 @@ pub trait Reply: Send + 'static {
     type Good<'a>;
     /// Says it.
     fn good(self, good: Self::Good<'_>, ttl: Ttl);
+    /// Bytes of files that were read or written for it.
+    fn moved(_good: &Self::Good<'_>) -> u64 {
+        0
+    }
     /// Says what went wrong.
     fn bad(self, error: fuser::Errno);
 }
@@ -34,18 +39,28 @@ pub trait Reply: Send + 'static {
 pub struct Answer<R> {
     reply: R,
     ttl: Ttl,
+    counted: Option<Counted>,
 }
 
 impl<R: Reply> Answer<R> {
-    pub(super) fn new(reply: R, ttl: Ttl) -> Answer<R> {
-        Answer { reply, ttl }
+    pub(super) fn new(reply: R, ttl: Ttl, counted: Option<Counted>) -> Answer<R> {
+        Answer { reply, ttl, counted }
     }
 
-    /// Gives it.
+    /// Gives it, counted before: who has the answer finds it among the numbers.
     pub fn give(self, done: Result<R::Good<'_>>) {
+        let Answer { reply, ttl, counted } = self;
         match done {
-            Ok(good) => self.reply.good(good, self.ttl),
-            Err(error) => self.reply.bad(errno(error)),
+            Ok(good) => {
+                if let Some(counted) = counted {
+                    counted.went_well(R::moved(&good));
+                }
+                reply.good(good, ttl);
+            }
+            Err(error) => {
+                drop(counted);
+                reply.bad(errno(error));
+            }
         }
     }
 }
@@ -82,7 +97,7 @@ impl Opened {
 }
 
 macro_rules! replies {
-    ($($reply:ty, $good:ty: |$it:ident, $value:pat_param, $ttl:pat_param| $say:expr;)*) => { $(
+    ($($reply:ty, $good:ty $([$moved:expr])?: |$it:ident, $value:pat_param, $ttl:pat_param| $say:expr;)*) => { $(
         impl Reply for $reply {
             type Good<'a> = $good;
             fn good(self, $value: Self::Good<'_>, $ttl: Ttl) {
@@ -92,14 +107,24 @@ macro_rules! replies {
             fn bad(self, error: fuser::Errno) {
                 self.error(error);
             }
+            $(fn moved(good: &Self::Good<'_>) -> u64 {
+                let moved: fn(&Self::Good<'_>) -> u64 = $moved;
+                moved(good)
+            })?
         }
     )* };
 }
 
 replies! {
     ReplyEmpty, (): |reply, (), _| reply.ok();
-    ReplyData, &'a [u8]: |reply, bytes, _| reply.data(bytes);
-    ReplyWrite, usize: |reply, written, _| reply.written(written as u32);
+    ReplyData, &'a [u8] [|bytes| bytes.len() as u64]: |reply, bytes, _| reply.data(bytes);
+    ReplyWrite, usize [|written| *written as u64]: |reply, written, _| reply.written(written as u32);
+    ReplyXattr, Value: |reply, value, _| match value {
+        Value::Length(length) => reply.size(length),
+        Value::Bytes(bytes) => reply.data(&bytes),
+    };
+    ReplyDirectory, (): |reply, (), _| reply.ok();
+    ReplyDirectoryPlus, (): |reply, (), _| reply.ok();
     ReplyLock, Option<InTheWay>: |reply, found, _| match found {
         None => reply.locked(0, 0, libc::F_UNLCK, 0),
         Some(InTheWay { bytes, kind, process }) => {
@@ -173,13 +198,22 @@ pub fn ask_capabilities(config: &mut KernelConfig, wanted: impl IntoIterator<Ite
     }
 }
 
-/// The value of an extended attribute, or its length if no room was offered.
-pub fn value(value: Result<Vec<u8>>, room: u32, reply: ReplyXattr) {
-    match value {
-        Ok(value) if room == 0 => reply.size(value.len() as u32),
-        Ok(value) if value.len() > room as usize => reply.error(fuser::Errno::ERANGE),
-        Ok(value) => reply.data(&value),
-        Err(error) => reply.error(errno(error)),
+/// An extended attribute, or the names of all of them.
+pub enum Value {
+    /// How long it is, where no room was offered.
+    Length(u32),
+    /// All of it.
+    Bytes(Vec<u8>),
+}
+
+impl Value {
+    /// As much as `room` takes: all or, if none was offered, its length.
+    pub fn in_room(value: Vec<u8>, room: u32) -> Result<Value> {
+        match room {
+            0 => Ok(Value::Length(value.len() as u32)),
+            room if value.len() > room as usize => Err(Errno::RANGE),
+            _ => Ok(Value::Bytes(value)),
+        }
     }
 }
 
@@ -205,50 +239,53 @@ impl Ttl {
     }
 }
 
-/// Fills READDIR's reply from `offset` on, which is moved behind what it took.
-pub fn fill(listing: &mut Listing, namespace: &Namespace, offset: &mut u64, reply: &mut ReplyDirectory) -> Result<()> {
-    while let Some(entry) = listing.at(namespace, *offset)? {
-        if reply.add(INodeNo(entry.id), entry.next, kind(entry.kind), &entry.name) {
-            break;
-        }
-        listing.advance();
-        *offset = entry.next;
-    }
-    Ok(())
-}
-
-/// Fills READDIRPLUS' reply likewise: every name but `.` and `..` counts as looked up. `attr` says what is shown of a node.
-pub fn fill_plus(
-    listing: &mut Listing,
-    namespace: &Namespace,
-    offset: &mut u64,
-    ttl: Duration,
-    attr: impl Fn(NodeId, Stat) -> FileAttr,
-    reply: &mut ReplyDirectoryPlus,
-) -> Result<()> {
-    while let Some(entry) = listing.at(namespace, *offset)? {
-        let dots = entry.name == "." || entry.name == "..";
-        let known = match listing.stat(&entry.name) {
-            Ok(stat) if dots => Some((entry.id, 0, stat)),
-            Ok(stat) => {
-                let node = listing.found(namespace, &entry.name, &stat)?;
-                Some((node.id, node.generation(), stat))
-            }
-            Err(Errno::NOENT) => None,
-            Err(error) => return Err(error),
-        };
-        // A name that is gone since it was read is left out.
-        if let Some((id, generation, stat)) = known {
-            let attr = attr(id, stat);
-            if reply.add(INodeNo(id), entry.next, &entry.name, &ttl, &attr, Generation(generation)) {
-                if !dots {
-                    namespace.forget(id, 1);
-                }
+impl Answer<ReplyDirectory> {
+    /// Fills it from `offset` on, which is moved behind what it took.
+    pub fn fill(&mut self, listing: &mut Listing, namespace: &Namespace, offset: &mut u64) -> Result<()> {
+        while let Some(entry) = listing.at(namespace, *offset)? {
+            if self.reply.add(INodeNo(entry.id), entry.next, kind(entry.kind), &entry.name) {
                 break;
             }
+            listing.advance();
+            *offset = entry.next;
         }
-        listing.advance();
-        *offset = entry.next;
+        Ok(())
     }
-    Ok(())
+}
+
+impl Answer<ReplyDirectoryPlus> {
+    /// Fills it likewise: every name but `.` and `..` counts as looked up. `attr` says what is shown of a node.
+    pub fn fill(
+        &mut self,
+        listing: &mut Listing,
+        namespace: &Namespace,
+        offset: &mut u64,
+        attr: impl Fn(NodeId, Stat) -> FileAttr,
+    ) -> Result<()> {
+        while let Some(entry) = listing.at(namespace, *offset)? {
+            let dots = entry.name == "." || entry.name == "..";
+            let known = match listing.stat(&entry.name) {
+                Ok(stat) if dots => Some((entry.id, 0, stat)),
+                Ok(stat) => {
+                    let node = listing.found(namespace, &entry.name, &stat)?;
+                    Some((node.id, node.generation(), stat))
+                }
+                Err(Errno::NOENT) => None,
+                Err(error) => return Err(error),
+            };
+            // A name that is gone since it was read is left out.
+            if let Some((id, generation, stat)) = known {
+                let (attr, ttl) = (attr(id, stat), self.ttl.both());
+                if self.reply.add(INodeNo(id), entry.next, &entry.name, &ttl, &attr, Generation(generation)) {
+                    if !dots {
+                        namespace.forget(id, 1);
+                    }
+                    break;
+                }
+            }
+            listing.advance();
+            *offset = entry.next;
+        }
+        Ok(())
+    }
 }

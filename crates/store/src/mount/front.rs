@@ -9,6 +9,7 @@ pub use super::answer::{Answer, Opened};
 pub use server::{Mounting, serve};
 
 use super::answer::{Changes, Made, Ttl};
+use super::counted::Counted;
 use crate::namespace::{Caller, Listing, Namespace, NodeId};
 use crate::stats::Op;
 use crate::stub::locks::{Bytes, Kind};
@@ -101,7 +102,11 @@ pub trait FileSystem: Send + Sync + Sized + 'static {
     /// Lives while a request is passed on.
     type Passing<'a>;
     /// A request came; of what kind, if it is one that is counted.
-    fn passing(self: &Arc<Self>, op: Option<Op>, bytes: u64) -> Self::Passing<'_>;
+    fn passing(self: &Arc<Self>, op: Option<Op>) -> Self::Passing<'_>;
+    /// Counts an operation that begins, until it is answered.
+    fn counted(&self, _op: Op) -> Option<Counted> {
+        None
+    }
     /// What to ask of the kernel.
     fn wanted(&self) -> Wanted;
     /// The kernel does not pass files through.

@@ -2,6 +2,7 @@
 
 use super::Server;
 use super::answer::{Answer, Changes, Ttl};
+use super::counted::Counted;
 use super::front::{
     ClosedBy, FileSystem, LockRequest, Make, REQUEST_BYTES_MAX, ReadRequest, Wanted, Whence, WriteRequest,
 };
@@ -16,7 +17,7 @@ use rustix::io::Result;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long the kernel believes attributes of a directory at least: until its next tick, of which there are 100 to 1,000 in a second, or the one
 /// after.
@@ -25,20 +26,13 @@ const DIRECTORY_TTL: Duration = Duration::from_nanos(1);
 /// Requests that the kernel sends ahead of anybody waiting for them.
 const BACKGROUND_MAX: u16 = 128;
 
-/// Counts a request when it was passed on.
-pub struct Counted<'a>(&'a Server, Op, u64, Instant);
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.parts.stats.op(self.1, self.2, self.3.elapsed(), false);
-    }
-}
-
 impl FileSystem for Server {
-    type Passing<'a> = Option<Counted<'a>>;
+    type Passing<'a> = ();
 
-    fn passing(self: &Arc<Self>, op: Option<Op>, bytes: u64) -> Option<Counted<'_>> {
-        op.map(|op| Counted(self, op, bytes, Instant::now()))
+    fn passing(self: &Arc<Self>, _op: Option<Op>) {}
+
+    fn counted(&self, op: Op) -> Option<Counted> {
+        Some(Counted::new(self.parts.stats.clone(), op))
     }
 
     fn wanted(&self) -> Wanted {

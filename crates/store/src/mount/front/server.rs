@@ -1,11 +1,10 @@
 //! What the kernel asks, one method per request: decoded, passed on, answered.
 
 use super::{ClosedBy, FileSystem, LockRequest, Make, Opened, REQUEST_BYTES_MAX, ReadRequest, Whence, WriteRequest};
-use crate::mount::answer::{self, Answer, Changes, Reply};
+use crate::mount::answer::{self, Answer, Changes, Reply, Value};
 use crate::mount::attach::attach;
-use crate::mount::convert::{caller, device, errno, set_time, synced};
+use crate::mount::convert::{caller, device, set_time, synced};
 use crate::mount::mountpoint::detach;
-use crate::namespace::{Listing, Namespace};
 use crate::stats::Op;
 use crate::stub::locks::{Kind, LAST};
 use fuser::{
@@ -68,17 +67,16 @@ impl<F: FileSystem> Drop for Front<F> {
 }
 
 impl<F: FileSystem> Front<F> {
-    fn passing(&self, op: Op) -> F::Passing<'_> {
-        self.0.passing(Some(op), 0)
-    }
-
-    fn answer<R: Reply>(&self, reply: R) -> Answer<R> {
-        Answer::new(reply, self.0.ttl())
+    /// A request came, and is to be answered; of what kind, if it is one that is counted.
+    fn begin<R: Reply>(&self, op: impl Into<Option<Op>>, reply: R) -> (F::Passing<'_>, Answer<R>) {
+        let op = op.into();
+        let counted = op.and_then(|op| self.0.counted(op));
+        (self.0.passing(op), Answer::new(reply, self.0.ttl(), counted))
     }
 
     fn make(&self, op: Op, parent: INodeNo, name: &OsStr, what: Make<'_>, reply: ReplyEntry) {
-        let _passing = self.passing(op);
-        self.answer(reply).give(self.0.make(parent.0, name, what));
+        let (_passing, answer) = self.begin(op, reply);
+        answer.give(self.0.make(parent.0, name, what));
     }
 }
 
@@ -125,8 +123,8 @@ impl<F: FileSystem> Filesystem for Front<F> {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _passing = self.passing(Op::Lookup);
-        self.answer(reply).give(self.0.lookup(parent.0, name));
+        let (_passing, answer) = self.begin(Op::Lookup, reply);
+        answer.give(self.0.lookup(parent.0, name));
     }
 
     fn forget(&self, _request: &Request, ino: INodeNo, count: u64) {
@@ -134,8 +132,8 @@ impl<F: FileSystem> Filesystem for Front<F> {
     }
 
     fn getattr(&self, _request: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        let _passing = self.passing(Op::Getattr);
-        self.answer(reply).give(self.0.attributes(ino.0, handle.map(|handle| handle.0)));
+        let (_passing, answer) = self.begin(Op::Getattr, reply);
+        answer.give(self.0.attributes(ino.0, handle.map(|handle| handle.0)));
     }
 
     fn setattr(
@@ -156,15 +154,15 @@ impl<F: FileSystem> Filesystem for Front<F> {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let _passing = self.passing(Op::Setattr);
+        let (_passing, answer) = self.begin(Op::Setattr, reply);
         let (accessed, modified) = (accessed.map(set_time), modified.map(set_time));
         let changes = Changes { mode, uid, gid, size, accessed, modified };
-        self.0.change(caller(request, 0), ino.0, changes, self.answer(reply));
+        self.0.change(caller(request, 0), ino.0, changes, answer);
     }
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
-        let _passing = self.passing(Op::Lookup);
-        self.answer(reply).give(self.0.read_symlink(ino.0).as_deref().map_err(|error| *error));
+        let (_passing, answer) = self.begin(Op::Lookup, reply);
+        answer.give(self.0.read_symlink(ino.0).as_deref().map_err(|error| *error));
     }
 
     fn mknod(
@@ -194,13 +192,13 @@ impl<F: FileSystem> Filesystem for Front<F> {
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _passing = self.passing(Op::Unlink);
-        self.0.unlink(request.uid(), parent.0, name, self.answer(reply));
+        let (_passing, answer) = self.begin(Op::Unlink, reply);
+        self.0.unlink(request.uid(), parent.0, name, answer);
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _passing = self.passing(Op::Unlink);
-        self.answer(reply).give(self.0.remove_directory(parent.0, name));
+        let (_passing, answer) = self.begin(Op::Unlink, reply);
+        answer.give(self.0.remove_directory(parent.0, name));
     }
 
     fn rename(
@@ -213,15 +211,15 @@ impl<F: FileSystem> Filesystem for Front<F> {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let _passing = self.passing(Op::Rename);
+        let (_passing, answer) = self.begin(Op::Rename, reply);
         let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
-        self.0.rename(request.uid(), (parent.0, name), (new_parent.0, new_name), flags, self.answer(reply));
+        self.0.rename(request.uid(), (parent.0, name), (new_parent.0, new_name), flags, answer);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let _passing = self.passing(Op::Open);
+        let (_passing, answer) = self.begin(Op::Open, reply);
         let flags = OFlags::from_bits_retain(flags.0 as u32);
-        self.0.open(caller(request, 0), ino.0, flags, self.answer(reply));
+        self.0.open(caller(request, 0), ino.0, flags, answer);
     }
 
     fn create(
@@ -234,9 +232,9 @@ impl<F: FileSystem> Filesystem for Front<F> {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let _passing = self.passing(Op::Create);
+        let (_passing, answer) = self.begin(Op::Create, reply);
         let flags = OFlags::from_bits_retain(flags as u32);
-        self.0.create(caller(request, umask), (parent.0, name), mode, flags, self.answer(reply));
+        self.0.create(caller(request, umask), (parent.0, name), mode, flags, answer);
     }
 
     fn read(
@@ -250,10 +248,10 @@ impl<F: FileSystem> Filesystem for Front<F> {
         owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let _passing = self.0.passing(Some(Op::Read), len.into());
+        let (_passing, answer) = self.begin(Op::Read, reply);
         let (id, handle, len) = (ino.0, handle.0, len as usize);
         let read = ReadRequest { id, handle, offset, len, thread: request.pid(), for_pages: owner.is_none() };
-        self.0.read(read, self.answer(reply));
+        self.0.read(read, answer);
     }
 
     fn write(
@@ -268,7 +266,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let _passing = self.0.passing(Some(Op::Write), data.len() as u64);
+        let (_passing, answer) = self.begin(Op::Write, reply);
         let write = WriteRequest {
             id: ino.0,
             handle: handle.0,
@@ -278,13 +276,13 @@ impl<F: FileSystem> Filesystem for Front<F> {
             appends: flags.0 & libc::O_APPEND != 0 && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE),
             sync: synced(flags, write_flags),
         };
-        self.0.write(write, data, self.answer(reply));
+        self.0.write(write, data, answer);
     }
 
     fn flush(&self, request: &Request, ino: INodeNo, handle: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
-        let _passing = self.passing(Op::Flush);
+        let (_passing, answer) = self.begin(Op::Flush, reply);
         let by = ClosedBy { thread: request.pid(), owner: owner.0 };
-        self.0.flush(ino.0, handle.0, by, self.answer(reply));
+        self.0.flush(ino.0, handle.0, by, answer);
     }
 
     fn getlk(
@@ -299,8 +297,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
         process: u32,
         reply: ReplyLock,
     ) {
-        let _passing = self.0.passing(None, 0);
-        let answer = self.answer(reply);
+        let (_passing, answer) = self.begin(None, reply);
         match lock_request(request, (handle, owner), (start, end), kind, process) {
             Ok(wanted) => self.0.test_lock(wanted, answer),
             Err(error) => answer.give(Err(error)),
@@ -321,8 +318,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
         waits: bool,
         reply: ReplyEmpty,
     ) {
-        let _passing = self.0.passing(None, 0);
-        let answer = self.answer(reply);
+        let (_passing, answer) = self.begin(None, reply);
         match lock_request(request, (handle, owner), (start, end), kind, process) {
             Ok(wanted) => self.0.lock(LockRequest { waits, ..wanted }, answer),
             Err(error) => answer.give(Err(error)),
@@ -339,34 +335,24 @@ impl<F: FileSystem> Filesystem for Front<F> {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        let _passing = self.passing(Op::Release);
-        self.0.release(ino.0, handle.0, self.answer(reply));
+        let (_passing, answer) = self.begin(Op::Release, reply);
+        self.0.release(ino.0, handle.0, answer);
     }
 
     fn fsync(&self, _request: &Request, ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        let _passing = self.passing(Op::Fsync);
-        self.0.sync(ino.0, handle.0, data_only, self.answer(reply));
+        let (_passing, answer) = self.begin(Op::Fsync, reply);
+        self.0.sync(ino.0, handle.0, data_only, answer);
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let _passing = self.0.passing(None, 0);
-        self.answer(reply).give(self.0.open_directory(request.uid(), ino.0).map(Opened::plain));
+        let (_passing, answer) = self.begin(None, reply);
+        answer.give(self.0.open_directory(request.uid(), ino.0).map(Opened::plain));
     }
 
-    fn readdir(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        mut offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
-        let _passing = self.passing(Op::Readdir);
-        let mut read = |listing: &mut Listing, names: &Namespace| answer::fill(listing, names, &mut offset, &mut reply);
-        match self.0.list(handle.0, &mut read) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(errno(error)),
-        }
+    fn readdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, mut offset: u64, reply: ReplyDirectory) {
+        let (_passing, mut answer) = self.begin(Op::Readdir, reply);
+        let done = self.0.list(handle.0, &mut |listing, names| answer.fill(listing, names, &mut offset));
+        answer.give(done);
     }
 
     fn readdirplus(
@@ -375,34 +361,28 @@ impl<F: FileSystem> Filesystem for Front<F> {
         _ino: INodeNo,
         handle: FileHandle,
         mut offset: u64,
-        mut reply: ReplyDirectoryPlus,
+        reply: ReplyDirectoryPlus,
     ) {
-        let _passing = self.passing(Op::Readdir);
-        let ttl = self.0.ttl().both();
-        let mut read = |listing: &mut Listing, names: &Namespace| {
-            let shown = |id, stat| self.0.shown(id, stat);
-            answer::fill_plus(listing, names, &mut offset, ttl, shown, &mut reply)
-        };
-        match self.0.list(handle.0, &mut read) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(errno(error)),
-        }
+        let (_passing, mut answer) = self.begin(Op::Readdir, reply);
+        let shown = |id, stat| self.0.shown(id, stat);
+        let done = self.0.list(handle.0, &mut |listing, names| answer.fill(listing, names, &mut offset, shown));
+        answer.give(done);
     }
 
     fn releasedir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        let _passing = self.0.passing(None, 0);
+        let _passing = self.0.passing(None);
         self.0.close_directory(handle.0);
         reply.ok();
     }
 
     fn fsyncdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        let _passing = self.passing(Op::Fsync);
-        self.0.sync_directory(handle.0, self.answer(reply));
+        let (_passing, answer) = self.begin(Op::Fsync, reply);
+        self.0.sync_directory(handle.0, answer);
     }
 
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        let _passing = self.passing(Op::Statfs);
-        self.answer(reply).give(self.0.space());
+        let (_passing, answer) = self.begin(Op::Statfs, reply);
+        answer.give(self.0.space());
     }
 
     fn setxattr(
@@ -415,24 +395,24 @@ impl<F: FileSystem> Filesystem for Front<F> {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let _passing = self.passing(Op::Xattr);
+        let (_passing, answer) = self.begin(Op::Xattr, reply);
         let flags = XattrFlags::from_bits_retain(flags as u32);
-        self.0.set_attribute(caller(request, 0), ino.0, (name, value), flags, self.answer(reply));
+        self.0.set_attribute(caller(request, 0), ino.0, (name, value), flags, answer);
     }
 
     fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let _passing = self.passing(Op::Xattr);
-        answer::value(self.0.attribute(ino.0, name), size, reply);
+        let (_passing, answer) = self.begin(Op::Xattr, reply);
+        answer.give(self.0.attribute(ino.0, name).and_then(|value| Value::in_room(value, size)));
     }
 
     fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let _passing = self.passing(Op::Xattr);
-        answer::value(self.0.attribute_names(ino.0), size, reply);
+        let (_passing, answer) = self.begin(Op::Xattr, reply);
+        answer.give(self.0.attribute_names(ino.0).and_then(|value| Value::in_room(value, size)));
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _passing = self.passing(Op::Xattr);
-        self.answer(reply).give(self.0.remove_attribute(caller(request, 0), ino.0, name));
+        let (_passing, answer) = self.begin(Op::Xattr, reply);
+        answer.give(self.0.remove_attribute(caller(request, 0), ino.0, name));
     }
 
     fn fallocate(
@@ -445,9 +425,9 @@ impl<F: FileSystem> Filesystem for Front<F> {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let _passing = self.passing(Op::Fallocate);
+        let (_passing, answer) = self.begin(Op::Fallocate, reply);
         let mode = FallocateFlags::from_bits_retain(mode as u32);
-        self.0.allocate((ino.0, handle.0), (offset, len), mode, self.answer(reply));
+        self.0.allocate((ino.0, handle.0), (offset, len), mode, answer);
     }
 
     fn ioctl(
@@ -481,8 +461,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
     }
 
     fn lseek(&self, _request: &Request, ino: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
-        let _passing = self.passing(Op::Seek);
-        let answer = self.answer(reply);
+        let (_passing, answer) = self.begin(Op::Seek, reply);
         let whence = match whence {
             libc::SEEK_DATA => Whence::Data,
             libc::SEEK_HOLE => Whence::Hole,
@@ -505,7 +484,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let _passing = self.0.passing(Some(Op::Copy), len);
-        self.0.copy((handle_in.0, offset_in), (handle_out.0, offset_out), len, self.answer(reply));
+        let (_passing, answer) = self.begin(Op::Copy, reply);
+        self.0.copy((handle_in.0, offset_in), (handle_out.0, offset_out), len, answer);
     }
 }
