@@ -118,6 +118,18 @@ impl World {
         assert!(out(&waited).contains("cancelled"), "{}", out(&waited));
         assert!(!self.home.join("long.out").exists(), "no results of a cancelled job");
 
+        let text = format!(
+            "#!/bin/sh\n#DW jobdw type=scratch capacity=1MiB\n\
+             #DW stage_in type=file source={home}/input destination=$DW_JOB_STRIPED/in\n\
+             #DW stage_out type=file source=$DW_JOB_STRIPED/out destination={home}/dw.out\n\
+             cp $DW_JOB_STRIPED/in $DW_JOB_STRIPED/out\n"
+        );
+        let job = self.submitted("dw.sh", &text);
+        let waited = self.volume.run(&["job", "wait", &job]);
+        assert_eq!(code(&waited), 0, "{}{}", out(&waited), err(&waited));
+        assert!(std::fs::read(self.home.join("dw.out")).expect("the result is home") == data);
+        until("its directory is gone", || !self.volume.at.join(format!(".datawarp/job-{job}")).exists());
+
         let refused = self.volume.run_in(
             &self.home,
             &[

@@ -4,6 +4,7 @@
 //! never looked into except for directives that came too late, and runs byte for byte as it is.
 
 mod checkpoint;
+pub mod datawarp;
 mod lines;
 mod resources;
 pub mod words;
@@ -11,7 +12,7 @@ pub mod words;
 pub use lines::{parse, read};
 pub use resources::Resources;
 
-use crate::request::{Checkpoint, Complaint, PartKind};
+use crate::request::{Checkpoint, Complaint, DataWarp, PartKind};
 use std::fmt;
 
 /// Largest script.
@@ -67,6 +68,8 @@ pub struct Head {
     pub directives: Vec<Directive>,
     /// Which files are checkpoints.
     pub checkpoints: Vec<Checkpoint>,
+    /// What it asks for in DataWarp's words, besides data that come and go.
+    pub datawarp: DataWarp,
     /// Resources asked for.
     pub resources: Resources,
     /// Those of them that were asked for in `#ENTREPOT` lines, which no other scheduler reads.

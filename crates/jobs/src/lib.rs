@@ -12,6 +12,7 @@ mod backend;
 mod body;
 mod config;
 pub mod directives;
+pub mod directory;
 mod error;
 pub mod everywhere;
 pub mod exec;

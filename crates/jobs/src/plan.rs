@@ -94,6 +94,7 @@ pub fn draft(
         name: display_name(name),
         parts: chain(draft.stage_in, compute, draft.stage_out, limits, recognise),
         checkpoints: head.checkpoints,
+        datawarp: head.datawarp,
         compute_script: Script::from(head.compute_script),
         warnings: draft.warnings,
     };

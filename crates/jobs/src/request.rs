@@ -117,6 +117,9 @@ pub struct Registered {
     pub plan: Plan,
     /// Variables that its data parts need to find the volume.
     pub environment: Vec<(String, String)>,
+    /// Variables that its script finds its directories by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub script_environment: Vec<(String, String)>,
     /// The stage-in part is to start no sooner than in so many seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_s: Option<u64>,

@@ -88,6 +88,8 @@ pub struct Submission<'a> {
     pub log: &'a Path,
     /// Parameters from directives, in the scheduler's own words.
     pub parameters: &'a [Vec<String>],
+    /// Variables that the script needs. They are in the environment of the command that submits it, too.
+    pub variables: &'a [(String, String)],
 }
 
 /// A script whose start is asked for.

@@ -28,6 +28,7 @@ run() {
 }
 
 qsub() {
+    local variables='' name_of
     local name='' queue=batch after='' out='' join=n begin=''
     [ -e "$at/.slow" ] && sleep 2
     while [ $# -gt 0 ]; do
@@ -45,6 +46,10 @@ qsub() {
             [ "$at_s" -ge "$(date +%s)" ] || refuse "illegal -a value $2: it is over"
             begin=$2 ;;
         -j) [ "$2" = oe ] || refuse "illegal -j value $2"; join=oe ;;
+        -v)
+            # Names alone: their values are those of this command.
+            [[ $2 =~ ^[A-Za-z_][A-Za-z0-9_]*(,[A-Za-z_][A-Za-z0-9_]*)*$ ]] || refuse "illegal -v value $2"
+            variables=$2 ;;
         -o) [[ $2 == /* ]] || refuse "illegal -o value $2"; out=$2 ;;
         -l) [[ $2 =~ ^(select=[0-9]+:ncpus=[0-9]+|walltime=[0-9]{2,}:[0-9]{2}:[0-9]{2})$ ]] || refuse "illegal -l value $2" ;;
         *) refuse "illegal option $1" ;;
@@ -58,8 +63,10 @@ qsub() {
     id=$n.stand-in
     cat > "$at/$id/script"
     [ "$(head -c 2 "$at/$id/script")" = '#!' ] || { rm -r "${at:?}/$id"; refuse "a script without an interpreter"; }
-    grep -qE '^#(STAGE|CHECKPOINT|BB_LUA entrepot)' "$at/$id/script" && { rm -r "${at:?}/$id"; refuse "a directive that nobody here reads"; }
+    grep -qE '^#(STAGE|CHECKPOINT|DW|BB|BB_LUA entrepot)' "$at/$id/script" && { rm -r "${at:?}/$id"; refuse "a directive that nobody here reads"; }
     chmod +x "$at/$id/script"
+    # A job has the variables that it was given, and none that happen to be here.
+    for name_of in ${!DW_*}; do [[ ,$variables, == *,$name_of,* ]] || unset "$name_of"; done
     put "$id" queue "$queue"; put "$id" name "$name"; put "$id" cwd "$PWD"; put "$id" join "$join"
     put "$id" out "${out:-$PWD/$name.o$n}"; put "$id" user "$(id -un)"
     if [ -n "$begin" ]; then put "$id" begin "$begin"; echo "$id"; put "$id" job_state W; return; fi

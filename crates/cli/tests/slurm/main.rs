@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "some of it is for other tests")]
 mod cluster;
 mod data_queue;
+mod datawarp;
 mod ports;
 #[allow(dead_code, reason = "some of it is for other tests")]
 #[path = "../end_to_end/real.rs"]
@@ -142,6 +143,7 @@ fn every_case_ends_as_its_user_would_expect() {
     three_dependent_jobs(&world);
     data_queue::takes_data_jobs_only(&world);
     checkpoints_that_scripts_mark(&world);
+    datawarp::scripts_run_as_they_are(&world);
     the_source_is_dead(&mut world);
     input_of_jobs_is_not_purged(&world);
     input_of_waiting_jobs_is_there_twice(&world);

@@ -1,6 +1,7 @@
 //! A script's lines, sorted into directives, resource lines, comments and the user's program.
 
 use super::checkpoint;
+use super::datawarp;
 use super::words::{self, Refusal};
 use super::{COMMANDS_MAX, Directive, Head, RETRIES_MAX, Resources, SCRIPT_BYTES_MAX, Says};
 use crate::request::{Complaint, PartKind};
@@ -48,6 +49,8 @@ struct Reader {
     ours: Resources,
     theirs: Resources,
     past_head: bool,
+    /// Lines of DataWarp's by which data come or go.
+    datawarp_lines: Vec<u32>,
     complaints: Vec<Complaint>,
 }
 
@@ -60,8 +63,8 @@ enum Sort {
     NearMiss(&'static str),
     /// `#BB_LUA entrepot` and then something that is no directive.
     NoStaging,
-    /// A directive of another burst buffer, which nobody here reads.
-    Foreign(&'static str),
+    /// A line as DataWarp has them.
+    DataWarp(&'static str),
     Comment,
     Program,
 }
@@ -92,7 +95,7 @@ fn sort(line: &[u8]) -> Sort {
     }
     for word in ["#DW", "#BB"] {
         if after_word(line, word).is_some() {
-            return Sort::Foreign(word);
+            return Sort::DataWarp(word);
         }
     }
     let Some(comment) = line.trim_ascii_start().strip_prefix(b"#") else {
@@ -133,7 +136,7 @@ impl Reader {
             return self.keep(line);
         }
         match sort(line) {
-            Sort::Staging(_) | Sort::Checkpoint if self.past_head => {
+            Sort::Staging(_) | Sort::Checkpoint | Sort::DataWarp(_) if self.past_head => {
                 self.too_late(number, line);
                 self.keep(line);
             }
@@ -163,14 +166,8 @@ impl Reader {
                 );
                 self.keep(line);
             }
-            Sort::Foreign(word) if !self.past_head => {
-                let cause = format!("{word} lines are DataWarp's, and would be ignored here: no data would be staged");
-                let mend =
-                    "write #STAGEIN entrepot stage in URI PATH, or #STAGEOUT entrepot stage out PATH URI, or remove it";
-                self.complain(number, Refusal::new(cause, mend));
-                self.keep(line);
-            }
-            Sort::NearMiss(_) | Sort::Foreign(_) | Sort::Comment => self.keep(line),
+            Sort::DataWarp(word) => self.datawarp(word, line, number),
+            Sort::NearMiss(_) | Sort::Comment => self.keep(line),
             Sort::Program => {
                 self.past_head = true;
                 self.keep(line);
@@ -276,6 +273,58 @@ impl Reader {
         }
     }
 
+    fn datawarp(&mut self, word: &'static str, line: &[u8], number: u32) {
+        self.blank(line);
+        let rest = after_word(line.trim_ascii_end(), word).unwrap_or_default();
+        match text(rest).and_then(|text| datawarp::read(number, word, text)) {
+            Ok(datawarp::Line::Own(own)) => {
+                if let Some(first) = self.head.datawarp.own.replace(own) {
+                    let cause = format!("line {} has asked for the directory of the job already", first.line);
+                    self.complain(number, Refusal::new(cause, "write one #DW jobdw line"));
+                }
+            }
+            Ok(datawarp::Line::Persistent(one)) => self.head.datawarp.persistent.push(one),
+            Ok(datawarp::Line::Stage(kind, argv)) => {
+                self.datawarp_lines.push(number);
+                self.head.directives.push(Directive { line: number, kind, says: Says::Command(argv) });
+            }
+            Err(refusal) => self.complain(number, refusal),
+        }
+    }
+
+    /// Data that come to or go from a directory that no line asks for.
+    fn without_directory(&mut self) {
+        let datawarp = &self.head.datawarp;
+        let is_there = |name: &str| match name {
+            datawarp::STRIPED => datawarp.own.as_ref().is_some_and(|own| own.striped),
+            // Which node's would it be?
+            datawarp::PRIVATE => false,
+            _ => datawarp.persistent.iter().any(|one| name.strip_prefix(datawarp::PERSISTENT) == Some(&one.name)),
+        };
+        let lines = self.head.directives.iter().filter(|directive| self.datawarp_lines.contains(&directive.line));
+        let named = lines.filter_map(|directive| match &directive.says {
+            Says::Command(argv) => {
+                Some((directive.line, argv.iter().find_map(|word| datawarp::variable(word))?.0.to_string()))
+            }
+            _ => None,
+        });
+        let missing: Vec<_> = named.filter(|(_, name)| !is_there(name)).collect();
+        for (line, name) in missing {
+            let mend = match name.strip_prefix(datawarp::PERSISTENT) {
+                Some(name) => format!("write #DW persistentdw name={name} above it"),
+                None => "write #DW jobdw type=scratch access_mode=striped capacity=SIZE above it, and $DW_JOB_STRIPED"
+                    .into(),
+            };
+            let cause = match name.as_str() {
+                datawarp::PRIVATE => {
+                    "data are staged to the directory that all nodes share, not to $DW_JOB_PRIVATE".into()
+                }
+                _ => format!("no line asks for the directory ${name}"),
+            };
+            self.complain(line, Refusal::new(cause, mend));
+        }
+    }
+
     fn resource(&mut self, word: &'static str, line: &[u8], number: u32) {
         if self.past_head {
             if word == "#ENTREPOT" {
@@ -318,6 +367,7 @@ impl Reader {
             let cause = format!("the script has {n_commands} staging commands, more than {COMMANDS_MAX}");
             self.complain(0, Refusal::new(cause, "use a manifest: entrepot stage in --manifest FILE"));
         }
+        self.without_directory();
         self.head.own_resources = self.ours.clone();
         self.head.resources = self.ours.or(self.theirs);
         (self.head, self.complaints)

@@ -2,14 +2,6 @@
 
 use super::*;
 
-/// [S-067]
-#[test]
-fn directives_of_another_burst_buffer_are_refused_by_name() {
-    let script = "#!/bin/sh\n#DW jobdw type=scratch capacity=1GB\n#BB create_persistent name=a\n#BB_LUA other words\n#DWARF\ntrue\n#DW later\n";
-    let complaints = parse(script.as_bytes()).expect_err("refused");
-    assert_eq!(complaints.iter().map(|c| c.line).collect::<Vec<_>>(), [2, 3], "{complaints:?}");
-    assert!(complaints[0].cause.contains("#DW") && complaints[0].mend.contains("#STAGEIN"));
-}
 use proptest::prelude::*;
 
 fn says(script: &str) -> Vec<Says> {
@@ -127,6 +119,33 @@ fn limits_hold() {
     assert!(complaints(many.as_bytes())[0].cause.contains("more than 1000"));
     let long = format!("#!/bin/sh\n#STAGEIN cp {}\n", "a\\\n".repeat(100_000));
     assert!(!complaints(long.as_bytes()).is_empty());
+}
+
+/// [S-235]
+#[test]
+fn a_script_for_datawarp_says_what_it_stages_and_where() {
+    let script = "#!/bin/sh\n#DW jobdw type=scratch capacity=1GiB\n#BB create_persistent name=a capacity=1GiB\n\
+        #DW persistentdw name=b\n#DW stage_in type=file source=/h/x destination=$DW_JOB_STRIPED/x\n#DWARF\n\
+        #BB_LUA other words\n#DW stage_out type=file source=$DW_PERSISTENT_STRIPED_a/y destination=/h/y\ntrue\n";
+    let head = parse(script.as_bytes()).unwrap();
+    let kinds: Vec<_> = head.directives.iter().map(|d| (d.line, d.kind)).collect();
+    assert_eq!(kinds, [(5, PartKind::StageIn), (8, PartKind::StageOut)]);
+    assert_eq!(head.datawarp.own.map(|own| own.line), Some(2));
+    assert_eq!(head.datawarp.persistent.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(head.compute_script, b"#!/bin/sh\n#\n#\n#\n#\n#DWARF\n#BB_LUA other words\n#\ntrue\n");
+}
+
+/// [S-235]
+#[test]
+fn what_is_wrong_with_a_script_for_datawarp_is_said_at_once() {
+    let script = "#!/bin/sh\n#DW jobdw type=scratch capacity=1GiB access_mode=private\n#DW jobdw capacity=1GiB\n#DW swap 1GiB\n\
+        #DW stage_in type=file source=/h/x destination=$DW_JOB_PRIVATE/x\n\
+        #DW stage_out type=file source=$DW_PERSISTENT_STRIPED_c/y destination=/h/y\ntrue\n#DW persistentdw name=c\n";
+    let found = complaints(script.as_bytes());
+    let mut lines: Vec<_> = found.iter().map(|c| c.line).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, [3, 4, 5, 6, 8], "{found:#?}");
+    assert!(found.iter().all(|c| !c.cause.is_empty() && !c.mend.is_empty()));
 }
 
 fn any_directive() -> impl Strategy<Value = Directive> {

@@ -114,7 +114,9 @@ pub fn needed(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Vec<PathBuf> {
     let named = words.filter_map(|word| in_volume(word, cwd, mount?));
     // The root of the mount is no file's name; a job that merely runs there does not need all of it.
     let named = named.filter(|path| Some(path.as_path()) != mount);
-    staged(plan, cwd, mount).into_iter().chain(named).collect()
+    let own = plan.datawarp.own.iter().filter_map(|own| own.path.clone());
+    let kept = plan.datawarp.persistent.iter().filter_map(|one| one.path.clone());
+    staged(plan, cwd, mount).into_iter().chain(named).chain(own).chain(kept).collect()
 }
 
 /// A path of a directive as an absolute path in the volume, or nothing if it lies outside.

@@ -1,6 +1,8 @@
 //! The plan as a person reads it.
 
-use crate::request::{Part, PartKind, Plan, Queue};
+use crate::directives::datawarp;
+use crate::directory;
+use crate::request::{DataWarp, Part, PartKind, Plan, Queue};
 use std::fmt::Write;
 
 /// The plan as text, one part after the other, then the warnings.
@@ -15,10 +17,25 @@ pub fn render(plan: &Plan) -> String {
         let app = checkpoint.app.as_deref().unwrap_or(&plan.name);
         let _ = writeln!(out, "\ncheckpoints of {app}: {}   (line {})", checkpoint.path, checkpoint.line);
     }
+    let _ = render_directories(&mut out, &plan.datawarp);
     for warning in &plan.warnings {
         let _ = writeln!(out, "note: {warning}");
     }
     out
+}
+
+/// Directories and the variables by which the script finds them.
+fn render_directories(out: &mut String, datawarp: &DataWarp) -> std::fmt::Result {
+    if let Some(own) = &datawarp.own {
+        let variables: Vec<_> = directory::variables_of(own).map(|(name, _)| format!("${name}")).collect();
+        let (names, size) = (variables.join(" and "), policy::units::show_bytes(own.capacity_bytes));
+        writeln!(out, "\ndirectory of the job: {names}, made for {size}, removed at its end   (line {})", own.line)?;
+    }
+    for one in &datawarp.persistent {
+        let made = if one.create_bytes.is_some() { ", made where it is missing" } else { "" };
+        writeln!(out, "\ndirectory that stays: ${}{}{made}   (line {})", datawarp::PERSISTENT, one.name, one.line)?;
+    }
+    Ok(())
 }
 
 fn render_part(out: &mut String, part: &Part, number: usize) -> std::fmt::Result {

@@ -3,6 +3,7 @@
 use super::{PartKind, Script};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::path::PathBuf;
 
 /// A job as it would be submitted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +15,9 @@ pub struct Plan {
     /// Which files are checkpoints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checkpoints: Vec<Checkpoint>,
+    /// What it asks for in DataWarp's words.
+    #[serde(default, skip_serializing_if = "DataWarp::is_empty")]
+    pub datawarp: DataWarp,
     /// The compute script: the script with each directive line replaced by an empty comment, so that line numbers stay.
     pub compute_script: Script,
     /// What is ignored or may surprise.
@@ -100,6 +104,55 @@ pub struct Checkpoint {
     /// Seconds from one checkpoint to the next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_s: Option<u64>,
+}
+
+/// Directories in the volume that a script written for DataWarp finds by its variables.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataWarp {
+    /// The one that the job has for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<JobDirectory>,
+    /// Those that outlive it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub persistent: Vec<Persistent>,
+}
+
+impl DataWarp {
+    /// Whether the script asks for none.
+    pub fn is_empty(&self) -> bool {
+        self.own.is_none() && self.persistent.is_empty()
+    }
+}
+
+/// A directory from before a job's data come until its results are home: `#DW jobdw`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobDirectory {
+    /// Line of the script.
+    pub line: u32,
+    /// Bytes that it asks for.
+    pub capacity_bytes: u64,
+    /// Whether all its nodes share one.
+    pub striped: bool,
+    /// Whether each of its nodes has one.
+    pub private: bool,
+    /// Where it is; known once the job has a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+}
+
+/// A directory by its name: `#DW persistentdw`, `#BB create_persistent`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Persistent {
+    /// Line of the script.
+    pub line: u32,
+    /// Its name, the end of its variable's too.
+    pub name: String,
+    /// Whether it is made where it is missing, and how many bytes are asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub create_bytes: Option<u64>,
+    /// Where it is; known once the job has a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
 }
 
 /// What is wrong in a script: where, what, and how to mend it.

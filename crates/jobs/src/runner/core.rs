@@ -7,6 +7,7 @@ use super::gate;
 use super::local::{Core, JobTable, PartRecord, Record, number, part_of};
 use super::{spool, watch};
 use crate::backend::Now;
+use crate::directory;
 use crate::exec::now_ms;
 use crate::job::Progress;
 use crate::request::*;
@@ -159,26 +160,41 @@ impl Core {
     }
 
     pub fn finish(self: &Arc<Self>, record: &mut Record, state: JobState, why: Option<String>) {
-        record.own.why = why;
+        let left = state != JobState::Completed && may_have_run(record);
+        let kept = directory::kept(&record.plan.datawarp).filter(|_| left);
+        record.own.why = match (why, &kept) {
+            (Some(why), Some(kept)) => Some(format!("{why}; {kept}")),
+            (why, _) => why,
+        };
         self.tell(record, Now::Gone);
-        record.enter(state, "");
+        record.enter(state, kept.clone().unwrap_or_default());
         if !record.plan.checkpoints.is_empty() {
             self.volume.unmark_checkpoints(&Core::mark(record.id));
         }
         self.volume.count_job(state);
         self.keep(record);
         spool::forget_secrets(&self.config, record);
-        self.forget_input(record);
+        self.forget_input(record, kept.is_none());
     }
 
-    /// What a stage-in that did not come to its end has brought so far is given up with the job.
-    fn forget_input(self: &Arc<Self>, record: &Record) {
+    /// What a stage-in that did not come to its end has brought so far is given up with the job, and its own directory, unless
+    /// that is kept.
+    fn forget_input(self: &Arc<Self>, record: &Record, remove: bool) {
         let succeeded = |part: &PartRecord| part.report.as_ref().is_some_and(|report| report.ending.is_success());
-        if record.part(PartKind::StageIn).is_none_or(succeeded) {
+        let brought = record.part(PartKind::StageIn).is_none_or(succeeded);
+        let datawarp = record.plan.datawarp.clone();
+        let remove = remove && datawarp.own.is_some();
+        if brought && !remove {
             return;
         }
-        let (core, owner, paths) = (self.clone(), record.owner, record.staged_paths());
-        std::thread::spawn(move || core.forget_staging(owner, &paths));
+        let paths = if brought { Vec::new() } else { record.staged_paths() };
+        let (core, owner) = (self.clone(), record.owner);
+        std::thread::spawn(move || {
+            core.forget_staging(owner, &paths);
+            if remove {
+                directory::remove(&datawarp);
+            }
+        });
     }
 
     /// Forgets the oldest finished jobs beyond the number that is remembered.
@@ -193,6 +209,15 @@ impl Core {
     pub fn forget(&self, id: JobId) {
         self.forget_job(id);
         let _ = std::fs::remove_dir_all(spool::dir(&self.config, id));
+    }
+}
+
+/// Whether the script may have left something. Of one that another scheduler has nobody here knows, unless that gave it up.
+fn may_have_run(record: &Record) -> bool {
+    let compute = record.part(PartKind::Compute);
+    match &record.own.external {
+        Some(_) => compute.is_some_and(|part| part.progress != Progress::Dropped),
+        None => compute.is_some_and(|part| part.dispatched_ms.is_some()),
     }
 }
 

@@ -10,6 +10,7 @@ use super::{Runner, spool};
 use crate::account;
 use crate::arrivals::{self, Start};
 use crate::backend;
+use crate::directory::{self, Nodes};
 use crate::error::Error;
 use crate::exec::now_ms;
 use crate::job::Progress;
@@ -51,7 +52,14 @@ impl Runner {
         let mut plan = planned.map_err(Error::Script)?;
         self.check_share(caller)?;
         let id = self.new_id()?;
-        plan.warnings.extend(marks::mark(&*core.volume, caller, &Core::mark(id), &plan, &asked.job.cwd)?);
+        let own = rustix::process::geteuid();
+        if !plan.datawarp.is_empty() && !own.is_root() && own.as_raw() != caller.uid {
+            let cause = format!("this volume is run by user {} and can make directories for no other", own.as_raw());
+            return Err(Error::refused(cause, "use a volume that is run by root, or #STAGEIN and #STAGEOUT lines"));
+        }
+        directory::give(&*core.volume, caller, &Core::mark(id), Nodes::Any, &mut plan)?;
+        let marked = marks::mark(&*core.volume, caller, &Core::mark(id), &plan, &asked.job.cwd);
+        plan.warnings.extend(marked.inspect_err(|_| directory::remove(&plan.datawarp))?);
         let mut kept = plan.clone();
         kept.compute_script = Script::Text(String::new());
         let mut record = new_record(core, caller, account.name, id, kept, &asked.job);
@@ -65,6 +73,7 @@ impl Runner {
         });
         core.remember(&record).map_err(|e| {
             core.volume.unmark_checkpoints(&Core::mark(id));
+            directory::remove(&plan.datawarp);
             Error::World(format!("the job could not be remembered: {e}"))
         })?;
         core.table.lock().jobs.insert(id, record);
@@ -74,7 +83,8 @@ impl Runner {
             let due_ms = core.config.arrivals.as_ref()?.due_ms(caller, &wanted, start_ms)?;
             Some(due_ms.saturating_sub(now_ms()) / 1000)
         });
-        Ok(Registered { id, plan, environment: core.config.environment.clone(), delay_s })
+        let script_environment = directory::variables(&plan.datawarp);
+        Ok(Registered { id, plan, environment: core.config.environment.clone(), script_environment, delay_s })
     }
 
     /// A user submits a data part: whether it is one of a job that was numbered for that user and is being submitted. A part is
@@ -122,7 +132,9 @@ impl Runner {
         let unsubmitted =
             |r: &&Record| r.is_open_to(caller) && r.own.external.as_ref().is_some_and(|e| e.parts.is_empty());
         table.jobs.get(&id).filter(unsubmitted).ok_or(Error::NoJob(id))?;
-        table.jobs.remove(&id);
+        let gone = table.jobs.remove(&id);
+        drop(table);
+        gone.iter().for_each(|record| directory::remove(&record.plan.datawarp));
         core.volume.unmark_checkpoints(&Core::mark(id));
         core.forget(id);
         Ok(())

@@ -4,6 +4,7 @@ use super::external::Unseen;
 use super::local::{Core, Own, PartRecord, Record};
 use super::{Runner, gate, spool};
 use crate::account;
+use crate::directory::{self, Nodes};
 use crate::error::Error;
 use crate::exec::{self, now_ms};
 use crate::job::Progress;
@@ -41,17 +42,21 @@ impl Runner {
         let script = std::mem::replace(&mut plan.compute_script, Script::Text(String::new()));
         self.check_share(caller)?;
         let id = self.new_id()?;
-        plan.warnings.extend(marks::mark(&*core.volume, caller, &Core::mark(id), &plan, &request.cwd)?);
+        directory::give(&*core.volume, caller, &Core::mark(id), Nodes::One, &mut plan)?;
+        let marked = marks::mark(&*core.volume, caller, &Core::mark(id), &plan, &request.cwd);
+        plan.warnings.extend(marked.inspect_err(|_| directory::remove(&plan.datawarp))?);
         let base = account::base(&core.config, caller, &account, &request, id, &plan);
         let record = new_record(core, caller, account.name, id, plan, &request);
         let warnings = record.plan.warnings.iter().map(ToString::to_string).collect();
         let mut base = base;
+        base.environment.extend(directory::variables(&record.plan.datawarp));
         if let Some(mount) = &record.mount {
             base.environment.insert("ENTREPOT_MOUNT".into(), mount.to_string_lossy().into_owned());
         }
         if let Err(error) = spool::write(&core.config, &record, script.as_bytes(), &base) {
             let _ = std::fs::remove_dir_all(spool::dir(&core.config, id));
             core.volume.unmark_checkpoints(&Core::mark(id));
+            directory::remove(&record.plan.datawarp);
             return Err(Error::World(format!(
                 "the job could not be written to {}: {error}; nothing was queued, make room there and submit again",
                 core.config.jobs_dir.display()
@@ -83,6 +88,9 @@ impl Runner {
         if let Some(error) = refused {
             let _ = std::fs::remove_dir_all(spool::dir(&core.config, record.id));
             core.volume.unmark_checkpoints(&Core::mark(record.id));
+            // A thread of its own: the table is locked, and the volume may have to be asked long.
+            let datawarp = record.plan.datawarp;
+            std::thread::spawn(move || directory::remove(&datawarp));
             return Err(error);
         }
         gate::submit(core, &mut table, &record);

@@ -35,6 +35,11 @@ impl Scheduler for Pbs {
         if let Some(s) = part.walltime_s {
             option("-l", format!("walltime={:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60));
         }
+        // By its name alone: the value comes from the environment of `qsub`.
+        let names: Vec<&str> = part.variables.iter().map(|(name, _)| name.as_str()).collect();
+        if !names.is_empty() {
+            words.extend(["-v".to_string(), names.join(",")]);
+        }
         words.extend(part.parameters.iter().flatten().cloned());
         words
     }
@@ -129,6 +134,7 @@ mod tests {
             delay_s: Some(60),
             log: std::path::Path::new("/h/log"),
             parameters: &[],
+            variables: &[],
         };
         let words = Pbs.submit(&part).join(" ");
         assert!(words.starts_with("qsub -N n -q dataxfer -j oe -o /h/log -a 20"), "{words}");

@@ -125,6 +125,7 @@ mod tests {
             delay_s: Some(90),
             log: Path::new("/h/log"),
             parameters: &parameters,
+            variables: &[],
         };
         assert_eq!(
             Slurm.submit(&part).join(" "),

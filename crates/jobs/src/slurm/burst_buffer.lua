@@ -56,8 +56,27 @@ function slurm_bb_real_size(id, ...)
     return slurm.SUCCESS
 end
 
--- The mount is in the same place on all nodes; a job needs no path of its own.
+-- The mount is in the same place on all nodes. Scripts written for DataWarp find their directories by variables; slurmctld
+-- waits for this one, so the daemon is asked for such scripts only.
 function slurm_bb_paths(id, script, path_file, ...)
+    local file = io.open(script, "r")
+    local text = file and "\n" .. file:read("*a") or ""
+    if file then
+        file:close()
+    end
+    if not text:find("\n#DW%s") and not text:find("\n#BB%s") then
+        return slurm.SUCCESS
+    end
+    local status, said = hook("variables", id)
+    if status ~= slurm.SUCCESS then
+        return status, said
+    end
+    local paths, why = io.open(path_file, "w")
+    if not paths then
+        return slurm.ERROR, "the job's variables cannot be written: " .. tostring(why)
+    end
+    paths:write(said, "\n")
+    paths:close()
     return slurm.SUCCESS
 end
 

@@ -5,6 +5,7 @@ use super::hooked::{Core, Job, JobTable, Why};
 use super::transfer::{self, Transfer};
 use super::{spool, verify};
 use crate::backend::Now;
+use crate::directory;
 use crate::exec;
 use crate::exec::outside::{self, Supervisor};
 use crate::job::Progress;
@@ -195,8 +196,11 @@ impl Core {
     }
 
     /// A step of a job failed. Its transfers are let go of when Slurm tears it down, or when it is tried again.
-    pub fn fail(&self, table: &mut JobTable, id: JobId, why: Why) {
+    pub fn fail(&self, table: &mut JobTable, id: JobId, mut why: Why) {
         let Some(job) = table.jobs.get_mut(&id) else { return };
+        if why.part == PartKind::StageOut {
+            why.cause.extend(directory::kept(&job.plan.datawarp).map(|kept| format!("; {kept}")));
+        }
         tracing::info!("{} of Slurm's job {id} failed: {}", why.part, why.cause);
         if why.part == PartKind::StageIn {
             self.tell(job, Now::Failed);
@@ -209,7 +213,16 @@ impl Core {
     /// A job is over.
     pub fn finish(self: &Arc<Self>, table: &mut JobTable, id: JobId, state: JobState, note: Option<String>) {
         let Some(job) = table.jobs.get_mut(&id) else { return };
-        job.own.note = note.or(job.own.note.take());
+        // Results that Slurm's word on a script, or nobody's, left in it are for its owner to look at.
+        let left = job.state == JobState::Running
+            || note.is_some() && job.timeline.iter().any(|m| m.state == JobState::Running);
+        let kept = directory::kept(&job.plan.datawarp).filter(|_| left);
+        let note = note.or(job.own.note.take());
+        if kept.is_none() && job.plan.datawarp.own.is_some() {
+            let datawarp = job.plan.datawarp.clone();
+            std::thread::spawn(move || directory::remove(&datawarp));
+        }
+        job.own.note = [note, kept].into_iter().flatten().reduce(|note, kept| format!("{note}; {kept}"));
         job.own.let_go = false;
         self.tell(job, Now::Gone);
         job.enter(state, "");

@@ -6,6 +6,7 @@ use super::wire::{SetUp, Standing, original};
 use super::{Slurm, scontrol, spool};
 use crate::account::{account, base};
 use crate::backend::Now;
+use crate::directory::{self, Nodes};
 use crate::error::Error;
 use crate::marks;
 use crate::plan::{self, Limits};
@@ -33,6 +34,7 @@ impl Slurm {
         plan.compute_script = Script::Text(String::new());
         let cwd = asked.environment.get("SLURM_SUBMIT_DIR").or(asked.environment.get("PWD"));
         let cwd = cwd.map(PathBuf::from).filter(|dir| dir.is_absolute()).unwrap_or_else(|| "/".into());
+        directory::give(&*core.volume, owner, &Core::mark(asked.job), Nodes::Any, &mut plan)?;
         plan.warnings.extend(marks::mark(&*core.volume, owner, &Core::mark(asked.job), &plan, &cwd)?);
         let umask = asked.environment.get("SLURM_UMASK").and_then(|mask| u32::from_str_radix(mask, 8).ok());
         let request = Submit {
@@ -84,6 +86,12 @@ impl Slurm {
         table.jobs.insert(asked.job, job);
         core.changed.notify_all();
         Ok(())
+    }
+
+    /// The variables that a job's script finds its directories by.
+    pub fn variables(&self, id: JobId) -> Result<Vec<(String, String)>, Error> {
+        let table = self.core.table.lock();
+        table.jobs.get(&id).map(|job| directory::variables(&job.plan.datawarp)).ok_or_else(|| unknown(id))
     }
 
     /// Brings a job's data, or says how that stands.

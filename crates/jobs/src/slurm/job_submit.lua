@@ -11,7 +11,7 @@
 local ENTREPOT = "@ENTREPOT@"
 local VOLUME = "@VOLUME@"
 local DATA_QUEUE = "dataxfer"
-local WORDS = { "#STAGEIN", "#STAGEOUT", "#CHECKPOINT", "#BB_LUA%s+entrepot" }
+local WORDS = { "#STAGEIN", "#STAGEOUT", "#CHECKPOINT", "#DW", "#BB", "#BB_LUA%s+entrepot" }
 
 local function for_data(job_desc)
     return ("," .. (job_desc.partition or "") .. ","):find("," .. DATA_QUEUE .. ",", 1, true) ~= nil

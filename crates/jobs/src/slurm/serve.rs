@@ -22,7 +22,7 @@ impl Handler for Slurm {
     ) -> Result<Value, Problem> {
         let who = Caller { uid: caller.uid, gid: caller.gid };
         let verb = command.strip_prefix("slurm.").unwrap_or(command);
-        let is_hook = matches!(verb, "setup" | "data-in" | "pre-run" | "data-out" | "teardown" | "part");
+        let is_hook = matches!(verb, "setup" | "data-in" | "variables" | "pre-run" | "data-out" | "teardown" | "part");
         if is_hook && !caller.is_operator() && !self.core.own.slurm_users.contains(&caller.uid) {
             let cause = format!("user {} may not speak for Slurm", caller.uid);
             return Err(Problem::denied(cause).try_this(
@@ -44,6 +44,7 @@ impl Slurm {
                 Ok(Value::Null)
             }
             "data-in" => answer(&self.data_in(job(args)?)?),
+            "variables" => answer(&self.variables(job(args)?)?),
             "pre-run" => answer(&self.pre_run(job(args)?)?),
             "data-out" => answer(&self.data_out(job(args)?)?),
             "teardown" => {

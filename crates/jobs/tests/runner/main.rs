@@ -1,5 +1,6 @@
 //! The runner with real processes in temporary directories.
 
+mod datawarp;
 mod earlier;
 mod life;
 mod rights;

@@ -43,6 +43,9 @@ impl Volume for FakeVolume {
         self.asked.lock().unwrap().push(format!("source {name} {uri}"));
         Ok(path.into())
     }
+    fn free_bytes(&self) -> Option<u64> {
+        Some(1 << 40)
+    }
     fn mark_checkpoints(&self, _: Caller, job: &str, marks: &[Marked]) -> Result<bool, String> {
         for mark in marks {
             let path = mark.path.strip_prefix(&self.mount).unwrap().display().to_string();

@@ -3,6 +3,7 @@
 use crate::command::Cli;
 use clap::Parser;
 use clap::error::ErrorKind;
+use jobs::directives::datawarp::variable;
 use jobs::plan::{Limits, paths};
 use jobs::request::{Complaint, Overrides, PartKind, Plan};
 use std::path::Path;
@@ -28,6 +29,10 @@ fn outside(plan: &Plan, mount: &Path, cwd: &Path) -> Vec<Complaint> {
     let brought = plan.parts.iter().filter(|part| part.kind == PartKind::StageIn).flat_map(|part| &part.commands);
     let outside = brought.filter_map(|command| {
         let path = paths::stage_in_words(&command.argv)?.path;
+        // The daemon makes these, in the volume.
+        if variable(&path).is_some() {
+            return None;
+        }
         let there = cwd.join(&path);
         let real = || there.ancestors().find_map(|at| at.canonicalize().ok()).unwrap_or_default();
         let inside = paths::in_volume(&path, cwd, mount).is_some() || real().starts_with(mount);

@@ -109,6 +109,7 @@ fn chain(
     for part in &plan.parts {
         let is_data = part.kind != PartKind::Compute;
         let log = wanted.cwd.join(format!("entrepot-{}-{}.log", wanted.registered.id, part.kind));
+        let variables = if is_data { &[][..] } else { &wanted.registered.script_environment };
         let submission = Submission {
             name: &plan.name,
             kind: part.kind,
@@ -119,10 +120,13 @@ fn chain(
             delay_s: wanted.registered.delay_s.filter(|_| part.kind == PartKind::StageIn),
             log: &log,
             parameters: &part.parameters,
+            variables,
         };
         let text = text_of(part, wanted.registered);
         let words = scheduler.submit(&submission);
-        let submitted = text.and_then(|text| run(&words, scheduler.environment(&submission), text)).and_then(|said| {
+        let mut environment = scheduler.environment(&submission).to_vec();
+        environment.extend(variables.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let submitted = text.and_then(|text| run(&words, &environment, text)).and_then(|said| {
             scheduler.read_id(&said).ok_or_else(|| format!("the scheduler's answer is not understood: {said:?}"))
         });
         match submitted {

@@ -30,6 +30,8 @@ enum Step {
     Setup { job: u64, uid: u32, gid: u32, script: PathBuf },
     /// Brings its data.
     DataIn { job: u64 },
+    /// The variables that its script finds its directories by.
+    Variables { job: u64 },
     /// Looks whether its data are there, just before it starts.
     PreRun { job: u64 },
     /// Takes its results home.
@@ -54,6 +56,7 @@ impl Hook {
             Step::Process { script } => process(&script),
             Step::Setup { job, uid, gid, script } => set_up(context, job, uid, gid, &script),
             Step::DataIn { job } => until_done(context, "slurm.data-in", job),
+            Step::Variables { job } => variables(context, job),
             Step::PreRun { job } => until_done(context, "slurm.pre-run", job),
             Step::DataOut { job } => until_done(context, "slurm.data-out", job),
             Step::Teardown { job } => {
@@ -113,6 +116,13 @@ fn until_done(context: &Context, command: &str, job: u64) -> std::result::Result
         std::thread::sleep(wait);
         wait = (wait * 3 / 2).min(ASK_LAST);
     }
+}
+
+/// Slurm waits for this one, too.
+fn variables(context: &Context, job: u64) -> std::result::Result<String, String> {
+    let answer = once(context, "slurm.variables", &json!(OneJob { job: JobId(job) })).map_err(|p| p.cause)?;
+    let variables: Vec<(String, String)> = serde_json::from_value(answer).map_err(|e| format!("entrepot: {e}"))?;
+    Ok(variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect())
 }
 
 fn status(context: &Context) -> std::result::Result<String, String> {

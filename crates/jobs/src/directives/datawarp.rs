@@ -1,0 +1,311 @@
+//! `#DW` and `#BB` lines, as scripts for Cray's DataWarp and for Slurm's plug-in for it have them: what has a like here is
+//! turned into it, all else is refused by its name.
+//!
+//! ```text
+//! #DW jobdw type=scratch access_mode=striped capacity=10GB      a directory of the job in the volume
+//! #DW stage_in type=file source=/home/me/a destination=$DW_JOB_STRIPED/a     entrepot stage in file:///home/me/a ...
+//! ```
+//! Source: Slurm's burst buffer guide, and the words of DataWarp's user guide.
+
+use super::words::Refusal;
+use crate::request::{JobDirectory, PartKind, Persistent};
+
+/// The variable of the directory that all nodes of a job share.
+pub const STRIPED: &str = "DW_JOB_STRIPED";
+/// The variable of the directory that each node has for itself.
+pub const PRIVATE: &str = "DW_JOB_PRIVATE";
+/// The beginning of the variables of directories that outlive their jobs.
+pub const PERSISTENT: &str = "DW_PERSISTENT_STRIPED_";
+
+/// What a line says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// The job has a directory.
+    Own(JobDirectory),
+    /// It uses one that outlives it.
+    Persistent(Persistent),
+    /// Data come or go. The words name directories by their variables.
+    Stage(PartKind, Vec<String>),
+}
+
+/// The variable that a word begins with, and what follows it: `$NAME/rest` or `${NAME}/rest`.
+pub fn variable(word: &str) -> Option<(&str, &str)> {
+    let word = word.strip_prefix('$')?;
+    let (name, rest) = match word.strip_prefix('{') {
+        Some(inner) => inner.split_once('}')?,
+        None => word.split_at(word.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(word.len())),
+    };
+    let is_ours = name == STRIPED || name == PRIVATE || name.starts_with(PERSISTENT);
+    (is_ours && (rest.is_empty() || rest.starts_with('/'))).then_some((name, rest))
+}
+
+/// Reads what follows `#DW` or `#BB`.
+pub(super) fn read(line: u32, word: &str, text: &str) -> Result<Line, Refusal> {
+    let closed = |text| shlex::split(text).ok_or_else(|| Refusal::new("a quote is not closed", "close it"));
+    if let Some(c) = text.trim_end().chars().find(|c| c.is_control() && *c != '\t') {
+        let cause = format!("the directive holds the control character {}", c.escape_default());
+        return Err(Refusal::new(cause, "remove it"));
+    }
+    let all = closed(text)?;
+    let Some((verb, rest)) = all.split_first() else {
+        return Err(Refusal::new(format!("{word} says nothing"), "remove the line"));
+    };
+    let mut words = Words::read(&format!("{word} {verb}"), rest)?;
+    let read = match (word, verb.as_str()) {
+        ("#DW", "jobdw") => own(line, &mut words)?,
+        ("#DW", "persistentdw") => {
+            Line::Persistent(Persistent { line, name: words.name()?, create_bytes: None, path: None })
+        }
+        ("#DW", "stage_in") => stage_in(&mut words)?,
+        ("#DW", "stage_out") => stage_out(&mut words)?,
+        ("#BB", "create_persistent") => create(line, &mut words)?,
+        ("#BB", "destroy_persistent") => {
+            let name = words.name()?;
+            return Err(Refusal::new(
+                format!("{word} {verb} would remove {name}, which other jobs may use"),
+                format!(
+                    "remove the line, and the directory yourself when nobody needs it: a script finds it as ${PERSISTENT}{name}"
+                ),
+            ));
+        }
+        (_, "swap") => {
+            return Err(Refusal::new(
+                format!("{word} swap asks for swap space, which a volume does not lend"),
+                "remove the line, and ask the scheduler for more memory",
+            ));
+        }
+        _ => {
+            let known = if word == "#DW" { "jobdw, persistentdw, stage_in and stage_out" } else { "create_persistent" };
+            return Err(Refusal::new(
+                format!("{word} {verb} is not understood: of these lines there are {known}"),
+                "write #STAGEIN or #STAGEOUT lines instead (docs/guide/jobs.md), or remove it",
+            ));
+        }
+    };
+    words.no_more()?;
+    Ok(read)
+}
+
+fn own(line: u32, words: &mut Words) -> Result<Line, Refusal> {
+    words.is_scratch()?;
+    let capacity_bytes = words.capacity()?;
+    let access = words.take("access_mode").unwrap_or_else(|| "striped".into());
+    let (mut striped, mut private) = (false, false);
+    for mode in access.split(',') {
+        match mode {
+            "striped" => striped = true,
+            "private" => private = true,
+            _ => {
+                let cause = format!("{} knows no access_mode={mode}", words.of);
+                return Err(Refusal::new(cause, "write access_mode=striped, or private, or both with a comma"));
+            }
+        }
+    }
+    words.drop_pool();
+    Ok(Line::Own(JobDirectory { line, capacity_bytes, striped, private, path: None }))
+}
+
+fn create(line: u32, words: &mut Words) -> Result<Line, Refusal> {
+    words.is_scratch()?;
+    let name = words.name()?;
+    let create_bytes = Some(words.capacity()?);
+    let access = words.take("access_mode").or_else(|| words.take("access")).unwrap_or_else(|| "striped".into());
+    if access != "striped" {
+        let cause = format!("{} knows no access_mode={access}", words.of);
+        return Err(Refusal::new(cause, "write access_mode=striped"));
+    }
+    words.drop_pool();
+    Ok(Line::Persistent(Persistent { line, name, create_bytes, path: None }))
+}
+
+fn stage_in(words: &mut Words) -> Result<Line, Refusal> {
+    let is_directory = words.is_directory()?;
+    let (source, destination) = (words.must("source")?, words.must("destination")?);
+    let uri = words.uri("source", &source)?;
+    let destination = words.in_a_directory("destination", destination)?;
+    let mut argv: Vec<String> = ["entrepot", "stage", "in"].map(String::from).into();
+    argv.extend(is_directory.then(|| "--directory".into()));
+    argv.extend([uri, destination]);
+    Ok(Line::Stage(PartKind::StageIn, argv))
+}
+
+fn stage_out(words: &mut Words) -> Result<Line, Refusal> {
+    words.is_directory()?;
+    let (source, destination) = (words.must("source")?, words.must("destination")?);
+    let source = words.in_a_directory("source", source)?;
+    let uri = words.uri("destination", &destination)?;
+    Ok(Line::Stage(PartKind::StageOut, ["entrepot".into(), "stage".into(), "out".into(), source, uri].into()))
+}
+
+/// `KEY=VALUE` words, each asked for once.
+struct Words {
+    /// The line's own words, for messages.
+    of: String,
+    left: Vec<(String, String)>,
+}
+
+impl Words {
+    fn read(of: &str, words: &[String]) -> Result<Words, Refusal> {
+        let mut left: Vec<(String, String)> = Vec::new();
+        for word in words {
+            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+            if left.iter().any(|(known, _)| known == key) {
+                return Err(Refusal::new(format!("{of} says {key} twice"), "say it once"));
+            }
+            left.push((key.into(), value.into()));
+        }
+        Ok(Words { of: of.into(), left })
+    }
+
+    fn take(&mut self, key: &str) -> Option<String> {
+        let at = self.left.iter().position(|(known, _)| known == key)?;
+        Some(self.left.remove(at).1)
+    }
+
+    fn must(&mut self, key: &str) -> Result<String, Refusal> {
+        let value = self.take(key).filter(|value| !value.is_empty());
+        value.ok_or_else(|| Refusal::new(format!("{} lacks {key}=", self.of), format!("write {key}=VALUE")))
+    }
+
+    fn no_more(&self) -> Result<(), Refusal> {
+        let Some((key, _)) = self.left.first() else { return Ok(()) };
+        Err(Refusal::new(format!("{} with {key} is not understood", self.of), format!("remove {key}")))
+    }
+
+    /// Where space is allocated is the volume's own affair.
+    fn drop_pool(&mut self) {
+        self.take("pool");
+    }
+
+    fn is_scratch(&mut self) -> Result<(), Refusal> {
+        match self.take("type").as_deref() {
+            None | Some("scratch") => Ok(()),
+            Some("cache") => Err(Refusal::new(
+                format!("{} type=cache stands for a cache before a parallel file system", self.of),
+                "write type=scratch, and bring the data by stage_in",
+            )),
+            Some(other) => Err(Refusal::new(format!("{} knows no type={other}", self.of), "write type=scratch")),
+        }
+    }
+
+    fn is_directory(&mut self) -> Result<bool, Refusal> {
+        match self.must("type")?.as_str() {
+            "file" => Ok(false),
+            "directory" => Ok(true),
+            "list" => Err(Refusal::new(
+                format!("{} type=list reads a list that has another form here", self.of),
+                "write lines `URI PATH` into a file: #STAGEIN entrepot stage in --manifest FILE",
+            )),
+            other => {
+                Err(Refusal::new(format!("{} knows no type={other}", self.of), "write type=file or type=directory"))
+            }
+        }
+    }
+
+    fn capacity(&mut self) -> Result<u64, Refusal> {
+        let said = self.must("capacity")?;
+        policy::units::bytes(&said)
+            .filter(|bytes| *bytes > 0)
+            .ok_or_else(|| Refusal::new(format!("capacity={said} is no size"), "write capacity=10GiB or the like"))
+    }
+
+    fn name(&mut self) -> Result<String, Refusal> {
+        let name = self.must("name")?;
+        if name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            return Ok(name);
+        }
+        let cause = format!("name={name} cannot be the end of a variable's name");
+        Err(Refusal::new(cause, "write at most 64 letters, digits and underscores"))
+    }
+
+    /// A place outside the volume as a URI.
+    fn uri(&self, key: &str, place: &str) -> Result<String, Refusal> {
+        if place.contains(['$', '`']) {
+            let cause = format!("{key}={place} holds a variable, which no shell replaces here");
+            return Err(Refusal::new(cause, "write the value out"));
+        }
+        if place.contains("://") {
+            return Ok(place.into());
+        }
+        if !place.starts_with('/') {
+            return Err(Refusal::new(format!("{key}={place} is no absolute path"), "write the whole path"));
+        }
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~+,=@".contains(&byte);
+        let one = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+        Ok(format!("file://{}", place.bytes().map(one).collect::<String>()))
+    }
+
+    /// A place below one of the directories that have variables.
+    fn in_a_directory(&self, key: &str, place: String) -> Result<String, Refusal> {
+        match variable(&place) {
+            Some((name, rest)) if !rest.split('/').any(|part| part == "..") => Ok(format!("${name}{rest}")),
+            _ => Err(Refusal::new(
+                format!("{key}={place} does not begin with a directory of the job"),
+                format!("write {key}=$DW_JOB_STRIPED/NAME, or $DW_PERSISTENT_STRIPED_NAME/..."),
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn staged(line: &str) -> String {
+        match read(1, "#DW", line).expect(line) {
+            Line::Stage(kind, argv) => format!("{kind}: {}", argv.join(" ")),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    /// [S-235]
+    #[test]
+    fn lines_that_have_a_like_here_are_turned_into_it() {
+        let own =
+            read(3, "#DW", "jobdw type=scratch capacity=10GiB access_mode=striped,private pool=wlm").expect("good");
+        let expected = JobDirectory { line: 3, capacity_bytes: 10 << 30, striped: true, private: true, path: None };
+        assert_eq!(own, Line::Own(expected));
+        let created = read(2, "#BB", "create_persistent name=alpha capacity=1GiB access=striped type=scratch");
+        let alpha = Persistent { line: 2, name: "alpha".into(), create_bytes: Some(1 << 30), path: None };
+        assert_eq!(created, Ok(Line::Persistent(alpha)));
+        assert_eq!(
+            staged("stage_in type=file source=/h/a%b destination=${DW_JOB_STRIPED}/a"),
+            "stage-in: entrepot stage in file:///h/a%25b $DW_JOB_STRIPED/a"
+        );
+        assert_eq!(
+            staged("stage_in type=directory source=https://h/d destination=$DW_PERSISTENT_STRIPED_alpha/d"),
+            "stage-in: entrepot stage in --directory https://h/d $DW_PERSISTENT_STRIPED_alpha/d"
+        );
+        assert_eq!(
+            staged("stage_out type=file destination='/h/my out' source=$DW_JOB_STRIPED/out"),
+            "stage-out: entrepot stage out $DW_JOB_STRIPED/out file:///h/my%20out"
+        );
+    }
+
+    /// [S-235]
+    #[test]
+    fn all_else_is_refused_by_its_name() {
+        for (word, line, cause) in [
+            ("#DW", "", "says nothing"),
+            ("#DW", "swap 10GiB", "swap space"),
+            ("#DW", "jobdw type=cache capacity=1GiB pfs=/lus", "type=cache"),
+            ("#DW", "jobdw type=scratch", "lacks capacity="),
+            ("#DW", "jobdw type=scratch capacity=much", "capacity=much"),
+            ("#DW", "jobdw capacity=1GiB access_mode=ldbalance", "access_mode=ldbalance"),
+            ("#DW", "jobdw capacity=1GiB modified_threshold=1", "modified_threshold"),
+            ("#DW", "stage_in type=list source=/h/l destination=$DW_JOB_STRIPED/", "type=list"),
+            ("#DW", "stage_in type=file source=$HOME/a destination=$DW_JOB_STRIPED/a", "holds a variable"),
+            ("#DW", "stage_in type=file source=a destination=$DW_JOB_STRIPED/a", "no absolute path"),
+            ("#DW", "stage_in type=file source=/a destination=/elsewhere", "destination=/elsewhere"),
+            ("#DW", "stage_in type=file source=/a destination=$DW_JOB_STRIPED/../a", "does not begin"),
+            ("#DW", "stage_in type=file source=/a destination=$DW_JOB_STRIPEDa", "does not begin"),
+            ("#DW", "persistentdw name=a/b", "name=a/b"),
+            ("#DW", "stage_perf x=1", "stage_perf is not understood"),
+            ("#BB", "destroy_persistent name=alpha hurry", "destroy_persistent would remove alpha"),
+            ("#BB", "capacity=1GiB", "not understood"),
+        ] {
+            let refusal = read(1, word, line).expect_err(line);
+            assert!(refusal.cause.contains(cause) && !refusal.mend.is_empty(), "{line}: {refusal:?}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Directories in the volume that a script written for DataWarp finds by its variables: made when the job gets its number,
+//! the job's own removed when its results are home.
+//!
+//! ```text
+//! MOUNT/.datawarp/job-7/striped        the job's, mode 0700, its owner's
+//! MOUNT/.datawarp/persistent/NAME      made by #BB create_persistent, used by whomever its owner lets
+//! ```
+//! All is done below descriptors of directories that only the daemon's user can change, so nobody leads it elsewhere by a link.
+
+use crate::directives::datawarp::{self, PERSISTENT, PRIVATE, STRIPED};
+use crate::error::Error;
+use crate::request::{Caller, Complaint, DataWarp, JobDirectory, Plan};
+use crate::volume::Volume;
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+/// All of them are below this one, at the top of the volume.
+const TOP: &str = ".datawarp";
+/// Those that outlive their jobs.
+const KEPT: &str = "persistent";
+
+/// Who can give each node of a job a directory of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nodes {
+    /// The job runs on one.
+    One,
+    /// Another scheduler says on how many.
+    Any,
+}
+
+/// The variables of a job's own directory, each with the last part of its path.
+pub fn variables_of(own: &JobDirectory) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let striped = own.striped.then_some((STRIPED, "striped"));
+    striped.into_iter().chain(own.private.then_some((PRIVATE, "private")))
+}
+
+/// The variables that a script finds its directories by, once they are made.
+pub fn variables(datawarp: &DataWarp) -> Vec<(String, String)> {
+    let shown = |path: &Path| path.to_string_lossy().into_owned();
+    let own = datawarp.own.iter().flat_map(|own| {
+        let path = own.path.clone().unwrap_or_default();
+        variables_of(own).map(move |(name, last)| (name.to_string(), shown(&path.join(last))))
+    });
+    let kept =
+        datawarp.persistent.iter().filter_map(|one| Some((format!("{PERSISTENT}{}", one.name), one.path.as_deref()?)));
+    own.chain(kept.map(|(name, path)| (name, shown(path)))).collect()
+}
+
+/// Makes the directories that a plan asks for and puts their paths into its commands. `job`: how the volume knows the job.
+///
+/// # Errors
+/// All lines that cannot be had, or what the volume says; then the job's own directory is not there.
+pub fn give(volume: &dyn Volume, owner: Caller, job: &str, nodes: Nodes, plan: &mut Plan) -> Result<(), Error> {
+    if plan.datawarp.is_empty() {
+        return Ok(());
+    }
+    let mount = volume.mount_point().ok_or_else(|| Error::World("the volume is not mounted".into()))?;
+    let complaints = wrong(volume, nodes, &plan.datawarp);
+    if !complaints.is_empty() {
+        return Err(Error::Script(complaints));
+    }
+    let failed =
+        |path: &Path, e: Errno| Error::World(format!("{} cannot be made: {e}; nothing was queued", path.display()));
+    let at = mount.join(TOP);
+    let top = make_ours(rustix::fs::CWD, &at).map_err(|e| failed(&at, e))?;
+    persistent(&top, &at, owner, plan)?;
+    if let Some(own) = &mut plan.datawarp.own {
+        let name = job.replace(' ', "-");
+        let path = at.join(&name);
+        let made = make(&top, &name, owner)
+            .and_then(|dir| variables_of(own).try_for_each(|(_, last)| make(&dir, last, owner).map(drop)));
+        own.path = Some(path.clone());
+        if let Err(error) = made {
+            remove(&plan.datawarp);
+            return Err(failed(&path, error));
+        }
+    }
+    put_paths(plan);
+    Ok(())
+}
+
+/// What cannot be had: more space than there is, and a directory of its own for each of many nodes.
+fn wrong(volume: &dyn Volume, nodes: Nodes, datawarp: &DataWarp) -> Vec<Complaint> {
+    let own = datawarp.own.iter().map(|own| (own.line, own.capacity_bytes));
+    let made = datawarp.persistent.iter().filter_map(|one| Some((one.line, one.create_bytes?)));
+    let free = volume.free_bytes().unwrap_or(u64::MAX);
+    let shown = policy::units::show_bytes;
+    let too_much = own.chain(made).filter(|(_, asked)| *asked > free).map(|(line, asked)| Complaint {
+        line,
+        cause: format!("it asks for {}, and {} are free in the volume", shown(asked), shown(free)),
+        mend: "ask for less, or submit again when there is room".into(),
+    });
+    let private = datawarp.own.iter().filter(|own| own.private && nodes == Nodes::Any).map(|own| Complaint {
+        line: own.line,
+        cause:
+            "access_mode=private gives each node a directory of its own, which only the built-in runner can: it has one"
+                .into(),
+        mend: "write access_mode=striped, and a name of its own for each node: $DW_JOB_STRIPED/$(hostname)".into(),
+    });
+    too_much.chain(private).collect()
+}
+
+fn persistent(top: &OwnedFd, at: &Path, owner: Caller, plan: &mut Plan) -> Result<(), Error> {
+    if plan.datawarp.persistent.is_empty() {
+        return Ok(());
+    }
+    let at = at.join(KEPT);
+    let kept =
+        make_ours(top, Path::new(KEPT)).map_err(|e| Error::World(format!("{} cannot be made: {e}", at.display())))?;
+    let mut complaints = Vec::new();
+    for one in &mut plan.datawarp.persistent {
+        let path = at.join(&one.name);
+        let had = match one.create_bytes {
+            Some(_) => make(&kept, &one.name, owner),
+            None => open(&kept, Path::new(&one.name)),
+        };
+        if let Err(error) = had {
+            let cause = match (error, one.create_bytes) {
+                (Errno::NOENT, None) => format!("there is no directory {}", path.display()),
+                (Errno::EXIST, _) => format!("{} is another user's", path.display()),
+                _ => format!("{}: {error}", path.display()),
+            };
+            let mend = match one.create_bytes {
+                Some(_) => "choose another name".to_string(),
+                None => format!("write #BB create_persistent name={} capacity=SIZE first", one.name),
+            };
+            complaints.push(Complaint { line: one.line, cause, mend });
+        }
+        one.path = Some(path);
+    }
+    if complaints.is_empty() { Ok(()) } else { Err(Error::Script(complaints)) }
+}
+
+/// Puts paths where the words of a plan's commands begin with variables.
+fn put_paths(plan: &mut Plan) {
+    let known = variables(&plan.datawarp);
+    let words = plan.parts.iter_mut().flat_map(|part| &mut part.commands).flat_map(|command| &mut command.argv);
+    for word in words {
+        let path = datawarp::variable(word).and_then(|(name, rest)| {
+            known.iter().find(|(known, _)| known == name).map(|(_, path)| format!("{path}{rest}"))
+        });
+        if let Some(path) = path {
+            *word = path;
+        }
+    }
+}
+
+/// Removes a job's own directory with all in it. One that is gone is no error.
+pub fn remove(datawarp: &DataWarp) {
+    let Some(path) = datawarp.own.as_ref().and_then(|own| own.path.as_deref()) else { return };
+    let (Some(at), Some(name)) = (path.parent(), path.file_name()) else { return };
+    let removed = open(rustix::fs::CWD, at).map_err(std::io::Error::from).and_then(|top| {
+        is_ours(&top)?;
+        std::fs::remove_dir_all(Path::new(&store::host::descriptor_path(&top)).join(name))
+    });
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            tracing::warn!("the directory {} of a job that is over cannot be removed: {error}", path.display());
+        }
+        _ => {}
+    }
+}
+
+/// What is said of a job's own directory that is left for its owner.
+pub fn kept(datawarp: &DataWarp) -> Option<String> {
+    let path = datawarp.own.as_ref()?.path.as_ref()?;
+    Some(format!("its directory {} is kept: remove it when you need it no longer", path.display()))
+}
+
+fn open(at: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(at, path, flags, Mode::empty())
+}
+
+/// A directory that only the daemon's user changes and all may pass.
+fn make_ours(at: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
+    match rustix::fs::mkdirat(&at, path, Mode::from_raw_mode(0o711)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error),
+    }
+    let dir = open(at, path)?;
+    is_ours(&dir)?;
+    rustix::fs::fchmod(&dir, Mode::from_raw_mode(0o711))?;
+    Ok(dir)
+}
+
+fn is_ours(dir: &OwnedFd) -> Result<(), Errno> {
+    let is_ours = rustix::fs::fstat(dir)?.st_uid == rustix::process::geteuid().as_raw();
+    if is_ours { Ok(()) } else { Err(Errno::PERM) }
+}
+
+/// A directory of that user, made now or before.
+fn make(at: &OwnedFd, name: &str, owner: Caller) -> Result<OwnedFd, Errno> {
+    match rustix::fs::mkdirat(at, name, Mode::RWXU) {
+        Ok(()) => {
+            let dir = open(at, Path::new(name))?;
+            if rustix::process::geteuid().is_root() {
+                rustix::fs::chownat(
+                    &dir,
+                    "",
+                    Some(Uid::from_raw(owner.uid)),
+                    Some(Gid::from_raw(owner.gid)),
+                    AtFlags::EMPTY_PATH,
+                )?;
+            }
+            Ok(dir)
+        }
+        Err(Errno::EXIST) => {
+            let dir = open(at, Path::new(name))?;
+            let is_theirs = rustix::fs::fstat(&dir)?.st_uid == owner.uid;
+            if is_theirs { Ok(dir) } else { Err(Errno::EXIST) }
+        }
+        Err(error) => Err(error),
+    }
+}
