@@ -1,7 +1,7 @@
 //! What the job runner asks of the volume, answered by the running daemon.
 
 use jobs::replication::Replication;
-use jobs::request::{Caller, CheckReport, Incoming, JobState, Protected, RecoveryEvent, Staging, Wanted};
+use jobs::request::{Caller, CheckReport, Incoming, JobState, Protected, RecoveryEvent, Transfer, Wanted};
 use jobs::volume::{Marked, Volume};
 use policy::schedule::just_in_time::Stats;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use store::adapt::burst::{self, Asked, Mark};
 use store::daemon::Core;
 use store::recovery::{Behalf, CheckOptions, Outcome, Tally};
 use store::source::Identity;
-use store::stage::{StageIn, Stop};
+use store::stage::{Progress, StageIn, Stop};
 use store::stats::Metric;
 
 /// The volume as jobs see it.
@@ -204,16 +204,17 @@ impl Volume for JobsOnVolume {
         seen.filter_map(of).collect()
     }
 
-    fn staging(&self, owner: Caller, paths: &[PathBuf]) -> Option<Staging> {
+    fn transfers(&self, owner: Caller, paths: &[PathBuf]) -> Vec<Transfer> {
         let paths: Vec<String> = paths.iter().filter_map(|p| self.below(p)).collect();
-        let all = self.core.under_way.of(owner.uid, &paths);
-        let left_s =
-            all.iter().filter_map(|p| p.left_s).fold(None, |most: Option<f64>, s| Some(most.map_or(s, |m| m.max(s))));
-        (!all.is_empty()).then(|| Staging {
-            done_bytes: all.iter().map(|p| p.done_bytes).sum(),
-            total_bytes: all.iter().map(|p| p.total_bytes).sum(),
-            left_s: left_s.map(|s| s.ceil() as u64),
-        })
+        let all = self.core.under_way.of(owner.uid, &paths).into_iter();
+        let transfer = |(path, progress): (String, Progress)| Transfer {
+            path: self.core.mount_point.join(path.trim_start_matches('/')),
+            done_bytes: progress.done_bytes,
+            total_bytes: progress.total_bytes,
+            rate_bytes_s: progress.rate_bytes_s as u64,
+            left_s: progress.left_s.map(|s| s.ceil() as u64),
+        };
+        all.map(transfer).collect()
     }
 
     fn recoveries(&self, owner: Caller, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent> {

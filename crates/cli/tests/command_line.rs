@@ -59,6 +59,7 @@ const WORDS: Words = Words {
         &["job", "retry"],
         &["job", "log"],
         &["job", "wait"],
+        &["job", "watch"],
         &["slurm"],
         &["slurm", "install"],
         &["slurm", "list"],

@@ -10,6 +10,7 @@ mod restart;
 mod serve;
 mod spool;
 mod watch;
+mod watched;
 
 use self::local::{Core, Local, Record};
 use crate::account::make_dir;

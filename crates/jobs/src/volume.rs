@@ -1,6 +1,6 @@
 //! What the runner asks of the volume that its jobs use. The command line wires it to the live store; tests to memory.
 
-use crate::request::{Caller, CheckReport, Incoming, JobState, Protected, RecoveryEvent, Staging, Wanted};
+use crate::request::{Caller, CheckReport, Incoming, JobState, Protected, RecoveryEvent, Transfer, Wanted};
 use policy::schedule::just_in_time;
 use std::path::{Path, PathBuf};
 
@@ -65,10 +65,10 @@ pub trait Volume: Send + Sync {
         Vec::new()
     }
 
-    /// How far the data are that the owner's commands bring to or take from these paths just now; nothing where none does.
-    fn staging(&self, owner: Caller, paths: &[PathBuf]) -> Option<Staging> {
+    /// What the owner's commands bring to or take from these paths just now, and how far they are.
+    fn transfers(&self, owner: Caller, paths: &[PathBuf]) -> Vec<Transfer> {
         let _ = (owner, paths);
-        None
+        Vec::new()
     }
 
     /// Recoveries of files at or below `paths` that began in that span of time (milliseconds since 1970), as far as

@@ -3,6 +3,7 @@
 pub mod directives;
 mod elsewhere;
 pub mod show;
+mod watch;
 
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
@@ -98,6 +99,18 @@ enum Verb {
     Show {
         /// Its number.
         id: u64,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
+    /// Watch a job until it is over: why it waits, when it starts, how far its data are
+    ///
+    /// On a terminal with a bar for each transfer, else with a line for each change. The exit code is that of `job wait`.
+    /// Ctrl-C ends the watching, not the job.
+    #[command(after_help = "EXAMPLES:\n  entrepot job watch\n  entrepot job watch 3 --output json")]
+    Watch {
+        /// Its number; without one the last that you have submitted and that is not over.
+        id: Option<u64>,
         /// How to write it.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
@@ -208,6 +221,7 @@ impl Job {
                     }
                 }
             }
+            Verb::Watch { id, output } => return watch::run(context, id, output),
             Verb::Cancel { id } => {
                 let detail: JobDetail = read(context.ask("job.show", json!({"id": id}))?)?;
                 if !detail.summary.state.is_final() {

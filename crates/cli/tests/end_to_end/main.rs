@@ -21,6 +21,7 @@ mod hung_target;
 mod idle;
 mod installed;
 mod interrupted;
+mod job_watch;
 mod just_in_time;
 mod kept;
 mod killed;

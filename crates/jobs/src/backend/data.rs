@@ -3,7 +3,7 @@
 use super::{Backend, Core};
 use crate::job::Job;
 use crate::plan::paths;
-use crate::request::{Caller, CheckReport, PartKind, Protected, RecordedSource, Staging};
+use crate::request::{Caller, CheckReport, PartKind, Protected, RecordedSource, Staging, Transfer};
 use std::path::PathBuf;
 
 impl<B: Backend> Core<B> {
@@ -36,10 +36,20 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// How far the data are that come or go now.
-    pub fn staging(&self, job: &Job<B::Own>) -> Option<Staging> {
+    /// The data of a job that come or go now.
+    pub fn transfers(&self, job: &Job<B::Own>) -> Vec<Transfer> {
         let paths = job.moving_paths();
-        if paths.is_empty() { None } else { self.volume.staging(job.owner, &paths) }
+        if paths.is_empty() { Vec::new() } else { self.volume.transfers(job.owner, &paths) }
+    }
+
+    /// How far they are together.
+    pub fn staging(&self, job: &Job<B::Own>) -> Option<Staging> {
+        let all = self.transfers(job);
+        (!all.is_empty()).then(|| Staging {
+            done_bytes: all.iter().map(|one| one.done_bytes).sum(),
+            total_bytes: all.iter().map(|one| one.total_bytes).sum(),
+            left_s: all.iter().filter_map(|one| one.left_s).max(),
+        })
     }
 
     /// What protects the input of a job, by its number in the queue.

@@ -120,6 +120,38 @@ pub struct Staging {
     pub left_s: Option<u64>,
 }
 
+/// A file or directory that comes to the volume, or leaves it, just now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transfer {
+    /// Where in the volume.
+    pub path: PathBuf,
+    /// Bytes that are there.
+    pub done_bytes: u64,
+    /// Bytes in all.
+    pub total_bytes: u64,
+    /// Bytes per second since it began.
+    pub rate_bytes_s: u64,
+    /// Seconds left at that rate; none while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_s: Option<u64>,
+}
+
+/// `job.watch`: at each change as progress, and as the answer when the job is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watched {
+    /// The line of `job list`.
+    pub summary: JobSummary,
+    /// When its script is expected to start, in milliseconds since 1970; nothing while its queue does not say, or now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_ms: Option<u64>,
+    /// How its data stand, while it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrival: Option<Arrival>,
+    /// What comes or goes just now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transfers: Vec<Transfer>,
+}
+
 /// The answer to `job.show`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobDetail {

@@ -267,6 +267,8 @@ fn look_once(weak: &Weak<Core>) -> Option<()> {
         let submitted = |r: &&Record| r.own.external.as_ref().is_some_and(|external| !external.parts.is_empty());
         table.jobs.values().filter(|r| !r.state.is_final()).filter(submitted).cloned().collect()
     };
+    let is_watched = |id: &JobId| watched.iter().any(|record| record.id == *id);
+    core.own.starts.lock().retain(|id, _| is_watched(id));
     let kinds: BTreeSet<Kind> = watched.iter().filter_map(|r| Some(r.own.external.as_ref()?.scheduler)).collect();
     for kind in kinds {
         let Some(snapshot) = seen(&core, kind, kind.queue().snapshot()) else { continue };
@@ -274,6 +276,11 @@ fn look_once(weak: &Weak<Core>) -> Option<()> {
             watched.iter().filter(|r| r.own.external.as_ref().is_some_and(|external| external.scheduler == kind))
         {
             let found = look_at(record, kind, &snapshot);
+            let script = snapshot.job(&record.name_in_queue()).filter(|job| job.state == State::Pending);
+            match script.and_then(|job| job.start_ms) {
+                Some(at) => core.own.starts.lock().insert(record.id, at),
+                None => core.own.starts.lock().remove(&record.id),
+            };
             let mut table = core.table.lock();
             if table.closed {
                 return None;

@@ -27,6 +27,8 @@ pub(super) type Record = Job<Own>;
 pub(super) struct Local {
     /// Schedulers that could not be asked at the last look.
     pub unseen: Mutex<BTreeMap<Kind, Unseen>>,
+    /// When other schedulers expect to start scripts, as of the last look, in milliseconds since 1970.
+    pub starts: Mutex<BTreeMap<JobId, u64>>,
 }
 
 /// What the runner keeps of a job.

@@ -126,7 +126,7 @@ impl Runner {
     }
 
     /// A job as it stands now. The volume may be asked.
-    fn summary(&self, record: &Record) -> JobSummary {
+    pub(super) fn summary(&self, record: &Record) -> JobSummary {
         let mut summary = record.summary();
         summary.staging = self.core.staging(record);
         let scheduler = record.own.external.as_ref().filter(|_| !record.state.is_final()).map(|e| e.scheduler);

@@ -33,6 +33,10 @@ impl Handler for Runner {
             }
             "staged" => answer(&self.staged(caller, read::<OneJob>(args)?.id)?),
             "log" => answer(&self.log(caller, &read(args)?)?),
+            "watch" => {
+                let mut tell = |watched: &Watched| answer(watched).is_ok_and(|value| out.progress(value));
+                answer(&self.watch(caller, read::<OneJob>(args)?.id, &mut tell)?)
+            }
             "wait" => {
                 let mut tell = |summary: &JobSummary| answer(summary).is_ok_and(|value| out.progress(value));
                 answer(&self.wait(caller, read::<OneJob>(args)?.id, &mut tell)?)

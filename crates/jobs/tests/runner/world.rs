@@ -57,8 +57,15 @@ impl Volume for FakeVolume {
     fn unmark_checkpoints(&self, job: &str) {
         self.asked.lock().unwrap().push(format!("unmark {job}"));
     }
-    fn staging(&self, _: Caller, paths: &[PathBuf]) -> Option<Staging> {
-        (!paths.is_empty()).then_some(Staging { done_bytes: 1, total_bytes: 4, left_s: None })
+    fn transfers(&self, _: Caller, paths: &[PathBuf]) -> Vec<Transfer> {
+        let one = |path: &PathBuf| Transfer {
+            path: path.clone(),
+            done_bytes: 1,
+            total_bytes: 4,
+            rate_bytes_s: 0,
+            left_s: None,
+        };
+        paths.iter().map(one).collect()
     }
     fn recoveries(&self, _: Caller, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent> {
         assert!(from_ms <= to_ms);

@@ -37,14 +37,14 @@ impl UnderWay {
         self.all.lock().1.len()
     }
 
-    /// Those of a user at or below these paths.
-    pub fn of(&self, uid: u32, paths: &[String]) -> Vec<Progress> {
+    /// Those of a user at or below these paths, with their own.
+    pub fn of(&self, uid: u32, paths: &[String]) -> Vec<(String, Progress)> {
         let parts =
             |path: &str| path.split('/').filter(|p| !p.is_empty() && *p != ".").map(String::from).collect::<Vec<_>>();
         let paths: Vec<Vec<String>> = paths.iter().map(|path| parts(path)).collect();
         let all = self.all.lock();
         let is_one = |s: &&Staging| s.uid == uid && paths.iter().any(|path| parts(&s.path).starts_with(path));
-        all.1.values().filter(is_one).map(|s| s.progress.clone()).collect()
+        all.1.values().filter(is_one).map(|s| (s.path.clone(), s.progress.clone())).collect()
     }
 }
 
@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn a_user_sees_how_far_their_stagings_are_while_they_are_under_way() {
         let under_way = UnderWay::default();
-        let done = |uid, path: &str| under_way.of(uid, &[path.to_string()]).iter().map(|p| p.done_bytes).sum::<u64>();
+        let done =
+            |uid, path: &str| under_way.of(uid, &[path.to_string()]).iter().map(|(_, p)| p.done_bytes).sum::<u64>();
         let entry = under_way.begin(7, "/d/./a");
         entry.tell(&Progress { done_bytes: 5, total_bytes: 9, ..Progress::default() });
         assert_eq!([done(7, "d/a"), done(7, "d"), done(7, "d/b"), done(7, "d/a/b"), done(8, "d/a")], [5, 5, 0, 0, 0]);

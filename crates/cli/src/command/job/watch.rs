@@ -1,0 +1,209 @@
+//! `entrepot job watch`: a job as it goes on, with a bar for each transfer on a terminal, and a line for each change elsewhere.
+
+use super::{read, show};
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, Output};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use jobs::request::{JobState, JobSummary, Transfer, Watched};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use store::control::{Problem, exit};
+
+/// Watches a job, or the caller's last one that is not over.
+pub fn run(context: &Context, id: Option<u64>, output: Output) -> Result<u8> {
+    let id = match id {
+        Some(id) => id,
+        None => last(context)?,
+    };
+    let mut shown: Box<dyn Shown> = match output {
+        Output::Json => Box::new(Json::default()),
+        Output::Text if std::io::stdout().is_terminal() && std::io::stderr().is_terminal() => Box::new(Bars::new()),
+        Output::Text => Box::new(Lines::default()),
+    };
+    let mut failed = None;
+    let mut tell = |value: Value| {
+        let told = serde_json::from_value(value).map_or(Ok(()), |watched| shown.tell(&watched));
+        failed = failed.take().or(told.err());
+    };
+    let answer = context.connect()?.request("job.watch", json!({"id": id}), &mut tell)?;
+    let watched: Watched = read(answer)?;
+    failed.map_or(Ok(()), Err)?;
+    shown.end(&watched)?;
+    Ok(if watched.summary.state == JobState::Completed { 0 } else { exit::FAILED })
+}
+
+fn last(context: &Context) -> Result<u64> {
+    let own = rustix::process::getuid().as_raw();
+    let jobs: Vec<JobSummary> = read(super::ask_all(context, "job.list", json!({"all": false}))?)?;
+    let last = jobs.iter().filter(|job| job.uid == own).map(|job| job.id.0).max();
+    last.ok_or_else(|| {
+        let problem = Problem::not_found("you have no job that is not over");
+        problem.try_this("`entrepot job list --all` shows those that are; then: entrepot job watch JOB").into()
+    })
+}
+
+/// Where a job is shown as it goes on.
+trait Shown {
+    /// It may be the same as before.
+    fn tell(&mut self, watched: &Watched) -> std::io::Result<()>;
+    /// It is over.
+    fn end(&mut self, watched: &Watched) -> std::io::Result<()>;
+}
+
+/// An object on a line for each change.
+#[derive(Default)]
+struct Json {
+    last: Option<Watched>,
+}
+
+impl Shown for Json {
+    fn tell(&mut self, watched: &Watched) -> std::io::Result<()> {
+        if self.last.as_ref() == Some(watched) {
+            return Ok(());
+        }
+        self.last = Some(watched.clone());
+        shown::text(&json!(watched).to_string())
+    }
+
+    fn end(&mut self, watched: &Watched) -> std::io::Result<()> {
+        self.tell(watched)
+    }
+}
+
+/// A line for each change that people want to read.
+#[derive(Default)]
+struct Lines {
+    last: String,
+}
+
+impl Shown for Lines {
+    fn tell(&mut self, watched: &Watched) -> std::io::Result<()> {
+        let mut line = standing(watched);
+        // How long something still takes is no news, however often it is reckoned anew.
+        let mut news: String = match watched.arrival {
+            Some(_) => line.chars().filter(|c| !c.is_ascii_digit()).collect(),
+            None => line.clone(),
+        };
+        for one in &watched.transfers {
+            let tenth = one.done_bytes.saturating_mul(10).checked_div(one.total_bytes).unwrap_or(0) * 10;
+            let far = format!("; {}: {tenth} % of {}", one.path.display(), shown::bytes(one.total_bytes));
+            line += &far;
+            news += &far;
+        }
+        if news == self.last {
+            return Ok(());
+        }
+        self.last = news;
+        shown::text(&line)
+    }
+
+    fn end(&mut self, watched: &Watched) -> std::io::Result<()> {
+        shown::text(&show::line(&watched.summary))
+    }
+}
+
+/// Where a job stands and what it waits for, on one line.
+fn standing(watched: &Watched) -> String {
+    let mut line = show::line(&watched.summary);
+    if let Some(arrival) = &watched.arrival {
+        let _ = write!(line, "; {}", show::coming(arrival));
+    }
+    if let Some(at) = watched.start_ms {
+        let _ = write!(line, "; its script should start at {}", shown::moment_ms(at));
+    }
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A line about the job, and a bar for each transfer.
+struct Bars {
+    all: MultiProgress,
+    job: ProgressBar,
+    transfers: BTreeMap<PathBuf, ProgressBar>,
+}
+
+/// More bars than these are not shown.
+const BARS_MAX: usize = 20;
+
+impl Bars {
+    fn new() -> Bars {
+        let all = MultiProgress::new();
+        let job = all.add(ProgressBar::no_length());
+        job.set_style(style("{wide_msg}"));
+        Bars { all, job, transfers: BTreeMap::new() }
+    }
+
+    fn bar(&mut self, one: &Transfer) -> Option<&ProgressBar> {
+        if !self.transfers.contains_key(&one.path) {
+            if self.transfers.len() == BARS_MAX {
+                return None;
+            }
+            let bar = self.all.add(ProgressBar::no_length());
+            bar.set_style(style("  {prefix} [{bar:30}] {bytes}/{total_bytes} {msg}"));
+            let name = one.path.file_name().unwrap_or(one.path.as_os_str());
+            bar.set_prefix(name.to_string_lossy().into_owned());
+            self.transfers.insert(one.path.clone(), bar);
+        }
+        self.transfers.get(&one.path)
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+impl Shown for Bars {
+    fn tell(&mut self, watched: &Watched) -> std::io::Result<()> {
+        self.job.set_message(standing(watched));
+        let under_way = |path: &PathBuf| watched.transfers.iter().any(|one| one.path == *path);
+        self.transfers.retain(|path, bar| {
+            let keep = under_way(path);
+            if !keep {
+                bar.finish_and_clear();
+            }
+            keep
+        });
+        for one in &watched.transfers {
+            let Some(bar) = self.bar(one) else { continue };
+            bar.set_length(one.total_bytes);
+            bar.set_position(one.done_bytes);
+            let left = one.left_s.map_or(String::new(), |s| format!(", {} left", shown::span_s(s)));
+            bar.set_message(format!("{}/s{left}", shown::bytes(one.rate_bytes_s)));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, watched: &Watched) -> std::io::Result<()> {
+        self.all.clear()?;
+        shown::text(&show::line(&watched.summary))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// [S-237]
+    #[test]
+    fn a_line_is_written_where_there_is_news() {
+        let watched = |done_bytes: u64, standing: &str| -> Watched {
+            let summary = json!({"id": 1, "name": "a", "uid": 0, "user": "r", "state": "staging-in", "detail": "data come",
+                "cores": 1, "walltime_s": 1, "submitted_ms": 1});
+            let one = json!({"path": "/m/x", "done_bytes": done_bytes, "total_bytes": 100, "rate_bytes_s": 5});
+            let arrival = json!({"bytes": 1, "source": "http://h", "rate": 1, "standing": standing});
+            let arrival = if standing.is_empty() { Value::Null } else { arrival };
+            serde_json::from_value(json!({"summary": summary, "transfers": [one], "arrival": arrival})).expect("good")
+        };
+        let mut lines = Lines::default();
+        let mut news = |done, standing| {
+            let before = lines.last.clone();
+            lines.tell(&watched(done, standing)).expect("written");
+            before != lines.last
+        };
+        assert_eq!([news(0, ""), news(0, ""), news(9, ""), news(10, "")], [true, false, false, true]);
+        assert_eq!([news(10, "in 9 min"), news(10, "in 8 min"), news(10, "no space")], [true, false, true]);
+    }
+}

@@ -1,0 +1,69 @@
+//! A job watched from its first byte to its end, by people's eyes and by programs.
+
+use crate::real::{Volume, code, err, out, until};
+use crate::server::{self, Nginx};
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// [S-237]
+#[test]
+fn a_job_is_told_as_it_goes_on() {
+    let Some(nginx) = Nginx::start() else { return };
+    let Some(volume) = Volume::up_with(|toml| toml.replace("# cores = 8", "cores = 1")) else { return };
+    let home = volume.dir.path().join("home");
+    fs::create_dir(&home).expect("directory");
+    fs::write(nginx.root().join("input"), server::data(2_000_000, 1)).expect("write");
+    let go = home.join("go");
+    assert!(Command::new("mkfifo").arg(&go).status().expect("mkfifo").success());
+    let submit = |text: &str| {
+        let script = home.join("job.sh");
+        fs::write(&script, format!("#!/bin/sh\n{text}")).expect("write");
+        let done = volume.run_in(&home, &["job", "submit", script.to_str().expect("UTF-8")]);
+        assert_eq!(code(&done), 0, "{}", err(&done));
+    };
+    let watch = |words: &[&str]| {
+        let mut command = Command::new(&volume.binary);
+        command.env("ENTREPOT_VOLUME", &volume.toml).args(["job", "watch"]).args(words).current_dir(&home);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs")
+    };
+    submit(&format!("#ENTREPOT -t 1h\nread x <{}\n", go.display()));
+    until("it has the core", || volume.json(&["job", "show", "1"])["summary"]["state"] == "running");
+    submit(&format!(
+        "#STAGEIN entrepot stage in {} {}/input\ntest -s {1}/input\n",
+        nginx.uri("trickle/input"),
+        volume.at.display()
+    ));
+    let (people, program) = (watch(&[]), watch(&["2", "--output", "json"]));
+    until("its data are there", || {
+        let job = volume.json(&["job", "show", "2"]);
+        job["summary"]["state"] == "queued" && job["parts"][0]["kind"] == "stage-in"
+    });
+    // Both have been told, for what follows is told after it.
+    fs::write(&go, "go\n").expect("the first ends");
+    let (people, program) = (people.wait_with_output().expect("watch"), program.wait_with_output().expect("watch"));
+    let said = out(&people);
+    assert_eq!((code(&people), code(&program)), (0, 0), "{said}{}", err(&people));
+    assert!(said.contains("job 2 (job.sh) staging-in: its data are being brought"), "{said}");
+    assert!(said.contains("/input: ") && said.contains("% of 1.9 MiB"), "{said}");
+    assert!(said.ends_with("job 2 (job.sh) completed\n"), "{said}");
+    let lines: Vec<serde_json::Value> =
+        out(&program).lines().map(|line| serde_json::from_str(line).expect("an object on a line")).collect();
+    let some = |so: &dyn Fn(&serde_json::Value) -> bool| lines.iter().any(so);
+    assert!(some(&|line| line["transfers"][0]["total_bytes"] == 2_000_000), "{lines:?}");
+    let now_ms =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_millis() as u64;
+    assert!(
+        some(&|line| line["start_ms"].as_u64().is_some_and(|at| at > now_ms)),
+        "not before the hour ends: {lines:?}"
+    );
+    assert!(lines.windows(2).all(|pair| pair[0] != pair[1]), "each is news");
+    assert_eq!(lines.last().expect("a line")["summary"]["state"], "completed");
+
+    submit("exit 3\n");
+    let failed = watch(&["3"]).wait_with_output().expect("watch");
+    assert!(code(&failed) == 1 && out(&failed).contains("the script exited with status 3"), "{}", out(&failed));
+    let none = watch(&[]).wait_with_output().expect("watch");
+    assert!(code(&none) == 5 && err(&none).contains("no job that is not over"), "{}", err(&none));
+    let theirs = volume.run_as_nobody(&["job", "watch", "3"]);
+    assert!(code(&theirs) == 5 && err(&theirs).contains("no job 3 of yours"), "{}{}", out(&theirs), err(&theirs));
+}
