@@ -74,6 +74,8 @@ pub struct Head {
     pub resources: Resources,
     /// Those of them that were asked for in `#ENTREPOT` lines, which no other scheduler reads.
     pub own_resources: Resources,
+    /// Options that ask for an array of jobs, with their lines.
+    pub arrays: Vec<(u32, String)>,
     /// The script with each line of a staging directive replaced by an empty comment.
     pub compute_script: Vec<u8>,
     /// What is ignored or may surprise.

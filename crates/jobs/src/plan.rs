@@ -21,13 +21,15 @@ pub struct Limits {
     pub cores: u32,
     /// Longest run of a part that names none, in seconds.
     pub walltime_default_s: u64,
+    /// Whether a script may ask for an array of jobs: where a scheduler makes one job after the other of it by itself.
+    pub arrays: bool,
 }
 
 impl Limits {
     /// This machine, and a day for parts that name no time.
     pub fn of_machine() -> Limits {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-        Limits { cores, walltime_default_s: 24 * 3600 }
+        Limits { cores, walltime_default_s: 24 * 3600, arrays: false }
     }
 }
 
@@ -58,6 +60,11 @@ pub fn draft(
     let mut draft = Draft { warnings: head.warnings, complaints, ..Draft::default() };
     for directive in head.directives {
         draft.take(directive);
+    }
+    for (line, option) in head.arrays.into_iter().filter(|_| !limits.arrays) {
+        let cause = format!("{option} asks for an array of jobs, and this would be one job");
+        let mend = "remove it, and submit the script once for each: TASK=1 entrepot job submit SCRIPT; it finds $TASK";
+        draft.complain(line, cause, mend.into());
     }
     let cores = overrides.cores.or(head.resources.cores()).unwrap_or(1);
     if cores == 0 || cores > limits.cores {

@@ -83,6 +83,9 @@ enum Verb {
         /// Wait for its end, as `entrepot job wait` does; the exit code is 0 when it completed.
         #[arg(long)]
         wait: bool,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
     },
     /// Show your unfinished jobs (root: everybody's)
     #[command(after_help = "EXAMPLES:\n  entrepot job list\n  entrepot job list --all --output json")]
@@ -120,12 +123,18 @@ enum Verb {
     Cancel {
         /// Its number.
         id: u64,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
     },
     /// Take the results of a job home once more, after its stage-out has failed
     #[command(after_help = "EXAMPLES:\n  entrepot job retry 3")]
     Retry {
         /// Its number.
         id: u64,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
     },
     /// Print what a part of a job wrote
     #[command(
@@ -161,6 +170,9 @@ enum Verb {
     Wait {
         /// Its number.
         id: u64,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
     },
 }
 
@@ -183,13 +195,15 @@ impl Job {
     pub fn run(self, context: &Context) -> Result<u8> {
         match self.verb {
             Verb::Plan { script, resources, output } => return plan(context, &script, resources.into(), output),
-            Verb::Submit { script, resources, scheduler, data_queue, wait: waits } => {
+            Verb::Submit { script, resources, scheduler, data_queue, wait: waits, output } => {
+                // With --wait there is one answer: how it ended.
+                let told = (!(waits && output == Output::Json)).then_some(output);
                 let id = match scheduler {
-                    By::Local => submit(context, &script, resources.into())?,
-                    By::Slurm => elsewhere::submit(context, &script, resources.into(), Kind::Slurm, &data_queue)?,
-                    By::Pbs => elsewhere::submit(context, &script, resources.into(), Kind::Pbs, &data_queue)?,
+                    By::Local => submit(context, &script, resources.into(), told)?,
+                    By::Slurm => elsewhere::submit(context, &script, resources.into(), Kind::Slurm, &data_queue, told)?,
+                    By::Pbs => elsewhere::submit(context, &script, resources.into(), Kind::Pbs, &data_queue, told)?,
                 };
-                return if waits { wait(context, id.0) } else { Ok(0) };
+                return if waits { wait(context, id.0, output) } else { Ok(0) };
             }
             Verb::Admit { id } => {
                 context.ask("job.admit", json!({"id": id}))?;
@@ -222,20 +236,26 @@ impl Job {
                 }
             }
             Verb::Watch { id, output } => return watch::run(context, id, output),
-            Verb::Cancel { id } => {
+            Verb::Cancel { id, output } => {
                 let detail: JobDetail = read(context.ask("job.show", json!({"id": id}))?)?;
                 if !detail.summary.state.is_final() {
                     elsewhere::cancel(&detail)?;
                 }
                 let summary: JobSummary = read(context.ask("job.cancel", json!({"id": id}))?)?;
-                shown::text(&format!("job {id} {}\n", show::after_cancel(&summary)))?;
+                match output {
+                    Output::Json => shown::json(&json!(summary))?,
+                    Output::Text => shown::text(&format!("job {id} {}\n", show::after_cancel(&summary)))?,
+                }
             }
-            Verb::Retry { id } => {
+            Verb::Retry { id, output } => {
                 let summary: JobSummary = read(context.ask("job.retry", json!({"id": id}))?)?;
-                shown::text(&format!("{}\n", show::line(&summary)))?;
+                match output {
+                    Output::Json => shown::json(&json!(summary))?,
+                    Output::Text => shown::text(&format!("{}\n", show::line(&summary)))?,
+                }
             }
             Verb::Log { id, part, stderr, follow } => return log(context, id, part, stderr, follow),
-            Verb::Wait { id } => return wait(context, id),
+            Verb::Wait { id, output } => return wait(context, id, output),
         }
         Ok(0)
     }
@@ -295,7 +315,7 @@ fn place(context: &Context) -> Option<(PathBuf, PathBuf)> {
 fn plan(context: &Context, path: &Path, overrides: Overrides, output: Output) -> Result<u8> {
     let (script, name) = script_of(path)?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    let limits = jobs::plan::Limits { cores, walltime_default_s: WALLTIME_DEFAULT_S };
+    let limits = jobs::plan::Limits { cores, walltime_default_s: WALLTIME_DEFAULT_S, arrays: false };
     let place = place(context);
     let place = place.as_ref().map(|(mount, cwd)| (mount.as_path(), cwd.as_path()));
     match directives::plan(&script, &name, &overrides, limits, place) {
@@ -318,9 +338,10 @@ fn complain(complaints: &[Complaint]) -> Failure {
     Failure::Said(exit::WRONG_INPUT)
 }
 
-fn submit(context: &Context, path: &Path, overrides: Overrides) -> Result<JobId> {
+/// `told`: how its number is told, if it is.
+fn submit(context: &Context, path: &Path, overrides: Overrides, told: Option<Output>) -> Result<JobId> {
     let (script, file_name) = script_of(path)?;
-    let limits = jobs::plan::Limits { cores: u32::MAX, walltime_default_s: WALLTIME_DEFAULT_S };
+    let limits = jobs::plan::Limits { cores: u32::MAX, walltime_default_s: WALLTIME_DEFAULT_S, arrays: false };
     let place = place(context);
     let place = place.as_ref().map(|(mount, cwd)| (mount.as_path(), cwd.as_path()));
     // What else is wrong with it, the daemon says.
@@ -341,10 +362,14 @@ fn submit(context: &Context, path: &Path, overrides: Overrides) -> Result<JobId>
     let found = store::control::find(context.volume.as_deref(), Some(&cwd))?;
     let answer = Client::connect(&found.socket())?.request("job.submit", json!(request), &mut |_| {})?;
     let submitted: jobs::request::Submitted = read(answer)?;
-    for warning in &submitted.warnings {
-        eprintln!("note: {warning}");
+    if told != Some(Output::Json) {
+        submitted.warnings.iter().for_each(|warning| eprintln!("note: {warning}"));
     }
-    shown::text(&format!("job {}\n", submitted.id))?;
+    match told {
+        Some(Output::Json) => shown::json(&json!(submitted))?,
+        Some(Output::Text) => shown::text(&format!("job {}\n", submitted.id))?,
+        None => {}
+    }
     Ok(submitted.id)
 }
 
@@ -380,7 +405,7 @@ fn log(context: &Context, id: u64, part: Part, stderr: bool, follow: bool) -> Re
     }
 }
 
-fn wait(context: &Context, id: u64) -> Result<u8> {
+fn wait(context: &Context, id: u64, output: Output) -> Result<u8> {
     let mut client = context.connect()?;
     let mut show_change = |value: Value| {
         if let Ok(summary) = serde_json::from_value::<JobSummary>(value) {
@@ -388,7 +413,10 @@ fn wait(context: &Context, id: u64) -> Result<u8> {
         }
     };
     let summary: JobSummary = read(client.request("job.wait", json!({"id": id}), &mut show_change)?)?;
-    shown::text(&format!("{}\n", show::line(&summary)))?;
+    match output {
+        Output::Json => shown::json(&json!(summary))?,
+        Output::Text => shown::text(&format!("{}\n", show::line(&summary)))?,
+    }
     Ok(if summary.state == JobState::Completed { 0 } else { exit::FAILED })
 }
 

@@ -64,6 +64,24 @@ fn a_job_is_told_as_it_goes_on() {
     assert!(code(&failed) == 1 && out(&failed).contains("the script exited with status 3"), "{}", out(&failed));
     let none = watch(&[]).wait_with_output().expect("watch");
     assert!(code(&none) == 5 && err(&none).contains("no job that is not over"), "{}", err(&none));
+
+    // Programs are answered in their own words, and with one answer.
+    let script = home.join("job.sh");
+    let answered = |words: &[&str]| {
+        let done = volume.run_in(&home, words);
+        (code(&done), serde_json::from_str::<serde_json::Value>(&out(&done)).expect("one answer"))
+    };
+    let script = script.to_str().expect("UTF-8");
+    let (status, job) = answered(&["job", "submit", script, "--wait", "--output", "json"]);
+    assert!(status == 1 && job["id"] == 4 && job["state"] == "failed", "{job}");
+    submit(&format!("read x <{}\n", go.display()));
+    let (status, job) = answered(&["job", "submit", script, "--output", "json"]);
+    assert!(status == 0 && job["id"] == 6, "{job}");
+    assert_eq!(answered(&["job", "cancel", "6", "--output", "json"]).1["state"], "cancelled");
+    volume.ok(&["job", "cancel", "5"]);
+    let (status, job) = answered(&["job", "wait", "5", "--output", "json"]);
+    assert!(status == 1 && job["state"] == "cancelled", "{job}");
+
     let theirs = volume.run_as_nobody(&["job", "watch", "3"]);
     assert!(code(&theirs) == 5 && err(&theirs).contains("no job 3 of yours"), "{}{}", out(&theirs), err(&theirs));
 }

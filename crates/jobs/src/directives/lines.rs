@@ -348,6 +348,8 @@ impl Reader {
                     if word == "#ENTREPOT" {
                         let cause = format!("{option:?} is no option of #ENTREPOT");
                         self.complain(number, Refusal::new(cause, "use -n CORES, -c CORES, -t TIME or -J NAME"));
+                    } else if asks_for_array(word, &option) {
+                        self.head.arrays.push((number, format!("{word} {option}")));
                     } else {
                         self.warn(
                             number,
@@ -371,6 +373,15 @@ impl Reader {
         self.head.own_resources = self.ours.clone();
         self.head.resources = self.ours.or(self.theirs);
         (self.head, self.complaints)
+    }
+}
+
+/// Whether an option makes many jobs of one script: Slurm's `--array`, `-J` of OpenPBS, `-t` of Torque.
+fn asks_for_array(word: &str, option: &str) -> bool {
+    let is = |name: &str| option.starts_with(name) && !option.starts_with("--");
+    match word {
+        "#SBATCH" => is("-a") || option == "--array" || option.starts_with("--array="),
+        _ => is("-J") || is("-t"),
     }
 }
 

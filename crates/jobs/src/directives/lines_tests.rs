@@ -121,6 +121,16 @@ fn limits_hold() {
     assert!(!complaints(long.as_bytes()).is_empty());
 }
 
+#[test]
+fn arrays_are_told_apart_from_what_has_no_effect() {
+    let script =
+        "#!/bin/sh\n#SBATCH --array=1-3 -a 1-3 -n 2\n#SBATCH --account=x -J name\n#PBS -J 1-3 -N name -A x\ntrue\n";
+    let head = parse(script.as_bytes()).unwrap();
+    let arrays: Vec<_> = head.arrays.iter().map(|(line, option)| format!("{line} {option}")).collect();
+    assert_eq!(arrays, ["2 #SBATCH --array=1-3", "2 #SBATCH -a", "4 #PBS -J"]);
+    assert_eq!(head.warnings.iter().map(|w| w.line).collect::<Vec<_>>(), [3, 4]);
+}
+
 /// [S-235]
 #[test]
 fn a_script_for_datawarp_says_what_it_stages_and_where() {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const LIMITS: Limits = Limits { cores: 8, walltime_default_s: 3600 };
+const LIMITS: Limits = Limits { cores: 8, walltime_default_s: 3600, arrays: false };
 
 fn scp_source(argv: &[String]) -> Vec<Found> {
     match argv {
@@ -82,4 +82,13 @@ fn the_text_says_what_would_run() {
     ] {
         assert!(text.lines().any(|l| l == line), "{line:?} is not in\n{text}");
     }
+}
+
+#[test]
+fn an_array_of_jobs_is_refused_where_it_would_be_one_job() {
+    let script = b"#!/bin/sh\n#SBATCH --array=1-3\ntrue\n";
+    let planned = |arrays| plan(script, "a", &Overrides::default(), Limits { arrays, ..LIMITS }, &scp_source);
+    let found = planned(false).expect_err("refused");
+    assert!(found.len() == 1 && found[0].line == 2 && found[0].cause.contains("--array"), "{found:?}");
+    assert!(planned(true).is_ok());
 }

@@ -46,7 +46,7 @@ impl Runner {
             let mend = "the operator can mend it: start the daemon with the PATH and the SLURM_CONF of the scheduler's commands";
             return Err(Error::refused(format!("the daemon cannot ask {}: {error}", asked.scheduler.name()), mend));
         }
-        let limits = Limits { cores: u32::MAX, walltime_default_s: core.config.walltime_default_s };
+        let limits = Limits { cores: u32::MAX, walltime_default_s: core.config.walltime_default_s, arrays: false };
         let (script, name) = (asked.job.script.as_bytes(), &asked.job.file_name);
         let planned = plan::plan(script, name, &asked.job.overrides, limits, &*core.recogniser);
         let mut plan = planned.map_err(Error::Script)?;

@@ -35,7 +35,8 @@ impl Runner {
         if own.is_root() && caller.uid != 0 {
             spool::reachable(&core.config)?;
         }
-        let limits = Limits { cores: core.config.cores, walltime_default_s: core.config.walltime_default_s };
+        let limits =
+            Limits { cores: core.config.cores, walltime_default_s: core.config.walltime_default_s, arrays: false };
         let planned =
             plan::plan(request.script.as_bytes(), &request.file_name, &request.overrides, limits, &*core.recogniser);
         let mut plan = planned.map_err(Error::Script)?;

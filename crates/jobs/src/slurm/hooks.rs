@@ -28,7 +28,7 @@ impl Slurm {
         let owner = Caller { uid: asked.uid, gid: asked.gid };
         let account = account(asked.uid, own.is_root())?;
         let script = original(asked.script.as_bytes());
-        let limits = Limits { cores: u32::MAX, walltime_default_s: core.config.walltime_default_s };
+        let limits = Limits { cores: u32::MAX, walltime_default_s: core.config.walltime_default_s, arrays: true };
         let planned = plan::plan(&script, "job", &Overrides::default(), limits, &*core.recogniser);
         let mut plan = planned.map_err(Error::Script)?;
         plan.compute_script = Script::Text(String::new());

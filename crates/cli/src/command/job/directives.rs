@@ -111,7 +111,7 @@ mod tests {
             b"#!/bin/sh\n#STAGEIN cp $HOME/a b\n#STAGEIN entrepot stage on a b\n#ENTREPOT --gpus 4\n#DW jobdw\n\
                        #STAGEOUT entrepot stage out /m/a\n#BB_LUA entrepot stage in\n\
                        #STAGEIN entrepot stage in http://h/a /elsewhere/a\ntrue\n";
-        let limits = Limits { cores: 4, walltime_default_s: 60 };
+        let limits = Limits { cores: 4, walltime_default_s: 60, arrays: false };
         let overrides = Overrides { cores: Some(9), ..Overrides::default() };
         let place = Some((Path::new("/m"), Path::new("/m/u")));
         let complaints = plan(script, "job", &overrides, limits, place).expect_err("wrong");
@@ -132,7 +132,7 @@ mod tests {
         let (mount, home) = (at.join("m"), at.join("home"));
         [&mount, &home].into_iter().for_each(|dir| std::fs::create_dir(dir).unwrap());
         std::os::unix::fs::symlink(&mount, home.join("scratch")).unwrap();
-        let limits = Limits { cores: 4, walltime_default_s: 60 };
+        let limits = Limits { cores: 4, walltime_default_s: 60, arrays: false };
         let plan = |path: &str| {
             let script = format!("#!/bin/sh\n#STAGEIN entrepot stage in http://h/a {path}\ntrue\n");
             plan(script.as_bytes(), "job", &Overrides::default(), limits, Some((&mount, &home)))

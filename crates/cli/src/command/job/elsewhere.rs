@@ -4,7 +4,7 @@
 use super::{complain, directives, read, script_of};
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
-use crate::shown;
+use crate::shown::{self, Output};
 use jobs::plan::Limits;
 use jobs::request::{
     ExternalPart, JobDetail, JobId, Kind, Overrides, Part, PartKind, Register, Registered, Script, Submit,
@@ -21,11 +21,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use store::control::{Client, Problem, exit};
 
-/// Submits; prints the job's number here, which the other commands take.
-pub fn submit(context: &Context, path: &Path, overrides: Overrides, kind: Kind, data_queue: &str) -> Result<JobId> {
+/// Submits; prints the job's number here, which the other commands take, as it is to be told.
+pub fn submit(
+    context: &Context,
+    path: &Path,
+    overrides: Overrides,
+    kind: Kind,
+    data_queue: &str,
+    told: Option<Output>,
+) -> Result<JobId> {
     let (script, file_name) = script_of(path)?;
     // All that can be wrong with the script is said before anything is asked.
-    let limits = Limits { cores: u32::MAX, walltime_default_s: 24 * 3600 };
+    let limits = Limits { cores: u32::MAX, walltime_default_s: 24 * 3600, arrays: false };
     let place = super::place(context);
     let place = place.as_ref().map(|(mount, cwd)| (mount.as_path(), cwd.as_path()));
     let planned = directives::plan(&script, &file_name, &overrides, limits, place).map_err(|wrong| complain(&wrong))?;
@@ -58,7 +65,11 @@ pub fn submit(context: &Context, path: &Path, overrides: Overrides, kind: Kind, 
         Ok(parts) => {
             client.request("job.submitted", json!(SubmittedParts { id, parts: parts.clone() }), &mut |_| {})?;
             let there: Vec<String> = parts.iter().map(|(part, there)| format!("{part} {}", there.id)).collect();
-            shown::text(&format!("job {id} ({}: {})\n", kind.name(), there.join(", ")))?;
+            match told {
+                Some(Output::Json) => shown::json(&json!({"id": id, "scheduler": kind, "parts": parts}))?,
+                Some(Output::Text) => shown::text(&format!("job {id} ({}: {})\n", kind.name(), there.join(", ")))?,
+                None => {}
+            }
             Ok(id)
         }
         Err((submitted, cause)) => {

@@ -85,7 +85,7 @@ impl Hook {
 
 fn process(script: &Path) -> std::result::Result<String, String> {
     let script = std::fs::read(script).map_err(|e| format!("{}: {e}", script.display()))?;
-    let limits = jobs::plan::Limits { cores: u32::MAX, walltime_default_s: 1 };
+    let limits = jobs::plan::Limits { cores: u32::MAX, walltime_default_s: 1, arrays: true };
     // Where it is submitted is not known here, so neither is what lies outside the volume.
     let planned = job::directives::plan(&original(&script), "job", &Overrides::default(), limits, None);
     let Err(complaints) = planned else { return Ok(String::new()) };
