@@ -160,6 +160,19 @@ pub struct OneJob {
     pub id: JobId,
 }
 
+/// `job.retry`: takes up a failed job at the part that failed. The answer is a [`JobSummary`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// The number that `entrepot job list` shows.
+    pub id: JobId,
+    /// The caller's file creation mask.
+    #[serde(default)]
+    pub umask: u32,
+    /// The caller's environment; the runner filters it. A stage-out has the one of its submission.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+}
+
 /// `job.log`: what a part wrote. The answer is a [`LogPiece`]; ask again from `next_offset` for the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log {

@@ -7,6 +7,7 @@ mod local;
 mod queued;
 mod requests;
 mod restart;
+mod retry;
 mod serve;
 mod spool;
 mod watch;

@@ -10,10 +10,11 @@ use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
 use jobs::request::{
-    Complaint, Found, JobDetail, JobId, JobState, JobSummary, Kind, Log, LogPiece, Overrides, PartKind, Script, Stream,
-    Submit,
+    Complaint, Found, JobDetail, JobId, JobState, JobSummary, Kind, Log, LogPiece, Overrides, PartKind, Retry, Script,
+    Stream, Submit,
 };
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -127,7 +128,10 @@ enum Verb {
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Take the results of a job home once more, after its stage-out has failed
+    /// Take up a failed job at the part that failed; what succeeded before is not done again
+    ///
+    /// A stage-out goes on in the environment of the submission. A stage-in or a script runs in the one that you have now, in the
+    /// directory of the job; the script is as it was submitted.
     #[command(after_help = "EXAMPLES:\n  entrepot job retry 3")]
     Retry {
         /// Its number.
@@ -248,7 +252,7 @@ impl Job {
                 }
             }
             Verb::Retry { id, output } => {
-                let summary: JobSummary = read(context.ask("job.retry", json!({"id": id}))?)?;
+                let summary: JobSummary = read(context.ask("job.retry", json!(retry_of(id)))?)?;
                 match output {
                     Output::Json => shown::json(&json!(summary))?,
                     Output::Text => shown::text(&format!("{}\n", show::line(&summary)))?,
@@ -338,6 +342,20 @@ fn complain(complaints: &[Complaint]) -> Failure {
     Failure::Said(exit::WRONG_INPUT)
 }
 
+/// The mask and the environment of this process.
+fn surroundings() -> (u32, BTreeMap<String, String>) {
+    let umask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(umask);
+    // A variable that is no UTF-8 cannot be passed on; scripts hardly miss it.
+    let environment = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
+    (umask.as_raw_mode(), environment.collect())
+}
+
+fn retry_of(id: u64) -> Retry {
+    let (umask, environment) = surroundings();
+    Retry { id: JobId(id), umask, environment }
+}
+
 /// `told`: how its number is told, if it is.
 fn submit(context: &Context, path: &Path, overrides: Overrides, told: Option<Output>) -> Result<JobId> {
     let (script, file_name) = script_of(path)?;
@@ -347,18 +365,8 @@ fn submit(context: &Context, path: &Path, overrides: Overrides, told: Option<Out
     // What else is wrong with it, the daemon says.
     directives::plan(&script, &file_name, &overrides, limits, place).map_err(|wrong| complain(&wrong))?;
     let cwd = std::env::current_dir()?;
-    let umask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(umask);
-    // A variable that is no UTF-8 cannot be passed on; scripts hardly miss it.
-    let environment = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
-    let request = Submit {
-        file_name,
-        script: Script::from(script),
-        cwd: cwd.clone(),
-        umask: umask.as_raw_mode(),
-        environment: environment.collect(),
-        overrides,
-    };
+    let (umask, environment) = surroundings();
+    let request = Submit { file_name, script: Script::from(script), cwd: cwd.clone(), umask, environment, overrides };
     let found = store::control::find(context.volume.as_deref(), Some(&cwd))?;
     let answer = Client::connect(&found.socket())?.request("job.submit", json!(request), &mut |_| {})?;
     let submitted: jobs::request::Submitted = read(answer)?;

@@ -59,9 +59,14 @@ fn a_job_is_told_as_it_goes_on() {
     assert!(lines.windows(2).all(|pair| pair[0] != pair[1]), "each is news");
     assert_eq!(lines.last().expect("a line")["summary"]["state"], "completed");
 
-    submit("exit 3\n");
+    submit("[ \"$NOW\" = yes ] || exit 3\n");
     let failed = watch(&["3"]).wait_with_output().expect("watch");
     assert!(code(&failed) == 1 && out(&failed).contains("the script exited with status 3"), "{}", out(&failed));
+    let mut again = Command::new(&volume.binary);
+    again.env("ENTREPOT_VOLUME", &volume.toml).env("NOW", "yes").args(["job", "retry", "3"]).current_dir(&home);
+    let again = again.output().expect("the binary runs");
+    assert_eq!(code(&again), 0, "{}", err(&again));
+    assert_eq!(code(&watch(&["3"]).wait_with_output().expect("watch")), 0, "in the environment of who asked for it");
     let none = watch(&[]).wait_with_output().expect("watch");
     assert!(code(&none) == 5 && err(&none).contains("no job that is not over"), "{}", err(&none));
 

@@ -1,6 +1,7 @@
 //! A real Slurm with a user who is not root: good jobs, and everything that goes wrong with data. Skipped with the
 //! reason where Slurm is not installed or the tests are not run by root.
 
+mod arrays;
 #[allow(dead_code, reason = "some of it is for other tests")]
 mod cluster;
 mod data_queue;
@@ -144,6 +145,7 @@ fn every_case_ends_as_its_user_would_expect() {
     data_queue::takes_data_jobs_only(&world);
     checkpoints_that_scripts_mark(&world);
     datawarp::scripts_run_as_they_are(&world);
+    arrays::each_job_has_its_data(&world);
     the_source_is_dead(&mut world);
     input_of_jobs_is_not_purged(&world);
     input_of_waiting_jobs_is_there_twice(&world);

@@ -213,7 +213,7 @@ impl Core {
 }
 
 /// Whether the script may have left something. Of one that another scheduler has nobody here knows, unless that gave it up.
-fn may_have_run(record: &Record) -> bool {
+pub(super) fn may_have_run(record: &Record) -> bool {
     let compute = record.part(PartKind::Compute);
     match &record.own.external {
         Some(_) => compute.is_some_and(|part| part.progress != Progress::Dropped),

@@ -6,7 +6,7 @@ use super::{Runner, gate, spool};
 use crate::account;
 use crate::directory::{self, Nodes};
 use crate::error::Error;
-use crate::exec::{self, now_ms};
+use crate::exec::now_ms;
 use crate::job::Progress;
 use crate::logs;
 use crate::marks;
@@ -135,38 +135,6 @@ impl Runner {
             summary.detail = unseen;
         }
         summary
-    }
-
-    /// The results of a job whose stage-out failed are taken home once more. What is there already stays.
-    pub fn retry(&self, caller: Caller, id: JobId) -> Result<JobSummary, Error> {
-        let core = &self.core;
-        let mut table = core.table.lock();
-        let record = table.jobs.get_mut(&id).filter(|r| r.is_open_to(caller)).ok_or(Error::NoJob(id))?;
-        let kind = PartKind::StageOut;
-        let has_failed = |part: &PartRecord| part.report.as_ref().is_some_and(|report| !report.ending.is_success());
-        if record.state != JobState::Failed || !record.part(kind).is_some_and(has_failed) {
-            let cause = format!("no stage-out of job {id} has failed: it is {}", record.state);
-            return Err(Error::refused(cause, format!("`entrepot job show {id}` shows where it stands")));
-        }
-        let dir = spool::dir(&core.config, id);
-        if record.own.external.is_some() || !exec::file(&dir, kind, "spec").exists() {
-            let cause = format!("the commands of job {id} are not kept here");
-            return Err(Error::refused(cause, "take its results home by hand: entrepot stage out PATH URI"));
-        }
-        // What the last run left says that it ended.
-        for suffix in ["status", "pid"] {
-            let _ = std::fs::remove_file(exec::file(&dir, kind, suffix));
-        }
-        if let Some(part) = record.part_mut(kind) {
-            *part = PartRecord { kind, progress: Progress::Waiting, dispatched_ms: None, report: None };
-        }
-        record.own.why = None;
-        record.enter(JobState::Queued, "its stage-out is tried again");
-        core.keep(record);
-        let job = core.request(record, kind);
-        table.machine.handle(core.now(), Event::Submitted(job));
-        core.pump(&mut table);
-        table.jobs.get(&id).map(Record::summary).ok_or(Error::NoJob(id))
     }
 
     /// All about one job.

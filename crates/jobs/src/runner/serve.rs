@@ -23,7 +23,7 @@ impl Handler for Runner {
             "list" => answer(&self.list(caller, read(args)?)),
             "show" => answer(&self.show(caller, read::<OneJob>(args)?.id)?),
             "cancel" => answer(&self.cancel(caller, read::<OneJob>(args)?.id)?),
-            "retry" => answer(&self.retry(caller, read::<OneJob>(args)?.id)?),
+            "retry" => answer(&self.retry(caller, read(args)?)?),
             "register" => answer(&self.register(caller, read(args)?)?),
             "submitted" => answer(&self.submitted(caller, read(args)?)?),
             "unregister" => answer(&self.unregister(caller, read::<OneJob>(args)?.id)?),

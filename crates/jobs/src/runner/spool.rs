@@ -44,7 +44,13 @@ pub(super) fn write(config: &Config, record: &Record, script: &[u8], base: &Spec
         chown(&copy, Some(user.uid), Some(user.gid))?;
     }
     std::fs::set_permissions(&copy, Permissions::from_mode(0o500))?;
-    for part in &record.plan.parts {
+    write_parts(config, record, PartKind::StageIn, base)
+}
+
+/// Writes what its parts from that one on need.
+pub(super) fn write_parts(config: &Config, record: &Record, from: PartKind, base: &Spec) -> std::io::Result<()> {
+    let dir = dir(config, record.id);
+    for part in record.plan.parts.iter().filter(|part| part.kind >= from) {
         let spec = spec(config, part, &dir, base);
         exec::write_whole(&exec::file(&dir, part.kind, "spec"), &serde_json::to_vec(&spec)?)?;
     }

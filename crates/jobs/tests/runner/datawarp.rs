@@ -1,6 +1,6 @@
 //! Scripts written for DataWarp: their directories, for how long they are there, and what cannot be had.
 
-use crate::world::{World, me};
+use crate::world::{World, again, me};
 use jobs::Error;
 use jobs::request::*;
 use std::os::unix::fs::MetadataExt;
@@ -62,7 +62,7 @@ fn what_a_failed_script_or_stage_out_left_is_kept_and_named() {
     let kept = mount(&world).join(".datawarp/job-2");
     assert!(world.end(id).summary.why.unwrap().contains("is kept") && kept.exists());
     std::fs::write(world.home().join("may-go"), "").unwrap();
-    world.runner.retry(me(), id).unwrap();
+    world.runner.retry(me(), again(id)).unwrap();
     assert_eq!(world.end(id).summary.state, JobState::Completed);
     until_gone(&kept);
 

@@ -1,6 +1,6 @@
 //! The life of a job: parts in order, failures, cancelling, restarts.
 
-use crate::world::{World, is_alive, me};
+use crate::world::{World, again, is_alive, me};
 use jobs::Error;
 use jobs::queue::Queue as _;
 use jobs::request::*;
@@ -398,16 +398,16 @@ fn a_failed_stage_out_is_taken_up_again_when_its_owner_says_so() {
     let detail = world.end(id);
     assert_eq!(detail.summary.state, JobState::Failed);
     let state = |detail: JobDetail| detail.summary.state;
-    assert!(world.runner.retry(Caller { uid: 7, gid: 7 }, id).is_err(), "somebody else's");
-    world.runner.retry(me(), id).unwrap();
+    assert!(world.runner.retry(Caller { uid: 7, gid: 7 }, again(id)).is_err(), "somebody else's");
+    world.runner.retry(me(), again(id)).unwrap();
     assert_eq!(state(world.end(id)), JobState::Failed, "the cause is still there");
     world.restart();
     std::fs::write(world.home().join("ok"), "").unwrap();
-    world.runner.retry(me(), id).unwrap();
+    world.runner.retry(me(), again(id)).unwrap();
     assert_eq!(state(world.end(id)), JobState::Completed);
     assert_eq!((world.read("out").unwrap().lines().count(), world.read("ran").unwrap().lines().count()), (3, 1));
-    let refused = world.runner.retry(me(), id).unwrap_err().to_string();
-    assert!(refused.contains("no stage-out of job 1 has failed"), "{refused}");
+    let refused = world.runner.retry(me(), again(id)).unwrap_err().to_string();
+    assert!(refused.contains("no part of job 1 has failed"), "{refused}");
     let spool = world.dir.path().join("jobs/1");
     assert!(!spool.join("stage-out.spec").exists(), "its environment is not kept any longer");
 }

@@ -1,0 +1,108 @@
+//! A failed job taken up again at the part that failed: what succeeded before is not done again.
+//!
+//! Of a job that is over no environment is kept, but for a stage-out that failed. So a stage-in and a script run in the
+//! environment in which their owner asks for it.
+
+use super::local::{Core, PartRecord, Record};
+use super::{Runner, core, gate, spool};
+use crate::account;
+use crate::directory::{self, Nodes};
+use crate::error::Error;
+use crate::exec;
+use crate::job::Progress;
+use crate::marks;
+use crate::request::*;
+use policy::machine::Machine;
+use policy::schedule::easy::Event;
+
+impl Runner {
+    /// Takes up a failed job at the part that failed.
+    pub fn retry(&self, caller: Caller, asked: Retry) -> Result<JobSummary, Error> {
+        let (core, id) = (&self.core, asked.id);
+        let record = self.look(caller, id, Record::clone)?;
+        let kind = failed_part(&record)?;
+        let dir = spool::dir(&core.config, id);
+        let kept = if kind == PartKind::StageOut { exec::file(&dir, kind, "spec") } else { dir.join("script") };
+        if record.own.external.is_some() || !kept.exists() {
+            let cause = format!("the commands of job {id} are not kept here");
+            let mend = match kind {
+                PartKind::StageOut => "take its results home by hand: entrepot stage out PATH URI",
+                _ => "submit it again: what was brought completely is not fetched again",
+            };
+            return Err(Error::refused(cause, mend));
+        }
+        if kind != PartKind::StageOut {
+            self.prepare(caller, &record, kind, asked)?;
+        }
+        let mut table = core.table.lock();
+        let record = table.jobs.get_mut(&id).ok_or(Error::NoJob(id))?;
+        // Somebody else may have been quicker.
+        if failed_part(record)? != kind {
+            return Err(Error::NoJob(id));
+        }
+        let again: Vec<PartKind> = record.own.parts.iter().map(|part| part.kind).filter(|part| *part >= kind).collect();
+        for part in &mut record.own.parts {
+            if part.kind >= kind {
+                *part = PartRecord { kind: part.kind, progress: Progress::Waiting, dispatched_ms: None, report: None };
+                // What the last run left says that it ended.
+                for suffix in ["status", "pid"] {
+                    let _ = std::fs::remove_file(exec::file(&dir, part.kind, suffix));
+                }
+            }
+        }
+        record.own.why = None;
+        record.enter(JobState::Queued, format!("its {kind} is tried again"));
+        core.keep(record);
+        let record = record.clone();
+        gate::submit(core, &mut table, &record);
+        for part in again {
+            let job = core.request(&record, part);
+            table.machine.handle(core.now(), Event::Submitted(job));
+        }
+        core.pump(&mut table);
+        table.jobs.get(&id).map(Record::summary).ok_or(Error::NoJob(id))
+    }
+
+    /// Makes anew what ended with the job: its directories, its checkpoints, the environment of its parts.
+    fn prepare(&self, caller: Caller, record: &Record, kind: PartKind, asked: Retry) -> Result<(), Error> {
+        let (core, id) = (&self.core, record.id);
+        if caller.uid != record.owner.uid {
+            let cause =
+                format!("the {kind} of job {id} runs in the environment of whoever asks, and you are not its owner");
+            return Err(Error::refused(cause, format!("have {} ask for it", record.user)));
+        }
+        let request = Submit {
+            file_name: record.plan.name.clone(),
+            script: Script::Text(String::new()),
+            cwd: record.cwd.clone(),
+            umask: asked.umask,
+            environment: asked.environment,
+            overrides: Overrides::default(),
+        };
+        spool::check_request(&request)?;
+        let account = account::account(caller.uid, rustix::process::geteuid().is_root())?;
+        let mut plan = record.plan.clone();
+        if !core::may_have_run(record) {
+            // The end of the job may be about to remove it.
+            directory::remove(&plan.datawarp);
+        }
+        let mark = Core::mark(id);
+        directory::give(&*core.volume, caller, &mark, Nodes::One, &mut plan)?;
+        marks::mark(&*core.volume, caller, &mark, &plan, &request.cwd)?;
+        let mut base = account::base(&core.config, caller, &account, &request, id, &plan);
+        base.environment.extend(directory::variables(&plan.datawarp));
+        base.environment
+            .extend(record.mount.iter().map(|at| ("ENTREPOT_MOUNT".into(), at.to_string_lossy().into_owned())));
+        spool::write_parts(&core.config, record, kind, &base).map_err(|e| {
+            Error::World(format!("job {id} could not be written to {}: {e}", core.config.jobs_dir.display()))
+        })
+    }
+}
+
+fn failed_part(record: &Record) -> Result<PartKind, Error> {
+    let failed = record.own.parts.iter().find(|part| part.progress == Progress::Failed);
+    failed.filter(|_| record.state == JobState::Failed).map(|part| part.kind).ok_or_else(|| {
+        let cause = format!("no part of job {} has failed: it is {}", record.id, record.state);
+        Error::refused(cause, format!("`entrepot job show {}` shows where it stands", record.id))
+    })
+}
