@@ -147,19 +147,22 @@ fn put_paths(plan: &mut Plan) {
     }
 }
 
-/// Removes a job's own directory with all in it. One that is gone is no error.
+/// Removes a job's own directory with all in it, or tells the log why not.
 pub fn remove(datawarp: &DataWarp) {
-    let Some(path) = datawarp.own.as_ref().and_then(|own| own.path.as_deref()) else { return };
-    let (Some(at), Some(name)) = (path.parent(), path.file_name()) else { return };
-    let removed = open(rustix::fs::CWD, at).map_err(std::io::Error::from).and_then(|top| {
-        is_ours(&top)?;
-        std::fs::remove_dir_all(Path::new(&store::host::descriptor_path(&top)).join(name))
-    });
-    match removed {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            tracing::warn!("the directory {} of a job that is over cannot be removed: {error}", path.display());
-        }
-        _ => {}
+    if let Err(error) = try_to_remove(datawarp) {
+        tracing::warn!("the directory of a job that is over cannot be removed: {error}");
+    }
+}
+
+/// The same for one that may not be reached: the volume may not be mounted yet. One that is gone is no error.
+pub fn try_to_remove(datawarp: &DataWarp) -> std::io::Result<()> {
+    let path = datawarp.own.as_ref().and_then(|own| own.path.as_deref());
+    let Some((at, name)) = path.and_then(|path| path.parent().zip(path.file_name())) else { return Ok(()) };
+    let top = open(rustix::fs::CWD, at)?;
+    is_ours(&top)?;
+    match std::fs::remove_dir_all(Path::new(&store::host::descriptor_path(&top)).join(name)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

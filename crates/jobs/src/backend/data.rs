@@ -1,10 +1,17 @@
 //! A job's files in the volume: their sources recorded, what came of them looked at or given up.
 
 use super::{Backend, Core};
+use crate::directory;
 use crate::job::Job;
 use crate::plan::paths;
-use crate::request::{Caller, CheckReport, PartKind, Protected, RecordedSource, Staging, Transfer};
+use crate::request::{Caller, CheckReport, JobId, PartKind, Protected, RecordedSource, Staging, Transfer};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A volume is mounted so soon after its daemon began: a guess, and generous.
+const MOUNTED_WITHIN_S: u32 = 60;
 
 impl<B: Backend> Core<B> {
     /// Records the sources of what ordinary stage-in commands fetched into the volume. Without one a file only lacks recovery.
@@ -34,6 +41,25 @@ impl<B: Backend> Core<B> {
                 tracing::warn!("what was staged of {} cannot be given up: {error}", path.display());
             }
         }
+    }
+
+    /// Goes on to remove the directories of jobs that are over, where the end of the last daemon came between.
+    pub fn remove_left(self: &Arc<Self>, jobs: &BTreeMap<JobId, Job<B::Own>>) {
+        let leaves = |job: &&Job<B::Own>| job.plan.datawarp.own.as_ref().is_some_and(|own| own.leaves);
+        let mut left: Vec<_> = jobs.values().filter(leaves).map(|job| job.plan.datawarp.clone()).collect();
+        if left.is_empty() {
+            return;
+        }
+        let core = self.clone();
+        std::thread::spawn(move || {
+            for _ in 0..MOUNTED_WITHIN_S {
+                left.retain(|datawarp| directory::try_to_remove(datawarp).is_err());
+                if left.is_empty() || !core.nap(Duration::from_secs(1)) {
+                    return;
+                }
+            }
+            left.iter().for_each(directory::remove);
+        });
     }
 
     /// The data of a job that come or go now.

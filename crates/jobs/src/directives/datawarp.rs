@@ -102,7 +102,7 @@ fn own(line: u32, words: &mut Words) -> Result<Line, Refusal> {
         }
     }
     words.drop_pool();
-    Ok(Line::Own(JobDirectory { line, capacity_bytes, striped, private, path: None }))
+    Ok(Line::Own(JobDirectory { line, capacity_bytes, striped, private, leaves: false, path: None }))
 }
 
 fn create(line: u32, words: &mut Words) -> Result<Line, Refusal> {
@@ -263,7 +263,8 @@ mod tests {
     fn lines_that_have_a_like_here_are_turned_into_it() {
         let own =
             read(3, "#DW", "jobdw type=scratch capacity=10GiB access_mode=striped,private pool=wlm").expect("good");
-        let expected = JobDirectory { line: 3, capacity_bytes: 10 << 30, striped: true, private: true, path: None };
+        let expected =
+            JobDirectory { line: 3, capacity_bytes: 10 << 30, striped: true, private: true, leaves: false, path: None };
         assert_eq!(own, Line::Own(expected));
         let created = read(2, "#BB", "create_persistent name=alpha capacity=1GiB access=striped type=scratch");
         let alpha = Persistent { line: 2, name: "alpha".into(), create_bytes: Some(1 << 30), path: None };

@@ -135,6 +135,9 @@ pub struct JobDirectory {
     pub striped: bool,
     /// Whether each of its nodes has one.
     pub private: bool,
+    /// Whether its job is over and it is removed, or was.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leaves: bool,
     /// Where it is; known once the job has a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,

@@ -166,6 +166,9 @@ impl Core {
             (Some(why), Some(kept)) => Some(format!("{why}; {kept}")),
             (why, _) => why,
         };
+        if let Some(own) = &mut record.plan.datawarp.own {
+            own.leaves = kept.is_none();
+        }
         self.tell(record, Now::Gone);
         record.enter(state, kept.clone().unwrap_or_default());
         if !record.plan.checkpoints.is_empty() {
@@ -174,16 +177,16 @@ impl Core {
         self.volume.count_job(state);
         self.keep(record);
         spool::forget_secrets(&self.config, record);
-        self.forget_input(record, kept.is_none());
+        self.forget_input(record);
     }
 
     /// What a stage-in that did not come to its end has brought so far is given up with the job, and its own directory, unless
     /// that is kept.
-    fn forget_input(self: &Arc<Self>, record: &Record, remove: bool) {
+    fn forget_input(self: &Arc<Self>, record: &Record) {
         let succeeded = |part: &PartRecord| part.report.as_ref().is_some_and(|report| report.ending.is_success());
         let brought = record.part(PartKind::StageIn).is_none_or(succeeded);
         let datawarp = record.plan.datawarp.clone();
-        let remove = remove && datawarp.own.is_some();
+        let remove = datawarp.own.as_ref().is_some_and(|own| own.leaves);
         if brought && !remove {
             return;
         }

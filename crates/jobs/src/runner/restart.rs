@@ -15,6 +15,7 @@ use std::sync::Arc;
 pub(super) fn take_up(core: &Arc<Core>) -> store::Result<()> {
     let mut table = core.table.lock();
     table.jobs = core.kept_jobs()?;
+    core.remove_left(&table.jobs);
     let unfinished: Vec<JobId> =
         table.jobs.values().filter(|r| !r.state.is_final() && r.own.external.is_none()).map(|r| r.id).collect();
     for id in unfinished {

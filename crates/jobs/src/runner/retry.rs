@@ -50,6 +50,9 @@ impl Runner {
                 }
             }
         }
+        if let Some(own) = &mut record.plan.datawarp.own {
+            own.leaves = false;
+        }
         record.own.why = None;
         record.enter(JobState::Queued, format!("its {kind} is tried again"));
         core.keep(record);

@@ -34,6 +34,7 @@ impl Core {
         let mut table = self.table.lock();
         let table = &mut *table;
         table.jobs = self.kept_jobs()?;
+        self.remove_left(&table.jobs);
         let transfers = self.records(TRANSFERS)?.into_iter();
         table.own.transfers = transfers.map(|transfer: Transfer| (transfer.number, transfer)).collect();
         let coming = |job: &&mut Job| matches!(job.state, JobState::StagingIn | JobState::Verifying);
@@ -218,7 +219,8 @@ impl Core {
             || note.is_some() && job.timeline.iter().any(|m| m.state == JobState::Running);
         let kept = directory::kept(&job.plan.datawarp).filter(|_| left);
         let note = note.or(job.own.note.take());
-        if kept.is_none() && job.plan.datawarp.own.is_some() {
+        if let Some(own) = job.plan.datawarp.own.as_mut().filter(|_| kept.is_none()) {
+            own.leaves = true;
             let datawarp = job.plan.datawarp.clone();
             std::thread::spawn(move || directory::remove(&datawarp));
         }

@@ -71,6 +71,20 @@ fn what_a_failed_script_or_stage_out_left_is_kept_and_named() {
     until_gone(&mount(&world).join(".datawarp/job-3"));
 }
 
+/// [S-236]
+#[test]
+fn a_daemon_that_ended_before_a_directory_was_gone_goes_on_when_it_is_back() {
+    let mut world = World::new();
+    let id = world.submit("#!/bin/sh\n#DW jobdw type=scratch capacity=1MiB\ntrue\n");
+    world.end(id);
+    let own = mount(&world).join(".datawarp/job-1");
+    until_gone(&own);
+    world.stop();
+    std::fs::create_dir_all(own.join("striped")).unwrap();
+    world.start();
+    until_gone(&own);
+}
+
 /// [S-235]
 #[test]
 fn what_cannot_be_had_is_refused_with_its_line_and_nothing_is_left() {
