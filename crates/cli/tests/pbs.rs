@@ -125,8 +125,9 @@ impl World {
              cp $DW_JOB_STRIPED/in $DW_JOB_STRIPED/out\n"
         );
         let job = self.submitted("dw.sh", &text);
-        let waited = self.volume.run(&["job", "wait", &job]);
-        assert_eq!(code(&waited), 0, "{}{}", out(&waited), err(&waited));
+        let watched = self.volume.run(&["job", "watch", &job]);
+        assert_eq!(code(&watched), 0, "{}{}", out(&watched), err(&watched));
+        assert!(out(&watched).contains("queued: ") && out(&watched).ends_with("completed\n"), "{}", out(&watched));
         assert!(std::fs::read(self.home.join("dw.out")).expect("the result is home") == data);
         until("its directory is gone", || !self.volume.at.join(format!(".datawarp/job-{job}")).exists());
 
@@ -205,7 +206,7 @@ impl Drop for World {
     }
 }
 
-/// [S-087]
+/// [S-087] [S-237]
 #[test]
 fn three_jobs_through_the_stand_in() {
     let Some(world) = stand_in() else { return };

@@ -124,7 +124,7 @@ fn done_among_processes_of_its_own(test: &str) -> bool {
     true
 }
 
-/// [S-065] [S-081] [S-082] [S-083] [S-084] [S-087]
+/// [S-065] [S-081] [S-082] [S-083] [S-084] [S-087] [S-235] [S-236]
 #[test]
 fn every_case_ends_as_its_user_would_expect() {
     if done_among_processes_of_its_own("every_case_ends_as_its_user_would_expect") {
