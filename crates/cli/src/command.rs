@@ -3,6 +3,7 @@
 mod check;
 mod checkpoint;
 mod connect;
+mod doctor;
 mod down;
 mod explain;
 mod init;
@@ -69,6 +70,7 @@ enum Command {
     Init(init::Init),
     Up(up::Up),
     Down(down::Down),
+    Doctor(doctor::Doctor),
     Status(status::Status),
     Stats(stats::Stats),
     Node(node::Node),
@@ -128,6 +130,7 @@ impl Cli {
             Command::Init(c) => c.run(),
             Command::Up(c) => c.run(&context),
             Command::Down(c) => c.run(&context),
+            Command::Doctor(c) => c.run(&context),
             Command::Status(c) => c.run(&context),
             Command::Stats(c) => c.run(&context),
             Command::Node(c) => c.run(&context),

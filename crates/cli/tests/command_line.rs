@@ -14,6 +14,7 @@ const WORDS: Words = Words {
         &["init"],
         &["up"],
         &["down"],
+        &["doctor"],
         &["state"],
         &["state", "dump"],
         &["state", "load"],

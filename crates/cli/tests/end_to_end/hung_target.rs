@@ -105,6 +105,19 @@ fn a_hung_target_delays_nobody_else_and_is_failed() {
     outer.ok(&["check", "--repair"]);
 }
 
+/// [S-239]
+#[test]
+fn the_doctor_names_what_hangs_and_does_not_hang() {
+    let Some((inner, outer)) = with_a_target_in_another() else { return };
+    let stopped = Stopped::new(inner.pid().expect("a daemon"));
+    let told = outer.run(&["doctor"]);
+    drop(stopped);
+    let text = crate::real::out(&told);
+    assert_eq!(code(&told), 1, "{text}{}", err(&told));
+    assert!(text.contains("FAILURE  target fast1: no answer within 15 s"), "{text}");
+    assert!(text.contains("ok       target fast0: ") && text.contains("ok       namespace: "), "{text}");
+}
+
 #[test]
 fn forced_down_while_calls_hang_there() {
     let Some((inner, outer)) = with_a_target_in_another() else { return };

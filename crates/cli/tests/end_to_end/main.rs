@@ -12,6 +12,7 @@ mod burst_replicas;
 mod cache;
 mod connections;
 mod datawarp;
+mod doctor;
 mod drained;
 mod early;
 mod emulated;

@@ -27,7 +27,7 @@ use crate::state::{TargetRecord, Told};
 use crate::{Error, Result};
 use parking_lot::Mutex;
 use redis::{Connection, ErrorKind, RedisError, RedisResult, ServerErrorKind};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long to wait for a connection. A guess: a server in the same machine room answers in milliseconds.
 const CONNECT_SPAN: Duration = Duration::from_secs(2);
@@ -73,6 +73,12 @@ impl Server {
         let server = Server::at(address);
         server.with(is_synced)?.map_err(|why| server.refused(&why))?;
         Ok(server)
+    }
+
+    /// What its clock says.
+    pub fn time(&self) -> Result<SystemTime> {
+        let (s, us) = self.with(|connection| redis::cmd("TIME").query::<(u64, u64)>(connection))?;
+        Ok(UNIX_EPOCH + Duration::from_secs(s) + Duration::from_micros(us))
     }
 
     fn at(address: &Address) -> Server {

@@ -19,6 +19,7 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Value, Problem> {
         "id": core.volume.id().to_string(),
         "mount_point": core.mount_point,
         "pid": std::process::id(),
+        "version": env!("CARGO_PKG_VERSION"),
         "uptime_s": core.started.elapsed().as_secs(),
         "total_bytes": space.total_bytes,
         "free_bytes": space.free_bytes,
@@ -48,7 +49,9 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Value, Problem> {
         answer["tiering"] = tiering;
     }
     answer["events"] = news(core);
-    if !caller.is_operator() {
+    if caller.is_operator() {
+        answer["file"] = json!(std::path::absolute(&core.volume.config().file).ok());
+    } else {
         keep_paths_back(core, caller, &mut answer);
     }
     Ok(answer)

@@ -1,0 +1,100 @@
+//! `entrepot doctor`: what of this machine and of a volume's surroundings would go wrong, before it does.
+//!
+//! Every look is made by a process of its own with a deadline, since a directory on a device that hangs keeps a process from
+//! ending, and a thread of this one would keep this one.
+
+mod around;
+mod directory;
+mod finding;
+mod looks;
+mod machine;
+mod volume;
+
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, Output};
+use clap::Args;
+use finding::{Finding, Subject, Weight};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use store::control::{ENVIRONMENT, Problem, exit, find, mounts, socket_of};
+
+/// Look for what of this machine would make a volume fail, run slowly or lose data
+///
+/// Kernel and FUSE, limits, the file systems of namespace, state and targets (space, inodes, permissions, clocks), files with
+/// secrets, the server of the state, the endpoint, programs that the volume calls, and the daemon if one runs. Everything
+/// that `up` would refuse is a failure. Nothing is changed, and what does not answer is given up after 15 seconds and named.
+/// Without a volume, named or mounted, the machine alone is looked at. The exit code is 1 if there is a failure; warnings
+/// change nothing in it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot doctor                              the mounted volume, and this machine
+  entrepot doctor scratch/volume.toml          before its first start
+  entrepot doctor --output json | jq '.findings[] | select(.state != \"ok\")'")]
+pub struct Doctor {
+    /// The volume's file.
+    file: Option<PathBuf>,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+    /// This is the process that makes one look.
+    #[arg(long, hide = true)]
+    look: Option<String>,
+}
+
+impl Doctor {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        if let Some(subject) = &self.look {
+            let subject: Subject = serde_json::from_str(subject).map_err(std::io::Error::from)?;
+            shown::text(&json!(subject.look()).to_string())?;
+            return Ok(0);
+        }
+        let findings = looks::make(self.begin(context)?)?;
+        let of = |weight| findings.iter().filter(|finding| finding.state == weight).count() as u64;
+        let (failures, warnings) = (of(Weight::Failure), of(Weight::Warning));
+        match self.output {
+            Output::Json => {
+                shown::json(&json!({"findings": findings, "failures": failures, "warnings": warnings}))?;
+            }
+            Output::Text => {
+                let looks = shown::count(findings.len() as u64, "finding");
+                let (failed, warned) = (shown::count(failures, "failure"), shown::count(warnings, "warning"));
+                let text: String = findings.iter().map(Finding::text).collect();
+                shown::text(&format!("{text}{looks}: {failed}, {warned}\n"))?;
+            }
+        }
+        Ok(if failures == 0 { 0 } else { exit::FAILED })
+    }
+
+    /// What to look at first: the machine, and the volume that is meant.
+    fn begin(&self, context: &Context) -> Result<Vec<Subject>> {
+        let named = self.file.clone().or_else(|| context.volume.clone());
+        let named = named.or_else(|| std::env::var_os(ENVIRONMENT).map(PathBuf::from));
+        let mounted = match &named {
+            Some(place) => at_mount_point(place),
+            None => match find(None, None) {
+                Ok(found) => Some(found.state),
+                Err(problem) if problem.exit_code == exit::NO_DAEMON => None,
+                Err(problem) => return Err(problem.into()),
+            },
+        };
+        let volume = match (mounted, named) {
+            (Some(state), _) => Some(Subject::Mounted { socket: socket_of(&state) }),
+            (None, Some(file)) => Some(Subject::Volume { file: absolute(&file)? }),
+            (None, None) => None,
+        };
+        Ok([Subject::Machine].into_iter().chain(volume).collect())
+    }
+}
+
+/// The state directory of the volume that is mounted right there; by names alone.
+fn at_mount_point(place: &Path) -> Option<PathBuf> {
+    let place: PathBuf = std::path::absolute(place).ok()?.components().collect();
+    mounts().into_iter().find(|mount| mount.mount_point.as_ref() == Some(&place)).map(|mount| mount.state)
+}
+
+fn absolute(file: &Path) -> Result<PathBuf> {
+    let wrong = |error: std::io::Error| Problem::wrong(format!("{}: {error}", file.display()));
+    Ok(std::path::absolute(file).map_err(wrong)?)
+}

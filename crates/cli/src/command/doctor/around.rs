@@ -1,0 +1,183 @@
+//! What a volume has around it: files with secrets, the server of its state, its endpoint, its daemon.
+
+use super::directory::CLOCK_S_MAX;
+use super::finding::Finding;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+use store::control::{Client, Problem, Request};
+use store::state::redis;
+use store::volume::{Config, StateStore};
+
+/// How long a daemon and its endpoint are waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A file that only the operator may read.
+pub fn secret(key: &str, path: &Path) -> Vec<Finding> {
+    let subject = format!("`{key}`");
+    vec![match store::host::read_secret(path) {
+        Ok(_) => Finding::ok(&subject, format!("{} is closed to others", path.display())),
+        Err(why) => {
+            let what = format!("{}: {why}", path.display());
+            Finding::failure(&subject, what, "the volume is not mounted with it", "mend that, or name another file")
+        }
+    }]
+}
+
+/// The server of the state: whether it answers and keeps what it acknowledges, and its clock.
+pub fn server(file: &Path) -> Vec<Finding> {
+    let Ok(config) = Config::read(file) else { return Vec::new() };
+    let StateStore::Redis(address) = &config.state_store else { return Vec::new() };
+    let before = SystemTime::now();
+    let time = match redis::Server::reach(address).and_then(|server| server.time()) {
+        Ok(time) => time,
+        Err(error) => {
+            let why = "without the state no volume is mounted, and a mounted one moves nothing";
+            return vec![Finding::failure("state", error.to_string(), why, "start the server, or mend what it says")];
+        }
+    };
+    vec![apart(before, time, SystemTime::now())]
+}
+
+/// Compares a clock that was read between two moments of ours.
+fn apart(before: SystemTime, theirs: SystemTime, after: SystemTime) -> Finding {
+    let behind = before.duration_since(theirs).unwrap_or_default();
+    let ahead = theirs.duration_since(after).unwrap_or_default();
+    let by = behind.max(ahead).as_secs();
+    if by <= CLOCK_S_MAX {
+        return Finding::ok("state", "the server answers, keeps what it acknowledges, and its clock is ours");
+    }
+    let what = format!("the server's clock and this machine's are {by} s apart");
+    let why = "ages of files and times that nodes tell each other are wrong by as much on one of them";
+    Finding::warning("state", what, why, "keep both by NTP (`timedatectl`, `chronyc tracking`)")
+}
+
+/// Whether the endpoint of a running daemon keeps out who has no token.
+pub fn endpoint(listen: SocketAddr, has_token: bool, has_certificate: bool, socket: &Path) -> Vec<Finding> {
+    if UnixStream::connect(socket).is_err() {
+        return Vec::new(); // nobody serves it
+    }
+    if has_certificate || !has_token {
+        let what = if has_certificate { "it speaks HTTPS" } else { "users of this machine can read the metrics" };
+        return vec![Finding::ok("endpoint", format!("{listen}: {what}"))];
+    }
+    let subject = "endpoint";
+    vec![match status_without_token(listen) {
+        Ok(401) => Finding::ok(subject, format!("{listen}: who has no token is refused")),
+        Ok(code) => {
+            let what = format!("{listen} answers {code} to who has no token");
+            let why = "whoever reaches that address reads the volume's metrics";
+            Finding::failure(
+                subject,
+                what,
+                why,
+                "start the volume again: it runs without `token_file`, or another program listens there",
+            )
+        }
+        Err(error) => {
+            let why = "nobody can watch the volume";
+            Finding::warning(
+                subject,
+                format!("{listen}: {error}"),
+                why,
+                "start the volume again, which opens the endpoint",
+            )
+        }
+    }]
+}
+
+fn status_without_token(listen: SocketAddr) -> std::io::Result<u16> {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    let mut stream = TcpStream::connect_timeout(&SocketAddr::new(ip, listen.port()), PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {listen}\r\nConnection: close\r\n\r\n")?;
+    let mut head = Vec::new();
+    stream.take(64).read_to_end(&mut head)?;
+    let code = String::from_utf8_lossy(&head).split(' ').nth(1).and_then(|code| code.parse().ok());
+    code.ok_or_else(|| std::io::Error::other("what answers does not speak HTTP"))
+}
+
+/// What a daemon says of itself.
+pub fn status(socket: &Path) -> Result<Value, Problem> {
+    let mut client = Client::connect(socket)?;
+    client.set_patience(Some(PATIENCE))?;
+    client.ask(&Request::Status {}, &mut |_| {})
+}
+
+/// The daemon, if one runs: whether it answers, is of this version, and has what it serves.
+pub fn daemon(socket: &Path) -> Vec<Finding> {
+    if UnixStream::connect(socket).is_err() {
+        return vec![Finding::ok("daemon", "none runs for this volume that you may ask")];
+    }
+    let status = match status(socket) {
+        Ok(status) => status,
+        Err(problem) => {
+            return vec![Finding::failure("daemon", problem.cause, &problem.consequence, problem.next_step)];
+        }
+    };
+    let mut findings = vec![version(&status)];
+    if let Some(why) = status["state_away"].as_str() {
+        let so = "nothing is moved, staged or repaired until it is back";
+        findings.push(Finding::failure(
+            "daemon",
+            format!("its state is away: {why}"),
+            so,
+            "mend the server or the disk of the state",
+        ));
+    }
+    for target in status["targets"].as_array().into_iter().flatten() {
+        let (name, state) = (target["name"].as_str().unwrap_or_default(), target["state"].as_str().unwrap_or_default());
+        if state == "failed" || state == "suspect" {
+            let why = "what lies on it alone cannot be read";
+            let change = format!(
+                "look at its device; then `entrepot target restore {name}`, see docs/guide/operate/device-fails.md"
+            );
+            findings.push(Finding::failure(
+                &format!("target {name}"),
+                format!("it is {state} for the daemon"),
+                why,
+                change,
+            ));
+        }
+    }
+    findings
+}
+
+fn version(status: &Value) -> Finding {
+    let own = env!("CARGO_PKG_VERSION");
+    let theirs = status["version"].as_str().unwrap_or("another version");
+    let replaced = status["pid"].as_u64().and_then(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok());
+    let replaced = replaced.is_some_and(|exe| exe.to_string_lossy().ends_with(" (deleted)"));
+    let change = "`entrepot down`, then `entrepot up`, when nobody uses the mount";
+    if theirs != own {
+        let why = "a command that the daemon does not know is refused";
+        return Finding::warning("daemon", format!("it is {theirs}, this command is {own}"), why, change);
+    }
+    if replaced {
+        let why = "what an upgrade mended is not in effect yet";
+        return Finding::warning("daemon", "its program was replaced since it started", why, change);
+    }
+    Finding::ok("daemon", format!("it answers, and is {own} as this command"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Weight;
+    use super::*;
+
+    #[test]
+    fn clocks_are_apart_by_what_the_answer_cannot_have_taken() {
+        let at = |s| SystemTime::UNIX_EPOCH + Duration::from_secs(s);
+        assert_eq!(apart(at(100), at(103), at(105)).state, Weight::Ok);
+        assert_eq!(apart(at(100), at(98), at(105)).state, Weight::Ok);
+        assert!(apart(at(100), at(165), at(105)).what.contains("60 s apart"));
+        assert!(apart(at(100), at(90), at(105)).what.contains("10 s apart"));
+    }
+}

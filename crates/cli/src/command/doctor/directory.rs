@@ -1,0 +1,181 @@
+//! A directory of a volume: who may look into it, and how the file system below it is.
+
+use super::finding::{Finding, Role, Seen};
+use rustix::fs::{StatFs, StatVfsMountFlags, statfs, statvfs};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Less free than this is a warning. A guess, and what file systems begin to be slow at.
+const FREE_PERCENT_MIN: u64 = 5;
+/// Names that are looked at for the clock.
+const NAMES_MAX: usize = 1024;
+/// Clocks that are kept by NTP differ by less.
+pub const CLOCK_S_MAX: u64 = 2;
+/// `f_type` of tmpfs and ramfs, from the kernel's `magic.h`.
+const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+
+pub fn look(name: &str, role: Role, path: &Path) -> Seen {
+    // What is not there, or is closed, is a matter of what `up` refuses, or of a target that is away.
+    let (about, space, kind) = match (std::fs::metadata(path), statvfs(path), statfs(path)) {
+        (Ok(about), Ok(space), Ok(kind)) => (about, space, kind),
+        (Err(error), ..) => return not_there(name, role, path, &error).into(),
+        (_, Err(error), _) | (_, _, Err(error)) => return not_there(name, role, path, &error.into()).into(),
+    };
+    let mut findings: Vec<_> = [
+        part(name, "space", space.f_bavail, space.f_blocks),
+        part(name, "inodes", space.f_favail, space.f_files),
+        read_only(name, role, space.f_flag),
+        in_memory(name, &kind),
+        open_to_others(name, role, path),
+        ahead(name, newest(role, path), SystemTime::now()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if findings.is_empty() {
+        let free = (space.f_bavail * 100).checked_div(space.f_blocks).unwrap_or(0);
+        findings.push(Finding::ok(
+            name,
+            format!("{}: {free} % free, closed to others, its clock is not ahead", path.display()),
+        ));
+    }
+    Seen { findings, further: Vec::new(), device: (role == Role::Target).then(|| about.dev()) }
+}
+
+fn not_there(name: &str, role: Role, path: &Path, error: &std::io::Error) -> Vec<Finding> {
+    if role == Role::State && error.kind() == std::io::ErrorKind::NotFound {
+        return Vec::new(); // made at the first start, or refused by `up`
+    }
+    let why = "what lies there cannot be read now";
+    vec![Finding::failure(
+        name,
+        format!("{}: {error}", path.display()),
+        why,
+        "mount what belongs there, or mend the device",
+    )]
+}
+
+fn part(name: &str, what: &str, free: u64, all: u64) -> Option<Finding> {
+    // File systems without a table of inodes say that there are none.
+    let percent = (u128::from(free) * 100).checked_div(u128::from(all))?;
+    let said = format!("{percent} % of its {what} are free");
+    let change = "`entrepot purge`, remove files, or add a target; see docs/guide/operate/every-day.md";
+    match free {
+        0 => Some(Finding::failure(name, said, "writes there fail with ENOSPC", change)),
+        _ if percent < u128::from(FREE_PERCENT_MIN) => {
+            Some(Finding::warning(name, said, "soon writes there fail with ENOSPC", change))
+        }
+        _ => None,
+    }
+}
+
+fn read_only(name: &str, role: Role, flags: StatVfsMountFlags) -> Option<Finding> {
+    let why = "what lies there is read, and nothing is put there";
+    // Of the others `up` says so.
+    (role == Role::Target && flags.contains(StatVfsMountFlags::RDONLY)).then(|| {
+        Finding::warning(
+            name,
+            "its file system can only be read",
+            why,
+            "look into the kernel's log; mount it for writing, or drain it",
+        )
+    })
+}
+
+fn in_memory(name: &str, kind: &StatFs) -> Option<Finding> {
+    let why = "what was synced there is lost with the next start of the machine";
+    IN_MEMORY.contains(&(kind.f_type as u64)).then(|| {
+        Finding::warning(name, "it lies in memory (tmpfs)", why, "use a directory on a device, unless this is a trial")
+    })
+}
+
+/// Names and bytes of all users lie behind these, so nobody else passes.
+fn open_to_others(name: &str, role: Role, path: &Path) -> Option<Finding> {
+    let (inner, forbidden) = match role {
+        Role::Namespace => (path.join("tree"), None),
+        Role::Target => (path.join("objects"), None),
+        // Others pass to the control socket of a mount that is for them, too.
+        Role::State => (path.to_path_buf(), Some(0o066)),
+    };
+    let mode = |at: &Path| std::fs::metadata(at).ok().map(|about| about.permissions().mode() & 0o7777);
+    let open = match forbidden {
+        Some(forbidden) => mode(&inner)? & forbidden != 0,
+        // One of the two that is closed is enough.
+        None => mode(path)? & 0o077 != 0 && mode(&inner)? & 0o077 != 0,
+    };
+    let why = "others could read or change what is another user's, beside the mount and its permissions";
+    let closed = if role == Role::State { 0o711 } else { 0o700 };
+    open.then(|| {
+        Finding::failure(
+            name,
+            format!("{} is open to others", path.display()),
+            why,
+            format!("chmod {closed:o} {}", path.display()),
+        )
+    })
+}
+
+/// When something there changed last, as the file system's own clock has it.
+fn newest(role: Role, path: &Path) -> SystemTime {
+    let below = match role {
+        Role::Namespace => path.join("nodes"),
+        Role::Target => path.join("objects"),
+        Role::State => path.to_path_buf(),
+    };
+    let entries = std::fs::read_dir(&below).into_iter().flatten().flatten().take(NAMES_MAX).map(|entry| entry.path());
+    let changed = |at: &Path| {
+        let about = std::fs::symlink_metadata(at).ok()?;
+        Some(UNIX_EPOCH + std::time::Duration::from_secs(u64::try_from(about.ctime()).ok()?))
+    };
+    entries.chain([path.to_path_buf(), below.clone()]).filter_map(|at| changed(&at)).max().unwrap_or(UNIX_EPOCH)
+}
+
+/// What changed in the future was changed by another clock, or ours was set back.
+fn ahead(name: &str, newest: SystemTime, now: SystemTime) -> Option<Finding> {
+    let by = newest.duration_since(now).ok()?.as_secs();
+    let why = "ages of files, by which `purge` and `find` go, are wrong by as much";
+    (by > CLOCK_S_MAX).then(|| {
+        let what = format!("its file system's clock is {by} s ahead of this machine's");
+        Finding::warning(name, what, why, "keep both by NTP (`timedatectl`, `chronyc tracking`)")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Weight;
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_nearly_full_is_a_warning_and_what_is_full_a_failure() {
+        let state = |free, all| part("target a", "space", free, all).map(|finding| finding.state);
+        assert_eq!(
+            [state(0, 0), state(5, 100), state(4, 100), state(0, 100)],
+            [None, None, Some(Weight::Warning), Some(Weight::Failure)]
+        );
+    }
+
+    #[test]
+    fn a_clock_ahead_is_seen_and_one_behind_is_nothing_that_can_be_told() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
+        assert_eq!(ahead("namespace", now + Duration::from_secs(2), now), None);
+        assert_eq!(ahead("namespace", now - Duration::from_secs(500), now), None);
+        let found = ahead("namespace", now + Duration::from_secs(90), now).expect("a finding");
+        assert!(found.what.contains("90 s ahead"), "{}", found.what);
+    }
+
+    #[test]
+    fn a_target_open_to_others_is_a_failure_unless_its_objects_are_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let objects = dir.path().join("objects");
+        std::fs::create_dir(&objects).unwrap();
+        let set = |at: &Path, mode| std::fs::set_permissions(at, PermissionsExt::from_mode(mode)).unwrap();
+        set(dir.path(), 0o755);
+        set(&objects, 0o755);
+        let found = open_to_others("target a", Role::Target, dir.path()).expect("a finding");
+        assert_eq!(found.state, Weight::Failure);
+        set(&objects, 0o700);
+        assert_eq!(open_to_others("target a", Role::Target, dir.path()), None);
+    }
+}

@@ -1,0 +1,163 @@
+//! What is looked at, and what is said of it.
+
+use super::{around, directory, machine, volume};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Weight {
+    Ok,
+    Warning,
+    Failure,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    pub state: Weight,
+    pub subject: String,
+    pub what: String,
+    /// Why it matters; empty when it is well.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    /// What to change; empty when it is well.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub change: String,
+}
+
+impl Finding {
+    pub fn ok(subject: &str, what: impl Into<String>) -> Finding {
+        Finding {
+            state: Weight::Ok,
+            subject: subject.into(),
+            what: what.into(),
+            why: String::new(),
+            change: String::new(),
+        }
+    }
+
+    pub fn warning(subject: &str, what: impl Into<String>, why: &str, change: impl Into<String>) -> Finding {
+        Finding { state: Weight::Warning, why: why.into(), change: change.into(), ..Finding::ok(subject, what) }
+    }
+
+    pub fn failure(subject: &str, what: impl Into<String>, why: &str, change: impl Into<String>) -> Finding {
+        Finding { state: Weight::Failure, ..Finding::warning(subject, what, why, change) }
+    }
+
+    pub fn text(&self) -> String {
+        let state = match self.state {
+            Weight::Ok => "ok",
+            Weight::Warning => "warning",
+            Weight::Failure => "FAILURE",
+        };
+        let mut text = format!("{state:8} {}: {}\n", self.subject, self.what);
+        for (head, said) in [("so:  ", &self.why), ("next:", &self.change)] {
+            if !said.is_empty() {
+                let _ = writeln!(text, "           {head} {said}");
+            }
+        }
+        text
+    }
+}
+
+/// What a directory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    Namespace,
+    State,
+    Target,
+}
+
+/// What one process looks at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Subject {
+    /// This machine, whatever volume it has.
+    Machine,
+    /// A volume that is mounted, of which the daemon knows the file.
+    Mounted {
+        socket: PathBuf,
+    },
+    /// What the file says, and what else is to be looked at because of it.
+    Volume {
+        file: PathBuf,
+    },
+    /// What `up` looks at before it touches anything.
+    Refusals {
+        file: PathBuf,
+    },
+    Directory {
+        name: String,
+        role: Role,
+        path: PathBuf,
+    },
+    /// A file that others must not be able to read.
+    Secret {
+        key: String,
+        path: PathBuf,
+    },
+    /// The server of the state.
+    Server {
+        file: PathBuf,
+    },
+    Endpoint {
+        listen: SocketAddr,
+        has_token: bool,
+        has_certificate: bool,
+        socket: PathBuf,
+    },
+    Daemon {
+        socket: PathBuf,
+    },
+}
+
+/// What a look gave.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Seen {
+    pub findings: Vec<Finding>,
+    /// What is to be looked at next.
+    pub further: Vec<Subject>,
+    /// The file system of a directory, as the kernel numbers it.
+    pub device: Option<u64>,
+}
+
+impl From<Vec<Finding>> for Seen {
+    fn from(findings: Vec<Finding>) -> Seen {
+        Seen { findings, ..Seen::default() }
+    }
+}
+
+impl Subject {
+    /// Its name for people.
+    pub fn name(&self) -> String {
+        match self {
+            Subject::Machine => "machine".into(),
+            Subject::Volume { .. } | Subject::Refusals { .. } => "volume.toml".into(),
+            Subject::Mounted { .. } | Subject::Daemon { .. } => "daemon".into(),
+            Subject::Directory { name, .. } => name.clone(),
+            Subject::Secret { key, .. } => format!("`{key}`"),
+            Subject::Server { .. } => "state".into(),
+            Subject::Endpoint { .. } => "endpoint".into(),
+        }
+    }
+
+    /// Looks at it. May hang.
+    pub fn look(&self) -> Seen {
+        match self {
+            Subject::Machine => machine::look().into(),
+            Subject::Mounted { socket } => volume::of_daemon(socket),
+            Subject::Volume { file } => volume::look(file),
+            Subject::Refusals { file } => volume::refusals(file).into(),
+            Subject::Directory { name, role, path } => directory::look(name, *role, path),
+            Subject::Secret { key, path } => around::secret(key, path).into(),
+            Subject::Server { file } => around::server(file).into(),
+            Subject::Endpoint { listen, has_token, has_certificate, socket } => {
+                around::endpoint(*listen, *has_token, *has_certificate, socket).into()
+            }
+            Subject::Daemon { socket } => around::daemon(socket).into(),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Looks, each in a process of its own, with a deadline.
+
+use super::finding::{Finding, Seen, Subject};
+use crate::failure::Result;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// What takes longer does not answer. More than a server of the state is waited for.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Looks at a time.
+const SIDE_BY_SIDE: usize = 32;
+
+/// Looks at all these, and at what they lead to.
+pub fn make(first: Vec<Subject>) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    let mut devices: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    let mut next = first;
+    while !next.is_empty() {
+        let now: Vec<_> = next.drain(..next.len().min(SIDE_BY_SIDE)).collect();
+        for (subject, seen) in now.iter().zip(side_by_side(&now)?) {
+            let Some(seen) = seen else {
+                let what = format!("no answer within {} s", PATIENCE.as_secs());
+                let why = "what hangs here hangs a daemon's operations, too";
+                findings.push(Finding::failure(
+                    &subject.name(),
+                    what,
+                    why,
+                    "look at the device, the mount or the server",
+                ));
+                continue;
+            };
+            findings.extend(seen.findings);
+            next.extend(seen.further);
+            if let Some(device) = seen.device {
+                devices.entry(device).or_default().push(subject.name().trim_start_matches("target ").to_owned());
+            }
+        }
+    }
+    let shared = devices.values().filter(|names| names.len() > 1).map(|names| {
+        let what = format!("{} lie on one file system", names.join(", "));
+        let why = "one device serves them all: stripes are no faster, and a mirror among them does not outlive it";
+        Finding::warning("targets", what, why, "give each target a device of its own, unless this is a trial")
+    });
+    findings.extend(shared);
+    Ok(findings)
+}
+
+fn side_by_side(subjects: &[Subject]) -> Result<Vec<Option<Seen>>> {
+    let program = std::env::current_exe()?;
+    let (tell, told) = mpsc::channel();
+    let mut children = Vec::new();
+    for (at, subject) in subjects.iter().enumerate() {
+        let word = serde_json::to_string(subject).map_err(std::io::Error::from)?;
+        let mut command = Command::new(&program);
+        command.args(["doctor", "--look", &word]).current_dir("/");
+        // Nothing that whoever called this waits for is left to one that hangs.
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let (out, tell) = (child.stdout.take(), tell.clone());
+        children.push(child);
+        std::thread::Builder::new().name("look".into()).spawn(move || {
+            let mut text = String::new();
+            // A line, not all to its end: one with a thread that hangs does not end.
+            let read = out.map(|out| BufReader::new(out).read_line(&mut text));
+            // Whoever waited may have given up.
+            let _ = tell.send((at, matches!(read, Some(Ok(_))).then_some(text)));
+        })?;
+    }
+    drop(tell);
+    let mut seen = vec![None; subjects.len()];
+    let until = Instant::now() + PATIENCE;
+    while let Ok((at, text)) = told.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        seen[at] = text.and_then(|text| serde_json::from_str(&text).ok());
+    }
+    children.iter_mut().for_each(end);
+    Ok(seen)
+}
+
+/// Ends one that is late; one that hangs in a device ends when that answers.
+fn end(child: &mut Child) {
+    if !matches!(child.try_wait(), Ok(Some(_))) {
+        let _ = child.kill();
+        let _ = child.try_wait();
+    }
+}

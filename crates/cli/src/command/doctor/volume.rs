@@ -1,0 +1,120 @@
+//! What a `volume.toml` says, and where it leads.
+
+use super::finding::{Finding, Role, Seen, Subject};
+use super::machine::program;
+use std::path::Path;
+use store::control::{Client, socket_of};
+use store::volume::{Config, Problems, QueueName, StateStore};
+
+/// The file of a volume, which its daemon knows.
+pub fn of_daemon(socket: &Path) -> Seen {
+    let status = super::around::status(socket);
+    let file = status.as_ref().ok().and_then(|status| status["file"].as_str()).map(Path::new);
+    if let Some(file) = file {
+        return Seen { further: vec![Subject::Volume { file: file.into() }], ..Seen::default() };
+    }
+    let why = "what the volume's file says is not known, so only the machine was looked at";
+    let finding = match Client::connect(socket).err().or(status.err()) {
+        Some(problem) => {
+            Finding::failure("daemon", problem.cause, why, "name the volume's file: entrepot doctor VOLUME.TOML")
+        }
+        None => Finding::warning(
+            "daemon",
+            "it tells who runs it alone what the volume's file is",
+            why,
+            "ask who runs the volume",
+        ),
+    };
+    vec![finding].into()
+}
+
+/// Reads the file.
+pub fn look(file: &Path) -> Seen {
+    let config = match Config::read(file) {
+        Ok(config) => config,
+        Err(problems) => return refused(&problems).into(),
+    };
+    let mut findings =
+        vec![Finding::ok("volume.toml", format!("{}, volume \"{}\", makes sense", file.display(), config.name))];
+    findings.extend(programs(&config));
+    let host = store::host::name();
+    let socket = socket_of(&config.state);
+    let directory = |name: String, role, path: &Path| Subject::Directory { name, role, path: path.into() };
+    let mut further = vec![
+        Subject::Refusals { file: file.into() },
+        directory("namespace".into(), Role::Namespace, &config.namespace),
+        directory("state directory".into(), Role::State, &config.state),
+    ];
+    let here = config.targets.iter().filter(|target| target.is_on(&host));
+    further.extend(
+        here.filter_map(|target| Some(directory(format!("target {}", target.name), Role::Target, target.directory()?))),
+    );
+    if config.state_store != StateStore::Embedded {
+        further.push(Subject::Server { file: file.into() });
+    }
+    let secrets = [("token_file", &config.endpoint.token_file), ("certificate_key", &config.endpoint.certificate_key)];
+    further.extend(
+        secrets.into_iter().filter_map(|(key, path)| Some(Subject::Secret { key: key.into(), path: path.clone()? })),
+    );
+    further.extend(config.endpoint.listen.map(|listen| Subject::Endpoint {
+        listen,
+        has_token: config.endpoint.token_file.is_some(),
+        has_certificate: config.endpoint.certificate.is_some(),
+        socket: socket.clone(),
+    }));
+    further.push(Subject::Daemon { socket });
+    Seen { findings, further, device: None }
+}
+
+/// What `up` would refuse.
+pub fn refusals(file: &Path) -> Vec<Finding> {
+    match Config::load(file) {
+        Ok(_) => vec![Finding::ok("volume.toml", "`up` would refuse none of its directories")],
+        Err(problems) => refused(&problems),
+    }
+}
+
+fn refused(Problems(problems): &Problems) -> Vec<Finding> {
+    let finding = |p: &store::volume::Problem| {
+        let place = p.place.as_ref().map(|(file, line, column)| format!("{}:{line}:{column}: ", file.display()));
+        Finding::failure("volume.toml", place.unwrap_or_default() + &p.cause, &p.consequence, p.mend.clone())
+    };
+    problems.iter().map(finding).collect()
+}
+
+/// Programs that the volume calls.
+fn programs(config: &Config) -> Vec<Finding> {
+    let mut wanted = Vec::new();
+    for target in &config.targets {
+        let Some(connections) = target.connections() else { continue };
+        let name = match connections.kind.as_str() {
+            "glusterfs" => "glusterfs".to_owned(),
+            "sshfs" | "fuse.sshfs" => "sshfs".into(),
+            "bind" => "mount".into(),
+            kind => format!("mount.{kind}"),
+        };
+        wanted.push((name, format!("target {}", target.name)));
+    }
+    match config.replication.queue {
+        QueueName::Local => {}
+        QueueName::Slurm => wanted.push(("squeue".into(), "[replication] queue".into())),
+        QueueName::Pbs => wanted.push(("qstat".into(), "[replication] queue".into())),
+    }
+    if !config.jobs.slurm_user.is_empty() {
+        wanted.push(("squeue".into(), "[jobs] slurm_user".into()));
+    }
+    wanted.dedup();
+    let finding = |(name, who): (String, String)| match program(&name) {
+        Some(path) => Finding::ok(&who, format!("`{name}` is {}", path.display())),
+        None => {
+            let why = "it is called to reach what the file names, and that fails without it";
+            Finding::failure(
+                &who,
+                format!("there is no `{name}` in PATH or /sbin"),
+                why,
+                format!("install what has `{name}`"),
+            )
+        }
+    };
+    wanted.into_iter().map(finding).collect()
+}
