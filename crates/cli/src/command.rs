@@ -6,6 +6,7 @@ mod connect;
 mod doctor;
 mod down;
 mod explain;
+mod find;
 mod init;
 mod job;
 mod layout;
@@ -81,6 +82,7 @@ enum Command {
     Stage(stage::Stage),
     Source(source::Source),
     Check(check::Check),
+    Find(find::Find),
     State(state::State),
     Purge(purge::Purge),
     Scrub(scrub::Scrub),
@@ -141,6 +143,7 @@ impl Cli {
             Command::Stage(c) => c.run(&context),
             Command::Source(c) => c.run(&context),
             Command::Check(c) => c.run(&context),
+            Command::Find(c) => c.run(&context),
             Command::State(c) => c.run(&context),
             Command::Purge(c) => c.run(&context),
             Command::Scrub(c) => c.run(&context),

@@ -49,6 +49,7 @@ const WORDS: Words = Words {
         &["source", "get"],
         &["source", "set"],
         &["check"],
+        &["find"],
         &["purge"],
         &["scrub"],
         &["job"],

@@ -16,6 +16,7 @@ mod doctor;
 mod drained;
 mod early;
 mod emulated;
+mod find;
 mod full;
 mod hostile;
 mod hung_target;

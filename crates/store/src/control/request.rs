@@ -73,6 +73,8 @@ pub enum Request {
     SetSource { path: String, uris: Vec<String>, verify: bool, identity: Identity },
     #[serde(rename = "check.run")]
     Check(Check),
+    #[serde(rename = "find.run")]
+    Find(Find),
     #[serde(rename = "state.dump")]
     DumpState { file: PathBuf },
     #[serde(rename = "purge.run")]
@@ -126,6 +128,42 @@ pub struct Check {
     pub drop_unknown: bool,
     /// Files and directories; everything if there is none.
     pub paths: Vec<String>,
+}
+
+/// Files to look for. All that is given must hold.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Find {
+    /// The directory to look in.
+    pub path: String,
+    /// A target that holds a part.
+    pub target: Option<String>,
+    /// A tier that holds a part.
+    pub tier: Option<String>,
+    /// The owner.
+    pub uid: Option<u32>,
+    /// Not used for more seconds than these.
+    pub older_s: Option<u64>,
+    /// Used within these seconds.
+    pub newer_s: Option<u64>,
+    /// Of more bytes than these.
+    pub larger: Option<u64>,
+    /// How its bytes are.
+    pub state: Option<FindState>,
+}
+
+/// How the bytes of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FindState {
+    /// No mirror in sync lies whole on targets that serve.
+    Away,
+    /// A mirror missed a write.
+    Stale,
+    /// An object is being recovered.
+    Partial,
+    /// Fewer than two mirrors are in sync.
+    Unmirrored,
 }
 
 /// A pass over all files.

@@ -3,6 +3,7 @@
 mod check;
 mod checkpoint;
 mod explain;
+mod find;
 pub(super) mod layout;
 mod node;
 mod stage;
@@ -21,7 +22,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The first words of the commands that the store itself serves.
-const PREFIXES: [&str; 14] = [
+const PREFIXES: [&str; 15] = [
     "status",
     "node",
     "stats",
@@ -31,6 +32,7 @@ const PREFIXES: [&str; 14] = [
     "stage",
     "source",
     "check",
+    "find",
     "state",
     "purge",
     "scrub",
@@ -126,6 +128,7 @@ impl Commands {
                 Ok(stage::shown(with_progress(out, set)?))
             }
             Request::Check(what) => check::run(core, caller, what, out),
+            Request::Find(what) => find::run(core, caller, &what, out),
             Request::DumpState { file } => state::dump(core, caller, &file),
             Request::Purge { dry_run } => {
                 caller.must_be_operator("purge the volume")?;

@@ -1,0 +1,130 @@
+//! `entrepot find`: which files there are, by where they lie and how they are used.
+
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, Output, number, word};
+use clap::Args;
+use clap::builder::ValueParser;
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+use store::control::{Client, Find as Asked, FindState, Problem, Request, exit};
+
+/// List files by target, tier, owner, age, size or state
+///
+/// One path a line, below the mount point, as they are found. Root and the user who runs the daemon find everybody's files, others
+/// their own. Age counts from the last use: written, or read as the namespace's file system knows it. Files that lie in
+/// their stubs are on no target. All that is asked for must hold. The exit code is 7 when something could not be read.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot find --target fast0                        what a drain of fast0 would move
+  entrepot find --user ada --older 30d --larger 1GB
+  entrepot find /mnt/scratch/run --state away         what cannot be read now
+  cd /mnt/scratch && entrepot find --older 90d --print0 | xargs -0 ls -l")]
+pub struct Find {
+    /// Only on this target.
+    #[arg(long, value_name = "NAME")]
+    target: Option<String>,
+    /// Only on this tier, with at least a part.
+    #[arg(long, value_name = "NAME")]
+    tier: Option<String>,
+    /// Only of this user, by name or number.
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// Not used for longer than this, such as `30d`.
+    #[arg(long, value_name = "SPAN", value_parser = span())]
+    older: Option<u64>,
+    /// Used within this, such as `12h`.
+    #[arg(long, value_name = "SPAN", value_parser = span())]
+    newer: Option<u64>,
+    /// Larger than this, such as `1GB`.
+    #[arg(long, value_name = "SIZE", value_parser = size())]
+    larger: Option<u64>,
+    /// `away`: no whole copy on targets that serve; `stale`: a mirror missed a write; `partial`: being recovered;
+    /// `unmirrored`: fewer than two mirrors in sync.
+    #[arg(long, value_parser = state(), value_name = "STATE")]
+    state: Option<FindState>,
+    /// End each path with a zero byte, for `xargs -0`.
+    #[arg(long, conflicts_with = "output")]
+    print0: bool,
+    /// How to write it: `json` has a line for each file.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+    /// The directory to look in; the whole volume if none is named.
+    dir: Option<PathBuf>,
+}
+
+fn span() -> ValueParser {
+    ValueParser::from(|text: &str| {
+        policy::units::span_ns(text).map(|ns| ns / 1_000_000_000).ok_or("give a span, such as `12h` or `30d`")
+    })
+}
+
+fn size() -> ValueParser {
+    ValueParser::from(|text: &str| policy::units::bytes(text).ok_or("give a size, such as `100MB` or `1GiB`"))
+}
+
+fn state() -> ValueParser {
+    ValueParser::from(|text: &str| {
+        serde_json::from_value::<FindState>(json!(text)).map_err(|_| "known are away, stale, partial and unmirrored")
+    })
+}
+
+impl Find {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let (volume, path) = match &self.dir {
+            None => (context.find()?, String::new()),
+            Some(dir) => {
+                let inside = context.inside(dir)?;
+                (inside.volume, inside.path)
+            }
+        };
+        let asked = Asked {
+            path,
+            target: self.target,
+            tier: self.tier,
+            uid: self.user.as_deref().map(number_of).transpose()?,
+            older_s: self.older,
+            newer_s: self.newer,
+            larger: self.larger,
+            state: self.state,
+        };
+        let mut client = Client::connect(&volume.socket())?;
+        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+        let mut written = Ok(());
+        let done = client.ask(&Request::Find(asked), &mut |file| {
+            let line = match (self.output, self.print0) {
+                (Output::Json, _) => format!("{file}\n"),
+                (Output::Text, true) => format!("{}\0", word(&file, "path")),
+                (Output::Text, false) => format!("{}\n", word(&file, "path")),
+            };
+            if written.is_ok() {
+                written = out.write_all(line.as_bytes());
+            }
+            if written.is_err() {
+                // Nobody reads on; the daemon hears it and stops.
+                std::process::exit(exit::FAILED.into());
+            }
+        })?;
+        out.flush()?;
+        let unread = number(&done, "unread");
+        if unread > 0 {
+            eprintln!("{} could not be read, or have names that are no UTF-8", shown::count(unread, "name"));
+        }
+        Ok(if unread == 0 { 0 } else { exit::INCOMPLETE })
+    }
+}
+
+/// The number of a user; asked of the system, which may have it from a directory service.
+fn number_of(user: &str) -> Result<u32> {
+    if let Ok(uid) = user.parse() {
+        return Ok(uid);
+    }
+    let told = Command::new("id").args(["-u", "--", user]).output()?;
+    let uid = String::from_utf8_lossy(&told.stdout).trim().parse();
+    let unknown =
+        |_| Problem::not_found(format!("there is no user {user}")).try_this("give a name that `id` knows, or a number");
+    Ok(uid.map_err(unknown)?)
+}

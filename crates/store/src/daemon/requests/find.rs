@@ -1,0 +1,200 @@
+//! `find.run`: which files there are, whose, how large, where. One name at a time, so a million files take no more memory than one.
+
+use crate::control::{Caller, Find, FindState, Problem, Responder};
+use crate::daemon::Core;
+use crate::target::State;
+use policy::TargetId;
+use policy::layout::{Layout, MirrorState, ObjectState};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, openat, openat2, statat};
+use rustix::io::Errno;
+use serde_json::{Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub fn run(core: &Core, caller: &Caller, what: &Find, out: &mut Responder<'_>) -> Result<Value, Problem> {
+    core.may_see(caller, &what.path)?;
+    let search = Search::new(core, caller, what)?;
+    // A look through the names is work for the shared file system, as a check is.
+    let _held = match caller.is_operator() {
+        true => None,
+        false => Some(core.checks.take(caller.uid, 1).map_err(|_| {
+            Problem::busy("as many checks and searches are under way as there may be, or as one user may have")
+                .try_this("wait for one to end, and try again")
+        })?),
+    };
+    search.run(out)
+}
+
+struct Search<'a> {
+    core: &'a Core,
+    caller: &'a Caller,
+    what: &'a Find,
+    target: Option<TargetId>,
+    on_tier: Option<Vec<TargetId>>,
+    /// Whose files; `None` is everybody's.
+    uid: Option<u32>,
+    now_s: u64,
+}
+
+/// A directory that is gone through, and how long its path is.
+struct Level {
+    fd: OwnedFd,
+    entries: Dir,
+    path: String,
+}
+
+impl Level {
+    fn open(fd: OwnedFd, path: String) -> rustix::io::Result<Level> {
+        Ok(Level { entries: Dir::read_from(&fd)?, fd, path })
+    }
+}
+
+impl<'a> Search<'a> {
+    fn new(core: &'a Core, caller: &'a Caller, what: &'a Find) -> Result<Search<'a>, Problem> {
+        let targets = core.volume.targets();
+        let unknown = |what: &str, name: &str| {
+            Problem::not_found(format!("there is no {what} \"{name}\"")).try_this("`entrepot target list` shows them")
+        };
+        let target = what.target.as_ref().map(|name| {
+            targets.all().iter().find(|t| t.name() == name).map(|t| t.id()).ok_or_else(|| unknown("target", name))
+        });
+        let on_tier = what.tier.as_ref().map(|name| {
+            let tier = core.volume.config().tiers.iter().position(|tier| tier == name);
+            let tier = tier.ok_or_else(|| unknown("tier", name))?;
+            Ok::<_, Problem>(
+                targets.all().iter().filter(|t| usize::from(t.tier()) == tier).map(|t| t.id()).collect::<Vec<_>>(),
+            )
+        });
+        let uid = if caller.is_operator() { what.uid } else { Some(caller.uid) };
+        if !caller.is_operator() && what.uid.is_some_and(|uid| uid != caller.uid) {
+            return Err(Problem::denied("you may look for your own files only").try_this("leave `--user` out"));
+        }
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        Ok(Search { core, caller, what, target: target.transpose()?, on_tier: on_tier.transpose()?, uid, now_s })
+    }
+
+    fn run(&self, out: &mut Responder<'_>) -> Result<Value, Problem> {
+        let failed = |error: Errno| Problem::failed(format!("{}: {error}", self.what.path));
+        let (mut files, mut bytes, mut unread) = (0u64, 0u64, 0u64);
+        let start = if self.what.path.is_empty() { "." } else { &*self.what.path };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        let root =
+            openat2(self.core.volume.tree(), start, flags, Mode::empty(), resolve).map_err(|error| match error {
+                Errno::NOTDIR => Problem::wrong(format!("{start} is no directory"))
+                    .try_this("name a directory; `entrepot layout FILE` shows a file"),
+                _ => failed(error),
+            })?;
+        let mut levels = vec![Level::open(root, self.what.path.clone()).map_err(failed)?];
+        while let Some(level) = levels.last_mut() {
+            if out.stop().is_set() {
+                return Err(Problem::failed("the search was stopped"));
+            }
+            let entry = match level.entries.next() {
+                Some(Ok(entry)) => entry,
+                Some(Err(_)) => {
+                    unread += 1;
+                    levels.pop();
+                    continue;
+                }
+                None => {
+                    levels.pop();
+                    continue;
+                }
+            };
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            let (text, stat) = match (name.to_str(), statat(&level.fd, name, AtFlags::SYMLINK_NOFOLLOW)) {
+                (_, Err(Errno::NOENT)) => continue, // gone meanwhile
+                (Ok(text), Ok(stat)) => (text, stat),
+                _ => {
+                    unread += 1;
+                    continue;
+                }
+            };
+            let path = if level.path.is_empty() { text.to_owned() } else { format!("{}/{text}", level.path) };
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => {
+                    match openat(&level.fd, name, flags, Mode::empty()).and_then(|fd| Level::open(fd, path)) {
+                        Ok(level) => levels.push(level),
+                        Err(Errno::NOENT) => {}
+                        Err(_) => unread += 1,
+                    }
+                }
+                FileType::RegularFile if self.attributes_match(&stat) => {
+                    let layout = if self.asks_for_layout() {
+                        match self.core.files.open_at(&level.fd, name) {
+                            Ok(Some(file)) => file.layout(),
+                            Ok(None) => continue,
+                            Err(_) => {
+                                unread += 1;
+                                continue;
+                            }
+                        }
+                    } else {
+                        None
+                    };
+                    // A file of one's own may lie where one may not pass.
+                    let hidden = || !self.caller.is_operator() && self.core.may_see(self.caller, &path).is_err();
+                    if !self.layout_matches(layout.as_deref()) || hidden() {
+                        continue;
+                    }
+                    files += 1;
+                    bytes += stat.st_size as u64;
+                    out.progress(json!({
+                        "path": path,
+                        "bytes": stat.st_size,
+                        "uid": stat.st_uid,
+                        "used_s": used_s(&stat),
+                    }));
+                }
+                _ => {}
+            }
+        }
+        let unread = if self.caller.is_operator() { unread } else { 0 };
+        Ok(json!({"files": files, "bytes": bytes, "unread": unread}))
+    }
+
+    fn attributes_match(&self, stat: &Stat) -> bool {
+        let age = self.now_s.saturating_sub(used_s(stat));
+        self.uid.is_none_or(|uid| uid == stat.st_uid)
+            && self.what.larger.is_none_or(|bytes| stat.st_size as u64 > bytes)
+            && self.what.older_s.is_none_or(|span| age > span)
+            && self.what.newer_s.is_none_or(|span| age <= span)
+    }
+
+    fn asks_for_layout(&self) -> bool {
+        self.target.is_some() || self.on_tier.is_some() || self.what.state.is_some()
+    }
+
+    /// A file that lies in its stub is on no target.
+    fn layout_matches(&self, layout: Option<&Layout>) -> bool {
+        if !self.asks_for_layout() {
+            return true;
+        }
+        let Some(layout) = layout else { return false };
+        let objects = || layout.mirrors.iter().flat_map(|m| &m.segments).flat_map(|s| &s.objects);
+        let serves = |id: TargetId| {
+            let target = self.core.volume.targets().get(id);
+            target.is_some_and(|target| !matches!(target.state(), State::Failed | State::Suspect))
+        };
+        let in_sync = || layout.mirrors.iter().filter(|mirror| mirror.state == MirrorState::InSync);
+        self.target.is_none_or(|id| objects().any(|object| object.target == id))
+            && self.on_tier.as_ref().is_none_or(|ids| objects().any(|object| ids.contains(&object.target)))
+            && match self.what.state {
+                None => true,
+                Some(FindState::Stale) => layout.mirrors.iter().any(|mirror| mirror.state != MirrorState::InSync),
+                Some(FindState::Partial) => objects().any(|object| object.state == ObjectState::Partial),
+                Some(FindState::Unmirrored) => in_sync().count() < 2,
+                Some(FindState::Away) => !in_sync()
+                    .any(|mirror| mirror.segments.iter().flat_map(|s| &s.objects).all(|object| serves(object.target))),
+            }
+    }
+}
+
+/// When it was read or written last, as the namespace's file system knows it.
+fn used_s(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_atime.max(stat.st_mtime)).unwrap_or(0)
+}
