@@ -5,6 +5,7 @@ mod checkpoint;
 mod connect;
 mod doctor;
 mod down;
+mod events;
 mod explain;
 mod find;
 mod init;
@@ -73,6 +74,7 @@ enum Command {
     Down(down::Down),
     Doctor(doctor::Doctor),
     Status(status::Status),
+    Events(events::Events),
     Stats(stats::Stats),
     Node(node::Node),
     Target(target::Target),
@@ -134,6 +136,7 @@ impl Cli {
             Command::Down(c) => c.run(&context),
             Command::Doctor(c) => c.run(&context),
             Command::Status(c) => c.run(&context),
+            Command::Events(c) => c.run(&context),
             Command::Stats(c) => c.run(&context),
             Command::Node(c) => c.run(&context),
             Command::Target(c) => c.run(&context),

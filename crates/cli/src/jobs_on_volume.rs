@@ -1,13 +1,14 @@
 //! What the job runner asks of the volume, answered by the running daemon.
 
 use jobs::replication::Replication;
-use jobs::request::{Caller, CheckReport, Incoming, JobState, Protected, RecoveryEvent, Transfer, Wanted};
+use jobs::request::{Caller, CheckReport, Incoming, JobId, JobState, Protected, RecoveryEvent, Transfer, Wanted};
 use jobs::volume::{Marked, Volume};
 use policy::schedule::just_in_time::Stats;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use store::adapt::burst::{self, Asked, Mark};
 use store::daemon::Core;
+use store::events::{Event, Kind as EventKind};
 use store::recovery::{Behalf, CheckOptions, Outcome, Tally};
 use store::source::Identity;
 use store::stage::{Progress, StageIn, Stop};
@@ -40,6 +41,13 @@ impl JobsOnVolume {
 impl Volume for JobsOnVolume {
     fn mount_point(&self) -> Option<PathBuf> {
         Some(self.core.mount_point.clone())
+    }
+
+    fn job_changed(&self, of: &str, id: JobId, owner: Caller, state: JobState, detail: &str) {
+        let what = format!("{} {id}: {state}", if of == "slurm" { "Slurm's job" } else { "job" });
+        let why = Some(detail.to_string()).filter(|detail| !detail.is_empty());
+        let (owner, job) = (Some(owner.uid), Some(id.0));
+        self.core.pool.events.record(Event { owner, job, why, ..Event::new(EventKind::Job, what) });
     }
 
     fn check_before_job(&self, owner: Caller, paths: &[PathBuf]) -> Result<CheckReport, String> {

@@ -50,6 +50,7 @@ const WORDS: Words = Words {
         &["source", "set"],
         &["check"],
         &["find"],
+        &["events"],
         &["purge"],
         &["scrub"],
         &["job"],

@@ -67,6 +67,8 @@ pub(crate) struct Core<B: Backend> {
     pub closing: OwnedFd,
     /// What the backend needs without the lock.
     pub own: B,
+    /// The state of each job as the volume heard it.
+    told: Mutex<BTreeMap<JobId, JobState>>,
     started: (u64, Instant),
 }
 
@@ -100,6 +102,7 @@ impl<B: Backend> Core<B> {
             changed: Condvar::new(),
             closing: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?,
             own,
+            told: Mutex::default(),
             started: (now_ms(), Instant::now()),
         }))
     }
@@ -133,12 +136,22 @@ impl<B: Backend> Core<B> {
     /// Remembers a job, after the other nodes know of it.
     pub fn remember(&self, job: &Job<B::Own>) -> Result<(), String> {
         self.tell_other_nodes(job).map_err(|e| e.to_string())?;
-        self.put(B::RECORDS, job.id.0, job)
+        self.put(B::RECORDS, job.id.0, job)?;
+        self.tell_volume(job);
+        Ok(())
+    }
+
+    /// Each state is told once.
+    fn tell_volume(&self, job: &Job<B::Own>) {
+        if self.told.lock().insert(job.id, job.state) != Some(job.state) {
+            self.volume.job_changed(B::NAME, job.id, job.owner, job.state, &job.detail);
+        }
     }
 
     /// Remembers a job's change. If that fails the job goes on; a restart then finds its processes and status files.
     pub fn keep(&self, job: &Job<B::Own>) {
         self.keep_as(B::RECORDS, job.id.0, job);
+        self.tell_volume(job);
         if let Err(error) = self.tell_other_nodes(job) {
             tracing::warn!("other nodes do not know how job {} stands: {error}", job.id);
         }
@@ -150,6 +163,7 @@ impl<B: Backend> Core<B> {
 
     /// Nothing of a job is remembered any more.
     pub fn forget_job(&self, id: JobId) {
+        self.told.lock().remove(&id);
         self.forget_as(B::RECORDS, id.0);
         let told = self.config.known.as_ref().map_or(Ok(()), |known| known.remove(B::RECORDS, id));
         if let Err(error) = told {

@@ -1,6 +1,6 @@
 //! What the runner asks of the volume that its jobs use. The command line wires it to the live store; tests to memory.
 
-use crate::request::{Caller, CheckReport, Incoming, JobState, Protected, RecoveryEvent, Transfer, Wanted};
+use crate::request::{Caller, CheckReport, Incoming, JobId, JobState, Protected, RecoveryEvent, Transfer, Wanted};
 use policy::schedule::just_in_time;
 use std::path::{Path, PathBuf};
 
@@ -41,6 +41,11 @@ pub trait Volume: Send + Sync {
     /// Counts how data arrived between two looks, for the metrics of the volume.
     fn count_arrivals(&self, before: &just_in_time::Stats, after: &just_in_time::Stats) {
         let _ = (before, after);
+    }
+
+    /// A job has another state: `of` says whose numbers they are. Quick: locks may be held.
+    fn job_changed(&self, of: &str, id: JobId, owner: Caller, state: JobState, detail: &str) {
+        let _ = (of, id, owner, state, detail);
     }
 
     /// The files that a job marks are checkpoints from now on, in place of what it marked before. False where nobody treats checkpoints

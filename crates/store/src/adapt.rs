@@ -46,6 +46,7 @@ pub use report::Report;
 pub use stripes::{Devices, striping};
 
 use crate::Result;
+use crate::events::{self, Kind};
 use crate::file::{Adviser, FileTable};
 use crate::mover::Mover;
 use crate::state::State;
@@ -173,9 +174,9 @@ impl Adapt {
         burst.chain([self.recorder.clone() as Arc<dyn Adviser>]).collect()
     }
 
-    /// Something that the operator should know, for `entrepot status`.
-    fn news(&self, text: String) {
-        self.files.pool().observer.news(text);
+    /// Something that the operator should know.
+    fn news(&self, kind: Kind, text: String) {
+        self.files.pool().events.record(events::Event::new(kind, text));
     }
 
     /// Whether segments are moved between tiers.

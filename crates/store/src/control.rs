@@ -22,7 +22,7 @@ pub use crate::exit;
 pub use client::{Client, is_dead};
 pub use find::{ENVIRONMENT, Found, device_of, find, mounts, socket_of};
 pub use problem::Problem;
-pub use request::{BeginCheckpoint, Check, Find, FindState, Merge, Request, Scrub};
+pub use request::{BeginCheckpoint, Check, Events, Find, FindState, Merge, Request, Scrub};
 pub use server::{Binding, Server, ServerOptions};
 pub use wire::LINE_BYTES_MAX;
 

@@ -38,6 +38,7 @@ use crate::cache::BlockCache;
 use crate::calls::{self, Calls};
 use crate::control::{Binding, Caller, Handler, Server, ServerOptions, device_of, socket_of};
 use crate::durable_names::DurableNames;
+use crate::events::Events;
 use crate::file::{Cluster, FileTable, Garbage, Pool};
 use crate::host;
 use crate::mount::{Mount, MountError, Openers, Options, Parts};
@@ -154,8 +155,10 @@ impl Starting {
         end::check_mount_point(mount_point, &config)?;
         let stripes = adapt::striping(&config)?;
         let volume = Arc::new(Volume::open(config, servers)?);
-        let background = Background::new(volume.stats().clone());
-        let pool = pool(&volume, background.clone()).map_err(|e| problem(&e))?;
+        let events = Arc::new(Events::default());
+        events.know_owners(volume.tree().try_clone_to_owned().map_err(|e| problem(&e))?);
+        let background = Background::new(volume.stats().clone(), events.clone());
+        let pool = pool(&volume, background.clone(), events).map_err(|e| problem(&e))?;
         start_cache(&volume, &pool)?;
         let nodes = nodes(&volume, &pool, mount_point).map_err(|e| problem(&e))?;
         let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
@@ -324,7 +327,7 @@ impl Garbage for InState {
     }
 }
 
-fn pool(volume: &Arc<Volume>, background: Arc<Background>) -> crate::Result<Arc<Pool>> {
+fn pool(volume: &Arc<Volume>, background: Arc<Background>, events: Arc<Events>) -> crate::Result<Arc<Pool>> {
     let config = volume.config();
     let ids = volume.clone();
     // Numbers come from memory; only every four thousand million the state store is asked, and without it there is no volume.
@@ -337,6 +340,7 @@ fn pool(volume: &Arc<Volume>, background: Arc<Background>) -> crate::Result<Arc<
         garbage: Arc::new(InState(volume.state().clone())),
         lost: Arc::new(crate::losses::remembered(volume.state())?),
         observer: background,
+        events,
         ..Pool::new(volume.targets().clone(), next_id, volume.placement())
     }))
 }
@@ -346,7 +350,7 @@ fn nodes(volume: &Arc<Volume>, pool: &Pool, mount_point: &Path) -> crate::Result
     if !volume.config().is_shared() {
         return Ok(None);
     }
-    let nodes = Nodes::join(volume, mount_point)?;
+    let nodes = Nodes::join(volume, mount_point, pool.events.clone())?;
     drop(pool.cluster.set(nodes.clone()));
     nodes.share_looks(volume.targets());
     Ok(Some(nodes))

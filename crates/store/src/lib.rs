@@ -13,6 +13,7 @@ mod descent;
 pub mod descriptors;
 pub mod durable_names;
 pub mod error;
+pub mod events;
 pub mod exit;
 pub mod file;
 pub mod host;

@@ -19,6 +19,7 @@ mod mirror;
 mod named;
 mod progress;
 mod slow_copy;
+mod told;
 mod transform;
 mod verbs;
 
@@ -27,6 +28,7 @@ pub use drain::{DrainProgress, Walk};
 pub use journal::{Found, Recovered};
 pub(crate) use mend::Proof;
 pub use progress::{Phase, Progress, ProgressEntry};
+pub use told::words;
 
 use crate::file::Pool;
 use crate::state::State;

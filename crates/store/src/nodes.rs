@@ -24,6 +24,7 @@ pub use draining::Draining;
 pub use leases::Info;
 pub use still::Still;
 
+use crate::events::{Event, Events, Kind};
 use crate::file::{Cluster, FileTable};
 use crate::state::{State, Told};
 use crate::volume::{Volume, ordered};
@@ -84,6 +85,7 @@ pub struct Nodes {
     leader: Mutex<Option<(Node, String)>>,
     /// As which number it said that it leads; 0 if it did not.
     said: AtomicU32,
+    events: Arc<Events>,
     inbox: Inbox,
     letters: letters::Letters,
     reach: locks::Reach,
@@ -107,7 +109,7 @@ pub struct Shown {
 
 impl Nodes {
     /// Joins the nodes of a volume.
-    pub fn join(volume: &Arc<Volume>, mount_point: &std::path::Path) -> Result<Arc<Nodes>> {
+    pub fn join(volume: &Arc<Volume>, mount_point: &std::path::Path, events: Arc<Events>) -> Result<Arc<Nodes>> {
         let leases = Leases::open(&volume.config().namespace)?;
         let info = Info::of_this(mount_point, volume.node_name()?, volume.epoch());
         let asked = now();
@@ -133,6 +135,7 @@ impl Nodes {
             info,
             leader: Mutex::default(),
             said: AtomicU32::new(0),
+            events,
             inbox: Inbox::default(),
             letters: letters::Letters::default(),
             reach: locks::Reach::default(),
@@ -142,6 +145,12 @@ impl Nodes {
         Keeper::start(&nodes);
         nodes.say_here(node);
         Ok(nodes)
+    }
+
+    /// Something about nodes, for everybody.
+    fn tell(&self, what: String) {
+        tracing::info!("{what}");
+        self.events.record(Event::for_all(Kind::Node, what));
     }
 
     /// Hears from now on what other nodes ask of files here.

@@ -16,7 +16,6 @@ mod tests;
 
 pub use check::{Behalf, CheckOptions, Checker, Finding, FindingKind, Lost, Outcome, Part};
 pub use check::{Report, Scrubbed, Starts, Together, WORD};
-pub use log::RepairEvent;
 pub use tally::Tally;
 
 use crate::file::{File, Pool, Recover};
@@ -105,11 +104,6 @@ impl Repair {
     /// The longest that a reader waited so far.
     pub fn longest_wait(&self) -> Duration {
         Duration::from_nanos(self.longest_wait_ns.load(Ordering::Relaxed))
-    }
-
-    /// The last things it did, oldest first.
-    pub fn events(&self) -> Vec<RepairEvent> {
-        self.driver.log.all()
     }
 
     /// The accounts of the last recoveries, oldest first.

@@ -16,6 +16,7 @@ mod doctor;
 mod drained;
 mod early;
 mod emulated;
+mod events;
 mod find;
 mod full;
 mod hostile;

@@ -33,6 +33,7 @@ pub use shared::{Asked, WORD};
 use super::driver::Driver;
 use super::jobs::Lane;
 use super::{Adapt, now_ms};
+use crate::events::{Event as Happened, Kind};
 use crate::file::Resume;
 use crate::state::State;
 use crate::stub::Inode;
@@ -170,6 +171,16 @@ impl Burst {
             // Not of the buffer.
             Action::Change(_) | Action::Place { .. } | Action::Prefer { .. } => {}
         }
+    }
+
+    /// A version has its turn, as an event.
+    pub(super) fn turn(&self, request: u64, direct: bool) -> Option<Happened> {
+        let table = self.table.lock();
+        let current = table.current.get(&request)?;
+        let to = if direct { "straight to the capacity tier" } else { "to the burst buffer" };
+        let what = format!("checkpoint {} of {} has its turn and is written {to}", current.label, current.app);
+        let path = current.open.keys().next().cloned();
+        Some(Happened { path, by: Some("burst"), ..Happened::new(Kind::Burst, what) })
     }
 
     fn release(&self, write: u64, verdict: Verdict) {

@@ -2,6 +2,7 @@
 
 use super::jobs::Job;
 use super::{Adapt, stripes};
+use crate::events::{Kind, because};
 use crate::file::File;
 use crate::stats::Metric;
 use crate::{Error, Result};
@@ -29,6 +30,9 @@ impl Adapt {
             }
             Job::Act(action) => {
                 if let Some(burst) = &self.burst {
+                    if let Action::Prepare { request, direct } = action {
+                        burst.turn(request, direct).into_iter().for_each(|turn| self.files.pool().events.record(turn));
+                    }
                     burst.act(action);
                 }
             }
@@ -55,7 +59,7 @@ impl Adapt {
         let file = self.files.find(change.file);
         let done = match &file {
             Some(_) if self.follows() => Err(Error::Busy("the node that leads does that".into())),
-            Some(file) => self.make(change, file),
+            Some(file) => because(word(change.by), change.reason.to_string(), || self.make(change, file)),
             None => Err(Error::Busy("the file is gone".into())),
         };
         let result = match done {
@@ -64,7 +68,9 @@ impl Adapt {
             Err(Error::Busy(_)) => Outcome::Busy,
             Err(error) => {
                 match &self.burst {
-                    Some(burst) if change.by == Mechanism::Burst => self.news(burst.failed(&change.verb, &error)),
+                    Some(burst) if change.by == Mechanism::Burst => {
+                        self.news(Kind::Burst, burst.failed(&change.verb, &error))
+                    }
                     _ => {
                         tracing::info!(file = %change.file, by = ?change.by, "a layout stays as it is for now: {error}")
                     }
@@ -133,6 +139,18 @@ impl Adapt {
         }
         let location = Location { file: change.file.0, segment };
         Some(Event::Tiers(Told::CopyGone { location }))
+    }
+}
+
+/// A mechanism, as events name it.
+fn word(by: Mechanism) -> &'static str {
+    match by {
+        Mechanism::Burst => "burst",
+        Mechanism::Repair => "repair",
+        Mechanism::Replicas => "replication",
+        Mechanism::User => "user",
+        Mechanism::Tiers => "tiering",
+        Mechanism::Stripes => "stripes",
     }
 }
 

@@ -12,6 +12,7 @@ use super::Adapt;
 use super::driver::Driver;
 use super::jobs::Lane;
 use super::records::Records;
+use crate::events::Kind;
 use crate::file::File;
 use crate::mount::Openers;
 use crate::state::State;
@@ -166,14 +167,17 @@ impl Replicas {
                 let took = began.elapsed();
                 adapt.stats.add(Metric::Failovers, 1);
                 adapt.stats.add(Metric::FailoverNs, took.as_nanos() as u64);
-                adapt.news(format!(
-                    "{path}: target {name} failed, {objects} object(s) of its replica took over in {:.1} ms",
-                    took.as_secs_f64() * 1e3
-                ));
+                adapt.news(
+                    Kind::Recovery,
+                    format!(
+                        "{path}: target {name} failed, {objects} object(s) of its replica took over in {:.1} ms",
+                        took.as_secs_f64() * 1e3
+                    ),
+                );
                 Ok(0)
             }
             Err(error) => {
-                adapt.news(format!("{path}: its replica cannot take over for target {name}: {error}"));
+                adapt.news(Kind::Recovery, format!("{path}: its replica cannot take over for target {name}: {error}"));
                 Err(error)
             }
         }

@@ -1,5 +1,6 @@
 //! What is asked of the store: one request for each command, with its arguments. Both ends of the socket use it.
 
+use crate::events::Kind;
 use crate::source::Identity;
 use crate::stage::{Compare, StageIn};
 use serde::{Deserialize, Serialize};
@@ -75,6 +76,8 @@ pub enum Request {
     Check(Check),
     #[serde(rename = "find.run")]
     Find(Find),
+    #[serde(rename = "events.show")]
+    Events(Events),
     #[serde(rename = "state.dump")]
     DumpState { file: PathBuf },
     #[serde(rename = "purge.run")]
@@ -164,6 +167,22 @@ pub enum FindState {
     Partial,
     /// Fewer than two mirrors are in sync.
     Unmirrored,
+}
+
+/// What is to be shown of what the volume does. All that is given must hold.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Events {
+    /// Go on with what comes.
+    pub follow: bool,
+    /// Nothing before this, in milliseconds since 1970.
+    pub from_ms: Option<u64>,
+    /// Only what names this target.
+    pub target: Option<String>,
+    /// Only of these kinds; all if there is none.
+    pub kinds: Vec<Kind>,
+    /// Which daemon was asked last, and the number that it told last: what came since.
+    pub after: Option<(u64, u64)>,
 }
 
 /// A pass over all files.

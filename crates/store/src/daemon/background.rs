@@ -1,11 +1,12 @@
 //! What happens by itself: stale mirrors are resynced, what failed targets held is made anew, draining targets emptied, garbage removed where targets are back.
 
+use super::Core;
 use super::rebuild::{self, Rebuilt};
 use super::requests::layout::file_named;
 use super::walk::walk;
-use super::{Core, now_ns};
 use crate::adapt::Replicas;
 use crate::durable_names::DurableNames;
+use crate::events::{self as told, Events, Kind};
 use crate::file::{Event, File, Observer};
 use crate::mover::DrainProgress;
 use crate::stats::{Metric, Stats};
@@ -14,7 +15,7 @@ use crate::workers::Workers;
 use crate::{Error, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::{FileId, TargetId};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -24,8 +25,6 @@ const RESYNC_AFTER: Duration = Duration::from_secs(2);
 const RESYNC_MAX: usize = 10_000;
 /// How often a caller that waits for a drain sees how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Lines of news kept for `entrepot status`.
-const NEWS_MAX: usize = 64;
 /// A target that fails is given up for so long before what it held is made anew (algorithms, 6.7: 5 s, tunable).
 const REBUILD_AFTER: Duration = Duration::from_secs(5);
 /// Most seconds between two passes while something cannot be rebuilt: a walk over a large tree is not free.
@@ -55,13 +54,12 @@ struct Waiting {
     purge: Option<Instant>,
     /// The pass under way or the last one, and whether it is under way.
     rebuilt: Option<(Rebuilt, bool)>,
-    /// What happened lately, with nanoseconds since 1970.
-    news: VecDeque<(u64, String)>,
 }
 
 /// The work that no caller waits for.
 pub struct Background {
     stats: Arc<Stats>,
+    events: Arc<Events>,
     waiting: Mutex<Waiting>,
     woken: Condvar,
     workers: Workers,
@@ -70,14 +68,6 @@ pub struct Background {
 }
 
 impl Observer for Background {
-    fn news(&self, text: String) {
-        let mut waiting = self.waiting.lock();
-        if waiting.news.len() == NEWS_MAX {
-            waiting.news.pop_front();
-        }
-        waiting.news.push_back((now_ns(), text));
-    }
-
     fn note(&self, file: &File, event: Event) {
         let replicas = || self.replicas.get().and_then(Weak::upgrade);
         match event {
@@ -112,9 +102,10 @@ fn collect_here(core: &Core) {
 }
 
 impl Background {
-    pub(super) fn new(stats: Arc<Stats>) -> Arc<Background> {
+    pub(super) fn new(stats: Arc<Stats>, events: Arc<Events>) -> Arc<Background> {
         Arc::new(Background {
             stats,
+            events,
             waiting: Mutex::default(),
             woken: Condvar::new(),
             workers: Workers::of("background work"),
@@ -133,7 +124,8 @@ impl Background {
         core.volume.targets().on_change(move |change| {
             let name = weak.upgrade().and_then(|c| Some(c.volume.targets().get(change.target)?.name().to_string()));
             let name = name.unwrap_or_else(|| change.target.to_string());
-            listener.news(format!("target {name} is {} ({}): {}", change.to, change.from, change.reason));
+            let what = format!("target {name} is {} ({}): {}", change.to, change.from, change.reason);
+            listener.events.record(told::Event { target: Some(name), ..told::Event::for_all(Kind::Target, what) });
             match change.to {
                 State::Ok => {
                     listener.waiting.lock().collect.insert(change.target);
@@ -209,9 +201,9 @@ impl Background {
         self.waiting.lock().drains.clone()
     }
 
-    /// What happened lately, oldest first.
-    pub(super) fn latest(&self) -> Vec<(u64, String)> {
-        self.waiting.lock().news.iter().cloned().collect()
+    /// Something that the operator should know.
+    pub(super) fn news(&self, kind: Kind, text: String) {
+        self.events.record(told::Event::new(kind, text));
     }
 
     /// Empties a target on a thread of its own, once.
@@ -232,8 +224,14 @@ impl Background {
             let drained = core.mover.drain(target, || walk(&core.volume, &core.files), report);
             let name = core.volume.targets().get(target).map_or(target.to_string(), |t| t.name().to_string());
             match drained {
-                Ok(done) => this.news(format!("target {name} is empty: {} files moved", done.files)),
-                Err(e) => this.news(format!("the drain of target {name} stopped: {e}")),
+                Ok(done) => {
+                    let what = format!("target {name} is empty: {} files moved", done.files);
+                    this.events.record(told::Event { target: Some(name), ..told::Event::for_all(Kind::Target, what) });
+                }
+                Err(e) => {
+                    let what = format!("the drain of target {name} stopped: {e}");
+                    this.events.record(told::Event { target: Some(name), ..told::Event::new(Kind::Target, what) });
+                }
             }
             this.waiting.lock().drains.remove(&target);
             this.woken.notify_all();
@@ -355,8 +353,10 @@ impl Background {
     fn purge(&self, core: &Core) {
         match core.purge(false) {
             Ok(report) if report.files.is_empty() => {}
-            Ok(report) => self.news(format!("{} files with {} bytes were purged", report.files.len(), report.bytes)),
-            Err(error) => self.news(format!("nothing was purged: {error}")),
+            Ok(report) => {
+                self.news(Kind::Purge, format!("{} files with {} bytes were purged", report.files.len(), report.bytes))
+            }
+            Err(error) => self.news(Kind::Purge, format!("nothing was purged: {error}")),
         }
         self.plan_purge(core);
     }
@@ -370,7 +370,7 @@ impl Background {
             }
             Err(error) => {
                 let file = file_named(core, id);
-                self.news(format!("{file} has a stale mirror that cannot be resynced now: {error}"));
+                self.news(Kind::Recovery, format!("{file} has a stale mirror that cannot be resynced now: {error}"));
                 self.rebuild_soon(REBUILD_AFTER);
             }
         }
@@ -396,7 +396,7 @@ impl Background {
         let rebuilt = rebuilt.unwrap_or_else(|e| Rebuilt { failed: 1, why: Some(e.to_string()), ..Rebuilt::default() });
         report(&rebuilt, false);
         if rebuilt.files > 0 {
-            self.news(format!("{} files were made whole again", rebuilt.files));
+            self.news(Kind::Recovery, format!("{} files were made whole again", rebuilt.files));
         }
         if rebuilt.is_complete() {
             if core.names.any_rolled_back()
@@ -408,7 +408,7 @@ impl Background {
             return;
         }
         if let Some(why) = &rebuilt.why {
-            self.news(format!("{} files cannot be rebuilt now: {why}", rebuilt.failed));
+            self.news(Kind::Recovery, format!("{} files cannot be rebuilt now: {why}", rebuilt.failed));
         }
         let mut waiting = self.waiting.lock();
         let wait = waiting.rebuild_wait.max(RESYNC_AFTER);

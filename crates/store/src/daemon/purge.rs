@@ -6,6 +6,7 @@
 use super::Core;
 use crate::calls::{Answer, Calls, Service};
 use crate::control::{Caller, Responder};
+use crate::events::{self, Kind};
 use crate::file::{File, FileTable};
 use crate::stage::offloaded;
 use crate::{Error, Result};
@@ -84,6 +85,7 @@ impl Service for OpenFile {
 struct Seen {
     id: FileId,
     path: String,
+    owner: u32,
     version: (u64, u64),
     elsewhere: String,
 }
@@ -129,6 +131,13 @@ impl Core {
             let gone = dry_run || self.remove_unused(seen);
             let answer = if gone { Event::Removed { id: remove.id } } else { Event::Left { id: remove.id } };
             machine.handle(now, answer);
+            if gone && !dry_run {
+                let what = format!("purged: {} bytes", seen.version.0);
+                let why = format!("{}; its bytes are at {}", text(remove.reason), seen.elsewhere);
+                let (path, owner) = (Some(seen.path.clone()), Some(seen.owner));
+                let told = events::Event { path, owner, why: Some(why), ..events::Event::new(Kind::Purge, what) };
+                self.pool.events.record(told);
+            }
             if gone {
                 let (path, bytes, elsewhere) = (seen.path.clone(), seen.version.0, seen.elsewhere.clone());
                 report.files.push(Purged { path, bytes, reason: text(remove.reason), elsewhere });
@@ -160,7 +169,7 @@ impl Core {
             needed: needed.iter().any(|n| Path::new(&path).starts_with(n)),
             open: file.is_open(),
         };
-        Some((Seen { id, path, version, elsewhere: place }, candidate))
+        Some((Seen { id, path, owner: stat.st_uid, version, elsewhere: place }, candidate))
     }
 
     /// Removes a file if it still is what was seen. Whether it is gone.

@@ -2,6 +2,7 @@
 
 mod check;
 mod checkpoint;
+mod events;
 mod explain;
 mod find;
 pub(super) mod layout;
@@ -22,7 +23,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The first words of the commands that the store itself serves.
-const PREFIXES: [&str; 15] = [
+const PREFIXES: [&str; 16] = [
     "status",
     "node",
     "stats",
@@ -33,6 +34,7 @@ const PREFIXES: [&str; 15] = [
     "source",
     "check",
     "find",
+    "events",
     "state",
     "purge",
     "scrub",
@@ -128,6 +130,7 @@ impl Commands {
                 Ok(stage::shown(with_progress(out, set)?))
             }
             Request::Check(what) => check::run(core, caller, what, out),
+            Request::Events(what) => events::run(core, caller, &what, out),
             Request::Find(what) => find::run(core, caller, &what, out),
             Request::DumpState { file } => state::dump(core, caller, &file),
             Request::Purge { dry_run } => {

@@ -3,7 +3,7 @@
 use super::{Core, now_ns};
 use crate::calls::{Answer, Calls, SILENT, Service};
 use crate::control::{Caller, Problem, Responder, Scrub as Asked};
-use crate::file::Observer;
+use crate::events::Kind;
 use crate::recovery::{Finding, Outcome, Scrubbed};
 use crate::stage::Stop;
 use crate::stats::{Metric, Stats};
@@ -176,7 +176,9 @@ impl Scrubs {
         let stop = Stop::default();
         let goes = Goes { core, rate: core.volume.config().scrub.rate, stop: &stop };
         match self.pass(&goes, begins, &mut |_| ()) {
-            Ok(pass) if pass.ended_ms.is_some() => core.background.news(format!("scrub: {}", pass.shown())),
+            Ok(pass) if pass.ended_ms.is_some() => {
+                core.background.news(Kind::Scrub, format!("scrub: {}", pass.shown()))
+            }
             Ok(_) => {}
             Err(error) => tracing::warn!("the scrub stopped and is tried again: {error}"),
         }

@@ -3,6 +3,7 @@
 use super::{Adviser, Cluster, File, Lost, Making, Numbered, SlowCopies};
 use crate::Result;
 use crate::cache::BlockCache;
+use crate::events::Events;
 use crate::places::Places;
 use crate::target::Targets;
 use policy::layout::{Placement, Position};
@@ -46,6 +47,8 @@ pub struct Pool {
     pub recovery: OnceLock<Arc<dyn Recover>>,
     /// What wants to know what happens to files.
     pub observer: Arc<dyn Observer>,
+    /// Where decisions and changes of state are told.
+    pub events: Arc<Events>,
     /// The block cache, if the volume has one.
     pub cache: OnceLock<Arc<BlockCache>>,
     /// What adapts the volume to its load; set before it is mounted.
@@ -118,9 +121,6 @@ pub enum Event {
 pub trait Observer: Send + Sync {
     /// Something happened.
     fn note(&self, file: &File, event: Event);
-
-    /// Something that the operator should know.
-    fn news(&self, text: String);
 }
 
 /// Does nothing with what it is told.
@@ -128,8 +128,6 @@ pub struct Unobserved;
 
 impl Observer for Unobserved {
     fn note(&self, _file: &File, _event: Event) {}
-
-    fn news(&self, _text: String) {}
 }
 
 /// Garbage that nothing removes.
@@ -158,6 +156,7 @@ impl Pool {
             garbage: Arc::new(Forgotten),
             recovery: OnceLock::new(),
             observer: Arc::new(Unobserved),
+            events: Arc::default(),
             cache: OnceLock::new(),
             advisers: OnceLock::new(),
             places: OnceLock::new(),

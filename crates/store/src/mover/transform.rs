@@ -126,7 +126,7 @@ impl Mover {
             file.end_move();
             return Err(Error::Busy("the file has no layout: its bytes are in its stub".into()));
         };
-        let active = self.progress.begin(how.verb, id, file.size());
+        let (before, active) = (file.layout(), self.progress.begin(how.verb, id, file.size()));
         let mut result = Err(Stop::Changed);
         for attempt in 0..ATTEMPTS_MAX {
             // What other nodes write all the time is copied while they wait; for a long file that would be too long.
@@ -157,6 +157,7 @@ impl Mover {
             Phase::Busy | Phase::Copying => {}
         }
         self.progress.end(&active, phase);
+        self.tell(id, (how.verb, how.reason), before.as_deref(), &result);
         result
     }
 

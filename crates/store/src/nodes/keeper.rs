@@ -123,10 +123,10 @@ impl Keeper {
                     }
                     drop(self.look.send(Look::Expel(other, beat)));
                 }
-                Action::Lead => tracing::info!("{node} leads the nodes of the volume"),
+                Action::Lead => nodes.tell(format!("{node} leads the nodes of the volume")),
                 Action::Follow { leader } => {
                     let shown = leader.map_or_else(|| "nobody that is known".into(), |leader| leader.to_string());
-                    tracing::info!("{shown} leads the nodes of the volume");
+                    nodes.tell(format!("{shown} leads the nodes of the volume"));
                 }
                 Action::Lost if self.leaving => over = true,
                 Action::Lost => {
@@ -142,8 +142,8 @@ impl Keeper {
                     }
                     drop(self.look.send(Look::Rejoin));
                 }
-                Action::Came { node } => tracing::info!("{node} has joined"),
-                Action::Left { node } => tracing::info!("{node} is over"),
+                Action::Came { node } => nodes.tell(format!("{node} has joined")),
+                Action::Left { node } => nodes.tell(format!("{node} is over")),
             }
         }
         publish(&nodes, &membership);

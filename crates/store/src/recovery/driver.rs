@@ -107,7 +107,7 @@ impl Driver {
         };
         let beside = std::fs::read_link(descriptor_path(&side)).unwrap_or_default();
         let tree = beside.with_file_name("tree");
-        let (state, bell, log) = (Mutex::new(state), Condvar::new(), Log::default());
+        let (state, bell, log) = (Mutex::new(state), Condvar::new(), Log::new(pool.events.clone()));
         Driver { pool, opener, side, tree, stats, log, began: Instant::now(), state, bell }
     }
 

@@ -59,7 +59,7 @@ impl Driver {
                 if kind == FetchError::Passing {
                     self.stats.add(Metric::RecoveryRetries, 1);
                 }
-                self.log.warn(format!("stripe {row} of {} from {uri}: {text}", self.name_of(key)));
+                self.log.warn(self.name_of(key), format!("stripe {row} of {} from {uri}: {text}", self.name_of(key)));
                 self.handle(Event::FetchFailed { key, row, kind });
             }
         }

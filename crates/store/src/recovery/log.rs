@@ -1,6 +1,7 @@
 //! The last things that repair did: bounded, for `status` and the summary of a job.
 
 use super::tally::Tally;
+use crate::events::{Event, Events, Kind};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,41 +10,32 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Entries that are kept.
 const ENTRIES_MAX: usize = 256;
 
-/// Something that repair did.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct RepairEvent {
-    /// Nanoseconds since 1970.
-    pub at_ns: u64,
-    /// What happened, for people.
-    pub text: String,
-}
-
 #[derive(Default)]
 pub(super) struct Log {
-    events: Mutex<VecDeque<RepairEvent>>,
+    events: Arc<Events>,
     tallies: Mutex<VecDeque<Arc<Tally>>>,
 }
 
 impl Log {
-    /// Something worth knowing.
-    pub fn note(&self, text: String) {
+    /// A log whose entries are events.
+    pub fn new(events: Arc<Events>) -> Log {
+        Log { events, tallies: Mutex::default() }
+    }
+
+    /// Something worth knowing of a file.
+    pub fn note(&self, path: String, text: String) {
         tracing::info!("{text}");
-        self.push(text);
+        self.push(path, text);
     }
 
     /// Something that went wrong.
-    pub fn warn(&self, text: String) {
+    pub fn warn(&self, path: String, text: String) {
         tracing::warn!("{text}");
-        self.push(text);
+        self.push(path, text);
     }
 
-    /// All entries, oldest first.
-    pub fn all(&self) -> Vec<RepairEvent> {
-        self.events.lock().iter().cloned().collect()
-    }
-
-    fn push(&self, text: String) {
-        push(&self.events, RepairEvent { at_ns: now_ns(), text });
+    fn push(&self, path: String, text: String) {
+        self.events.record(Event { path: Some(path), by: Some("recovery"), ..Event::new(Kind::Recovery, text) });
     }
 
     /// A recovery begins; its account is kept.

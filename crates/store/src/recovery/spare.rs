@@ -27,18 +27,22 @@ impl Driver {
                 self.stats.add(Metric::RecoveryStripesLost, rows);
                 case.tally.lost(rows);
                 let new_object = spare.new.id;
-                self.log.note(format!(
-                    "recovering {}: target {} lost {rows} stripes, target {} takes its place, from {}",
+                self.log.note(
                     self.name_of(key),
-                    self.target_name(spare.lost.target),
-                    spare.target.name(),
-                    spare.sources[0].place.uri,
-                ));
+                    format!(
+                        "recovering {}: target {} lost {rows} stripes, target {} takes its place, from {}",
+                        self.name_of(key),
+                        self.target_name(spare.lost.target),
+                        spare.target.name(),
+                        spare.sources[0].place.uri,
+                    ),
+                );
                 case.set_spare(Arc::new(spare));
                 self.handle(Event::SpareReady { key, new_object, rows, sources });
             }
             Err(e) => {
-                self.log.warn(format!("a lost part of {} cannot be recovered: {e}", self.name_of(key)));
+                self.log
+                    .warn(self.name_of(key), format!("a lost part of {} cannot be recovered: {e}", self.name_of(key)));
                 self.handle(Event::SpareFailed { key });
             }
         }
@@ -73,7 +77,7 @@ impl Driver {
         let sums = Sums::open(&self.side, layout.file, record.stripe_bytes, size)?;
         if sums.is_none() && record.stripe_bytes > 0 {
             let name = self.shown(file, layout.file);
-            self.log.warn(format!("the checksums of {name} are gone; its recovery is not verified"));
+            self.log.warn(name.clone(), format!("the checksums of {name} are gone; its recovery is not verified"));
         }
         let earlier = self.earlier(lost).filter(|_| sums.is_some());
         let new = Object { state: ObjectState::Partial, ..Object::whole(id, target.id()) };
@@ -117,7 +121,8 @@ impl Driver {
         match changed {
             Ok(_) => self.handle(Event::Published { key }),
             Err(e) => {
-                self.log.warn(format!("{}: the layout could not be changed: {e}", self.name_of(key)));
+                self.log
+                    .warn(self.name_of(key), format!("{}: the layout could not be changed: {e}", self.name_of(key)));
                 self.handle(Event::PublishFailed { key });
             }
         }
@@ -140,7 +145,10 @@ impl Driver {
                     self.pool.remove_object(spare.lost.target, spare.lost.id);
                 }
                 Err(e) => {
-                    self.log.warn(format!("{} is recovered but could not be completed: {e}", self.name_of(key)));
+                    self.log.warn(
+                        self.name_of(key),
+                        format!("{} is recovered but could not be completed: {e}", self.name_of(key)),
+                    );
                     let why = policy::protect::recovery::Why::NotPublished;
                     self.ended(key, Finished::Failed { why, rows_failed: 0 }, false);
                 }
@@ -149,7 +157,10 @@ impl Driver {
                 self.stats.add(Metric::RecoveryFailures, 1);
                 let lost = if rows_failed > 0 { format!("{rows_failed} stripes") } else { "a part".to_string() };
                 let reason = super::reason(why);
-                self.log.warn(format!("{lost} of {} could not be recovered: {reason}", self.name_of(key)));
+                self.log.warn(
+                    self.name_of(key),
+                    format!("{lost} of {} could not be recovered: {reason}", self.name_of(key)),
+                );
                 self.ended(key, result, rows_failed > 0);
             }
         }
@@ -167,7 +178,7 @@ impl Driver {
             let at = position(layout, spare.new.id).ok_or_else(|| no("the layout changed meanwhile"))?;
             layout.complete_object(at, now, Reason::Recovered).map_err(|e| no(&e.to_string()))
         })?;
-        self.log.note(format!("recovered {}: {} stripes", self.name_of(key), spare.rows()));
+        self.log.note(self.name_of(key), format!("recovered {}: {} stripes", self.name_of(key), spare.rows()));
         Ok(spare)
     }
 }

@@ -160,7 +160,7 @@ fn many_readers_cause_one_reconstruction_of_only_the_lost_bytes() {
     assert_eq!(fetched.len(), 10, "each once");
     assert!(world.garbage.0.lock().iter().any(|(_, object)| *object == lost), "the old object is garbage");
     assert!(read_all(&file).expect("read again") == bytes);
-    assert!(world.repair.events().iter().any(|e| e.text.starts_with("recovered")));
+    assert!(world.pool.events.news(9).iter().any(|e| e.what.starts_with("recovered")));
 }
 
 /// [S-042]

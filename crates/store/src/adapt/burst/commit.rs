@@ -3,6 +3,7 @@
 use super::open::OpenCheckpoint;
 use super::record::{self, Part};
 use super::{Adapt, Burst, Lane, now_ms};
+use crate::events::Kind;
 use crate::file::File;
 use crate::{Error, Result};
 use policy::Time;
@@ -25,7 +26,10 @@ impl Burst {
             match (tell, done) {
                 (Some(tell), done) => drop(tell.send(done)),
                 (None, Err(error)) => {
-                    adapt.news(format!("a checkpoint could not be made durable and does not count: {error}"));
+                    adapt.news(
+                        Kind::Burst,
+                        format!("a checkpoint could not be made durable and does not count: {error}"),
+                    );
                 }
                 (None, Ok(_)) => {}
             }

@@ -3,6 +3,7 @@
 use super::layout::name_of;
 use crate::daemon::Core;
 use crate::file::File;
+use crate::mover::words;
 use crate::source::Record;
 use crate::target::State;
 use policy::TargetId;
@@ -11,26 +12,7 @@ use std::collections::BTreeSet;
 
 /// What led to a change, in words.
 pub fn reason(core: &Core, reason: Reason) -> String {
-    let name = |target: TargetId| name_of(core, target);
-    match reason {
-        Reason::Grown => "it outgrew what it had".into(),
-        Reason::StagedIn => "it was staged in with a known size".into(),
-        Reason::Requested => "the user or its directory asked for this layout".into(),
-        Reason::MirrorAdded => "a mirror was added".into(),
-        Reason::MirrorDropped => "a mirror was dropped".into(),
-        Reason::MirrorStale(t) => format!("a mirror missed a write because of target {}", name(t)),
-        Reason::Resynced => "a stale mirror was brought up to date".into(),
-        Reason::RecoveryStarted(t) => {
-            format!("target {} failed, and recovery of its part from the source began", name(t))
-        }
-        Reason::Recovered => "the recovered part is complete".into(),
-        Reason::FailedOver(t) => format!("target {} failed, and its part was copied from another mirror", name(t)),
-        Reason::Drained(t) => format!("target {} was being emptied", name(t)),
-        Reason::Moved => "somebody moved a part of it".into(),
-        Reason::Restriped => "it was striped anew for the load that it had".into(),
-        Reason::Merged => "its owner wants it to lie piece by piece beside other files".into(),
-        Reason::Split => "its owner gave it objects of its own again".into(),
-    }
+    words(core.volume.targets(), reason)
 }
 
 /// Where it lies, why, and what would happen if a target failed.

@@ -112,11 +112,8 @@ fn repair(core: &Core) -> Value {
 }
 
 fn news(core: &Core) -> Value {
-    let mut all = core.background.latest();
-    all.extend(core.repair.events().into_iter().map(|e| (e.at_ns, e.text)));
-    all.sort();
-    let from = all.len().saturating_sub(NEWS_MAX);
-    all[from..].iter().map(|(at_ns, text)| json!({"at_ms": at_ns / 1_000_000, "text": text})).collect()
+    let news = core.pool.events.news(NEWS_MAX);
+    news.iter().map(|event| json!({"at_ms": event.at_ms, "text": event.what})).collect()
 }
 
 pub fn stats(core: &Core) -> Value {

@@ -1,0 +1,170 @@
+//! `entrepot events`: what the volume does, as it does it.
+
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{Output, count, list, moment_ms, number, word};
+use clap::Args;
+use clap::builder::ValueParser;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use store::control::{Client, Events as Asked, Request, exit};
+use store::events::Kind;
+
+/// From one try to reach a daemon that went away to the next.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Show what the volume does: moves, recoveries, targets, nodes, jobs, and why
+///
+/// One line each, the oldest first: when, what kind, which file, what, which mechanism, why. The daemon remembers about four
+/// thousand of them until it ends. Root and the user who runs the daemon see all, others what happens to their own files and jobs
+/// and to targets and nodes. On a cluster these are the events of this node's daemon: what is decided for all, such as tiering, is
+/// seen on the node that leads.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot events --since 1h
+  entrepot events --follow --target fast0             what a drain of fast0 does
+  entrepot events --follow --kind move --kind job --output json | jq -c '[.path, .why]'")]
+pub struct Events {
+    /// Go on with what comes, until Ctrl-C; also when the daemon starts again.
+    #[arg(long, short)]
+    follow: bool,
+    /// Nothing older than this, such as `10m`.
+    #[arg(long, value_name = "SPAN", value_parser = span())]
+    since: Option<u64>,
+    /// Only what names this target.
+    #[arg(long, value_name = "NAME")]
+    target: Option<String>,
+    /// Only this kind: move, recovery, target, node, burst, purge, scrub or job. May be given several times.
+    #[arg(long, value_name = "KIND", value_parser = kind())]
+    kind: Vec<Kind>,
+    /// How to write it: `json` has a line for each event.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+fn span() -> ValueParser {
+    ValueParser::from(|text: &str| {
+        policy::units::span_ns(text).map(|ns| ns / 1_000_000).ok_or("give a span, such as `10m` or `1d`")
+    })
+}
+
+fn kind() -> ValueParser {
+    ValueParser::from(|text: &str| {
+        let known = || format!("known are {}", Kind::ALL.map(Kind::word).join(", "));
+        Kind::ALL.into_iter().find(|kind| kind.word() == text).ok_or_else(known)
+    })
+}
+
+impl Events {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let socket = context.find()?.socket();
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let mut asked = Asked {
+            follow: self.follow,
+            from_ms: self.since.map(|span| now_ms.saturating_sub(span)),
+            target: self.target.clone(),
+            kinds: self.kind.clone(),
+            after: None,
+        };
+        if !self.follow {
+            self.ask(&socket, &mut asked)?;
+            return Ok(0);
+        }
+        crate::command::work::end_at_interrupt()?;
+        let mut away = false;
+        loop {
+            let reached = asked.after;
+            match self.ask(&socket, &mut asked) {
+                Err(problem) if problem.exit_code != exit::NO_DAEMON || asked.after.is_none() => {
+                    return Err(problem.into());
+                }
+                // It goes down, or broke off.
+                Ok(()) | Err(_) => {}
+            }
+            if reached != asked.after || !away {
+                eprintln!("the daemon went away; waiting for it to come back, Ctrl-C ends");
+            }
+            away = true;
+            std::thread::sleep(AGAIN);
+        }
+    }
+
+    /// Shows what one daemon tells, and notes how far that went.
+    fn ask(&self, socket: &Path, asked: &mut Asked) -> std::result::Result<(), store::control::Problem> {
+        let mut client = Client::connect(socket)?;
+        let request = Request::Events(asked.clone());
+        client.ask(&request, &mut |told| {
+            if let Ok(at) = serde_json::from_value(told["at"].clone()) {
+                if let Some((run, _)) = asked.after.filter(|(run, _)| told["at"][0] != *run) {
+                    eprintln!("the daemon of {} ended, another goes on", moment_ms(run));
+                }
+                asked.after = Some(at);
+            }
+            if let Some(missed) = told["missed"].as_u64() {
+                eprintln!(
+                    "{} not shown: they came faster than they were read",
+                    count(missed, "event") + if missed == 1 { " was" } else { " were" }
+                );
+            }
+            if told["event"].is_object() {
+                let line = match self.output {
+                    Output::Json => json!(told["event"]).to_string(),
+                    Output::Text => line(&told["event"]),
+                };
+                let mut out = std::io::stdout().lock();
+                if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+                    // Nobody reads on.
+                    std::process::exit(exit::FAILED.into());
+                }
+            }
+        })?;
+        Ok(())
+    }
+}
+
+/// An event for people. Names come from users: what would move the cursor is shown as it is written in source code.
+pub fn line(event: &Value) -> String {
+    let mut line = format!("{}  {:<8}  ", moment_ms(number(event, "at_ms")), word(event, "kind"));
+    if !word(event, "path").is_empty() {
+        line += &format!("{}: ", word(event, "path"));
+    }
+    line += word(event, "what");
+    let names = |side: &str| list(event, side).iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
+    match (names("from"), names("to")) {
+        (from, to) if !from.is_empty() && !to.is_empty() => line += &format!(", {from} -> {to}"),
+        (from, to) if from.is_empty() && !to.is_empty() => line += &format!(", to {to}"),
+        (from, _) if !from.is_empty() => line += &format!(", off {from}"),
+        _ => {}
+    }
+    let why = [word(event, "by"), word(event, "why")].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
+    if !why.is_empty() {
+        line += &format!(" ({})", why.join(": "));
+    }
+    line.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_what_is_known_and_nothing_else() {
+        let event = json!({"at_ms": 0, "kind": "move", "path": "a/b", "what": "replace target", "from": ["d0"], "to": ["d1", "d2"],
+            "by": "drain", "why": "target d0 was being emptied"});
+        assert_eq!(
+            line(&event),
+            "1970-01-01T00:00:00Z  move      a/b: replace target, d0 -> d1, d2 (drain: target d0 was being emptied)"
+        );
+        let event = json!({"at_ms": 0, "kind": "node", "what": "node 3 has joined"});
+        assert_eq!(line(&event), "1970-01-01T00:00:00Z  node      node 3 has joined");
+    }
+
+    #[test]
+    fn a_name_does_not_move_the_cursor() {
+        let event = json!({"at_ms": 0, "kind": "move", "path": "a\u{1b}[2J\nb", "what": "moved"});
+        assert!(!line(&event).contains(['\u{1b}', '\n']), "{}", line(&event));
+    }
+}

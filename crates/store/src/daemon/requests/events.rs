@@ -1,0 +1,70 @@
+//! `events.show`: what the volume does, to whoever may know it. Who is slow to read holds up only their own connection, and is told
+//! how much they missed.
+
+use crate::control::{Caller, Events as Asked, Problem, Responder};
+use crate::daemon::Core;
+use crate::events::Event;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// Events taken from the rings at once.
+const BATCH: usize = 64;
+/// A caller that went away is noticed this soon.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Lines of progress are `{"event": ..}`, `{"missed": N}`, and `{"at": [RUN, NUMBER]}` for who wants to go on from there.
+pub fn run(core: &Core, caller: &Caller, what: &Asked, out: &mut Responder<'_>) -> Result<Value, Problem> {
+    let events = &core.pool.events;
+    let _held = events.follower(caller.uid).ok_or_else(|| {
+        Problem::busy("as many look at the events as may at a time, or as one user may")
+            .try_this("end one of them, and try again")
+    })?;
+    let (newest, run) = (events.last(), events.run());
+    let resumes = what.after.filter(|(of, _)| *of == run).map(|(_, number)| number);
+    // What was forgotten before somebody asked is not missed.
+    let known = if resumes.is_some() { 0 } else { newest };
+    let mut at = resumes.unwrap_or(0).min(newest);
+    if !out.progress(json!({"at": [run, at]})) {
+        return Ok(json!({}));
+    }
+    loop {
+        let batch = events.batch(at, BATCH);
+        if batch.missed > 0 && at >= known && !out.progress(json!({"missed": batch.missed})) {
+            return Ok(json!({}));
+        }
+        for event in batch.events.iter().filter(|event| is_asked(event, what) && may_see(core, caller, event)) {
+            if !out.progress(json!({"event": **event, "at": [run, event.number]})) {
+                return Ok(json!({}));
+            }
+        }
+        at = batch.last;
+        if at >= newest && !what.follow {
+            return Ok(json!({"at": [run, at]}));
+        }
+        while !events.wait(at, LOOK_EVERY) && !out.stop().is_set() {}
+        if out.stop().is_set() {
+            return Ok(json!({"at": [run, at]}));
+        }
+    }
+}
+
+fn is_asked(event: &Event, what: &Asked) -> bool {
+    event.at_ms >= what.from_ms.unwrap_or(0)
+        && (what.kinds.is_empty() || what.kinds.contains(&event.kind))
+        && what.target.as_ref().is_none_or(|target| event.names(target))
+}
+
+/// Operators see all; others what names no file, their own jobs, and their own files where they may reach the directory.
+fn may_see(core: &Core, caller: &Caller, event: &Event) -> bool {
+    if caller.is_operator() || event.for_all {
+        return true;
+    }
+    event.owner == Some(caller.uid)
+        && event.path.as_deref().is_none_or(|path| {
+            let directory = Path::new(path).parent().and_then(Path::to_str).unwrap_or_default();
+            // Whether the user may look up names in it, not only that it is there.
+            let inside = if directory.is_empty() { ".".into() } else { format!("{directory}/.") };
+            core.may_see(caller, &inside).is_ok()
+        })
+}

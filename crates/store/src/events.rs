@@ -1,0 +1,150 @@
+//! What the volume does, in names and paths: decisions and changes of state, never single reads and writes.
+//!
+//! ```text
+//!   mover, repair, targets, nodes, burst buffer, purge, jobs ── record ──> [ rare | common ] ── batch ──> followers, `status`
+//! ```
+//! Both rings are bounded in events and bytes. What comes often (moves, purged files, jobs) has a ring of its own, so that a long
+//! drain does not push out that a target failed. Whoever records waits for a short lock and for nobody who reads: a follower
+//! that falls behind loses events, and the gap in the numbers says how many.
+
+mod cause;
+mod event;
+mod ring;
+
+pub use cause::{because, cause};
+pub use event::{Event, Kind};
+
+use crate::admission::{Admission, Held};
+use parking_lot::{Condvar, Mutex};
+use ring::Ring;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, statat};
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Events that are kept of what is rare, and of what is common: 4096 together.
+const RARE_MAX: usize = 1024;
+const COMMON_MAX: usize = 3072;
+/// Bytes of each, at most.
+const BYTES_MAX: usize = 2 << 20;
+/// Followers at a time, and how many of them are the operator's alone.
+const FOLLOWERS_MAX: u64 = 32;
+const FOLLOWERS_RESERVED: u64 = 8;
+
+/// The recorder, and the rings.
+pub struct Events {
+    rings: Mutex<Rings>,
+    came: Condvar,
+    /// The directory of all names, which says whose a file is.
+    tree: OnceLock<OwnedFd>,
+    followers: Arc<Admission>,
+    /// Tells the numbers of one daemon from those of the next.
+    run: u64,
+}
+
+struct Rings {
+    rare: Ring,
+    common: Ring,
+    last: u64,
+}
+
+/// Events after a number, and how many there were that are there no more.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Those that are there, by number.
+    pub events: Vec<Arc<Event>>,
+    /// Those that are not.
+    pub missed: u64,
+    /// All up to this one are told by the two above.
+    pub last: u64,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        let rings = Rings { rare: Ring::new(RARE_MAX, BYTES_MAX), common: Ring::new(COMMON_MAX, BYTES_MAX), last: 0 };
+        Events {
+            rings: Mutex::new(rings),
+            came: Condvar::new(),
+            tree: OnceLock::new(),
+            followers: Admission::new(FOLLOWERS_MAX, FOLLOWERS_RESERVED),
+            run: now_ms(),
+        }
+    }
+}
+
+impl Events {
+    /// From now on the owner of a file is noted with what happens to it.
+    pub fn know_owners(&self, tree: OwnedFd) {
+        drop(self.tree.set(tree));
+    }
+
+    /// Notes an event. It may ask the namespace whose the file is, so no lock that reads or writes need is held here.
+    pub fn record(&self, mut event: Event) {
+        event.owner = event.owner.or_else(|| self.owner_of(event.path.as_deref()?));
+        event.at_ms = now_ms();
+        event.cut();
+        let mut rings = self.rings.lock();
+        rings.last += 1;
+        event.number = rings.last;
+        let ring = if event.kind.is_common() { &mut rings.common } else { &mut rings.rare };
+        ring.push(Arc::new(event));
+        drop(rings);
+        self.came.notify_all();
+    }
+
+    fn owner_of(&self, path: &str) -> Option<u32> {
+        Some(statat(self.tree.get()?, path, AtFlags::SYMLINK_NOFOLLOW).ok()?.st_uid)
+    }
+
+    /// Which daemon's numbers these are.
+    pub fn run(&self) -> u64 {
+        self.run
+    }
+
+    /// The number of the newest.
+    pub fn last(&self) -> u64 {
+        self.rings.lock().last
+    }
+
+    /// At most `max` events after that one.
+    pub fn batch(&self, after: u64, max: usize) -> Batch {
+        let rings = self.rings.lock();
+        let mut events: VecDeque<_> = rings.rare.after(after, max);
+        events.extend(rings.common.after(after, max));
+        let mut events = Vec::from(events);
+        events.sort_unstable_by_key(|event| event.number);
+        let all = events.len() <= max;
+        events.truncate(max);
+        // Beyond those of a cut batch others follow.
+        let last = events.last().filter(|_| !all).map_or(rings.last, |event| event.number).max(after);
+        Batch { missed: (last - after).saturating_sub(events.len() as u64), events, last }
+    }
+
+    /// Waits until there are events after that one, for a while. Whether there are.
+    pub fn wait(&self, after: u64, span: Duration) -> bool {
+        let until = Instant::now() + span;
+        let mut rings = self.rings.lock();
+        while rings.last <= after && !self.came.wait_until(&mut rings, until).timed_out() {}
+        rings.last > after
+    }
+
+    /// A place for one more who follows; `None` if there are as many as may be, or as one user may have.
+    pub fn follower(&self, uid: u32) -> Option<Held> {
+        self.followers.take(uid, 1).ok()
+    }
+
+    /// The newest of what is rare, oldest first.
+    pub fn news(&self, max: usize) -> Vec<Arc<Event>> {
+        let rare = self.rings.lock().rare.after(0, usize::MAX);
+        let told = rare.into_iter().filter(|event| event.kind != Kind::Node).collect::<Vec<_>>();
+        told[told.len().saturating_sub(max)..].to_vec()
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests;

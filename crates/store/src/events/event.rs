@@ -1,0 +1,148 @@
+//! One event: when, what of which file, target or job, and why.
+
+use serde::{Deserialize, Serialize};
+
+/// Targets named on a side, at most: a wide stripe has hundreds.
+const TARGETS_MAX: usize = 16;
+/// Bytes of a text, at most.
+const TEXT_MAX: usize = 1024;
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Bytes of a file lie elsewhere now, or could not be moved.
+    Move,
+    /// Lost bytes come back, or do not.
+    Recovery,
+    /// A target failed, came back, cannot be written, is drained or empty.
+    Target,
+    /// A node joined, left, or leads.
+    Node,
+    /// A checkpoint's turn in the burst buffer.
+    Burst,
+    /// A file was purged, or a purge ended.
+    Purge,
+    /// A scrub ended.
+    Scrub,
+    /// A job's state changed.
+    Job,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 8] =
+        [Kind::Move, Kind::Recovery, Kind::Target, Kind::Node, Kind::Burst, Kind::Purge, Kind::Scrub, Kind::Job];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Move => "move",
+            Kind::Recovery => "recovery",
+            Kind::Target => "target",
+            Kind::Node => "node",
+            Kind::Burst => "burst",
+            Kind::Purge => "purge",
+            Kind::Scrub => "scrub",
+            Kind::Job => "job",
+        }
+    }
+
+    /// Whether there may be thousands in a row.
+    pub(super) fn is_common(self) -> bool {
+        matches!(self, Kind::Move | Kind::Purge | Kind::Job)
+    }
+}
+
+/// Something that the volume did. What is not known or does not apply is left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Event {
+    /// Ascending in the life of a daemon.
+    pub number: u64,
+    /// Milliseconds since 1970.
+    pub at_ms: u64,
+    /// What it is about.
+    pub kind: Kind,
+    /// The file, below the mount point.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The user whose file or job it is.
+    #[serde(rename = "uid", skip_serializing_if = "Option::is_none")]
+    pub owner: Option<u32>,
+    /// The job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<u64>,
+    /// The target that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// Targets that bytes left.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub from: Vec<String>,
+    /// Targets where they lie now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub to: Vec<String>,
+    /// The mechanism that wanted it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<&'static str>,
+    /// What happened.
+    pub what: String,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Everybody may know it: it names no file.
+    #[serde(skip)]
+    pub for_all: bool,
+}
+
+impl Event {
+    /// An event that only operators and, where a file or job is named, its owner see.
+    pub fn new(kind: Kind, what: impl Into<String>) -> Event {
+        Event {
+            number: 0,
+            at_ms: 0,
+            kind,
+            path: None,
+            owner: None,
+            job: None,
+            target: None,
+            from: Vec::new(),
+            to: Vec::new(),
+            by: None,
+            what: what.into(),
+            why: None,
+            for_all: false,
+        }
+    }
+
+    /// One that everybody may see.
+    pub fn for_all(kind: Kind, what: impl Into<String>) -> Event {
+        Event { for_all: true, ..Event::new(kind, what) }
+    }
+
+    /// Whether it is about that target.
+    pub fn names(&self, target: &str) -> bool {
+        self.target.iter().chain(&self.from).chain(&self.to).any(|name| name == target)
+    }
+
+    /// No event takes more than a few kilobytes.
+    pub(super) fn cut(&mut self) {
+        self.from.truncate(TARGETS_MAX);
+        self.to.truncate(TARGETS_MAX);
+        cut(&mut self.what);
+        self.why.iter_mut().for_each(cut);
+    }
+
+    /// Bytes that it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        let lists = self.from.iter().chain(&self.to).map(|name| name.len() + size_of::<String>()).sum::<usize>();
+        let texts = [&self.path, &self.target, &self.why].into_iter().flatten().map(String::len).sum::<usize>();
+        size_of::<Event>() + lists + texts + self.what.len()
+    }
+}
+
+fn cut(text: &mut String) {
+    if text.len() > TEXT_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_MAX));
+        text.push('…');
+    }
+}
