@@ -5,6 +5,7 @@
 //! and asking a scheduler happen on threads of their own.
 
 mod arrival;
+mod clearing;
 mod data;
 
 pub(crate) use arrival::Now;
@@ -61,6 +62,8 @@ pub(crate) struct Core<B: Backend> {
     pub volume: Arc<dyn Volume>,
     pub recogniser: Recogniser,
     pub table: Mutex<JobTable<B>>,
+    /// The jobs whose end still removes what they had in the volume.
+    pub clearing: Arc<clearing::Clearing>,
     /// Notified when a job changed, and at the end.
     pub changed: Condvar,
     /// Readable at the end.
@@ -99,6 +102,7 @@ impl<B: Backend> Core<B> {
             volume,
             recogniser,
             table: Mutex::new(JobTable { machine, jobs, running, own: B::Shelf::default(), closed: false }),
+            clearing: Arc::default(),
             changed: Condvar::new(),
             closing: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?,
             own,

@@ -46,19 +46,20 @@ impl<B: Backend> Core<B> {
     /// Goes on to remove the directories of jobs that are over, where the end of the last daemon came between.
     pub fn remove_left(self: &Arc<Self>, jobs: &BTreeMap<JobId, Job<B::Own>>) {
         let leaves = |job: &&Job<B::Own>| job.plan.datawarp.own.as_ref().is_some_and(|own| own.leaves);
-        let mut left: Vec<_> = jobs.values().filter(leaves).map(|job| job.plan.datawarp.clone()).collect();
+        let begun = |job: &Job<B::Own>| (self.clearing.begin(job.id), job.plan.datawarp.clone());
+        let mut left: Vec<_> = jobs.values().filter(leaves).map(begun).collect();
         if left.is_empty() {
             return;
         }
         let core = self.clone();
         std::thread::spawn(move || {
             for _ in 0..MOUNTED_WITHIN_S {
-                left.retain(|datawarp| directory::try_to_remove(datawarp).is_err());
+                left.retain(|(_, datawarp)| directory::try_to_remove(datawarp).is_err());
                 if left.is_empty() || !core.nap(Duration::from_secs(1)) {
                     return;
                 }
             }
-            left.iter().for_each(directory::remove);
+            left.iter().for_each(|(_, datawarp)| directory::remove(datawarp));
         });
     }
 

@@ -191,12 +191,13 @@ impl Core {
             return;
         }
         let paths = if brought { Vec::new() } else { record.staged_paths() };
-        let (core, owner) = (self.clone(), record.owner);
+        let (core, owner, begun) = (self.clone(), record.owner, self.clearing.begin(record.id));
         std::thread::spawn(move || {
             core.forget_staging(owner, &paths);
             if remove {
                 directory::remove(&datawarp);
             }
+            drop(begun);
         });
     }
 
@@ -216,7 +217,7 @@ impl Core {
 }
 
 /// Whether the script may have left something. Of one that another scheduler has nobody here knows, unless that gave it up.
-pub(super) fn may_have_run(record: &Record) -> bool {
+fn may_have_run(record: &Record) -> bool {
     let compute = record.part(PartKind::Compute);
     match &record.own.external {
         Some(_) => compute.is_some_and(|part| part.progress != Progress::Dropped),

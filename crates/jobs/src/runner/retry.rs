@@ -4,7 +4,7 @@
 //! environment in which their owner asks for it.
 
 use super::local::{Core, PartRecord, Record};
-use super::{Runner, core, gate, spool};
+use super::{Runner, gate, spool};
 use crate::account;
 use crate::directory::{self, Nodes};
 use crate::error::Error;
@@ -14,6 +14,10 @@ use crate::marks;
 use crate::request::*;
 use policy::machine::Machine;
 use policy::schedule::easy::Event;
+use std::time::Duration;
+
+/// How long the end of a job may take until whoever takes it up again hears that it is not over: a guess.
+const CLEARED_WITHIN: Duration = Duration::from_secs(30);
 
 impl Runner {
     /// Takes up a failed job at the part that failed.
@@ -85,9 +89,12 @@ impl Runner {
         spool::check_request(&request)?;
         let account = account::account(caller.uid, rustix::process::geteuid().is_root())?;
         let mut plan = record.plan.clone();
-        if !core::may_have_run(record) {
-            // The end of the job may be about to remove it.
-            directory::remove(&plan.datawarp);
+        if !core.clearing.wait(id, CLEARED_WITHIN) {
+            let cause = format!("what job {id} had in the volume is still being removed");
+            return Err(Error::refused(
+                cause,
+                "ask again when the volume answers: `entrepot status` shows whether it does",
+            ));
         }
         let mark = Core::mark(id);
         directory::give(&*core.volume, caller, &mark, Nodes::One, &mut plan)?;
