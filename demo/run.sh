@@ -43,8 +43,12 @@ say "1. A source: nginx on loopback, serving a real file with range support"
 origin=$(real_file "$dir/www/input.bin")
 bytes=$(stat -c %s "$dir/www/input.bin")
 echo "   $origin, $((bytes / 1000000)) MB"
-port=$(("$(od -An -N2 -tu2 /dev/urandom)" % 20000 + 20000))
-cat >"$dir/nginx/nginx.conf" <<EOF
+# The port is one that nobody has: nginx ends by itself when it cannot have it, and another one is tried.
+serve() {
+    local port
+    for _ in 1 2 3 4 5; do
+        port=$(("$(od -An -N2 -tu2 /dev/urandom)" % 20000 + 10000))
+        cat >"$dir/nginx/nginx.conf" <<EOF
 $([ "$(id -u)" != 0 ] || echo "user root;")
 daemon off; worker_processes 1; pid $dir/nginx/pid; error_log $dir/nginx/error.log;
 events {}
@@ -55,8 +59,21 @@ http {
     server { listen 127.0.0.1:$port; root $dir/www; }
 }
 EOF
-/usr/sbin/nginx -c "$dir/nginx/nginx.conf" 2>/dev/null &
-nginx_pid=$!
+        /usr/sbin/nginx -c "$dir/nginx/nginx.conf" 2>/dev/null &
+        nginx_pid=$!
+        for _ in $(seq 100); do
+            kill -0 "$nginx_pid" 2>/dev/null || continue 2
+            # It writes its number once it listens.
+            [ ! -s "$dir/nginx/pid" ] || { source=127.0.0.1:$port; return; }
+            sleep 0.1
+        done
+        break
+    done
+    tail -n 3 "$dir/nginx/error.log" >&2
+    echo "demo: nginx does not start on loopback" >&2
+    exit 1
+}
+serve
 
 say "2. A volume of six targets, mounted"
 ep init "$dir/scratch" | sed 's/^/   /'
@@ -67,7 +84,7 @@ mkdir "$mnt/parts"
 ep layout set "$mnt/parts" mirrors=2
 
 say "3. A job: stage in, four readers, stage out"
-sed -e "s|@URI@|http://127.0.0.1:$port/input.bin|; s|@MNT@|$mnt|g; s|@HOME@|$dir/home|g" "$here/job.sh.in" >"$dir/job.sh"
+sed -e "s|@URI@|http://$source/input.bin|; s|@MNT@|$mnt|g; s|@HOME@|$dir/home|g" "$here/job.sh.in" >"$dir/job.sh"
 sed -n '2,8p' "$dir/job.sh" | sed 's/^/   | /'
 id=$(cd "$dir/home" && ep job submit "$dir/job.sh" | sed -n 's/^job \([0-9]*\).*/\1/p')
 echo "   submitted as job $id"
