@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # The whole suite: the workspace's tests, then the POSIX suites on a real mount. Ends with the count of tests.
 # Tests that need what is not here (root, /dev/fuse, a package) say "skipped: ..." and count as passed by the runner.
+# All that the tests said is in target/test.log; here is what failed of it (scripts/told.awk).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH=$PWD/target/tools/bin:$PATH
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+mkdir -p target
+log=target/test.log
 
-cargo test --workspace --locked --no-fail-fast -- --show-output 2>&1 | tee "$log"
+cargo test --workspace --locked --no-fail-fast -- --show-output 2>&1 | tee "$log" | awk -f scripts/told.awk
 status=${PIPESTATUS[0]}
 
 sum() { grep -E '^test result:' "$log" | sed -E "s/.* ([0-9]+) $1.*/\1/" | awk '{s += $1} END {print s + 0}'; }
