@@ -4,6 +4,7 @@ mod command;
 mod connect;
 mod connections_in_numbers;
 mod copies_on_volume;
+mod dashboard;
 mod inputs_on_volume;
 mod jobs_in_numbers;
 mod jobs_on_volume;

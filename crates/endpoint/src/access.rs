@@ -29,6 +29,11 @@ impl Access {
         Ok(Access(Some(blake3::hash(token.as_bytes()))))
     }
 
+    /// Whether there is a token: only then is anybody shown names of files, users and jobs.
+    pub fn has_token(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Whether a request is of one who may. How long this takes tells nothing of the token.
     pub fn is_granted(&self, headers: &HeaderMap) -> bool {
         let Some(wanted) = self.0 else { return true };

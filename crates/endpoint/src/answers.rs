@@ -1,24 +1,30 @@
 //! What is answered to which request.
 
-use crate::Watched;
 use crate::access::Access;
+use crate::jobs::{self, Job};
+use crate::look::Look;
+use crate::{Watched, page};
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY, WWW_AUTHENTICATE,
+};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use store::control::{Problem, exit};
 use store::daemon::Health;
 use store::stats::OPEN_METRICS;
 
 /// What was looked at is shown for so long: however many ask, looks are bounded.
 const FRESH: Duration = Duration::from_millis(500);
-/// A look that takes longer is itself the answer.
-const LOOK_MAX: Duration = Duration::from_secs(3);
+/// What people look at.
+const FRESH_FOR_EYES: Duration = Duration::from_secs(1);
 
 const TEXT: &str = "text/plain; charset=utf-8";
-const INDEX: &str = "/metrics   all metrics, for Prometheus\n/healthz   whether the daemon is well\n";
+const JSON: &str = "application/json";
 
 /// An answer.
 pub type Answer = Response<Full<Bytes>>;
@@ -28,13 +34,24 @@ pub struct Answers {
     watched: Arc<dyn Watched>,
     access: Access,
     metrics: Mutex<Option<(Instant, Bytes)>>,
-    health: tokio::sync::Mutex<Option<(Instant, Health)>>,
+    health: Look<Health>,
+    glance: Look<Result<Bytes, Problem>>,
+    jobs: Look<Result<Arc<Vec<Job>>, Problem>>,
+    file: Look<Result<Bytes, Problem>>,
 }
 
 impl Answers {
     /// About that daemon, to those who may watch it.
     pub fn new(watched: Arc<dyn Watched>, access: Access) -> Answers {
-        Answers { watched, access, metrics: Mutex::default(), health: tokio::sync::Mutex::default() }
+        Answers {
+            watched,
+            access,
+            metrics: Mutex::default(),
+            health: Look::new(FRESH),
+            glance: Look::new(FRESH_FOR_EYES),
+            jobs: Look::new(FRESH_FOR_EYES),
+            file: Look::new(FRESH_FOR_EYES),
+        }
     }
 
     /// To one request.
@@ -45,7 +62,11 @@ impl Answers {
             return answer;
         }
         let is_granted = self.access.is_granted(request.headers());
-        match request.uri().path() {
+        let path = request.uri().path();
+        if let Some((kind, text)) = page::at(path) {
+            return answer(StatusCode::OK, kind, Bytes::from_static(text.as_bytes()));
+        }
+        match path {
             // Whether it serves is said to everybody, why not only to those who may watch.
             "/healthz" => well(self.health().await, is_granted),
             _ if !is_granted => {
@@ -54,8 +75,17 @@ impl Answers {
                 answer
             }
             "/metrics" => answer(StatusCode::OK, OPEN_METRICS, self.metrics()),
-            "/" => said(StatusCode::OK, INDEX),
-            _ => said(StatusCode::NOT_FOUND, "there is no such page; / lists them\n"),
+            "/api/volume" => self.at_a_glance().await,
+            // Without a token every user of the machine may ask: nobody is shown what is another's.
+            "/api/jobs" | "/api/file" if !self.access.has_token() => {
+                said(StatusCode::FORBIDDEN, "this takes a token; name a `token_file` in `[endpoint]`\n")
+            }
+            "/api/jobs" => self.jobs(request.uri().query().unwrap_or_default()).await,
+            "/api/file" => self.file(request.uri().query().unwrap_or_default()).await,
+            _ => said(
+                StatusCode::NOT_FOUND,
+                "there is no such page; / is the dashboard, /metrics and /healthz are for programs\n",
+            ),
         }
     }
 
@@ -69,20 +99,61 @@ impl Answers {
         text
     }
 
-    /// One look at a time; who comes meanwhile waits for it.
     async fn health(&self) -> Health {
-        let mut kept = self.health.lock().await;
-        if let Some((_, health)) = kept.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-            return health.clone();
-        }
         let watched = self.watched.clone();
-        let look = tokio::task::spawn_blocking(move || watched.health());
-        let health = match tokio::time::timeout(LOOK_MAX, look).await {
-            Ok(Ok(health)) => health,
-            _ => Health { failing: vec!["the store of the state does not answer".into()], degraded: Vec::new() },
+        let health = self.health.at("", move || watched.health()).await;
+        health.unwrap_or_else(|| Health {
+            failing: vec!["the store of the state does not answer".into()],
+            degraded: Vec::new(),
+        })
+    }
+
+    async fn at_a_glance(&self) -> Answer {
+        let (watched, with_names) = (self.watched.clone(), self.access.has_token());
+        let look = move || watched.at_a_glance(with_names).map(|glance| Bytes::from(glance.to_string()));
+        found(self.glance.at("", look).await, "the volume")
+    }
+
+    async fn jobs(&self, query: &str) -> Answer {
+        let watched = self.watched.clone();
+        let look = move || watched.jobs().map(|all| Arc::new(jobs::ordered(all)));
+        let from = parameter(query, "from").and_then(|from| from.parse().ok()).unwrap_or(0);
+        let find = parameter(query, "find").unwrap_or_default();
+        let page = |all: Arc<Vec<Job>>| Bytes::from(jobs::page(&all, &find, from).to_string());
+        found(self.jobs.at("", look).await.map(|all| all.map(page)), "what keeps the jobs")
+    }
+
+    async fn file(&self, query: &str) -> Answer {
+        let Some(path) = parameter(query, "path") else {
+            return said(StatusCode::BAD_REQUEST, "name a file: /api/file?path=...\n");
         };
-        *kept = Some((Instant::now(), health.clone()));
-        health
+        let (watched, of) = (self.watched.clone(), path.clone());
+        let look = move || watched.file(&of).map(|file| Bytes::from(file.to_string()));
+        found(self.file.at(&path, look).await, "the namespace")
+    }
+}
+
+/// A parameter of an address.
+fn parameter(query: &str, name: &str) -> Option<String> {
+    let mut all = form_urlencoded::parse(query.as_bytes());
+    all.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
+/// What was found, or why it was not: as an object with `error`.
+fn found(found: Option<Result<Bytes, Problem>>, what: &str) -> Answer {
+    let failed = |status, error: Value| answer(status, JSON, Bytes::from(json!({"error": error}).to_string()));
+    match found {
+        Some(Ok(text)) => answer(StatusCode::OK, JSON, text),
+        Some(Err(problem)) => {
+            let status = match problem.exit_code {
+                exit::NOT_FOUND => StatusCode::NOT_FOUND,
+                exit::WRONG_INPUT => StatusCode::BAD_REQUEST,
+                exit::DENIED => StatusCode::FORBIDDEN,
+                _ => StatusCode::SERVICE_UNAVAILABLE,
+            };
+            failed(status, json!(problem.cause))
+        }
+        None => failed(StatusCode::SERVICE_UNAVAILABLE, json!(format!("{what} does not answer"))),
     }
 }
 
@@ -107,5 +178,7 @@ fn answer(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::POLICY));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     answer
 }

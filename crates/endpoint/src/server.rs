@@ -24,10 +24,12 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
-/// Connections at a time. Prometheus needs one.
+/// Connections at a time. Prometheus needs one, a dashboard one.
 const CONNECTIONS_MAX: usize = 32;
 /// The head of a request comes within this time, and so does what TLS has to say before.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
+/// Threads that look at what may hang: one for each thing that is looked at.
+const LOOKS_MAX: usize = 4;
 /// Bytes of a head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// A connection lasts no longer, whatever it does.
@@ -76,7 +78,8 @@ impl Listening {
 
     /// Answers from now on.
     pub fn serve(self, watched: Arc<dyn Watched>) -> io::Result<Endpoint> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(2).build()?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(LOOKS_MAX).build()?;
         let stop = Arc::new(Notify::new());
         let (listener, stops) = (self.listener, stop.clone());
         let server =

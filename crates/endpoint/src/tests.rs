@@ -1,6 +1,9 @@
 //! Real connections to a served address: what is answered to whom, and that nobody keeps others out.
 
+mod dashboard;
+
 use super::*;
+use serde_json::json;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -18,6 +21,11 @@ struct Daemon {
     looks: AtomicU64,
     failing: Vec<String>,
     hangs: bool,
+    targets: u64,
+    jobs: u64,
+    /// How often the volume was looked at, and files.
+    glances: AtomicU64,
+    files: AtomicU64,
 }
 
 impl Watched for Daemon {
@@ -30,6 +38,25 @@ impl Watched for Daemon {
             std::thread::sleep(Duration::from_secs(3600));
         }
         Health { failing: self.failing.clone(), degraded: vec!["target fast0 is failed".into()] }
+    }
+
+    fn at_a_glance(&self, with_names: bool) -> Result<Value, Problem> {
+        self.glances.fetch_add(1, Ordering::Relaxed);
+        Ok(dashboard::glance(self.targets, with_names))
+    }
+
+    fn jobs(&self) -> Result<Vec<Job>, Problem> {
+        Ok((0..self.jobs).map(dashboard::job).collect())
+    }
+
+    fn file(&self, path: &str) -> Result<Value, Problem> {
+        self.files.fetch_add(1, Ordering::Relaxed);
+        match path {
+            "hangs" => std::thread::sleep(Duration::from_secs(3600)),
+            "gone" => return Err(Problem::not_found("gone: No such file or directory")),
+            _ => {}
+        }
+        Ok(dashboard::file(path))
     }
 }
 
@@ -52,12 +79,16 @@ fn config() -> volume::Endpoint {
 }
 
 fn serve(daemon: Daemon, with: impl FnOnce(&Path, &mut volume::Endpoint)) -> Served {
+    serve_shared(Arc::new(daemon), with)
+}
+
+fn serve_shared(daemon: Arc<Daemon>, with: impl FnOnce(&Path, &mut volume::Endpoint)) -> Served {
     let dir = tempfile::tempdir().expect("dir");
     let mut config = config();
     with(dir.path(), &mut config);
     let listening = Listening::at(&config).expect("listens").expect("is wanted");
     let at = listening.address().expect("an address");
-    Served { at, _endpoint: listening.serve(Arc::new(daemon)).expect("served"), dir }
+    Served { at, _endpoint: listening.serve(daemon).expect("served"), dir }
 }
 
 fn ask(mut stream: impl Read + Write, head: &str) -> (u16, String) {

@@ -9,6 +9,7 @@
 
 mod background;
 mod crash;
+mod dashboard;
 mod end;
 mod forget;
 mod helping;

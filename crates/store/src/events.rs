@@ -134,6 +134,17 @@ impl Events {
         self.followers.take(uid, 1).ok()
     }
 
+    /// The newest that are wanted, newest first.
+    pub fn newest(&self, max: usize, wanted: impl Fn(&Event) -> bool) -> Vec<Arc<Event>> {
+        let rings = self.rings.lock();
+        let newest = |ring: &Ring| ring.newest().filter(|event| wanted(event)).take(max).cloned().collect::<Vec<_>>();
+        let mut events = [newest(&rings.rare), newest(&rings.common)].concat();
+        drop(rings);
+        events.sort_unstable_by_key(|event| std::cmp::Reverse(event.number));
+        events.truncate(max);
+        events
+    }
+
     /// The newest of what is rare, oldest first.
     pub fn news(&self, max: usize) -> Vec<Arc<Event>> {
         let rare = self.rings.lock().rare.after(0, usize::MAX);

@@ -4,6 +4,7 @@ use crate::command::job::recognise;
 use crate::connect::Context;
 use crate::connections_in_numbers;
 use crate::copies_on_volume;
+use crate::dashboard::Dashboard;
 use crate::failure::{Failure, Result};
 use crate::inputs_on_volume;
 use crate::jobs_in_numbers;
@@ -233,11 +234,13 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
         }
     };
     let calls = starting.core().calls.clone();
-    starting.register(jobs::runner::PREFIX, jobs.runner.handler(calls.as_ref()));
-    starting.register(jobs::slurm::PREFIX, jobs.slurm.handler(calls.as_ref()));
+    let (runner, slurm) = (jobs.runner.handler(calls.as_ref()), jobs.slurm.handler(calls.as_ref()));
+    starting.register(jobs::runner::PREFIX, runner.clone());
+    starting.register(jobs::slurm::PREFIX, slurm.clone());
     let daemon = starting.serve()?;
     tracing::info!(mount_point = %daemon.mount_point().display(), "mounted");
-    let endpoint = endpoint.map(|endpoint| endpoint.serve(daemon.core().clone())).transpose()?;
+    let watched = || Arc::new(Dashboard { core: daemon.core().clone(), runner, slurm });
+    let endpoint = endpoint.map(|endpoint| endpoint.serve(watched())).transpose()?;
     Ok(Running { daemon, endpoint, jobs: Some(jobs), servers })
 }
 

@@ -11,6 +11,7 @@ mod burst_devices;
 mod burst_replicas;
 mod cache;
 mod connections;
+mod dashboard;
 mod datawarp;
 mod doctor;
 mod drained;

@@ -8,20 +8,22 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
-const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+/// What the endpoint of a test takes.
+pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-fn free_port() -> u16 {
+/// A port that nobody listens at.
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 
 /// A `volume.toml` with these lines in `[endpoint]`.
-fn with(toml: &str, lines: &str) -> String {
+pub fn with(toml: &str, lines: &str) -> String {
     assert!(toml.contains("\n[endpoint]\n"), "it has the section: {toml}");
     toml.replace("\n[endpoint]\n", &format!("\n[endpoint]\n{lines}"))
 }
 
 /// What an address answers: the status, and the body.
-fn get(port: u16, path: &str, header: &str) -> (u16, String) {
+pub fn get(port: u16, path: &str, header: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connects");
     write!(stream, "GET {path} HTTP/1.0\r\nHost: x\r\n{header}\r\n").expect("asked");
     let mut text = String::new();

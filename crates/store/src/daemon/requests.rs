@@ -3,13 +3,13 @@
 mod check;
 mod checkpoint;
 mod events;
-mod explain;
+pub(super) mod explain;
 mod find;
 pub(super) mod layout;
 mod node;
 mod stage;
 mod state;
-mod status;
+pub(super) mod status;
 mod target;
 mod tiering;
 

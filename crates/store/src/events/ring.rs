@@ -26,6 +26,11 @@ impl Ring {
         }
     }
 
+    /// From the newest on.
+    pub fn newest(&self) -> impl Iterator<Item = &Arc<Event>> {
+        self.events.iter().rev()
+    }
+
     /// The oldest after that number, and one more than `max` where there are more.
     pub fn after(&self, number: u64, max: usize) -> VecDeque<Arc<Event>> {
         let from = self.events.partition_point(|event| event.number <= number);

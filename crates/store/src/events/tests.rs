@@ -56,6 +56,20 @@ fn batches_give_each_event_once_in_order_and_a_gap_is_counted() {
 }
 
 #[test]
+fn the_newest_that_are_wanted_come_first() {
+    let events = Events::default();
+    for _ in 0..30 {
+        told(&events, Kind::Move, 9);
+        events.record(Event::for_all(Kind::Target, "t failed"));
+    }
+    let numbers =
+        |max, wanted: fn(&Event) -> bool| events.newest(max, wanted).iter().map(|e| e.number).collect::<Vec<_>>();
+    assert_eq!(numbers(3, |_| true), [300, 299, 298]);
+    assert_eq!(numbers(2, |event| event.for_all), [300, 290]);
+    assert_eq!(numbers(9, |event| event.kind == Kind::Job), [0; 0]);
+}
+
+#[test]
 fn who_waits_is_woken_by_an_event_and_not_by_none() {
     let events = Arc::new(Events::default());
     assert!(!events.wait(0, Duration::ZERO));

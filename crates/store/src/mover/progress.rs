@@ -5,6 +5,7 @@ use policy::FileId;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// How far one move is.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -35,6 +36,15 @@ pub struct ProgressEntry {
     pub total_bytes: u64,
     /// How far it is.
     pub phase: Phase,
+    /// The mechanism that wants it. Neither this nor why is shown to everybody.
+    #[serde(skip)]
+    pub by: &'static str,
+    /// Why.
+    #[serde(skip)]
+    pub why: String,
+    /// How long it has gone on.
+    #[serde(skip)]
+    pub lasted: Duration,
 }
 
 /// Moves kept in sight after they ended. A guess.
@@ -55,6 +65,8 @@ pub(super) struct Active {
     file: FileId,
     total_bytes: u64,
     pub done_bytes: AtomicU64,
+    cause: (&'static str, String),
+    began: Instant,
 }
 
 impl Active {
@@ -66,6 +78,9 @@ impl Active {
             done_bytes: self.done_bytes.load(Ordering::Relaxed),
             total_bytes: self.total_bytes,
             phase,
+            by: self.cause.0,
+            why: self.cause.1.clone(),
+            lasted: self.began.elapsed(),
         }
     }
 }
@@ -83,9 +98,15 @@ impl Progress {
         self.active.lock().iter().any(|active| active.file == file)
     }
 
-    pub(super) fn begin(&self, verb: &'static str, file: FileId, total_bytes: u64) -> Arc<Active> {
+    pub(super) fn begin(
+        &self,
+        (verb, cause): (&'static str, (&'static str, String)),
+        file: FileId,
+        total_bytes: u64,
+    ) -> Arc<Active> {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        let active = Arc::new(Active { id, verb, file, total_bytes, done_bytes: AtomicU64::new(0) });
+        let (done_bytes, began) = (AtomicU64::new(0), Instant::now());
+        let active = Arc::new(Active { id, verb, file, total_bytes, done_bytes, cause, began });
         self.active.lock().push(active.clone());
         active
     }

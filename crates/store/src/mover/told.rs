@@ -30,13 +30,18 @@ impl Mover {
                 event
             }
         };
-        let (by, why) = cause().unwrap_or_else(|| (mechanism(reason), words(&self.pool.targets, reason)));
+        let (by, why) = self.cause(reason);
         (event.by, event.why) = (Some(by), Some(why));
         event.path = self.pool.path_of(id).map(|path| path.display().to_string());
         if event.path.is_none() {
             event.what = format!("file {id}: {}", event.what);
         }
         self.pool.events.record(event);
+    }
+
+    /// Which mechanism wants the change that this thread makes, and why.
+    pub(super) fn cause(&self, reason: Reason) -> (&'static str, String) {
+        cause().unwrap_or_else(|| (mechanism(reason), words(&self.pool.targets, reason)))
     }
 
     fn names<'a>(&self, objects: impl Iterator<Item = &'a (TargetId, ObjectId)>) -> Vec<String> {

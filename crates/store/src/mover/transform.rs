@@ -126,7 +126,8 @@ impl Mover {
             file.end_move();
             return Err(Error::Busy("the file has no layout: its bytes are in its stub".into()));
         };
-        let (before, active) = (file.layout(), self.progress.begin(how.verb, id, file.size()));
+        let told = (how.verb, self.cause(how.reason));
+        let (before, active) = (file.layout(), self.progress.begin(told, id, file.size()));
         let mut result = Err(Stop::Changed);
         for attempt in 0..ATTEMPTS_MAX {
             // What other nodes write all the time is copied while they wait; for a long file that would be too long.

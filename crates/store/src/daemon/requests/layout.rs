@@ -157,7 +157,7 @@ pub fn file_named(core: &Core, id: FileId) -> String {
     core.pool.name_of(id)
 }
 
-fn describe(core: &Core, path: &str, file: &File) -> Value {
+pub fn describe(core: &Core, path: &str, file: &File) -> Value {
     let size = file.size();
     let Some(layout) = file.layout() else {
         return json!({"path": path, "size": size, "inline": true, "mirrors": []});

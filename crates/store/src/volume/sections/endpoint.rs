@@ -8,10 +8,10 @@ use std::path::PathBuf;
 section! {
     /// `[endpoint]`
     Endpoint {
-        /// The daemon shows its metrics and whether it is well by HTTP at this address and port. Without it at none.
+        /// The daemon shows its metrics, whether it is well, and a dashboard by HTTP at this address and port. Without it at none.
         listen: Option<SocketAddr> = optional(parsed(address)), "127.0.0.1:9469" else None;
         /// A file with the token that whoever asks must send ("Authorization: Bearer TOKEN"); others must not be able to read it.
-        /// Needed for an address that is not loopback.
+        /// Needed for an address that is not loopback, and for the dashboard to show files and jobs.
         token_file: Option<PathBuf> = optional(path), "/etc/entrepot/endpoint.token" else None;
         /// A certificate, and its chain (PEM): then it is HTTPS.
         certificate: Option<PathBuf> = optional(path), "/etc/entrepot/endpoint.crt" else None;

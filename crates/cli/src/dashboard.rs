@@ -1,0 +1,90 @@
+//! What the endpoint shows of this daemon: the volume as the store says it, and the jobs of the runner and of Slurm.
+
+use endpoint::{Job, Staging, Watched};
+use jobs::request::JobSummary;
+use jobs::slurm::wire::Summary;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use store::control::{Caller, Handler, Problem, Responder};
+use store::daemon::{Core, Health};
+
+/// What is watched.
+pub struct Dashboard {
+    /// The volume.
+    pub core: Arc<Core>,
+    /// What serves `job.*`, of all nodes.
+    pub runner: Arc<dyn Handler>,
+    /// What serves `slurm.*`, of all nodes.
+    pub slurm: Arc<dyn Handler>,
+}
+
+impl Watched for Dashboard {
+    fn metrics(&self) -> String {
+        self.core.open_metrics()
+    }
+
+    fn health(&self) -> Health {
+        self.core.health()
+    }
+
+    fn at_a_glance(&self, with_names: bool) -> Result<Value, Problem> {
+        self.core.at_a_glance(with_names)
+    }
+
+    fn jobs(&self) -> Result<Vec<Job>, Problem> {
+        let own = rows::<JobSummary>(&*self.runner, "job.list")?.into_iter().map(of_runner);
+        let of_slurm = rows::<Summary>(&*self.slurm, "slurm.list")?.into_iter().map(of_slurm);
+        Ok(own.chain(of_slurm).collect())
+    }
+
+    fn file(&self, path: &str) -> Result<Value, Problem> {
+        self.core.how_it_lies(path)
+    }
+}
+
+/// The rows of a list as the operator sees it, of jobs that are not over.
+fn rows<T: DeserializeOwned>(handler: &dyn Handler, command: &str) -> Result<Vec<T>, Problem> {
+    let operator = Caller {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        pid: std::process::id() as i32,
+    };
+    // Nodes that do not answer are told as progress: their jobs are not in the list.
+    let mut ignored = |_: Value| true;
+    let mut out = Responder::new(&mut ignored, Arc::default());
+    let rows = handler.handle(&operator, command, json!({"all": false}), &mut out)?;
+    serde_json::from_value(rows).map_err(|error| Problem::failed(format!("the list of jobs makes no sense: {error}")))
+}
+
+fn of_runner(job: JobSummary) -> Job {
+    let staging =
+        |s: jobs::request::Staging| Staging { done_bytes: s.done_bytes, total_bytes: s.total_bytes, left_s: s.left_s };
+    Job {
+        id: job.id.0,
+        name: job.name,
+        user: job.user,
+        host: job.host,
+        scheduler: None,
+        state: job.state.to_string(),
+        detail: job.why.unwrap_or(job.detail),
+        cores: job.cores,
+        since_ms: job.submitted_ms,
+        staging: job.staging.map(staging),
+    }
+}
+
+fn of_slurm(job: Summary) -> Job {
+    Job {
+        id: job.job.0,
+        name: String::new(),
+        user: job.user,
+        host: job.host,
+        scheduler: Some("Slurm".into()),
+        state: job.phase.to_string(),
+        detail: job.doing,
+        cores: 0,
+        since_ms: job.since_ms,
+        staging: None,
+    }
+}
