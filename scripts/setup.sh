@@ -6,7 +6,7 @@ set -euo pipefail
 
 declare -A packages=(
     [build]="binutils gcc libc6-dev make pkg-config ca-certificates fuse3"
-    [test]="acl attr libacl1-dev nginx-light openssh-server openssh-client vsftpd dbench stress-ng fio slurm-wlm munge glusterfs-server glusterfs-client libgfapi0 iproute2 sshfs redis-server e2fsprogs xfsprogs util-linux openmpi-bin libopenmpi-dev prometheus openssl curl"
+    [test]="acl attr libacl1-dev nginx-light openssh-server openssh-client vsftpd dbench stress-ng fio slurm-wlm munge glusterfs-server glusterfs-client libgfapi0 iproute2 sshfs redis-server e2fsprogs xfsprogs util-linux openmpi-bin libopenmpi-dev prometheus openssl curl chromium"
     [demo]="nginx-light"
     [deb]="binutils dpkg dpkg-dev"
     [bench]="python3 mergerfs nginx-light iproute2 mpich libmpich-dev blkreplay-examples fio e2fsprogs glusterfs-server glusterfs-client libgfapi0 linux-perf"

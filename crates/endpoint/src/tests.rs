@@ -1,6 +1,8 @@
 //! Real connections to a served address: what is answered to whom, and that nobody keeps others out.
 
+mod browser;
 mod dashboard;
+mod in_browser;
 
 use super::*;
 use serde_json::json;

@@ -1,6 +1,6 @@
 // The dashboard: asks the daemon every two seconds, one request at a time, and not at all while nobody looks.
 
-import { ask, at, bar, bytes, cells, clock, count, far, fileLink, fill, number, onToken, part, put, say, span, tiles, wantToken } from './parts.js';
+import { ask, at, bar, bytes, cells, clock, count, far, fileLink, fill, hasToken, number, onToken, part, put, say, span, tiles, wantToken } from './parts.js';
 
 const EVERY_MS = 2000;
 const NEARLY_FULL = 0.95;
@@ -41,7 +41,6 @@ async function lookOnce() {
     wantToken();
     return;
   }
-  at('access').hidden = true;
   if (!answer.data) {
     // What was there stays, marked as old.
     state('does not answer', 'bad');
@@ -51,6 +50,7 @@ async function lookOnce() {
   }
   glance = answer.data;
   at('main').hidden = false;
+  hasToken();
   showGlance();
   showTargets();
   showMoves();

@@ -1,6 +1,6 @@
 // The page of one file: its mirrors, segments and stripes as a picture, and the sentences of `entrepot explain`.
 
-import { ask, at, bytes, cells, clock, count, fill, make, number, onToken, put, say, wantToken } from './parts.js';
+import { ask, at, bytes, cells, clock, count, fill, hasToken, make, number, onToken, put, say, wantToken } from './parts.js';
 
 // Neighbours differ also for those who see few colours; the names are there besides.
 const COLOURS = ['#2f6fb7', '#d9822b', '#3a9a5b', '#b5477f', '#7a5cc9', '#1f9aa8', '#a67c1a', '#c24a3a', '#6b7f1e', '#596579'];
@@ -20,7 +20,7 @@ async function look() {
   at('shown').hidden = !answer.data;
   at('wrong').hidden = Boolean(answer.data) || answer.status === 401;
   if (answer.status === 401) return wantToken();
-  at('access').hidden = true;
+  hasToken();
   if (!answer.data) {
     put(at('wrong'), answer.error);
     return;

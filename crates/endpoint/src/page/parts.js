@@ -44,6 +44,13 @@ export function wantToken() {
   }
 }
 
+/** The token was good, or none is wanted: who typed it goes on with the content. */
+export function hasToken() {
+  if (at('access').hidden) return;
+  at('access').hidden = true;
+  at('main').focus();
+}
+
 /** Says a change to those who hear the page. */
 export const say = (text) => put(at('news'), text);
 
