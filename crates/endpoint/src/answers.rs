@@ -23,6 +23,11 @@ const FRESH: Duration = Duration::from_millis(500);
 /// What people look at.
 const FRESH_FOR_EYES: Duration = Duration::from_secs(1);
 
+/// A look that takes longer is itself the answer.
+const LOOK_MAX: Duration = Duration::from_secs(3);
+/// What may have to ask other nodes, each of which has 3 s.
+const LOOK_AROUND_MAX: Duration = Duration::from_secs(5);
+
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
@@ -47,10 +52,10 @@ impl Answers {
             watched,
             access,
             metrics: Mutex::default(),
-            health: Look::new(FRESH),
-            glance: Look::new(FRESH_FOR_EYES),
-            jobs: Look::new(FRESH_FOR_EYES),
-            file: Look::new(FRESH_FOR_EYES),
+            health: Look::new(FRESH, LOOK_MAX),
+            glance: Look::new(FRESH_FOR_EYES, LOOK_AROUND_MAX),
+            jobs: Look::new(FRESH_FOR_EYES, LOOK_AROUND_MAX),
+            file: Look::new(FRESH_FOR_EYES, LOOK_MAX),
         }
     }
 

@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-/// Who asks waits no longer.
-const LOOK_MAX: Duration = Duration::from_secs(3);
-
 /// What is looked at, and what was found last.
 pub struct Look<T> {
     /// What was found is shown for so long: however many ask, looks are bounded.
     fresh: Duration,
+    /// Who asks waits no longer.
+    patience: Duration,
     state: Mutex<State<T>>,
 }
 
@@ -30,9 +29,9 @@ struct Kept<T> {
 }
 
 impl<T: Clone + Send + 'static> Look<T> {
-    /// What was found is good for that long.
-    pub fn new(fresh: Duration) -> Look<T> {
-        Look { fresh, state: Mutex::new(State { kept: None, under_way: None }) }
+    /// What was found is good for that long, and so long is it waited for.
+    pub fn new(fresh: Duration, patience: Duration) -> Look<T> {
+        Look { fresh, patience, state: Mutex::new(State { kept: None, under_way: None }) }
     }
 
     /// What `look` at `what` finds, or found just now; `None` if it does not answer.
@@ -43,7 +42,7 @@ impl<T: Clone + Send + 'static> Look<T> {
         {
             return kept.found.clone();
         }
-        let until = tokio::time::Instant::now() + LOOK_MAX;
+        let until = tokio::time::Instant::now() + self.patience;
         let mut found = None;
         // One at something else, which took too long, comes first.
         if let Some((other, handle)) = state.under_way.as_mut() {

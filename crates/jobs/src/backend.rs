@@ -51,6 +51,8 @@ pub(crate) trait Backend: Sized + Send + Sync + 'static {
     fn needs_files(job: &Job<Self::Own>) -> bool;
     /// Whether the script of a job runs, and its results may leave.
     fn runs(job: &Job<Self::Own>) -> bool;
+    /// Why a job failed.
+    fn why(job: &Job<Self::Own>) -> Option<String>;
     /// Owner, directory and environment of the stage-out commands of a job.
     fn stage_out(core: &Core<Self>, job: &Job<Self::Own>) -> Result<Spec, String>;
 }
@@ -148,7 +150,8 @@ impl<B: Backend> Core<B> {
     /// Each state is told once.
     fn tell_volume(&self, job: &Job<B::Own>) {
         if self.told.lock().insert(job.id, job.state) != Some(job.state) {
-            self.volume.job_changed(B::NAME, job.id, job.owner, job.state, &job.detail);
+            let why = B::why(job).filter(|_| job.state == JobState::Failed);
+            self.volume.job_changed(B::NAME, job.id, job.owner, job.state, why.as_ref().unwrap_or(&job.detail));
         }
     }
 

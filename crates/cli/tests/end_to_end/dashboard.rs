@@ -21,9 +21,9 @@ fn section(dir: &Path, port: u16) -> String {
     format!("listen = \"127.0.0.1:{port}\"\ntoken_file = \"{}\"\n", token.display())
 }
 
-fn submit(volume: &Volume, name: &str) {
+fn submit(volume: &Volume, name: &str, command: &str) {
     let script = volume.dir.path().join(name);
-    std::fs::write(&script, "#!/bin/bash\n#ENTREPOT -n 1 -t 00:10:00\nsleep 600\n").expect("written");
+    std::fs::write(&script, format!("#!/bin/bash\n#ENTREPOT -n 1 -t 00:10:00\n{command}\n")).expect("written");
     volume.ok(&["job", "submit", script.to_str().expect("UTF-8")]);
 }
 
@@ -41,7 +41,8 @@ fn moved(volume: &Volume, file: &str) -> String {
 fn who_has_the_token_sees_what_moves_and_why_jobs_and_files() {
     let (dir, port) = (tempfile::tempdir().expect("dir"), free_port());
     let Some(volume) = Volume::up_with(|toml| with(&toml, &section(dir.path(), port))) else { return };
-    submit(&volume, "wave.sh");
+    submit(&volume, "wave.sh", "sleep 600");
+    submit(&volume, "fails.sh", "exit 3");
     let target = moved(&volume, "secret-name");
     for path in ["/api/volume", "/api/jobs", "/api/file?path=secret-name"] {
         assert_eq!(asked(port, path, false).0, 401, "{path}");
@@ -62,6 +63,14 @@ fn who_has_the_token_sees_what_moves_and_why_jobs_and_files() {
         let jobs = asked(port, "/api/jobs?find=wave", true).1;
         jobs["found"] == 1 && jobs["jobs"][0]["state"] == "running" && jobs["users"][0]["cores"] == 1
     });
+    until("the job's failure is told with its reason", || {
+        let events = asked(port, "/api/volume", true).1["events"].as_array().cloned().unwrap_or_default();
+        events.iter().any(|event| {
+            event["job"] == 2
+                && event["what"] == "job 2: failed"
+                && event["why"].as_str().is_some_and(|why| why.contains("status 3"))
+        })
+    });
     let (code, file) = asked(port, "/api/file?path=secret-name", true);
     assert!(code == 200 && file["size"] == 3 << 20, "{file}");
     let objects = file["mirrors"][0]["segments"][0]["objects"].as_array().cloned().unwrap_or_default();
@@ -79,7 +88,7 @@ fn who_has_the_token_sees_what_moves_and_why_jobs_and_files() {
 fn without_a_token_the_dashboard_names_no_file_and_no_user() {
     let port = free_port();
     let Some(volume) = Volume::up_with(|toml| with(&toml, &format!("listen = \"127.0.0.1:{port}\"\n"))) else { return };
-    submit(&volume, "secret-job.sh");
+    submit(&volume, "secret-job.sh", "sleep 600");
     let target = moved(&volume, "secret-name");
     until("the target is told of", || {
         let (code, glance) = asked(port, "/api/volume", false);

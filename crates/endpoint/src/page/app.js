@@ -87,6 +87,11 @@ function showGlance() {
     label: 'Fill of the volume',
     text: `${bytes(glance.free_bytes)} free of ${bytes(glance.total_bytes)}, ${(used * 100).toFixed(1)} % used`,
   });
+  fill(at('tiers'), glance.tiers, 'li', (tier) => tier.name, (item, tier) => {
+    const share = part(tier.total_bytes - tier.free_bytes, tier.total_bytes);
+    const text = `${tier.name}: ${bytes(tier.free_bytes)} free of ${bytes(tier.total_bytes)}`;
+    bar(item, { part: share, tone: toneOfFill(share), label: `Fill of the tier ${tier.name}`, text });
+  });
   const well = targets.filter((target) => target.state === 'ok').length;
   const { mover, repair } = glance;
   tiles(at('numbers'), [
@@ -109,7 +114,7 @@ function showTargets() {
   const has = (target) => words.every((word) => `${target.name} ${target.tier} ${target.state}`.toLowerCase().includes(word));
   const shown = glance.targets.filter(has);
   shown.sort((one, other) => rank(one) - rank(other) || used(other) - used(one) || one.name.localeCompare(other.name));
-  put(at('targets-count'), shown.length === glance.targets.length ? count(shown.length, 'target') : `${number(shown.length)} of ${number(glance.targets.length)} targets`);
+  put(at('targets-count'), shown.length === glance.targets.length ? count(shown.length, 'target') : `${number(shown.length)} that match, of ${count(glance.targets.length, 'target')}`);
   fill(at('target-rows'), shown, 'tr', (target) => target.name, (row, target) => {
     const share = used(target);
     cells(row, [
@@ -192,7 +197,7 @@ function showJobs(answer) {
   put(at('job-states'), states.length ? states.join(', ') : 'No job waits or runs.');
   const last = data.from + data.jobs.length;
   const range = data.found > data.jobs.length ? `${number(data.from + 1)} to ${number(last)} of ${number(data.found)}` : number(data.found);
-  put(at('jobs-count'), data.found === data.total ? `${range} jobs` : `${range} of ${number(data.total)} jobs`);
+  put(at('jobs-count'), data.found === data.total ? `${range} ${data.total === 1 ? 'job' : 'jobs'}` : `${range} that match, of ${number(data.total)} jobs`);
   at('jobs-table').hidden = data.jobs.length === 0;
   const key = (job) => `${job.scheduler ?? ''} ${job.id}`;
   fill(at('job-rows'), data.jobs, 'tr', key, (row, job) => {
@@ -242,13 +247,24 @@ function showBurst() {
     ['predicted for it', bytes(burst.expected_in_period)],
     ['policy', `${burst.policy} (${burst.pattern})`],
   ]);
+  const versions = burst.versions_shown ?? [];
+  const turn = { waiting: 'waits for its turn', writing: 'is written' };
+  at('versions-table').hidden = versions.length === 0;
+  fill(at('version-rows'), versions, 'tr', (one) => `${one.app} ${one.label}`, (row, one) => {
+    const place = { fast: 'in the burst buffer', capacity: 'on the capacity tier', both: 'in both' }[one.place];
+    cells(row, [
+      { main: one.app, under: one.label },
+      { main: turn[one.state] ?? one.state, under: one.at_ms ? `${place}, since ${clock(one.at_ms)}` : place },
+      { main: bytes(one.bytes), under: count(one.files, 'file') },
+    ]);
+  });
   const apps = burst.applications ?? [];
   at('apps-table').hidden = apps.length === 0;
   fill(at('app-rows'), apps, 'tr', (app) => app.name, (row, app) => {
     const interval = app.interval_s ? span(app.interval_s) : '';
     const advised = app.advised_interval_s ? `advised: ${span(app.advised_interval_s)}` : '';
     cells(row, [
-      { main: app.name, under: `${bytes(app.bytes)} in ${span(app.cost_s)}` },
+      { main: app.name, under: `${bytes(app.bytes)} in ${app.cost_s < 10 ? `${app.cost_s.toFixed(1)} s` : span(app.cost_s)}` },
       { main: app.newest ?? 'none yet', under: app.newest_in_buffer ? 'on the fast tier' : 'on the capacity tier' },
       { main: interval, under: advised },
     ]);

@@ -1,6 +1,6 @@
 // The page of one file: its mirrors, segments and stripes as a picture, and the sentences of `entrepot explain`.
 
-import { ask, at, bytes, cells, clock, count, fill, hasToken, make, number, onToken, put, say, wantToken } from './parts.js';
+import { ask, at, bar, bytes, cells, clock, count, fill, hasToken, make, number, onToken, put, say, wantToken } from './parts.js';
 
 // Neighbours differ also for those who see few colours; the names are there besides.
 const COLOURS = ['#2f6fb7', '#d9822b', '#3a9a5b', '#b5477f', '#7a5cc9', '#1f9aa8', '#a67c1a', '#c24a3a', '#6b7f1e', '#596579'];
@@ -35,6 +35,8 @@ function show(file) {
   const how = file.inline ? 'in its stub in the namespace, on no target' : count(mirrors.length, 'mirror');
   put(at('summary'), `${bytes(file.size)}, ${how}`);
   const targets = [...new Set(mirrors.flatMap((mirror) => mirror.segments.flatMap((segment) => segment.objects.map((object) => object.target))))].sort();
+  const uses = (heat) => heat.reads + heat.writes;
+  const hottest = Math.max(1, ...(file.heat?.segments ?? []).map(uses));
   const colour = (target) => COLOURS[targets.indexOf(target) % COLOURS.length];
   fill(at('layout'), mirrors.map((mirror, at) => ({ ...mirror, at })), 'div', (mirror) => mirror.at, (node, mirror) => {
     node.className = 'mirror';
@@ -44,7 +46,10 @@ function show(file) {
     put(title, `Mirror ${mirror.at}: ${mirror.state === 'in_sync' ? 'in sync' : 'stale'}, ${count(mirror.segments_count, 'segment')}`);
     const left = mirror.segments_count - mirror.segments.length;
     put(rest, left > 0 ? `and ${count(left, 'segment')} more` : '');
-    fill(list, mirror.segments, 'li', (segment) => segment.start, (item, segment) => drawSegment(item, segment, file.size, colour));
+    fill(list, mirror.segments, 'li', (segment) => segment.start, (item, segment) => {
+      drawSegment(item, segment, file.size, colour);
+      drawHeat(item, file.heat?.mirror === mirror.at ? file.heat.segments[mirror.segments.indexOf(segment)] : undefined, hottest);
+    });
   });
   fill(at('legend'), targets, 'li', (target) => target, (item, target) => {
     if (!item.firstChild) item.append(make('i'), make('span', '', target));
@@ -77,6 +82,15 @@ function drawSegment(item, segment, size, colour) {
     const notes = [object.target_state === 'ok' ? '' : object.target_state, object.state === 'partial' ? 'partial' : '', object.merged ? 'merged' : ''];
     put(stripe, [object.target, ...notes].filter(Boolean).join(', '));
   });
+}
+
+/** How much a segment was used lately, beside the one that was used most. */
+function drawHeat(item, heat, hottest) {
+  if (!heat) return item.querySelector('.heat')?.remove();
+  const node = item.querySelector('.heat') ?? item.appendChild(make('div', 'heat'));
+  const moving = heat.moving ? ', on its way' : '';
+  const text = `${number(heat.reads)} reads, ${number(heat.writes)} writes lately, ${heat.tier} tier${moving}`;
+  bar(node, { part: (heat.reads + heat.writes) / hottest, label: 'Use of this segment', text, tone: 'warn' });
 }
 
 at('ask').addEventListener('submit', (event) => {

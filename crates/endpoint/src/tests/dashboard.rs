@@ -10,6 +10,7 @@ pub fn glance(targets: u64, with_names: bool) -> Value {
     };
     let mut shown = json!({"name": "vol", "with_names": with_names, "host": "n1", "now_ms": 1_700_000_000_000_u64, "uptime_s": 7000,
         "problems": ["target t099 is failed"], "total_bytes": targets << 40, "free_bytes": targets << 39,
+        "tiers": [{"name": "fast", "total_bytes": targets << 40, "free_bytes": targets << 39}],
         "targets": (0..targets).map(target).collect::<Vec<_>>(), "nodes": [], "drains": [],
         "mover": {"running": 1, "changes_done": 5, "changes_failed": 0, "bytes_copied": 1_u64 << 30},
         "moves": [{"number": 1, "what": "replace target", "by": "drain", "done_bytes": 1_u64 << 20, "total_bytes": 4_u64 << 20, "left_s": 3}],
@@ -48,6 +49,7 @@ pub fn file(path: &str) -> Value {
     let object = |n| json!({"target": format!("t{n:03}"), "target_state": "ok", "object": format!("{n:016x}"), "state": "complete"});
     let segment = json!({"start": 0, "end": null, "stripe_size": 1 << 20, "objects_count": 4, "objects": (0..4).map(object).collect::<Vec<_>>()});
     json!({"path": path, "size": 9 << 20, "inline": false, "uid": 0, "sentences": ["Mirror 0 of 1 is in sync."], "history": [],
+        "heat": {"mirror": 0, "segments": [{"reads": 12, "writes": 3, "tier": "fast", "moving": false}]},
         "mirrors": [{"state": "in_sync", "segments_count": 1, "segments": [segment]}]})
 }
 

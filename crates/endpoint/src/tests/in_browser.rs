@@ -72,6 +72,24 @@ fn a_hundred_targets_and_ten_thousand_jobs_are_shown_to_who_types_the_token() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(browser.value("kept === document.getElementById('target-rows').rows[0]"), true);
+    // While nobody looks it asks for nothing: a look that ends begins no other.
+    browser.value("globalThis.real = setTimeout; globalThis.timers = []; globalThis.setTimeout = (_, ms) => { timers.push(ms); return 0; };");
+    let turn = |browser: &mut Browser, hidden: bool| {
+        let set = format!("Object.defineProperty(document, 'hidden', {{ value: {hidden}, configurable: true }})");
+        browser.value(&format!("{set}; document.dispatchEvent(new Event('visibilitychange'))"));
+    };
+    turn(&mut browser, false);
+    browser.until("timers.includes(2000)");
+    turn(&mut browser, true);
+    let begun = browser.value("timers.length").as_u64().expect("a number");
+    browser.value("document.getElementById('find-job').focus(); document.getElementById('find-job').select()");
+    browser.type_in("user8");
+    browser.until("document.getElementById('jobs-count').textContent.includes('of 200 that match')");
+    browser.until("document.getElementById('job-rows').rows[0].innerText.includes('user8')");
+    assert_eq!(browser.value("timers.length"), begun);
+    turn(&mut browser, false);
+    browser.until(&format!("timers.length > {begun}"));
+    browser.value("globalThis.setTimeout = real; document.dispatchEvent(new Event('visibilitychange'))");
     in_order(&browser, &served);
     // What was seen last stays, and is said to be old.
     drop(served);
@@ -128,6 +146,7 @@ fn the_page_of_a_file_draws_it_and_says_what_is_wrong() {
     assert_eq!(browser.text("name"), "run 1/out.h5");
     assert!(browser.text("layout").contains("Mirror 0: in sync, 1 segment"), "{}", browser.text("layout"));
     assert!(browser.text("layout").contains("0 B to 9.0 MiB, 4 stripes of 1.0 MiB"), "{}", browser.text("layout"));
+    assert!(browser.text("layout").contains("12 reads, 3 writes lately, fast tier"), "{}", browser.text("layout"));
     assert_eq!(browser.text("legend"), "t000\nt001\nt002\nt003");
     assert_eq!(browser.text("sentences"), "Mirror 0 of 1 is in sync.");
     for width in [390, 1440] {

@@ -68,6 +68,10 @@ impl Backend for Local {
         if job.own.external.is_some() { QueueKind::Elsewhere } else { QueueKind::Local }
     }
 
+    fn why(job: &Record) -> Option<String> {
+        job.own.why.clone()
+    }
+
     fn queued(job: &Record) -> Option<(Kind, String)> {
         job.own.external.as_ref().map(|external| (external.scheduler, job.name_in_queue()))
     }

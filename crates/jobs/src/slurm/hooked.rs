@@ -76,6 +76,10 @@ impl Backend for Hooks {
         QueueKind::Slurm
     }
 
+    fn why(job: &Job) -> Option<String> {
+        job.own.why.as_ref().map(|why| format!("{} failed: {}", why.part, why.cause))
+    }
+
     fn queued(job: &Job) -> Option<(Kind, String)> {
         job.state.has_data().then(|| (Kind::Slurm, job.id.to_string()))
     }

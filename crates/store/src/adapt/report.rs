@@ -1,6 +1,7 @@
 //! What `entrepot status` and `entrepot explain` say about tiers and stripes.
 
 use super::Adapt;
+use super::record::read_from;
 use super::stripes::shown;
 use crate::file::File;
 use policy::FileId;
@@ -200,6 +201,20 @@ impl Adapt {
         }
         told.extend(self.history.of_file(Mechanism::Tiers, layout.file));
         told
+    }
+
+    /// What was done with the segments of a file within the window, those of the mirror that is read; nothing without tiers.
+    pub(crate) fn heat(&self, file: &File, segments_max: usize) -> Value {
+        let Some(layout) = file.layout() else { return Value::Null };
+        let all: Vec<_> = self.recorder.segments(&layout).take(segments_max).collect();
+        let machine = self.driver.machine();
+        let (Some(tiers), Some((mirror, _))) = (machine.tiers(), read_from(&layout)) else { return Value::Null };
+        let one = |(index, (_, tier)): (u64, &(_, Tier))| {
+            let t = tiers.look_at(Location { file: layout.file.0, segment: index });
+            json!({"reads": t.reads, "writes": t.writes, "tier": tier.to_string(), "moving": t.moving})
+        };
+        let segments: Vec<Value> = (0..).zip(&all).map(one).collect();
+        json!({"mirror": mirror, "segments": segments})
     }
 
     /// Logs what goes into the machine of the tiers and comes out of it, for a comparison of drivers.

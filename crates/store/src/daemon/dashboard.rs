@@ -5,18 +5,21 @@
 use super::Core;
 use super::requests::{explain, layout, status};
 use super::resolve::Purpose;
+use crate::adapt::burst::Row;
 use crate::control::{Caller, Problem};
 use crate::mover::Phase;
 use crate::target::State;
 use serde_json::{Map, Value, json};
+use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Events that are shown, and moves under way.
 const EVENTS_MAX: usize = 60;
 const MOVES_MAX: usize = 50;
-/// Applications of the burst buffer.
+/// Applications of the burst buffer, and versions of theirs.
 const APPLICATIONS_MAX: usize = 50;
+const VERSIONS_MAX: usize = 50;
 /// Segments and objects of one file that are drawn.
 const SEGMENTS_MAX: usize = 200;
 const OBJECTS_MAX: usize = 1000;
@@ -38,6 +41,7 @@ impl Core {
         shown["host"] = json!(crate::host::name());
         shown["now_ms"] = json!(super::now_ns() / 1_000_000);
         shown["problems"] = json!(self.problems(&status));
+        shown["tiers"] = self.tiers();
         shown["targets"] = list(&status["targets"], &OF_TARGET);
         shown["nodes"] = list(&status["nodes"], &OF_NODE);
         shown["mover"] = picked(&status["mover"], &OF_MOVER);
@@ -51,6 +55,10 @@ impl Core {
             shown["mount_point"] = json!(self.mount_point);
             if let Some(Value::Array(all)) = shown["burst"].get_mut("applications") {
                 all.truncate(APPLICATIONS_MAX);
+            }
+            // Who did not say how the buffer is does not say this either.
+            if let Some(burst) = self.adapt.burst().filter(|_| shown["burst"].is_object()) {
+                shown["burst"]["versions_shown"] = versions(burst.rows_of_all(&operator()));
             }
         } else {
             for (part, names) in [("burst", "applications"), ("stripes", "decisions"), ("tiering", "hot")] {
@@ -78,6 +86,14 @@ impl Core {
             }
         }
         problems
+    }
+
+    fn tiers(&self) -> Value {
+        let one = |(at, name): (u8, &String)| {
+            let space = self.volume.targets().space_on(at);
+            json!({"name": name, "total_bytes": space.total_bytes, "free_bytes": space.free_bytes})
+        };
+        (0..).zip(&self.volume.config().tiers).map(one).collect()
     }
 
     fn moves(&self, with_names: bool) -> Value {
@@ -118,6 +134,7 @@ impl Core {
         let mut sentences = explain::sentences(self, &file);
         sentences.truncate(SENTENCES_MAX);
         shown["sentences"] = json!(sentences);
+        shown["heat"] = self.adapt.heat(&file, SEGMENTS_MAX);
         shown["uid"] = json!(stat.st_uid);
         Ok(shown)
     }
@@ -130,6 +147,16 @@ fn operator() -> Caller {
         gid: rustix::process::getegid().as_raw(),
         pid: std::process::id() as i32,
     }
+}
+
+/// Those that wait or are written first, then the newest.
+fn versions(mut rows: Vec<Row>) -> Value {
+    rows.sort_by_key(|row| (row.state == "complete", Reverse(row.number)));
+    let one = |row: &Row| {
+        json!({"app": row.app, "label": row.label, "state": row.state, "bytes": row.bytes, "files": row.files.len(),
+            "place": row.place, "at_ms": row.at_ms})
+    };
+    rows.iter().take(VERSIONS_MAX).map(one).collect()
 }
 
 fn picked(of: &Value, keys: &[&str]) -> Value {

@@ -1,6 +1,6 @@
 //! Commands of any node about checkpoints: the node that decides serves them.
 
-use super::super::Burst;
+use super::super::{Burst, Row};
 use super::word::Asked;
 use crate::calls::{Answer, SILENT, Service, To};
 use crate::control::{Caller, Problem, Responder};
@@ -55,6 +55,12 @@ impl Burst {
     /// How the buffer is; if the node that decides does not say so soon, nothing.
     pub(crate) fn status_of_all(self: &Arc<Burst>, caller: &Caller) -> Value {
         self.call_for(caller.uid, &Asked::Status, STATUS_MAX).unwrap_or_default()
+    }
+
+    /// The versions that are there, come or wait for their turn; none if the node that decides does not say so soon.
+    pub(crate) fn rows_of_all(self: &Arc<Burst>, caller: &Caller) -> Vec<Row> {
+        let answer = self.call_for(caller.uid, &Asked::Rows(None), STATUS_MAX).unwrap_or_default();
+        answer.get("versions").and_then(|rows| serde_json::from_value(rows.clone()).ok()).unwrap_or_default()
     }
 
     fn serve_here(self: &Arc<Burst>, uid: u32, what: &Asked) -> Answer {
