@@ -81,6 +81,7 @@ fn who_has_the_token_sees_what_moves_and_why_jobs_and_files() {
         let (status, answer) = asked(port, &format!("/api/file?path={path}"), true);
         assert!(status == code && answer["error"].is_string(), "{path}: {status} {answer}");
     }
+    volume.ok(&["job", "cancel", "1"]);
 }
 
 /// [S-229]
@@ -100,4 +101,5 @@ fn without_a_token_the_dashboard_names_no_file_and_no_user() {
     for path in ["/api/jobs", "/api/file?path=secret-name"] {
         assert_eq!(asked(port, path, true).0, 403, "{path}");
     }
+    volume.ok(&["job", "cancel", "1"]);
 }

@@ -161,6 +161,7 @@ fn of_ten_thousand_jobs_a_page_is_sent_those_whose_data_move_first() {
     assert!(get(served.at, "/api/volume", TOKEN).1.len() < 128 << 10);
 }
 
+/// [S-231]
 #[test]
 fn a_look_is_for_all_and_one_that_hangs_holds_up_nothing_else() {
     let daemon = Arc::new(Daemon::default());
