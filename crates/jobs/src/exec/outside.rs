@@ -59,6 +59,11 @@ pub(crate) fn adopt(dir: &Path, kind: PartKind) -> Option<Supervisor> {
     who.is_alive().then(|| Supervisor { process: Arc::new(process), child: None })
 }
 
+/// Whether a supervisor began that part. One that was started a moment ago may not have come so far.
+pub(crate) fn was_begun(dir: &Path, kind: PartKind) -> bool {
+    ["pid", "status"].iter().any(|suffix| file(dir, kind, suffix).exists())
+}
+
 /// The processes that a part's supervisor noted.
 pub(crate) fn processes(dir: &Path, kind: PartKind) -> Option<Processes> {
     serde_json::from_slice(&std::fs::read(file(dir, kind, "pid")).ok()?).ok()

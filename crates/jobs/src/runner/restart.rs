@@ -3,7 +3,7 @@
 use super::local::{Core, JobTable};
 use super::{gate, watch};
 use crate::backend::Now;
-use crate::exec;
+use crate::exec::outside;
 use crate::job::Progress;
 use crate::request::*;
 use policy::Time;
@@ -43,7 +43,7 @@ fn take_up_job(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
                     if let Some(record) = table.jobs.get_mut(&id).filter(|_| kind == PartKind::StageIn) {
                         core.tell(record, Now::UnderWay);
                     }
-                } else if was_started(core, id, kind) {
+                } else if outside::was_begun(&super::spool::dir(&core.config, id), kind) {
                     ended = Some(kind);
                 } else {
                     // The daemon ended between writing down the start and starting; the part's lock makes sure of it.
@@ -73,11 +73,6 @@ fn take_up_job(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
         core.ended(table, id, kind, report);
     }
     finish_cancel(core, table, id);
-}
-
-fn was_started(core: &Core, id: JobId, kind: PartKind) -> bool {
-    let dir = super::spool::dir(&core.config, id);
-    ["pid", "status"].iter().any(|suffix| exec::file(&dir, kind, suffix).exists())
 }
 
 /// A cancel that the last daemon did not see through.

@@ -39,6 +39,11 @@ impl Core {
         table.own.transfers = transfers.map(|transfer: Transfer| (transfer.number, transfer)).collect();
         let coming = |job: &&mut Job| matches!(job.state, JobState::StagingIn | JobState::Verifying);
         table.jobs.values_mut().filter(coming).for_each(|job| self.tell(job, Now::UnderWay));
+        // The last daemon ended between writing down the start and starting; the transfer's lock makes sure of it.
+        let not_begun = |t: &&mut Transfer| {
+            t.state == Progress::Running && !outside::was_begun(&spool::dir(&self.config, t.number), t.kind)
+        };
+        table.own.transfers.values_mut().filter(not_begun).for_each(|transfer| transfer.state = Progress::Waiting);
         let of = |table: &JobTable, progress| -> Vec<(u64, PartKind)> {
             let such = table.own.transfers.values().filter(|t| t.state == progress);
             such.map(|t| (t.number, t.kind)).collect()

@@ -59,14 +59,14 @@ fn jobs_that_an_earlier_daemon_queued_or_ran_go_on() {
 
 const STAGED: &str = r#"{"id":40,"owner":{"uid":UID,"gid":GID},"user":"ann","plan":{"name":"job","parts":[{"kind":"stage-in","queue":"dataxfer","cores":0,"walltime_s":86400,"retries":0,"commands":[{"line":2,"argv":["true"]}]},{"kind":"compute","queue":"batch","after":"stage-in","cores":1,"walltime_s":86400,"retries":0,"commands":[{"line":0,"argv":["/bin/sh"]}]}],"compute_script":"","warnings":[]},"cwd":"HOME","mount":"HOME/../mnt","conf":null,"phase":"staged-in","since_ms":1795371553881,"why":null,"note":"0 bytes compared with their checksums","let_go":false,"brought":[3],"taken":[],"check":null,"timeline":[["set-up",1795371553823],["staging-in",1795371553824],["verifying",1795371553880],["staged-in",1795371553881]]}"#;
 
-const STAGING: &str = r#"{"id":41,"owner":{"uid":UID,"gid":GID},"user":"ann","plan":{"name":"job","parts":[{"kind":"stage-in","queue":"dataxfer","cores":0,"walltime_s":86400,"retries":0,"commands":[{"line":2,"argv":["sh","-c","echo > HOME/begun; read line < HOME/wait"]},{"line":3,"argv":["sh","-c","echo in >> HOME/in"]}]},{"kind":"compute","queue":"batch","after":"stage-in","cores":1,"walltime_s":86400,"retries":0,"commands":[{"line":0,"argv":["/bin/sh"]}]}],"compute_script":"","warnings":[]},"cwd":"HOME","mount":"HOME/../mnt","conf":null,"phase":"staging-in","since_ms":1795371553902,"why":null,"note":null,"let_go":false,"brought":[1],"taken":[],"check":null,"timeline":[["set-up",1795371553902],["staging-in",1795371553902]]}"#;
+const STAGING: &str = r#"{"id":41,"owner":{"uid":UID,"gid":GID},"user":"ann","plan":{"name":"job","parts":[{"kind":"stage-in","queue":"dataxfer","cores":0,"walltime_s":86400,"retries":0,"commands":[{"line":2,"argv":["sh","-c","read line < HOME/wait"]},{"line":3,"argv":["sh","-c","echo in >> HOME/in"]}]},{"kind":"compute","queue":"batch","after":"stage-in","cores":1,"walltime_s":86400,"retries":0,"commands":[{"line":0,"argv":["/bin/sh"]}]}],"compute_script":"","warnings":[]},"cwd":"HOME","mount":"HOME/../mnt","conf":null,"phase":"staging-in","since_ms":1795371553902,"why":null,"note":null,"let_go":false,"brought":[1],"taken":[],"check":null,"timeline":[["set-up",1795371553902],["staging-in",1795371553902]]}"#;
 
 const BEHIND: &str = r#"{"id":43,"owner":{"uid":UID,"gid":GID},"user":"ann","plan":{"name":"job","parts":[{"kind":"stage-in","queue":"dataxfer","cores":0,"walltime_s":86400,"retries":0,"commands":[{"line":2,"argv":["sh","-c","echo other >> HOME/other"]}]},{"kind":"compute","queue":"batch","after":"stage-in","cores":1,"walltime_s":86400,"retries":0,"commands":[{"line":0,"argv":["/bin/sh"]}]}],"compute_script":"","warnings":[]},"cwd":"HOME","mount":"HOME/../mnt","conf":null,"phase":"staging-in","since_ms":1795371553978,"why":null,"note":null,"let_go":false,"brought":[2],"taken":[],"check":null,"timeline":[["set-up",1795371553975],["staging-in",1795371553978]]}"#;
 
 const REFUSED: &str = r#"{"id":42,"owner":{"uid":UID,"gid":GID},"user":"ann","plan":{"name":"job","parts":[{"kind":"stage-in","queue":"dataxfer","cores":0,"walltime_s":86400,"retries":0,"commands":[{"line":2,"argv":["sh","-c","exit 127"]}]},{"kind":"compute","queue":"batch","after":"stage-in","cores":1,"walltime_s":86400,"retries":0,"commands":[{"line":0,"argv":["/bin/sh"]}]}],"compute_script":"","warnings":[]},"cwd":"HOME","mount":"HOME/../mnt","conf":null,"phase":"failed","since_ms":1795371553803,"why":{"part":"stage-in","cause":"line 2: sh -c 'exit 127': exited with status 127","passing":false},"note":null,"let_go":false,"brought":[4],"taken":[],"check":null,"timeline":[["set-up",1795371553743],["staging-in",1795371553747],["failed",1795371553803]]}"#;
 
 const TRANSFERS: [&str; 4] = [
-    r#"{"number":1,"kind":"stage-in","argv":["sh","-c","echo > HOME/begun; read line < HOME/wait"],"line":2,"share":null,"owner":{"uid":UID,"gid":GID},"brings":[],"jobs":[41],"seen_by":[41],"state":"running","why":null}"#,
+    r#"{"number":1,"kind":"stage-in","argv":["sh","-c","read line < HOME/wait"],"line":2,"share":null,"owner":{"uid":UID,"gid":GID},"brings":[],"jobs":[41],"seen_by":[41],"state":"running","why":null}"#,
     r#"{"number":2,"kind":"stage-in","argv":["sh","-c","echo other >> HOME/other"],"line":2,"share":null,"owner":{"uid":UID,"gid":GID},"brings":[],"jobs":[43],"seen_by":[43],"state":"waiting","why":null}"#,
     r#"{"number":3,"kind":"stage-in","argv":["true"],"line":2,"share":null,"owner":{"uid":UID,"gid":GID},"brings":[],"jobs":[40],"seen_by":[40],"state":"done","took_ms":17,"why":null}"#,
     r#"{"number":4,"kind":"stage-in","argv":["sh","-c","exit 127"],"line":2,"share":null,"owner":{"uid":UID,"gid":GID},"brings":[],"jobs":[42],"seen_by":[42],"state":"failed","why":["line 2: sh -c 'exit 127': exited with status 127",false]}"#,
@@ -77,12 +77,9 @@ fn jobs_that_slurm_handed_to_an_earlier_daemon_go_on() {
     let world = World::new();
     world.fifo("wait");
     let before = slurm(&world, 1);
-    let staging = "#!/bin/sh\n#STAGEIN sh -c 'echo > HOME/begun; read line < HOME/wait'\n#STAGEIN sh -c 'echo in >> HOME/in'\n";
+    let staging = "#!/bin/sh\n#STAGEIN sh -c 'read line < HOME/wait'\n#STAGEIN sh -c 'echo in >> HOME/in'\n";
     hand_over(&before, &world, 41, staging);
     hand_over(&before, &world, 43, "#!/bin/sh\n#STAGEIN sh -c 'echo other >> HOME/other'\n");
-    while world.read("begun").is_none() {
-        std::thread::yield_now();
-    }
     before.shut_down();
     for (number, record) in [(40, STAGED), (41, STAGING), (42, REFUSED), (43, BEHIND)] {
         remember(&world, "slurm-job", number, record);
