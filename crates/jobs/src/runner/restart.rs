@@ -39,13 +39,8 @@ fn take_up_job(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
             Progress::Done | Progress::Failed | Progress::Dropped => {}
             Progress::Running => {
                 let started = Time::from_millis(part.dispatched_ms.unwrap_or_default());
-                if watch::adopt(core, table, id, kind) {
-                    if let Some(record) = table.jobs.get_mut(&id).filter(|_| kind == PartKind::StageIn) {
-                        core.tell(record, Now::UnderWay);
-                    }
-                } else if outside::was_begun(&super::spool::dir(&core.config, id), kind) {
-                    ended = Some(kind);
-                } else {
+                // Looked at before it is adopted: one that began in between would count as lost.
+                if !outside::was_begun(&super::spool::dir(&core.config, id), kind) {
                     // The daemon ended between writing down the start and starting; the part's lock makes sure of it.
                     let Some(record) = table.jobs.get_mut(&id) else { return };
                     record.part_mut(kind).into_iter().for_each(|part| part.progress = Progress::Waiting);
@@ -56,6 +51,11 @@ fn take_up_job(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
                     }
                     table.machine.handle(core.now(), Event::Submitted(core.request(&record, kind)));
                     continue;
+                }
+                if !watch::adopt(core, table, id, kind) {
+                    ended = Some(kind);
+                } else if let Some(record) = table.jobs.get_mut(&id).filter(|_| kind == PartKind::StageIn) {
+                    core.tell(record, Now::UnderWay);
                 }
                 table.machine.handle(core.now(), Event::Running { job, started });
             }
