@@ -1,6 +1,6 @@
 #!/bin/sh
 # The POSIX and file system suites on a mount: tests/suites.sh [DIRECTORY [SECONDS [ATTRIBUTE_TIMEOUT_S]]]
-# Without a directory it mounts a volume of its own. One line per suite: PASS, FAIL or SKIP; status 1 if one failed.
+# Without a directory it mounts a volume of its own, by the program that ENTREPOT names or one that it builds. One line per suite: PASS, FAIL or SKIP; status 1 if one failed.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${1:-}
@@ -30,8 +30,11 @@ if [ -z "$dir" ]; then
         echo "SKIP suites: /dev/fuse cannot be opened"
         exit 0
     fi
-    (cd "$here/.." && cargo build --quiet --locked -p entrepot-cli) || exit 1
-    entrepot=${CARGO_TARGET_DIR:-$here/../target}/debug/entrepot
+    entrepot=${ENTREPOT:-}
+    if [ -z "$entrepot" ]; then
+        (cd "$here/.." && cargo build --quiet --locked -p entrepot-cli) || exit 1
+        entrepot=${CARGO_TARGET_DIR:-$here/../target}/debug/entrepot
+    fi
     own=$(mktemp -d)
     chmod 755 "$own"
     mkdir "$own/mnt"
