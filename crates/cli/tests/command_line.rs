@@ -156,11 +156,15 @@ fn the_same_cause_has_the_same_exit_code_in_all_commands() {
 fn a_log_that_is_asked_for_in_wrong_words_is_refused() {
     let dir = volume();
     let toml = dir.path().join("vol/volume.toml");
-    for (wrong, said) in
-        [("inof", "`inof` is no level"), ("garbage=zzz", "`zzz` is no level"), ("stroe=debug", "stroe")]
-    {
+    let log = "ENTREPOT_LOG";
+    for (variable, wrong, said) in [
+        (log, "inof", "`inof` is no level"),
+        (log, "garbage=zzz", "`zzz` is no level"),
+        (log, "stroe=debug", "stroe"),
+        ("ENTREPOT_LOG_FORMAT", "xml", "forms are text, json, journal"),
+    ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot"));
-        command.arg("up").arg(&toml).args(["--at", "/nonexistent"]).env("ENTREPOT_LOG", wrong);
+        command.arg("up").arg(&toml).args(["--at", "/nonexistent"]).env(variable, wrong);
         let output = command.env_remove("ENTREPOT_VOLUME").output().expect("the binary runs");
         let told = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{told}");

@@ -1,6 +1,9 @@
 //! Where the log goes: to standard error in the foreground, to a file of bounded size in the background.
 
+mod lines;
+
 use crate::failure::Result;
+use lines::{Form, Lines};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -9,6 +12,7 @@ use std::sync::Mutex;
 use store::control::Problem;
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{EnvFilter, LevelFilter, filter_fn};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -71,21 +75,37 @@ fn is_harmless(what: &Metadata<'_>) -> bool {
     *what.level() <= Level::WARN || OURS.contains(&what.target().split("::").next().unwrap_or_default())
 }
 
+/// The form of lines that is asked for.
+fn form() -> Result<Form> {
+    Form::wanted().map_err(|why| {
+        let next = "`json` is for programs, `journal` for systemd; without the variable it is text";
+        Problem::wrong(why).so("nothing was started").try_this(next).into()
+    })
+}
+
+/// Has the log written from now on. Fails silently only when there is one already, which is as good.
+fn start<W>(to: W, ansi: bool) -> Result<()>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let (wanted, form) = (wanted()?, form()?);
+    let lines = tracing_subscriber::fmt::layer().with_writer(to).with_ansi(ansi).with_target(false);
+    let all = registry().with(wanted).with(filter_fn(is_harmless));
+    drop(match form {
+        Form::Text => all.with(lines).try_init(),
+        form => all.with(lines.event_format(Lines { is_json: form == Form::Json })).try_init(),
+    });
+    Ok(())
+}
+
 /// The log goes to standard error, with colours if that is a terminal.
 pub fn to_stderr() -> Result<()> {
-    let ansi = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(ansi).with_target(false);
-    // Fails only when there is one already, which is as good.
-    drop(registry().with(wanted()?).with(filter_fn(is_harmless)).with(lines).try_init());
-    Ok(())
+    start(io::stderr, io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
 }
 
 /// The log goes to a file, panics too.
 pub fn to_file(path: &Path) -> Result<()> {
-    let wanted = wanted()?;
-    let rotating = Mutex::new(Rotating::open(path)?);
-    let lines = tracing_subscriber::fmt::layer().with_writer(rotating).with_ansi(false).with_target(false);
-    drop(registry().with(wanted).with(filter_fn(is_harmless)).with(lines).try_init());
+    start(Mutex::new(Rotating::open(path)?), false)?;
     std::panic::set_hook(Box::new(|panic| tracing::error!("bug: {panic}")));
     Ok(())
 }

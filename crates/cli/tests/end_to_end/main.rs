@@ -29,6 +29,7 @@ mod job_watch;
 mod just_in_time;
 mod kept;
 mod killed;
+mod logged;
 mod loops;
 mod merged;
 mod mirrors;
