@@ -188,19 +188,24 @@ impl Volume {
     pub fn kill(&self) {
         let pid = self.pid().expect("a daemon");
         kill_process(pid, Signal::KILL).expect("kill");
-        // The first thread may be over before the others are, and with them the socket and the locks.
-        let threads = format!("/proc/{}/task", pid.as_raw_nonzero());
-        let alone = || std::fs::read_dir(&threads).map_or(true, |tasks| tasks.count() <= 1);
-        while rustix::process::test_kill_process(pid).is_ok() && !(is_zombie(pid) && alone()) {
+        while !is_over(pid) {
             std::thread::yield_now();
         }
     }
 }
 
-/// A daemon whose parent is a process that reaps nobody stays as a zombie.
+/// A daemon whose parent is a process that reaps nothing stays as a zombie.
 pub fn is_zombie(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
+}
+
+/// Whether a daemon that was killed holds nothing any more: its first thread may be over before the others are, and
+/// with them the socket and the locks.
+pub fn is_over(pid: Pid) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));
+    let is_alone = threads.map_or(true, |threads| threads.count() <= 1);
+    rustix::process::test_kill_process(pid).is_err() || (is_zombie(pid) && is_alone)
 }
 
 impl Drop for Volume {

@@ -1,7 +1,7 @@
 //! A state that is lost and has no backup: `entrepot state rebuild` as docs/guide/operate/backup.md says it.
 
 use super::redis::Redis;
-use crate::real::{Volume, code, err, is_zombie, noise, out, until};
+use crate::real::{Volume, code, err, is_over, noise, out, until};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -246,7 +246,7 @@ fn a_redis_server_that_forgot_everything_costs_no_byte() {
         moves
     });
     kill_process(pid, Signal::KILL).expect("kill");
-    until("it is gone", || is_zombie(pid) || rustix::process::test_kill_process(pid).is_err());
+    until("it is gone", || is_over(pid));
     drop(Command::new("umount").arg("-l").arg(&volume.at).status());
     let refused = rebuild(&volume, &[]);
     assert!(code(&refused) == 2 && err(&refused).contains("in use already"), "{}", err(&refused));

@@ -174,6 +174,7 @@ fn boards_show_something_and_no_alert_fires() {
         items(&alerts["data"], "alerts")
             .any(|alert| alert["labels"]["alertname"] == "EntrepotTargetFailed" && alert["labels"]["target"] == *target)
     });
+    volume.ok(&["job", "cancel", "1"]);
 }
 
 #[test]
