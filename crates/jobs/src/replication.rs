@@ -103,12 +103,7 @@ fn copy_text(life: Option<Life>, now: Time) -> String {
 
 fn why_text(reason: Option<CreateReason>, life: Option<Life>) -> String {
     match reason {
-        Some(CreateReason::InWindow { window }) => {
-            format!("the job is one of the first {window}, the replication window")
-        }
-        Some(CreateReason::Shortcut) => "the job is small and may start out of its turn".into(),
-        Some(CreateReason::All) => "the input of all jobs is copied".into(),
-        Some(CreateReason::Shared) => "another job has had it made".into(),
+        Some(reason) => reason.to_string(),
         None if life.is_some() => "made for another job".into(),
         None => "the job is not in the replication window".into(),
     }

@@ -53,6 +53,23 @@ pub fn complete(volume: &Volume, app: &str, label: &str) -> bool {
     versions(volume, app).iter().any(|v| v["label"] == label && v["state"] == "complete")
 }
 
+#[test]
+fn a_checkpoint_has_its_turn_once_and_leaves_for_a_reason_in_words() {
+    let Some(volume) = Volume::up_with(with_burst("")) else { return };
+    // Longer than what is promised to one of unknown size at first, so that it asks for more room.
+    write(&volume, "wave", "1", &real::noise(20_000_000)).expect("written");
+    real::until("it is demoted", || tiers(&volume, "ckpt/wave/1/state") == ["fast", "capacity"]);
+    let told = out(&volume.run(&["events", "--output", "json"]));
+    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let of = |kind: &str| told.iter().filter(|event| event["kind"] == kind).cloned().collect::<Vec<_>>();
+    let turns = of("burst").iter().filter(|event| event["what"].to_string().contains("has its turn")).count();
+    assert_eq!(turns, 1, "{told:?}");
+    let why = of("move")[0]["why"].as_str().expect("a reason").to_owned();
+    assert_eq!(why, "a checkpoint leaves the burst buffer: how often its application fails is not known");
+    let status = volume.json(&["checkpoint", "status"]);
+    assert_eq!((&status["policy"], &status["pattern"]), (&"predicted".into(), &"demotes in pauses".into()));
+}
+
 /// [S-120]
 #[test]
 fn checkpoints_land_on_the_fast_tier_leave_in_time_and_are_read_from_the_faster() {

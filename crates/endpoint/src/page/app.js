@@ -218,6 +218,7 @@ function showJobs(answer) {
   at('pager').hidden = data.found <= data.page;
   at('earlier').disabled = data.from === 0;
   at('later').disabled = last >= data.found;
+  for (const id of ['users-title', 'users-table']) at(id).hidden = data.users.length === 0;
   fill(at('user-rows'), data.users, 'tr', (user) => user.user, (row, user) => {
     cells(row, [user.user, number(user.jobs), { main: number(user.running), under: user.cores ? count(user.cores, 'core') : '' }]);
   });

@@ -27,6 +27,7 @@ use super::tables::{Demotion, Order, Tables, Version};
 use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 
 /// Looks at the devices' free space that count. A guess: a second at four looks per second.
 const LOOKS: usize = 4;
@@ -52,6 +53,20 @@ pub enum Scheme {
     Bbos,
     /// BBOS with checkpoints predicted: ours.
     Predicted,
+}
+
+/// As in a configuration.
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scheme::DataWarp => f.write_str("datawarp"),
+            Scheme::MaxEff => f.write_str("maxeff"),
+            Scheme::MaxBw => f.write_str("maxbw"),
+            Scheme::Static(share) => write!(f, "static:{share}"),
+            Scheme::Bbos => f.write_str("bbos"),
+            Scheme::Predicted => f.write_str("predicted"),
+        }
+    }
 }
 
 /// Everything that is set.

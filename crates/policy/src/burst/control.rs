@@ -16,6 +16,8 @@
 //!
 //! Source: Sung, section 5.1.2, equations 5.1-5.3; readings of the reference.
 
+use std::fmt;
+
 /// Bandwidths of a burst buffer and its path to the capacity tier, in bytes per second, and its size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Device {
@@ -84,6 +86,16 @@ pub enum Pattern {
     Ramp,
     /// The ramp, then a stretch of full demotion.
     Full,
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Pattern::Pauses => "demotes in pauses",
+            Pattern::Ramp => "demotes in a ramp",
+            Pattern::Full => "demotes at full speed at last",
+        })
+    }
 }
 
 /// A plan for a period.

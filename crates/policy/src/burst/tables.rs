@@ -16,6 +16,7 @@
 
 use super::queue::App;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 
 /// A version of an application's checkpoint; larger numbers are newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,6 +72,17 @@ pub enum Reason {
 }
 
 impl Eq for Reason {}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Superseded => f.write_str("its application has a newer one"),
+            Reason::HighestMtbf { mtbf_s: 0 } => f.write_str("how often its application fails is not known"),
+            Reason::HighestMtbf { mtbf_s } => write!(f, "its application fails least, every {mtbf_s} s"),
+            Reason::Oldest => f.write_str("it was not used for longest"),
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Held {

@@ -37,6 +37,7 @@ pub use machine::Replication;
 
 use crate::ids::FileId;
 use crate::time::Time;
+use std::fmt;
 
 /// Where a job stands in the order of starts: the smaller, the sooner. Equal ranks go by the job's number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -212,6 +213,19 @@ pub enum CreateReason {
     Shared,
 }
 
+impl fmt::Display for CreateReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CreateReason::InWindow { window } => {
+                write!(f, "the job is one of the first {window}, the replication window")
+            }
+            CreateReason::Shortcut => f.write_str("the job is small and may start out of its turn"),
+            CreateReason::All => f.write_str("the input of all jobs is copied"),
+            CreateReason::Shared => f.write_str("another job has had it made"),
+        }
+    }
+}
+
 /// Why a copy is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoveReason {
@@ -221,6 +235,16 @@ pub enum RemoveReason {
     JobEnded(JobId),
     /// It was there at the start and nobody wants it.
     Unwanted,
+}
+
+impl fmt::Display for RemoveReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RemoveReason::Closed(job) => write!(f, "job {} has read it", job.0),
+            RemoveReason::JobEnded(job) => write!(f, "job {} is over", job.0),
+            RemoveReason::Unwanted => f.write_str("it was left from before"),
+        }
+    }
 }
 
 /// How far a file's copy is.

@@ -296,14 +296,14 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::Demote(why) => write!(f, "a checkpoint leaves the burst buffer: {why:?}"),
+            Reason::Demote(why) => write!(f, "a checkpoint leaves the burst buffer: {why}"),
             Reason::BufferRoom => f.write_str("the burst buffer needs its room"),
             Reason::LacksReplica => f.write_str("a checkpoint lacks its copy in the replica group"),
             Reason::Tier(why) => write!(f, "{why}"),
             Reason::Idle => f.write_str("the devices are idle"),
             Reason::Stripes(why) => write!(f, "{why}"),
-            Reason::Protect(why) => write!(f, "a job needs it: {why:?}"),
-            Reason::Unneeded(why) => write!(f, "no job needs its replica: {why:?}"),
+            Reason::Protect(why) => write!(f, "a job needs it: {why}"),
+            Reason::Unneeded(why) => write!(f, "no job needs its replica: {why}"),
             Reason::Failover(why) => write!(f, "{why}"),
             Reason::Damaged { intact } => write!(f, "targets of it failed; intact mirrors: {intact}"),
         }

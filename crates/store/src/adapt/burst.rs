@@ -173,10 +173,11 @@ impl Burst {
         }
     }
 
-    /// A version has its turn, as an event.
+    /// A version has its turn, as an event: once.
     pub(super) fn turn(&self, request: u64, direct: bool) -> Option<Happened> {
-        let table = self.table.lock();
-        let current = table.current.get(&request)?;
+        let mut table = self.table.lock();
+        let current = table.current.get_mut(&request).filter(|current| !current.turn_is_told)?;
+        current.turn_is_told = true;
         let to = if direct { "straight to the capacity tier" } else { "to the burst buffer" };
         let what = format!("checkpoint {} of {} has its turn and is written {to}", current.label, current.app);
         let path = current.open.keys().next().cloned();

@@ -119,7 +119,7 @@ impl Burst {
                 self.tell_buffer(buffer::Event::Arrive { app: app.number, request, bytes });
                 let (app, label) = (checkpoint.app.clone(), checkpoint.label.clone());
                 let (open, carried) = Default::default();
-                table.current.insert(request, Current { app, label, explicit, open, carried });
+                table.current.insert(request, Current { app, label, explicit, open, carried, turn_is_told: false });
                 request
             }
         };

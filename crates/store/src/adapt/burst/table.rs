@@ -22,6 +22,8 @@ pub struct Current {
     pub open: BTreeMap<String, Arc<OpenCheckpoint>>,
     /// Files of the complete version of that name, which goes as soon as one of them is written over.
     pub carried: BTreeMap<String, record::Part>,
+    /// Its turn was told as an event. It is made ready once more when it asks for more room.
+    pub turn_is_told: bool,
 }
 
 /// A checkpoint that was announced.

@@ -8,6 +8,7 @@ use crate::source::Record;
 use crate::target::State;
 use policy::TargetId;
 use policy::layout::{Layout, MirrorState, OPEN_END, Reason, Segment};
+use policy::units::show_bytes;
 use std::collections::BTreeSet;
 
 /// What led to a change, in words.
@@ -52,21 +53,21 @@ pub fn sentences(core: &Core, file: &File) -> Vec<String> {
 
 fn segment(core: &Core, s: &Segment) -> String {
     let names: Vec<_> = s.objects.iter().map(|o| name_of(core, o.target)).collect();
-    let end = if s.end == OPEN_END { "its end".into() } else { format!("byte {}", s.end) };
+    let end = if s.end == OPEN_END { "its end".into() } else { show_bytes(s.end) };
     let how = match s.objects.len() {
         1 => "whole, on".to_string(),
-        n => format!("in stripes of {} bytes over {n} objects, on", s.stripe_size),
+        n => format!("in stripes of {} over {n} objects, on", show_bytes(s.stripe_size)),
     };
-    format!("from byte {} to {end}: {how} {}", s.start, names.join(", "))
+    format!("from {} to {end}: {how} {}", show_bytes(s.start), names.join(", "))
 }
 
 /// That it is merged, and what that means.
 fn turns(layout: &Layout) -> Option<String> {
     let merged = layout.objects().find_map(|(_, object)| object.merged)?;
-    let (unit, others) = (merged.unit_bytes, merged.of - 1);
+    let (unit, others) = (show_bytes(merged.unit_bytes), merged.of - 1);
     let files = if others == 1 { "other file" } else { "other files" };
     Some(format!(
-        "It is merged with {others} {files}: they lie in turns of {unit} bytes in the same objects, so that reading them together is reading \
+        "It is merged with {others} {files}: they lie in turns of {unit} in the same objects, so that reading them together is reading \
          one after the other. `entrepot layout split` gives it objects of its own again."
     ))
 }
