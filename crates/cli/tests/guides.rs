@@ -292,6 +292,7 @@ run_as_printed! {
     the_lines_of_stripes_run_as_printed: "docs/guide/operate/stripes.md",
     the_lines_of_checkpoints_run_as_printed: "docs/guide/operate/checkpoints.md",
     the_lines_of_emulate_run_as_printed: "docs/guide/operate/emulate.md",
+    the_lines_of_stage_run_as_printed: "docs/guide/stage.md",
     the_lines_of_jobs_run_as_printed: "docs/guide/jobs.md",
     the_lines_of_connections_run_as_printed: "docs/guide/connections.md",
     the_lines_of_simulator_run_as_printed: "docs/guide/simulator.md",

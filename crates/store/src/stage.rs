@@ -28,7 +28,7 @@ mod tree;
 pub use crate::stop::Stop;
 pub use checksum::{Algorithm, Checksum};
 pub use error::{BadLine, StageError};
-pub use manifest::{Line, parse as parse_manifest};
+pub use manifest::ManifestIn;
 pub use progress::{Progress, Report};
 pub(crate) use shared::{Others, Said};
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use store::control::{Client, Problem, Request, exit};
 use store::host::umask;
 use store::source::Identity;
-use store::stage::{Algorithm, BadLine, Checksum, Compare, StageError, StageIn, Staged};
+use store::stage::{Algorithm, BadLine, Checksum, Compare, ManifestIn, StageError, StageIn, Staged};
 
 /// Bring data in from a source, or take results out, verified
 ///
@@ -46,33 +46,39 @@ EXAMPLES:
   entrepot stage in --directory file:///home/me/input /mnt/scratch/input
   entrepot stage in --sha256 ba7816bf... https://example.org/big.dat /mnt/scratch/
   entrepot stage in --keep https://example.org/big.dat /mnt/scratch/big.dat      fetched only if need be
+  entrepot stage in --manifest SHA256SUMS https://example.org/set /mnt/scratch/set
   entrepot stage in --manifest input.txt       lines `URI PATH`, paths relative to the mount point")]
 struct In {
-    /// Where the data are.
+    /// Where the data are; with a checksum manifest the directory of its files.
     #[arg(required_unless_present = "manifest", requires = "path")]
     uri: Option<String>,
-    /// Where they go: a new file, or a directory that takes the source's last name.
+    /// Where they go: a new file, or a directory that takes the source's last name; of a checksum manifest a directory.
     path: Option<PathBuf>,
     /// Another place with the same bytes, tried when the first fails.
     #[arg(long, value_name = "URI")]
     also: Vec<String>,
     /// The whole directory, with its symbolic links where the source knows them.
-    #[arg(long, short = 'r', conflicts_with_all = ["blake3", "sha256", "sha1", "md5"])]
+    #[arg(long, short = 'r', conflicts_with_all = ["blake3", "sha512", "sha256", "sha1", "md5"])]
     directory: bool,
-    /// Many files: lines `URI PATH`; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "also", "directory", "blake3", "sha256", "sha1", "md5"])]
-    manifest: Option<PathBuf>,
+    /// Many files. With URI and PATH: the files there that this checksum manifest names, each compared; it is as `sha256sum`,
+    /// `md5sum`, `b3sum`, BSD's tools or BagIt write it. Without: lines `URI PATH`, before which checksums may stand
+    /// (`sha256:HEX`). A file, a URI, or `-` for standard input.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["also", "directory", "blake3", "sha512", "sha256", "sha1", "md5"])]
+    manifest: Option<String>,
     /// The BLAKE3 checksum that the file must have.
-    #[arg(long, value_name = "HEX")]
+    #[arg(long, value_name = "HEX", value_parser = sum(Algorithm::Blake3))]
     blake3: Option<String>,
+    /// The SHA-512 checksum that the file must have.
+    #[arg(long, value_name = "HEX", value_parser = sum(Algorithm::Sha512))]
+    sha512: Option<String>,
     /// The SHA-256 checksum that the file must have.
-    #[arg(long, value_name = "HEX")]
+    #[arg(long, value_name = "HEX", value_parser = sum(Algorithm::Sha256))]
     sha256: Option<String>,
     /// The SHA-1 checksum that the file must have.
-    #[arg(long, value_name = "HEX")]
+    #[arg(long, value_name = "HEX", value_parser = sum(Algorithm::Sha1))]
     sha1: Option<String>,
     /// The MD5 checksum that the file must have.
-    #[arg(long, value_name = "HEX")]
+    #[arg(long, value_name = "HEX", value_parser = sum(Algorithm::Md5))]
     md5: Option<String>,
     /// Replace a file that is there already.
     #[arg(long)]
@@ -128,6 +134,11 @@ struct How {
     output: Output,
 }
 
+/// Takes what can be a checksum of that kind.
+fn sum(algorithm: Algorithm) -> impl Fn(&str) -> std::result::Result<String, StageError> + Clone {
+    move |hex: &str| Checksum { algorithm, hex: hex.into() }.check().map(|()| hex.to_owned())
+}
+
 impl Stage {
     pub fn run(self, context: &Context) -> Result<u8> {
         match self.verb {
@@ -142,6 +153,7 @@ impl In {
         let identity = identity(self.how.credentials.clone())?;
         let sums = [
             (Algorithm::Blake3, self.blake3),
+            (Algorithm::Sha512, self.sha512),
             (Algorithm::Sha256, self.sha256),
             (Algorithm::Sha1, self.sha1),
             (Algorithm::Md5, self.md5),
@@ -149,11 +161,23 @@ impl In {
         let sums = sums.into_iter().filter_map(|(algorithm, hex)| Some(Checksum { algorithm, hex: hex? }));
         let sums: Vec<_> = sums.collect();
         let (replace, keep) = (self.force, self.keep);
-        let (mut client, request) = if let Some(manifest) = &self.manifest {
-            let manifest = read_text(manifest)?;
-            (context.connect()?, Request::StageInManifest { manifest, replace, keep, identity })
+        let inside = self.path.as_deref().map(|path| context.inside(path)).transpose()?;
+        let (mut client, request) = if let Some(name) = self.manifest {
+            let text = if name.contains("://") { None } else { Some(read_text(Path::new(&name))?) };
+            let client = match &inside {
+                Some(inside) => Client::connect(&inside.volume.socket())?,
+                None => context.connect()?,
+            };
+            let path = inside.map(|inside| inside.path).unwrap_or_default();
+            (
+                client,
+                Request::StageInManifest {
+                    what: ManifestIn { name, text, from: self.uri, path, replace, keep },
+                    identity,
+                },
+            )
         } else {
-            let inside = context.inside(self.path.as_deref().unwrap_or(Path::new(".")))?;
+            let inside = inside.map_or_else(|| context.inside(Path::new(".")), Ok)?;
             let uris: Vec<_> = self.uri.into_iter().chain(self.also).collect();
             let what = StageIn { uris, path: inside.path, replace, keep, checksums: sums };
             let request = match self.directory {

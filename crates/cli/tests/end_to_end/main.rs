@@ -31,6 +31,7 @@ mod kept;
 mod killed;
 mod logged;
 mod loops;
+mod manifests;
 mod merged;
 mod mirrors;
 mod operator;

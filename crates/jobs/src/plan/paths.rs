@@ -14,9 +14,10 @@ pub struct StageInWords {
 }
 
 /// Options of `entrepot stage in` that are followed by a value.
-const WITH_VALUE: [&str; 10] = [
+const WITH_VALUE: [&str; 11] = [
     "--also",
     "--blake3",
+    "--sha512",
     "--sha256",
     "--sha1",
     "--md5",
@@ -49,6 +50,21 @@ pub fn stage_in_words(argv: &[String]) -> Option<StageInWords> {
     Some(StageInWords { uris: [vec![uri], also].concat(), path })
 }
 
+/// The manifest of a command that is `entrepot stage in --manifest FILE-OR-URI`.
+pub fn manifest(argv: &[String]) -> Option<&str> {
+    let ours = argv.first().is_some_and(|word| word == "entrepot");
+    let mut words = argv.iter().filter(|_| ours);
+    while let Some(word) = words.next() {
+        if word == "--manifest" {
+            return words.next().map(String::as_str);
+        }
+        if let Some(value) = word.strip_prefix("--manifest=") {
+            return Some(value);
+        }
+    }
+    None
+}
+
 /// The files and directories that a command brings into the volume.
 pub fn brought_by(command: &Command, cwd: &Path, mount: Option<&Path>) -> Vec<PathBuf> {
     let ours = stage_in_words(&command.argv).map(|words| words.path);
@@ -63,6 +79,9 @@ pub fn wanted(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Option<Vec<Wante
     let mut all = Vec::new();
     for command in commands {
         let is = |word: &str| command.argv.iter().any(|w| w == word);
+        if manifest(&command.argv).is_some() {
+            return None;
+        }
         if let Some(words) = stage_in_words(&command.argv) {
             let path = in_volume(&words.path, cwd, mount?)?;
             all.push(Wanted { uris: words.uris, path, recursive: is("--directory") || is("-r") });
@@ -159,6 +178,9 @@ mod tests {
         let words = stage_in_words(&argv("entrepot stage in --retry 3 --also http://b/x --keep http://a/x /mnt/s/x"));
         let expected = StageInWords { uris: vec!["http://a/x".into(), "http://b/x".into()], path: "/mnt/s/x".into() };
         assert_eq!(words, Some(expected));
+        let listed = argv("entrepot stage in --manifest http://a/SUMS http://a/set /mnt/s/set");
+        assert_eq!(manifest(&listed), Some("http://a/SUMS"));
+        assert_eq!(stage_in_words(&listed).map(|words| words.path), Some("/mnt/s/set".into()));
         for none in ["entrepot stage in --manifest m", "entrepot stage out /mnt/s/x http://a/x", "cp a b", "entrepot"] {
             assert_eq!(stage_in_words(&argv(none)), None, "{none}");
         }

@@ -111,8 +111,11 @@ pub(super) fn join(core: &Core, table: &mut JobTable, id: JobId, kind: PartKind)
 }
 
 /// What makes two commands of one user the same: sources known, same words, same destination. Commands whose sources are
-/// not known may do anything and are never shared.
+/// not known may do anything and are never shared; a manifest that is a file may be another file next time.
 fn share(command: &Command, owner: Caller, cwd: &Path, mount: Option<&Path>) -> Option<String> {
+    if paths::manifest(&command.argv).is_some_and(|manifest| !manifest.contains("://")) {
+        return None;
+    }
     let brings = paths::brought_by(command, cwd, mount);
     let words = paths::stage_in_words(&command.argv);
     let mut argv = command.argv.clone();

@@ -2,7 +2,7 @@
 
 use crate::events::Kind;
 use crate::source::Identity;
-use crate::stage::{Compare, StageIn};
+use crate::stage::{Compare, ManifestIn, StageIn};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -65,7 +65,7 @@ pub enum Request {
     #[serde(rename = "stage.in-tree")]
     StageInTree { what: StageIn, identity: Identity },
     #[serde(rename = "stage.in-manifest")]
-    StageInManifest { manifest: String, replace: bool, keep: bool, identity: Identity },
+    StageInManifest { what: ManifestIn, identity: Identity },
     #[serde(rename = "stage.out")]
     StageOut { path: String, uri: String, compare: Compare, identity: Identity },
     #[serde(rename = "source.get")]

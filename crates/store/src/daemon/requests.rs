@@ -114,9 +114,9 @@ impl Commands {
                     core.stager.stage_in_tree(&what, who, tell, stop)
                 })
             }
-            Request::StageInManifest { manifest, replace, keep, identity } => {
-                stage::staged(core, caller, "", identity, out, |who, tell, stop| {
-                    core.stager.stage_in_manifest(&manifest, replace, keep, who, tell, stop)
+            Request::StageInManifest { what, identity } => {
+                stage::staged(core, caller, &what.path, identity, out, |who, tell, stop| {
+                    core.stager.stage_in_manifest(&what, who, tell, stop)
                 })
             }
             Request::StageOut { path, uri, compare, identity } => {

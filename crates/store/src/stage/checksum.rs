@@ -3,7 +3,7 @@
 use super::StageError;
 use md5::Md5;
 use sha1::Sha1;
-use sha2::{Digest, Sha256};
+use sha2::{Digest, Sha256, Sha512};
 
 /// How a checksum is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -11,6 +11,8 @@ use sha2::{Digest, Sha256};
 pub enum Algorithm {
     /// BLAKE3, 256 bits.
     Blake3,
+    /// SHA-512.
+    Sha512,
     /// SHA-256.
     Sha256,
     /// SHA-1: good against accidents only.
@@ -20,17 +22,35 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// All that there are.
+    pub const ALL: [Algorithm; 5] =
+        [Algorithm::Blake3, Algorithm::Sha512, Algorithm::Sha256, Algorithm::Sha1, Algorithm::Md5];
+
+    /// The one of that name, however it is written.
+    pub(super) fn named(name: &str) -> Result<Algorithm, String> {
+        let plain = |name: &str| name.replace('-', "").to_ascii_uppercase();
+        let found = Algorithm::ALL.into_iter().find(|algorithm| plain(algorithm.name()) == plain(name));
+        found.ok_or_else(|| format!("the checksum {name} is not known; {}", Algorithm::known()))
+    }
+
+    /// What may be written, for messages.
+    pub(super) fn known() -> String {
+        format!("known are {}", Algorithm::ALL.map(Algorithm::name).join(", "))
+    }
+
     fn name(self) -> &'static str {
         match self {
             Algorithm::Blake3 => "BLAKE3",
+            Algorithm::Sha512 => "SHA-512",
             Algorithm::Sha256 => "SHA-256",
             Algorithm::Sha1 => "SHA-1",
             Algorithm::Md5 => "MD5",
         }
     }
 
-    fn digits(self) -> usize {
+    pub(super) fn digits(self) -> usize {
         match self {
+            Algorithm::Sha512 => 128,
             Algorithm::Blake3 | Algorithm::Sha256 => 64,
             Algorithm::Sha1 => 40,
             Algorithm::Md5 => 32,
@@ -64,6 +84,7 @@ impl Checksum {
 
 enum Hasher {
     Blake3(Box<blake3::Hasher>),
+    Sha512(Sha512),
     Sha256(Sha256),
     Sha1(Sha1),
     Md5(Md5),
@@ -76,6 +97,7 @@ impl<'a> Expected<'a> {
     pub fn new(checksums: &'a [Checksum]) -> Expected<'a> {
         let hasher = |checksum: &Checksum| match checksum.algorithm {
             Algorithm::Blake3 => Hasher::Blake3(Box::default()),
+            Algorithm::Sha512 => Hasher::Sha512(Sha512::new()),
             Algorithm::Sha256 => Hasher::Sha256(Sha256::new()),
             Algorithm::Sha1 => Hasher::Sha1(Sha1::new()),
             Algorithm::Md5 => Hasher::Md5(Md5::new()),
@@ -87,6 +109,7 @@ impl<'a> Expected<'a> {
         for (_, hasher) in &mut self.0 {
             match hasher {
                 Hasher::Blake3(hasher) => drop(hasher.update(bytes)),
+                Hasher::Sha512(hasher) => hasher.update(bytes),
                 Hasher::Sha256(hasher) => hasher.update(bytes),
                 Hasher::Sha1(hasher) => hasher.update(bytes),
                 Hasher::Md5(hasher) => hasher.update(bytes),
@@ -99,6 +122,7 @@ impl<'a> Expected<'a> {
         for (checksum, hasher) in self.0 {
             let found = match hasher {
                 Hasher::Blake3(hasher) => hasher.finalize().to_hex().to_string(),
+                Hasher::Sha512(hasher) => hex(&hasher.finalize()),
                 Hasher::Sha256(hasher) => hex(&hasher.finalize()),
                 Hasher::Sha1(hasher) => hex(&hasher.finalize()),
                 Hasher::Md5(hasher) => hex(&hasher.finalize()),
@@ -131,6 +155,10 @@ mod tests {
             sum(Algorithm::Md5, "900150983cd24fb0d6963f7d28e17f72"),
             sum(Algorithm::Sha1, "a9993e364706816aba3e25717850c26c9cd0d89d"),
             sum(Algorithm::Sha256, "BA7816BF8F01CFEA414140DE5DAE2223B00361A396177A9CB410FF61F20015AD"),
+            sum(
+                Algorithm::Sha512,
+                "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
+            ),
             sum(Algorithm::Blake3, "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85"),
         ];
         right.iter().for_each(|checksum| checksum.check().expect("good"));

@@ -31,6 +31,16 @@ pub enum StageError {
     /// Lines of a manifest.
     #[error("{}", shown(.0))]
     Manifest(Vec<BadLine>),
+    /// Some files of a manifest; the others are in place.
+    #[error("{failed} of {of} files are not in place:\n{}", shown_of(.first, *.failed))]
+    Files {
+        /// How many.
+        failed: usize,
+        /// Of how many.
+        of: usize,
+        /// The first of them, and why.
+        first: Vec<String>,
+    },
     /// What the user said is no checksum.
     #[error("{0}")]
     BadChecksum(String),
@@ -92,7 +102,13 @@ pub struct BadLine {
 }
 
 /// So many bad lines are shown; a manifest of another format has only bad ones.
-const SHOWN_MAX: usize = 20;
+pub(super) const SHOWN_MAX: usize = 20;
+
+fn shown_of(first: &[String], failed: usize) -> String {
+    let more = failed.saturating_sub(first.len());
+    let more = (more > 0).then(|| format!("and {more} files more"));
+    first.iter().cloned().chain(more).collect::<Vec<_>>().join("\n")
+}
 
 fn shown(bad: &[BadLine]) -> String {
     let mut lines: Vec<_> =

@@ -1,11 +1,39 @@
-//! A manifest: many files to be staged in, a line `URI PATH` each.
+//! A manifest: many files to be staged in, a line each.
 //!
-//! `#` begins a comment line; URI and path are parted by tabs or spaces, and all that follows the gap is the path, so
-//! it may have spaces in it. The whole manifest is checked before anything is changed.
+//! A list has lines `URI PATH`, before which checksums may stand (`sha256:HEX`). URI and path are parted by tabs or
+//! spaces, and all that follows the gap is the path, so it may have spaces in it. A checksum manifest, as data portals
+//! publish them, names files below one directory ([`sums`]). `#` begins a comment line in both. The whole manifest is
+//! checked before anything is changed.
 
-use super::{BadLine, StageError, place};
+mod sums;
+
+use super::tree::encoded;
+use super::{Algorithm, BadLine, Checksum, StageError, place};
 use crate::source::check_uri;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+/// What is staged in by a manifest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ManifestIn {
+    /// The name of the manifest, or its URI if there is no text.
+    pub name: String,
+    /// What it says; where there is nothing, the daemon reads it from its URI.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The directory where the files of a checksum manifest are. Nothing for a list, whose lines say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The directory where they go, relative to the mount's root.
+    #[serde(default)]
+    pub path: String,
+    /// As [`super::StageIn`] has it.
+    #[serde(default)]
+    pub replace: bool,
+    /// As [`super::StageIn`] has it.
+    #[serde(default)]
+    pub keep: bool,
+}
 
 /// Lines that a manifest may have.
 const LINES_MAX: usize = 1_000_000;
@@ -19,39 +47,85 @@ pub struct Line {
     pub uri: String,
     /// Where to, relative to the mount's root.
     pub path: String,
+    /// Checksums that it must have.
+    pub checksums: Vec<Checksum>,
 }
 
-/// Reads a manifest. What is wrong is said of all lines at once.
-pub fn parse(text: &str) -> Result<Vec<Line>, StageError> {
-    let (mut lines, mut bad) = (Vec::new(), Vec::new());
+/// Reads the text of a manifest. What is wrong is said of all lines at once.
+pub fn parse(what: &ManifestIn, text: &str) -> Result<Vec<Line>, StageError> {
+    let (mut lines, mut bad): (Vec<Line>, Vec<_>) = (Vec::new(), Vec::new());
     let mut seen = BTreeMap::new();
+    let root = place::names(&what.path)?.join("/");
+    let name = what.name.rsplit('/').next().unwrap_or_default();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (at, text) in text.split('\n').enumerate() {
         let number = at + 1;
-        let text = text.strip_suffix('\r').unwrap_or(text).trim_matches([' ', '\t']);
-        if text.is_empty() || text.starts_with('#') {
+        let text = text.strip_suffix('\r').unwrap_or(text);
+        if text.trim_matches([' ', '\t']).is_empty() || text.starts_with('#') {
             continue;
         }
         if lines.len() + bad.len() == LINES_MAX {
             let why = "a manifest has at most a million lines; cut it in parts".into();
             return Err(StageError::Manifest(vec![BadLine { line: number, why }]));
         }
-        let parsed = parse_line(text).and_then(|(uri, path)| match seen.insert(path.clone(), number) {
-            Some(earlier) => Err(format!("{path} is named in line {earlier} too")),
-            None => Ok(Line { number, uri, path }),
-        });
-        match parsed {
-            Ok(line) => lines.push(line),
+        let parsed = match &what.from {
+            None => parse_line(text.trim_matches([' ', '\t'])),
+            Some(from) => sums::parse_line(text, name).and_then(|(file, sum)| below(from, &root, &file, sum)),
+        };
+        match parsed.map(|parts| (seen.entry(parts.1.clone()), parts)) {
+            Ok((Entry::Vacant(first), (uri, path, checksums))) => {
+                first.insert((number, lines.len()));
+                lines.push(Line { number, uri, path, checksums });
+            }
+            Ok((Entry::Occupied(first), (_, path, checksums))) => {
+                let (earlier, at) = *first.get();
+                match lines[at].also(&checksums) {
+                    true if what.from.is_some() => lines[at].checksums.extend(checksums),
+                    _ => bad.push(BadLine { line: number, why: format!("{path} is named in line {earlier} too") }),
+                }
+            }
             Err(why) => bad.push(BadLine { line: number, why }),
         }
+    }
+    if lines.is_empty() && bad.is_empty() && what.from.is_some() {
+        bad.push(BadLine { line: 1, why: "no line of it names a file".into() });
     }
     if bad.is_empty() { Ok(lines) } else { Err(StageError::Manifest(bad)) }
 }
 
-/// URI and path of one line.
-fn parse_line(text: &str) -> Result<(String, String), String> {
-    let (uri, path) = text.split_once([' ', '\t']).ok_or("write URI and PATH on a line")?;
+impl Line {
+    /// Whether other checksums of the same file say more of it: of other kinds.
+    fn also(&self, others: &[Checksum]) -> bool {
+        others.iter().all(|other| self.checksums.iter().all(|own| own.algorithm != other.algorithm))
+    }
+}
+
+/// URI, path and checksums of a line.
+type Parts = (String, String, Vec<Checksum>);
+
+/// One line of a list.
+fn parse_line(text: &str) -> Result<Parts, String> {
+    if sums::looks_like_one(text) {
+        return Err(
+            "a checksum manifest needs URI and PATH of the directory beside it: --manifest FILE URI PATH".into()
+        );
+    }
+    let (mut rest, mut checksums) = (text, Vec::new());
+    while let Some((algorithm, tail)) = rest.split_once(':').filter(|(word, _)| Algorithm::named(word).is_ok()) {
+        let (hex, tail) = tail.split_once([' ', '\t']).ok_or("write URI and PATH behind the checksum")?;
+        let checksum = Checksum { algorithm: Algorithm::named(algorithm)?, hex: hex.to_string() };
+        checksum.check().map_err(|e| e.to_string())?;
+        checksums.push(checksum);
+        rest = tail.trim_start_matches([' ', '\t']);
+    }
+    let (uri, path) = rest.split_once([' ', '\t']).ok_or("write URI and PATH on a line")?;
     let path = path.trim_start_matches([' ', '\t']);
     check_uri(uri).map_err(|e| e.to_string())?;
+    Ok((uri.to_string(), file(path)?, checksums))
+}
+
+/// The names of a path that names a file, below the mount's root or a directory.
+fn file(path: &str) -> Result<String, String> {
     if path.starts_with('/') {
         return Err("the path is absolute; write it from the mount's root, without the first /".into());
     }
@@ -59,12 +133,62 @@ fn parse_line(text: &str) -> Result<(String, String), String> {
     if names.is_empty() || path.ends_with('/') {
         return Err("the path must name a file".into());
     }
-    Ok((uri.to_string(), names.join("/")))
+    Ok(names.join("/"))
+}
+
+/// A file of a checksum manifest.
+fn below(from: &str, root: &str, name: &str, checksum: Checksum) -> Result<Parts, String> {
+    let name = match name.strip_prefix('/') {
+        Some(_) => return Err("the name is absolute; names below the directory are expected".into()),
+        None => file(name)?,
+    };
+    let uri = format!("{}/{}", from.trim_end_matches('/'), encoded(&name));
+    check_uri(&uri).map_err(|e| e.to_string())?;
+    let path = if root.is_empty() { name } else { format!("{root}/{name}") };
+    Ok((uri, path, vec![checksum]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(text: &str) -> Result<Vec<Line>, StageError> {
+        super::parse(&ManifestIn::default(), text)
+    }
+
+    /// A checksum manifest of the files of a directory.
+    fn sums(text: &str) -> Result<Vec<Line>, StageError> {
+        let from = Some("http://h/set/".to_string());
+        super::parse(&ManifestIn { from, path: "in/".into(), name: "SUMS".into(), ..ManifestIn::default() }, text)
+    }
+
+    const MD5: &str = "900150983cd24fb0d6963f7d28e17f72";
+    const SHA1: &str = "a9993e364706816aba3e25717850c26c9cd0d89d";
+
+    /// [S-265]
+    #[test]
+    fn files_of_a_checksum_manifest_are_below_its_directory() {
+        let text = format!("\u{feff}{MD5}  ./a b\r\n\n# more\nSHA1 (d/c) = {SHA1}\n{SHA1}  a b\n");
+        let lines = sums(&text).expect("good");
+        let found: Vec<_> = lines.iter().map(|l| (l.uri.as_str(), l.path.as_str(), l.checksums.len())).collect();
+        assert_eq!(found, [("http://h/set/a%20b", "in/a b", 2), ("http://h/set/d/c", "in/d/c", 1)]);
+        let Err(StageError::Manifest(bad)) =
+            sums(&format!("{MD5}  ../a\n{MD5}  /a\n{MD5}  b\nnonsense\n{SHA1}0  c\n{MD5}  b\n"))
+        else {
+            panic!("accepted")
+        };
+        assert_eq!(bad.iter().map(|bad| bad.line).collect::<Vec<_>>(), [1, 2, 4, 5, 6]);
+        assert!(sums("# nothing\n").is_err() && parse(&format!("{MD5}  a\n")).is_err());
+    }
+
+    #[test]
+    fn a_list_may_have_checksums() {
+        let lines = parse(&format!("md5:{MD5} sha1:{SHA1}  http://h/a  a b\n")).expect("good");
+        assert_eq!((lines[0].path.as_str(), lines[0].checksums.len()), ("a b", 2));
+        for bad in ["md5:abc http://h/a a", &format!("md5:{MD5}"), &format!("md5:{MD5} http://h/a")] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn lines_comments_and_spaces() {

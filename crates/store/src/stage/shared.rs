@@ -14,6 +14,7 @@ use super::incoming::Incoming;
 use super::progress::Meter;
 use super::record;
 use super::sources::Sources;
+use super::tree::Missing;
 use super::{Report, StageError, StageIn, Staged, Stager, Stop};
 use crate::source::Identity;
 use parking_lot::Mutex;
@@ -124,7 +125,8 @@ impl Stager {
         if units < UNITS_MIN { None } else { self.helpers(who) }
     }
 
-    /// Stages files in, by several nodes where there are some. `done` hears of the bytes of each.
+    /// Stages files in, by several nodes where there are some. `done` hears of the bytes of each, `missing` of those that
+    /// keep no other back.
     pub(super) fn stage_in_all(
         &self,
         files: Vec<StageIn>,
@@ -132,6 +134,7 @@ impl Stager {
         report: Report,
         stop: &Stop,
         done: &(dyn Fn(&Staged) + Sync),
+        missing: Option<&Missing>,
     ) -> Result<Staged, StageError> {
         let helpers = self.helpers(who).filter(|_| files.len() > 1);
         let all = Mutex::new(Staged::default());
@@ -139,7 +142,10 @@ impl Stager {
             done(&staged);
             all.lock().add(staged);
         };
-        let here = |file: StageIn| self.stage_in(&file, who, report, stop).map(note);
+        let here = |file: StageIn| match self.stage_in(&file, who, report, stop) {
+            Err(error) if missing.is_some_and(|missing| missing.takes(&file.path, &error)) => Ok(()),
+            staged => staged.map(note),
+        };
         let elsewhere = |helpers: &Helpers, name: &str, some: &mut Vec<StageIn>| {
             helpers.bring_files(name, some, stop, &note);
             Ok(())

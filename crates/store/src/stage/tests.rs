@@ -1,5 +1,7 @@
 //! Staging into a real volume in a temporary directory, from sources in memory.
 
+mod manifests;
+
 use super::*;
 use crate::file::Pool;
 use crate::source::memory::{Memory, data};
@@ -360,7 +362,10 @@ fn a_manifest_is_checked_whole_before_anything_changes() {
     let world = World::new();
     world.memory.add("mem://h/a", b"a");
     world.memory.add("mem://h/b", b"b");
-    let stage = |text: &str| world.stager.stage_in_manifest(text, false, false, &who(), QUIET, &Stop::default());
+    let stage = |text: &str| {
+        let what = ManifestIn { text: Some(text.into()), ..ManifestIn::default() };
+        world.stager.stage_in_manifest(&what, &who(), QUIET, &Stop::default())
+    };
     let of = |result: Result<Staged, StageError>| match result {
         Err(StageError::Manifest(bad)) => bad.iter().map(|bad| bad.line).collect(),
         _ => Vec::new(),

@@ -1,9 +1,15 @@
 //! Many files in: directories with their links, and manifests.
 
+use super::error::SHOWN_MAX;
+use super::manifest::{self, Line, ManifestIn};
 use super::place::{Place, names};
-use super::{BadLine, Progress, Report, StageError, StageIn, Staged, Stager, Stop, manifest};
+use super::{BadLine, Progress, Report, StageError, StageIn, Staged, Stager, Stop};
 use crate::source::{Entry, EntryKind, Identity, SourceError};
+use parking_lot::Mutex;
 use rustix::fs::FileType;
+
+/// Bytes that a manifest at a source may have: a million lines are rarely more.
+const TEXT_BYTES_MAX: usize = 64 << 20;
 
 impl Stager {
     /// A directory in, with its symbolic links where the source knows them. The directory itself is made if it is not
@@ -40,7 +46,7 @@ impl Stager {
             checksums: Vec::new(),
         });
         let report = |progress: &Progress| report(&whole.of(progress));
-        staged.add(self.stage_in_all(files.collect(), who, &report, stop, &|file| whole.add(file.bytes))?);
+        staged.add(self.stage_in_all(files.collect(), who, &report, stop, &|file| whole.add(file.bytes), None)?);
         // Links last, so that nothing of this tree is ever written through one.
         for entry in &entries {
             if let EntryKind::Symlink(to) = &entry.kind {
@@ -50,17 +56,21 @@ impl Stager {
         Ok(staged)
     }
 
-    /// Many files in: lines `URI PATH`; what is there already is refused, replaced or kept as [`StageIn`] has it. Nothing is changed if a line is bad. Directories that are not there are made.
+    /// Many files in; what is there already is refused, replaced or kept as [`StageIn`] has it. Nothing is changed if a
+    /// line is bad. Directories that are not there are made. A file that is not there, or is not what the manifest says,
+    /// keeps no other back: all of these are named in the end.
     pub fn stage_in_manifest(
         &self,
-        text: &str,
-        replace: bool,
-        keep: bool,
+        what: &ManifestIn,
         who: &Identity,
         report: Report,
         stop: &Stop,
     ) -> Result<Staged, StageError> {
-        let lines = manifest::parse(text)?;
+        let lines = match &what.text {
+            Some(text) => manifest::parse(what, text)?,
+            None => manifest::parse(what, &self.text_of(&what.name, who)?)?,
+        };
+        let (replace, keep) = (what.replace, what.keep);
         let mut bad = Vec::new();
         for line in &lines {
             if let Err(e) = self.opener.open(&line.uri, who) {
@@ -77,14 +87,39 @@ impl Stager {
             return Err(StageError::Manifest(bad));
         }
         let (mut staged, mut files) = (Staged::default(), Vec::new());
-        for line in lines {
-            for (at, _) in line.path.match_indices('/') {
-                self.make_directory(&line.path[..at], who, &mut staged)?;
+        for Line { uri, path, checksums, .. } in lines {
+            for (at, _) in path.match_indices('/') {
+                self.make_directory(&path[..at], who, &mut staged)?;
             }
-            files.push(StageIn { uris: vec![line.uri], path: line.path, replace, keep, ..StageIn::default() });
+            files.push(StageIn { uris: vec![uri], path, replace, keep, checksums });
         }
-        staged.add(self.stage_in_all(files, who, report, stop, &|_| ())?);
+        let (missing, of) = (Missing::default(), files.len());
+        staged.add(self.stage_in_all(files, who, report, stop, &|_| (), Some(&missing))?);
+        missing.ended(of)?;
         Ok(staged)
+    }
+
+    /// A text that lies at a source.
+    fn text_of(&self, uri: &str, who: &Identity) -> Result<String, StageError> {
+        crate::source::check_uri(uri)?;
+        let permanent = |why: String| SourceError::Permanent(why);
+        let read = || {
+            let source = self.opener.open(uri, who)?;
+            let version = source.stat()?;
+            let mut bytes = Vec::new();
+            let mut take = |more: &[u8]| {
+                bytes.extend_from_slice(more);
+                bytes.len() <= TEXT_BYTES_MAX
+            };
+            if version.size <= TEXT_BYTES_MAX as u64 {
+                source.read_all(&version, &mut take)?;
+            }
+            if version.size > TEXT_BYTES_MAX as u64 || bytes.len() > TEXT_BYTES_MAX {
+                return Err(permanent(format!("it is larger than {} MiB, and no manifest", TEXT_BYTES_MAX >> 20)));
+            }
+            String::from_utf8(bytes).map_err(|_| permanent("it is no text in UTF-8, and no manifest".into()))
+        };
+        read().map_err(|e| StageError::of_source(uri, e))
     }
 
     fn make_directory(&self, path: &str, who: &Identity, staged: &mut Staged) -> Result<(), StageError> {
@@ -110,6 +145,34 @@ impl Stager {
             Some(FileType::Symlink) => Ok(()), // a staging that was interrupted and is run again
             Some(_) => Err(StageError::path(path, "it is there already and is no symbolic link")),
         }
+    }
+}
+
+/// The files of a manifest that cannot be put in place.
+#[derive(Default)]
+pub(super) struct Missing {
+    /// How many, and the first of them.
+    all: Mutex<(usize, Vec<String>)>,
+}
+
+impl Missing {
+    /// Whether others go on although that befell one.
+    pub fn takes(&self, path: &str, error: &StageError) -> bool {
+        let gone = matches!(error, StageError::Source { error: SourceError::Permanent(_), .. });
+        if !gone && !matches!(error, StageError::Checksum { .. }) {
+            return false;
+        }
+        let mut all = self.all.lock();
+        all.0 += 1;
+        if all.1.len() < SHOWN_MAX {
+            all.1.push(format!("{path}: {error}"));
+        }
+        true
+    }
+
+    fn ended(self, of: usize) -> Result<(), StageError> {
+        let (failed, first) = self.all.into_inner();
+        if failed == 0 { Ok(()) } else { Err(StageError::Files { failed, of, first }) }
     }
 }
 

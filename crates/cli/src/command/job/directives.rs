@@ -70,7 +70,8 @@ fn check_words(argv: &[String], line: u32) -> Vec<Complaint> {
         }
         _ => Vec::new(),
     };
-    let wrong = uris.into_iter().filter_map(|uri| {
+    let manifest = paths::manifest(argv).filter(|manifest| manifest.contains("://")).map(String::from);
+    let wrong = uris.into_iter().chain(manifest).filter_map(|uri| {
         let why = match source::Address::parse(&uri) {
             Ok(address) if address.scheme == source::Scheme::Other => {
                 format!("this scheme is not known; there are {}", source::SCHEMES)
@@ -151,6 +152,8 @@ mod tests {
             ("entrepot stage in http://h/a", "<PATH>"),
             ("entrepot stage in --quickly http://h/a /m/a", "--quickly"),
             ("entrepot stage in gopher://h/a /m/a", "gopher"),
+            ("entrepot stage in --manifest gopher://h/s http://h/d /m/d", "gopher"),
+            ("entrepot stage in --sha256 abc http://h/a /m/a", "64 hexadecimal digits"),
             ("entrepot stage out /m/a h/a", "h/a"),
             ("entrepot stag in http://h/a /m/a", "stag"),
             ("entrepot --help", "stages nothing"),

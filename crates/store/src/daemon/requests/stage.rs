@@ -103,6 +103,9 @@ impl From<StageError> for Problem {
             StageError::Manifest(_) | StageError::Record(_) | StageError::BadChecksum(_) => {
                 Problem::wrong(cause).try_this("mend it and run the same command again")
             }
+            StageError::Files { .. } => Problem::new(exit::INCOMPLETE, cause)
+                .so("the other files are in place")
+                .try_this("mend what is wrong and run the same command with `--keep`: only what is missing is fetched"),
             StageError::NotKept { error, .. } => {
                 let full = matches!(error.errno(), Errno::NOSPC | Errno::DQUOT);
                 let next = if full { "remove files, or add a target, and" } else { "see `entrepot target list`, and" };

@@ -1,0 +1,84 @@
+//! Checksum manifests from a real server, as coreutils write them: compared on the command line and in a job.
+
+use crate::real::{Volume, code, err, out};
+use crate::server::{self, Nginx};
+use std::fs;
+use std::process::Command;
+
+/// Files below `set/` of the server, with the sums that a tool says of them.
+fn publish(nginx: &Nginx, tool: &[&str], to: &str) {
+    let set = nginx.root().join("set");
+    fs::create_dir_all(set.join("sub dir")).expect("directories");
+    fs::write(set.join("large"), server::data(6_000_000, 1)).expect("write");
+    fs::write(set.join("sub dir/50%"), b"small").expect("write");
+    let summed = Command::new(tool[0]).args(&tool[1..]).args(["large", "sub dir/50%"]).current_dir(&set).output();
+    fs::write(set.join(to), summed.expect("coreutils").stdout).expect("write");
+}
+
+/// [S-266]
+#[test]
+fn what_a_portal_publishes_is_compared_and_wrong_files_are_not_put_in_place() {
+    let Some(nginx) = Nginx::start() else { return };
+    let Some(volume) = Volume::up() else { return };
+    publish(&nginx, &["sha256sum"], "SHA256SUMS");
+    publish(&nginx, &["md5sum", "--tag"], "CHECKSUMS");
+    let (set, sums) = (nginx.uri("set"), nginx.uri("set/SHA256SUMS"));
+    volume.ok(&["stage", "in", "--manifest", &sums, &set, "right"]);
+    assert!(fs::read(volume.at.join("right/large")).expect("there") == server::data(6_000_000, 1));
+    assert_eq!(fs::read(volume.at.join("right/sub dir/50%")).expect("there"), b"small");
+
+    fs::write(nginx.root().join("set/large"), server::data(6_000_000, 2)).expect("write");
+    let file = nginx.root().join("set/CHECKSUMS").display().to_string();
+    let wrong = volume.run(&["stage", "in", "--manifest", &file, &set, "wrong"]);
+    assert_eq!(code(&wrong), 7, "{}", err(&wrong));
+    assert!(err(&wrong).contains("1 of 2 files are not in place") && err(&wrong).contains("wrong/large: "));
+    assert!(!volume.at.join("wrong/large").exists() && volume.at.join("wrong/sub dir/50%").exists());
+    fs::remove_file(nginx.root().join("set/large")).expect("removed");
+    let gone = volume.run(&["stage", "in", "--keep", "--manifest", &file, &set, "wrong"]);
+    assert!(code(&gone) == 7 && err(&gone).contains("wrong/large: ") && err(&gone).contains("404"), "{}", err(&gone));
+    fs::write(nginx.root().join("set/large"), server::data(6_000_000, 1)).expect("write");
+    volume.ok(&["stage", "in", "--keep", "--manifest", &file, &set, "wrong"]);
+    assert!(volume.at.join("wrong/large").exists());
+}
+
+/// [S-265]
+#[test]
+fn a_bad_manifest_changes_nothing_and_names_all_its_lines() {
+    let Some(volume) = Volume::up() else { return };
+    let manifest = volume.dir.path().join("manifest-md5.txt");
+    fs::write(&manifest, "nonsense\n900150983cd24fb0d6963f7d28e17f72  ../up\nabc  short\n").expect("write");
+    let manifest = manifest.to_str().expect("UTF-8");
+    let bad = volume.run(&["stage", "in", "--manifest", manifest, "file:///usr", "in"]);
+    assert_eq!(code(&bad), 2, "{}", err(&bad));
+    for line in ["manifest line 1: ", "manifest line 2: ", "manifest line 3: "] {
+        assert!(err(&bad).contains(line), "{}", err(&bad));
+    }
+    assert!(!volume.at.join("in").exists());
+    let no_sum = volume.run(&["stage", "in", "--md5", "abc", "file:///bin/sh", "sh"]);
+    assert!(code(&no_sum) == 2 && err(&no_sum).contains("MD5 has 32 hexadecimal digits"), "{}", err(&no_sum));
+}
+
+/// [S-266]
+#[test]
+fn a_job_whose_input_is_not_what_the_manifest_says_does_not_run() {
+    let Some(nginx) = Nginx::start() else { return };
+    let Some(volume) = Volume::up() else { return };
+    publish(&nginx, &["sha512sum"], "sums.txt");
+    let home = volume.dir.path().join("home");
+    fs::create_dir(&home).expect("directory");
+    fs::copy(nginx.root().join("set/sums.txt"), home.join("sums.txt")).expect("copied");
+    let script = home.join("job.sh");
+    let at = volume.at.display();
+    let set = nginx.uri("set");
+    let text =
+        format!("#!/bin/sh\n#STAGEIN entrepot stage in --manifest sums.txt {set} {at}/in\nwc -c {at}/in/large\n");
+    fs::write(&script, text).expect("write");
+    let submit = || volume.run_in(&home, &["job", "submit", "--wait", script.to_str().expect("UTF-8")]);
+    let ran = submit();
+    assert_eq!(code(&ran), 0, "{}{}", out(&ran), err(&ran));
+    fs::write(nginx.root().join("set/large"), server::data(6_000_001, 3)).expect("write"); // another size: nginx tells no more than that within a second
+    let refused = submit();
+    assert_eq!(code(&refused), 1, "{}{}", out(&refused), err(&refused));
+    let log = volume.run(&["job", "log", "2", "--part", "stage-in", "--stderr"]);
+    assert!(out(&log).contains("in/large"), "{}{}", out(&log), err(&log));
+}
