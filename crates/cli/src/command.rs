@@ -3,6 +3,7 @@
 mod check;
 mod checkpoint;
 mod connect;
+mod df;
 mod doctor;
 mod down;
 mod events;
@@ -84,6 +85,7 @@ enum Command {
     Stage(stage::Stage),
     Source(source::Source),
     Check(check::Check),
+    Df(df::Df),
     Find(find::Find),
     State(state::State),
     Purge(purge::Purge),
@@ -146,6 +148,7 @@ impl Cli {
             Command::Stage(c) => c.run(&context),
             Command::Source(c) => c.run(&context),
             Command::Check(c) => c.run(&context),
+            Command::Df(c) => c.run(&context),
             Command::Find(c) => c.run(&context),
             Command::State(c) => c.run(&context),
             Command::Purge(c) => c.run(&context),

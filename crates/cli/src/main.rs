@@ -9,6 +9,7 @@ mod inputs_on_volume;
 mod jobs_in_numbers;
 mod jobs_on_volume;
 mod mount_form;
+mod users;
 
 use std::process::ExitCode;
 use terminal::{failure, log, served, shown};

@@ -49,6 +49,7 @@ const WORDS: Words = Words {
         &["source", "get"],
         &["source", "set"],
         &["check"],
+        &["df"],
         &["find"],
         &["events"],
         &["purge"],

@@ -3,13 +3,13 @@
 use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output, number, word};
+use crate::users;
 use clap::Args;
 use clap::builder::ValueParser;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::Command;
-use store::control::{Client, Find as Asked, FindState, Problem, Request, exit};
+use store::control::{Client, Find as Asked, FindState, Request, exit};
 
 /// List files by target, tier, owner, age, size or state
 ///
@@ -85,11 +85,12 @@ impl Find {
             path,
             target: self.target,
             tier: self.tier,
-            uid: self.user.as_deref().map(number_of).transpose()?,
+            uid: self.user.as_deref().map(users::number_of).transpose()?,
             older_s: self.older,
             newer_s: self.newer,
             larger: self.larger,
             state: self.state,
+            with_mirrors: false,
         };
         let mut client = Client::connect(&volume.socket())?;
         let mut out = std::io::BufWriter::new(std::io::stdout().lock());
@@ -115,16 +116,4 @@ impl Find {
         }
         Ok(if unread == 0 { 0 } else { exit::INCOMPLETE })
     }
-}
-
-/// The number of a user; asked of the system, which may have it from a directory service.
-fn number_of(user: &str) -> Result<u32> {
-    if let Ok(uid) = user.parse() {
-        return Ok(uid);
-    }
-    let told = Command::new("id").args(["-u", "--", user]).output()?;
-    let uid = String::from_utf8_lossy(&told.stdout).trim().parse();
-    let unknown =
-        |_| Problem::not_found(format!("there is no user {user}")).try_this("give a name that `id` knows, or a number");
-    Ok(uid.map_err(unknown)?)
 }

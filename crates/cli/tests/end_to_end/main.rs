@@ -13,6 +13,7 @@ mod cache;
 mod connections;
 mod dashboard;
 mod datawarp;
+mod df;
 mod doctor;
 mod drained;
 mod early;

@@ -153,6 +153,8 @@ pub struct Find {
     pub larger: Option<u64>,
     /// How its bytes are.
     pub state: Option<FindState>,
+    /// Say how many mirrors each has: `mirrors`, 0 for one that lies in its stub.
+    pub with_mirrors: bool,
 }
 
 /// How the bytes of a file are.

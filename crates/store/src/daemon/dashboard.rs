@@ -3,7 +3,7 @@
 //! What it shows is bounded, whatever there is. Without names it shows nothing of files, users and jobs.
 
 use super::Core;
-use super::requests::{explain, layout, status};
+use super::requests::{explain, layout, status, target};
 use super::resolve::Purpose;
 use crate::adapt::burst::Row;
 use crate::control::{Caller, Problem};
@@ -41,7 +41,7 @@ impl Core {
         shown["host"] = json!(crate::host::name());
         shown["now_ms"] = json!(super::now_ns() / 1_000_000);
         shown["problems"] = json!(self.problems(&status));
-        shown["tiers"] = self.tiers();
+        shown["tiers"] = target::tiers(self);
         shown["targets"] = list(&status["targets"], &OF_TARGET);
         shown["nodes"] = list(&status["nodes"], &OF_NODE);
         shown["mover"] = picked(&status["mover"], &OF_MOVER);
@@ -86,14 +86,6 @@ impl Core {
             }
         }
         problems
-    }
-
-    fn tiers(&self) -> Value {
-        let one = |(at, name): (u8, &String)| {
-            let space = self.volume.targets().space_on(at);
-            json!({"name": name, "total_bytes": space.total_bytes, "free_bytes": space.free_bytes})
-        };
-        (0..).zip(&self.volume.config().tiers).map(one).collect()
     }
 
     fn moves(&self, with_names: bool) -> Value {

@@ -10,7 +10,7 @@ mod node;
 mod stage;
 mod state;
 pub(super) mod status;
-mod target;
+pub(super) mod target;
 mod tiering;
 
 use super::{Core, Ending};
@@ -76,7 +76,7 @@ impl Commands {
             Request::DrainNode { node, wait } => node::drain(core, caller, &node, wait, out),
             Request::RestoreNode { node } => node::restore(core, caller, &node),
             Request::ForgetNode { node } => node::forget(core, caller, &node),
-            Request::Targets {} => Ok(json!({"targets": target::list(core)})),
+            Request::Targets {} => Ok(target::room(core)),
             Request::AddTarget { name, dir, tier } => target::add(core, caller, &name, &dir, &tier),
             Request::RemoveTarget { name, force } => target::remove(core, caller, &name, force),
             Request::FailTarget { name } => target::order(core, caller, &name, Order::Fail),

@@ -143,12 +143,16 @@ impl<'a> Search<'a> {
                     }
                     files += 1;
                     bytes += stat.st_size as u64;
-                    out.progress(json!({
+                    let mut found = json!({
                         "path": path,
                         "bytes": stat.st_size,
                         "uid": stat.st_uid,
                         "used_s": used_s(&stat),
-                    }));
+                    });
+                    if self.what.with_mirrors {
+                        found["mirrors"] = json!(layout.as_ref().map_or(0, |layout| layout.mirrors.len()));
+                    }
+                    out.progress(found);
                 }
                 _ => {}
             }
@@ -166,12 +170,17 @@ impl<'a> Search<'a> {
     }
 
     fn asks_for_layout(&self) -> bool {
+        self.is_narrowed() || self.what.with_mirrors
+    }
+
+    /// Whether how a file lies decides.
+    fn is_narrowed(&self) -> bool {
         self.target.is_some() || self.on_tier.is_some() || self.what.state.is_some()
     }
 
     /// A file that lies in its stub is on no target.
     fn layout_matches(&self, layout: Option<&Layout>) -> bool {
-        if !self.asks_for_layout() {
+        if !self.is_narrowed() {
             return true;
         }
         let Some(layout) = layout else { return false };

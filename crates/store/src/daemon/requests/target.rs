@@ -21,6 +21,26 @@ pub fn remove(core: &Core, caller: &Caller, name: &str, force: bool) -> Result<V
     Ok(told(format!("target {name} is forgotten")))
 }
 
+/// The targets, and the space of each tier and of all, each file system counted once.
+pub fn room(core: &Core) -> Value {
+    let space = core.volume.targets().space();
+    json!({
+        "targets": list(core),
+        "tiers": tiers(core),
+        "total_bytes": space.total_bytes,
+        "free_bytes": space.free_bytes,
+    })
+}
+
+/// The space of each tier.
+pub fn tiers(core: &Core) -> Value {
+    let one = |(at, name): (u8, &String)| {
+        let space = core.volume.targets().space_on(at);
+        json!({"name": name, "total_bytes": space.total_bytes, "free_bytes": space.free_bytes})
+    };
+    (0..).zip(&core.volume.config().tiers).map(one).collect()
+}
+
 /// The targets as they are.
 pub fn list(core: &Core) -> Value {
     let config = core.volume.config();

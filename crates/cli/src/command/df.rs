@@ -1,0 +1,196 @@
+//! `entrepot df`: how much room there is and what takes it, by target and tier, or by user, age or directory.
+
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, Output, list, number, word};
+use crate::users;
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+use store::control::{Client, Find, Request, exit};
+
+/// Show how much room there is, and what takes it
+///
+/// Without `--by` the devices: size, used and free of each target, of each tier and of the volume. Targets on one file
+/// system share its space, which is counted once. With `--by` the files: every name is looked at, so it takes as long as
+/// `entrepot find`. `size` is what they read as; `on targets` has each of their mirrors, and not what lies in stubs. Root
+/// and the user who runs the daemon see everybody's files, others their own. The exit code is 7 when something could not
+/// be read.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot df                              which targets are full
+  entrepot df --by user                    whose files take the room
+  entrepot df --by age /mnt/scratch/run    how long they were not used
+  entrepot df --by dir --output json")]
+pub struct Df {
+    /// What to sum files by.
+    #[arg(long, value_enum)]
+    by: Option<By>,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+    /// The directory whose files are summed; the whole volume if none is named.
+    #[arg(requires = "by")]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// Their owner.
+    User,
+    /// The time since they were used last.
+    Age,
+    /// The directory that they lie in, directly below the one that is looked at.
+    Dir,
+}
+
+/// The ages that files are summed by: not used for so many days, and the row's name.
+const AGES: [(u64, &str); 5] = [
+    (365, "365 days or longer"),
+    (90, "90 to 365 days"),
+    (30, "30 to 90 days"),
+    (7, "7 to 30 days"),
+    (0, "below 7 days"),
+];
+
+/// What some files have together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    files: u64,
+    bytes: u64,
+    on_targets: u64,
+}
+
+impl Sum {
+    fn add(&mut self, file: &Value) {
+        let bytes = number(file, "bytes");
+        self.files += 1;
+        self.bytes += bytes;
+        self.on_targets += bytes.saturating_mul(number(file, "mirrors"));
+    }
+}
+
+impl Df {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let Some(by) = self.by else {
+            let answer = context.ask_store(&Request::Targets {})?;
+            match self.output {
+                Output::Json => shown::json(&answer)?,
+                Output::Text => shown::text(&devices(&answer))?,
+            }
+            return Ok(0);
+        };
+        let (volume, path) = match &self.dir {
+            None => (context.find()?, String::new()),
+            Some(dir) => {
+                let inside = context.inside(dir)?;
+                (inside.volume, inside.path)
+            }
+        };
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
+        let asked = Find { path: path.clone(), with_mirrors: true, ..Find::default() };
+        let done = Client::connect(&volume.socket())?.ask(&Request::Find(asked), &mut |file| {
+            sums.entry(Key::of(by, &path, &file, now_s)).or_default().add(&file);
+        })?;
+        let unread = number(&done, "unread");
+        let rows = rows(sums);
+        match self.output {
+            Output::Json => shown::json(&json!({"by": by_word(by), "rows": rows, "unread": unread}))?,
+            Output::Text => shown::text(&files(by, &rows))?,
+        }
+        if unread > 0 {
+            eprintln!("{} could not be read, or have names that are no UTF-8", shown::count(unread, "name"));
+        }
+        Ok(if unread == 0 { 0 } else { exit::INCOMPLETE })
+    }
+}
+
+/// What files are summed by: a user, an index of [`AGES`], or the name of a directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    User(u32),
+    Age(usize),
+    Dir(String),
+}
+
+impl Key {
+    fn of(by: By, below: &str, file: &Value, now_s: u64) -> Key {
+        match by {
+            By::User => Key::User(u32::try_from(number(file, "uid")).unwrap_or(u32::MAX)),
+            By::Age => {
+                let days = now_s.saturating_sub(number(file, "used_s")) / 86_400;
+                Key::Age(AGES.iter().position(|(from, _)| days >= *from).unwrap_or(AGES.len() - 1))
+            }
+            By::Dir => {
+                let path = word(file, "path").strip_prefix(below).unwrap_or_default().trim_start_matches('/');
+                Key::Dir(path.split_once('/').map_or(".", |(dir, _)| dir).to_owned())
+            }
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Key::User(uid) => users::name_of(*uid).unwrap_or_else(|| uid.to_string()),
+            Key::Age(at) => AGES[*at].1.to_owned(),
+            Key::Dir(name) => name.clone(),
+        }
+    }
+}
+
+fn by_word(by: By) -> String {
+    by.to_possible_value().map_or_else(String::new, |word| word.get_name().to_owned())
+}
+
+/// The rows; those that take most first, ages from the longest on.
+fn rows(sums: BTreeMap<Key, Sum>) -> Vec<Value> {
+    let mut rows: Vec<_> = sums.into_iter().collect();
+    if !matches!(rows.first(), Some((Key::Age(_), _))) {
+        rows.sort_by_key(|(_, sum)| std::cmp::Reverse((sum.on_targets, sum.bytes)));
+    }
+    let row = |(key, sum): &(Key, Sum)| {
+        let mut row = json!({
+            "name": key.name(), "files": sum.files, "bytes": sum.bytes, "on_targets_bytes": sum.on_targets,
+        });
+        if let Key::User(uid) = key {
+            row["uid"] = json!(uid);
+        }
+        row
+    };
+    rows.iter().map(row).collect()
+}
+
+fn files(by: By, rows: &[Value]) -> String {
+    let sum = |key: &str| rows.iter().map(|row| number(row, key)).sum::<u64>();
+    let line = |name: &str, row: &dyn Fn(&str) -> u64| {
+        let shown = [row("files").to_string(), shown::bytes(row("bytes")), shown::bytes(row("on_targets_bytes"))];
+        std::iter::once(name.to_owned()).chain(shown).collect::<Vec<_>>()
+    };
+    let mut lines: Vec<_> = rows.iter().map(|row| line(word(row, "name"), &|key| number(row, key))).collect();
+    lines.push(line("all", &sum));
+    shown::table(&[&by_word(by), "files", "size", "on targets"], lines)
+}
+
+/// Targets, tiers and the volume.
+fn devices(answer: &Value) -> String {
+    let line = |of: &Value, kind: &str, name: &str, state: &str| {
+        let (total, free) = (number(of, "total_bytes"), number(of, "free_bytes"));
+        let used = total.saturating_sub(free);
+        let percent = if total == 0 { String::new() } else { format!("{:.1} %", used as f64 / total as f64 * 100.0) };
+        let space = [total, used, free].map(shown::bytes);
+        let mut cells = vec![name.to_owned(), kind.to_owned()];
+        cells.extend(space);
+        cells.extend([percent, state.to_owned()]);
+        cells
+    };
+    let targets = list(answer, "targets").iter().map(|t| line(t, word(t, "tier"), word(t, "name"), word(t, "state")));
+    let tiers = list(answer, "tiers").iter().map(|t| line(t, word(t, "name"), "all of the tier", ""));
+    let volume = std::iter::once(line(answer, "", "the volume", ""));
+    shown::table(
+        &["target", "tier", "size", "used", "free", "use", "state"],
+        targets.chain(tiers).chain(volume).collect(),
+    )
+}
