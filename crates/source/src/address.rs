@@ -142,7 +142,7 @@ fn is_plain(word: &str, more: &str) -> bool {
 }
 
 /// Resolves percent signs; `None` if what comes out is no UTF-8 or a percent sign stands alone.
-fn decode(text: &str) -> Option<String> {
+pub(crate) fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {

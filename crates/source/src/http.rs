@@ -7,7 +7,7 @@ use crate::credentials::{Credentials, Secret};
 use crate::failure;
 use crate::guard::Guard;
 use crate::runtime::{Moved, Runtime, while_moving};
-use http::header::{ACCEPT, AUTHORIZATION, HeaderValue, IF_MATCH, RANGE};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, IF_MATCH, RANGE};
 use http::request::Builder;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -26,6 +26,9 @@ const TRANSFERS_MAX: usize = 8;
 
 /// Questions at once. They do not wait behind bytes: a slow transfer would hold up a question about a size.
 const QUESTIONS_MAX: usize = 8;
+
+/// A page that is read whole: a listing of a hundred thousand names is smaller.
+const PAGE_BYTES_MAX: usize = 64 << 20;
 
 /// A server, and how to authenticate there.
 #[derive(Clone)]
@@ -165,6 +168,39 @@ impl HttpSession {
         Ok(HttpSession { access, transfers, questions, runtime })
     }
 
+    /// Where it waits.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// What is there.
+    pub async fn version(&self, path: &str) -> Result<Version, SourceError> {
+        self.ask(self.access.stat(path)).await
+    }
+
+    /// All of a page, with its URL and what the server says that it is.
+    pub async fn page(&self, path: &str) -> Result<(url::Url, String, Vec<u8>), SourceError> {
+        self.ask(async {
+            let mut answer = self.access.send(self.access.request(Method::GET, path)).await?;
+            if !answer.status().is_success() {
+                return Err(failure::of_status(answer.status()));
+            }
+            let content_type = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+            let content_type = content_type.unwrap_or_default().to_string();
+            let mut page = Vec::new();
+            while let Some(frame) = answer.body_mut().frame().await {
+                let Ok(bytes) = frame.map_err(|e| failure::of_http(e.into()))?.into_data() else { continue };
+                if page.len() + bytes.len() > PAGE_BYTES_MAX {
+                    let why = format!("its page is larger than {} MiB", PAGE_BYTES_MAX >> 20);
+                    return Err(SourceError::Permanent(why));
+                }
+                page.extend_from_slice(&bytes);
+            }
+            Ok((self.access.url(path), content_type, page))
+        })
+        .await
+    }
+
     async fn ask<T>(&self, question: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
         let _slot = self.questions.acquire().await.expect("the slots are never closed");
         question.await
@@ -239,7 +275,7 @@ impl HttpSource {
 impl Source for HttpSource {
     fn stat(&self) -> Result<Version, SourceError> {
         let session = &self.session;
-        session.runtime.wait("stat", 0, session.ask(session.access.stat(&self.path)))
+        session.runtime.wait("stat", 0, session.version(&self.path))
     }
 
     fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {

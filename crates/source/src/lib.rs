@@ -14,6 +14,8 @@ mod dal;
 mod failure;
 mod guard;
 mod http;
+mod index;
+mod listing;
 mod local;
 mod put;
 mod recognise;

@@ -5,6 +5,7 @@ use crate::command::{CommandSource, CommandTemplate};
 use crate::credentials::Credentials;
 use crate::dal::{self, DalSession, DalSource, DalUpload};
 use crate::http::{HttpAccess, HttpSession, HttpSource};
+use crate::index;
 use crate::local::{self, LocalSource, LocalUpload};
 use crate::put::HttpUpload;
 use crate::runtime::Runtime;
@@ -217,18 +218,14 @@ impl Opener for Sources {
         match address.scheme {
             Scheme::File => local::list(who, &self.refused, &address.path),
             Scheme::Other => Err(SourceError::Permanent("external commands list no directories".into())),
-            Scheme::Http => {
-                let why = "http has no listing of directories; name the files in a manifest, or use webdav://";
-                Err(SourceError::Permanent(why.into()))
-            }
             Scheme::Webdav => {
                 let found = Credentials::find(&address, who)?;
                 dal::list(&DalSession::new(&address, &found, self.runtime.clone())?, &address.path)
             }
-            Scheme::S3 | Scheme::Ftp | Scheme::Sftp => match self.session(&address, who)? {
+            Scheme::Http | Scheme::S3 | Scheme::Ftp | Scheme::Sftp => match self.session(&address, who)? {
                 Session::Sftp(session) => sftp::list(&session, &address.path),
                 Session::Dal(session) => dal::list(&session, &address.path),
-                Session::Http(_) => unreachable!("a session is of its address's scheme"),
+                Session::Http(session) => index::list(&session, &address.path),
             },
         }
     }

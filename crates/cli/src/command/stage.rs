@@ -44,6 +44,7 @@ EXAMPLES:
   entrepot stage in https://example.org/big.dat /mnt/scratch/big.dat
   entrepot stage in --also s3://bucket/big.dat https://example.org/big.dat /mnt/scratch/
   entrepot stage in --directory file:///home/me/input /mnt/scratch/input
+  entrepot stage in https://example.org/set/ /mnt/scratch/set        a directory that the server lists
   entrepot stage in --sha256 ba7816bf... https://example.org/big.dat /mnt/scratch/
   entrepot stage in --keep https://example.org/big.dat /mnt/scratch/big.dat      fetched only if need be
   entrepot stage in --manifest SHA256SUMS https://example.org/set /mnt/scratch/set
@@ -57,7 +58,7 @@ struct In {
     /// Another place with the same bytes, tried when the first fails.
     #[arg(long, value_name = "URI")]
     also: Vec<String>,
-    /// The whole directory, with its symbolic links where the source knows them.
+    /// The whole directory, with its symbolic links where the source knows them. A URI that ends in / means it too.
     #[arg(long, short = 'r', conflicts_with_all = ["blake3", "sha512", "sha256", "sha1", "md5"])]
     directory: bool,
     /// Many files. With URI and PATH: the files there that this checksum manifest names, each compared; it is as `sha256sum`,
@@ -179,8 +180,9 @@ impl In {
         } else {
             let inside = inside.map_or_else(|| context.inside(Path::new(".")), Ok)?;
             let uris: Vec<_> = self.uri.into_iter().chain(self.also).collect();
+            let is_directory = self.directory || (sums.is_empty() && uris.iter().any(|uri| uri.ends_with('/')));
             let what = StageIn { uris, path: inside.path, replace, keep, checksums: sums };
-            let request = match self.directory {
+            let request = match is_directory {
                 true => Request::StageInTree { what, identity },
                 false => Request::StageIn { what, identity },
             };

@@ -1,4 +1,4 @@
-//! Checksum manifests from a real server, as coreutils write them: compared on the command line and in a job.
+//! Many files from a real server, by checksum manifests as coreutils write them and by its listings: at the command line and in a job.
 
 use crate::real::{Volume, code, err, out};
 use crate::server::{self, Nginx};
@@ -81,4 +81,24 @@ fn a_job_whose_input_is_not_what_the_manifest_says_does_not_run() {
     assert_eq!(code(&refused), 1, "{}{}", out(&refused), err(&refused));
     let log = volume.run(&["job", "log", "2", "--part", "stage-in", "--stderr"]);
     assert!(out(&log).contains("in/large"), "{}{}", out(&log), err(&log));
+}
+
+/// [S-267]
+#[test]
+fn a_directory_that_a_server_lists_comes_whole_or_not_at_all() {
+    let Some(nginx) = Nginx::start() else { return };
+    let Some(volume) = Volume::up() else { return };
+    publish(&nginx, &["sha256sum"], "SHA256SUMS");
+    fs::create_dir(nginx.root().join("set/empty")).expect("directory");
+    volume.ok(&["stage", "in", &nginx.uri("listed/set/"), "page"]);
+    volume.ok(&["stage", "in", "--directory", &nginx.uri("json/set"), "json"]);
+    for at in ["page", "json"] {
+        assert!(fs::read(volume.at.join(at).join("large")).expect("there") == server::data(6_000_000, 1));
+        assert_eq!(fs::read(volume.at.join(at).join("sub dir/50%")).expect("there"), b"small");
+        assert!(volume.at.join(at).join("empty").is_dir());
+    }
+    let refused = volume.run(&["stage", "in", &nginx.uri("set/"), "none"]);
+    assert_eq!(code(&refused), 4, "{}", err(&refused));
+    assert!(err(&refused).contains("403") && err(&refused).contains("--manifest"), "{}", err(&refused));
+    assert!(!volume.at.join("none").exists());
 }

@@ -84,7 +84,8 @@ pub fn wanted(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Option<Vec<Wante
         }
         if let Some(words) = stage_in_words(&command.argv) {
             let path = in_volume(&words.path, cwd, mount?)?;
-            all.push(Wanted { uris: words.uris, path, recursive: is("--directory") || is("-r") });
+            let recursive = is("--directory") || is("-r") || words.uris.iter().any(|uri| uri.ends_with('/'));
+            all.push(Wanted { uris: words.uris, path, recursive });
         } else if command.sources.is_empty() {
             return None;
         } else {

@@ -29,7 +29,7 @@ pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").expect("bind").local_addr().expect("address").port()
 }
 
-fn installed(program: &str) -> Option<PathBuf> {
+pub fn installed(program: &str) -> Option<PathBuf> {
     let found = ["/usr/sbin", "/usr/bin"].map(|d| Path::new(d).join(program)).into_iter().find(|p| p.exists());
     if found.is_none() {
         eprintln!("skipped: {program} is not installed");
@@ -38,7 +38,7 @@ fn installed(program: &str) -> Option<PathBuf> {
 }
 
 /// A child that is killed with the test.
-struct Running(Child);
+pub struct Running(Child);
 
 impl Running {
     fn signal(&self, signal: rustix::process::Signal) {
@@ -55,7 +55,7 @@ impl Drop for Running {
 }
 
 /// Starts a server and waits until it answers or ends.
-fn start(program: &Path, arguments: &[&str], port: u16) -> Running {
+pub fn start(program: &Path, arguments: &[&str], port: u16) -> Running {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut running = Running(command.spawn().expect("starts"));
@@ -109,6 +109,8 @@ impl Nginx {
              fastcgi_temp_path {path}/f; uwsgi_temp_path {path}/u; scgi_temp_path {path}/s;\n\
              client_max_body_size 0;\n\
              server {{ listen 127.0.0.1:{port}{first}; root {path}/root; location /up/ {{ dav_methods PUT DELETE MOVE; }}\n\
+             location /listed/ {{ alias {path}/root/; autoindex on; }}\n\
+             location /json/ {{ alias {path}/root/; autoindex on; autoindex_format json; }}\n\
              location /slow/ {{ alias {path}/root/; limit_rate 4m; }}\n\
              location /trickle/ {{ alias {path}/root/; limit_rate 400k; }} }}\n\
              server {{ listen 127.0.0.1:{port_without_ranges}; root {path}/root; max_ranges 0; }} }}\n"

@@ -1,0 +1,81 @@
+//! The tree below a directory on a plain http server, by the listings that the server makes of its directories.
+
+use crate::http::HttpSession;
+use crate::listing::{self, Kind};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use store::source::{Entry, SourceError};
+
+/// Entries that a tree may have. Each file's size is asked for, unless its listing says it: more take hours.
+const ENTRIES_MAX: usize = 100_000;
+
+/// Directories that a tree may have: a link of the server's that leads round is found out by one of these two.
+const DIRECTORIES_MAX: usize = 10_000;
+const DEPTH_MAX: usize = 32;
+
+/// Sizes asked for at once. As many as a session has slots for questions.
+const QUESTIONS: usize = 8;
+
+/// What a listing may take in all, in bytes at the slowest rate: the time that is waited for it.
+const WORTH_BYTES: u64 = 64 << 20;
+
+/// The tree below a directory, parents before children.
+pub fn list(session: &HttpSession, path: &str) -> Result<Vec<Entry>, SourceError> {
+    session.runtime().wait("list", WORTH_BYTES, walk(session, path.trim_end_matches('/')))
+}
+
+async fn walk(session: &HttpSession, root: &str) -> Result<Vec<Entry>, SourceError> {
+    let (mut found, mut waiting, mut directories) = (Vec::new(), vec![String::new()], 0);
+    while let Some(below) = waiting.pop() {
+        directories += 1;
+        let too_many = |what: &str| {
+            let why = format!("its listings have {what}; does a link of the server lead round? Name a part of it");
+            Err(SourceError::Permanent(why))
+        };
+        if directories > DIRECTORIES_MAX {
+            return too_many(&format!("more than {DIRECTORIES_MAX} directories"));
+        }
+        if below.matches('/').count() > DEPTH_MAX {
+            return too_many(&format!("more than {DEPTH_MAX} levels"));
+        }
+        for (name, kind) in names(session, &format!("{root}/{below}")).await? {
+            let path = format!("{below}{name}");
+            if kind == Kind::Directory {
+                waiting.push(format!("{path}/"));
+            }
+            found.push((path, kind));
+        }
+        if found.len() > ENTRIES_MAX {
+            return too_many(&format!("more than {ENTRIES_MAX} entries"));
+        }
+    }
+    let sized = stream::iter(found).map(|(path, kind)| async move {
+        let size = match kind {
+            Kind::File(None) => size(session, &format!("{root}/{path}")).await?,
+            _ => 0,
+        };
+        Ok::<_, SourceError>(Entry { path, kind: kind.with_size(size) })
+    });
+    let mut entries: Vec<Entry> = sized.buffer_unordered(QUESTIONS).try_collect().await?;
+    entries.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(entries)
+}
+
+async fn names(session: &HttpSession, directory: &str) -> Result<listing::Names, SourceError> {
+    let shown = |why: String| format!("{directory}: {why}");
+    let (url, content_type, page) = session.page(directory).await.map_err(|e| match e {
+        SourceError::Denied(why) => SourceError::Denied(shown(format!(
+            "{why}; the server may make no listings: then name the files in a manifest (`stage in --manifest`)"
+        ))),
+        other => other.map(shown),
+    })?;
+    listing::read(&url, &content_type, &page).map_err(|why| {
+        SourceError::Permanent(shown(format!("{why}; name the files in a manifest (`stage in --manifest`)")))
+    })
+}
+
+async fn size(session: &HttpSession, path: &str) -> Result<u64, SourceError> {
+    match session.version(path).await {
+        Ok(version) => Ok(version.size),
+        Err(e) => Err(e.map(|why| format!("{path}: {why}"))),
+    }
+}
