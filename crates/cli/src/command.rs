@@ -1,5 +1,6 @@
 //! The command line: what there is, and which file serves it.
 
+mod balance;
 mod check;
 mod checkpoint;
 mod connect;
@@ -79,6 +80,7 @@ enum Command {
     Stats(stats::Stats),
     Node(node::Node),
     Target(target::Target),
+    Balance(balance::Balance),
     Tiering(tiering::Tiering),
     Layout(layout::Layout),
     Explain(explain::Explain),
@@ -142,6 +144,7 @@ impl Cli {
             Command::Stats(c) => c.run(&context),
             Command::Node(c) => c.run(&context),
             Command::Target(c) => c.run(&context),
+            Command::Balance(c) => c.run(&context),
             Command::Tiering(c) => c.run(&context),
             Command::Layout(c) => c.run(&context),
             Command::Explain(c) => c.run(&context),

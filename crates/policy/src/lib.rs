@@ -4,6 +4,7 @@
 //! virtual time, so that what was simulated is what runs.
 
 pub mod advice;
+pub mod balance;
 mod block;
 pub mod burst;
 pub mod cache;

@@ -8,6 +8,7 @@
 //! Nothing in the end waits without bound: what hangs is left behind and ends with the process.
 
 mod background;
+mod balance;
 mod crash;
 mod dashboard;
 mod end;
@@ -105,6 +106,7 @@ pub struct Core {
     /// What has further numbers to show.
     gauges: Mutex<Vec<Gauges>>,
     background: Arc<Background>,
+    balancing: balance::Balancing,
     started: Instant,
 }
 
@@ -204,6 +206,7 @@ impl Starting {
             nodes,
             calls,
             background: background.clone(),
+            balancing: balance::Balancing::new(),
             started: Instant::now(),
             volume,
             pool,

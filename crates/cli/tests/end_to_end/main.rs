@@ -4,6 +4,7 @@ mod advice;
 mod as_user;
 mod attack;
 mod backup;
+mod balance;
 #[path = "../monitoring/boards.rs"]
 mod boards;
 mod burst;

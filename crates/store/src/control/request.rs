@@ -35,6 +35,17 @@ pub enum Request {
     RestoreTarget { name: String },
     #[serde(rename = "target.drain")]
     DrainTarget { name: String, wait: bool },
+    /// `spread` is how far a target may be from its tier's mean, in thousandths.
+    #[serde(rename = "balance.start")]
+    StartBalance { spread: u64 },
+    #[serde(rename = "balance.pause")]
+    PauseBalance {},
+    #[serde(rename = "balance.resume")]
+    ResumeBalance {},
+    #[serde(rename = "balance.stop")]
+    StopBalance {},
+    #[serde(rename = "balance.status")]
+    Balance {},
     #[serde(rename = "tiering.pause")]
     PauseTiering {},
     #[serde(rename = "tiering.resume")]

@@ -98,6 +98,7 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
         core.mover.stop();
         core.adapt.stop();
         core.background.stop();
+        core.balancing.stop();
         core.scrubs.stop();
         core.sums.stop();
         core.repair.stop();

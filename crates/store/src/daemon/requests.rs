@@ -13,6 +13,7 @@ pub(super) mod status;
 pub(super) mod target;
 mod tiering;
 
+use super::balance::{self, Ask};
 use super::{Core, Ending};
 use crate::adapt::burst::Asked;
 use crate::control::{Binding, Caller, Handler, Problem, Request, Responder};
@@ -23,12 +24,13 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The first words of the commands that the store itself serves.
-const PREFIXES: [&str; 16] = [
+const PREFIXES: [&str; 17] = [
     "status",
     "node",
     "stats",
     "target",
     "tiering",
+    "balance",
     "layout",
     "stage",
     "source",
@@ -82,6 +84,11 @@ impl Commands {
             Request::FailTarget { name } => target::order(core, caller, &name, Order::Fail),
             Request::RestoreTarget { name } => target::order(core, caller, &name, Order::Restore),
             Request::DrainTarget { name, wait } => target::drain(core, caller, &name, wait, out),
+            Request::StartBalance { spread } => balance::ask(core, caller, Ask::Start(spread)),
+            Request::PauseBalance {} => balance::ask(core, caller, Ask::Pause(true)),
+            Request::ResumeBalance {} => balance::ask(core, caller, Ask::Pause(false)),
+            Request::StopBalance {} => balance::ask(core, caller, Ask::Stop),
+            Request::Balance {} => balance::ask(core, caller, Ask::Status),
             Request::PauseTiering {} => tiering::pause(core, caller, true),
             Request::ResumeTiering {} => tiering::pause(core, caller, false),
             Request::Layout { path } => layout::get(core, caller, &path),

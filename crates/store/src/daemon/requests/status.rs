@@ -86,7 +86,7 @@ fn mover(core: &Core, with_names: bool) -> Value {
         "changes_done": stats.get(Metric::MoverChanges),
         "changes_failed": stats.get(Metric::MoverFailures),
         "bytes_copied": stats.get(Metric::MoverBytes),
-        "moves": if with_names { moves.chain(drains).chain(core.background.rebuilding()).collect() } else { Vec::new() },
+        "moves": if with_names { moves.chain(drains).chain(core.background.rebuilding()).chain(core.balancing.line()).collect() } else { Vec::new() },
         "lately": all,
     })
 }

@@ -1,0 +1,124 @@
+//! `entrepot balance`: evens out how full the targets of each tier are.
+
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, Output, number, word};
+use clap::builder::ValueParser;
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use std::fmt::Write;
+use std::time::Duration;
+use store::control::{Request, exit};
+
+/// With `--wait`, from one look at how far it is to the next.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Even out how full the targets of each tier are, after one was added
+///
+/// Files move from targets that are fuller than their tier to emptier ones, at the speed of `[mover] rate`, until each is
+/// as full as its tier within the spread. Nothing goes to another tier, and widths and mirrors stay. Files in use stay
+/// where they are, and so do checkpoints, input that has a copy for a job, and merged files. `entrepot events` names each
+/// move with its reason. A restart of the daemon ends it; what was moved stays moved.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot target add fast3 /nvme3/entrepot --tier fast && entrepot balance start
+  entrepot balance status
+  entrepot balance pause      and later: entrepot balance resume")]
+pub struct Balance {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Begin
+    #[command(after_help = "EXAMPLES:\n  entrepot balance start\n  entrepot balance start --spread 2% --wait")]
+    Start {
+        /// How far from its tier's fill a target may be.
+        #[arg(long, default_value = "5%", value_parser = percent(), value_name = "PERCENT")]
+        spread: u64,
+        /// Return when it is over.
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Show how far it is, and how the last one ended
+    #[command(after_help = "EXAMPLES:\n  entrepot balance status\n  entrepot balance status --output json")]
+    Status {
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
+    /// Make no more moves for a while
+    #[command(after_help = "EXAMPLES:\n  entrepot balance pause")]
+    Pause,
+    /// Go on
+    #[command(after_help = "EXAMPLES:\n  entrepot balance resume")]
+    Resume,
+    /// End it; what was moved stays where it is now
+    #[command(after_help = "EXAMPLES:\n  entrepot balance stop")]
+    Stop,
+}
+
+/// In thousandths.
+fn percent() -> ValueParser {
+    ValueParser::from(|text: &str| {
+        let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
+        let number = number.filter(|number| (0.1..=50.0).contains(number));
+        number.map(|number| (number * 10.0).round() as u64).ok_or("give a percentage from 0.1% to 50%, such as `5%`")
+    })
+}
+
+impl Balance {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let mut output = Output::Text;
+        let answer = match self.verb {
+            Verb::Start { spread, wait } => {
+                let answer = context.ask_store(&Request::StartBalance { spread })?;
+                if wait { waited(context)? } else { answer }
+            }
+            Verb::Status { output: wanted } => {
+                output = wanted;
+                context.ask_store(&Request::Balance {})?
+            }
+            Verb::Pause => context.ask_store(&Request::PauseBalance {})?,
+            Verb::Resume => context.ask_store(&Request::ResumeBalance {})?,
+            Verb::Stop => {
+                context.ask_store(&Request::StopBalance {})?;
+                waited(context)?
+            }
+        };
+        match output {
+            Output::Json => shown::json(&answer)?,
+            Output::Text => shown::text(&text(&answer))?,
+        }
+        let failed = word(&answer, "ended").starts_with("it failed");
+        Ok(if failed { exit::FAILED } else { 0 })
+    }
+}
+
+fn waited(context: &Context) -> Result<Value> {
+    loop {
+        let answer = context.ask_store(&Request::Balance {})?;
+        if word(&answer, "state") == "idle" {
+            return Ok(answer);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn text(answer: &Value) -> String {
+    let state = word(answer, "state");
+    let made =
+        format!("{} of {}", shown::count(number(answer, "moves"), "move"), shown::bytes(number(answer, "bytes")));
+    if state == "idle" {
+        return match word(answer, "ended") {
+            "" => "the volume was not balanced since the daemon started\n".into(),
+            ended => format!("{made} made; {ended}\n"),
+        };
+    }
+    let mut text =
+        format!("{state}: {made} made; pass {}, {} files seen", number(answer, "pass"), number(answer, "files"));
+    let _ = writeln!(text, ", {} of them kept where they lie", number(answer, "kept"));
+    text
+}
