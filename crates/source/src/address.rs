@@ -18,12 +18,14 @@ pub enum Scheme {
     Sftp,
     /// `file`.
     File,
+    /// `zenodo`, `doi`: a record of a repository, which is a directory of files that lie elsewhere.
+    Repository,
     /// Anything else, for an external command.
     Other,
 }
 
 /// The names of the schemes that are spoken without a command of the operator's.
-pub const SCHEMES: &str = "http, https, webdav, webdavs, s3, ftp, ftps, sftp, file";
+pub const SCHEMES: &str = "http, https, webdav, webdavs, s3, ftp, ftps, sftp, file, zenodo, doi";
 
 /// A URI in its parts, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +80,7 @@ impl Address {
             "ftps" => (Scheme::Ftp, true),
             "sftp" => (Scheme::Sftp, true),
             "file" => (Scheme::File, true),
+            "zenodo" | "doi" => (Scheme::Repository, true),
             _ => (Scheme::Other, false),
         };
         let part = |part| AddressError::Part { part };
@@ -127,7 +130,7 @@ impl fmt::Display for Address {
 
 fn check_host(scheme: Scheme, host: &str) -> Result<(), AddressError> {
     match scheme {
-        Scheme::Other => Ok(()),
+        Scheme::Other | Scheme::Repository => Ok(()),
         Scheme::File if host.is_empty() || host == "localhost" => Ok(()),
         Scheme::File => Err(AddressError::Host("a file URI names no server: write file:///PATH with three slashes")),
         _ if host.is_empty() => Err(AddressError::Host("the URI names no server: write SCHEME://HOST/PATH")),

@@ -19,6 +19,7 @@ mod listing;
 mod local;
 mod put;
 mod recognise;
+mod repository;
 mod runtime;
 mod send;
 mod sftp;

@@ -8,6 +8,7 @@ use crate::http::{HttpAccess, HttpSession, HttpSource};
 use crate::index;
 use crate::local::{self, LocalSource, LocalUpload};
 use crate::put::HttpUpload;
+use crate::repository::{self, Asked, Bases};
 use crate::runtime::Runtime;
 use crate::send::SftpUpload;
 use crate::sftp::{self, HostKeys, SftpSession, SftpSource};
@@ -16,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use store::source::{Entry, Identity, Opener, Source, SourceError, Started, Upload};
+use store::source::{Deposited, Entry, Identity, Opener, Source, SourceError, Started, Upload};
 
 /// Sessions that are kept; the one not used for longest goes first.
 const SESSIONS_MAX: usize = 32;
@@ -30,6 +31,10 @@ pub struct Settings {
     pub host_keys: HostKeys,
     /// Directories that no `file://` may reach into: namespace, targets, state.
     pub refused: Vec<PathBuf>,
+    /// Where records of Zenodo are asked for: `http(s)://HOST[:PORT][/PATH]`.
+    pub zenodo: String,
+    /// Where it is asked what a DOI leads to.
+    pub datacite: String,
     /// Programs for other schemes.
     pub commands: Vec<CommandTemplate>,
 }
@@ -40,6 +45,8 @@ impl Default for Settings {
             patience: Duration::from_secs(30),
             host_keys: HostKeys::Strict,
             refused: Vec::new(),
+            zenodo: "https://zenodo.org".into(),
+            datacite: "https://api.datacite.org".into(),
             commands: Vec::new(),
         }
     }
@@ -160,6 +167,9 @@ impl Opener for Sources {
             let runtime = self.runtime.clone();
             return Ok(Arc::new(LocalSource::open(who, &self.refused, &address.path, runtime)?));
         }
+        if address.scheme == Scheme::Repository {
+            return Err(SourceError::Permanent("it is a record, and no file: bring all of it with --directory".into()));
+        }
         if address.scheme == Scheme::Other {
             let scheme = uri.split(':').next().unwrap_or("");
             let Some(template) = self.settings.commands.iter().find(|c| c.scheme == scheme) else {
@@ -188,6 +198,9 @@ impl Opener for Sources {
         let started = |upload: Box<dyn Upload>| Started { upload, at: beside };
         match address.scheme {
             Scheme::File => Ok(started(Box::new(LocalUpload::start(who, &self.refused, &address.path, &temporary)?))),
+            Scheme::Repository => {
+                Err(SourceError::Permanent("records are only read; choose another destination".into()))
+            }
             Scheme::Other => {
                 Err(SourceError::Permanent("external commands only read; choose another destination".into()))
             }
@@ -213,11 +226,26 @@ impl Opener for Sources {
         }
     }
 
+    fn record(&self, uri: &str, who: &Identity) -> Result<Option<Vec<Deposited>>, SourceError> {
+        let address = address_of(uri)?;
+        if address.scheme != Scheme::Repository {
+            return Ok(None);
+        }
+        let asked = Asked::parse(uri.split(':').next().unwrap_or_default(), &address.path)?;
+        let session = |at: &str| match self.session(&address_of(at)?, who)? {
+            Session::Http(session) => Ok(session),
+            _ => Err(SourceError::Permanent(format!("{at} is not over http"))),
+        };
+        let bases = Bases { zenodo: &self.settings.zenodo, datacite: &self.settings.datacite };
+        repository::files(&asked, &bases, &session).map(Some)
+    }
+
     fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>, SourceError> {
         let address = address_of(uri)?;
         match address.scheme {
             Scheme::File => local::list(who, &self.refused, &address.path),
             Scheme::Other => Err(SourceError::Permanent("external commands list no directories".into())),
+            Scheme::Repository => Err(SourceError::Permanent("a record is asked for its files".into())),
             Scheme::Webdav => {
                 let found = Credentials::find(&address, who)?;
                 dal::list(&DalSession::new(&address, &found, self.runtime.clone())?, &address.path)

@@ -134,6 +134,24 @@ pub enum EntryKind {
     Symlink(String),
 }
 
+/// A file of a record of a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deposited {
+    /// Where it is.
+    pub uri: String,
+    /// Its name below the record, as the repository says it: hostile input.
+    pub path: String,
+    /// How large it is.
+    pub size: u64,
+    /// Its checksum, `ALGORITHM:HEX`, where the repository has one.
+    pub checksum: Option<String>,
+}
+
+/// Whether a URI can only mean a directory: it ends in a slash, or names a record of a repository.
+pub fn means_directory(uri: &str) -> bool {
+    uri.ends_with('/') || uri.starts_with("zenodo:") || uri.starts_with("doi:")
+}
+
 /// On whose behalf a source is opened: decides where credentials are looked for.
 #[derive(Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Identity {
@@ -186,6 +204,10 @@ pub trait Opener: Send + Sync {
     }
     /// A file to write.
     fn create(&self, uri: &str, who: &Identity) -> Result<Started, SourceError>;
+    /// The files of a record of a repository; nothing where the URI names none.
+    fn record(&self, _uri: &str, _who: &Identity) -> Result<Option<Vec<Deposited>>, SourceError> {
+        Ok(None)
+    }
     /// The tree below a directory, parents before children.
     fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>, SourceError>;
 }

@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store::control::{Client, Problem, Request, exit};
 use store::host::umask;
-use store::source::Identity;
+use store::source::{Identity, means_directory};
 use store::stage::{Algorithm, BadLine, Checksum, Compare, ManifestIn, StageError, StageIn, Staged};
 
 /// Bring data in from a source, or take results out, verified
 ///
-/// Sources and destinations are URIs: http, https, webdav, s3, sftp, ftp, file. Credentials come from your environment
+/// Sources and destinations are URIs: http, https, webdav, s3, sftp, ftp, file;
+/// and records of data, zenodo:NUMBER and doi:10... Credentials come from your environment
 /// (AWS_ACCESS_KEY_ID, ENTREPOT_HTTP_USER, ...), from ssh's own files, or from a file of mode 0600; never from the URI.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -58,7 +59,8 @@ struct In {
     /// Another place with the same bytes, tried when the first fails.
     #[arg(long, value_name = "URI")]
     also: Vec<String>,
-    /// The whole directory, with its symbolic links where the source knows them. A URI that ends in / means it too.
+    /// The whole directory, with its symbolic links where the source knows them. A URI that ends in / means it too, and so does a
+    /// record: `zenodo:NUMBER`, `doi:10...`.
     #[arg(long, short = 'r', conflicts_with_all = ["blake3", "sha512", "sha256", "sha1", "md5"])]
     directory: bool,
     /// Many files. With URI and PATH: the files there that this checksum manifest names, each compared; it is as `sha256sum`,
@@ -180,7 +182,7 @@ impl In {
         } else {
             let inside = inside.map_or_else(|| context.inside(Path::new(".")), Ok)?;
             let uris: Vec<_> = self.uri.into_iter().chain(self.also).collect();
-            let is_directory = self.directory || (sums.is_empty() && uris.iter().any(|uri| uri.ends_with('/')));
+            let is_directory = self.directory || (sums.is_empty() && uris.iter().any(|uri| means_directory(uri)));
             let what = StageIn { uris, path: inside.path, replace, keep, checksums: sums };
             let request = match is_directory {
                 true => Request::StageInTree { what, identity },

@@ -214,7 +214,8 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
     let refused =
         own.into_iter().chain(config.targets.iter().filter_map(|t| t.directory().map(Path::to_path_buf))).collect();
     let patience = config.recovery.source_patience;
-    let settings = source::Settings { refused, patience, ..source::Settings::default() };
+    let (zenodo, datacite) = (config.stage.zenodo.clone(), config.stage.datacite.clone());
+    let settings = source::Settings { refused, patience, zenodo, datacite, ..source::Settings::default() };
     let opener = Arc::new(source::Sources::new(settings)?);
     let job_settings = config.jobs.clone();
     let servers = Servers::default();

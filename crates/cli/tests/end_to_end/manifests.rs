@@ -1,4 +1,4 @@
-//! Many files from a real server, by checksum manifests as coreutils write them and by its listings: at the command line and in a job.
+//! Many files from a real server: by checksum manifests as coreutils write them, its listings, and records in Zenodo's shape.
 
 use crate::real::{Volume, code, err, out};
 use crate::server::{self, Nginx};
@@ -101,4 +101,32 @@ fn a_directory_that_a_server_lists_comes_whole_or_not_at_all() {
     assert_eq!(code(&refused), 4, "{}", err(&refused));
     assert!(err(&refused).contains("403") && err(&refused).contains("--manifest"), "{}", err(&refused));
     assert!(!volume.at.join("none").exists());
+}
+
+/// [S-268]
+#[test]
+fn a_record_comes_compared_with_its_checksums() {
+    let Some(nginx) = Nginx::start() else { return };
+    let base = nginx.uri("").trim_end_matches('/').to_string();
+    let zenodo = r#"# zenodo = "https://zenodo.org""#;
+    let Some(volume) = Volume::up_with(|toml| toml.replace(zenodo, &format!("zenodo = {base:?}"))) else { return };
+    publish(&nginx, &["md5sum"], "MD5SUMS");
+    let sum = fs::read_to_string(nginx.root().join("set/MD5SUMS")).expect("sums")[..32].to_string();
+    fs::create_dir_all(nginx.root().join("api/records")).expect("directory");
+    let record = |sum: &str| {
+        let at = nginx.uri("set/large");
+        let file = format!(r#"{{"key":"large.nc","size":6000000,"checksum":"md5:{sum}","links":{{"self":"{at}"}}}}"#);
+        fs::write(nginx.root().join("api/records/77"), format!(r#"{{"id":77,"files":[{file}]}}"#)).expect("write");
+    };
+    record(&sum);
+    volume.ok(&["stage", "in", "zenodo:77", "right"]);
+    assert!(fs::read(volume.at.join("right/large.nc")).expect("there") == server::data(6_000_000, 1));
+    let source = volume.json(&["source", "get", "right/large.nc"]);
+    assert_eq!(source["sources"][0]["uri"], nginx.uri("set/large"), "where the file really is");
+    record("900150983cd24fb0d6963f7d28e17f72");
+    let wrong = volume.run(&["stage", "in", "doi:10.5281/zenodo.77", "wrong"]);
+    assert!(code(&wrong) == 7 && err(&wrong).contains("wrong/large.nc: the MD5 checksum"), "{}", err(&wrong));
+    assert!(!volume.at.join("wrong/large.nc").exists());
+    let none = volume.run(&["stage", "in", "zenodo:78", "none"]);
+    assert!(code(&none) == 5 && !volume.at.join("none").exists(), "{}", err(&none));
 }

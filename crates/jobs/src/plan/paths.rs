@@ -3,6 +3,7 @@
 
 use crate::request::{Command, PartKind, Plan, Wanted};
 use std::path::{Component, Path, PathBuf};
+use store::source::means_directory;
 
 /// What `entrepot stage in` is told: sources and destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +85,7 @@ pub fn wanted(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Option<Vec<Wante
         }
         if let Some(words) = stage_in_words(&command.argv) {
             let path = in_volume(&words.path, cwd, mount?)?;
-            let recursive = is("--directory") || is("-r") || words.uris.iter().any(|uri| uri.ends_with('/'));
+            let recursive = is("--directory") || is("-r") || words.uris.iter().any(|uri| means_directory(uri));
             all.push(Wanted { uris: words.uris, path, recursive });
         } else if command.sources.is_empty() {
             return None;

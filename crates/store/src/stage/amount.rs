@@ -11,6 +11,11 @@ impl Stager {
         what.uris.iter().try_for_each(|uri| check_uri(uri))?;
         let first = what.uris.first().ok_or_else(|| StageError::path(&what.path, "no source is named"))?;
         if tree {
+            if let Some(files) = self.opener.record(first, who).map_err(|e| StageError::of_source(first, e))? {
+                let path = |name: &str| format!("{}/{name}", what.path);
+                let missing = files.iter().filter(|file| !self.has_size(&path(&file.path), None, file.size, who));
+                return Ok(missing.map(|file| file.size).fold(0, u64::saturating_add));
+            }
             let entries = self.opener.list(first, who).map_err(|e| StageError::of_source(first, e))?;
             let missing = entries.iter().map(|entry| match entry.kind {
                 EntryKind::File(size) if !self.has_size(&format!("{}/{}", what.path, entry.path), None, size, who) => {

@@ -9,7 +9,7 @@ mod sums;
 
 use super::tree::encoded;
 use super::{Algorithm, BadLine, Checksum, StageError, place};
-use crate::source::check_uri;
+use crate::source::{Deposited, check_uri};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -102,6 +102,23 @@ impl Line {
 
 /// URI, path and checksums of a line.
 type Parts = (String, String, Vec<Checksum>);
+
+/// The files of a record, as the lines of its manifest.
+pub(super) fn deposited(files: Vec<Deposited>, path: &str) -> Result<Vec<Line>, String> {
+    let root = place::names(path).map_err(|e| e.to_string())?.join("/");
+    let line = |(at, file): (usize, Deposited)| {
+        let name = self::file(&file.path).map_err(|why| format!("its file {:?}: {why}", file.path))?;
+        let sums = file.checksum.iter().map(|text| {
+            let (algorithm, hex) = text.split_once(':').unwrap_or(("", text));
+            let checksum = Checksum { algorithm: Algorithm::named(algorithm)?, hex: hex.to_string() };
+            checksum.check().map(|()| checksum).map_err(|e| e.to_string())
+        });
+        let checksums = sums.collect::<Result<_, String>>().map_err(|why| format!("its file {name}: {why}"))?;
+        let path = if root.is_empty() { name } else { format!("{root}/{name}") };
+        Ok(Line { number: at + 1, uri: file.uri, path, checksums })
+    };
+    files.into_iter().enumerate().map(line).collect()
+}
 
 /// One line of a list.
 fn parse_line(text: &str) -> Result<Parts, String> {

@@ -25,6 +25,12 @@ impl Stager {
             return Err(StageError::path(&what.path, "a directory has one source"));
         };
         crate::source::check_uri(uri)?;
+        if let Some(files) = self.opener.record(uri, who).map_err(|e| StageError::of_source(uri, e))? {
+            let lines = manifest::deposited(files, &what.path).map_err(|why| {
+                StageError::of_source(uri, SourceError::Permanent(format!("{why}; nothing was changed")))
+            })?;
+            return self.stage_in_lines(lines, what.replace, what.keep, who, report, stop);
+        }
         let entries = self.opener.list(uri, who).map_err(|e| StageError::of_source(uri, e))?;
         entries.iter().try_for_each(|entry| check_entry(uri, entry))?;
         let root = names(&what.path)?.join("/");
@@ -70,7 +76,18 @@ impl Stager {
             Some(text) => manifest::parse(what, text)?,
             None => manifest::parse(what, &self.text_of(&what.name, who)?)?,
         };
-        let (replace, keep) = (what.replace, what.keep);
+        self.stage_in_lines(lines, what.replace, what.keep, who, report, stop)
+    }
+
+    fn stage_in_lines(
+        &self,
+        lines: Vec<Line>,
+        replace: bool,
+        keep: bool,
+        who: &Identity,
+        report: Report,
+        stop: &Stop,
+    ) -> Result<Staged, StageError> {
         let mut bad = Vec::new();
         for line in &lines {
             if let Err(e) = self.opener.open(&line.uri, who) {

@@ -3,7 +3,7 @@
 use super::problem::{Problem, Problems};
 use super::sections::{
     Burst, Cache, Checksums, ConnectionsConfig, Endpoint, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery,
-    Replication, Scrub, StateStore, Stripes, Tiering,
+    Replication, Scrub, Stage, StateStore, Stripes, Tiering,
 };
 use policy::layout::Placement;
 use std::os::unix::fs::DirBuilderExt;
@@ -46,6 +46,8 @@ pub struct Config {
     pub tiering: Tiering,
     /// Recovery from sources.
     pub recovery: Recovery,
+    /// Where data come from.
+    pub stage: Stage,
     /// The job runner.
     pub jobs: Jobs,
     /// Copies of input files of jobs that start soon.

@@ -6,7 +6,7 @@ use super::problem::Problems;
 use super::section::{Reading, Section};
 use super::sections::{
     Burst, Cache, Checksums, Endpoint, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery, Replication, Scrub,
-    StateConfig, StateStore, Stripes, TargetKeys, TierKeys, Tiering, Top, connections,
+    Stage, StateConfig, StateStore, Stripes, TargetKeys, TierKeys, Tiering, Top, connections,
 };
 use policy::tier::cost::DeviceCost;
 use std::ops::Range;
@@ -68,6 +68,7 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
         mover: table(root, "mover", Mover::read),
         tiering: table(root, "tiering", |section| Tiering::checked(section, speeds, layout.segment)),
         recovery: table(root, "recovery", Recovery::read),
+        stage: table(root, "stage", Stage::read),
         jobs: table(root, "jobs", Jobs::read),
         replication: table(root, "replication", Replication::read),
         purge: table(root, "purge", Purge::checked),

@@ -5,6 +5,7 @@ mod cache;
 mod endpoint;
 mod files;
 mod jobs;
+mod stage;
 mod state;
 mod stripes;
 mod target;
@@ -18,6 +19,7 @@ pub use files::{
     Checksums, Health, Io, LayoutConfig, Mount, Mover, Passthrough, Prefer, Purge, Recovery, Scrub, Summed,
 };
 pub use jobs::{Jobs, Offload, QueueName, Replication, ReplicationPolicy};
+pub use stage::Stage;
 pub use state::{StateConfig, StateStore, roots_directory};
 pub use stripes::Stripes;
 pub use target::{ConnectionsConfig, TargetKeys, TierKeys, connections};
@@ -27,7 +29,7 @@ pub use top::Top;
 use super::keys::Key;
 
 /// All keys, in the order of the template.
-pub const SECTIONS: [(&str, &[Key]); 19] = [
+pub const SECTIONS: [(&str, &[Key]); 20] = [
     ("Top level", Top::KEYS),
     ("[tier.NAME]", TierKeys::KEYS),
     ("[[target]]", TargetKeys::KEYS),
@@ -39,6 +41,7 @@ pub const SECTIONS: [(&str, &[Key]); 19] = [
     ("[mover]", Mover::KEYS),
     ("[tiering]", Tiering::KEYS),
     ("[recovery]", Recovery::KEYS),
+    ("[stage]", Stage::KEYS),
     ("[jobs]", Jobs::KEYS),
     ("[replication]", Replication::KEYS),
     ("[stripes]", Stripes::KEYS),

@@ -143,9 +143,12 @@ mod tests {
 
     #[test]
     fn our_own_commands_are_checked_before_they_are_queued() {
-        for good in
-            ["entrepot stage in http://h/a /m/a", "entrepot stage out --retry 3 /m/a sftp://h/a", "entrepot status"]
-        {
+        for good in [
+            "entrepot stage in http://h/a /m/a",
+            "entrepot stage out --retry 3 /m/a sftp://h/a",
+            "entrepot status",
+            "entrepot stage in zenodo:77 /m/a",
+        ] {
             assert_eq!(complaints(good), [], "{good}");
         }
         for (bad, why) in [

@@ -1,0 +1,203 @@
+//! Records of repositories of data: Zenodo's, and DOIs that lead to one or name their files themselves.
+//!
+//! What a repository answers is not believed: its files are on the server that was asked, and their names are checked
+//! where they are used.
+
+use crate::http::HttpSession;
+use serde::Deserialize;
+use store::source::{Deposited, SourceError};
+use url::Url;
+
+/// The prefix of DOIs that Zenodo gives; a record's number follows.
+const ZENODO_DOI: &str = "10.5281/zenodo.";
+
+/// Files that a record may have. Zenodo allows 100, other repositories some thousands.
+const FILES_MAX: usize = 100_000;
+
+/// Files that a DOI may name itself: each is asked for its size.
+const CONTENT_MAX: usize = 1000;
+
+/// What an answer may take in all, in bytes at the slowest rate.
+const WORTH_BYTES: u64 = 1 << 20;
+
+/// Where is asked.
+pub struct Bases<'a> {
+    pub zenodo: &'a str,
+    pub datacite: &'a str,
+}
+
+/// What is asked: a record by its number, or what a DOI leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Asked {
+    Record(String),
+    Doi(String),
+}
+
+impl Asked {
+    /// Takes what stands behind `zenodo:` or `doi:`.
+    pub fn parse(scheme: &str, name: &str) -> Result<Asked, SourceError> {
+        let name = name.trim_matches('/');
+        let is_number = |text: &str| !text.is_empty() && text.len() <= 20 && text.bytes().all(|b| b.is_ascii_digit());
+        let zenodo = if scheme == "zenodo" { Some(name) } else { name.strip_prefix(ZENODO_DOI) };
+        match zenodo {
+            Some(number) if is_number(number) => Ok(Asked::Record(number.to_string())),
+            None if name.starts_with("10.") && name.contains('/') => Ok(Asked::Doi(name.to_string())),
+            Some(_) if scheme == "zenodo" => Err(SourceError::Permanent("write zenodo:NUMBER, of the record".into())),
+            _ => Err(SourceError::Permanent("that is no DOI; write doi:10.PREFIX/NAME".into())),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Record {
+    files: Option<Vec<FileOf>>,
+}
+
+#[derive(Deserialize)]
+struct FileOf {
+    key: String,
+    size: u64,
+    checksum: Option<String>,
+    links: Links,
+}
+
+#[derive(Deserialize)]
+struct Links {
+    #[serde(rename = "self")]
+    own: String,
+}
+
+#[derive(Deserialize)]
+struct Doi {
+    data: Data,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    attributes: Attributes,
+}
+
+#[derive(Deserialize)]
+struct Attributes {
+    url: Option<String>,
+    #[serde(rename = "contentUrl", default)]
+    content: serde_json::Value,
+}
+
+/// The files of a record. `session` gives the session with the server of a base address.
+pub fn files(
+    asked: &Asked,
+    bases: &Bases,
+    session: &dyn Fn(&str) -> Result<std::sync::Arc<HttpSession>, SourceError>,
+) -> Result<Vec<Deposited>, SourceError> {
+    let files = match asked {
+        Asked::Record(number) => of_record(number, bases.zenodo, &*session(bases.zenodo)?)?,
+        Asked::Doi(doi) => {
+            let found: Doi = answer(&*session(bases.datacite)?, bases.datacite, &format!("dois/{doi}"))?;
+            let leads_to = found.data.attributes.url.unwrap_or_default();
+            match record_at(&leads_to, bases.zenodo) {
+                Some(number) => of_record(&number, bases.zenodo, &*session(bases.zenodo)?)?,
+                None => content(doi, &leads_to, &found.data.attributes.content, session)?,
+            }
+        }
+    };
+    if files.is_empty() {
+        return Err(SourceError::Permanent("the record has no files".into()));
+    }
+    if files.len() > FILES_MAX {
+        return Err(SourceError::Permanent(format!("the record has more than {FILES_MAX} files")));
+    }
+    Ok(files)
+}
+
+fn of_record(number: &str, base: &str, session: &HttpSession) -> Result<Vec<Deposited>, SourceError> {
+    let record: Record = answer(session, base, &format!("api/records/{number}"))?;
+    let files = record.files.ok_or_else(|| {
+        SourceError::Denied(format!("{base}/records/{number} shows no files: they may be restricted, or embargoed"))
+    })?;
+    let own = Url::parse(base).map_err(|e| SourceError::Permanent(e.to_string()))?;
+    let taken = files.into_iter().map(|file| {
+        let at = Url::parse(&file.links.own).ok().filter(|at| at.origin() == own.origin() && at.query().is_none());
+        let why =
+            || SourceError::Permanent(format!("{}: it is said to be at {}, not at {base}", file.key, file.links.own));
+        let uri = at.ok_or_else(why)?.into();
+        Ok(Deposited { uri, path: file.key, size: file.size, checksum: file.checksum })
+    });
+    taken.collect()
+}
+
+/// The number of the record that a page at Zenodo is about.
+fn record_at(page: &str, zenodo: &str) -> Option<String> {
+    let (page, zenodo) = (Url::parse(page).ok()?, Url::parse(zenodo).ok()?);
+    let mut names = page.path_segments().filter(|_| page.host_str() == zenodo.host_str())?;
+    let number = names.find(|name| matches!(*name, "records" | "record")).and_then(|_| names.next())?;
+    number.bytes().all(|b| b.is_ascii_digit()).then(|| number.to_string()).filter(|number| !number.is_empty())
+}
+
+/// Files that a DOI names itself, whose sizes are asked for.
+fn content(
+    doi: &str,
+    leads_to: &str,
+    content: &serde_json::Value,
+    session: &dyn Fn(&str) -> Result<std::sync::Arc<HttpSession>, SourceError>,
+) -> Result<Vec<Deposited>, SourceError> {
+    let one = content.as_str().map(|uri| vec![uri]);
+    let uris = content.as_array().map(|all| all.iter().filter_map(|uri| uri.as_str()).collect()).or(one);
+    let Some(uris) = uris.filter(|uris| !uris.is_empty() && uris.len() <= CONTENT_MAX) else {
+        let why = "whose records are not known here, and it names no files itself; known are: Zenodo";
+        return Err(SourceError::Permanent(format!("the DOI {doi} leads to {leads_to:?}, {why}")));
+    };
+    let sized = uris.into_iter().map(|uri| {
+        let bad = || SourceError::Permanent(format!("the DOI {doi} names {uri:?}, which is no file over http"));
+        let address = crate::address::Address::parse(uri).ok().filter(|a| a.scheme == crate::address::Scheme::Http);
+        let address = address.filter(|address| address.query.is_none()).ok_or_else(bad)?;
+        let (_, name) = address.parent_and_name().ok_or_else(bad)?;
+        let session = session(uri)?;
+        let version = session.runtime().wait("stat", 0, session.version(&address.path))?;
+        Ok(Deposited { uri: uri.to_string(), path: name.to_string(), size: version.size, checksum: None })
+    });
+    sized.collect()
+}
+
+/// What a server answers in json.
+fn answer<T: serde::de::DeserializeOwned>(session: &HttpSession, base: &str, path: &str) -> Result<T, SourceError> {
+    let below = Url::parse(base).map_or(String::new(), |url| url.path().trim_end_matches('/').to_string());
+    let shown = |why: String| format!("{base}/{path}: {why}");
+    let page = session.runtime().wait("ask", WORTH_BYTES, session.page(&format!("{below}/{path}")));
+    let (_, _, page) = page.map_err(|e| e.map(shown))?;
+    serde_json::from_slice(&page)
+        .map_err(|e| SourceError::Permanent(shown(format!("what it answered is no record as known here: {e}"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_dois() {
+        let record = |number: &str| Asked::Record(number.to_string());
+        for (scheme, name, asked) in [
+            ("zenodo", "1234567", record("1234567")),
+            ("zenodo", "1234567/", record("1234567")),
+            ("doi", "10.5281/zenodo.1234567", record("1234567")),
+            ("doi", "10.1594/PANGAEA.1", Asked::Doi("10.1594/PANGAEA.1".into())),
+        ] {
+            assert_eq!(Asked::parse(scheme, name).expect(name), asked);
+        }
+        for (scheme, name) in
+            [("zenodo", "../x"), ("zenodo", ""), ("doi", "1234"), ("doi", "10.5281"), ("doi", "10.5281/zenodo.x")]
+        {
+            assert!(Asked::parse(scheme, name).is_err(), "{scheme}:{name}");
+        }
+    }
+
+    #[test]
+    fn pages_of_records() {
+        let of = |page: &str| record_at(page, "https://zenodo.org");
+        assert_eq!(of("https://zenodo.org/records/77"), Some("77".into()));
+        assert_eq!(of("https://zenodo.org/record/77"), Some("77".into()));
+        for other in ["https://other.org/records/77", "https://zenodo.org/records/", "https://zenodo.org/77", "x"] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+}
