@@ -33,6 +33,9 @@ pub enum Error {
     /// The embedded state store failed.
     #[error("state store: {0}")]
     State(String),
+    /// It was written by a program that this one is too old for.
+    #[error("{0}")]
+    Newer(String),
     /// The bytes were lost and every source failed.
     #[error("lost bytes could not be recovered: {0}")]
     Unrecoverable(String),
@@ -66,7 +69,11 @@ impl Error {
             // As where the system lacks them: neither a descriptor of the application nor its target is at fault.
             Error::Target { error: TargetError::Io(Errno::MFILE | Errno::NFILE), .. } => Errno::NFILE,
             Error::Target { error, .. } if error.is_shortage() => Errno::NOMEM,
-            Error::Target { .. } | Error::Unrecoverable(_) | Error::BadLayout(_) | Error::State(_) => Errno::IO,
+            Error::Target { .. }
+            | Error::Unrecoverable(_)
+            | Error::BadLayout(_)
+            | Error::Newer(_)
+            | Error::State(_) => Errno::IO,
             Error::NoTarget => Errno::NOSPC,
             Error::Busy(_) => Errno::BUSY,
             Error::Elsewhere(_) => Errno::TIMEDOUT,

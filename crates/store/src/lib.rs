@@ -22,6 +22,7 @@ pub mod measure;
 pub mod mount;
 pub mod mover;
 pub mod namespace;
+mod newer;
 pub mod nodes;
 pub mod places;
 pub mod recovery;

@@ -32,7 +32,7 @@ pub use backup::{adopt_state, dump_state, load_state};
 pub(crate) use check::{check_as, found_on};
 pub use config::{Config, Keeping, TargetConfig};
 pub use edit::set_device;
-pub(crate) use joining::{had_nodes, nodes_directory};
+pub(crate) use joining::{NODE_FORMAT, had_nodes, nodes_directory};
 pub use keys::Key;
 pub use parse::TARGETS_MAX;
 pub use problem::{Problem, Problems};

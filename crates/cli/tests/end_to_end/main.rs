@@ -21,6 +21,7 @@ mod early;
 mod emulated;
 mod events;
 mod find;
+mod formats;
 mod full;
 mod hostile;
 mod hung_target;

@@ -55,7 +55,10 @@ impl fmt::Display for CodecError {
         match self {
             CodecError::NotARecord => write!(f, "this is no layout record; the stub was changed by another program"),
             CodecError::Version(v) => {
-                write!(f, "the layout record has version {v}, which this program does not know; use a newer one")
+                write!(
+                    f,
+                    "the layout record has version {v}, which this program does not know; use the entrepot that wrote it"
+                )
             }
             CodecError::Checksum => {
                 write!(f, "the layout record is damaged, its checksum does not match; restore the stub from a backup")

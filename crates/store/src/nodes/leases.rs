@@ -11,7 +11,7 @@
 //! ```
 
 use super::past::Folded;
-use crate::volume::nodes_directory;
+use crate::volume::{NODE_FORMAT, nodes_directory};
 use crate::volume_id::unique;
 use crate::{Error, Result};
 use parking_lot::Mutex;
@@ -34,6 +34,9 @@ const TEXT_BYTES_MAX: u64 = 16 << 10;
 /// What a node says of itself.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Info {
+    /// Those that do not say so have 1.
+    #[serde(default = "first_format")]
+    pub format: u32,
     /// Its host's name.
     pub host: String,
     /// Its daemon.
@@ -59,6 +62,7 @@ impl Info {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Info {
+            format: NODE_FORMAT,
             host: host.trim().to_owned(),
             pid: std::process::id(),
             mount_point: mount_point.display().to_string(),
@@ -84,6 +88,10 @@ pub(super) struct Listing {
     pub last: Option<Node>,
     pub leases: Vec<Seen>,
     pub over: Vec<Node>,
+}
+
+fn first_format() -> u32 {
+    1
 }
 
 fn lease(node: Node, beat: u64) -> String {

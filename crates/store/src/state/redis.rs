@@ -23,6 +23,7 @@ mod tables;
 pub use address::Address;
 
 use crate::counters::Timed;
+use crate::newer::newer_than;
 use crate::state::{TargetRecord, Told};
 use crate::{Error, Result};
 use parking_lot::Mutex;
@@ -251,20 +252,23 @@ impl RedisState {
             redis::cmd("SET").arg(&key).arg(SCHEMA).arg("NX").exec(connection)?;
             redis::cmd("GET").arg(&key).query(connection)
         })?;
-        if schema > SCHEMA {
-            return Err(Error::State(format!(
-                "{} holds this volume's state in version {schema}, and this program knows only up to {SCHEMA}: it was written by a \
-                 newer entrepot",
-                state.server.address()
-            )));
-        }
+        state.check(schema)?;
         state.take_over()?;
         Ok(state)
     }
 
     /// The targets that a volume has had so far, without changing anything.
     pub fn known_targets(address: &Address, volume: &str) -> Result<Vec<TargetRecord>> {
-        tables::targets(&RedisState::of(Server::at(address), volume, None))
+        let state = RedisState::of(Server::at(address), volume, None);
+        let key = state.key("schema");
+        let schema: Option<u32> = state.with(|connection| redis::cmd("GET").arg(&key).query(connection))?;
+        state.check(schema.unwrap_or(SCHEMA))?;
+        tables::targets(&state)
+    }
+
+    fn check(&self, schema: u32) -> Result<()> {
+        let what = || format!("this volume's state at {}", self.server.address());
+        if schema <= SCHEMA { Ok(()) } else { Err(Error::Newer(newer_than(&what(), schema, SCHEMA))) }
     }
 
     /// The same without changing anything, to be looked at.

@@ -45,6 +45,7 @@ impl SqliteState {
         let connection = Connection::open(path).map_err(|error| explain(error.to_string()))?;
         Self::prepare(connection, true).map_err(|error| match error {
             Error::State(cause) => explain(cause),
+            Error::Newer(cause) => Error::Newer(format!("{}: {cause}", path.display())),
             other => other,
         })
     }
@@ -52,14 +53,18 @@ impl SqliteState {
     /// The targets in a store; `None` if a daemon has it open.
     pub fn known_targets(path: &Path) -> Result<Option<Vec<TargetRecord>>> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let read = || {
+        let read = || -> rusqlite::Result<_> {
             let connection = Connection::open_with_flags(path, flags)?;
             connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
             let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-            if version == 0 { Ok(Vec::new()) } else { tables::targets(&connection) }
+            let is_known = version > 0 && schema::check(version).is_ok();
+            Ok((version, if is_known { tables::targets(&connection)? } else { Vec::new() }))
         };
         match read() {
-            Ok(targets) => Ok(Some(targets)),
+            Ok((version, targets)) => match schema::check(version) {
+                Err(Error::Newer(cause)) => Err(Error::Newer(format!("{}: {cause}", path.display()))),
+                checked => checked.map(|()| Some(targets)),
+            },
             Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => Ok(None),
             Err(error) => Err(Error::State(format!("{} cannot be read: {error}", path.display()))),
         }

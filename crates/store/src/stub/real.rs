@@ -16,7 +16,7 @@ use crate::{Error, Result};
 use parking_lot::RwLock;
 use policy::cluster::Node;
 use policy::cluster::share::{Claim, Mark as NodeMark};
-use policy::layout::Layout;
+use policy::layout::{CodecError, Layout};
 use policy::{FileId, Time};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, Timespec, Timestamps, XattrFlags};
@@ -200,7 +200,10 @@ fn number_in(value: &[u8]) -> io::Result<Option<FileId>> {
 }
 
 pub(super) fn decode(record: &[u8]) -> Result<Layout> {
-    Layout::decode(record).map_err(|e| Error::BadLayout(e.to_string()))
+    Layout::decode(record).map_err(|error| match error {
+        CodecError::Version(_) => Error::Newer(error.to_string()),
+        _ => Error::BadLayout(error.to_string()),
+    })
 }
 
 /// Attributes obey the file's mode, even its owner's: an ordinary user's daemon widens it for a moment where it must. Root needs not.

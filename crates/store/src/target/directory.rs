@@ -167,7 +167,10 @@ impl DirectoryMedium {
         let root = self.way.open().map_err(absent)?;
         let found = Identity::read_at(&root).map_err(|error| match error {
             IdentityError::Io(errno) => errno,
-            IdentityError::Missing | IdentityError::Foreign { .. } | IdentityError::Unreadable { .. } => Errno::NODEV,
+            IdentityError::Missing
+            | IdentityError::Foreign { .. }
+            | IdentityError::Newer { .. }
+            | IdentityError::Unreadable { .. } => Errno::NODEV,
         })?;
         if (found.volume, found.target) != (self.identity.volume, self.identity.target) {
             return Err(Errno::NODEV);

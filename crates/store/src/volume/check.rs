@@ -2,11 +2,13 @@
 
 use super::VolumeId;
 use super::config::{Config, Keeping, TargetConfig};
+use super::joining;
 use super::namespace;
 use super::problem::{Problem, Problems};
 use super::real_paths;
 use super::sections::StateStore;
 use super::state_store::known_targets;
+use crate::Error;
 use crate::exit;
 use crate::host;
 use crate::state::TargetRecord;
@@ -16,12 +18,15 @@ use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
 const REFUSED: &str = "the volume is not opened";
+const NEWER: &str = "Use the entrepot that wrote it; an older one can only have what was saved before the upgrade \
+                     (docs/guide/operate/set-up.md, \"Upgrade\")";
 
 /// Name of the state store in the state directory.
 pub const STATE_FILE: &str = "state.db";
 
 /// Finds all problems.
 pub fn check(config: &Config) -> Result<(), Problems> {
+    formats(config)?;
     let mut check = Check { config, problems: Vec::new() };
     let known = check.known_targets();
     check.all(known)
@@ -29,6 +34,7 @@ pub fn check(config: &Config) -> Result<(), Problems> {
 
 /// The same, if these targets were known.
 pub(crate) fn check_as(config: &Config, known: &[TargetRecord]) -> Result<(), Problems> {
+    formats(config)?;
     Check { config, problems: Vec::new() }.all(Some(known.to_vec()))
 }
 
@@ -47,6 +53,19 @@ pub(crate) fn found_on(
     };
     check.identity((found, shown), target, Some(volume), known);
     if check.problems.is_empty() { Ok(()) } else { Err(Problems(check.problems)) }
+}
+
+/// Whether namespace and nodes are written in a way that this program knows: else nothing more is looked at.
+fn formats(config: &Config) -> Result<(), Problems> {
+    let mut check = Check { config, problems: Vec::new() };
+    let namespace = namespace::check_format(&config.namespace).err();
+    match namespace.or_else(|| config.is_shared().then(|| joining::newer_node(&config.namespace)).flatten()) {
+        Some(cause) => {
+            check.problem(config.namespace_place, cause, NEWER);
+            Err(Problems(check.problems))
+        }
+        None => Ok(()),
+    }
 }
 
 struct Check<'a> {
@@ -107,9 +126,10 @@ impl Check<'_> {
             self.problem(
                 self.config.state_place,
                 error.to_string(),
-                match self.config.state_store {
-                    StateStore::Embedded => "See docs/guide/operate/backup.md, \"The state store is damaged\"",
-                    StateStore::Redis(_) => "See docs/guide/operate/backup.md, \"The state in Redis\"",
+                match (&error, &self.config.state_store) {
+                    (Error::Newer(_), _) => NEWER,
+                    (_, StateStore::Embedded) => "See docs/guide/operate/backup.md, \"The state store is damaged\"",
+                    (_, StateStore::Redis(_)) => "See docs/guide/operate/backup.md, \"The state in Redis\"",
                 },
             );
             None
@@ -198,6 +218,7 @@ impl Check<'_> {
                     format!("Call it \"{called}\", or correct the path; the names and places of targets belong together"),
                 )
             }
+            Err(error @ IdentityError::Newer { .. }) => (format!("{shown}: {error}"), NEWER.to_owned()),
             Err(error) => (format!("{shown}: {error}"), "Put the right file back, or name another directory".to_owned()),
         };
         self.problem(target.place, cause, mend);

@@ -4,14 +4,20 @@
 //! Who has its turn writes so into the file that is locked. So those who wait, be they a thousand, see that it goes on, and give up only
 //! when one has its turn for too long.
 
+use crate::newer::newer_than;
 use crate::volume_id::unique;
 use crate::{Error, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// How nodes speak of themselves and with each other: this program knows it up to here.
+pub const NODE_FORMAT: u32 = 1;
+/// What is read of a lease at most.
+const LEASE_BYTES_MAX: u64 = 16 << 10;
 const DIRECTORY: &str = "nodes";
 const LOCK: &str = "join";
 /// A random number in hexadecimal digits.
@@ -26,6 +32,32 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Whether several nodes ever had the volume of a namespace.
 pub fn had_nodes(namespace: &Path) -> bool {
     namespace.join(DIRECTORY).is_dir()
+}
+
+/// Why this program must not join the nodes of a volume: one of them is newer. Makes nothing; whether a directory can be read is found
+/// out by who joins.
+pub fn newer_node(namespace: &Path) -> Option<String> {
+    let is_lease = |name: &str| {
+        let (node, beat) = name.split_once('.')?;
+        node.parse::<u64>().ok().zip(beat.parse::<u64>().ok())
+    };
+    for entry in std::fs::read_dir(namespace.join(DIRECTORY)).ok()?.flatten() {
+        let Some((node, _)) = entry.file_name().to_str().and_then(is_lease) else { continue };
+        let mut text = String::new();
+        // One that is renamed meanwhile is well.
+        let file = std::fs::File::open(entry.path()).map(|file| file.take(LEASE_BYTES_MAX));
+        if file.and_then(|mut file| file.read_to_string(&mut text)).is_err() {
+            continue;
+        }
+        // The rest of what a newer one says may be anything.
+        let said: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        let format = said["format"].as_u64().unwrap_or(1);
+        if format > u64::from(NODE_FORMAT) {
+            let what = format!("node {node} of the volume, on host {},", said["host"].as_str().unwrap_or("unknown"));
+            return Some(newer_than(&what, u32::try_from(format).unwrap_or(u32::MAX), NODE_FORMAT));
+        }
+    }
+    None
 }
 
 /// Where the leases of nodes are.

@@ -1,6 +1,7 @@
 //! The directories of the namespace, and the file that says which volume they belong to.
 
 use super::VolumeId;
+use crate::newer::newer_than;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -8,6 +9,9 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+/// How a namespace, and all that belongs to it, is written: this program knows it up to here.
+pub const FORMAT: u32 = 1;
+const FORMAT_FILE: &str = "format";
 const ID_FILE: &str = "volume.id";
 const EPOCH_FILE: &str = "epoch";
 const STATE_ID_FILE: &str = "state.id";
@@ -22,8 +26,23 @@ pub struct Directories {
     pub staging: OwnedFd,
 }
 
+/// Whether this program knows how the namespace is written. One that does not say has format 1. The error is a cause for people.
+pub fn check_format(namespace: &Path) -> Result<(), String> {
+    let file = namespace.join(FORMAT_FILE);
+    match std::fs::read_to_string(&file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(format!("{} cannot be read: {error}", file.display())),
+        Ok(text) => match text.trim().parse() {
+            Ok(0) | Err(_) => Err(format!("{} does not hold the number of a format", file.display())),
+            Ok(1..=FORMAT) => Ok(()),
+            Ok(newer) => Err(newer_than(&format!("the volume in {}", namespace.display()), newer, FORMAT)),
+        },
+    }
+}
+
 /// The volume that a namespace belongs to; `None` if it is new. The error is a cause for people.
 pub fn read_id(namespace: &Path) -> Result<Option<VolumeId>, String> {
+    check_format(namespace)?;
     let file = namespace.join(ID_FILE);
     let text = match std::fs::read_to_string(&file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -36,8 +55,9 @@ pub fn read_id(namespace: &Path) -> Result<Option<VolumeId>, String> {
     }
 }
 
-/// Gives a new namespace its random identity, durably.
+/// Gives a new namespace its format and its random identity, durably.
 pub fn format(namespace: &Path) -> std::io::Result<VolumeId> {
+    write_whole(namespace, FORMAT_FILE, &FORMAT.to_string())?;
     let id = VolumeId::random()?;
     write_whole(namespace, ID_FILE, &id.to_string())?;
     Ok(id)

@@ -254,9 +254,10 @@ impl Checker {
                 }
             }
             Err(error) => {
-                let outcome = Outcome::Failed(format!(
-                    "{error}; put its stub back from a backup that keeps attributes, or remove it"
-                ));
+                let outcome = Outcome::Failed(match error {
+                    Error::Newer(_) => error.to_string(),
+                    _ => format!("{error}; put its stub back from a backup that keeps attributes, or remove it"),
+                });
                 found.report.findings.push(Finding::of(names, FindingKind::BadLayout, outcome));
                 found.unseen(names.join("/"), "its objects are not known");
             }

@@ -161,7 +161,7 @@ fn a_server_that_forgets_is_refused_and_so_is_a_newer_schema() {
     let server = Server::reach(&redis.address()).unwrap();
     server.with(|connection| redis::cmd("SET").arg("entrepot:v:schema").arg(99).exec(connection)).unwrap();
     let newer = RedisState::open(server, "v", None).err().unwrap().to_string();
-    assert!(newer.contains("version 99") && newer.contains("newer"), "{newer}");
+    assert!(newer.contains("format 99") && newer.contains("newer"), "{newer}");
     let nowhere = refusal("unix:///nonexistent/socket");
     assert!(nowhere.contains("cannot be reached") && nowhere.contains("/nonexistent/socket"), "{nowhere}");
     let secret = refusal("redis://me:secret@127.0.0.1:1/0");

@@ -1,6 +1,7 @@
 //! The tables of the state store and how one version becomes the next.
 
 use super::from_sqlite;
+use crate::newer::newer_than;
 use crate::{Error, Result};
 use rusqlite::Connection;
 
@@ -24,15 +25,16 @@ const STEPS: &[&str] = &["
     ) STRICT, WITHOUT ROWID;
 "];
 
+/// Whether this program knows the tables of a version.
+pub fn check(version: u32) -> Result<()> {
+    let known = STEPS.len() as u32;
+    if version <= known { Ok(()) } else { Err(Error::Newer(newer_than("the state", version, known))) }
+}
+
 /// Brings the tables to the version that this program knows.
 pub fn bring_up(connection: &mut Connection) -> Result<()> {
     let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(from_sqlite)?;
-    if version as usize > STEPS.len() {
-        return Err(Error::State(format!(
-            "its schema has version {version}, and this program knows only up to {}: it was written by a newer entrepot",
-            STEPS.len()
-        )));
-    }
+    check(version)?;
     for (done, step) in STEPS.iter().enumerate().skip(version as usize) {
         let transaction = connection.transaction().map_err(from_sqlite)?;
         transaction.execute_batch(step).map_err(from_sqlite)?;

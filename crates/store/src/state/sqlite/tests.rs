@@ -42,7 +42,7 @@ fn a_newer_schema_is_refused() {
     drop(SqliteState::open(&path).unwrap());
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
     let error = SqliteState::open(&path).err().unwrap().to_string();
-    assert!(error.contains("version 999") && error.contains("newer entrepot"), "{error}");
+    assert!(error.contains("format 999") && error.contains("newer entrepot"), "{error}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The identity file of a target: an unmounted or wrong device is seen as failed, never as empty.
 
 use super::{DIRECTORY, PRIVATE_FILE};
+use crate::newer::newer_than;
 use crate::volume_id::VolumeId;
 use policy::TargetId;
 use rustix::fd::{AsFd, OwnedFd};
@@ -12,6 +13,8 @@ use std::path::Path;
 /// Name of the identity file in a target's directory.
 const NAME: &str = "target.id";
 const NEW_NAME: &str = "target.id.new";
+/// How a target is written: this program knows it up to here.
+const FORMAT: u32 = 1;
 /// An identity is some hundred bytes; more is somebody else's file.
 const BYTES_MAX: u64 = 4096;
 
@@ -44,14 +47,28 @@ pub enum IdentityError {
         /// What is wrong.
         cause: String,
     },
+    /// It is written in a way that this program does not know.
+    #[error("{}", newer_than(NAME, *format, FORMAT))]
+    Newer {
+        /// How.
+        format: u32,
+    },
     /// It could not be read or written.
     #[error("{0}")]
     Io(#[from] Errno),
 }
 
+/// What tells how the rest is written. Targets that do not say so have 1.
+#[derive(serde::Deserialize)]
+struct Head {
+    format: Option<u32>,
+}
+
 /// The file's text, as TOML.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Text {
+    #[serde(default)]
+    format: u32,
     volume: String,
     target: u16,
     name: String,
@@ -72,12 +89,18 @@ impl Identity {
         };
         let mut bytes = Vec::new();
         std::fs::File::from(fd).take(BYTES_MAX).read_to_end(&mut bytes).map_err(from_io)?;
-        Identity::parse(&String::from_utf8_lossy(&bytes)).map_err(|cause| IdentityError::Unreadable { cause })
+        Identity::parse(&String::from_utf8_lossy(&bytes))
     }
 
-    fn parse(text: &str) -> Result<Identity, String> {
-        let text: Text = toml::from_str(text).map_err(|error| error.message().to_owned())?;
-        let volume = u128::from_str_radix(&text.volume, 16).map_err(|_| "the volume is no number".to_owned())?;
+    fn parse(text: &str) -> Result<Identity, IdentityError> {
+        let wrong = |error: toml::de::Error| IdentityError::Unreadable { cause: error.message().to_owned() };
+        let head: Head = toml::from_str(text).map_err(wrong)?;
+        if let Some(format) = head.format.filter(|&format| format > FORMAT) {
+            return Err(IdentityError::Newer { format });
+        }
+        let text: Text = toml::from_str(text).map_err(wrong)?;
+        let volume = u128::from_str_radix(&text.volume, 16);
+        let volume = volume.map_err(|_| IdentityError::Unreadable { cause: "the volume is no number".to_owned() })?;
         Ok(Identity { volume: VolumeId(volume), target: TargetId(text.target), name: text.name })
     }
 
@@ -89,7 +112,8 @@ impl Identity {
 
     /// Writes it durably, in one step.
     pub(super) fn write(&self, directory: &OwnedFd) -> Result<(), IdentityError> {
-        let text = Text { volume: self.volume.to_string(), target: self.target.0, name: self.name.clone() };
+        let text =
+            Text { format: FORMAT, volume: self.volume.to_string(), target: self.target.0, name: self.name.clone() };
         let text = toml::to_string(&text).map_err(|error| IdentityError::Unreadable { cause: error.to_string() })?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fd = rustix::fs::openat(directory, NEW_NAME, flags, PRIVATE_FILE)?;
