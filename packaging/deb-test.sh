@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# deb-test.sh [--fresh] DEB NEXT: an operator's way with the package, from a root without it to a mounted volume, an upgrade to NEXT and back.
+# deb-test.sh [--fresh] DEB NEXT: an operator's way with the package, the ten lines of the guide, a mounted volume, an upgrade to NEXT and back.
 # The root is this machine's own, or with --fresh a Debian that debootstrap fetches (SUITE, MIRROR), below an overlay that is gone
 # afterwards, in mounts and processes of its own. Its last check is of all that the overlay has then. Ends with 77 where that can't be.
 set -euo pipefail
@@ -39,6 +39,25 @@ apt() { apt-get -y -q --no-install-recommends -o Dpkg::Use-Pty=0 "$@" </dev/null
 operate() {
     export DEBIAN_FRONTEND=noninteractive LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
     unset ENTREPOT_VOLUME
+    echo "== the ten lines of the guide"
+    cd /root/deb/first
+    check [ "$(wc -l <lines.sh)" -le 10 ]
+    # In a shell of its own, as an operator's: what they do not say is not there. A newer curl is not fetched.
+    check bash -euc 'apt() { apt-get -y -q --no-upgrade --no-install-recommends -o Dpkg::Use-Pty=0 "$@" </dev/null; }; . ./lines.sh' >said
+    cat said
+    check mounted /mnt/scratch
+    check grep -q '^ok' said
+    check grep -q '^entrepot_target_state{.*state="ok".* 1$' said
+    check grep -qi '<title>.*entrepot' said
+    check [ "$(stat -c '%a %U' /srv/scratch/endpoint.token)" = "600 root" ]
+    # Without the token there is nothing to see.
+    check [ "$(curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:9469/metrics)" = 401 ]
+    entrepot down
+    check soon none_runs
+    rm -r /srv/scratch /mnt/scratch
+    apt purge entrepot
+    hash -r
+
     cd /root/deb
     echo "== install"
     apt install ./one.deb
@@ -150,9 +169,15 @@ inside() {
     mount -t proc proc "$root/proc"
     mount -t tmpfs tmpfs "$root/run"
     mkdir -p "$root/root/deb"
+    mkdir "$root/root/deb/first"
+    cp "$3" "$root/root/deb/first/entrepot_one.deb"
+    # The block after that heading, as it is printed.
+    sed -n '/^## From nothing to a dashboard/,/^## Install/{/^```sh/,/^```$/{/^```/!p}}' "$(dirname "$here")/../docs/guide/operate/set-up.md" >"$root/root/deb/first/lines.sh"
     cp "$3" "$root/root/deb/one.deb"
     cp "$4" "$root/root/deb/two.deb"
     cp "$here" "$root/root/deb/deb-test.sh"
+    # Ports of its own, where nothing must be fetched.
+    "$5" || ip link set lo up || skip "no network of its own can be had here"
     # What costs time and has nothing to do with us: an index of manual pages, waiting for the disk.
     rm -f "$root/var/lib/man-db/auto-update"
     echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/fast"
@@ -192,4 +217,6 @@ elif dpkg-query -W entrepot >/dev/null 2>&1; then
     skip "the package is installed here"
 fi
 mkdir "$dir/over"
-unshare --mount --propagation private --pid --fork --kill-child "$here" --inside "$lower" "$dir/over" "$one" "$two"
+network=--net
+! $fresh || network=
+unshare --mount ${network:+"$network"} --propagation private --pid --fork --kill-child "$here" --inside "$lower" "$dir/over" "$one" "$two" $fresh

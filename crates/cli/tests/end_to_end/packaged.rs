@@ -21,6 +21,7 @@ fn package(dir: &Path, version: &str) -> PathBuf {
 }
 
 /// [S-228]
+/// [S-260]
 #[test]
 fn three_commands_after_its_installation_a_volume_is_mounted_and_stays_so() {
     if let Err(error) = Command::new("dpkg-deb").arg("--version").output() {

@@ -20,7 +20,7 @@ impl World {
     /// A volume with a file `d/f`, striped over `fast0` and `fast1`, with the numbers of its objects.
     fn new() -> (World, Vec<ObjectId>) {
         let dir = tempfile::tempdir().unwrap();
-        let file = init(&dir.path().join("v")).unwrap();
+        let file = init(&dir.path().join("v"), None).unwrap();
         let world = World { _dir: dir, file };
         drop(world.open());
         let volume = world.open();

@@ -36,7 +36,7 @@ pub(crate) fn who() -> Identity {
 impl World {
     pub fn new() -> World {
         let dir = tempfile::tempdir().expect("dir");
-        let config = Config::load(&volume::init(&dir.path().join("v")).expect("init")).expect("config");
+        let config = Config::load(&volume::init(&dir.path().join("v"), None).expect("init")).expect("config");
         World::open(dir, config)
     }
 

@@ -3,7 +3,9 @@
 use super::keys::Key;
 use super::problem::{Problem, Problems};
 use super::sections;
+use crate::volume_id::unique;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -21,6 +23,9 @@ const TARGETS_HEAD: &str = "
 # Targets: directories on the devices that hold the data. Move these to your disks and mounts before the first
 # `entrepot up`; afterwards use `entrepot target add|drain|remove`. Of each may be said besides:
 ";
+
+/// Beside `volume.toml`, if the volume is to be watched.
+const TOKEN_FILE: &str = "endpoint.token";
 
 const HEAD: &str = r#"# An Entrepot volume: one scratch file system of directories on devices that are already there.
 # `entrepot up` reads this file. Paths are relative to it. Sizes: "64KiB", "1MiB", "2GB" or bytes. Spans: "500ms", "5s",
@@ -93,9 +98,23 @@ fn make_outer(dir: &Path) -> std::io::Result<()> {
     }
 }
 
+/// The same with an endpoint that shows nothing to whoever lacks the token.
+fn watched(text: &str, listen: SocketAddr) -> String {
+    let set = |text: &str, key: &str, value: &str| {
+        let lines = text.lines().map(|line| match line.starts_with(&format!("# {key} = ")) {
+            true => format!("{key} = \"{value}\"\n"),
+            false => format!("{line}\n"),
+        });
+        lines.collect::<String>()
+    };
+    let Some(at) = text.find("\n[endpoint]\n") else { return text.to_owned() };
+    let endpoint = set(&text[at..], "listen", &listen.to_string());
+    text[..at].to_owned() + &set(&endpoint, "token_file", TOKEN_FILE)
+}
+
 /// Writes a `volume.toml` and makes the directories that it names below `dir`; gives the file's path. Refuses to
-/// overwrite.
-pub fn init(dir: &Path) -> Result<PathBuf, Problems> {
+/// overwrite. With `listen` the volume can be watched at that address, with a token that it makes.
+pub fn init(dir: &Path, listen: Option<SocketAddr>) -> Result<PathBuf, Problems> {
     let file = dir.join("volume.toml");
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let failed = |path: &Path, error: &std::io::Error| {
@@ -109,8 +128,9 @@ pub fn init(dir: &Path) -> Result<PathBuf, Problems> {
         let problem = Problem::new(format!("{} cannot be made: {why}", path.display()), "no volume was made", mend);
         Problems::one(problem.of_io(error))
     };
-    if file.exists() {
-        return Err(failed(&file, &std::io::ErrorKind::AlreadyExists.into()));
+    let token = listen.map(|_| dir.join(TOKEN_FILE));
+    if let Some(there) = [&file].into_iter().chain(&token).find(|there| there.exists()) {
+        return Err(failed(there, &std::io::ErrorKind::AlreadyExists.into()));
     }
     let make = |path: &Path| {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
@@ -123,11 +143,16 @@ pub fn init(dir: &Path) -> Result<PathBuf, Problems> {
     for (name, _) in TARGETS {
         make(&dir.join("targets").join(name))?;
     }
-    let opened = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&file);
-    let written = opened.and_then(|mut f| {
-        f.write_all(template(&dir).as_bytes())?;
-        f.sync_all()
-    });
-    written.map_err(|error| failed(&file, &error))?;
+    let write = |path: &Path, mode, text: &str| {
+        let opened = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
+        let written = opened.and_then(|mut f| f.write_all(text.as_bytes()).and_then(|()| f.sync_all()));
+        written.map_err(|error| failed(path, &error))
+    };
+    if let Some(token) = &token {
+        let secret = unique().map_err(|errno| failed(token, &errno.into()))?;
+        write(token, 0o600, &format!("{secret}\n"))?;
+    }
+    let text = template(&dir);
+    write(&file, 0o644, &listen.map_or_else(|| text.clone(), |listen| watched(&text, listen)))?;
     Ok(file)
 }

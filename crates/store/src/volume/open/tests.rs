@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 fn new_volume() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
-    let file = init(&dir.path().join("v")).unwrap();
+    let file = init(&dir.path().join("v"), None).unwrap();
     (dir, file)
 }
 
@@ -56,7 +56,7 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn a_new_volume_opens_and_opens_again_as_the_same() {
     let (_dir, file) = new_volume();
-    init(file.parent().unwrap()).expect_err("a volume is not overwritten");
+    init(file.parent().unwrap(), None).expect_err("a volume is not overwritten");
     let (id, first) = {
         let volume = open(&file);
         assert_eq!(volume.targets().all().len(), 6);
