@@ -8,10 +8,12 @@
 mod already_staged;
 mod amount;
 mod checksum;
+mod chosen;
 mod error;
 mod fetch;
 mod incoming;
 mod inherit;
+mod look;
 mod manifest;
 pub mod offloaded;
 mod out;
@@ -27,7 +29,9 @@ mod tree;
 
 pub use crate::stop::Stop;
 pub use checksum::{Algorithm, Checksum};
+pub use chosen::Chosen;
 pub use error::{BadLine, StageError};
+pub use look::{Looked, Row, There, Wanted};
 pub use manifest::ManifestIn;
 pub use progress::{Progress, Report};
 pub(crate) use shared::{Others, Said};

@@ -12,7 +12,9 @@ use std::time::Duration;
 use store::control::{Client, Problem, Request, exit};
 use store::host::umask;
 use store::source::{Identity, means_directory};
-use store::stage::{Algorithm, BadLine, Checksum, Compare, ManifestIn, StageError, StageIn, Staged};
+use store::stage::{
+    Algorithm, BadLine, Checksum, Chosen, Compare, Looked, ManifestIn, Row, StageError, StageIn, Staged, There, Wanted,
+};
 
 /// Bring data in from a source, or take results out, verified
 ///
@@ -89,6 +91,15 @@ struct In {
     /// Take a file that is there already as it is, if it came from the same source and is still what the source has.
     #[arg(long, conflicts_with = "force")]
     keep: bool,
+    /// Of a directory, a record or a manifest only files like this: `*.h5`, `maps/**`. May be said several times.
+    #[arg(long, value_name = "PATTERN")]
+    include: Vec<String>,
+    /// Files like this not: `tmp/**`. May be said several times, and goes over --include.
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+    /// Show the files, how large they are and what is there already; bring nothing.
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     how: How,
 }
@@ -165,30 +176,34 @@ impl In {
         let sums: Vec<_> = sums.collect();
         let (replace, keep) = (self.force, self.keep);
         let inside = self.path.as_deref().map(|path| context.inside(path)).transpose()?;
-        let (mut client, request) = if let Some(name) = self.manifest {
+        let chosen = Chosen { include: self.include, exclude: self.exclude };
+        let (mut client, wanted) = if let Some(name) = self.manifest {
             let text = if name.contains("://") { None } else { Some(read_text(Path::new(&name))?) };
             let client = match &inside {
                 Some(inside) => Client::connect(&inside.volume.socket())?,
                 None => context.connect()?,
             };
             let path = inside.map(|inside| inside.path).unwrap_or_default();
-            (
-                client,
-                Request::StageInManifest {
-                    what: ManifestIn { name, text, from: self.uri, path, replace, keep },
-                    identity,
-                },
-            )
+            (client, Wanted::Manifest(ManifestIn { name, text, from: self.uri, path, replace, keep }))
         } else {
             let inside = inside.map_or_else(|| context.inside(Path::new(".")), Ok)?;
             let uris: Vec<_> = self.uri.into_iter().chain(self.also).collect();
             let is_directory = self.directory || (sums.is_empty() && uris.iter().any(|uri| means_directory(uri)));
             let what = StageIn { uris, path: inside.path, replace, keep, checksums: sums };
-            let request = match is_directory {
-                true => Request::StageInTree { what, identity },
-                false => Request::StageIn { what, identity },
-            };
-            (Client::connect(&inside.volume.socket())?, request)
+            let wanted = if is_directory { Wanted::Tree(what) } else { Wanted::File(what) };
+            (Client::connect(&inside.volume.socket())?, wanted)
+        };
+        if matches!(wanted, Wanted::File(_)) && !chosen.is_all() {
+            let problem = Problem::wrong("--include and --exclude choose among many files, and this is one");
+            return Err(problem.try_this("add --directory for a directory, or leave them out").into());
+        }
+        if self.dry_run {
+            return dry_run(&mut client, wanted, chosen, identity, self.how.output);
+        }
+        let request = match wanted {
+            Wanted::File(what) => Request::StageIn { what, identity },
+            Wanted::Tree(what) => Request::StageInTree { what, chosen, identity },
+            Wanted::Manifest(what) => Request::StageInManifest { what, chosen, identity },
         };
         let staged = with_retries(self.how.retry, &mut client, &request)?;
         show(&staged, "in", self.how.output)
@@ -226,6 +241,40 @@ impl Out {
         }
         show(&json!(all), "out", self.how.output)
     }
+}
+
+/// Says what staging in would do.
+fn dry_run(client: &mut Client, wanted: Wanted, chosen: Chosen, identity: Identity, output: Output) -> Result<u8> {
+    let request = Request::LookAtStageIn { wanted, chosen, identity };
+    let said = work::follow(|progress| client.ask(&request, progress), None)?;
+    if matches!(output, Output::Json) {
+        shown::json(&said)?;
+        return Ok(0);
+    }
+    let looked: Looked = serde_json::from_value(said).unwrap_or_default();
+    for Row { path, bytes, there } in &looked.list {
+        let there = match there {
+            There::Nothing => "",
+            There::SameSize => "  there already, with this size",
+            There::Other => "  something else is there",
+        };
+        shown::text(&format!("{:>12}  {path}{there}\n", shown::bytes(*bytes)))?;
+    }
+    let more = looked.files.saturating_sub(looked.list.len() as u64);
+    if more > 0 {
+        shown::text(&format!("and {more} files more\n"))?;
+    }
+    let fetched = looked.bytes.saturating_sub(looked.there_bytes);
+    shown::text(&format!(
+        "would stage in {}, {}; there already: {}, {}; to be fetched: {}; free: {}\n",
+        shown::count(looked.files, "file"),
+        shown::bytes(looked.bytes),
+        shown::count(looked.there_files, "file"),
+        shown::bytes(looked.there_bytes),
+        shown::bytes(fetched),
+        shown::bytes(looked.free_bytes),
+    ))?;
+    Ok(0)
 }
 
 fn with_retries(retries: u32, client: &mut Client, request: &Request) -> Result<Value> {

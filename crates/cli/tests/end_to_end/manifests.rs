@@ -130,3 +130,41 @@ fn a_record_comes_compared_with_its_checksums() {
     let none = volume.run(&["stage", "in", "zenodo:78", "none"]);
     assert!(code(&none) == 5 && !volume.at.join("none").exists(), "{}", err(&none));
 }
+
+/// [S-269]
+#[test]
+fn some_of_the_files_and_what_would_come() {
+    let Some(nginx) = Nginx::start() else { return };
+    let Some(volume) = Volume::up() else { return };
+    publish(&nginx, &["sha256sum"], "SHA256SUMS");
+    for name in ["set/sub dir/more.nc", "set/top.nc", "set/not.nc"] {
+        fs::write(nginx.root().join(name), b"12345").expect("write");
+    }
+    fs::create_dir(nginx.root().join("set/empty")).expect("directory");
+    let uri = nginx.uri("listed/set/");
+    let words = ["stage", "in", "--include", "*.nc", "--include", "large", "--exclude", "not*", "--keep", &uri, "some"];
+    let dry = || volume.json(&[&words[..2], &["--dry-run"], &words[2..]].concat());
+    let before = dry();
+    assert_eq!((&before["files"], &before["bytes"], &before["there_files"]), (&3.into(), &6_000_010.into(), &0.into()));
+    assert!(!volume.at.join("some").exists(), "nothing was changed");
+    fs::remove_file(nginx.root().join("set/top.nc")).expect("removed");
+    volume.ok(&words);
+    fs::write(nginx.root().join("set/top.nc"), b"12345").expect("write");
+    let there = |name: &str| volume.at.join("some").join(name).exists();
+    assert!(there("sub dir/more.nc") && there("large") && !there("not.nc") && !there("sub dir/50%") && !there("empty"));
+    let after = dry();
+    assert_eq!((&after["there_files"], &after["there_bytes"]), (&2.into(), &6_000_005.into()), "{after}");
+    assert_eq!(after["list"][2]["path"], "some/top.nc");
+    assert_eq!(after["list"][2]["there"], "nothing");
+    let text = volume.run(&[&words[..2], &["--dry-run"], &words[2..]].concat());
+    assert!(out(&text).contains("would stage in 3 files") && out(&text).contains("there already, with this size"));
+
+    // Of a manifest, too; and a pattern that leaves nothing is a slip.
+    let (sums, set) = (nginx.uri("set/SHA256SUMS"), nginx.uri("set"));
+    volume.ok(&["stage", "in", "--manifest", &sums, "--include", "sub dir/", &set, "listed"]);
+    assert!(volume.at.join("listed/sub dir/50%").exists() && !volume.at.join("listed/large").exists());
+    let slip = volume.run(&["stage", "in", "--include", "*.h5", &uri, "slip"]);
+    assert!(code(&slip) == 5 && !volume.at.join("slip").exists(), "{}", err(&slip));
+    let one = volume.run(&["stage", "in", "--include", "*", &nginx.uri("set/large"), "one"]);
+    assert_eq!(code(&one), 2, "{}", err(&one));
+}

@@ -15,7 +15,7 @@ pub struct StageInWords {
 }
 
 /// Options of `entrepot stage in` that are followed by a value.
-const WITH_VALUE: [&str; 11] = [
+const WITH_VALUE: [&str; 13] = [
     "--also",
     "--blake3",
     "--sha512",
@@ -23,6 +23,8 @@ const WITH_VALUE: [&str; 11] = [
     "--sha1",
     "--md5",
     "--manifest",
+    "--include",
+    "--exclude",
     "--retry",
     "--credentials",
     "--output",
@@ -80,7 +82,8 @@ pub fn wanted(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Option<Vec<Wante
     let mut all = Vec::new();
     for command in commands {
         let is = |word: &str| command.argv.iter().any(|w| w == word);
-        if manifest(&command.argv).is_some() {
+        let chosen = |word: &String| word.starts_with("--include") || word.starts_with("--exclude");
+        if manifest(&command.argv).is_some() || command.argv.iter().any(chosen) {
             return None;
         }
         if let Some(words) = stage_in_words(&command.argv) {

@@ -2,7 +2,7 @@
 
 use crate::events::Kind;
 use crate::source::Identity;
-use crate::stage::{Compare, ManifestIn, StageIn};
+use crate::stage::{Chosen, Compare, ManifestIn, StageIn, Wanted};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -74,9 +74,22 @@ pub enum Request {
     #[serde(rename = "stage.in")]
     StageIn { what: StageIn, identity: Identity },
     #[serde(rename = "stage.in-tree")]
-    StageInTree { what: StageIn, identity: Identity },
+    StageInTree {
+        what: StageIn,
+        #[serde(default)]
+        chosen: Chosen,
+        identity: Identity,
+    },
     #[serde(rename = "stage.in-manifest")]
-    StageInManifest { what: ManifestIn, identity: Identity },
+    StageInManifest {
+        what: ManifestIn,
+        #[serde(default)]
+        chosen: Chosen,
+        identity: Identity,
+    },
+    /// What staging in would do.
+    #[serde(rename = "stage.look")]
+    LookAtStageIn { wanted: Wanted, chosen: Chosen, identity: Identity },
     #[serde(rename = "stage.out")]
     StageOut { path: String, uri: String, compare: Compare, identity: Identity },
     #[serde(rename = "source.get")]

@@ -116,15 +116,20 @@ impl Commands {
                     core.stager.stage_in(&what, who, tell, stop)
                 })
             }
-            Request::StageInTree { what, identity } => {
+            Request::StageInTree { what, chosen, identity } => {
                 stage::staged(core, caller, &what.path, identity, out, |who, tell, stop| {
-                    core.stager.stage_in_tree(&what, who, tell, stop)
+                    core.stager.stage_in_tree(&what, &chosen, who, tell, stop)
                 })
             }
-            Request::StageInManifest { what, identity } => {
+            Request::StageInManifest { what, chosen, identity } => {
                 stage::staged(core, caller, &what.path, identity, out, |who, tell, stop| {
-                    core.stager.stage_in_manifest(&what, who, tell, stop)
+                    core.stager.stage_in_manifest(&what, &chosen, who, tell, stop)
                 })
+            }
+            Request::LookAtStageIn { wanted, chosen, identity } => {
+                let who = stage::known(caller, identity);
+                let look = |_: Report<'_>, stop: &Stop| core.stager.look(&wanted, &chosen, &who, stop);
+                Ok(json!(with_progress(out, look)?))
             }
             Request::StageOut { path, uri, compare, identity } => {
                 stage::out(core, caller, &path, &uri, compare, identity, out)

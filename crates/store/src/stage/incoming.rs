@@ -487,7 +487,7 @@ pub(super) fn key_of(who: &Identity, path: &str, uri: &str) -> String {
 }
 
 /// The last name in a URI's path.
-fn last_name(uri: &str) -> Option<String> {
+pub(super) fn last_name(uri: &str) -> Option<String> {
     let url = url::Url::parse(uri).ok()?;
     let name = url.path().rsplit('/').next().filter(|name| !name.is_empty())?;
     Some(super::tree::decoded(name))

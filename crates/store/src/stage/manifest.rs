@@ -8,7 +8,7 @@
 mod sums;
 
 use super::tree::encoded;
-use super::{Algorithm, BadLine, Checksum, StageError, place};
+use super::{Algorithm, BadLine, Checksum, StageError, StageIn, place};
 use crate::source::{Deposited, check_uri};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -94,6 +94,11 @@ pub fn parse(what: &ManifestIn, text: &str) -> Result<Vec<Line>, StageError> {
 }
 
 impl Line {
+    /// As it is staged in.
+    pub(super) fn into_file(self, replace: bool, keep: bool) -> StageIn {
+        StageIn { uris: vec![self.uri], path: self.path, replace, keep, checksums: self.checksums }
+    }
+
     /// Whether other checksums of the same file say more of it: of other kinds.
     fn also(&self, others: &[Checksum]) -> bool {
         others.iter().all(|other| self.checksums.iter().all(|own| own.algorithm != other.algorithm))

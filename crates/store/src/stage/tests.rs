@@ -340,8 +340,9 @@ fn directories_with_links_and_hostile_listings() {
     world.memory.add("mem://h/t/x", b"x");
     world.memory.add("mem://h/t/sub/y", &data(200_000, 10));
     world.memory.add_link("mem://h/t/sub/l", "../x");
-    let tree =
-        |uri: &str, path: &str| world.stager.stage_in_tree(&request(&[uri], path), &who(), QUIET, &Stop::default());
+    let tree = |uri: &str, path: &str| {
+        world.stager.stage_in_tree(&request(&[uri], path), &Chosen::default(), &who(), QUIET, &Stop::default())
+    };
     let staged = tree("mem://h/t", "t").expect("staged");
     assert_eq!((staged.files, staged.directories, staged.symlinks), (2, 2, 1));
     assert!(world.read("t/sub/y") == data(200_000, 10));
@@ -364,7 +365,7 @@ fn a_manifest_is_checked_whole_before_anything_changes() {
     world.memory.add("mem://h/b", b"b");
     let stage = |text: &str| {
         let what = ManifestIn { text: Some(text.into()), ..ManifestIn::default() };
-        world.stager.stage_in_manifest(&what, &who(), QUIET, &Stop::default())
+        world.stager.stage_in_manifest(&what, &Chosen::default(), &who(), QUIET, &Stop::default())
     };
     let of = |result: Result<Staged, StageError>| match result {
         Err(StageError::Manifest(bad)) => bad.iter().map(|bad| bad.line).collect(),
@@ -484,7 +485,7 @@ fn staged_files_take_mask_and_layout_request_as_created_ones_do() {
         .expect("request");
     let tight = Identity { umask: Some(0o027), ..who() };
     let tree = request(&["mem://h/t"], "asked/t");
-    world.stager.stage_in_tree(&tree, &tight, QUIET, &Stop::default()).expect("staged");
+    world.stager.stage_in_tree(&tree, &Chosen::default(), &tight, QUIET, &Stop::default()).expect("staged");
     let mode = |path: &str| std::fs::metadata(world.tree.join(path)).expect("there").mode() & 0o7777;
     for (path, expected) in [("t", 0o750), ("t/sub", 0o750), ("t/sub/large", 0o640), ("t/small", 0o640)] {
         assert_eq!(mode(&format!("asked/{path}")), expected, "{path}");

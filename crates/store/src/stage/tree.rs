@@ -3,10 +3,11 @@
 use super::error::SHOWN_MAX;
 use super::manifest::{self, Line, ManifestIn};
 use super::place::{Place, names};
-use super::{BadLine, Progress, Report, StageError, StageIn, Staged, Stager, Stop};
+use super::{BadLine, Chosen, Progress, Report, StageError, StageIn, Staged, Stager, Stop};
 use crate::source::{Entry, EntryKind, Identity, SourceError};
 use parking_lot::Mutex;
 use rustix::fs::FileType;
+use std::collections::BTreeSet;
 
 /// Bytes that a manifest at a source may have: a million lines are rarely more.
 const TEXT_BYTES_MAX: usize = 64 << 20;
@@ -17,22 +18,15 @@ impl Stager {
     pub fn stage_in_tree(
         &self,
         what: &StageIn,
+        chosen: &Chosen,
         who: &Identity,
         report: Report,
         stop: &Stop,
     ) -> Result<Staged, StageError> {
-        let [uri] = what.uris.as_slice() else {
-            return Err(StageError::path(&what.path, "a directory has one source"));
-        };
-        crate::source::check_uri(uri)?;
-        if let Some(files) = self.opener.record(uri, who).map_err(|e| StageError::of_source(uri, e))? {
-            let lines = manifest::deposited(files, &what.path).map_err(|why| {
-                StageError::of_source(uri, SourceError::Permanent(format!("{why}; nothing was changed")))
-            })?;
+        if let Some(lines) = self.record(what, chosen, who)? {
             return self.stage_in_lines(lines, what.replace, what.keep, who, report, stop);
         }
-        let entries = self.opener.list(uri, who).map_err(|e| StageError::of_source(uri, e))?;
-        entries.iter().try_for_each(|entry| check_entry(uri, entry))?;
+        let entries = self.entries(what, chosen, who)?;
         let root = names(&what.path)?.join("/");
         let mut staged = Staged::default();
         if !root.is_empty() {
@@ -43,16 +37,9 @@ impl Stager {
             self.make_directory(&below(&entry.path), who, &mut staged)?;
         }
         let whole = Whole::new(&entries);
-        let files = entries.iter().filter(|entry| matches!(entry.kind, EntryKind::File(_)));
-        let files = files.map(|entry| StageIn {
-            uris: vec![format!("{}/{}", uri.trim_end_matches('/'), encoded(&entry.path))],
-            path: below(&entry.path),
-            replace: what.replace,
-            keep: what.keep,
-            checksums: Vec::new(),
-        });
+        let files = files_of(what, &entries)?.into_iter().map(|(file, _)| file).collect();
         let report = |progress: &Progress| report(&whole.of(progress));
-        staged.add(self.stage_in_all(files.collect(), who, &report, stop, &|file| whole.add(file.bytes), None)?);
+        staged.add(self.stage_in_all(files, who, &report, stop, &|file| whole.add(file.bytes), None)?);
         // Links last, so that nothing of this tree is ever written through one.
         for entry in &entries {
             if let EntryKind::Symlink(to) = &entry.kind {
@@ -62,20 +49,72 @@ impl Stager {
         Ok(staged)
     }
 
+    /// The chosen files of a record; nothing where the source is none.
+    pub(super) fn record(
+        &self,
+        what: &StageIn,
+        chosen: &Chosen,
+        who: &Identity,
+    ) -> Result<Option<Vec<Line>>, StageError> {
+        let uri = one_source(what)?;
+        let Some(mut files) = self.opener.record(uri, who).map_err(|e| StageError::of_source(uri, e))? else {
+            return Ok(None);
+        };
+        let of = files.len();
+        files.retain(|file| chosen.takes(&file.path));
+        some_chosen(uri, files.len(), of)?;
+        let lines = manifest::deposited(files, &what.path);
+        let why = |why| StageError::of_source(uri, SourceError::Permanent(format!("{why}; nothing was changed")));
+        lines.map(Some).map_err(why)
+    }
+
+    /// The chosen entries of a directory, with the directories that they lie in.
+    pub(super) fn entries(&self, what: &StageIn, chosen: &Chosen, who: &Identity) -> Result<Vec<Entry>, StageError> {
+        let uri = one_source(what)?;
+        let mut entries = self.opener.list(uri, who).map_err(|e| StageError::of_source(uri, e))?;
+        entries.iter().try_for_each(|entry| check_entry(uri, entry))?;
+        if chosen.is_all() {
+            return Ok(entries);
+        }
+        let is_file = |entry: &Entry| entry.kind != EntryKind::Directory;
+        let of = entries.iter().filter(|entry| is_file(entry)).count();
+        let mut above = BTreeSet::new();
+        entries.retain(|entry| !is_file(entry) || chosen.takes(&entry.path));
+        for entry in entries.iter().filter(|entry| is_file(entry)) {
+            above.extend(entry.path.match_indices('/').map(|(at, _)| entry.path[..at].to_string()));
+        }
+        entries.retain(|entry| is_file(entry) || above.contains(&entry.path));
+        some_chosen(uri, entries.iter().filter(|entry| is_file(entry)).count(), of)?;
+        Ok(entries)
+    }
+
+    /// The chosen lines of a manifest.
+    pub(super) fn lines(&self, what: &ManifestIn, chosen: &Chosen, who: &Identity) -> Result<Vec<Line>, StageError> {
+        let mut lines = match &what.text {
+            Some(text) => manifest::parse(what, text)?,
+            None => manifest::parse(what, &self.text_of(&what.name, who)?)?,
+        };
+        let (root, of) = (names(&what.path)?.join("/"), lines.len());
+        let below = |path: &str| path.strip_prefix(&root).unwrap_or(path).trim_start_matches('/').to_string();
+        lines.retain(|line| chosen.takes(&below(&line.path)));
+        if !chosen.is_all() {
+            some_chosen(&what.name, lines.len(), of)?;
+        }
+        Ok(lines)
+    }
+
     /// Many files in; what is there already is refused, replaced or kept as [`StageIn`] has it. Nothing is changed if a
     /// line is bad. Directories that are not there are made. A file that is not there, or is not what the manifest says,
     /// keeps no other back: all of these are named in the end.
     pub fn stage_in_manifest(
         &self,
         what: &ManifestIn,
+        chosen: &Chosen,
         who: &Identity,
         report: Report,
         stop: &Stop,
     ) -> Result<Staged, StageError> {
-        let lines = match &what.text {
-            Some(text) => manifest::parse(what, text)?,
-            None => manifest::parse(what, &self.text_of(&what.name, who)?)?,
-        };
+        let lines = self.lines(what, chosen, who)?;
         self.stage_in_lines(lines, what.replace, what.keep, who, report, stop)
     }
 
@@ -104,11 +143,11 @@ impl Stager {
             return Err(StageError::Manifest(bad));
         }
         let (mut staged, mut files) = (Staged::default(), Vec::new());
-        for Line { uri, path, checksums, .. } in lines {
-            for (at, _) in path.match_indices('/') {
-                self.make_directory(&path[..at], who, &mut staged)?;
+        for line in lines {
+            for (at, _) in line.path.match_indices('/') {
+                self.make_directory(&line.path[..at], who, &mut staged)?;
             }
-            files.push(StageIn { uris: vec![uri], path, replace, keep, checksums });
+            files.push(line.into_file(replace, keep));
         }
         let (missing, of) = (Missing::default(), files.len());
         staged.add(self.stage_in_all(files, who, report, stop, &|_| (), Some(&missing))?);
@@ -163,6 +202,36 @@ impl Stager {
             Some(_) => Err(StageError::path(path, "it is there already and is no symbolic link")),
         }
     }
+}
+
+fn one_source(what: &StageIn) -> Result<&str, StageError> {
+    let [uri] = what.uris.as_slice() else {
+        return Err(StageError::path(&what.path, "a directory has one source"));
+    };
+    crate::source::check_uri(uri)?;
+    Ok(uri)
+}
+
+/// The files among the entries of a directory, as they are staged in, with their sizes.
+pub(super) fn files_of(what: &StageIn, entries: &[Entry]) -> Result<Vec<(StageIn, Option<u64>)>, StageError> {
+    let (uri, root) = (one_source(what)?, names(&what.path)?.join("/"));
+    let file = |entry: &Entry| {
+        let EntryKind::File(size) = entry.kind else { return None };
+        let uris = vec![format!("{}/{}", uri.trim_end_matches('/'), encoded(&entry.path))];
+        let path = if root.is_empty() { entry.path.clone() } else { format!("{root}/{}", entry.path) };
+        let (replace, keep) = (what.replace, what.keep);
+        Some((StageIn { uris, path, replace, keep, checksums: Vec::new() }, Some(size)))
+    };
+    Ok(entries.iter().filter_map(file).collect())
+}
+
+/// A pattern that nothing matches is more often a slip than meant.
+fn some_chosen(uri: &str, chosen: usize, of: usize) -> Result<(), StageError> {
+    if chosen > 0 || of == 0 {
+        return Ok(());
+    }
+    let why = format!("none of its {of} files is what --include and --exclude leave; nothing was changed");
+    Err(StageError::of_source(uri, SourceError::Permanent(why)))
 }
 
 /// The files of a manifest that cannot be put in place.
