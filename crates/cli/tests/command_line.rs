@@ -254,6 +254,10 @@ fn a_script_that_cannot_be_planned_is_refused_with_its_line() {
     let script = dir.path().join("job.sh");
     std::fs::write(&script, "#!/bin/bash\n#STAGEIN -retry many\n#STAGEIN cp a b\ntrue\n").expect("script");
     refused(&["job", "plan", script.to_str().expect("UTF-8")], 2, "line 2");
+    let told = entrepot(&["job", "plan", script.to_str().expect("UTF-8"), "--output", "json"]);
+    let said: serde_json::Value = serde_json::from_slice(&told.stdout).expect("an object");
+    assert_eq!((told.status.code(), &said["complaints"][0]["line"]), (Some(2), &2.into()), "{said}");
+    assert!(told.stderr.is_empty() && said["complaints"][0]["mend"].as_str().is_some_and(|mend| !mend.is_empty()));
     refused(&["job", "plan", "/nonexistent.sh"], 5, "/nonexistent.sh");
 }
 

@@ -325,6 +325,10 @@ fn plan(context: &Context, path: &Path, overrides: Overrides, output: Output) ->
     match directives::plan(&script, &name, &overrides, limits, place) {
         Ok(plan) if output == Output::Json => shown::json(&json!(plan))?,
         Ok(plan) => shown::text(&jobs::plan::render(&plan))?,
+        Err(complaints) if output == Output::Json => {
+            shown::json(&json!({ "complaints": complaints }))?;
+            return Err(Failure::Said(exit::WRONG_INPUT));
+        }
         Err(complaints) => return Err(complain(&complaints)),
     }
     Ok(0)
