@@ -1,11 +1,11 @@
 # Two commands for a user: `make demo` and `make test`. Each does all its own set-up.
 # For developers: `make check` (fast), `make bench` (ratios, one run), `make bench-recovery` (an MPI program under failures),
-# `make docs` (man pages, completions), `make deb` (a package), `make reference` (docs/reference, from what the programs say).
+# `make docs` (man pages, completions), `make deb` and `make rpm` (packages), `make reference` (docs/reference, from what the programs say).
 
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help install deb setup setup-test build demo demo-time test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small bench-cluster bench-sim docs reference clean
+.PHONY: help install deb rpm setup setup-test build demo demo-time test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small bench-cluster bench-sim docs reference clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
@@ -34,6 +34,11 @@ install: build
 deb: build
 	@scripts/setup.sh deb
 	@packaging/deb.sh
+
+# The same as an rpm, target/rpm/entrepot-VERSION.ARCH.rpm.
+rpm: build
+	@scripts/setup.sh rpm
+	@packaging/rpm.sh
 
 # The demo's program alone and soon; `build` makes the fast ones.
 demo: demo-time setup

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Installs what the build, the tests, the demo, the benchmarks or the package need, and only what is missing.
-# usage: scripts/setup.sh build|test|demo|bench|deb ...
+# usage: scripts/setup.sh build|test|demo|bench|deb|rpm ...
 # Needs root or sudo only if something is missing. Without either it says what to ask the administrator for.
 set -euo pipefail
 
 declare -A packages=(
     [build]="binutils gcc libc6-dev make pkg-config ca-certificates fuse3"
-    [test]="acl attr libacl1-dev nginx-light openssh-server openssh-client vsftpd dbench stress-ng fio slurm-wlm munge glusterfs-server glusterfs-client libgfapi0 iproute2 sshfs redis-server e2fsprogs xfsprogs util-linux openmpi-bin libopenmpi-dev prometheus openssl curl chromium"
+    [test]="acl attr libacl1-dev nginx-light openssh-server openssh-client vsftpd dbench stress-ng fio slurm-wlm munge glusterfs-server glusterfs-client libgfapi0 iproute2 sshfs redis-server e2fsprogs xfsprogs util-linux openmpi-bin libopenmpi-dev prometheus openssl curl chromium rpm"
     [demo]="nginx-light"
     [deb]="binutils dpkg dpkg-dev"
+    [rpm]="binutils rpm"
     [bench]="python3 mergerfs nginx-light iproute2 mpich libmpich-dev blkreplay-examples fio e2fsprogs glusterfs-server glusterfs-client libgfapi0 linux-perf"
 )
 

@@ -1,4 +1,4 @@
-//! What `make deb` makes: from a root without it to a mounted volume, over an upgrade, and back to a root without it.
+//! What `make deb` and `make rpm` make. The deb: from a root without it to a mounted volume, over an upgrade, and back to a root without it.
 
 use crate::real::{code, err, out};
 use std::path::{Path, PathBuf};
@@ -6,6 +6,63 @@ use std::process::Command;
 
 fn packaging(script: &str) -> Command {
     Command::new(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging")).join(script))
+}
+
+/// [S-263]
+#[test]
+fn the_rpm_has_what_the_deb_has_and_starts_enables_and_ends_nothing() {
+    if let Err(error) = Command::new("rpmbuild").arg("--version").output() {
+        return eprintln!("skipped: rpmbuild: {error}");
+    }
+    let dir = tempfile::tempdir().expect("temp dir");
+    let built = Path::new(env!("CARGO_BIN_EXE_entrepot")).parent().expect("a directory");
+    let mut build = packaging("rpm.sh");
+    build.arg(dir.path()).env("ENTREPOT_BUILT", built).env("ENTREPOT_RPM_VERSION", "1.0-1");
+    let done = build.env("ENTREPOT_RPM_COMPRESSION", "w0.gzdio").output().expect("runs");
+    assert_eq!(code(&done), 0, "{}{}", out(&done), err(&done));
+    let package = PathBuf::from(out(&done).trim());
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).expect("mkdir");
+    let rpm = |words: &[&str]| {
+        let mut rpm = Command::new("rpm");
+        rpm.arg("--root").arg(&root).args(["--define", "_dbpath /database"]);
+        let done = rpm.args(words).output().expect("runs");
+        assert_eq!(code(&done), 0, "{words:?}: {}{}", out(&done), err(&done));
+        out(&done)
+    };
+    let shown = package.to_str().expect("UTF-8");
+    let needed = rpm(&["-qp", "--requires", shown]);
+    assert!(needed.contains("libc.so.6(GLIBC_2."), "{needed}");
+    // What it runs: units are read anew, and who removes it hears of mounts.
+    let scripts = rpm(&["-qp", "--scripts", shown]);
+    let called: Vec<_> = scripts.lines().filter(|line| line.contains("systemctl")).collect();
+    assert!(matches!(called[..], [one] if one.contains("systemctl daemon-reload")), "{scripts}");
+    assert!(!scripts.contains("kill") && scripts.contains("stays mounted"), "{scripts}");
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: needs root, to install it into a root of its own");
+    }
+    // There is no shell in that root, so its scripts are not run there.
+    rpm(&["--nodeps", "--noscripts", "-i", shown]);
+    for file in [
+        "usr/bin/entrepot",
+        "usr/sbin/mount.entrepot",
+        "usr/lib/systemd/system/entrepot@.service",
+        "usr/lib/systemd/user/entrepot@.service",
+        "usr/share/man/man1/entrepot-up.1.gz",
+        "usr/share/man/man8/mount.entrepot.8.gz",
+        "usr/share/bash-completion/completions/entrepot",
+        "usr/share/entrepot/monitoring/alerts.yml",
+        "usr/share/doc/entrepot/guide/operate/set-up.md",
+        "etc/entrepot",
+    ] {
+        assert!(root.join(file).symlink_metadata().is_ok(), "{file}");
+    }
+    let said = Command::new(root.join("usr/bin/entrepot")).arg("--version").output().expect("runs");
+    assert!(out(&said).starts_with("entrepot "), "{}", err(&said));
+    assert!(!root.join("etc/systemd").exists(), "a unit is enabled");
+    std::fs::write(root.join("etc/entrepot/scratch.toml"), "mine").expect("write");
+    rpm(&["--nodeps", "--noscripts", "-e", "entrepot"]);
+    assert!(!root.join("usr/bin/entrepot").exists() && root.join("etc/entrepot/scratch.toml").exists());
 }
 
 /// The programs of this build as a package.
