@@ -8,6 +8,31 @@ fn packaging(script: &str) -> Command {
     Command::new(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging")).join(script))
 }
 
+/// [S-264]
+#[test]
+fn the_program_needs_no_library_but_that_of_c() {
+    let shown = |flag: &str| {
+        let objdump = Command::new("objdump").args([flag, env!("CARGO_BIN_EXE_entrepot")]).output();
+        out(&objdump.expect("binutils are there: what is linked here needs them"))
+    };
+    let private = shown("-p");
+    let needed: Vec<_> = private.lines().filter_map(|line| line.trim().strip_prefix("NEEDED")).map(str::trim).collect();
+    let of_c =
+        |name: &&str| ["libc.so.", "libm.so.", "libgcc_s.so.", "ld-linux"].iter().any(|lib| name.starts_with(lib));
+    assert!(!needed.is_empty() && needed.iter().all(of_c), "{needed:?}");
+    // Which C library it runs on is that of where it is built, so only there the number of the guide can be looked at.
+    let here = out(&Command::new("getconf").arg("GNU_LIBC_VERSION").output().expect("runs"));
+    if here.trim() != "glibc 2.36" {
+        return eprintln!("skipped: {} is not that of Debian 12", here.trim());
+    }
+    let symbols = shown("-T");
+    let versions = symbols.split("GLIBC_").skip(1).filter_map(|rest| {
+        let number = rest.split(|c: char| c != '.' && !c.is_ascii_digit()).next()?.strip_prefix("2.")?;
+        number.split('.').next()?.parse::<u32>().ok()
+    });
+    assert_eq!(versions.max(), Some(34), "the guide says on which C library what Debian 12 builds runs");
+}
+
 /// [S-263]
 #[test]
 fn the_rpm_has_what_the_deb_has_and_starts_enables_and_ends_nothing() {
