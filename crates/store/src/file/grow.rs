@@ -262,7 +262,7 @@ pub(crate) fn targets_of(mirror: &Mirror) -> impl Iterator<Item = TargetId> + '_
 impl File {
     /// Moves the bytes from the stub into objects, with room for `needed` bytes.
     pub(super) fn convert(self: &Arc<Self>, needed: u64) -> Result<()> {
-        let _alone = self.exclusive()?;
+        let Some(_alone) = self.exclusive_if(|view| view.layout.is_none())? else { return Ok(()) };
         if self.view().layout.is_some() {
             return Ok(());
         }
@@ -408,7 +408,11 @@ impl File {
 
     /// Appends segments to the mirrors in sync so that they cover `needed` bytes.
     pub(super) fn grow(self: &Arc<Self>, needed: u64) -> Result<()> {
-        let _alone = self.exclusive()?;
+        let is_short = |view: &View| {
+            let of = |layout: &Layout| view.in_sync().any(|m| layout.mirrors[m].covered() < needed);
+            view.layout.as_deref().is_some_and(of)
+        };
+        let Some(_alone) = self.exclusive_if(is_short)? else { return Ok(()) };
         let view = self.view();
         let Some(old) = &view.layout else { return Ok(()) };
         let pinned = self.check_unpinned().is_err();

@@ -2,8 +2,8 @@
 
 use super::{Patience, changes, may_be_said};
 use crate::Result;
-use crate::file::File;
 use crate::file::nodes::Cluster;
+use crate::file::{File, View};
 use crate::stub::marks::Look;
 use parking_lot::RwLockWriteGuard;
 use policy::cluster::Node;
@@ -39,8 +39,19 @@ impl Drop for Exclusive<'_> {
 impl File {
     /// Takes the file for oneself, here and on all nodes; knows then how it lies and how long it is.
     pub(crate) fn exclusive(&self) -> Result<Exclusive<'_>> {
+        loop {
+            if let Some(exclusive) = self.exclusive_if(|_| true)? {
+                return Ok(exclusive);
+            }
+        }
+    }
+
+    /// The same, if what it is for is needed as the file lies then. Of several nodes that want the same change of a file, one makes it: the
+    /// others look again after it, and need not have the file for themselves one after the other.
+    pub(in crate::file) fn exclusive_if(&self, needed: impl Fn(&View) -> bool) -> Result<Option<Exclusive<'_>>> {
         let Some(cluster) = self.cluster() else {
-            return Ok(Exclusive { file: self, io: Some(self.io.write()), as_node: None });
+            let exclusive = Exclusive { file: self, io: Some(self.io.write()), as_node: None };
+            return Ok(Some(exclusive).filter(|_| needed(&self.view())));
         };
         let mut patience = Patience::new();
         loop {
@@ -49,7 +60,13 @@ impl File {
             let look = self.stub.look()?;
             if let Some(alone) = self.held(me, &look) {
                 self.take_over(&look)?;
-                return Ok(Exclusive { file: self, io: Some(io), as_node: Some(alone) });
+                return Ok(Some(Exclusive { file: self, io: Some(io), as_node: Some(alone) }));
+            }
+            if look.marks.generation != self.said.generation.load(Ordering::Acquire) {
+                self.take_over(&look)?;
+                if !needed(&self.view()) {
+                    return Ok(None);
+                }
             }
             match share::begin(me, true, &look.marks, |node| cluster.is_over(node)) {
                 Begin::Claim(claim) => {
@@ -59,7 +76,7 @@ impl File {
                     self.said.claim.store(claim.generation, Ordering::Release);
                     let exclusive = Exclusive { file: self, io: Some(io), as_node: Some(me) };
                     if self.drained(cluster, &claim, &mut patience)? {
-                        return Ok(exclusive);
+                        return Ok(Some(exclusive));
                     }
                 }
                 Begin::End(claim) => drop(self.end(me, claim)?),

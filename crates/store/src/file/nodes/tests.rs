@@ -1,5 +1,6 @@
 //! Two nodes over one stub and the same targets, by hand.
 
+mod calls;
 mod marks;
 
 use super::*;
