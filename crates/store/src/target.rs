@@ -271,6 +271,11 @@ impl Target {
         self.core.medium.over_network()
     }
 
+    /// See [`Medium::cuts_requests`].
+    pub fn cuts_requests(&self) -> bool {
+        self.core.medium.cuts_requests()
+    }
+
     /// What it has to do: what is under way, and operations that wait for a worker.
     pub fn queue(&self) -> Queue {
         let under_way = self.core.counters.under_way();

@@ -89,6 +89,9 @@ impl File {
         if target.in_doubt() || !matches!(target.state(), State::Ok | State::Draining | State::ReadOnly) {
             return InlineRead::NotNow;
         }
+        if self.is_cut(slot, piece.len as usize) {
+            return InlineRead::NotNow; // it goes to several workers
+        }
         let Some(handle) = slot.handle() else { return InlineRead::NotNow };
         handle.advise(self.advice());
         let buf = &mut buf[..piece.len as usize];

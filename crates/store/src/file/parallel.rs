@@ -6,16 +6,28 @@
 //! ```
 //! Stripes of one object that follow each other in the file follow each other in the object too, so a device finds its part of a large
 //! request once, whatever the striping unit is: that is what the model of stripe widths counts on.
+//!
+//! On a target that several nodes reach through a FUSE mount, the kernel cuts an operation into requests of 128 KiB or so and sends each
+//! when the one before was answered. There a large part is read as a few operations at the same time: as many requests, in a fraction of
+//! the round trips.
 
-use super::{File, View};
+use super::{File, Slot, View};
 use policy::layout::{Piece, Position};
 
 /// From this size on, the pieces of one request go to the workers of their targets at the same time, however fast these are. A guess:
 /// below it, handing over costs more than it gains where operations take microseconds.
 const PARALLEL_BYTES_MIN: usize = 128 << 10;
 
+/// Operations begin at pages of the object where the request does.
+const PAGE_BYTES: usize = 4096;
+
+/// Where the kernel cuts requests, a part is read as operations of so many bytes at least, and at most so many of them. Measured with
+/// GlusterFS 10.3 on one machine: reading 1 MiB by two takes 0.78 of the time that it takes by one, by four 0.68; by eight it varies.
+const CUT_BYTES_MIN: usize = 256 << 10;
+const CUTS_MAX: usize = 4;
+
 /// What one object has of a request: one range of it, of one or several stripes.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Which object.
     pub at: Position,
@@ -48,7 +60,38 @@ pub fn parts(offset: u64, pieces: impl Iterator<Item = Piece>) -> Vec<Part> {
     parts
 }
 
+impl Part {
+    /// The same bytes as several parts of about the same length, one after the other.
+    fn cut(self) -> Vec<Part> {
+        let count = (self.len / CUT_BYTES_MIN).clamp(1, CUTS_MAX);
+        let step = self.len.div_ceil(count).next_multiple_of(PAGE_BYTES);
+        let mut cut: Vec<Part> = Vec::with_capacity(count);
+        let mut begin = 0;
+        for (mut from, mut left) in self.pieces {
+            while left > 0 {
+                let room = step - begin % step;
+                let len = left.min(room);
+                if begin.is_multiple_of(step) {
+                    let object_offset = self.object_offset + begin as u64;
+                    cut.push(Part { at: self.at, object_offset, len: 0, pieces: Vec::new() });
+                }
+                let part = cut.last_mut().expect("the first byte begins one");
+                part.len += len;
+                part.pieces.push((from, len));
+                (from, left, begin) = (from + len, left - len, begin + len);
+            }
+        }
+        cut
+    }
+}
+
 impl File {
+    /// Whether a read of so many bytes goes to a target as several operations.
+    pub(super) fn is_cut(&self, slot: &Slot, len: usize) -> bool {
+        let cuts = || slot.target(&self.pool).is_ok_and(|target| target.cuts_requests());
+        len >= 2 * CUT_BYTES_MIN && self.is_shared() && cuts()
+    }
+
     /// Whether a request of so many bytes is worth handing to several workers: when it is large, when whoever chooses among forks counts
     /// on it, or when its first target takes so long for an operation that handing over is nothing to that.
     pub(super) fn is_parallel(&self, view: &View, mirror: usize, offset: u64, len: usize) -> bool {
@@ -71,10 +114,15 @@ impl File {
         let Some(mirror) = candidates.first().map(|c| c.piece.at.mirror) else { return false };
         let pieces: Vec<Piece> = layout.mirrors[mirror].pieces(mirror, offset, buf.len() as u64).collect();
         let covered: u64 = pieces.iter().map(|p| p.len).sum();
-        if pieces.len() < 2 || covered != buf.len() as u64 || !pieces.iter().all(|p| self.is_readable(view, p)) {
+        if covered != buf.len() as u64 || !pieces.iter().all(|p| self.is_readable(view, p)) {
             return false;
         }
-        let parts = parts(offset, pieces.into_iter());
+        let several = pieces.len() > 1;
+        let cut = |part: Part| if self.is_cut(view.slot(part.at), part.len) { part.cut() } else { vec![part] };
+        let parts: Vec<Part> = parts(offset, pieces.into_iter()).into_iter().flat_map(cut).collect();
+        if !several && parts.len() < 2 {
+            return false;
+        }
         let advice = self.advice();
         let mut pending = Vec::with_capacity(parts.len());
         for part in &parts {
@@ -111,6 +159,40 @@ mod tests {
 
     fn piece(index: usize, file_offset: u64, object_offset: u64, len: u64) -> Piece {
         Piece { at: Position { mirror: 0, segment: 0, index }, file_offset, object_offset, len }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_cut_has_the_same_bytes_in_the_same_order(
+            at in 0u64..10_000_000,
+            lens in proptest::collection::vec(1usize..600_000, 1..8),
+        ) {
+            // Between two of them lies a byte of another object.
+            let mut from = 0;
+            let pieces: Vec<(usize, usize)> = lens.iter().map(|len| { from += len + 1; (from - len, *len) }).collect();
+            let len = lens.iter().sum();
+            let whole = Part { at: piece(0, 0, 0, 1).at, object_offset: at, len, pieces: pieces.clone() };
+            let cut = whole.clone().cut();
+            let bytes = |part: &Part| -> Vec<(usize, usize)> { part.pieces.clone() };
+            let mut next = at;
+            for part in &cut {
+                proptest::prop_assert_eq!(part.object_offset, next);
+                proptest::prop_assert_eq!(part.len, part.pieces.iter().map(|(_, len)| len).sum::<usize>());
+                next += part.len as u64;
+            }
+            proptest::prop_assert_eq!(next, at + len as u64);
+            // Ranges that were cut in two are one again.
+            let mut joined: Vec<(usize, usize)> = Vec::new();
+            for (from, len) in cut.iter().flat_map(bytes) {
+                match joined.last_mut().filter(|(before, had)| before + *had == from) {
+                    Some((_, had)) => *had += len,
+                    None => joined.push((from, len)),
+                }
+            }
+            proptest::prop_assert_eq!(joined, pieces);
+            let least = if len < 2 * CUT_BYTES_MIN { 1 } else { 2 };
+            proptest::prop_assert!((least..=CUTS_MAX).contains(&cut.len()));
+        }
     }
 
     #[test]

@@ -125,6 +125,9 @@ impl Medium for Counted {
     fn over_network(&self) -> bool {
         self.medium.over_network()
     }
+    fn cuts_requests(&self) -> bool {
+        self.medium.cuts_requests()
+    }
     fn connections(&self) -> Option<serde_json::Value> {
         self.medium.connections()
     }

@@ -73,6 +73,7 @@ struct Place {
     inode: u64,
     below: Below,
     over_network: bool,
+    cuts_requests: bool,
 }
 
 fn bucket(id: ObjectId) -> u8 {
@@ -183,7 +184,8 @@ impl DirectoryMedium {
             let below = Below { on_entrepot: ahead::is_entrepot(&objects), knows_holes: is_local(&objects) };
             let over_network = rustix::fs::fstatfs(&objects).is_ok_and(|fs| is_network(fs.f_type as u64));
             let (device, inode) = (stat.st_dev, stat.st_ino);
-            *self.place.write() = Some(Arc::new(Place { objects, device, inode, below, over_network }));
+            let cuts_requests = crate::host::is_fuse(&objects);
+            *self.place.write() = Some(Arc::new(Place { objects, device, inode, below, over_network, cuts_requests }));
         }
         Ok(root)
     }
@@ -347,6 +349,10 @@ impl Medium for DirectoryMedium {
 
     fn over_network(&self) -> bool {
         self.place.read().as_ref().is_some_and(|place| place.over_network)
+    }
+
+    fn cuts_requests(&self) -> bool {
+        self.place.read().as_ref().is_some_and(|place| place.cuts_requests)
     }
 
     fn space(&self) -> Result<Space, Errno> {

@@ -66,6 +66,10 @@ pub trait Medium: Send + Sync + 'static {
     fn over_network(&self) -> bool {
         false
     }
+    /// Whether the kernel sends it a large request as many small ones, each when the one before was answered, as it does on FUSE. Asks nobody.
+    fn cuts_requests(&self) -> bool {
+        false
+    }
     /// What the connections behind it do, if there are several. Asks no server.
     fn connections(&self) -> Option<serde_json::Value> {
         None

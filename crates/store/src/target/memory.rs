@@ -19,7 +19,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Objects in memory. Clones share the objects.
 #[derive(Clone)]
@@ -32,6 +32,7 @@ struct Shared {
     used_pages: AtomicU64,
     /// Grows with every crash; handles of an earlier life are dead.
     life: AtomicU64,
+    cuts_requests: AtomicBool,
 }
 
 #[derive(Default)]
@@ -64,7 +65,13 @@ impl MemoryMedium {
             capacity_bytes: AtomicU64::new(u64::MAX),
             used_pages: AtomicU64::new(0),
             life: AtomicU64::new(0),
+            cuts_requests: AtomicBool::new(false),
         }))
+    }
+
+    /// Says from now on that large requests reach it as many small ones.
+    pub fn set_cuts_requests(&self) {
+        self.0.cuts_requests.store(true, Ordering::Relaxed);
     }
 
     /// Replaces the fault plan.
@@ -245,6 +252,10 @@ impl Medium for MemoryMedium {
         let total_bytes = self.0.capacity_bytes.load(Ordering::Relaxed);
         let used_bytes = self.0.used_pages.load(Ordering::Relaxed) * PAGE_BYTES;
         Ok(Space { total_bytes, free_bytes: total_bytes.saturating_sub(used_bytes), device: None })
+    }
+
+    fn cuts_requests(&self) -> bool {
+        self.0.cuts_requests.load(Ordering::Relaxed)
     }
 }
 

@@ -2,6 +2,29 @@
 
 use super::*;
 
+#[test]
+fn a_large_read_goes_as_several_where_the_kernel_would_send_one_request_after_the_other() {
+    const BYTES: usize = 3 << 20;
+    let world = World::new();
+    let a = world.node(1);
+    let all: Vec<u8> = (0..BYTES).map(|n| (n / 3) as u8).collect();
+    a.file.write(0, &all).unwrap();
+    let read = |offset: usize, len: usize| {
+        let ops = || (0..3).map(|id| a.file.pool.targets.get(TargetId(id)).unwrap().counters().ops.get()).sum::<u64>();
+        let (before, mut buffer) = (ops(), vec![0xee; len]);
+        assert_eq!(a.file.read(offset as u64, &mut buffer).unwrap(), len.min(BYTES - offset));
+        assert!(buffer[..len.min(BYTES - offset)] == all[offset..BYTES.min(offset + len)], "{offset} {len}");
+        ops() - before
+    };
+    // Two objects by turns of 4 KiB: half of it from each.
+    assert_eq!(read(5000, 2 << 20), 2);
+    world.media.iter().for_each(MemoryMedium::set_cuts_requests);
+    assert_eq!(read(5000, 2 << 20), 8, "four of each");
+    assert_eq!(read(5000, 1 << 20), 4);
+    assert_eq!(read(0, 500_000), 2, "what is small goes at once");
+    assert_eq!(read(BYTES - (1 << 20) - 77, 2 << 20), 4, "up to the end");
+}
+
 /// [S-201]
 #[test]
 fn of_two_nodes_that_want_the_same_change_of_a_file_one_makes_it() {
