@@ -39,10 +39,11 @@ const SUBJECTS: [&str; 3] = ["same options", "own options", "entrepot"];
 const OURS: usize = 2;
 
 /// With the operations that are counted in each.
-const ROWS: [(&str, u64); 9] = [
+const ROWS: [(&str, u64); 10] = [
     ("write 64 MiB", LARGE >> 20),
     ("read it on another host", LARGE >> 20),
     ("3 hosts write one file", RECORDS),
+    ("4 writers on each of 3 hosts write one file", RECORDS),
     ("create 150 files", SMALL),
     ("stat them on another host", SMALL),
     ("read them on another host", SMALL),
@@ -65,14 +66,8 @@ impl Rig<'_> {
         match row {
             "write 64 MiB" => one(0, Work::Write { path: large, bytes: LARGE }),
             "read it on another host" => one(1, Work::Read { path: large, bytes: LARGE }),
-            "3 hosts write one file" => {
-                one(0, Work::Touch { path: shared.clone() });
-                let count = agents.len() as u64;
-                let part = |first| Work::Records { path: shared.clone(), first, step: count, count: RECORDS };
-                (0..).zip(agents.iter_mut()).for_each(|(first, agent)| agent.begin(&Call::Work(part(first))));
-                let all = agents.iter().map(|agent| agent.end().ok().as_f64().expect("seconds"));
-                all.fold(0.0, f64::max)
-            }
+            "3 hosts write one file" => write_together(agents, shared, 1),
+            "4 writers on each of 3 hosts write one file" => write_together(agents, format!("{shared}-by-many"), 4),
             "create 150 files" => one(0, Work::Create { dir: small, files: SMALL, bytes: SMALL_BYTES }),
             "stat them on another host" => one(1, Work::Stat { dir: small, files: SMALL }),
             "read them on another host" => one(2, Work::ReadAll { dir: small, files: SMALL, bytes: SMALL_BYTES }),
@@ -94,6 +89,16 @@ impl Rig<'_> {
         }
         began.elapsed().as_secs_f64()
     }
+}
+
+/// So many writers on each host take turns with the records of one file.
+fn write_together(agents: &mut [Agent<'_>], path: String, writers: u64) -> f64 {
+    seconds(&mut agents[0], &Work::Touch { path: path.clone() });
+    let (hosts, step) = (agents.len() as u64, agents.len() as u64 * writers);
+    let first = |host| (0..writers).map(|writer| host + writer * hosts).collect();
+    let part = |host| Work::Records { path: path.clone(), first: first(host), step, count: RECORDS };
+    (0..).zip(agents.iter_mut()).for_each(|(host, agent)| agent.begin(&Call::Work(part(host))));
+    agents.iter().map(|agent| agent.end().ok().as_f64().expect("seconds")).fold(0.0, f64::max)
 }
 
 fn seconds(agent: &mut Agent<'_>, work: &Work) -> f64 {

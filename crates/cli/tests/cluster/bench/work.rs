@@ -29,10 +29,10 @@ pub enum Work {
         path: String,
         bytes: u64,
     },
-    /// Every so many-th record of a file that others write, too.
+    /// Every so many-th record of a file that others write, too: one writer for each of the first ones.
     Records {
         path: String,
-        first: u64,
+        first: Vec<u64>,
         step: u64,
         count: u64,
     },
@@ -84,13 +84,15 @@ fn carry(work: &Work) -> io::Result<()> {
             if file.read(&mut block)? == 0 { Ok(()) } else { Err(Errno::FBIG.into()) }
         }
         Work::Records { path, first, step, count } => {
-            let file = File::options().write(true).open(path)?;
-            let (record, mut n) = (vec![*first as u8 + 1; RECORD], *first);
-            while n < *count {
-                file.write_all_at(&record, n * RECORD as u64)?;
-                n += step;
-            }
-            file.sync_all()
+            let (step, count) = (*step, *count);
+            std::thread::scope(|scope| {
+                let writes = |first: &u64| {
+                    let first = *first;
+                    scope.spawn(move || records(path, first, step, count))
+                };
+                let writers: Vec<_> = first.iter().map(writes).collect();
+                writers.into_iter().try_for_each(|writer| writer.join().expect("no panic"))
+            })
         }
         Work::Create { dir, files, bytes } => {
             let block = vec![1; *bytes];
@@ -107,4 +109,14 @@ fn carry(work: &Work) -> io::Result<()> {
         }
         Work::Remove { dir, files } => (0..*files).try_for_each(|n| std::fs::remove_file(file(dir, n))),
     }
+}
+
+fn records(path: &str, first: u64, step: u64, count: u64) -> io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    let (record, mut n) = (vec![first as u8 + 1; RECORD], first);
+    while n < count {
+        file.write_all_at(&record, n * RECORD as u64)?;
+        n += step;
+    }
+    file.sync_all()
 }
