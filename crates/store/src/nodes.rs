@@ -9,6 +9,7 @@
 //! The lease is a file of the shared file system. The store of the state is only how one node wakes another: if it forgets, or is away,
 //! changes that need another node to let go of a file wait, and fail in the end; what was written stays.
 
+mod dead;
 mod draining;
 mod here;
 mod inbox;
@@ -324,7 +325,7 @@ impl Nodes {
     /// Leaves the others, at once, and ends.
     pub fn leave(&self) {
         Keeper::leave(self);
-        if let Err(error) = self.see_off(self.me_now()) {
+        if let Err(error) = self.say_left().and_then(|()| self.see_off(self.me_now())) {
             tracing::debug!("another node looks for what this one left, which is nothing: {error}");
         }
         self.workers.stop();

@@ -23,7 +23,7 @@ pub struct Node {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show the nodes that have a lease, which of them leads, and which drain
+    /// Show the nodes that have a lease, which of them leads, which drain, and which died
     #[command(after_help = "EXAMPLES:\n  entrepot node list\n  entrepot node list --output json")]
     List {
         /// How to write it.
@@ -62,7 +62,7 @@ impl Node {
                 let answer = context.ask_store(&Request::Nodes {})?;
                 match output {
                     Output::Json => shown::json(&answer)?,
-                    Output::Text => shown::text(&table(list(&answer, "nodes")))?,
+                    Output::Text => shown::text(&table(&answer))?,
                 }
                 return Ok(0);
             }
@@ -77,8 +77,29 @@ impl Node {
     }
 }
 
-/// The nodes as columns.
-pub fn table(nodes: &[Value]) -> String {
+/// The nodes as columns, and what to do about those that died.
+pub fn table(answer: &Value) -> String {
+    let (alive, dead) = (list(answer, "nodes"), list(answer, "dead_nodes"));
+    let mut text = rows(alive.iter().chain(dead));
+    for node in dead {
+        // A host that is there again is named by its dead node's number.
+        let name = match alive.iter().any(|other| word(other, "host") == word(node, "host")) {
+            true => number(node, "node").to_string(),
+            false => word(node, "host").to_string(),
+        };
+        text.push_str(&format!(
+            "node {} on {} died: start its daemon again there, or `entrepot node forget {name}` if it will not come back\n",
+            number(node, "node"),
+            word(node, "host")
+        ));
+    }
+    if answer["dead_nodes"].is_null() {
+        text.push_str("which nodes died is not known: the store of the state does not answer\n");
+    }
+    text
+}
+
+fn rows<'a>(nodes: impl Iterator<Item = &'a Value>) -> String {
     let row = |n: &Value| {
         let kept_by: Vec<&str> = list(n, "kept_by").iter().filter_map(Value::as_str).collect();
         let state = match (word(n, "state"), kept_by.is_empty()) {
@@ -93,5 +114,5 @@ pub fn table(nodes: &[Value]) -> String {
         let columns = [number(n, "node").to_string(), word(n, "host").into(), word(n, "mount_point").into(), since];
         columns.into_iter().chain([roles.join(", ")]).collect()
     };
-    shown::table(&["node", "host", "mounted at", "since", ""], nodes.iter().map(row).collect())
+    shown::table(&["node", "host", "mounted at", "since", ""], nodes.map(row).collect())
 }

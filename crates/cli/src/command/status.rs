@@ -97,7 +97,7 @@ fn render(s: &Value) -> String {
         connections(&mut text, target);
     }
     if !list(s, "nodes").is_empty() {
-        text.push_str(&super::node::table(list(s, "nodes")));
+        text.push_str(&super::node::table(s));
         text.push('\n');
     }
     let m = &s["mover"];

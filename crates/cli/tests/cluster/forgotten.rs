@@ -42,7 +42,7 @@ fn settled(done: &std::process::Output) -> usize {
     moves.and_then(|moves| moves.parse().ok()).unwrap_or_else(|| panic!("{said}"))
 }
 
-/// [S-207]
+/// [S-207] [S-280]
 #[test]
 fn what_a_node_left_that_will_not_come_back_is_settled_by_another() {
     let Some(hosts) = hosts() else { return };
@@ -63,10 +63,15 @@ fn what_a_node_left_that_will_not_come_back_is_settled_by_another() {
             lost.kill(&frozen.pid);
         }
         until_within(30, "it is over", || both.iter().all(|node| node.hosts().len() == 2));
+        until_within(30, "it is listed as dead", || both.iter().all(|node| node.dead() == [name.clone()]));
+        let shown = asked.run(&["node", "list"]);
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert!(shown.contains(&format!("`entrepot node forget {name}`")), "{shown}");
         let settled = settled(&asked.run(&["node", "forget", &name]));
         println!("{settled} moves were settled for one that was {how}");
         assert!(settled > 0, "{}", asked.log());
         assert!(own_keys(&hosts, lost, "*").is_empty(), "nothing is left that only it would ask for");
+        assert!(both.iter().all(|node| node.dead().is_empty()), "it is missed no more");
         for target in ["target1", "target2"] {
             asked.ok(&["target", "restore", target]);
         }
@@ -84,4 +89,16 @@ fn what_a_node_left_that_will_not_come_back_is_settled_by_another() {
         }
         are_in_order(&nodes);
     }
+    // One that leaves in order did not die, nor does one stay dead whose daemon is started again.
+    let (first, others) = (&nodes[0], &nodes[1..]);
+    let frozen = first.freeze();
+    first.kill(&frozen.pid);
+    drop(frozen);
+    until_within(30, "it is listed as dead", || others.iter().all(|node| node.dead() == [first.name()]));
+    first.up();
+    until_within(30, "it is back", || others.iter().all(|node| node.hosts().len() == 3));
+    assert!(others.iter().all(|node| node.dead().is_empty()), "it is back");
+    first.ok(&["down"]);
+    until_within(30, "it has left", || others.iter().all(|node| node.hosts().len() == 2));
+    assert!(others.iter().all(|node| node.dead().is_empty()), "it left in order");
 }

@@ -152,6 +152,13 @@ impl Node<'_> {
         self.listed().into_iter().map(|(host, _)| host).collect()
     }
 
+    /// The hosts of nodes that died, and were neither started again nor forgotten.
+    pub fn dead(&self) -> Vec<String> {
+        let nodes = self.entrepot(&["node", "list"])["dead_nodes"].take();
+        let nodes = nodes.as_array().expect("nodes that died").iter();
+        nodes.map(|node| node["host"].as_str().expect("a host").into()).collect()
+    }
+
     /// The host that leads, if one does.
     pub fn leader(&self) -> String {
         self.listed().into_iter().find(|(_, leads)| *leads).map(|(host, _)| host).unwrap_or_default()

@@ -48,6 +48,8 @@ pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String, P
         }
         forget_jobs(core, own).map_err(failed)?;
         nodes.forget_draining(own).map_err(failed)?;
+        let numbers = over.iter().filter(|(_, info)| info.own == *own).map(|(node, _)| *node);
+        numbers.max().map_or(Ok(()), |last| nodes.forget_dead(own, last)).map_err(failed)?;
     }
     let Left { moves, objects, stagings, records, jobs, unknown } = left;
     if unknown > 0 {

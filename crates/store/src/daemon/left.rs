@@ -38,6 +38,9 @@ fn look(nodes: &Nodes, core: &Weak<Core>) {
         if left.is_empty() {
             continue;
         }
+        if let Err(error) = nodes.note_dead(&left) {
+            tracing::debug!("that a node died is not remembered yet: {error}");
+        }
         if left != tried {
             (wait, tried) = (AGAIN, left.clone());
         }

@@ -236,12 +236,14 @@ impl Leases {
     /// What nodes that are over said of themselves; one that was never born said nothing.
     pub fn of_over(&self) -> Result<Vec<(Node, Info)>, Errno> {
         let over = self.list()?.over;
-        let text = |node: Node| {
-            let name = format!("{}.{OVER}", node.0);
-            self.text_of(&name).or_else(|| self.text_of(&format!("{PAST}/{name}")))
-        };
-        let read = |node: Node| Some((node, text(node)?));
+        let read = |node: Node| Some((node, self.info_of_over(node)?));
         Ok(over.into_iter().filter_map(read).collect())
+    }
+
+    /// What a node that is over said of itself.
+    pub fn info_of_over(&self, node: Node) -> Option<Info> {
+        let name = format!("{}.{OVER}", node.0);
+        self.text_of(&name).or_else(|| self.text_of(&format!("{PAST}/{name}")))
     }
 
     /// What a node said of itself.

@@ -2,7 +2,8 @@
 
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::daemon::{Core, forget as forgetting};
-use crate::nodes::{Nodes, Shown};
+use crate::nodes::{Info, Nodes, Shown};
+use policy::cluster::Node;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,22 @@ fn nodes(core: &Core) -> Result<&Nodes, Problem> {
 }
 
 pub fn list(core: &Core) -> Result<Value, Problem> {
-    Ok(json!({"nodes": shown(nodes(core)?)}))
+    let nodes = nodes(core)?;
+    Ok(json!({"nodes": shown(nodes), "dead_nodes": dead(nodes)}))
+}
+
+/// The nodes that died; null while the store of the state, which knows them, is away.
+pub fn dead(nodes: &Nodes) -> Value {
+    let show = |(node, info): (Node, Info)| {
+        json!({
+            "node": node.0,
+            "host": info.host,
+            "mount_point": info.mount_point,
+            "since_ms": info.since_ms,
+            "state": "dead",
+        })
+    };
+    nodes.dead().map_or(Value::Null, |dead| dead.into_iter().map(show).collect())
 }
 
 /// The nodes that have the volume.

@@ -32,6 +32,7 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Value, Problem> {
     }
     if let Some(nodes) = &core.nodes {
         answer["nodes"] = node::shown(nodes);
+        answer["dead_nodes"] = node::dead(nodes);
     }
     answer["mover"] = mover(core, caller.is_operator());
     answer["repair"] = repair(core);

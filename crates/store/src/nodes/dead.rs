@@ -1,0 +1,70 @@
+//! Nodes that died: whose number was over before they said that they leave. Each is remembered until its daemon is back, or it is forgotten.
+//!
+//! One record for each state directory says how its last life ended. Numbers only grow, so what is found out late about an earlier one says
+//! nothing of a later.
+
+use super::{Info, Nodes};
+use crate::{Error, Result};
+use policy::cluster::Node;
+use serde::{Deserialize, Serialize};
+
+/// The kind of what nodes say of themselves: it is of this time, and in no backup.
+const RECORDS: &str = "state";
+const LAST: &str = "last.";
+
+/// How the last life of a node ended, as far as is known.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Last {
+    node: u32,
+    /// What it said of itself; none if it left in order, or was forgotten.
+    died: Option<Info>,
+}
+
+fn key(own: &str) -> String {
+    format!("{LAST}{own}")
+}
+
+impl Nodes {
+    fn put_last(&self, own: &str, last: &Last) -> Result<()> {
+        let bytes = serde_json::to_vec(last).map_err(|error| Error::State(error.to_string()))?;
+        self.state.record_put(RECORDS, &key(own), &bytes)
+    }
+
+    /// This node leaves in order.
+    pub(super) fn say_left(&self) -> Result<()> {
+        self.put_last(&self.info.own, &Last { node: self.me_now().0, died: None })
+    }
+
+    /// These numbers are over, and said nothing before.
+    pub fn note_dead(&self, numbers: &[Node]) -> Result<()> {
+        for node in numbers {
+            let Some(info) = self.leases.info_of_over(*node) else { continue };
+            let known = self.state.record_get(RECORDS, &key(&info.own))?;
+            let known = known.and_then(|bytes| serde_json::from_slice::<Last>(&bytes).ok());
+            if known.is_none_or(|last| last.node < node.0) {
+                self.put_last(&info.own.clone(), &Last { node: node.0, died: Some(info) })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Those that died, and neither came back nor were forgotten.
+    pub fn dead(&self) -> Result<Vec<(Node, Info)>> {
+        let members = self.known().members();
+        let alive: Vec<String> = members.into_iter().filter_map(|node| Some(self.leases.info(node)?.own)).collect();
+        let records = self.state.records(RECORDS)?.into_iter().filter(|(key, _)| key.starts_with(LAST));
+        let died = |(_, bytes): (String, Vec<u8>)| {
+            let last: Last = serde_json::from_slice(&bytes).ok()?;
+            Some((Node(last.node), last.died?))
+        };
+        let mut dead: Vec<(Node, Info)> =
+            records.filter_map(died).filter(|(_, info)| !alive.contains(&info.own)).collect();
+        dead.sort_by_key(|(node, _)| *node);
+        Ok(dead)
+    }
+
+    /// A node is not missed any more that had numbers up to this one.
+    pub fn forget_dead(&self, own: &str, node: Node) -> Result<()> {
+        self.put_last(own, &Last { node: node.0, died: None })
+    }
+}
