@@ -89,7 +89,7 @@ fn large_reads_make_a_file_wide_while_it_is_read() {
     volume.ok(&["layout", "set", asked.to_str().expect("UTF-8"), "stripe_count=2", "stripe_size=2MiB"]);
     std::fs::write(asked.join("own"), &data).expect("write");
     let own = out(&volume.run(&["explain", asked.join("own").to_str().expect("UTF-8")]));
-    assert!(own.contains("2097152 bytes over 2 objects"), "{own}");
+    assert!(own.contains("in stripes of 2.0 MiB over 2 objects"), "{own}");
     volume.ok(&["down"]);
 }
 
