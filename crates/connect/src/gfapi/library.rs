@@ -2,7 +2,7 @@
 
 #![allow(non_camel_case_types)]
 
-use std::ffi::{c_char, c_int, c_uchar, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_void};
 use std::sync::OnceLock;
 
 /// A handle of the library's: a volume.
@@ -27,6 +27,20 @@ type Open = unsafe extern "C" fn(*mut glfs_t, *mut glfs_object_t, c_int) -> *mut
 type Read = unsafe extern "C" fn(*mut glfs_fd_t, *mut c_void, usize, i64, c_int, Ended, *mut c_void) -> c_int;
 type Write = unsafe extern "C" fn(*mut glfs_fd_t, *const c_void, c_int, i64, c_int, Ended, *mut c_void) -> c_int;
 
+/// Where a function of the library is.
+fn find(library: *mut c_void, name: &CStr) -> Result<*mut c_void, String> {
+    // SAFETY: the library is open, and the name ends with a zero byte.
+    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+    if found.is_null() { Err(cause()) } else { Ok(found) }
+}
+
+/// What the dynamic linker says of the call before, which failed.
+fn cause() -> String {
+    // SAFETY: the text is the calling thread's own until its next call of the linker.
+    let text = unsafe { libc::dlerror().as_ref().map(|text| CStr::from_ptr(text)) };
+    text.map_or_else(|| "the dynamic linker gives no cause".into(), |text| text.to_string_lossy().into_owned())
+}
+
 macro_rules! functions {
     ($($field:ident = $name:literal: $kind:ty),+ $(,)?) => {
         /// The library's functions.
@@ -34,41 +48,41 @@ macro_rules! functions {
         pub struct Library { $(pub $field: $kind),+ }
 
         impl Library {
-            fn load() -> Result<Library, libloading::Error> {
-                // SAFETY: it is GlusterFS's own library, whose start has no conditions; the types are those of its header.
-                unsafe {
-                    let library = libloading::Library::new("libgfapi.so.0")?;
-                    let functions = Library { $($field: *library.get::<$kind>($name)?),+ };
-                    // It is needed until the process ends.
-                    std::mem::forget(library);
-                    Ok(functions)
+            fn load() -> Result<Library, String> {
+                // It is needed until the process ends, so it is never closed.
+                // SAFETY: it is GlusterFS's own library, whose start has no conditions.
+                let library = unsafe { libc::dlopen(c"libgfapi.so.0".as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+                if library.is_null() {
+                    return Err(cause());
                 }
+                // SAFETY: each type is the one of the library's header.
+                Ok(Library { $($field: unsafe { std::mem::transmute::<*mut c_void, $kind>(find(library, $name)?) }),+ })
             }
         }
     };
 }
 
 functions! {
-    new = b"glfs_new\0": unsafe extern "C" fn(*const c_char) -> *mut glfs_t,
-    init = b"glfs_init\0": unsafe extern "C" fn(*mut glfs_t) -> c_int,
-    fini = b"glfs_fini\0": unsafe extern "C" fn(*mut glfs_t) -> c_int,
-    set_volfile_server = b"glfs_set_volfile_server\0":
+    new = c"glfs_new": unsafe extern "C" fn(*const c_char) -> *mut glfs_t,
+    init = c"glfs_init": unsafe extern "C" fn(*mut glfs_t) -> c_int,
+    fini = c"glfs_fini": unsafe extern "C" fn(*mut glfs_t) -> c_int,
+    set_volfile_server = c"glfs_set_volfile_server":
         unsafe extern "C" fn(*mut glfs_t, *const c_char, *const c_char, c_int) -> c_int,
-    set_xlator_option = b"glfs_set_xlator_option\0": SetXlatorOption,
-    set_logging = b"glfs_set_logging\0": unsafe extern "C" fn(*mut glfs_t, *const c_char, c_int) -> c_int,
-    statvfs = b"glfs_statvfs\0": unsafe extern "C" fn(*mut glfs_t, *const c_char, *mut libc::statvfs) -> c_int,
-    h_create_from_handle = b"glfs_h_create_from_handle\0": CreateFromHandle,
-    h_open = b"glfs_h_open\0": Open,
-    h_close = b"glfs_h_close\0": unsafe extern "C" fn(*mut glfs_object_t) -> c_int,
-    close = b"glfs_close\0": unsafe extern "C" fn(*mut glfs_fd_t) -> c_int,
-    pread_async = b"glfs_pread_async\0": Read,
-    pwrite_async = b"glfs_pwrite_async\0": Write,
+    set_xlator_option = c"glfs_set_xlator_option": SetXlatorOption,
+    set_logging = c"glfs_set_logging": unsafe extern "C" fn(*mut glfs_t, *const c_char, c_int) -> c_int,
+    statvfs = c"glfs_statvfs": unsafe extern "C" fn(*mut glfs_t, *const c_char, *mut libc::statvfs) -> c_int,
+    h_create_from_handle = c"glfs_h_create_from_handle": CreateFromHandle,
+    h_open = c"glfs_h_open": Open,
+    h_close = c"glfs_h_close": unsafe extern "C" fn(*mut glfs_object_t) -> c_int,
+    close = c"glfs_close": unsafe extern "C" fn(*mut glfs_fd_t) -> c_int,
+    pread_async = c"glfs_pread_async": Read,
+    pwrite_async = c"glfs_pwrite_async": Write,
 }
 
 impl Library {
     /// The library, looked for once.
     pub fn get() -> Result<&'static Library, String> {
         static FOUND: OnceLock<Result<Library, String>> = OnceLock::new();
-        FOUND.get_or_init(|| Library::load().map_err(|error| error.to_string())).as_ref().map_err(Clone::clone)
+        FOUND.get_or_init(Library::load).as_ref().map_err(Clone::clone)
     }
 }
