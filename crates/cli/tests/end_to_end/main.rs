@@ -39,6 +39,7 @@ mod merged;
 mod mirrors;
 mod operator;
 mod packaged;
+mod programs;
 mod purge;
 mod read_only;
 mod real;

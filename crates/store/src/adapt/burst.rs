@@ -21,6 +21,7 @@ mod mirrors;
 mod open;
 mod rate_limiter;
 mod record;
+mod restart;
 mod shared;
 mod table;
 mod tend;

@@ -120,6 +120,11 @@ pub enum Request {
     AboutApplication { app: String, mtbf_s: Option<u64>, nodes: Option<u64> },
     #[serde(rename = "checkpoint.list")]
     Checkpoints { app: Option<String> },
+    #[serde(rename = "checkpoint.restart")]
+    RestartFrom { app: String },
+    /// What is known of an application, and the interval that follows from it.
+    #[serde(rename = "checkpoint.advise")]
+    Advise { app: String },
     #[serde(rename = "checkpoint.status")]
     BurstBuffer {},
     #[serde(rename = "daemon.down")]

@@ -164,6 +164,14 @@ impl Commands {
                 checkpoint::burst(core)?.call(caller.uid, Asked::About(app, mtbf_s, nodes))
             }
             Request::Checkpoints { app } => checkpoint::burst(core)?.call(caller.uid, Asked::Rows(app)),
+            Request::RestartFrom { app } => {
+                checkpoint::named(&app)?;
+                checkpoint::burst(core)?.call(caller.uid, Asked::Restart(app))
+            }
+            Request::Advise { app } => {
+                checkpoint::named(&app)?;
+                checkpoint::burst(core)?.call(caller.uid, Asked::Advice(app))
+            }
             Request::BurstBuffer {} => checkpoint::burst(core)?.call(caller.uid, Asked::Status),
             Request::Down { force } => {
                 caller.must_be_operator("stop the volume")?;

@@ -214,16 +214,3 @@ pub fn burst_line(b: &Value) -> String {
     );
     text
 }
-
-/// What the volume saw of an application: what its last checkpoint took, and its time between failures.
-pub fn seen(context: &Context, app: &str) -> Result<(Option<Duration>, Option<Duration>)> {
-    let b = context.ask_store(&Request::BurstBuffer {})?;
-    let Some(of) = list(&b, "applications").iter().find(|a| word(a, "name") == app) else {
-        return Err(Problem::not_found(format!("the volume knows no application {app}"))
-            .try_this("`entrepot checkpoint status` lists those it knows")
-            .into());
-    };
-    let cost = of["cost_s"].as_f64().filter(|s| *s > 0.0).map(Duration::from_secs_f64);
-    let mtbf = Some(number(of, "mtbf_s")).filter(|s| *s > 0).map(Duration::from_secs);
-    Ok((cost, mtbf))
-}

@@ -1,12 +1,13 @@
 //! What `entrepot checkpoint` asks: begin, commit, list; and what `entrepot status` shows.
 
+use super::Burst;
 use super::open::OpenCheckpoint;
+use super::record::{self, App};
 use super::table::{CheckpointTable, Session};
-use super::{Burst, record};
 use crate::control::{BeginCheckpoint, Caller, Problem};
 use policy::burst::advice::daly_s;
 use policy::burst::buffer;
-use policy::burst::tables::Version;
+use policy::burst::tables::{Tables, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -232,8 +233,21 @@ impl Burst {
         rows
     }
 
-    fn may_see(&self, table: &CheckpointTable, caller: &Caller, app: &str) -> bool {
+    pub(super) fn may_see(&self, table: &CheckpointTable, caller: &Caller, app: &str) -> bool {
         caller.is_operator() || table.apps.contains_key(app) && self.other_owner(table, app, caller.uid).is_none()
+    }
+
+    /// What is known of an application, and how often it should write a checkpoint.
+    pub(crate) fn advice(&self, caller: &Caller, name: &str) -> Result<Value, Problem> {
+        let table = self.table.lock();
+        let machine = self.driver.machine();
+        let app = table.apps.get(name).filter(|_| self.may_see(&table, caller, name));
+        let (Some(app), Some(admission)) = (app, machine.admission()) else {
+            return Err(Problem::not_found(format!("the volume knows no application {name}"))
+                .so("there is nothing to advise from")
+                .try_this("`entrepot checkpoint status` lists those it knows"));
+        };
+        Ok(application(&table, admission.buffer().tables(), name, app))
     }
 
     /// How the buffer is, with the applications that the caller may see.
@@ -250,17 +264,7 @@ impl Burst {
             .apps
             .iter()
             .filter(|(name, _)| self.may_see(&table, caller, name))
-            .map(|(name, app)| {
-                let newest = buffer.tables().newest(app.number);
-                let key = newest.map(|number| Version { app: app.number, number });
-                let label = key.and_then(|key| table.complete.get(&key)).map(|version| version.label.clone());
-                let cost_s = app.cost_ms as f64 / 1000.0;
-                let interval = (cost_s > 0.0 && app.mtbf_s > 0).then(|| daly_s(cost_s, app.mtbf_s as f64));
-                json!({"name": name, "mtbf_s": app.mtbf_s, "mtbf_from": app.mtbf_from, "restarts": app.restarts,
-                    "bytes": app.bytes, "cost_s": cost_s, "advised_interval_s": interval,
-                    "interval_s": (app.interval_s > 0).then_some(app.interval_s),
-                    "newest": label, "newest_in_buffer": key.is_some_and(|key| buffer.tables().places(key).0)})
-            })
+            .map(|(name, app)| application(&table, buffer.tables(), name, app))
             .collect();
         json!({
             "size": self.capacity_bytes,
@@ -290,4 +294,16 @@ impl Burst {
             "applications": apps,
         })
     }
+}
+
+/// An application, as it is shown.
+fn application(table: &CheckpointTable, tables: &Tables, name: &str, app: &App) -> Value {
+    let newest = tables.newest(app.number).map(|number| Version { app: app.number, number });
+    let label = newest.and_then(|key| table.complete.get(&key)).map(|version| version.label.clone());
+    let cost_s = app.cost_ms as f64 / 1000.0;
+    let interval = (cost_s > 0.0 && app.mtbf_s > 0).then(|| daly_s(cost_s, app.mtbf_s as f64));
+    json!({"name": name, "mtbf_s": app.mtbf_s, "mtbf_from": app.mtbf_from, "restarts": app.restarts,
+        "bytes": app.bytes, "cost_s": cost_s, "advised_interval_s": interval,
+        "interval_s": (app.interval_s > 0).then_some(app.interval_s),
+        "newest": label, "newest_in_buffer": newest.is_some_and(|key| tables.places(key).0)})
 }

@@ -93,6 +93,7 @@ impl Burst {
             label: current.label.clone(),
             parts: parts.into_values().collect(),
             at_ms: now_ms(),
+            announced: self.announced_for(request),
         };
         let bytes = version.bytes();
         record::put_version(&*self.state, key.app, &version)?;
@@ -115,6 +116,14 @@ impl Burst {
         self.remember_period();
         self.counts.committed.fetch_add(1, Ordering::Relaxed);
         Ok(version)
+    }
+
+    /// The path that was announced for a version, if it is one.
+    fn announced_for(&self, request: u64) -> Option<String> {
+        let sessions = self.sessions.read();
+        let session = sessions.values().find(|session| session.request == request)?;
+        let [path] = &session.paths[..] else { return None };
+        Some(path.clone())
     }
 
     /// The bytes of all files, and their names.

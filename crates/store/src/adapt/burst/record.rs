@@ -116,6 +116,9 @@ pub struct Version {
     pub parts: Vec<Part>,
     /// When it was complete, in milliseconds since 1970.
     pub at_ms: u64,
+    /// The one path that was announced for it; nothing where there were several, or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announced: Option<String>,
 }
 
 impl Version {

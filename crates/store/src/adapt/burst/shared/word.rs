@@ -87,6 +87,10 @@ pub enum Asked {
     About(String, Option<u64>, Option<u64>),
     /// The versions, of one application or of all.
     Rows(Option<String>),
+    /// The version that an application restarts from.
+    Restart(String),
+    /// How often an application should write one.
+    Advice(String),
     /// How the buffer is.
     Status,
     /// A job marks files.

@@ -1,0 +1,219 @@
+//! `entrepot checkpoint advise`: how often to write a checkpoint, from what was measured or from what one says.
+
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, Output, list, number, word};
+use clap::Args;
+use policy::burst::advice::{daly_s, lost, young_s};
+use serde_json::{Value, json};
+use std::time::Duration;
+use store::control::{Problem, Request};
+
+/// The best interval between two checkpoints, after Young and Daly
+///
+/// It follows from what writing a checkpoint takes and from the time between failures. With APP both are what the volume measured of that
+/// application, unless an option says otherwise; with no argument at all, those of each application are shown. The interval is the time of
+/// computing between the end of one checkpoint and the beginning of the next.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot checkpoint advise wave
+  entrepot checkpoint advise wave --mtbf 12h
+  entrepot checkpoint advise wave --output json | jq .daly_s
+  entrepot checkpoint advise --cost 5min --mtbf 24h
+  entrepot checkpoint advise --cost 40s --nodes 512 --node-mtbf 5years --restart 2min")]
+pub struct Advise {
+    /// An application of this volume.
+    app: Option<String>,
+    /// The same, as earlier versions had it.
+    #[arg(long = "app", value_name = "NAME", hide = true, conflicts_with = "app")]
+    named: Option<String>,
+    /// How long a checkpoint takes: 5min, 40s.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    cost: Option<Duration>,
+    /// Mean time between failures of the whole application.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    mtbf: Option<Duration>,
+    /// Or: so many nodes, any of which ends it.
+    #[arg(long, value_name = "N", requires = "node_mtbf", conflicts_with = "mtbf", value_parser = clap::value_parser!(u32).range(1..))]
+    nodes: Option<u32>,
+    /// Mean time between failures of a node.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "nodes")]
+    node_mtbf: Option<Duration>,
+    /// How long a restart takes; 0s if nothing is said.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    restart: Option<Duration>,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+    /// The same as `--output json`.
+    #[arg(long, hide = true, conflicts_with = "output")]
+    json: bool,
+}
+
+/// A span in seconds, and where it is known from.
+struct Known {
+    seconds: f64,
+    from: String,
+}
+
+impl Advise {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let as_json = self.json || matches!(self.output, Output::Json);
+        let app = self.app.as_ref().or(self.named.as_ref());
+        let nothing_said = self.cost.is_none() && self.mtbf.is_none() && self.nodes.is_none() && self.restart.is_none();
+        if app.is_none() && nothing_said {
+            return all(context, as_json);
+        }
+        let seen = app.map(|app| context.ask_store(&Request::Advise { app: app.clone() })).transpose()?;
+        let (cost, mtbf) = (self.cost(seen.as_ref())?, self.mtbf(seen.as_ref())?);
+        if cost.seconds <= 0.0 || mtbf.seconds <= 0.0 {
+            return Err(Problem::wrong("the time of a checkpoint and the time between failures must be above 0")
+                .try_this("give other values for --cost, --mtbf or --node-mtbf")
+                .into());
+        }
+        let restart = self.restart.unwrap_or_default().as_secs_f64();
+        if as_json {
+            let (young, daly) = (young_s(cost.seconds, mtbf.seconds), daly_s(cost.seconds, mtbf.seconds));
+            shown::json(&json!({ "app": app, "cost_s": cost.seconds, "cost_from": cost.from,
+                "mtbf_s": mtbf.seconds, "mtbf_from": mtbf.from, "young_s": young, "daly_s": daly,
+                "lost_share": lost(daly, cost.seconds, restart, mtbf.seconds) }))?;
+            return Ok(0);
+        }
+        shown::text(&page(&cost, &mtbf, restart))?;
+        Ok(0)
+    }
+
+    fn cost(&self, seen: Option<&Value>) -> Result<Known> {
+        let measured = || {
+            let seen = seen?;
+            let seconds = seen["cost_s"].as_f64().filter(|seconds| *seconds > 0.0)?;
+            let of = seen["newest"].as_str().map_or(String::new(), |label| format!("; the newest is version {label}"));
+            let size = shown::bytes(number(seen, "bytes"));
+            Some(Known { seconds, from: format!("measured: the last one written, {size}{of}") })
+        };
+        let said = self.cost.map(|cost| Known { seconds: cost.as_secs_f64(), from: "as you say".into() });
+        let what = seen.map_or("a checkpoint".to_owned(), |seen| format!("a checkpoint of {}", word(seen, "name")));
+        said.or_else(measured).ok_or_else(|| {
+            Problem::wrong(format!("what {what} takes is not known"))
+                .so("no interval follows")
+                .try_this("give --cost, or the name of an application that wrote one")
+                .into()
+        })
+    }
+
+    fn mtbf(&self, seen: Option<&Value>) -> Result<Known> {
+        let known = || {
+            let seen = seen?;
+            let seconds = Some(number(seen, "mtbf_s")).filter(|seconds| *seconds > 0)?;
+            Some(Known { seconds: seconds as f64, from: from(seen) })
+        };
+        let as_you_say = |seconds| Known { seconds, from: "as you say".into() };
+        let said = match (self.mtbf, self.nodes.zip(self.node_mtbf)) {
+            (Some(mtbf), _) => Some(as_you_say(mtbf.as_secs_f64())),
+            (None, Some((nodes, of_node))) => Some(as_you_say(of_node.as_secs_f64() / f64::from(nodes))),
+            (None, None) => None,
+        };
+        said.or_else(known).ok_or_else(|| {
+            Problem::wrong("how long it runs between failures is not known")
+                .so("no interval follows")
+                .try_this("give --mtbf, or --nodes with --node-mtbf; `checkpoint begin` takes --mtbf and --nodes too")
+                .into()
+        })
+    }
+}
+
+/// Where the time between failures of an application is known from.
+fn from(seen: &Value) -> String {
+    match word(seen, "mtbf_from") {
+        "learned" => format!("measured: {}", shown::count(number(seen, "restarts"), "restart")),
+        "nodes" => "from the number of its nodes".into(),
+        _ => "as it was said".into(),
+    }
+}
+
+fn span(seconds: f64) -> String {
+    // A rounded second would hide most of a short one.
+    let step_ms = match seconds {
+        ..1.0 => 1.0,
+        ..60.0 => 100.0,
+        _ => 1000.0,
+    };
+    let ms = (seconds * 1000.0 / step_ms).round() * step_ms;
+    humantime::format_duration(Duration::from_millis(ms as u64)).to_string()
+}
+
+fn page(cost: &Known, mtbf: &Known, restart: f64) -> String {
+    let (young, daly) = (young_s(cost.seconds, mtbf.seconds), daly_s(cost.seconds, mtbf.seconds));
+    let mut text = format!(
+        "interval               {} (Daly; Young: {})\na checkpoint takes     {} ({})\ntime between failures  {} ({})\n",
+        span(daly),
+        span(young),
+        span(cost.seconds),
+        cost.from,
+        span(mtbf.seconds),
+        mtbf.from
+    );
+    if cost.seconds >= 2.0 * mtbf.seconds {
+        text +=
+            "A checkpoint takes longer than twice the time between failures: the application will hardly advance.\n";
+    }
+    text += "\ninterval   lost to checkpoints, repeated work and restarts\n";
+    for factor in [0.25, 0.5, 1.0, 2.0, 4.0] {
+        let share = lost(daly * factor, cost.seconds, restart, mtbf.seconds);
+        let bar = "#".repeat((share * 50.0) as usize);
+        text += &format!("{:<10} {:>5.1} % {bar}\n", span(daly * factor), share * 100.0);
+    }
+    text
+}
+
+/// What is known of each application.
+fn all(context: &Context, as_json: bool) -> Result<u8> {
+    let status = context.ask_store(&Request::BurstBuffer {})?;
+    let applications = list(&status, "applications");
+    if as_json {
+        shown::json(&json!({ "applications": applications }))?;
+        return Ok(0);
+    }
+    if applications.is_empty() {
+        shown::text("No application has written a checkpoint yet. `--cost` and `--mtbf` advise without one.\n")?;
+        return Ok(0);
+    }
+    let row = |seen: &Value| {
+        let cost = seen["cost_s"].as_f64().filter(|seconds| *seconds > 0.0);
+        let mtbf = Some(number(seen, "mtbf_s")).filter(|seconds| *seconds > 0);
+        vec![
+            word(seen, "name").to_owned(),
+            seen["advised_interval_s"].as_f64().map_or("not known yet".into(), span),
+            cost.map_or("not known yet".into(), span),
+            mtbf.map_or("not known yet".into(), |seconds| span(seconds as f64)),
+            mtbf.map_or(String::new(), |_| from(seen)),
+        ]
+    };
+    let head = ["application", "interval", "a checkpoint takes", "between failures", "known"];
+    shown::text(&shown::table(&head, applications.iter().map(row).collect()))?;
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_what_the_interval_rests_on() {
+        let known = |seconds, from: &str| Known { seconds, from: from.into() };
+        let text = page(&known(300.0, "measured"), &known(86_400.0, "as you say"), 0.0);
+        assert!(text.starts_with("interval               1h 56m 4"), "{text}");
+        assert!(text.contains("takes     5m (measured)\n") && text.contains("failures  1day (as you say)\n"), "{text}");
+        assert!(page(&known(300.0, ""), &known(100.0, ""), 0.0).contains("hardly advance"));
+        assert_eq!([span(0.04), span(12.26), span(61.4)], ["40ms", "12s 300ms", "1m 1s"]);
+    }
+
+    #[test]
+    fn a_time_between_failures_says_where_it_is_from() {
+        let seen = |from: &str| json!({"mtbf_from": from, "restarts": 2});
+        assert_eq!(from(&seen("learned")), "measured: 2 restarts");
+        assert_eq!(from(&seen("nodes")), "from the number of its nodes");
+        assert_eq!(from(&seen("given")), "as it was said");
+    }
+}

@@ -1,0 +1,55 @@
+//! `entrepot checkpoint restart`: the directory of the newest complete version, for scripts.
+
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, Output, word};
+use clap::Args;
+use serde_json::json;
+use std::path::Path;
+use store::control::{Client, Problem, Request, exit};
+
+/// Print the directory of the newest complete version, to restart from
+///
+/// Nothing else is printed. Where there is none the exit code is 5, and a script begins anew. A version whose files were renamed or
+/// removed is passed over. The directory is the one that was given to `begin`; of versions that were recognised by their paths it is the
+/// innermost that all files lie in.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  cp -r \"$(entrepot checkpoint restart wave)\"/. .
+  if from=$(entrepot checkpoint restart wave); then ./wave --from \"$from\"; else ./wave; fi
+  entrepot checkpoint restart wave --output json | jq -r .label")]
+pub struct Restart {
+    /// The application.
+    app: String,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+impl Restart {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let volume = context.find()?;
+        let Some(at) = &volume.mount_point else {
+            return Err(Problem::new(exit::NO_DAEMON, "the volume is not mounted here")
+                .try_this("start it with `entrepot up VOLUME.TOML --at MOUNTPOINT`")
+                .into());
+        };
+        let mut client = Client::connect(&volume.socket())?;
+        let mut version = client.ask(&Request::RestartFrom { app: self.app }, &mut |_| {})?;
+        let directory = in_mount(at, word(&version, "directory"));
+        match self.output {
+            Output::Text => shown::text(&format!("{directory}\n"))?,
+            Output::Json => {
+                version["directory"] = json!(directory);
+                shown::json(&version)?;
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// A directory of the volume as this machine names it.
+fn in_mount(at: &Path, directory: &str) -> String {
+    if directory.is_empty() { at.display().to_string() } else { at.join(directory).display().to_string() }
+}

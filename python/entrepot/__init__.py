@@ -1,0 +1,1 @@
+"""Programs that use an Entrepot volume. See `entrepot.checkpoint`."""
