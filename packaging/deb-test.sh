@@ -133,6 +133,9 @@ END
 
     echo "== remove it while it is mounted"
     daemon=$(running)
+    # As python3 does when root imports the module.
+    mkdir /usr/share/entrepot/python/entrepot/__pycache__
+    touch /usr/share/entrepot/python/entrepot/__pycache__/checkpoint.pyc
     apt remove entrepot
     hash -r
     check [ -z "$(command -v entrepot)" ]

@@ -30,3 +30,7 @@ done
 for file in packaging/monitoring/alerts.yml packaging/monitoring/boards/*.json; do
     install -D -m 644 "$file" "$to$prefix/share/entrepot/${file#packaging/}"
 done
+# For programs that write checkpoints: a module of Python, and two files of C to compile along.
+for file in python/entrepot/*.py c/entrepot_checkpoint.[ch]; do
+    install -D -m 644 "$file" "$to$prefix/share/entrepot/$file"
+done

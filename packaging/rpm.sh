@@ -57,6 +57,7 @@ cp -a "$to/." "%{buildroot}/"
 # Ends no daemon: what is mounted stays mounted, and whoever removes the package hears of it.
 %preun
 [ "\$1" = 0 ] || exit 0
+rm -rf /usr/share/entrepot/python/entrepot/__pycache__
 while read -r _ at type _; do
     case \$type in fuse.entrepot*)
         echo "entrepot: \$at stays mounted, without programs to start its jobs; umount \$at ends its daemon"

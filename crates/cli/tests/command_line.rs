@@ -81,6 +81,7 @@ const WORDS: Words = Words {
         &["checkpoint", "begin"],
         &["checkpoint", "commit"],
         &["checkpoint", "list"],
+        &["checkpoint", "restart"],
         &["checkpoint", "status"],
         &["completions"],
         &["man"],

@@ -265,6 +265,8 @@ fn run(name: &str) {
     ]);
     alone.arg("bash").arg("-x").arg(dir.path().join("script")).arg(dir.path()).env_remove("ENTREPOT_VOLUME");
     alone.env("HOME", dir.path().join("home")).stdin(std::process::Stdio::null());
+    // For what a page takes for granted: that is installed from there.
+    alone.env("SOURCES", root());
     let path = std::env::var("PATH").unwrap_or_default();
     alone.env("PATH", format!("{}:{path}:/usr/sbin:/sbin", dir.path().join("bin").display()));
     let done = alone.output().expect("unshare");
@@ -294,6 +296,7 @@ run_as_printed! {
     the_lines_of_emulate_run_as_printed: "docs/guide/operate/emulate.md",
     the_lines_of_stage_run_as_printed: "docs/guide/stage.md",
     the_lines_of_jobs_run_as_printed: "docs/guide/jobs.md",
+    the_lines_of_checkpointing_run_as_printed: "docs/guide/checkpointing.md",
     the_lines_of_connections_run_as_printed: "docs/guide/connections.md",
     the_lines_of_simulator_run_as_printed: "docs/guide/simulator.md",
     the_lines_of_traces_run_as_printed: "docs/reference/traces.md",

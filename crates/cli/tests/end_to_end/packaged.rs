@@ -77,6 +77,8 @@ fn the_rpm_has_what_the_deb_has_and_starts_enables_and_ends_nothing() {
         "usr/share/man/man8/mount.entrepot.8.gz",
         "usr/share/bash-completion/completions/entrepot",
         "usr/share/entrepot/monitoring/alerts.yml",
+        "usr/share/entrepot/python/entrepot/checkpoint.py",
+        "usr/share/entrepot/c/entrepot_checkpoint.h",
         "usr/share/doc/entrepot/guide/operate/set-up.md",
         "etc/entrepot",
     ] {

@@ -166,7 +166,7 @@ impl Commands {
             Request::Checkpoints { app } => checkpoint::burst(core)?.call(caller.uid, Asked::Rows(app)),
             Request::RestartFrom { app } => {
                 checkpoint::named(&app)?;
-                checkpoint::burst(core)?.call(caller.uid, Asked::Restart(app))
+                checkpoint::burst(core)?.restart(&core.files, caller, &app)
             }
             Request::Advise { app } => {
                 checkpoint::named(&app)?;

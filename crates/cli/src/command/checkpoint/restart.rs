@@ -10,9 +10,9 @@ use store::control::{Client, Problem, Request, exit};
 
 /// Print the directory of the newest complete version, to restart from
 ///
-/// Nothing else is printed. Where there is none the exit code is 5, and a script begins anew. A version whose files were renamed or
-/// removed is passed over. The directory is the one that was given to `begin`; of versions that were recognised by their paths it is the
-/// innermost that all files lie in.
+/// Nothing else is printed. Where there is none the exit code is 5, and a script begins anew. The directory is the one that was given to
+/// `begin`; of versions that were recognised by their paths, or renamed since, it is the innermost in which all their files lie. A version of
+/// which a file was removed is passed over.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

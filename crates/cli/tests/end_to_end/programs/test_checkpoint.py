@@ -4,6 +4,11 @@ import os
 import unittest
 import warnings
 
+try:
+    import h5py
+except ImportError:
+    h5py = None
+
 from entrepot.checkpoint import BUSY, Problem, abandon, advised_interval, checkpoint, newest
 from entrepot.control import NO_DAEMON, WRONG_INPUT, find, parse
 
@@ -73,14 +78,28 @@ class Checkpoints(unittest.TestCase):
                 pass
         self.assertIsNone(newest(self.app))
 
-    def test_a_version_that_was_renamed_is_passed_over(self):
+    def test_files_that_get_their_names_when_they_are_written_are_found(self):
+        with checkpoint(self.app, self.path, version="0"):
+            with open(self.path + "/only.tmp", "w") as file:
+                file.write("a")
+            os.rename(self.path + "/only.tmp", self.path + "/only")
+        self.assertEqual((newest(self.app).label, newest(self.app).directory), ("0", self.path))
+        # Large ones have a number, by which they are found later, too; small ones are in their stubs.
+        with checkpoint(self.app, self.path, version="1"):
+            for name in ("large", "small"):
+                with open(f"{self.path}/{name}.tmp", "w") as file:
+                    file.write("a" * (1_000_000 if name == "large" else 10))
+                os.rename(f"{self.path}/{name}.tmp", f"{self.path}/{name}")
+        self.assertEqual(newest(self.app).directory, self.path)
+        os.rename(self.path, self.path + "-aside")
+        self.assertEqual(newest(self.app).directory, self.path + "-aside")
+
+    def test_a_version_that_was_removed_is_none(self):
         for n in "12":
             with checkpoint(self.app, self.path + "/" + n, version=n):
                 save(self.path + "/" + n, n)
-        os.rename(self.path + "/2", self.path + "/wrong")
-        self.assertEqual(newest(self.app).label, "1")
-        # Others of the same name are not its files.
-        os.mkdir(self.path + "/2")
+        os.remove(self.path + "/2/state")
+        # Another of the same name is not its file.
         save(self.path + "/2", "x")
         self.assertEqual(newest(self.app).label, "1")
 
@@ -100,6 +119,18 @@ class Checkpoints(unittest.TestCase):
         with checkpoint(self.app, path, version="ü\"\\"):
             save(path, "a")
         self.assertEqual((newest(self.app).directory, newest(self.app).label), (path, "ü\"\\"))
+
+
+class Hdf5(unittest.TestCase):
+    @unittest.skipUnless(h5py, "h5py is not installed")
+    def test_a_file_of_hdf5_is_written_closed_and_read_again(self):
+        os.chdir(AT)
+        with checkpoint("hdf5", "hdf5/step-1") as c:
+            with h5py.File(os.path.join(c.path, "state.h5"), "w") as file:
+                file["temperature"] = [float(n) for n in range(50_000)]
+                file.attrs["step"] = 1
+        with h5py.File(os.path.join(newest("hdf5").directory, "state.h5"), "r") as file:
+            self.assertEqual((file.attrs["step"], file["temperature"][49_999]), (1, 49_999.0))
 
 
 class Finding(unittest.TestCase):

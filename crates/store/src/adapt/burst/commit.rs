@@ -73,10 +73,10 @@ impl Burst {
             checkpoint.file.forget_what_others_changed(false)?;
         }
         let part = |(path, checkpoint): (&String, &Arc<OpenCheckpoint>)| {
-            (
-                path.clone(),
-                Part { path: path.clone(), file: number_of(&checkpoint.file), bytes: checkpoint.file.size() },
-            )
+            let (file, bytes) = (number_of(&checkpoint.file), checkpoint.file.size());
+            // One without a number is found by its name alone, and it may have got another when it was written.
+            let named = if file == 0 { self.name_now(&checkpoint.file) } else { None };
+            (path.clone(), Part { path: named.unwrap_or_else(|| path.clone()), file, bytes })
         };
         let mut parts = current.carried.clone();
         let mut files: Vec<Arc<File>> = current.open.values().map(|checkpoint| checkpoint.file.clone()).collect();

@@ -1,99 +1,129 @@
-//! From where an application restarts: its newest complete version whose files are all where they were written.
+//! From where an application restarts: the directory in which the files of its newest complete version lie now.
+//!
+//! The node that decides says which versions there are. Where their files are is looked for on the node that was asked, without a lock:
+//! there may be a file for each of thousands of ranks.
 
-use super::{Burst, record};
+use super::record::{Part, Version};
+use super::{Asked, Burst};
 use crate::control::{Caller, Problem};
+use crate::file::{File, FileTable};
+use crate::host::descriptor_path;
 use crate::stub::real::number_at;
+use policy::FileId;
+use rustix::fs::{AtFlags, statat};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What the node that decides knows of an application.
+#[derive(Default, Serialize, Deserialize)]
+struct Known {
+    /// Its complete versions, the newest first.
+    versions: Vec<Version>,
+    /// One that is begun and not complete.
+    begun: Option<String>,
+}
 
 impl Burst {
-    /// The version to restart from, and the directory that its files lie in. It is looked for without a lock: there may be a file for each
-    /// of thousands of ranks.
+    /// The version to restart from, with its directory relative to the mount's root.
     ///
     /// # Errors
-    /// There is none that the caller may see.
-    pub(crate) fn restart(&self, caller: &Caller, app: &str) -> Result<Value, Problem> {
-        let (mut versions, on_its_way) = {
-            let table = self.table.lock();
-            if !self.may_see(&table, caller, app) {
-                return Err(nothing(app, None));
+    /// There is none that the caller may see, or the node that decides does not answer.
+    pub(crate) fn restart(self: &Arc<Burst>, files: &FileTable, caller: &Caller, app: &str) -> Result<Value, Problem> {
+        let known = self.call(caller.uid, Asked::Restart(app.to_owned()))?;
+        let known: Known = serde_json::from_value(known)
+            .map_err(|error| Problem::failed(format!("what the node that decides says is not understood: {error}")))?;
+        for version in &known.versions {
+            if let Some(directory) = self.directory_now(files, version) {
+                return Ok(json!({"app": app, "label": version.label, "number": version.number,
+                    "directory": directory, "bytes": version.bytes(), "files": version.parts.len(),
+                    "at_ms": version.at_ms}));
             }
-            let versions: Vec<_> = table.complete.values().filter(|v| v.app == app).cloned().collect();
-            let on_its_way =
-                table.current.values().find(|current| current.app == app).map(|current| current.label.clone());
-            (versions, on_its_way)
-        };
+        }
+        let begun = known.begun.map_or(String::new(), |label| format!("; version \"{label}\" is not complete yet"));
+        Err(Problem::not_found(format!("{app} has no complete version of a checkpoint{begun}"))
+            .so("there is nothing to restart from")
+            .try_this(format!("start it from the beginning; `entrepot checkpoint list {app}` shows what there is")))
+    }
+
+    /// The versions that the caller may see.
+    pub(super) fn to_restart_from(&self, caller: &Caller, app: &str) -> Value {
+        let table = self.table.lock();
+        if !self.may_see(&table, caller, app) {
+            return json!(Known::default());
+        }
+        let mut versions: Vec<_> = table.complete.values().filter(|version| version.app == app).cloned().collect();
         versions.sort_by_key(|version| std::cmp::Reverse(version.number));
-        let version = versions.into_iter().find(|version| self.is_in_place(version));
-        let Some(version) = version else { return Err(nothing(app, on_its_way)) };
-        Ok(json!({"app": app, "label": version.label, "number": version.number, "directory": directory(&version),
-            "bytes": version.bytes(), "files": version.parts.len(), "at_ms": version.at_ms}))
+        let begun = table.current.values().find(|current| current.app == app).map(|current| current.label.clone());
+        json!(Known { versions, begun })
     }
 
-    /// One whose files were renamed or removed is none to restart from.
-    fn is_in_place(&self, version: &record::Version) -> bool {
-        let is_there = |part: &record::Part| {
-            let number = number_at(self.volume.tree(), OsStr::new(&part.path));
-            let is_it = number.is_ok_and(|number| number.map_or(0, |id| id.0) == part.file);
-            is_it && self.volume.stub_at(&part.path).is_some()
-        };
-        version.parts.iter().all(is_there)
+    /// Where a version's files are now; nothing if one of them is not found.
+    fn directory_now(&self, files: &FileTable, version: &Version) -> Option<String> {
+        let mut places = Vec::new();
+        for part in &version.parts {
+            match self.place_now(files, part) {
+                Some(place) => places.push(place),
+                // One whose bytes are in its stub has no number by which it could be found after a renaming.
+                None if part.file == 0 => {}
+                None => return None,
+            }
+        }
+        directory(version.announced.as_deref(), &places)
+    }
+
+    fn place_now(&self, files: &FileTable, part: &Part) -> Option<PathBuf> {
+        let number = number_at(self.volume.tree(), OsStr::new(&part.path));
+        let is_there = number.is_ok_and(|number| number.map_or(0, |id| id.0) == part.file);
+        if is_there && self.volume.stub_at(&part.path).is_some() {
+            return Some(PathBuf::from(&part.path));
+        }
+        let file = files.find(FileId(part.file)).filter(|_| part.file != 0)?;
+        self.name_now(&file).map(PathBuf::from)
+    }
+
+    /// The path of a file now, relative to the mount's root; nothing if it was removed.
+    pub(super) fn name_now(&self, file: &File) -> Option<String> {
+        let tree = std::fs::read_link(descriptor_path(self.volume.tree())).ok()?;
+        let path = file.stub().path()?.strip_prefix(tree).ok()?.to_str()?.to_owned();
+        // The kernel has a name for one that was removed, too.
+        statat(self.volume.tree(), &*path, AtFlags::SYMLINK_NOFOLLOW).is_ok().then_some(path)
     }
 }
 
-fn nothing(app: &str, on_its_way: Option<String>) -> Problem {
-    let begun =
-        on_its_way.map_or(String::new(), |label| format!("; version \"{label}\" was begun and is not complete"));
-    Problem::not_found(format!("{app} has no complete version of a checkpoint in its place{begun}"))
-        .so("there is nothing to restart from")
-        .try_this(format!("start it from the beginning; `entrepot checkpoint list {app}` shows what there is"))
-}
-
-/// The directory that was announced for it, else the innermost one that all its files lie in; relative to the mount's root.
-fn directory(version: &record::Version) -> String {
-    let mut all = version.parts.iter().map(|part| Path::new(&part.path));
-    let announced = version.announced.as_deref().map(Path::new);
-    if let Some(dir) = announced.filter(|dir| all.clone().all(|path| path != *dir && path.starts_with(dir))) {
-        return shown(dir);
+/// The directory that was announced, if all files lie below it; else the innermost one above them.
+fn directory(announced: Option<&str>, places: &[PathBuf]) -> Option<String> {
+    let is_above = |dir: &&Path| places.iter().all(|place| place != *dir && place.starts_with(dir));
+    let mut dir = places.first()?.parent()?;
+    while !is_above(&dir) {
+        dir = dir.parent()?;
     }
-    let above = |path: &'_ Path| path.parent().unwrap_or(Path::new("")).to_path_buf();
-    let Some(mut dir) = all.next().map(above) else { return String::new() };
-    for path in all {
-        while !path.starts_with(&dir) && dir.pop() {}
-    }
-    shown(&dir)
-}
-
-fn shown(dir: &Path) -> String {
-    dir.to_str().unwrap_or_default().trim_end_matches('/').to_owned()
+    let dir = announced.map(Path::new).filter(is_above).unwrap_or(dir);
+    Some(dir.to_str()?.trim_end_matches('/').to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn dir_of(announced: Option<&str>, paths: &[&str]) -> String {
-        let part = |path: &&str| record::Part { path: path.to_string(), file: 1, bytes: 1 };
-        directory(&record::Version {
-            app: "wave".into(),
-            number: 1,
-            label: "7".into(),
-            parts: paths.iter().map(part).collect(),
-            at_ms: 1,
-            announced: announced.map(Into::into),
-        })
-    }
-
     #[test]
     fn it_is_the_directory_that_was_announced_else_the_innermost_above_all_files() {
-        assert_eq!(dir_of(Some("run/state"), &["run/state/rank-0/data"]), "run/state");
-        assert_eq!(dir_of(Some("run/state/"), &["run/state/a"]), "run/state");
-        assert_eq!(dir_of(None, &["run/state/rank-0/data"]), "run/state/rank-0");
-        assert_eq!(dir_of(None, &["run/state/r0/d", "run/state/r1/d"]), "run/state");
-        assert_eq!(dir_of(None, &["run/step-1/d", "run/step-10/d"]), "run", "names are not cut");
-        assert_eq!(dir_of(Some("run/state"), &["run/state"]), "run", "a file was announced");
-        assert_eq!(dir_of(Some("run/state"), &["other/a", "run/state/b"]), "", "the volume itself");
-        assert_eq!(dir_of(Some(""), &["a/b"]), "");
+        let of = |announced: Option<&str>, places: &[&str]| {
+            let places: Vec<_> = places.iter().map(PathBuf::from).collect();
+            directory(announced, &places)
+        };
+        let is = |dir: &str| Some(dir.to_owned());
+        assert_eq!(of(Some("run/state"), &["run/state/rank-0/data"]), is("run/state"));
+        assert_eq!(of(Some("run/state/"), &["run/state/a"]), is("run/state"));
+        assert_eq!(of(None, &["run/state/rank-0/data"]), is("run/state/rank-0"));
+        assert_eq!(of(None, &["run/state/r0/d", "run/state/r1/d"]), is("run/state"));
+        assert_eq!(of(None, &["run/step-1/d", "run/step-10/d"]), is("run"), "names are not cut");
+        assert_eq!(of(Some("run/state"), &["run/state"]), is("run"), "a file was announced");
+        assert_eq!(of(Some("run/state"), &["other/a", "other/b"]), is("other"), "it was renamed");
+        assert_eq!(of(Some("run"), &["other/a", "run/b"]), is(""), "the volume itself");
+        assert_eq!(of(Some(""), &["a/b"]), is(""));
+        assert_eq!(of(Some("run"), &[]), None);
     }
 }

@@ -69,7 +69,7 @@ impl Burst {
             Asked::Begin(what) => return self.begin(&caller, what),
             Asked::End(app, abandon) => return self.end(&caller, app, *abandon),
             Asked::Rows(app) => return Ok(json!({"versions": self.rows(&caller, app.as_deref())})),
-            Asked::Restart(app) => return self.restart(&caller, app),
+            Asked::Restart(app) => return Ok(self.to_restart_from(&caller, app)),
             Asked::Advice(app) => return self.advice(&caller, app),
             Asked::Status => return Ok(self.status(&caller)),
             Asked::About(app, mtbf_s, nodes) => self.about(&caller, app, *mtbf_s, *nodes)?,

@@ -87,7 +87,7 @@ pub enum Asked {
     About(String, Option<u64>, Option<u64>),
     /// The versions, of one application or of all.
     Rows(Option<String>),
-    /// The version that an application restarts from.
+    /// The versions that an application may restart from.
     Restart(String),
     /// How often an application should write one.
     Advice(String),
