@@ -99,6 +99,17 @@ fn checkpoints_of_several_nodes_are_one_version_and_leave_for_the_capacity_tier(
     drop(files);
     assert!(nodes.iter().all(|node| is_complete(node, "own", "a", 3)));
     is_readable(&nodes, "own/a");
+    // Each node says where to restart from, by its own mount point; also after another has renamed it.
+    for (dir, restarts) in [("own", "own"), ("own.aside", "own.aside/a")] {
+        if dir != "own" {
+            std::fs::rename(follower.path("own"), follower.path(dir)).expect("rename");
+        }
+        for node in &nodes {
+            let told = node.entrepot(&["checkpoint", "restart", "own"]);
+            assert_eq!(told["directory"], format!("{}/{restarts}", node.at), "{told}");
+        }
+    }
+    assert_eq!(other.run(&["checkpoint", "restart", "none"]).status.code(), Some(5));
     let nothing = other.run(&["checkpoint", "commit", "own"]);
     assert!(err(&nothing).contains("no version of own was begun"), "{}", err(&nothing));
 

@@ -16,6 +16,7 @@ use store::control::{Client, Problem, Request, exit};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
+  entrepot checkpoint restart wave
   cp -r \"$(entrepot checkpoint restart wave)\"/. .
   if from=$(entrepot checkpoint restart wave); then ./wave --from \"$from\"; else ./wave; fi
   entrepot checkpoint restart wave --output json | jq -r .label")]
