@@ -72,6 +72,29 @@ fn a_script_restarts_from_the_newest_complete_version_where_its_files_are_now() 
     }
 }
 
+/// [S-275] A small file has its bytes in its stub and no number to be found by.
+#[test]
+fn a_version_without_one_of_its_small_files_is_none_and_one_that_was_renamed_with_them_is() {
+    let Some(volume) = Volume::up_with(with_burst("")) else { return };
+    let restart = || out(&volume.run(&["checkpoint", "restart", "wave"]));
+    let at = volume.at.to_str().expect("UTF-8");
+    for version in ["1", "2"] {
+        let dir = volume.at.join("run").join(version);
+        std::fs::create_dir_all(&dir).expect("mkdir");
+        volume.ok(&["checkpoint", "begin", "wave", "--version", version, "--path", dir.to_str().expect("UTF-8")]);
+        std::fs::write(dir.join("rank-0"), real::noise(1 << 20)).expect("written");
+        std::fs::write(dir.join("meta"), b"few bytes").expect("written");
+        volume.ok(&["checkpoint", "commit", "wave"]);
+    }
+    assert_eq!(restart(), format!("{at}/run/2\n"));
+    std::fs::rename(volume.at.join("run/2"), volume.at.join("run/kept")).expect("rename");
+    assert_eq!(restart(), format!("{at}/run/kept\n"), "all of it went along");
+    std::fs::remove_file(volume.at.join("run/kept/meta")).expect("remove");
+    assert_eq!(restart(), format!("{at}/run/1\n"), "what lacks a file is no version");
+    std::fs::remove_file(volume.at.join("run/1/meta")).expect("remove");
+    assert_eq!(restart(), "");
+}
+
 /// [S-276]
 #[test]
 fn the_advised_interval_says_what_it_rests_on() {

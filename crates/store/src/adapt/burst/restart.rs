@@ -13,7 +13,7 @@ use policy::FileId;
 use rustix::fs::{AtFlags, statat};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::ffi::OsStr;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -60,28 +60,37 @@ impl Burst {
         json!(Known { versions, begun })
     }
 
-    /// Where a version's files are now; nothing if one of them is not found.
+    /// Where a version's files are now; nothing if one of them is not found. One whose bytes are in its stub has no number by
+    /// which it could be found: it is where it was written, or where the directories above it went with others.
     fn directory_now(&self, files: &FileTable, version: &Version) -> Option<String> {
-        let mut places = Vec::new();
-        for part in &version.parts {
-            match self.place_now(files, part) {
-                Some(place) => places.push(place),
-                // One whose bytes are in its stub has no number by which it could be found after a renaming.
-                None if part.file == 0 => {}
-                None => return None,
-            }
+        let (numbered, small): (Vec<_>, Vec<_>) = version.parts.iter().partition(|part| part.file != 0);
+        let (mut places, mut moves) = (Vec::with_capacity(version.parts.len()), BTreeSet::new());
+        for part in numbered {
+            let place = self.place_now(files, part)?;
+            moves.extend(moved(Path::new(&part.path), &place));
+            places.push(place);
+        }
+        for part in small {
+            let own = PathBuf::from(&part.path);
+            let along = moves.iter().filter_map(|(from, to)| Some(to.join(own.strip_prefix(from).ok()?)));
+            places.push(along.chain([own.clone()]).find(|place| self.lies_at(place, 0))?);
         }
         directory(version.announced.as_deref(), &places)
     }
 
     fn place_now(&self, files: &FileTable, part: &Part) -> Option<PathBuf> {
-        let number = number_at(self.volume.tree(), OsStr::new(&part.path));
-        let is_there = number.is_ok_and(|number| number.map_or(0, |id| id.0) == part.file);
-        if is_there && self.volume.stub_at(&part.path).is_some() {
-            return Some(PathBuf::from(&part.path));
+        let own = PathBuf::from(&part.path);
+        if self.lies_at(&own, part.file) {
+            return Some(own);
         }
-        let file = files.find(FileId(part.file)).filter(|_| part.file != 0)?;
-        self.name_now(&file).map(PathBuf::from)
+        self.name_now(&*files.find(FileId(part.file))?).map(PathBuf::from)
+    }
+
+    /// Whether the file of that number is there; 0 is any whose bytes are in its stub.
+    fn lies_at(&self, path: &Path, file: u64) -> bool {
+        let number = number_at(self.volume.tree(), path.as_os_str());
+        let is_that = number.is_ok_and(|number| number.map_or(0, |id| id.0) == file);
+        is_that && path.to_str().is_some_and(|path| self.volume.stub_at(path).is_some())
     }
 
     /// The path of a file now, relative to the mount's root; nothing if it was removed.
@@ -91,6 +100,16 @@ impl Burst {
         // The kernel has a name for one that was removed, too.
         statat(self.volume.tree(), &*path, AtFlags::SYMLINK_NOFOLLOW).is_ok().then_some(path)
     }
+}
+
+/// The directory of a file that has another name now, and that name: what is left of both without the names that they end with alike.
+fn moved(from: &Path, to: &Path) -> Option<(PathBuf, PathBuf)> {
+    // Under which name the file itself was written says nothing of others.
+    let (mut from, mut to) = (from.parent()?, to.parent()?);
+    while from != to && from.file_name() == to.file_name() {
+        (from, to) = (from.parent()?, to.parent()?);
+    }
+    (from != to).then(|| (from.to_path_buf(), to.to_path_buf()))
 }
 
 /// The directory that was announced, if all files lie below it; else the innermost one above them.
@@ -107,6 +126,20 @@ fn directory(announced: Option<&str>, places: &[PathBuf]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_move_is_of_the_directory_that_has_another_name() {
+        let of = |from: &str, to: &str| {
+            let moved = moved(Path::new(from), Path::new(to))?;
+            Some((moved.0.display().to_string(), moved.1.display().to_string()))
+        };
+        let is = |from: &str, to: &str| Some((from.to_owned(), to.to_owned()));
+        assert_eq!(of("run/state/r0/d", "run/aside/r0/d"), is("run/state", "run/aside"));
+        assert_eq!(of("run/state/d.tmp", "run/aside/d"), is("run/state", "run/aside"), "and the file, too");
+        assert_eq!(of("a/d.tmp", "a/d"), None, "a file that got another name takes nothing along");
+        assert_eq!(of("a/b/d", "b/d"), is("a", ""), "a directory that is the volume's own now");
+        assert_eq!(of("a/d", "a/d"), None);
+    }
 
     #[test]
     fn it_is_the_directory_that_was_announced_else_the_innermost_above_all_files() {
