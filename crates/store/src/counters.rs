@@ -11,7 +11,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-const SHARDS: usize = 8;
+/// Shards of each counter.
+pub(crate) const SHARDS: usize = 8;
 
 #[derive(Default)]
 #[repr(align(64))]
@@ -111,7 +112,7 @@ pub fn quantile_ns(buckets: &[u64; BUCKETS], share: f64) -> u64 {
 }
 
 /// This thread's shard.
-fn shard() -> usize {
+pub(crate) fn shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static MINE: Cell<usize> = const { Cell::new(usize::MAX) });
     MINE.with(|mine| {

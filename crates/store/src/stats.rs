@@ -3,10 +3,12 @@
 mod exposition;
 mod snapshot;
 mod table;
+mod users;
 
 pub use exposition::{Gauge, OPEN_METRICS};
 pub use snapshot::{OpCounts, Snapshot, StateCounts, TargetCounts};
 pub use table::{Level, Metric, Op};
+pub use users::{USERS_MAX, UserCounts, Users};
 
 use crate::cache::BlockCache;
 use crate::counters::{Counter, Timed};
@@ -20,6 +22,7 @@ pub struct Stats {
     started: Instant,
     ops: Vec<OpCounters>,
     numbers: Vec<Counter>,
+    users: Users,
     targets: OnceLock<Weak<Targets>>,
     state: OnceLock<Weak<dyn State>>,
     cache: OnceLock<Weak<BlockCache>>,
@@ -37,6 +40,7 @@ impl Default for Stats {
             started: Instant::now(),
             ops: Op::ALL.iter().map(|_| OpCounters::default()).collect(),
             numbers: Metric::ALL.iter().map(|_| Counter::default()).collect(),
+            users: Users::default(),
             targets: OnceLock::new(),
             state: OnceLock::new(),
             cache: OnceLock::new(),
@@ -72,6 +76,11 @@ impl Stats {
         if bytes > 0 {
             counters.bytes.add(bytes);
         }
+    }
+
+    /// What each user asked for.
+    pub fn users(&self) -> &Users {
+        &self.users
     }
 
     /// Adds to a number.

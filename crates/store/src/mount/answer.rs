@@ -47,6 +47,13 @@ impl<R: Reply> Answer<R> {
         Answer { reply, ttl, counted }
     }
 
+    /// Whose operation it is, where the kernel did not say: it closes files, and writes pages back, for no user.
+    pub fn is_of(&mut self, user: u32) {
+        if let Some(counted) = &mut self.counted {
+            counted.is_of(user);
+        }
+    }
+
     /// Gives it, counted before: who has the answer finds it among the numbers.
     pub fn give(self, done: Result<R::Good<'_>>) {
         let Answer { reply, ttl, counted } = self;

@@ -193,9 +193,10 @@ impl Server {
         }
     }
 
-    pub fn write(self: &Arc<Self>, request: WriteRequest, data: &[u8], answer: Answer<ReplyWrite>) {
+    pub fn write(self: &Arc<Self>, request: WriteRequest, data: &[u8], mut answer: Answer<ReplyWrite>) {
         let WriteRequest { handle, offset, drops, appends, sync, .. } = request;
         let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
+        answer.is_of(handle.uid());
         handle.wrote.store(true, Ordering::Relaxed);
         if let Some(caller) = drops {
             let held = self.parts.namespace.hold(handle.open.id, Some(handle.open.stub()));

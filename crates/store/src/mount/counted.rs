@@ -8,14 +8,21 @@ use std::time::Instant;
 pub struct Counted {
     stats: Arc<Stats>,
     op: Op,
+    /// Whose it is, where that is known.
+    user: Option<u32>,
     began: Instant,
     moved: Option<u64>,
 }
 
 impl Counted {
-    /// It begins.
-    pub fn new(stats: Arc<Stats>, op: Op) -> Counted {
-        Counted { stats, op, began: Instant::now(), moved: None }
+    /// It begins, for a user if one is known.
+    pub fn new(stats: Arc<Stats>, op: Op, user: Option<u32>) -> Counted {
+        Counted { stats, op, user, began: Instant::now(), moved: None }
+    }
+
+    /// It is this user's, if none was known.
+    pub fn is_of(&mut self, user: u32) {
+        self.user.get_or_insert(user);
     }
 
     /// It ended well, with so many bytes of files read or written.
@@ -29,6 +36,10 @@ impl Drop for Counted {
         // A link is read as it is looked up, and has no bytes of a file.
         let moves = matches!(self.op, Op::Read | Op::Write | Op::Copy);
         let bytes = self.moved.filter(|_| moves).unwrap_or(0);
-        self.stats.op(self.op, bytes, self.began.elapsed(), self.moved.is_none());
+        let took = self.began.elapsed();
+        self.stats.op(self.op, bytes, took, self.moved.is_none());
+        if let Some(user) = self.user {
+            self.stats.users().count(user, self.op, bytes, took);
+        }
     }
 }

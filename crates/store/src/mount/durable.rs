@@ -32,7 +32,7 @@ impl Server {
         });
     }
 
-    pub fn release(self: &Arc<Self>, id: NodeId, handle: u64, answer: Answer<ReplyEmpty>) {
+    pub fn release(self: &Arc<Self>, id: NodeId, handle: u64, mut answer: Answer<ReplyEmpty>) {
         if id == STATS_ID {
             self.texts.remove(handle);
             return answer.give(Ok(()));
@@ -40,6 +40,7 @@ impl Server {
         // Before the number is another's.
         self.end_its_locks(handle);
         let Some(handle) = self.handles.remove(handle) else { return answer.give(Err(Errno::BADF)) };
+        answer.is_of(handle.uid());
         if handle.open.file.is_in_stub() {
             self.close(&handle);
             return answer.give(Ok(()));

@@ -103,8 +103,8 @@ pub trait FileSystem: Send + Sync + Sized + 'static {
     type Passing<'a>;
     /// A request came; of what kind, if it is one that is counted.
     fn passing(self: &Arc<Self>, op: Option<Op>) -> Self::Passing<'_>;
-    /// Counts an operation that begins, until it is answered.
-    fn counted(&self, _op: Op) -> Option<Counted> {
+    /// Counts an operation that begins, until it is answered; for a user where the kernel says whose it is.
+    fn counted(&self, _op: Op, _user: Option<u32>) -> Option<Counted> {
         None
     }
     /// What to ask of the kernel.

@@ -31,8 +31,8 @@ impl FileSystem for Server {
 
     fn passing(self: &Arc<Self>, _op: Option<Op>) {}
 
-    fn counted(&self, op: Op) -> Option<Counted> {
-        Some(Counted::new(self.parts.stats.clone(), op))
+    fn counted(&self, op: Op, user: Option<u32>) -> Option<Counted> {
+        Some(Counted::new(self.parts.stats.clone(), op, user))
     }
 
     fn wanted(&self) -> Wanted {

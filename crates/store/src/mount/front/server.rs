@@ -67,15 +67,26 @@ impl<F: FileSystem> Drop for Front<F> {
 }
 
 impl<F: FileSystem> Front<F> {
-    /// A request came, and is to be answered; of what kind, if it is one that is counted.
-    fn begin<R: Reply>(&self, op: impl Into<Option<Op>>, reply: R) -> (F::Passing<'_>, Answer<R>) {
+    /// A request of a user came, and is to be answered; of what kind, if it is one that is counted.
+    fn begin<R: Reply>(&self, request: &Request, op: impl Into<Option<Op>>, reply: R) -> (F::Passing<'_>, Answer<R>) {
+        self.begin_for(Some(request.uid()), op, reply)
+    }
+
+    /// The same, where the kernel may act for no user.
+    fn begin_for<R: Reply>(
+        &self,
+        user: Option<u32>,
+        op: impl Into<Option<Op>>,
+        reply: R,
+    ) -> (F::Passing<'_>, Answer<R>) {
         let op = op.into();
-        let counted = op.and_then(|op| self.0.counted(op));
+        let counted = op.and_then(|op| self.0.counted(op, user));
         (self.0.passing(op), Answer::new(reply, self.0.ttl(), counted))
     }
 
-    fn make(&self, op: Op, parent: INodeNo, name: &OsStr, what: Make<'_>, reply: ReplyEntry) {
-        let (_passing, answer) = self.begin(op, reply);
+    fn make(&self, request: &Request, parent: INodeNo, name: &OsStr, what: Make<'_>, reply: ReplyEntry) {
+        let op = if matches!(what, Make::Link(_)) { Op::Link } else { Op::Create };
+        let (_passing, answer) = self.begin(request, op, reply);
         answer.give(self.0.make(parent.0, name, what));
     }
 }
@@ -122,8 +133,8 @@ impl<F: FileSystem> Filesystem for Front<F> {
         Ok(())
     }
 
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let (_passing, answer) = self.begin(Op::Lookup, reply);
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let (_passing, answer) = self.begin(request, Op::Lookup, reply);
         answer.give(self.0.lookup(parent.0, name));
     }
 
@@ -131,8 +142,8 @@ impl<F: FileSystem> Filesystem for Front<F> {
         self.0.forget(ino.0, count);
     }
 
-    fn getattr(&self, _request: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        let (_passing, answer) = self.begin(Op::Getattr, reply);
+    fn getattr(&self, request: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
+        let (_passing, answer) = self.begin(request, Op::Getattr, reply);
         answer.give(self.0.attributes(ino.0, handle.map(|handle| handle.0)));
     }
 
@@ -154,14 +165,14 @@ impl<F: FileSystem> Filesystem for Front<F> {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let (_passing, answer) = self.begin(Op::Setattr, reply);
+        let (_passing, answer) = self.begin(request, Op::Setattr, reply);
         let (accessed, modified) = (accessed.map(set_time), modified.map(set_time));
         let changes = Changes { mode, uid, gid, size, accessed, modified };
         self.0.change(caller(request, 0), ino.0, changes, answer);
     }
 
-    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
-        let (_passing, answer) = self.begin(Op::Lookup, reply);
+    fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
+        let (_passing, answer) = self.begin(request, Op::Lookup, reply);
         answer.give(self.0.read_symlink(ino.0).as_deref().map_err(|error| *error));
     }
 
@@ -176,28 +187,28 @@ impl<F: FileSystem> Filesystem for Front<F> {
         reply: ReplyEntry,
     ) {
         let what = Make::Node(caller(request, umask), mode, device(rdev));
-        self.make(Op::Create, parent, name, what, reply);
+        self.make(request, parent, name, what, reply);
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        self.make(Op::Create, parent, name, Make::Directory(caller(request, umask), mode), reply);
+        self.make(request, parent, name, Make::Directory(caller(request, umask), mode), reply);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        self.make(Op::Create, parent, name, Make::Symlink(caller(request, 0), target.as_os_str()), reply);
+        self.make(request, parent, name, Make::Symlink(caller(request, 0), target.as_os_str()), reply);
     }
 
-    fn link(&self, _request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.make(Op::Link, parent, name, Make::Link(ino.0), reply);
+    fn link(&self, request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.make(request, parent, name, Make::Link(ino.0), reply);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let (_passing, answer) = self.begin(Op::Unlink, reply);
+        let (_passing, answer) = self.begin(request, Op::Unlink, reply);
         self.0.unlink(request.uid(), parent.0, name, answer);
     }
 
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let (_passing, answer) = self.begin(Op::Unlink, reply);
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (_passing, answer) = self.begin(request, Op::Unlink, reply);
         answer.give(self.0.remove_directory(parent.0, name));
     }
 
@@ -211,13 +222,13 @@ impl<F: FileSystem> Filesystem for Front<F> {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let (_passing, answer) = self.begin(Op::Rename, reply);
+        let (_passing, answer) = self.begin(request, Op::Rename, reply);
         let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
         self.0.rename(request.uid(), (parent.0, name), (new_parent.0, new_name), flags, answer);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let (_passing, answer) = self.begin(Op::Open, reply);
+        let (_passing, answer) = self.begin(request, Op::Open, reply);
         let flags = OFlags::from_bits_retain(flags.0 as u32);
         self.0.open(caller(request, 0), ino.0, flags, answer);
     }
@@ -232,7 +243,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let (_passing, answer) = self.begin(Op::Create, reply);
+        let (_passing, answer) = self.begin(request, Op::Create, reply);
         let flags = OFlags::from_bits_retain(flags as u32);
         self.0.create(caller(request, umask), (parent.0, name), mode, flags, answer);
     }
@@ -248,7 +259,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
         owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let (_passing, answer) = self.begin(Op::Read, reply);
+        let (_passing, answer) = self.begin(request, Op::Read, reply);
         let (id, handle, len) = (ino.0, handle.0, len as usize);
         let read = ReadRequest { id, handle, offset, len, thread: request.pid(), for_pages: owner.is_none() };
         self.0.read(read, answer);
@@ -266,7 +277,8 @@ impl<F: FileSystem> Filesystem for Front<F> {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let (_passing, answer) = self.begin(Op::Write, reply);
+        let user = (!write_flags.contains(WriteFlags::FUSE_WRITE_CACHE)).then(|| request.uid());
+        let (_passing, answer) = self.begin_for(user, Op::Write, reply);
         let write = WriteRequest {
             id: ino.0,
             handle: handle.0,
@@ -280,7 +292,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
     }
 
     fn flush(&self, request: &Request, ino: INodeNo, handle: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
-        let (_passing, answer) = self.begin(Op::Flush, reply);
+        let (_passing, answer) = self.begin(request, Op::Flush, reply);
         let by = ClosedBy { thread: request.pid(), owner: owner.0 };
         self.0.flush(ino.0, handle.0, by, answer);
     }
@@ -297,7 +309,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
         process: u32,
         reply: ReplyLock,
     ) {
-        let (_passing, answer) = self.begin(None, reply);
+        let (_passing, answer) = self.begin(request, None, reply);
         match lock_request(request, (handle, owner), (start, end), kind, process) {
             Ok(wanted) => self.0.test_lock(wanted, answer),
             Err(error) => answer.give(Err(error)),
@@ -318,7 +330,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
         waits: bool,
         reply: ReplyEmpty,
     ) {
-        let (_passing, answer) = self.begin(None, reply);
+        let (_passing, answer) = self.begin(request, None, reply);
         match lock_request(request, (handle, owner), (start, end), kind, process) {
             Ok(wanted) => self.0.lock(LockRequest { waits, ..wanted }, answer),
             Err(error) => answer.give(Err(error)),
@@ -335,35 +347,35 @@ impl<F: FileSystem> Filesystem for Front<F> {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        let (_passing, answer) = self.begin(Op::Release, reply);
+        let (_passing, answer) = self.begin_for(None, Op::Release, reply);
         self.0.release(ino.0, handle.0, answer);
     }
 
-    fn fsync(&self, _request: &Request, ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        let (_passing, answer) = self.begin(Op::Fsync, reply);
+    fn fsync(&self, request: &Request, ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        let (_passing, answer) = self.begin(request, Op::Fsync, reply);
         self.0.sync(ino.0, handle.0, data_only, answer);
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let (_passing, answer) = self.begin(None, reply);
+        let (_passing, answer) = self.begin(request, None, reply);
         answer.give(self.0.open_directory(request.uid(), ino.0).map(Opened::plain));
     }
 
-    fn readdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, mut offset: u64, reply: ReplyDirectory) {
-        let (_passing, mut answer) = self.begin(Op::Readdir, reply);
+    fn readdir(&self, request: &Request, _ino: INodeNo, handle: FileHandle, mut offset: u64, reply: ReplyDirectory) {
+        let (_passing, mut answer) = self.begin(request, Op::Readdir, reply);
         let done = self.0.list(handle.0, &mut |listing, names| answer.fill(listing, names, &mut offset));
         answer.give(done);
     }
 
     fn readdirplus(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
         mut offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
-        let (_passing, mut answer) = self.begin(Op::Readdir, reply);
+        let (_passing, mut answer) = self.begin(request, Op::Readdir, reply);
         let shown = |id, stat| self.0.shown(id, stat);
         let done = self.0.list(handle.0, &mut |listing, names| answer.fill(listing, names, &mut offset, shown));
         answer.give(done);
@@ -375,13 +387,13 @@ impl<F: FileSystem> Filesystem for Front<F> {
         reply.ok();
     }
 
-    fn fsyncdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        let (_passing, answer) = self.begin(Op::Fsync, reply);
+    fn fsyncdir(&self, request: &Request, _ino: INodeNo, handle: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+        let (_passing, answer) = self.begin(request, Op::Fsync, reply);
         self.0.sync_directory(handle.0, answer);
     }
 
-    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        let (_passing, answer) = self.begin(Op::Statfs, reply);
+    fn statfs(&self, request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        let (_passing, answer) = self.begin(request, Op::Statfs, reply);
         answer.give(self.0.space());
     }
 
@@ -395,29 +407,29 @@ impl<F: FileSystem> Filesystem for Front<F> {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let (_passing, answer) = self.begin(Op::Xattr, reply);
+        let (_passing, answer) = self.begin(request, Op::Xattr, reply);
         let flags = XattrFlags::from_bits_retain(flags as u32);
         self.0.set_attribute(caller(request, 0), ino.0, (name, value), flags, answer);
     }
 
-    fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let (_passing, answer) = self.begin(Op::Xattr, reply);
+    fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let (_passing, answer) = self.begin(request, Op::Xattr, reply);
         answer.give(self.0.attribute(ino.0, name).and_then(|value| Value::in_room(value, size)));
     }
 
-    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let (_passing, answer) = self.begin(Op::Xattr, reply);
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let (_passing, answer) = self.begin(request, Op::Xattr, reply);
         answer.give(self.0.attribute_names(ino.0).and_then(|value| Value::in_room(value, size)));
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let (_passing, answer) = self.begin(Op::Xattr, reply);
+        let (_passing, answer) = self.begin(request, Op::Xattr, reply);
         answer.give(self.0.remove_attribute(caller(request, 0), ino.0, name));
     }
 
     fn fallocate(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -425,7 +437,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let (_passing, answer) = self.begin(Op::Fallocate, reply);
+        let (_passing, answer) = self.begin(request, Op::Fallocate, reply);
         let mode = FallocateFlags::from_bits_retain(mode as u32);
         self.0.allocate((ino.0, handle.0), (offset, len), mode, answer);
     }
@@ -460,8 +472,8 @@ impl<F: FileSystem> Filesystem for Front<F> {
         reply.error(fuser::Errno::ENOSYS);
     }
 
-    fn lseek(&self, _request: &Request, ino: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
-        let (_passing, answer) = self.begin(Op::Seek, reply);
+    fn lseek(&self, request: &Request, ino: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        let (_passing, answer) = self.begin(request, Op::Seek, reply);
         let whence = match whence {
             libc::SEEK_DATA => Whence::Data,
             libc::SEEK_HOLE => Whence::Hole,
@@ -473,7 +485,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
 
     fn copy_file_range(
         &self,
-        _request: &Request,
+        request: &Request,
         _from: INodeNo,
         handle_in: FileHandle,
         offset_in: u64,
@@ -484,7 +496,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let (_passing, answer) = self.begin(Op::Copy, reply);
+        let (_passing, answer) = self.begin(request, Op::Copy, reply);
         self.0.copy((handle_in.0, offset_in), (handle_out.0, offset_out), len, answer);
     }
 }
