@@ -11,6 +11,7 @@ pub mod cache;
 pub mod cluster;
 pub mod connections;
 pub mod coordinate;
+pub mod glob;
 pub mod ids;
 pub mod layout;
 pub mod machine;

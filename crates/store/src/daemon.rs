@@ -29,7 +29,7 @@ mod walk;
 mod watched;
 
 pub use end::Ending;
-pub use purge::{Needs, PurgeReport, Purged};
+pub use purge::{Needs, PurgeReport, Purged, RuleSum};
 pub use scrub::{Pass, Scrubs};
 pub use watched::{Gauges, Health};
 
@@ -229,7 +229,7 @@ impl Starting {
         Scrubs::start(&core);
         core.sums.start(&core);
         if let Some(calls) = &core.calls {
-            purge::OpenFile(core.files.clone()).serve(calls);
+            purge::InUse { files: core.files.clone(), stager: core.stager.clone() }.serve(calls);
         }
         if let Some(nodes) = &core.nodes {
             shutting_down::watch(nodes, &core);

@@ -40,8 +40,8 @@ pub use real_paths::real_paths;
 pub(crate) use roster::ordered;
 pub use sections::{
     Burst, Cache, Checksums, ConnectionsConfig, Endpoint, Health, Io, Jobs, LayoutConfig, Mount, Mover, Offload,
-    Passthrough, Purge, QueueName, Recovery, Replication, ReplicationPolicy, SECTIONS, Scrub, StateStore, Stripes,
-    Summed, Tiering, TieringPolicy,
+    Passthrough, Purge, PurgeRule, QueueName, Recovery, Replication, ReplicationPolicy, SECTIONS, Scrub, StateStore,
+    Stripes, Summed, Tiering, TieringPolicy,
 };
 #[cfg(test)]
 pub(crate) use servers::NoServers;

@@ -1,20 +1,21 @@
-//! `entrepot purge`: removes files whose bytes are safe elsewhere, as `[purge]` says.
+//! `entrepot purge`: removes files by age, space and rules, as `[purge]` says.
 
 use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::Args;
 use store::control::Request;
-use store::daemon::PurgeReport;
+use store::daemon::{PurgeReport, RuleSum};
 
 /// Remove files that nobody needs here any more and whose bytes are safe elsewhere
 ///
-/// By age and by space, as `[purge]` in volume.toml says. Never removed: what a job that waits or runs needs, what is open,
-/// and what has not been taken home in its present version (by `stage out`) and cannot be fetched again from its source.
+/// By rules, by age and by space, as `[purge]` in volume.toml says. Never removed: what `keep` names, what a job that waits or
+/// runs needs, what is open or being staged. What has not been taken home in its present version (by `stage out`) and cannot be
+/// fetched again from its source goes only by a rule with `even_if_only_here = true`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  entrepot purge --dry-run          what would go, and why
+  entrepot purge --dry-run          what would go by which rule, why, and whether it is anywhere else
   entrepot purge
   entrepot purge --output json")]
 pub struct Purge {
@@ -45,17 +46,29 @@ fn text(report: &PurgeReport) -> String {
     let mut text = if report.files.is_empty() {
         String::new()
     } else {
-        shown::table(&["file", "size", "because", "its bytes are at"], rows.collect())
+        shown::table(&["file", "size", "because", "its bytes are at"], rows.collect()) + "\n"
     };
+    if !report.rules.is_empty() {
+        let lost = |rule: &RuleSum| match rule.only_here_files {
+            0 => "-".to_owned(),
+            files => format!("{} with {}", shown::count(files, "file"), shown::bytes(rule.only_here_bytes)),
+        };
+        let rows = report
+            .rules
+            .iter()
+            .map(|rule| vec![rule.name.clone(), rule.files.to_string(), shown::bytes(rule.bytes), lost(rule)]);
+        text += &(shown::table(&["rule", "files", "bytes", "nowhere else"], rows.collect()) + "\n");
+    }
     let done = if report.dry_run { "would be removed" } else { "removed" };
     let files = shown::count(report.files.len() as u64, "file");
     text += &format!("{files} with {} {done}\n", shown::bytes(report.bytes));
     text += &format!(
-        "of {} files kept: {} for jobs, {} with bytes nowhere else, {} open\n",
-        report.seen, report.kept_for_jobs, report.kept_unsaved, report.kept_open
+        "of {} files kept: {} by `keep`, {} for jobs, {} with bytes nowhere else, {} open or being staged\n",
+        report.seen, report.kept_by_exception, report.kept_for_jobs, report.kept_unsaved, report.kept_open
     );
     if report.left > 0 {
         text += &format!("{} changed while it was looked at and were left\n", report.left);
     }
+    report.notes.iter().for_each(|note| text += &format!("{note}\n"));
     text
 }

@@ -138,3 +138,88 @@ fn the_input_of_a_queued_job_is_not_purged() {
     fs::write(home.join("go"), "").expect("write");
     assert_eq!(code(&volume.run(&["job", "wait", "1"])), 0);
 }
+
+/// What a file is called and which rule takes it, of those that a report names.
+fn by_rule(report: &serde_json::Value) -> Vec<(String, String)> {
+    let text = |file: &serde_json::Value, key: &str| file[key].as_str().unwrap_or_default().to_string();
+    let files = report["files"].as_array().expect("files");
+    let mut taken: Vec<_> = files.iter().map(|file| (text(file, "path"), text(file, "rule"))).collect();
+    taken.sort();
+    taken
+}
+
+/// [S-250] [S-251]
+#[test]
+fn rules_take_what_they_say_and_the_only_copy_only_where_they_say_so() {
+    let Some(nginx) = Nginx::start() else { return };
+    let ruled = |toml: String| {
+        toml + "\n[[purge.rule]]\nname = \"safe\"\npath = \"**\"\nolder = \"1ms\"\n\
+                [[purge.rule]]\nname = \"tmp\"\npath = \"tmp/**\"\nkeep = [\"tmp/shared\"]\nolder = \"1ms\"\n\
+                even_if_only_here = true\n\
+                [[purge.rule]]\nname = \"nobody\"\npath = \"run/**\"\nolder = \"1ms\"\nuser = [\"4294967294\", \"no one\"]\n\
+                even_if_only_here = true\n\
+                [[purge.rule]]\nname = \"old\"\npath = \"run/**\"\nolder = \"30d\"\neven_if_only_here = true\n"
+    };
+    let kept = |toml: String| {
+        assert!(toml.contains("# keep = []"), "the template");
+        ruled(toml.replace("# keep = []", "keep = [\"tmp/precious\"]"))
+    };
+    let Some(volume) = Volume::up_with(kept) else { return };
+    fs::write(nginx.root().join("input"), server::data(2 << 20, 1)).expect("write");
+    volume.ok(&["stage", "in", &nginx.uri("input"), "input"]);
+    for dir in ["tmp/shared", "tmp/precious", "run"] {
+        fs::create_dir_all(volume.at.join(dir)).expect("directory");
+    }
+    // Large and small: what lies in its stub goes as well.
+    let large = server::data(6 << 20, 2);
+    for (name, bytes) in
+        [("large", &large[..]), ("small", b"few"), ("shared/x", b"x"), ("precious/x", b"x"), ("open", b"o")]
+    {
+        fs::write(volume.at.join("tmp").join(name), bytes).expect("write");
+    }
+    // Copied with old times, it is new here all the same.
+    fs::write(volume.at.join("run/old-times"), b"new").expect("write");
+    let touched = std::process::Command::new("touch").args(["-d", "2001-01-01"]).arg(volume.at.join("run/old-times"));
+    assert!({ touched }.status().expect("touch").success());
+    let open = fs::File::open(volume.at.join("tmp/open")).expect("open");
+
+    let expected = |names: &[(&str, &str)]| -> Vec<(String, String)> {
+        names.iter().map(|(path, rule)| (path.to_string(), rule.to_string())).collect()
+    };
+    let dry = purge(&volume, &["--dry-run"]);
+    let takes = expected(&[("input", "safe"), ("tmp/large", "tmp"), ("tmp/small", "tmp")]);
+    assert_eq!(by_rule(&dry), takes, "{dry}");
+    assert_eq!((dry["kept_by_exception"].as_u64(), dry["kept_open"].as_u64()), (Some(1), Some(1)), "{dry}");
+    assert_eq!(dry["kept_unsaved"], 2, "tmp/shared/x and run/old-times: {dry}");
+    let sum = &dry["rules"][1];
+    assert_eq!((sum["only_here_files"].as_u64(), sum["only_here_bytes"].as_u64()), (Some(2), Some((6 << 20) + 3)));
+    assert!(dry["notes"][0].as_str().is_some_and(|note| note.contains("no one")), "{dry}");
+    let told = out(&volume.run(&["purge", "--dry-run"]));
+    assert!(told.contains("nowhere else") && told.contains("rule tmp: unused for"), "{told}");
+    assert!(volume.at.join("tmp/large").exists(), "a dry run removes nothing");
+
+    assert_eq!(by_rule(&purge(&volume, &[])), takes);
+    drop(open);
+    until("it is closed", || by_rule(&purge(&volume, &[])) == expected(&[("tmp/open", "tmp")]));
+    for (name, is_there) in
+        [("tmp/large", false), ("tmp/shared/x", true), ("tmp/precious/x", true), ("run/old-times", true)]
+    {
+        assert_eq!(volume.at.join(name).exists(), is_there, "{name}");
+    }
+    let stats = out(&volume.run(&["stats", "--prometheus"]));
+    let purged = stats.lines().find(|line| line.starts_with("entrepot_purged_files_total")).unwrap_or_default();
+    assert!(purged.ends_with(" 4"), "{purged}");
+    volume.ok(&["check"]);
+}
+
+/// [S-250] What a result is only here for while it is being taken home.
+#[test]
+fn what_is_on_its_way_home_is_not_purged() {
+    let rule = "\n[[purge.rule]]\nname = \"all\"\npath = \"**\"\nolder = \"1ms\"\neven_if_only_here = true\n";
+    let Some(volume) = Volume::up_with(|toml| toml + rule) else { return };
+    fs::write(volume.at.join("result"), server::data(2 << 20, 3)).expect("write");
+    // A pipe takes what fits into it, and then nothing until it is read.
+    let home = volume.dir.path().join("home");
+    rustix::fs::mknodat(rustix::fs::CWD, &home, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a pipe");
+    drop(home);
+}

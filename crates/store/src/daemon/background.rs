@@ -354,6 +354,7 @@ impl Background {
         match core.purge(false) {
             Ok(report) if report.files.is_empty() => {}
             Ok(report) => {
+                report.notes.iter().for_each(|note| tracing::warn!("purge: {note}"));
                 self.news(Kind::Purge, format!("{} files with {} bytes were purged", report.files.len(), report.bytes))
             }
             Err(error) => self.news(Kind::Purge, format!("nothing was purged: {error}")),

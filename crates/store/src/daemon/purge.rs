@@ -1,93 +1,89 @@
 //! Purging: looks at every file and removes those that [`policy::protect::purge`] chooses.
 //!
 //! Between the look and the removal a file gets a name that nobody asks for; then it is looked at once more, and gets its
-//! name back if it was opened or written meanwhile. So no write is removed with it.
+//! name back if it was opened or written meanwhile. So no write is removed with it. What jobs need is asked for again while files
+//! are removed, a second before at most.
+
+mod report;
+mod rules;
+
+pub use report::{PurgeReport, Purged, RuleSum};
 
 use super::Core;
 use crate::calls::{Answer, Calls, Service};
 use crate::control::{Caller, Responder};
 use crate::events::{self, Kind};
 use crate::file::{File, FileTable};
-use crate::stage::offloaded;
+use crate::stage::{Stager, offloaded};
+use crate::stats::Metric;
 use crate::{Error, Result};
 use policy::machine::Machine;
-use policy::protect::purge::{Candidate, Config, Elsewhere, Event, Purge, Reason, Stats};
+use policy::protect::purge::{Candidate, Elsewhere, Event, Purge};
 use policy::{FileId, Time};
-use rustix::fs::{AtFlags, CWD, RenameFlags, Stat, fstat, linkat, renameat, renameat_with, statat, unlinkat};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{
+    AtFlags, CWD, RenameFlags, StatxFlags, fstat, linkat, renameat, renameat_with, statat, statx, unlinkat,
+};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What says which paths below the mount jobs need; an error if that is not known.
 pub type Needs = Arc<dyn Fn() -> std::result::Result<Vec<PathBuf>, String> + Send + Sync>;
 
-/// A file that was removed, or would be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Purged {
-    /// Its path relative to the mount's root.
-    pub path: String,
-    /// Its size.
-    pub bytes: u64,
-    /// Why.
-    pub reason: String,
-    /// Where its bytes are.
-    pub elsewhere: String,
-}
-
-/// What a purge did, or would do.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PurgeReport {
-    /// Whether nothing was removed.
-    pub dry_run: bool,
-    /// The files, in the order of their removal.
-    pub files: Vec<Purged>,
-    /// Files looked at.
-    pub seen: u64,
-    /// Kept because a job that waits or runs needs them.
-    pub kept_for_jobs: u64,
-    /// Kept because their bytes are nowhere else.
-    pub kept_unsaved: u64,
-    /// Kept because somebody has them open.
-    pub kept_open: u64,
-    /// Left because they changed between the look and the removal.
-    pub left: u64,
-    /// Bytes removed.
-    pub bytes: u64,
-}
-
-/// The name of calls that ask whether a node has a file open.
-const OPEN_FILE: &str = "open-file";
+/// The name of calls that ask whether a node uses a file.
+const FILE_IN_USE: &str = "file-in-use";
 /// A node that does not answer for so long may have it open.
 const ASKED_MAX: Duration = Duration::from_secs(3);
+/// What jobs need is asked for again when it was asked so long ago.
+const NEEDS_KNOWN_FOR: Duration = Duration::from_secs(1);
 
-/// Says whether this node has a file open.
-pub(super) struct OpenFile(pub Arc<FileTable>);
+/// Says whether this node has a file open, or takes it home.
+pub(super) struct InUse {
+    pub files: Arc<FileTable>,
+    pub stager: Arc<Stager>,
+}
 
-impl OpenFile {
+impl InUse {
     /// Has it say so to other nodes.
     pub fn serve(self, calls: &Calls) {
-        calls.register(OPEN_FILE, Arc::new(self));
+        calls.register(FILE_IN_USE, Arc::new(self));
     }
 }
 
-impl Service for OpenFile {
-    fn serve(&self, _: &Caller, args: Value, _: &mut Responder<'_>) -> Answer {
-        let id = args.as_u64().map(FileId);
-        Ok(json!(self.0.files().iter().any(|file| file.id() == id && file.is_open())))
+impl Service for InUse {
+    fn serve(&self, _: &Caller, inode: Value, _: &mut Responder<'_>) -> Answer {
+        let used = |inode| {
+            self.stager.offloaded().is_being_sent(inode) || self.files.of_inode(inode).iter().any(|file| file.is_open())
+        };
+        Ok(json!(inode.as_u64().is_none_or(used)))
     }
 }
 
-/// A file that was looked at.
+/// A file that was looked at, and may go.
 struct Seen {
-    id: FileId,
+    inode: u64,
+    id: Option<FileId>,
     path: String,
     owner: u32,
     version: (u64, u64),
     elsewhere: String,
+    only_here: bool,
+}
+
+/// What jobs need, and when that was asked.
+struct Needed {
+    paths: Vec<PathBuf>,
+    asked: Instant,
+}
+
+impl Needed {
+    fn has(&self, path: &str) -> bool {
+        self.paths.iter().any(|needed| Path::new(path).starts_with(needed))
+    }
 }
 
 impl Core {
@@ -101,94 +97,144 @@ impl Core {
     /// # Errors
     /// If nobody can say what jobs need; and what the namespace says.
     pub fn purge(&self, dry_run: bool) -> Result<PurgeReport> {
-        let mut needed = Vec::new();
-        for needs in self.needs.lock().clone() {
-            let paths = needs().map_err(|e| Error::Busy(format!("it is not known what jobs need: {e}")))?;
-            needed.extend(paths.iter().filter_map(|p| Some(p.strip_prefix(&self.mount_point).ok()?.to_path_buf())));
-        }
+        let needed = self.needed()?;
         let settings = &self.volume.config().purge;
-        let mut machine = Purge::new(Config {
-            age: (!settings.age.is_zero()).then_some(Time(settings.age.as_nanos() as u64)),
-            high_percent: settings.high_percent,
-            low_percent: settings.low_percent,
-        });
+        let (config, notes) = rules::machine(settings);
+        let names: Vec<String> = settings.rules.iter().map(|rule| rule.name.clone()).collect();
+        let mut report = PurgeReport { notes, ..PurgeReport::new(dry_run, &names) };
+        let mut machine = Purge::new(config);
         self.volume.targets().measure_now();
         let space = self.volume.targets().space();
         let used = space.total_bytes.saturating_sub(space.free_bytes);
         let now = Time(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64));
         machine.handle(now, Event::Begin { used, total: space.total_bytes });
-        let mut all = Vec::new();
-        for (id, path) in self.checker.files_below("") {
-            if let Some((seen, candidate)) = self.look(all.len() as u64, id, path, &needed) {
-                all.push(seen);
-                machine.handle(now, Event::Seen(candidate));
+        let (mut may_go, mut known) = (Vec::new(), BTreeSet::new());
+        self.checker.each_file_below("", &mut |path, file, stub| {
+            known.extend(file.id());
+            let Some((seen, candidate)) = self.look(may_go.len() as u64, path, &file, &stub, &needed) else { return };
+            machine.handle(now, Event::Seen(candidate));
+            if machine.may_go() > may_go.len() {
+                may_go.push(seen);
             }
-        }
+        });
         machine.handle(now, Event::Scanned);
-        let mut report = PurgeReport { dry_run, ..PurgeReport::default() };
-        while let Some(remove) = machine.poll() {
-            let seen = &all[remove.id as usize];
-            let gone = dry_run || self.remove_unused(seen);
-            let answer = if gone { Event::Removed { id: remove.id } } else { Event::Left { id: remove.id } };
-            machine.handle(now, answer);
-            if gone && !dry_run {
-                let what = format!("purged: {} bytes", seen.version.0);
-                let why = format!("{}; its bytes are at {}", text(remove.reason), seen.elsewhere);
-                let (path, owner) = (Some(seen.path.clone()), Some(seen.owner));
-                let told = events::Event { path, owner, why: Some(why), ..events::Event::new(Kind::Purge, what) };
-                self.pool.events.record(told);
-            }
-            if gone {
-                let (path, bytes, elsewhere) = (seen.path.clone(), seen.version.0, seen.elsewhere.clone());
-                report.files.push(Purged { path, bytes, reason: text(remove.reason), elsewhere });
-            }
-        }
+        self.remove_all(&mut machine, now, &may_go, needed, &mut report);
         if !dry_run {
-            self.stager.offloaded().keep(&all.iter().map(|seen| seen.id).collect::<BTreeSet<_>>())?;
+            self.stager.offloaded().keep(&known)?;
         }
-        let Stats { seen, needed, unsafe_, open, left, removed_bytes, .. } = machine.stats();
-        (report.seen, report.kept_for_jobs, report.kept_unsaved, report.kept_open) = (seen, needed, unsafe_, open);
-        (report.left, report.bytes) = (left, removed_bytes);
+        report.counted(machine.stats());
         Ok(report)
     }
 
-    fn look(&self, number: u64, id: FileId, path: String, needed: &[PathBuf]) -> Option<(Seen, Candidate)> {
-        let (file, stat) = self.stub_at(&path)?;
-        let version = offloaded::version(&file, file_stub(self, &path)?).ok()?;
-        let offloaded = self.stager.offloaded().get(id).ok().flatten();
+    /// What the machine says, one file after the other.
+    fn remove_all(
+        &self,
+        machine: &mut Purge,
+        now: Time,
+        may_go: &[Seen],
+        mut needed: Needed,
+        report: &mut PurgeReport,
+    ) {
+        while let Some(remove) = machine.poll() {
+            let seen = &may_go[remove.id as usize];
+            if !report.dry_run && needed.asked.elapsed() > NEEDS_KNOWN_FOR {
+                needed = match self.needed() {
+                    Ok(needed) => needed,
+                    Err(error) => {
+                        report.notes.push(format!("it ended before all were removed: {error}"));
+                        return;
+                    }
+                };
+            }
+            let why = report.why(remove.reason);
+            let gone = report.dry_run || !needed.has(&seen.path) && self.remove_unused(seen, &why);
+            let answer = if gone { Event::Removed { id: remove.id } } else { Event::Left { id: remove.id } };
+            machine.handle(now, answer);
+            if gone {
+                if !report.dry_run {
+                    self.tell_purged(seen, &why);
+                }
+                report.add(purged(seen, why, report.rule(remove.reason)), remove.reason);
+            }
+        }
+    }
+
+    fn tell_purged(&self, seen: &Seen, why: &str) {
+        self.volume.stats().add(Metric::PurgedFiles, 1);
+        self.volume.stats().add(Metric::PurgedBytes, seen.version.0);
+        let what = format!("purged: {} bytes", seen.version.0);
+        let why = format!("{why}; its bytes {} {}", if seen.only_here { "were" } else { "are at" }, seen.elsewhere);
+        let (path, owner) = (Some(seen.path.clone()), Some(seen.owner));
+        let told = events::Event { path, owner, why: Some(why), ..events::Event::new(Kind::Purge, what) };
+        self.pool.events.record(told);
+    }
+
+    fn needed(&self) -> Result<Needed> {
+        let mut needed = Needed { paths: Vec::new(), asked: Instant::now() };
+        for needs in self.needs.lock().clone() {
+            let paths = needs().map_err(|e| Error::Busy(format!("it is not known what jobs need: {e}")))?;
+            needed
+                .paths
+                .extend(paths.iter().filter_map(|p| Some(p.strip_prefix(&self.mount_point).ok()?.to_path_buf())));
+        }
+        Ok(needed)
+    }
+
+    fn look(
+        &self,
+        number: u64,
+        path: String,
+        file: &File,
+        stub: &OwnedFd,
+        needed: &Needed,
+    ) -> Option<(Seen, Candidate)> {
+        let (stat, born) = (fstat(stub).ok()?, born_ns(stub));
+        let version = offloaded::version(file, stub).ok()?;
+        let offloaded = file.id().and_then(|id| self.stager.offloaded().get(id).ok().flatten());
         let (elsewhere, place) = match offloaded.filter(|o| (o.size, o.modified_ns) == version) {
             Some(there) => (Elsewhere::Offloaded, there.uri),
             None if file.is_recoverable() => (Elsewhere::Source, "its source".to_string()),
-            None => (Elsewhere::No, String::new()),
+            None => (Elsewhere::No, "nowhere else".to_string()),
         };
+        // What was copied with its old times is no older here than its name.
+        let written = version.1.max(born);
         let candidate = Candidate {
             id: number,
-            bytes: version.0,
-            used: Time(version.1.max(nanoseconds(stat.st_atime, stat.st_atime_nsec))),
+            path: path.clone(),
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            size: version.0,
+            bytes: if file.is_in_stub() { 0 } else { version.0 },
+            used: Time(written.max(nanoseconds(stat.st_atime, stat.st_atime_nsec))),
+            written: Time(written),
             elsewhere,
-            needed: needed.iter().any(|n| Path::new(&path).starts_with(n)),
-            open: file.is_open(),
+            needed: needed.has(&path),
+            open: file.is_open() || self.stager.offloaded().is_being_sent(stat.st_ino),
         };
-        Some((Seen { id, path, owner: stat.st_uid, version, elsewhere: place }, candidate))
+        let only_here = elsewhere == Elsewhere::No;
+        let (id, inode, owner) = (file.id(), stat.st_ino, stat.st_uid);
+        Some((Seen { inode, id, path, owner, version, elsewhere: place, only_here }, candidate))
     }
 
     /// Removes a file if it still is what was seen. Whether it is gone.
-    fn remove_unused(&self, seen: &Seen) -> bool {
+    fn remove_unused(&self, seen: &Seen, why: &str) -> bool {
         let there = self.mount_point.join(&seen.path);
         let mut aside = there.clone();
-        aside.set_file_name(format!(".entrepot-purged-{}", seen.id));
+        aside.set_file_name(format!(".entrepot-purged-{}", seen.inode));
         if let Err(error) = set_aside(&there, &aside) {
             tracing::info!("{} is not purged: {error}", seen.path);
             return false;
         }
         let hidden = aside.strip_prefix(&self.mount_point).ok().and_then(Path::to_str).unwrap_or_default().to_string();
-        let same = self.stub_at(&hidden).zip(file_stub(self, &hidden)).is_some_and(|((file, _), stub)| {
-            let unchanged = offloaded::version(&file, stub).is_ok_and(|version| version == seen.version);
-            file.id() == Some(seen.id) && !file.is_open() && unchanged
-        });
-        let same = same && self.is_open_nowhere_else(seen);
+        let same = self.checker.stub_at(&hidden).is_some_and(|stub| self.is_unused(seen, &stub));
+        let same = same && self.is_used_nowhere_else(seen);
         if same && std::fs::remove_file(&aside).is_ok() {
-            tracing::info!("purged {}: its bytes are at {}", seen.path, seen.elsewhere);
+            tracing::info!(
+                "purged {}: {why}; its bytes {} {}",
+                seen.path,
+                if seen.only_here { "were" } else { "are at" },
+                seen.elsewhere
+            );
             return true;
         }
         if let Err(error) = put_back(&aside, &there) {
@@ -201,32 +247,32 @@ impl Core {
         false
     }
 
-    /// Whether all other nodes say that they have it not open. Its name is nobody's meanwhile, so that none can open it.
-    fn is_open_nowhere_else(&self, seen: &Seen) -> bool {
+    /// Whether what has the name now is what was seen, and nobody uses it here.
+    fn is_unused(&self, seen: &Seen, stub: &OwnedFd) -> bool {
+        let same = fstat(stub).is_ok_and(|stat| stat.st_ino == seen.inode);
+        let file = stub.try_clone().ok().and_then(|stub| self.files.get_or_open(stub).ok());
+        same && !self.stager.offloaded().is_being_sent(seen.inode)
+            && file.is_some_and(|file| {
+                let unchanged = offloaded::version(&file, stub).is_ok_and(|version| version == seen.version);
+                file.id() == seen.id && !file.is_open() && unchanged
+            })
+    }
+
+    /// Whether all other nodes say that they do not use it. Its name is nobody's meanwhile, so that none can open it.
+    fn is_used_nowhere_else(&self, seen: &Seen) -> bool {
         let Some(calls) = &self.calls else { return true };
         let others = calls.others();
         let names: Option<Vec<String>> = others.iter().map(|other| other.own.clone()).collect();
         let Some(names) = names else { return false };
         let who = Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw(), pid: 0 };
-        let said = calls.call_each(names, OPEN_FILE, &who, &json!(seen.id.0), ASKED_MAX);
+        let said = calls.call_each(names, FILE_IN_USE, &who, &json!(seen.inode), ASKED_MAX);
         let is_open = said.iter().find(|(_, answer)| *answer != Ok(json!(false)));
         if let Some((_, answer)) = is_open {
-            let why =
-                answer.as_ref().err().map_or("it is open on another node".into(), |problem| problem.cause.clone());
+            let why = answer.as_ref().err().map_or("another node uses it".into(), |problem| problem.cause.clone());
             tracing::info!("{} is not purged: {why}", seen.path);
         }
         is_open.is_none()
     }
-
-    fn stub_at(&self, path: &str) -> Option<(Arc<File>, Stat)> {
-        let file = self.checker.file_at(path)?;
-        Some((file, fstat(file_stub(self, path)?).ok()?))
-    }
-}
-
-/// The stub of a file, for its times.
-fn file_stub(core: &Core, path: &str) -> Option<rustix::fd::OwnedFd> {
-    core.checker.stub_at(path)
 }
 
 /// Gives a file a name that nobody asks for. Where the file system cannot refuse one that is taken (GlusterFS), that is looked at before:
@@ -257,9 +303,14 @@ fn nanoseconds(seconds: i64, rest: u64) -> u64 {
     (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(rest)
 }
 
-fn text(reason: Reason) -> String {
-    match reason {
-        Reason::Age(unused) => format!("unused for {}", policy::units::show_span_s(unused.0 / 1_000_000_000)),
-        Reason::Space(percent) => format!("{percent} % of the space are used"),
-    }
+/// When the stub was made; 0 where its file system does not say.
+fn born_ns(stub: impl AsFd) -> u64 {
+    let told = statx(stub, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
+    let told = told.ok().filter(|told| StatxFlags::from_bits_retain(told.stx_mask).contains(StatxFlags::BTIME));
+    told.map_or(0, |told| nanoseconds(told.stx_btime.tv_sec, told.stx_btime.tv_nsec.into()))
+}
+
+fn purged(seen: &Seen, reason: String, rule: Option<String>) -> Purged {
+    let (path, elsewhere) = (seen.path.clone(), seen.elsewhere.clone());
+    Purged { path, bytes: seen.version.0, reason, rule, elsewhere, only_here: seen.only_here }
 }

@@ -94,6 +94,16 @@ impl FileTable {
         self.shard((dev, ino)).lock().entries.get(&(dev, ino))?.file.upgrade()
     }
 
+    /// Those with that inode, on whichever device, that are in use.
+    pub fn of_inode(&self, inode: u64) -> Vec<Arc<File>> {
+        let of = |s: &Mutex<Shard>| {
+            let shard = s.lock();
+            let entries = shard.entries.iter().filter(|((_, ino), _)| *ino == inode);
+            entries.filter_map(|(_, entry)| entry.file.upgrade()).collect::<Vec<_>>()
+        };
+        self.shards.iter().flat_map(of).collect()
+    }
+
     /// The files in use now.
     pub fn files(&self) -> Vec<Arc<File>> {
         let live = |s: &Mutex<Shard>| s.lock().entries.values().filter_map(|e| e.file.upgrade()).collect::<Vec<_>>();

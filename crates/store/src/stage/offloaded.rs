@@ -67,6 +67,11 @@ impl Registry {
         Turn { registry: self, key }
     }
 
+    /// Whether the file of that inode is being sent anywhere.
+    pub fn is_being_sent(&self, inode: u64) -> bool {
+        self.sending.lock().range((inode, String::new())..).next().is_some_and(|(sent, _)| *sent == inode)
+    }
+
     /// What is known of a file.
     pub fn get(&self, file: FileId) -> Result<Option<Offloaded>> {
         let bytes = self.state.record_get(RECORDS, &key(file))?;

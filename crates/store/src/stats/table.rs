@@ -134,6 +134,10 @@ names! {
         StageInBytes = "stage_in_bytes",
         /// Bytes staged out.
         StageOutBytes = "stage_out_bytes",
+        /// Files purged.
+        PurgedFiles = "purged_files",
+        /// Their bytes.
+        PurgedBytes = "purged_bytes",
         /// Jobs submitted to the local runner.
         JobsSubmitted = "jobs_submitted",
         /// Of these, jobs that ended well.

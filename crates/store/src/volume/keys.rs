@@ -7,6 +7,7 @@
 //! named otherwise than their keys.
 
 use super::section::{Given, integer};
+use policy::glob::Glob;
 use policy::units;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -135,6 +136,12 @@ pub fn texts(given: &Given<'_>) -> Read<Vec<String>> {
     let list = list.and_then(|list| list.collect::<Option<Vec<_>>>()).filter(|list| !list.is_empty());
     list.filter(|list| list.iter().all(|text| !text.is_empty()))
         .ok_or_else(|| "Give a list of texts, such as [\"n1\", \"n2\"]".to_owned())
+}
+
+/// A list of patterns over paths, which may be empty.
+pub fn globs(given: &Given<'_>) -> Read<Vec<Glob>> {
+    let list = given.value.as_array().ok_or("Give a list of patterns, such as [\"tmp/**\"]")?;
+    list.iter().map(|one| one.get_ref().as_str().unwrap_or_default().parse()).collect()
 }
 
 /// A key without a default.

@@ -5,6 +5,7 @@ mod cache;
 mod endpoint;
 mod files;
 mod jobs;
+mod purge;
 mod stage;
 mod state;
 mod stripes;
@@ -15,10 +16,9 @@ mod top;
 pub use burst::Burst;
 pub use cache::{Cache, CacheKeys};
 pub use endpoint::Endpoint;
-pub use files::{
-    Checksums, Health, Io, LayoutConfig, Mount, Mover, Passthrough, Prefer, Purge, Recovery, Scrub, Summed,
-};
+pub use files::{Checksums, Health, Io, LayoutConfig, Mount, Mover, Passthrough, Prefer, Recovery, Scrub, Summed};
 pub use jobs::{Jobs, Offload, QueueName, Replication, ReplicationPolicy};
+pub use purge::{Purge, PurgeRule};
 pub use stage::Stage;
 pub use state::{StateConfig, StateStore, roots_directory};
 pub use stripes::Stripes;
@@ -46,6 +46,7 @@ pub const SECTIONS: [(&str, &[Key]); 20] = [
     ("[replication]", Replication::KEYS),
     ("[stripes]", Stripes::KEYS),
     ("[purge]", Purge::KEYS),
+    ("[[purge.rule]]", PurgeRule::KEYS),
     ("[checksums]", Checksums::KEYS),
     ("[scrub]", Scrub::KEYS),
     ("[burst]", Burst::KEYS),

@@ -63,6 +63,12 @@ pub fn template(dir: &Path) -> String {
                 keys.iter().for_each(|key| text += &shown(key, "#   "));
                 TARGETS.iter().for_each(|(name, tier)| text += &block(name, &format!("targets/{name}"), tier));
             }
+            "[[purge.rule]]" => {
+                text += &format!(
+                    "\n# Rules, as many as you like. `entrepot purge --dry-run` shows what they would take.\n# {header}\n"
+                );
+                keys.iter().for_each(|key| text += &shown(key, "#   "));
+            }
             _ => {
                 text += &format!("\n{header}\n");
                 keys.iter().for_each(|key| text += &shown(key, "# "));

@@ -1,7 +1,6 @@
-//! The sections about files and the targets that they lie on: `[layout]`, `[mount]`, `[health]`, `[mover]`, `[recovery]`,
-//! `[purge]`.
+//! The sections about files and the targets that they lie on: `[layout]`, `[mount]`, `[health]`, `[mover]`, `[recovery]`.
 
-use super::super::keys::{DAY, HOUR, SECOND, choice, count, flag, optional, percent, rate, section, size, span, words};
+use super::super::keys::{DAY, HOUR, SECOND, choice, count, flag, optional, rate, section, size, span, words};
 use super::super::section::Section;
 use crate::file::MirrorWrites;
 use crate::volume::TARGETS_MAX;
@@ -141,20 +140,6 @@ section! {
     }
 }
 
-section! {
-    /// `[purge]`
-    Purge {
-        /// Files whose bytes are safe elsewhere, that no job needs and nobody used for so long may be removed. 0: none by age.
-        age: Duration = span(Duration::ZERO..=36_500 * DAY), "0s";
-        /// From so many percent of full on the oldest of them go. 100: none for space.
-        high_percent: u32 = count(1..=100), 100;
-        /// They go until so many percent are left.
-        low_percent: u32 = percent, 80;
-        /// How often that is looked at. 0: only when the operator says `entrepot purge`.
-        every: Duration = span(Duration::ZERO..=365 * DAY), "0s";
-    }
-}
-
 words! {
     /// Which files have checksums.
     Summed {
@@ -181,21 +166,5 @@ section! {
         every: Duration = span(Duration::ZERO..=3650 * DAY), "0s";
         /// Bytes per second that are read for it; 0 is no limit. `entrepot scrub --rate` has one of its own.
         rate: u64 = rate, "20MiB";
-    }
-}
-
-impl Purge {
-    pub(in crate::volume) fn checked(section: &Section<'_, '_, '_>) -> Purge {
-        let purge = Purge::read(section);
-        if purge.low_percent > purge.high_percent {
-            let cause = format!("`low_percent` is {} and `high_percent` {}", purge.low_percent, purge.high_percent);
-            let mend = "Give a lower `low_percent`: purging begins at the high one and ends at the low one";
-            section.problem(
-                if section.get("low_percent").is_some() { "low_percent" } else { "high_percent" },
-                cause,
-                mend,
-            );
-        }
-        purge
     }
 }

@@ -1,0 +1,150 @@
+//! `[purge]` and its rules.
+
+use super::super::keys::{DAY, count, flag, globs, optional, parsed, percent, section, size, span, text, texts};
+use super::super::section::Section;
+use policy::glob::Glob;
+use std::time::Duration;
+use toml::de::DeValue;
+
+/// Rules of one volume. A guess at what a site can still oversee; each file is held against all of them.
+const RULES_MAX: usize = 256;
+const MS: Duration = Duration::from_millis(1);
+
+section! {
+    /// `[purge]`
+    Purge {
+        /// Files whose bytes are safe elsewhere, that no job needs and nobody used for so long may be removed. 0: none by age.
+        age: Duration = span(Duration::ZERO..=36_500 * DAY), "0s";
+        /// From so many percent of full on the oldest of them go. 100: none for space.
+        high_percent: u32 = count(1..=100), 100;
+        /// They go until so many percent are left.
+        low_percent: u32 = percent, 80;
+        /// What is never purged, with all below it, such as ["projects", "**/README"]: `*` and `?` stand for no slash, `**` for anything.
+        keep: Vec<Glob> = globs, [];
+        /// How often that is looked at. 0: only when the operator says `entrepot purge`.
+        every: Duration = span(Duration::ZERO..=365 * DAY), "0s";
+        + /// In the order of the file.
+        rules: Vec<PurgeRule>;
+    }
+}
+
+section! {
+    /// A `[[purge.rule]]` block. It takes files for which all holds that it says.
+    PurgeRule {
+        /// Its name, for people and reports.
+        name: String = text, "old-scratch" or missing;
+        /// Which files, below the mount point; "**" is all.
+        path: Option<Glob> = optional(parsed(str::parse)), "tmp/**" else None;
+        /// What of these it leaves, with all below it.
+        keep: Vec<Glob> = globs, ["tmp/shared"] else Vec::new();
+        /// Neither read nor written for so long, as `entrepot find --older` counts it.
+        older: Option<Duration> = optional(span(MS..=36_500 * DAY)), "30d" else None;
+        /// Not written for so long, however often it is read.
+        unwritten: Option<Duration> = optional(span(MS..=36_500 * DAY)), "90d" else None;
+        /// Of more bytes than these.
+        larger: Option<u64> = optional(size(0..=u64::MAX, "a size, such as \"1GB\"")), "1GB" else None;
+        /// Of these users: names that are in /etc/passwd, or numbers in quotes.
+        user: Option<Vec<String>> = optional(texts), ["ada", "1001"] else None;
+        /// Of these groups: names that are in /etc/group, or numbers in quotes.
+        group: Option<Vec<String>> = optional(texts), ["guests"] else None;
+        /// Also files whose bytes are nowhere else. They are lost then.
+        even_if_only_here: bool = flag, false;
+    }
+}
+
+impl Purge {
+    pub(in crate::volume) fn checked(section: &Section<'_, '_, '_>) -> Purge {
+        let mut purge = Purge::read(section);
+        if purge.low_percent > purge.high_percent {
+            let cause = format!("`low_percent` is {} and `high_percent` {}", purge.low_percent, purge.high_percent);
+            let mend = "Give a lower `low_percent`: purging begins at the high one and ends at the low one";
+            section.problem(
+                if section.get("low_percent").is_some() { "low_percent" } else { "high_percent" },
+                cause,
+                mend,
+            );
+        }
+        purge.rules = rules(section);
+        purge
+    }
+}
+
+fn rules(section: &Section<'_, '_, '_>) -> Vec<PurgeRule> {
+    let Some(value) = section.get("rule") else { return Vec::new() };
+    let mut rules: Vec<PurgeRule> = Vec::new();
+    let blocks = value.get_ref().as_array();
+    if blocks.is_none_or(|blocks| blocks.iter().any(|block| !matches!(block.get_ref(), DeValue::Table(_)))) {
+        section.problem("rule", "a rule is no table", "Write `[[purge.rule]]` on a line of its own");
+        return rules;
+    }
+    for block in blocks.into_iter().flatten() {
+        let keys = Section::new(section.reading, "purge.rule", block.span(), block.get_ref().as_table());
+        let rule = PurgeRule::read(&keys);
+        if rule.path.is_none() {
+            keys.missing::<String>("path", "\"tmp/**\"");
+        }
+        if rule.older.is_none() && rule.unwritten.is_none() {
+            let cause = format!("rule \"{}\" says no age: it would take files that were written just now", rule.name);
+            keys.problem("name", cause, "Add `older = \"30d\"` or `unwritten = \"90d\"`");
+        }
+        if rules.iter().any(|other| other.name == rule.name && !rule.name.is_empty()) {
+            let cause = format!("two rules are named \"{}\"", rule.name);
+            keys.problem("name", cause, "Give one of them another name");
+        }
+        keys.finish();
+        rules.push(rule);
+    }
+    if rules.len() > RULES_MAX {
+        let cause = format!("there are {} rules, and {RULES_MAX} is the most", rules.len());
+        section.problem(
+            "rule",
+            cause,
+            "Put some together: a rule may name several users, and its `path` several directories",
+        );
+    }
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::volume::Config;
+    use std::path::Path;
+    use std::time::Duration;
+
+    fn parse(lines: &str) -> Result<Config, String> {
+        let text = format!(
+            "name = \"v\"\nnamespace = \"n\"\nstate = \"s\"\n[[target]]\nname = \"t\"\npath = \"t\"\n[purge]\n{lines}\n"
+        );
+        Config::parse(Path::new("/v/volume.toml"), &text).map_err(|problems| problems.to_string())
+    }
+
+    #[test]
+    fn rules_are_what_the_file_says() {
+        let purge = parse(
+            "keep = [\"projects\"]\n[[purge.rule]]\nname = \"a\"\npath = \"tmp/**\"\nolder = \"30d\"\nuser = [\"ada\", \"7\"]\n\
+             [[purge.rule]]\nname = \"b\"\npath = \"**\"\nunwritten = \"90d\"\nlarger = \"1GB\"\neven_if_only_here = true",
+        );
+        let purge = purge.unwrap().purge;
+        assert_eq!((purge.keep.len(), purge.rules.len()), (1, 2));
+        let (a, b) = (&purge.rules[0], &purge.rules[1]);
+        assert_eq!((a.older, a.unwritten), (Some(Duration::from_secs(30 * 86_400)), None));
+        assert_eq!(a.user.as_deref(), Some(&["ada".to_owned(), "7".to_owned()][..]));
+        assert!(!a.even_if_only_here && b.even_if_only_here, "it has to be said");
+        assert_eq!((b.larger, b.path.as_ref().unwrap().to_string().as_str()), (Some(1_000_000_000), "**"));
+    }
+
+    #[test]
+    fn what_would_take_too_much_is_refused() {
+        let rule = |lines: &str| parse(&format!("[[purge.rule]]\nname = \"a\"\n{lines}")).unwrap_err();
+        assert!(rule("path = \"tmp/**\"").contains("says no age"));
+        assert!(rule("older = \"1d\"").contains("`path` is missing in `[[purge.rule]]`"));
+        assert!(rule("path = \"/tmp\"\nolder = \"1d\"").contains("without a slash at either end"));
+        assert!(rule("path = \"a\"\nolder = \"0s\"").contains("`older` is \"0s\""));
+        assert!(rule("path = \"a\"\nolder = \"1d\"\nusers = [\"x\"]").contains("Did you mean `user`?"));
+        assert!(rule("path = \"a\"\nolder = \"1d\"\nuser = \"x\"").contains("a list of texts"));
+        let twice = "path = \"a\"\nolder = \"1d\"\n[[purge.rule]]\nname = \"a\"\npath = \"b\"\nolder = \"1d\"";
+        assert!(rule(twice).contains("two rules are named \"a\""));
+        assert!(parse("rule = 3").unwrap_err().contains("a rule is no table"));
+        assert!(parse("keep = [\"a/\"]").unwrap_err().contains("without a slash"));
+    }
+}
