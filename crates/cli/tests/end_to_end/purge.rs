@@ -3,7 +3,9 @@
 use crate::real::{Volume, code, out, until};
 use crate::server::{self, Nginx};
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 fn volume() -> Option<Volume> {
     Volume::up_with(|toml| {
@@ -179,8 +181,9 @@ fn rules_take_what_they_say_and_the_only_copy_only_where_they_say_so() {
     }
     // Copied with old times, it is new here all the same.
     fs::write(volume.at.join("run/old-times"), b"new").expect("write");
-    let touched = std::process::Command::new("touch").args(["-d", "2001-01-01"]).arg(volume.at.join("run/old-times"));
-    assert!({ touched }.status().expect("touch").success());
+    let mut touch = Command::new("touch");
+    touch.args(["-d", "2001-01-01"]).arg(volume.at.join("run/old-times"));
+    assert!(touch.status().expect("touch").success());
     let open = fs::File::open(volume.at.join("tmp/open")).expect("open");
 
     let expected = |names: &[(&str, &str)]| -> Vec<(String, String)> {
@@ -206,20 +209,29 @@ fn rules_take_what_they_say_and_the_only_copy_only_where_they_say_so() {
     {
         assert_eq!(volume.at.join(name).exists(), is_there, "{name}");
     }
-    let stats = out(&volume.run(&["stats", "--prometheus"]));
-    let purged = stats.lines().find(|line| line.starts_with("entrepot_purged_files_total")).unwrap_or_default();
-    assert!(purged.ends_with(" 4"), "{purged}");
+    assert_eq!(volume.counted("purged_files"), 4);
     volume.ok(&["check"]);
 }
 
-/// [S-250] What a result is only here for while it is being taken home.
+/// [S-250] While it is taken home.
 #[test]
 fn what_is_on_its_way_home_is_not_purged() {
     let rule = "\n[[purge.rule]]\nname = \"all\"\npath = \"**\"\nolder = \"1ms\"\neven_if_only_here = true\n";
     let Some(volume) = Volume::up_with(|toml| toml + rule) else { return };
     fs::write(volume.at.join("result"), server::data(2 << 20, 3)).expect("write");
-    // A pipe takes what fits into it, and then nothing until it is read.
-    let home = volume.dir.path().join("home");
-    rustix::fs::mknodat(rustix::fs::CWD, &home, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a pipe");
-    drop(home);
+    assert_eq!(by_rule(&purge(&volume, &["--dry-run"])).len(), 1);
+    // A server that takes connections and says nothing.
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let uri = format!("webdav://{}/result", server.local_addr().expect("an address"));
+    let mut sending = Command::new(&volume.binary);
+    sending.env("ENTREPOT_VOLUME", &volume.toml).args(["stage", "out", "result", &uri]).current_dir(&volume.at);
+    let mut sending = sending.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary runs");
+    let asked = server.accept().expect("it is asked");
+    let report = purge(&volume, &[]);
+    assert_eq!((by_rule(&report).len(), report["kept_open"].as_u64()), (0, Some(1)), "{report}");
+    sending.kill().expect("kill");
+    sending.wait().expect("wait");
+    drop((asked, server));
+    until("it is given up", || by_rule(&purge(&volume, &["--dry-run"])).len() == 1);
+    assert!(volume.at.join("result").exists());
 }
