@@ -108,6 +108,7 @@ pub struct Core {
     background: Arc<Background>,
     balancing: balance::Balancing,
     started: Instant,
+    clock: purge::Clock,
 }
 
 impl Core {
@@ -208,6 +209,7 @@ impl Starting {
             background: background.clone(),
             balancing: balance::Balancing::new(),
             started: Instant::now(),
+            clock: purge::Clock::new(),
             volume,
             pool,
             names,

@@ -3,7 +3,9 @@
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, fstat, openat, statat};
 use rustix::io::{Errno, Result};
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Below one directory.
@@ -15,6 +17,8 @@ struct Level {
     fd: Arc<OwnedFd>,
     entries: Dir,
     inode: u64,
+    /// In the level above.
+    name: CString,
 }
 
 /// A file or a directory that was met. A directory comes before what it holds.
@@ -33,7 +37,7 @@ impl Level {
     fn open(above: &OwnedFd, name: &CStr) -> Result<Level> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(above, name, flags, Mode::empty())?;
-        Ok(Level { entries: Dir::read_from(&fd)?, inode: fstat(&fd)?.st_ino, fd: Arc::new(fd) })
+        Ok(Level { entries: Dir::read_from(&fd)?, inode: fstat(&fd)?.st_ino, name: name.to_owned(), fd: Arc::new(fd) })
     }
 
     fn meets(&self, name: &CStr, inode: Option<u64>) -> Met {
@@ -45,6 +49,12 @@ impl Descent {
     /// Begins.
     pub fn new(root: &OwnedFd) -> Result<Descent> {
         Ok(Descent { levels: vec![Level::open(root, c".")?] })
+    }
+
+    /// The path, below the root, of a regular file that was met last.
+    pub fn path_of(&self, name: &CStr) -> PathBuf {
+        let above = self.levels.iter().skip(1).map(|level| &*level.name);
+        above.chain([name]).map(|name| OsStr::from_bytes(name.to_bytes())).collect()
     }
 }
 

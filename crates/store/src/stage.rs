@@ -29,7 +29,7 @@ mod tree;
 
 pub use crate::stop::Stop;
 pub use checksum::{Algorithm, Checksum};
-pub use chosen::Chosen;
+pub use chosen::{Chosen, Pattern};
 pub use error::{BadLine, StageError};
 pub use look::{Looked, Row, There, Wanted};
 pub use manifest::ManifestIn;

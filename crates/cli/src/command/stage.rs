@@ -13,7 +13,8 @@ use store::control::{Client, Problem, Request, exit};
 use store::host::umask;
 use store::source::{Identity, means_directory};
 use store::stage::{
-    Algorithm, BadLine, Checksum, Chosen, Compare, Looked, ManifestIn, Row, StageError, StageIn, Staged, There, Wanted,
+    Algorithm, BadLine, Checksum, Chosen, Compare, Looked, ManifestIn, Pattern, Row, StageError, StageIn, Staged,
+    There, Wanted,
 };
 
 /// Bring data in from a source, or take results out, verified
@@ -93,10 +94,10 @@ struct In {
     keep: bool,
     /// Of a directory, a record or a manifest only files like this: `*.h5`, `maps/**`. May be said several times.
     #[arg(long, value_name = "PATTERN")]
-    include: Vec<String>,
+    include: Vec<Pattern>,
     /// Files like this not: `tmp/**`. May be said several times, and goes over --include.
     #[arg(long, value_name = "PATTERN")]
-    exclude: Vec<String>,
+    exclude: Vec<Pattern>,
     /// Show the files, how large they are and what is there already; bring nothing.
     #[arg(long)]
     dry_run: bool,

@@ -1,9 +1,6 @@
 //! Which files of a directory, a record or a manifest are meant, by patterns over their paths.
-//!
-//! `*` stands for characters without a slash, `?` for one of them, `**` for anything, `**/` for directories or none. A
-//! pattern without a slash is about the last name, wherever it lies; one that ends in a slash is about all below. Each
-//! character of a path is looked at once for each part of a pattern, whatever it is.
 
+use policy::glob::Glob;
 use serde::{Deserialize, Serialize};
 
 /// Patterns: what none of `include` matches, where there are any, and what one of `exclude` matches is left out.
@@ -11,9 +8,9 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 pub struct Chosen {
     /// What is meant; everything if there is none.
-    pub include: Vec<String>,
+    pub include: Vec<Pattern>,
     /// What is left out of that.
-    pub exclude: Vec<String>,
+    pub exclude: Vec<Pattern>,
 }
 
 impl Chosen {
@@ -24,72 +21,45 @@ impl Chosen {
 
     /// Whether a file is meant. Its path is relative to the directory, the record or, of a list, the mount point.
     pub fn takes(&self, path: &str) -> bool {
-        let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, path));
+        let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.glob.matches(path));
         (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
     }
 }
 
-enum Part {
-    Char(char),
-    One,
-    Some,
-    Deep,
-    Directories,
+/// A pattern as users write it: one without a slash is about the last name, wherever it lies; one that ends in a slash is
+/// about all below.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Pattern {
+    text: String,
+    glob: Glob,
 }
 
-fn parts(pattern: &str) -> Vec<Part> {
-    let (mut parts, mut rest) = (Vec::new(), pattern);
-    while let Some(c) = rest.chars().next() {
-        let (part, len) = match c {
-            '*' if rest.starts_with("**/") => (Part::Directories, 3),
-            '*' if rest.starts_with("**") => (Part::Deep, 2),
-            '*' => (Part::Some, 1),
-            '?' => (Part::One, 1),
-            c => (Part::Char(c), c.len_utf8()),
+impl std::str::FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Pattern, String> {
+        let below = if text.ends_with('/') { "**" } else { "" };
+        let whole = match text.contains('/') {
+            true => format!("{}{below}", text.strip_prefix('/').unwrap_or(text)),
+            // In a name nothing goes beyond a slash.
+            false => format!("**/{}", text.split("**").collect::<Vec<_>>().join("*")),
         };
-        parts.push(part);
-        rest = &rest[len..];
+        Ok(Pattern { text: text.to_owned(), glob: whole.parse()? })
     }
-    if pattern.ends_with('/') && !pattern.ends_with("**/") {
-        parts.push(Part::Deep);
-    }
-    parts
 }
 
-fn matches(pattern: &str, path: &str) -> bool {
-    let path = if pattern.contains('/') { path } else { path.rsplit('/').next().unwrap_or(path) };
-    let parts = parts(pattern.strip_prefix('/').unwrap_or(pattern));
-    let (mut entered, mut stays) = (vec![false; parts.len() + 1], vec![false; parts.len() + 1]);
-    entered[0] = true;
-    pass(&parts, &mut entered, &stays);
-    for c in path.chars() {
-        let (mut enters, mut keeps) = (vec![false; entered.len()], vec![false; entered.len()]);
-        for (n, part) in parts.iter().enumerate().filter(|(n, _)| entered[*n] || stays[*n]) {
-            match part {
-                Part::Char(own) => enters[n + 1] |= *own == c,
-                Part::One => enters[n + 1] |= c != '/',
-                Part::Some => keeps[n] = c != '/',
-                Part::Deep => keeps[n] = true,
-                Part::Directories => {
-                    keeps[n] = true;
-                    enters[n + 1] |= c == '/';
-                }
-            }
-        }
-        pass(&parts, &mut enters, &keeps);
-        (entered, stays) = (enters, keeps);
+impl TryFrom<String> for Pattern {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Pattern, String> {
+        text.parse()
     }
-    entered[parts.len()]
 }
 
-/// What may stand for nothing, or for nothing more, is passed. Directories end with their slash, unless there are none.
-fn pass(parts: &[Part], entered: &mut [bool], stays: &[bool]) {
-    for (n, part) in parts.iter().enumerate() {
-        entered[n + 1] |= match part {
-            Part::Some | Part::Deep => entered[n] || stays[n],
-            Part::Directories => entered[n],
-            Part::Char(_) | Part::One => false,
-        };
+impl From<Pattern> for String {
+    fn from(pattern: Pattern) -> String {
+        pattern.text
     }
 }
 
@@ -97,8 +67,12 @@ fn pass(parts: &[Part], entered: &mut [bool], stays: &[bool]) {
 mod tests {
     use super::*;
 
+    fn patterns(words: &[&str]) -> Vec<Pattern> {
+        words.iter().map(|word| word.parse().expect("a pattern")).collect()
+    }
+
     #[test]
-    fn patterns() {
+    fn a_pattern_is_about_the_last_name_or_a_path() {
         for (pattern, yes, no) in [
             ("*.h5", &["a.h5", "d/e/a.h5", ".h5"][..], &["a.h5x", "a.h5/b"][..]),
             ("tmp/**", &["tmp/a", "tmp/d/a"], &["x/tmp/a", "tmp", "tmpx/a"]),
@@ -108,20 +82,33 @@ mod tests {
             ("d/*.nc", &["d/a.nc"], &["d/e/a.nc", "a.nc"]),
             ("run?", &["run1", "x/run2"], &["run", "run12"]),
             ("/a", &["a"], &["d/a"]),
-            ("a**", &["a", "abc"], &["ba"]),
+            ("a**", &["a", "x/abc"], &["ba", "abc/x"]),
+            ("**/", &["a", "d/a"], &[]),
+            ("/", &["a", "d/a"], &[]),
             ("\u{e4}*", &["\u{e4}x"], &["a"]),
         ] {
-            yes.iter().for_each(|path| assert!(matches(pattern, path), "{pattern} is {path}"));
-            no.iter().for_each(|path| assert!(!matches(pattern, path), "{pattern} is not {path}"));
+            let chosen = Chosen { include: patterns(&[pattern]), exclude: Vec::new() };
+            yes.iter().for_each(|path| assert!(chosen.takes(path), "{pattern} is {path}"));
+            no.iter().for_each(|path| assert!(!chosen.takes(path), "{pattern} is not {path}"));
         }
-        assert!(!matches(&"*a".repeat(2000), &"b".repeat(4000)), "and it ends soon");
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused_at_both_ends() {
+        for wrong in ["", "a//b", "../a", "*.{nc,h5}"] {
+            assert!(wrong.parse::<Pattern>().is_err(), "{wrong}");
+        }
+        let sent = serde_json::to_string(&Chosen { include: patterns(&["*.nc"]), exclude: patterns(&["tmp/"]) });
+        let sent = sent.expect("json");
+        assert_eq!(sent, r#"{"include":["*.nc"],"exclude":["tmp/"]}"#);
+        assert!(serde_json::from_str::<Chosen>(&sent).is_ok());
+        assert!(serde_json::from_str::<Chosen>(&sent.replace("*.nc", "[nc]")).is_err());
     }
 
     /// [S-269]
     #[test]
     fn what_is_left_out_goes_over_what_is_meant() {
-        let list = |words: &[&str]| words.iter().map(|word| word.to_string()).collect();
-        let chosen = Chosen { include: list(&["*.nc", "*.h5"]), exclude: list(&["tmp/**"]) };
+        let chosen = Chosen { include: patterns(&["*.nc", "*.h5"]), exclude: patterns(&["tmp/**"]) };
         assert!(chosen.takes("d/a.nc") && !chosen.takes("tmp/a.nc") && !chosen.takes("a.txt"));
         assert!(Chosen::default().is_all() && Chosen::default().takes("x"));
     }

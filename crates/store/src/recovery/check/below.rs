@@ -25,16 +25,9 @@ impl Checker {
     /// read is left out.
     pub fn files_below(&self, path: &str) -> Vec<(FileId, String)> {
         let mut files = Vec::new();
-        self.each_file_below(path, &mut |path, file, _| files.extend(file.id().map(|id| (id, path))));
-        files
-    }
-
-    /// The files at or below a path, one after the other, with their paths and stubs. Symbolic links are not followed; what
-    /// cannot be read is left out.
-    pub fn each_file_below(&self, path: &str, each: &mut dyn FnMut(String, Arc<File>, Arc<OwnedFd>)) {
         let mut todo: Vec<_> = names(path).into_iter().collect();
         while let Some(names) = todo.pop() {
-            let Ok(fd) = self.open(&names, OFlags::RDONLY | OFlags::NONBLOCK) else { continue };
+            let Ok(fd) = self.open(&names, OFlags::RDONLY) else { continue };
             let Ok(stat) = fstat(&fd) else { continue };
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => {
@@ -45,13 +38,13 @@ impl Checker {
                     }
                 }
                 FileType::RegularFile => {
-                    let fd = Arc::new(fd);
-                    if let Ok(file) = self.files.get_or_share(fd.clone()) {
-                        each(names.join("/"), file, fd);
-                    }
+                    let file = self.files.get_or_open(fd).ok();
+                    let layout = file.and_then(|file| file.layout());
+                    files.extend(layout.map(|layout| (layout.file, names.join("/"))));
                 }
                 _ => {}
             }
         }
+        files
     }
 }

@@ -1,0 +1,125 @@
+//! The removal of one file that was looked at a while ago.
+//!
+//! It gets a name that nobody asks for; then it is looked at once more, and gets its name back if it was used meanwhile. So no write
+//! is removed with it. All names are looked up in one open directory, reached without symbolic links: whoever puts a link in the
+//! place of a directory has nothing renamed or removed behind it.
+
+use super::FILE_IN_USE;
+use super::look::{Seen, open, read_ns};
+use crate::control::Caller;
+use crate::daemon::Core;
+use crate::stage::offloaded;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, fstat, linkat, openat, openat2, renameat, renameat_with,
+    statat, unlinkat,
+};
+use rustix::io::{Errno, Result};
+use serde_json::json;
+use std::ffi::CString;
+use std::path::Path;
+use std::time::Duration;
+
+/// A node that does not answer for so long may have it open.
+const ASKED_MAX: Duration = Duration::from_secs(3);
+
+/// The root of the mount: files are removed there, so that whatever belongs to a removal is done.
+pub(super) struct Mounted(OwnedFd);
+
+impl Mounted {
+    pub fn open(mount_point: &Path) -> Result<Mounted> {
+        openat(CWD, mount_point, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map(Mounted)
+    }
+}
+
+/// A directory below a root.
+fn directory(root: impl AsFd, path: &Path) -> Result<OwnedFd> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    openat2(root, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+impl Core {
+    /// Removes a file if it still is what was seen. Whether it is gone.
+    pub(super) fn remove_unused(&self, mounted: &Mounted, seen: &Seen) -> bool {
+        let left = |why: &dyn std::fmt::Display| {
+            tracing::info!("{:?} is not purged: {why}", seen.path);
+            false
+        };
+        let path = Path::new(&seen.path);
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return false };
+        let there = match directory(&mounted.0, above) {
+            Ok(there) => there,
+            Err(error) => return left(&error),
+        };
+        let name = CString::new(name.as_encoded_bytes()).unwrap_or_default();
+        let aside = CString::new(format!(".entrepot-purged-{}", seen.inode)).unwrap_or_default();
+        if let Err(error) = set_aside(&there, &name, &aside) {
+            return left(&error);
+        }
+        let stub = directory(self.volume.tree(), above).and_then(|above| open(above, &aside, OFlags::RDWR));
+        let same = stub.is_ok_and(|stub| self.is_unused(seen, stub)) && self.is_used_nowhere_else(seen);
+        if same && unlinkat(&there, &aside, AtFlags::empty()).is_ok() {
+            return true;
+        }
+        if let Err(error) = put_back(&there, &aside, &name) {
+            tracing::error!(
+                "{:?} is now called {aside:?}: it was in use again, and its name was taken: {error}",
+                seen.path
+            );
+        }
+        left(&"it is used, or has changed")
+    }
+
+    /// Whether what has the name now is what was seen, and nobody uses it here.
+    fn is_unused(&self, seen: &Seen, stub: OwnedFd) -> bool {
+        let same = fstat(&stub).is_ok_and(|stat| stat.st_ino == seen.inode && read_ns(&stat) == seen.read_ns);
+        let stub = std::sync::Arc::new(stub);
+        let file = self.files.get_or_share(stub.clone());
+        same && !self.stager.offloaded().is_being_sent(seen.inode)
+            && file.is_ok_and(|file| {
+                let unchanged = offloaded::version(&file, &stub).is_ok_and(|version| version == seen.version);
+                file.id() == seen.id && !file.is_open() && unchanged
+            })
+    }
+
+    /// Whether all other nodes say that they do not use it. Its name is nobody's meanwhile, so that none can open it.
+    fn is_used_nowhere_else(&self, seen: &Seen) -> bool {
+        let Some(calls) = &self.calls else { return true };
+        let others = calls.others();
+        let names: Option<Vec<String>> = others.iter().map(|other| other.own.clone()).collect();
+        let Some(names) = names else { return false };
+        let who = Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw(), pid: 0 };
+        let said = calls.call_each(names, FILE_IN_USE, &who, &json!(seen.inode), ASKED_MAX);
+        let is_open = said.iter().find(|(_, answer)| *answer != Ok(json!(false)));
+        if let Some((_, answer)) = is_open {
+            let why = answer.as_ref().err().map_or("another node uses it".into(), |problem| problem.cause.clone());
+            tracing::info!("{:?} is not purged: {why}", seen.path);
+        }
+        is_open.is_none()
+    }
+}
+
+/// Gives a file a name that nobody asks for. Where the file system cannot refuse one that is taken (GlusterFS), that is looked at before:
+/// whatever has it is what an earlier purge left of the same file.
+fn set_aside(directory: &OwnedFd, name: &CString, aside: &CString) -> Result<()> {
+    match renameat_with(directory, name, directory, aside, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS)
+            if matches!(statat(directory, aside, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT)) =>
+        {
+            renameat(directory, name, directory, aside)
+        }
+        renamed => renamed,
+    }
+}
+
+/// Gives a file its name back, unless that was given to another.
+fn put_back(directory: &OwnedFd, aside: &CString, name: &CString) -> Result<()> {
+    match renameat_with(directory, aside, directory, name, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            linkat(directory, aside, directory, name, AtFlags::empty())?;
+            unlinkat(directory, aside, AtFlags::empty())
+        }
+        renamed => renamed,
+    }
+}
