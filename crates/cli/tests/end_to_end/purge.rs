@@ -179,26 +179,28 @@ fn rules_take_what_they_say_and_the_only_copy_only_where_they_say_so() {
     {
         fs::write(volume.at.join("tmp").join(name), bytes).expect("write");
     }
-    // Copied with old times, it is new here all the same.
-    fs::write(volume.at.join("run/old-times"), b"new").expect("write");
-    let mut touch = Command::new("touch");
-    touch.args(["-d", "2001-01-01"]).arg(volume.at.join("run/old-times"));
-    assert!(touch.status().expect("touch").success());
+    // Copied with old times, it is new here all the same; times to come keep nothing.
+    for (name, time) in [("run/old-times", "2001-01-01"), ("tmp/to\ncome", "2099-01-01")] {
+        fs::write(volume.at.join(name), b"new").expect("write");
+        let mut touch = Command::new("touch");
+        assert!(touch.args(["-d", time]).arg(volume.at.join(name)).status().expect("touch").success());
+    }
     let open = fs::File::open(volume.at.join("tmp/open")).expect("open");
 
     let expected = |names: &[(&str, &str)]| -> Vec<(String, String)> {
         names.iter().map(|(path, rule)| (path.to_string(), rule.to_string())).collect()
     };
     let dry = purge(&volume, &["--dry-run"]);
-    let takes = expected(&[("input", "safe"), ("tmp/large", "tmp"), ("tmp/small", "tmp")]);
+    let takes = expected(&[("input", "safe"), ("tmp/large", "tmp"), ("tmp/small", "tmp"), ("tmp/to\ncome", "tmp")]);
     assert_eq!(by_rule(&dry), takes, "{dry}");
     assert_eq!((dry["kept_by_exception"].as_u64(), dry["kept_open"].as_u64()), (Some(1), Some(1)), "{dry}");
     assert_eq!(dry["kept_unsaved"], 2, "tmp/shared/x and run/old-times: {dry}");
     let sum = &dry["rules"][1];
-    assert_eq!((sum["only_here_files"].as_u64(), sum["only_here_bytes"].as_u64()), (Some(2), Some((6 << 20) + 3)));
+    assert_eq!((sum["only_here_files"].as_u64(), sum["only_here_bytes"].as_u64()), (Some(3), Some((6 << 20) + 6)));
     assert!(dry["notes"][0].as_str().is_some_and(|note| note.contains("no one")), "{dry}");
     let told = out(&volume.run(&["purge", "--dry-run"]));
     assert!(told.contains("nowhere else") && told.contains("rule tmp: unused for"), "{told}");
+    assert!(told.contains("\"tmp/to\\ncome\""), "a name writes no line of its own: {told}");
     assert!(volume.at.join("tmp/large").exists(), "a dry run removes nothing");
 
     assert_eq!(by_rule(&purge(&volume, &[])), takes);
@@ -209,7 +211,7 @@ fn rules_take_what_they_say_and_the_only_copy_only_where_they_say_so() {
     {
         assert_eq!(volume.at.join(name).exists(), is_there, "{name}");
     }
-    assert_eq!(volume.counted("purged_files"), 4);
+    assert_eq!(volume.counted("purged_files"), 5);
     volume.ok(&["check"]);
 }
 

@@ -57,6 +57,6 @@ mod tests {
         assert_eq!(believed(at(20_000, 1), at(20_002, 2)), Ok(day * 20_002), "a day is no matter");
         assert_eq!(believed(at(20_000, 1), at(19_000, 2)), Ok(day * 19_000), "back, files are young");
         let why = believed(at(20_000, 1), at(21_000, 2)).expect_err("years");
-        assert!(why.contains("set forward by 999d"), "{why}");
+        assert!(why.contains("set forward by 999 d"), "{why}");
     }
 }

@@ -123,3 +123,37 @@ fn put_back(directory: &OwnedFd, aside: &CString, name: &CString) -> Result<()> 
         renamed => renamed,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_link_in_the_place_of_a_directory_leads_nowhere() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir_all(at("v/mine/a")).expect("directories");
+        std::fs::create_dir_all(at("others/a")).expect("directories");
+        let mounted = Mounted::open(&at("v")).expect("root");
+        assert!(directory(&mounted.0, Path::new("mine/a")).is_ok() && directory(&mounted.0, Path::new("")).is_ok());
+        std::fs::rename(at("v/mine"), at("v/old")).expect("rename");
+        symlink(at("others"), at("v/mine")).expect("link");
+        assert_eq!(directory(&mounted.0, Path::new("mine/a")).err(), Some(Errno::LOOP));
+        symlink("old", at("v/inside")).expect("link");
+        assert_eq!(directory(&mounted.0, Path::new("inside/a")).err(), Some(Errno::LOOP));
+    }
+
+    #[test]
+    fn a_name_that_was_given_again_is_not_taken_back() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let fd = Mounted::open(dir.path()).expect("open").0;
+        let write = |name: &str| std::fs::write(dir.path().join(name), name).expect("write");
+        write("a");
+        set_aside(&fd, &c"a".into(), &c"b".into()).expect("aside");
+        write("a");
+        assert_eq!(put_back(&fd, &c"b".into(), &c"a".into()), Err(Errno::EXIST));
+        assert_eq!(set_aside(&fd, &c"a".into(), &c"b".into()), Err(Errno::EXIST));
+        assert_eq!(std::fs::read_to_string(dir.path().join("a")).expect("read"), "a");
+    }
+}
