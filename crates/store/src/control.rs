@@ -16,6 +16,7 @@ mod lines;
 mod problem;
 mod request;
 mod server;
+mod top;
 mod wire;
 
 pub use crate::exit;
@@ -24,6 +25,7 @@ pub use find::{ENVIRONMENT, Found, device_of, find, mounts, socket_of};
 pub use problem::Problem;
 pub use request::{BeginCheckpoint, Check, Events, Find, FindState, Merge, Request, Scrub};
 pub use server::{Binding, Server, ServerOptions};
+pub use top::{FILES_MAX, FileCounts, Top};
 pub use wire::LINE_BYTES_MAX;
 
 use crate::stop::Stop;

@@ -49,6 +49,7 @@ mod summed;
 mod sync;
 mod table;
 mod truncate;
+mod usage;
 mod view;
 mod write;
 
@@ -67,6 +68,7 @@ pub use pool::{Event, Garbage, MirrorWrites, Observer, Pool, Recover, Unobserved
 pub use slow_copy::SlowCopies;
 pub use sync::SyncCursor;
 pub use table::FileTable;
+pub use usage::{Usage, Used};
 
 pub use crate::target::OnDeadline;
 
@@ -133,6 +135,7 @@ pub struct File {
     /// Handles that applications hold.
     handles: AtomicUsize,
     load: Load,
+    usage: Arc<Usage>,
     habits: habit::Habits,
     staged_as: OnceLock<Box<str>>,
     /// What answers for its descriptors.
@@ -213,6 +216,7 @@ impl File {
             watch: RwLock::new(None),
             handles: AtomicUsize::new(0),
             load: Load::default(),
+            usage: Arc::default(),
             habits: habit::Habits::default(),
             staged_as: OnceLock::new(),
             payer: Mutex::new(None),

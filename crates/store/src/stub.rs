@@ -164,6 +164,10 @@ pub trait Stub: Send + Sync + 'static {
     fn inode(&self) -> Option<Inode> {
         None
     }
+    /// Whose it is.
+    fn owner(&self) -> Option<u32> {
+        None
+    }
     /// Where it is now, as far as anybody can tell.
     fn path(&self) -> Option<PathBuf> {
         None

@@ -74,12 +74,20 @@ fn bytes_and_operations_are_counted_for_whose_process_asks() {
         file.write_all_at(b"x", 0).unwrap_err();
         fs::File::open(volume.at.join("g")).unwrap_err();
     });
+    let open = fs::File::open(&path).unwrap();
+    let used = volume.files.files().into_iter().find(|file| file.is_open()).map(|file| file.usage().now()).unwrap();
+    assert_eq!((used.reads, used.writes), (0, 0), "its numbers went with the last who had it open");
+    as_user(READER, || fs::File::open(&path).unwrap().read_exact_at(&mut [0; 300], 0).unwrap());
+    open.read_exact_at(&mut [0; 11], 299_000).unwrap();
+    let used = volume.files.files().into_iter().find(|file| file.is_open()).map(|file| file.usage().now()).unwrap();
+    assert_eq!((used.reads, used.read_bytes, used.writes), (2, 311, 0));
+    assert!(used.total_ns > 0);
     let (writer, reader) = (of(&volume, WRITER), of(&volume, READER));
     assert_eq!((writer.read_bytes, writer.written_bytes), (0, 301_000));
-    assert_eq!((reader.read_bytes, reader.written_bytes), (700, 0));
+    assert_eq!((reader.read_bytes, reader.written_bytes), (1000, 0));
     assert!(writer.ops >= 4 && writer.total_ns > 0, "create, write, open, write: {writer:?}");
     assert!(reader.ops >= 3 && reader.total_ns > 0, "open, read, look-up: {reader:?}");
-    assert_eq!((of(&volume, 0).read_bytes, of(&volume, 0).written_bytes), (0, 0));
+    assert_eq!((of(&volume, 0).read_bytes, of(&volume, 0).written_bytes), (11, 0));
 }
 
 /// [S-281]

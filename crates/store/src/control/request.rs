@@ -15,6 +15,8 @@ pub enum Request {
     Status {},
     #[serde(rename = "stats.get")]
     Stats {},
+    #[serde(rename = "top.get")]
+    Top {},
     #[serde(rename = "node.list")]
     Nodes {},
     #[serde(rename = "node.drain")]

@@ -12,6 +12,7 @@ mod state;
 pub(super) mod status;
 pub(super) mod target;
 mod tiering;
+mod top;
 
 use super::balance::{self, Ask};
 use super::{Core, Ending};
@@ -24,10 +25,11 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The first words of the commands that the store itself serves.
-const PREFIXES: [&str; 17] = [
+const PREFIXES: [&str; 18] = [
     "status",
     "node",
     "stats",
+    "top",
     "target",
     "tiering",
     "balance",
@@ -74,6 +76,7 @@ impl Commands {
         match request {
             Request::Status {} => status::status(core, caller),
             Request::Stats {} => Ok(status::stats(core)),
+            Request::Top {} => top::get(core, caller),
             Request::Nodes {} => node::list(core),
             Request::DrainNode { node, wait } => node::drain(core, caller, &node, wait, out),
             Request::RestoreNode { node } => node::restore(core, caller, &node),

@@ -9,8 +9,7 @@ use crate::source::rights::with_rights_of;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
 use rustix::io::Errno;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What somebody wants to do with a file.
@@ -55,18 +54,19 @@ impl Core {
         self.reach(caller, path).map(|_| ())
     }
 
+    /// Those of some paths that the caller may reach, found out in one go.
+    pub fn reachable(&self, caller: &Caller, paths: BTreeSet<String>) -> BTreeSet<String> {
+        let Ok(tree) = self.volume.tree().try_clone_to_owned() else { return BTreeSet::new() };
+        let look = move || paths.into_iter().filter(|path| reached(&tree, path).is_ok()).collect();
+        with_rights_of(&identity(caller), look).unwrap_or_default()
+    }
+
     /// Reaches a path as the caller would.
     fn reach(&self, caller: &Caller, path: &str) -> Result<(OwnedFd, Stat), Problem> {
         let failed = |e: &dyn std::fmt::Display| Problem::failed(format!("{path}: {e}"));
         let tree = self.volume.tree().try_clone_to_owned().map_err(|e| failed(&e))?;
         let relative = if path.is_empty() { ".".to_string() } else { path.to_string() };
-        let look = move || {
-            let flags = OFlags::PATH | OFlags::CLOEXEC;
-            let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
-            let fd = openat2(&tree, OsStr::from_bytes(relative.as_bytes()), flags, Mode::empty(), resolve)?;
-            let stat = fstat(&fd)?;
-            Ok((fd, stat))
-        };
+        let look = move || reached(&tree, &relative);
         let reached = with_rights_of(&identity(caller), look).map_err(|e| failed(&e))?;
         reached.map_err(|e: Errno| match e {
             Errno::NOENT | Errno::NOTDIR => Problem::not_found(format!("{path}: {e}")).try_this("check the path"),
@@ -75,5 +75,31 @@ impl Core {
             }
             _ => failed(&e),
         })
+    }
+}
+
+/// What is at a path of the tree, with the rights of this thread.
+fn reached(tree: &OwnedFd, path: &str) -> rustix::io::Result<(OwnedFd, Stat)> {
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+    let fd = openat2(tree, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
+    let stat = fstat(&fd)?;
+    Ok((fd, stat))
+}
+
+/// What to reach to know that a user may look up names beside a path, not only that its directory is there.
+pub fn inside_of(path: &str) -> String {
+    match path.rsplit_once('/') {
+        Some((directory, _)) => format!("{directory}/."),
+        None => ".".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_beside_a_path_are_looked_up_in_its_directory() {
+        assert_eq!([inside_of("f"), inside_of("a/b/f")], [".", "a/b/."]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::convert::{errno, kind};
 use super::counted::Counted;
-use crate::file::InTheWay;
+use crate::file::{File, InTheWay};
 use crate::namespace::times::SetTime;
 use crate::namespace::{Listing, Namespace, Node, NodeId};
 use crate::stub::locks::Kind;
@@ -51,6 +51,13 @@ impl<R: Reply> Answer<R> {
     pub fn is_of(&mut self, user: u32) {
         if let Some(counted) = &mut self.counted {
             counted.is_of(user);
+        }
+    }
+
+    /// It reads or writes that file, and so counts for the file, too.
+    pub fn is_on(&mut self, file: &File) {
+        if let Some(counted) = &mut self.counted {
+            counted.is_on(file.usage().clone());
         }
     }
 

@@ -128,7 +128,7 @@ impl SlowWrite {
 }
 
 impl Server {
-    pub fn read(self: &Arc<Self>, request: ReadRequest, answer: Answer<ReplyData>) {
+    pub fn read(self: &Arc<Self>, request: ReadRequest, mut answer: Answer<ReplyData>) {
         let ReadRequest { id, handle, offset, len, for_pages, .. } = request;
         if id == STATS_ID {
             return self.read_stats(handle, offset, len, answer);
@@ -138,6 +138,7 @@ impl Server {
             return answer.give(Err(Errno::INVAL)); // splice(2): "Target filesystem doesn't support splicing"
         }
         let file = &handle.open.file;
+        answer.is_on(file);
         file.tell(Happened::Accessed(Access { write: false, offset, len: len as u64 }));
         file.note_order(handle.order.lock().read(offset, len as u64));
         with_buffer(len, |buffer| {
@@ -197,6 +198,7 @@ impl Server {
         let WriteRequest { handle, offset, drops, appends, sync, .. } = request;
         let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
         answer.is_of(handle.uid());
+        answer.is_on(&handle.open.file);
         handle.wrote.store(true, Ordering::Relaxed);
         if let Some(caller) = drops {
             let held = self.parts.namespace.hold(handle.open.id, Some(handle.open.stub()));

@@ -1,5 +1,6 @@
 //! An operation of an application, counted when it is answered: how long it took, on whichever thread, and how it ended.
 
+use crate::file::Usage;
 use crate::stats::{Op, Stats};
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,6 +11,8 @@ pub struct Counted {
     op: Op,
     /// Whose it is, where that is known.
     user: Option<u32>,
+    /// What is asked of the file, where it is one that is open.
+    file: Option<Arc<Usage>>,
     began: Instant,
     moved: Option<u64>,
 }
@@ -17,12 +20,17 @@ pub struct Counted {
 impl Counted {
     /// It begins, for a user if one is known.
     pub fn new(stats: Arc<Stats>, op: Op, user: Option<u32>) -> Counted {
-        Counted { stats, op, user, began: Instant::now(), moved: None }
+        Counted { stats, op, user, file: None, began: Instant::now(), moved: None }
     }
 
     /// It is this user's, if none was known.
     pub fn is_of(&mut self, user: u32) {
         self.user.get_or_insert(user);
+    }
+
+    /// It reads or writes that file.
+    pub fn is_on(&mut self, file: Arc<Usage>) {
+        self.file = Some(file);
     }
 
     /// It ended well, with so many bytes of files read or written.
@@ -40,6 +48,11 @@ impl Drop for Counted {
         self.stats.op(self.op, bytes, took, self.moved.is_none());
         if let Some(user) = self.user {
             self.stats.users().count(user, self.op, bytes, took);
+        }
+        match &self.file {
+            Some(file) if self.op == Op::Read => file.read(bytes, took),
+            Some(file) => file.write(bytes, took),
+            None => {}
         }
     }
 }

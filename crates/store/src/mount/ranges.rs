@@ -40,11 +40,12 @@ impl Server {
         });
     }
 
-    pub fn copy(self: &Arc<Self>, from: (u64, u64), to: (u64, u64), len: u64, answer: Answer<ReplyWrite>) {
+    pub fn copy(self: &Arc<Self>, from: (u64, u64), to: (u64, u64), len: u64, mut answer: Answer<ReplyWrite>) {
         let (Some(source), Some(destination)) = (self.handles.get(from.0), self.handles.get(to.0)) else {
             return answer.give(Err(Errno::BADF));
         };
         destination.wrote.store(true, Ordering::Relaxed);
+        answer.is_on(&destination.open.file);
         // The answer's field has 32 bits; the kernel asks again for the rest.
         let len = len.min(1 << 30);
         let uid = destination.uid();

@@ -492,6 +492,10 @@ impl Stub for FdStub {
         self.inode
     }
 
+    fn owner(&self) -> Option<u32> {
+        Some(fs::fstat(&*self.fd()).ok()?.st_uid)
+    }
+
     fn path(&self) -> Option<PathBuf> {
         std::fs::read_link(descriptor_path(self.fd())).ok()
     }

@@ -3,9 +3,9 @@
 
 use crate::control::{Caller, Events as Asked, Problem, Responder};
 use crate::daemon::Core;
+use crate::daemon::resolve::inside_of;
 use crate::events::Event;
 use serde_json::{Value, json};
-use std::path::Path;
 use std::time::Duration;
 
 /// Events taken from the rings at once.
@@ -61,10 +61,5 @@ fn may_see(core: &Core, caller: &Caller, event: &Event) -> bool {
         return true;
     }
     event.owner == Some(caller.uid)
-        && event.path.as_deref().is_none_or(|path| {
-            let directory = Path::new(path).parent().and_then(Path::to_str).unwrap_or_default();
-            // Whether the user may look up names in it, not only that it is there.
-            let inside = if directory.is_empty() { ".".into() } else { format!("{directory}/.") };
-            core.may_see(caller, &inside).is_ok()
-        })
+        && event.path.as_deref().is_none_or(|path| core.may_see(caller, &inside_of(path)).is_ok())
 }
