@@ -5,6 +5,7 @@ pub mod completions;
 pub mod failure;
 pub mod log;
 pub mod man;
+pub mod screen;
 pub mod served;
 pub mod shown;
 

@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use serde_json::Value;
 use std::io::{self, Write};
+use unicode_width::UnicodeWidthStr;
 
 pub use policy::units::{show_bytes as bytes, show_span_s as span_s};
 
@@ -38,6 +39,26 @@ pub fn count(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
+/// A text from users on one line: what would move the cursor, or turn what stands beside it around, is shown as it is written in
+/// source code.
+pub fn plain(text: &str) -> String {
+    let steers = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    text.chars().flat_map(|c| if steers(c) { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
+/// How long one of several operations took, from what all took; a dash where there was none.
+pub fn mean_span(total_ns: u64, count: u64) -> String {
+    match total_ns.checked_div(count) {
+        None => "-".into(),
+        Some(ns @ 0..1_000_000) => format!("{} us", ns / 1000),
+        Some(ns @ 1_000_000..10_000_000_000) => format!("{} ms", ns / 1_000_000),
+        Some(ns) => format!("{} s", ns / 1_000_000_000),
+    }
+}
+
 /// A moment in milliseconds since 1970, in UTC.
 pub fn moment_ms(ms: u64) -> String {
     let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(ms);
@@ -57,6 +78,17 @@ pub fn word<'a>(value: &'a Value, key: &str) -> &'a str {
 /// A list of an answer; empty where there is none.
 pub fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A cell of a column that is so wide, as a terminal shows it.
+pub fn padded(cell: &str, width: usize, to_the_right: bool) -> String {
+    let room = " ".repeat(width.saturating_sub(cell.width()));
+    if to_the_right { room + cell } else { cell.to_owned() + &room }
+}
+
+/// How many columns of a terminal a text takes.
+pub fn width(text: &str) -> usize {
+    text.width()
 }
 
 /// Columns without borders, each as wide as its widest cell.
@@ -81,6 +113,18 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = vec![vec!["long name".to_string(), "x".into()], vec!["é".into(), String::new()]];
         assert_eq!(table(&["a", "b"], rows), "a          b\nlong name  x\né\n");
+    }
+
+    #[test]
+    fn a_name_does_not_move_the_cursor_and_stays_readable() {
+        assert_eq!(plain("a\u{1b}[2J\nb\u{202e}c\u{9b}1m"), "a\\u{1b}[2J\\nb\\u{202e}c\\u{9b}1m");
+        assert_eq!(plain("déjà 数据 👍"), "déjà 数据 👍");
+    }
+
+    #[test]
+    fn spans_have_a_unit_that_fits() {
+        let shown = [(0, 0), (9_999, 10), (3_000_000, 2), (60_000_000_000, 2)].map(|(ns, n)| mean_span(ns, n));
+        assert_eq!(shown, ["-", "0 us", "1 ms", "30 s"]);
     }
 
     #[test]
