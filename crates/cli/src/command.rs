@@ -24,6 +24,7 @@ mod stats;
 mod status;
 mod target;
 mod tiering;
+mod top;
 mod up;
 mod work;
 
@@ -78,6 +79,7 @@ enum Command {
     Status(status::Status),
     Events(events::Events),
     Stats(stats::Stats),
+    Top(top::Top),
     Node(node::Node),
     Target(target::Target),
     Balance(balance::Balance),
@@ -142,6 +144,7 @@ impl Cli {
             Command::Status(c) => c.run(&context),
             Command::Events(c) => c.run(&context),
             Command::Stats(c) => c.run(&context),
+            Command::Top(c) => c.run(&context),
             Command::Node(c) => c.run(&context),
             Command::Target(c) => c.run(&context),
             Command::Balance(c) => c.run(&context),

@@ -22,6 +22,7 @@ const WORDS: Words = Words {
         &["state", "adopt"],
         &["status"],
         &["stats"],
+        &["top"],
         &["target"],
         &["target", "list"],
         &["target", "add"],
@@ -192,7 +193,9 @@ fn a_volume_without_daemon_is_said_so() {
     let dir = volume();
     let toml = dir.path().join("vol/volume.toml");
     let toml = toml.to_str().expect("UTF-8");
-    for command in [&["status"][..], &["stats", "--count", "1"], &["target", "list"], &["job", "list"], &["down"]] {
+    for command in
+        [&["status"][..], &["stats", "--count", "1"], &["top"], &["target", "list"], &["job", "list"], &["down"]]
+    {
         refused(&[&["--volume", toml], command].concat(), 3, "no daemon answers");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{Output, count, list, moment_ms, number, word};
+use crate::shown::{Output, count, list, moment_ms, number, plain, word};
 use clap::Args;
 use clap::builder::ValueParser;
 use serde_json::{Value, json};
@@ -125,7 +125,7 @@ impl Events {
     }
 }
 
-/// An event for people. Names come from users: what would move the cursor is shown as it is written in source code.
+/// An event for people. Names come from users.
 pub fn line(event: &Value) -> String {
     let mut line = format!("{}  {:<8}  ", moment_ms(number(event, "at_ms")), word(event, "kind"));
     if !word(event, "path").is_empty() {
@@ -143,7 +143,7 @@ pub fn line(event: &Value) -> String {
     if !why.is_empty() {
         line += &format!(" ({})", why.join(": "));
     }
-    line.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+    plain(&line)
 }
 
 #[cfg(test)]

@@ -143,12 +143,7 @@ fn line(before: &Snapshot, now: &Snapshot) -> String {
 }
 
 fn mean(sum: Sum) -> String {
-    match sum.total_ns.checked_div(sum.count) {
-        None => "-".into(),
-        Some(ns @ 0..1_000_000) => format!("{} us", ns / 1000),
-        Some(ns @ 1_000_000..10_000_000_000) => format!("{} ms", ns / 1_000_000),
-        Some(ns) => format!("{} s", ns / 1_000_000_000),
-    }
+    shown::mean_span(sum.total_ns, sum.count)
 }
 
 #[cfg(test)]

@@ -55,6 +55,7 @@ mod sources;
 mod staged;
 mod stripes;
 mod tiers;
+mod top;
 mod waiting_input;
 mod watched;
 

@@ -1,0 +1,164 @@
+//! `entrepot top`: who and what uses the volume now, on a whole terminal, in lines, or as json.
+
+mod board;
+mod frame;
+mod moment;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, Output};
+use crate::users::name_of;
+use board::{Board, Next, Sort, View};
+use clap::Args;
+use clap::builder::ValueParser;
+use moment::Daemon;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use store::control::Problem;
+use terminal::screen::{self, Happened, Screen};
+
+/// Shorter would be work for the daemon and nothing that people can read, longer is for metrics.
+const EVERY_MS: std::ops::RangeInclusive<u64> = 100..=3_600_000;
+
+/// Show who and what uses the volume now: users, jobs, files, targets
+///
+/// On a terminal it fills the screen and goes on until `q` or Ctrl-C; elsewhere it writes a table each time. The first table has
+/// totals, of users and targets since the daemon started, of files since they were opened; the next ones what came in between, per
+/// second. Root and the user who runs the daemon see all; others their own row, their own files and jobs, and all targets.
+///
+/// What the kernel reads and writes by itself is not seen: files in its page cache, and those that it passes through. On a
+/// volume of several nodes these are the users, files and targets as this node sees them, and the jobs of all nodes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+KEYS:
+  1 2 3 4, Tab     users, jobs, files, targets
+  s, r             sort by the next column; the other way round
+  arrows, PgUp, PgDn   rows that do not fit
+  q, Ctrl-C        end
+
+EXAMPLES:
+  entrepot top
+  entrepot top --by files --sort latency --every 10s
+  entrepot top --once --by users
+  entrepot top --once --output json | jq '.users[] | [.user, .written_bytes]'")]
+pub struct Top {
+    /// What to show at first.
+    #[arg(long, value_enum, default_value = "users")]
+    by: View,
+    /// What to sort by at first: the largest come first, names from A.
+    #[arg(long, value_enum, default_value = "bytes")]
+    sort: Sort,
+    /// Time between two looks, `100ms` to `1h`.
+    #[arg(long, value_name = "SPAN", default_value = "2s", value_parser = span())]
+    every: Duration,
+    /// Show the totals and end.
+    #[arg(long)]
+    once: bool,
+    /// How to write it: `json` has users, jobs, files and targets in an object per line, with counters that only grow.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+fn span() -> ValueParser {
+    ValueParser::from(|text: &str| {
+        let ms = policy::units::span_ns(text).map(|ns| ns / 1_000_000).filter(|ms| EVERY_MS.contains(ms));
+        ms.map(Duration::from_millis).ok_or("give a span from `100ms` to `1h`, such as `5s`")
+    })
+}
+
+impl Top {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        if !self.by.sorts().contains(&self.sort) {
+            return Err(Problem::wrong(
+                "what a job reads and writes is not counted apart, so jobs cannot be sorted by that",
+            )
+            .so("nothing is shown")
+            .try_this("sort jobs by bytes, which are those that are staged, or by name; or use --by users")
+            .into());
+        }
+        let mut daemon = Daemon::new(context.find()?.socket());
+        match self.output {
+            Output::Json => self.write_json(&mut daemon),
+            Output::Text if self.once || !screen::is_there() => self.write_tables(&mut daemon),
+            Output::Text => self.fill_the_screen(&mut daemon),
+        }
+    }
+
+    fn write_json(&self, daemon: &mut Daemon) -> Result<u8> {
+        crate::command::work::end_at_interrupt()?;
+        let mut names = BTreeMap::new();
+        loop {
+            let moment = daemon.ask(true)?;
+            moment.warn();
+            let mut value = json!(moment.top);
+            for user in value["users"].as_array_mut().into_iter().flatten() {
+                let uid = user["uid"].as_u64().and_then(|uid| u32::try_from(uid).ok());
+                user["user"] = json!(uid.and_then(|uid| names.entry(uid).or_insert_with(|| name_of(uid)).clone()));
+            }
+            value["jobs"] = json!(moment.jobs);
+            shown::text(&value.to_string())?;
+            if self.once {
+                return Ok(0);
+            }
+            std::thread::sleep(self.every);
+        }
+    }
+
+    fn write_tables(&self, daemon: &mut Daemon) -> Result<u8> {
+        crate::command::work::end_at_interrupt()?;
+        let mut board = self.board(daemon)?;
+        loop {
+            board.learn_names(usize::MAX);
+            shown::text(&frame::text(&board))?;
+            if self.once {
+                return Ok(0);
+            }
+            shown::text("\n")?;
+            std::thread::sleep(self.every);
+            board.now_is(daemon.ask(self.by == View::Jobs)?);
+        }
+    }
+
+    fn fill_the_screen(&self, daemon: &mut Daemon) -> Result<u8> {
+        let mut board = self.board(daemon)?;
+        let mut screen = Screen::take()?;
+        loop {
+            let until = Instant::now() + self.every;
+            loop {
+                // So many that a slow directory of users does not hold up the rest.
+                board.learn_names(NAMES_AT_ONCE);
+                let size = screen.size();
+                screen.draw(&frame::lines(&board, size))?;
+                match screen.wait(until)? {
+                    Happened::Nothing => break,
+                    Happened::Resized => {}
+                    Happened::Key(key) => match board.press(key, frame::rows_in(size)) {
+                        Next::Goes => {}
+                        Next::Asks => break,
+                        Next::Ends => return Ok(0),
+                    },
+                }
+            }
+            match daemon.ask(board.view == View::Jobs) {
+                Ok(moment) => board.now_is(moment),
+                // It may come back, and what it said last is still worth seeing.
+                Err(problem) => board.note = Some(problem.cause),
+            }
+        }
+    }
+
+    fn board(&self, daemon: &mut Daemon) -> Result<Board> {
+        let moment = daemon.ask(self.by == View::Jobs)?;
+        if !screen::is_there() || self.once {
+            moment.warn();
+        }
+        Ok(Board::new(self.by, self.sort, moment))
+    }
+}
+
+/// Names of users that are asked for before a screen is drawn.
+const NAMES_AT_ONCE: usize = 20;

@@ -1,0 +1,130 @@
+//! What the daemon says at one moment.
+
+use jobs::request::JobSummary;
+use jobs::slurm::wire::Summary;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+use store::control::{Client, Problem, Request, Top};
+
+/// A daemon that is silent for so long is not waited for any longer.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The daemon, over one connection as long as that holds.
+pub struct Daemon {
+    socket: PathBuf,
+    client: Option<Client>,
+}
+
+/// What it said.
+#[derive(Clone, Debug, Default)]
+pub struct Moment {
+    pub top: Top,
+    /// Jobs that are not over; nothing where they were not asked for.
+    pub jobs: Option<Vec<Job>>,
+    /// Nodes that did not say which jobs they have.
+    pub silent: Vec<String>,
+}
+
+/// A job, whoever runs it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Job {
+    pub id: u64,
+    pub name: String,
+    pub user: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<&'static str>,
+    pub state: String,
+    pub detail: String,
+    /// Bytes that are staged, of how many, and the seconds that the rest takes, where that goes on now.
+    pub staged_bytes: Option<u64>,
+    pub staging_bytes: Option<u64>,
+    pub left_s: Option<u64>,
+}
+
+impl Moment {
+    /// Says on standard error what is missing.
+    pub fn warn(&self) {
+        if let Some(note) = self.note() {
+            eprintln!("note: {note}");
+        }
+    }
+
+    /// What is missing.
+    pub fn note(&self) -> Option<String> {
+        (!self.silent.is_empty())
+            .then(|| format!("{} did not answer; jobs there are not shown", self.silent.join(", ")))
+    }
+}
+
+impl Daemon {
+    pub fn new(socket: PathBuf) -> Daemon {
+        Daemon { socket, client: None }
+    }
+
+    /// Asks it. After a failure the next time begins with a connection.
+    pub fn ask(&mut self, with_jobs: bool) -> Result<Moment, Problem> {
+        let mut client = match self.client.take() {
+            Some(client) => client,
+            None => Client::connect(&self.socket)?,
+        };
+        client.set_patience(Some(PATIENCE))?;
+        let top = read(client.ask(&Request::Top {}, &mut |_| {})?)?;
+        let mut moment = Moment { top, ..Moment::default() };
+        if with_jobs {
+            let mut silent = Vec::new();
+            let mut list = |command: &str| {
+                client.request(command, json!({"all": false}), &mut |told| {
+                    let names = told["silent"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                    silent.extend(names.map(str::to_owned));
+                })
+            };
+            let own = read::<Vec<JobSummary>>(list("job.list")?)?.into_iter().map(of_runner);
+            let of_slurm = read::<Vec<Summary>>(list("slurm.list")?)?.into_iter().map(of_slurm);
+            moment.jobs = Some(own.chain(of_slurm).collect());
+            silent.sort();
+            silent.dedup();
+            moment.silent = silent;
+        }
+        self.client = Some(client);
+        Ok(moment)
+    }
+}
+
+fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Problem> {
+    serde_json::from_value(answer).map_err(|error| {
+        Problem::failed(format!("the daemon's answer is not understood: {error}"))
+            .try_this("use the `entrepot` of the same version as the daemon")
+    })
+}
+
+fn of_runner(job: JobSummary) -> Job {
+    Job {
+        id: job.id.0,
+        name: job.name,
+        user: job.user,
+        host: job.host,
+        scheduler: None,
+        state: job.state.to_string(),
+        detail: job.why.unwrap_or(job.detail),
+        staged_bytes: job.staging.as_ref().map(|staging| staging.done_bytes),
+        staging_bytes: job.staging.as_ref().map(|staging| staging.total_bytes),
+        left_s: job.staging.and_then(|staging| staging.left_s),
+    }
+}
+
+fn of_slurm(job: Summary) -> Job {
+    Job {
+        id: job.job.0,
+        user: job.user,
+        host: job.host,
+        scheduler: Some("Slurm"),
+        state: job.phase.to_string(),
+        detail: job.doing,
+        ..Job::default()
+    }
+}
