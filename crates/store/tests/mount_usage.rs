@@ -9,8 +9,9 @@ use rustix::process::{Gid, Uid};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 use store::stats::UserCounts;
-use store::volume::Io;
+use store::volume::{Io, Passthrough};
 use volume::{Volume, Wanted};
 
 const WRITER: u32 = 2001;
@@ -29,10 +30,11 @@ fn as_user<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(run).join().unwrap())
 }
 
-/// A volume that is read past the page cache, so that each read is a request.
+/// A volume that is read past the page cache, and of which the kernel reads nothing by itself: each read is a request.
 fn start(dir: &Path) -> Volume {
     let mut wanted = Wanted::default();
     wanted.options.io = Io::Direct;
+    wanted.options.passthrough = Passthrough::Off;
     wanted.options.allow_other = Some(true);
     let volume = Volume::start(dir, wanted);
     fs::set_permissions(&volume.at, fs::Permissions::from_mode(0o1777)).unwrap();
@@ -45,6 +47,15 @@ fn cannot_run() -> bool {
         return true;
     }
     false
+}
+
+/// The kernel tells of a close later than the process that closes.
+fn wait_until_closed(volume: &Volume) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while volume.files.files().iter().any(|file| file.is_open()) {
+        assert!(Instant::now() < until, "closed files stay open");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn of(volume: &Volume, uid: u32) -> UserCounts {
@@ -68,12 +79,15 @@ fn bytes_and_operations_are_counted_for_whose_process_asks() {
         fs::write(&path, &small).unwrap();
         OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&large, 1000).unwrap();
     });
+    // As long as it is open for writing, it is read from the page cache.
+    wait_until_closed(&volume);
     as_user(READER, || {
         let file = fs::File::open(&path).unwrap();
         file.read_exact_at(&mut [0; 700], 200_000).unwrap();
         file.write_all_at(b"x", 0).unwrap_err();
         fs::File::open(volume.at.join("g")).unwrap_err();
     });
+    wait_until_closed(&volume);
     let open = fs::File::open(&path).unwrap();
     let used = volume.files.files().into_iter().find(|file| file.is_open()).map(|file| file.usage().now()).unwrap();
     assert_eq!((used.reads, used.writes), (0, 0), "its numbers went with the last who had it open");

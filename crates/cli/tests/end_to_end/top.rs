@@ -92,8 +92,8 @@ fn bytes_show_for_who_wrote_them_and_others_paths_for_nobody_but_operators() {
     );
     drop((roots, hidden, child.stdin.take()));
     child.wait().expect("it ends");
-    let gone = look(&volume);
-    assert_eq!((paths(&gone), &of_user(&gone, NOBODY)["written_bytes"]), (vec![], &user["written_bytes"]));
+    until("no file is open", || paths(&look(&volume)).is_empty());
+    assert_eq!(of_user(&look(&volume), NOBODY)["written_bytes"], user["written_bytes"]);
 }
 
 /// A terminal where `entrepot top` runs.
