@@ -12,6 +12,7 @@ mod counted;
 mod directory;
 mod inline;
 mod lines;
+mod looks;
 pub mod medium;
 pub mod memory;
 mod merged;

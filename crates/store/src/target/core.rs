@@ -3,6 +3,7 @@
 use super::changes::{Change, Changes};
 use super::clock::Clock;
 use super::counted::Counted;
+use super::looks::{At, Look, Looks};
 use super::medium::{Medium, Space};
 use super::memory::MISSED_DEADLINE;
 use super::pending::{Pending, Task};
@@ -27,6 +28,7 @@ pub struct Shared {
     pub clock: Clock,
     pub changes: Changes,
     pub bell: Bell,
+    pub looks: Arc<Looks>,
 }
 
 /// The inside of a [`super::Target`].
@@ -242,11 +244,12 @@ impl Core {
         }
     }
 
-    /// Looks on a worker whether the medium is what it was, and tells health. One look at a time: while one hangs, the
-    /// next has failed already.
-    pub fn probe(self: &Arc<Core>, durable: bool) {
+    /// A look whether the medium is what it was, which tells health. One look at a time: while one hangs, the next has
+    /// failed already.
+    pub fn probe(self: &Arc<Core>, durable: bool) -> Option<Look> {
         if self.probing.swap(true, Ordering::Relaxed) {
-            return self.report(Event::ProbeFailed);
+            self.report(Event::ProbeFailed);
+            return None;
         }
         let core = self.clone();
         let began = self.now();
@@ -266,10 +269,12 @@ impl Core {
             }
             Ok(())
         };
-        if let Err(error) = Pool::push(self, Arc::new(Task::new(look, began)), Class::Awaited) {
-            self.probing.store(false, Ordering::Relaxed);
-            self.report(if error.is_shortage() { Event::ProbeNotMade } else { Event::ProbeFailed });
-        }
+        Some(Look { core: self.clone(), work: Arc::new(Task::new(look, began)), at: At::Probe })
+    }
+
+    pub fn probe_not_begun(&self, error: &TargetError) {
+        self.probing.store(false, Ordering::Relaxed);
+        self.report(if error.is_shortage() { Event::ProbeNotMade } else { Event::ProbeFailed });
     }
 
     /// From when a deadline counts of what began then.
@@ -293,10 +298,15 @@ impl Core {
         self.ops_of_others() != self.measured_at.load(Ordering::Relaxed)
     }
 
-    /// Measures the space on a worker.
+    /// Has its space measured soon.
     pub fn measure(self: &Arc<Core>) {
+        self.shared.looks.push(self.space_look().into_iter().collect());
+    }
+
+    /// A look at its space, unless one is under way; made here and now where there are no threads.
+    pub fn space_look(self: &Arc<Core>) -> Option<Look> {
         if self.measuring.swap(true, Ordering::Relaxed) {
-            return;
+            return None;
         }
         self.measured_at.store(self.ops_of_others(), Ordering::Relaxed);
         self.own_ops.fetch_add(1, Ordering::Relaxed);
@@ -308,9 +318,13 @@ impl Core {
         };
         if self.shared.execution == Execution::Inline {
             let _ = self.guarded(look);
-        } else if Pool::push(self, Arc::new(Task::new(look, self.now())), Class::Awaited).is_err() {
-            self.measuring.store(false, Ordering::Relaxed);
+            return None;
         }
+        Some(Look { core: self.clone(), work: Arc::new(Task::new(look, self.now())), at: At::Space })
+    }
+
+    pub fn space_not_begun(&self) {
+        self.measuring.store(false, Ordering::Relaxed);
     }
 
     /// Whether new objects are better put elsewhere, as far as room is concerned.

@@ -76,6 +76,12 @@ impl Pool {
         self.waiting.load(Ordering::Relaxed)
     }
 
+    /// Whether a worker is at something, or something waits for one.
+    pub fn is_at_work(&self) -> bool {
+        let crew = self.crew.lock();
+        !crew.queue.is_empty() || crew.at.iter().any(Option::is_some)
+    }
+
     /// The queue has changed.
     fn note(&self, crew: &Crew) {
         self.waiting.store(crew.queue.len() as u32, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 use super::changes::Change;
 use super::core::{Core, Shared};
 use super::inline::InlineSlots;
+use super::looks::Looks;
 use super::watch;
 use super::{Execution, Limits, Space, State, Target, TargetError, TargetSpec, changes, clock};
 use parking_lot::{Mutex, RwLock};
@@ -126,10 +127,11 @@ impl Targets {
         let inline = options.execution == Execution::Inline;
         let shared = Arc::new(Shared {
             execution: options.execution,
-            limits: options.limits,
+            limits: options.limits.clone(),
             clock: if inline { clock::Clock::counted() } else { clock::Clock::real() },
             changes: changes::Changes::default(),
             bell: watch::Bell::default(),
+            looks: Looks::new(options.limits.deadline),
         });
         let bell = shared.clone();
         let targets = Arc::new(Targets {
@@ -330,6 +332,7 @@ impl Targets {
     /// Stops the watching threads and lets the workers end.
     pub fn stop(&self) {
         self.shared.bell.stop();
+        self.shared.looks.stop();
         self.shared.changes.stop();
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
@@ -340,12 +343,16 @@ impl Targets {
         self.all().iter().for_each(|target| target.core.pool.stop());
     }
 
+    /// Threads that look at idle targets.
+    #[cfg(test)]
+    pub(super) fn lookers(&self) -> usize {
+        self.shared.looks.threads()
+    }
+
     pub(super) fn start_probes(&self) {
-        for (id, durable) in self.shared.bell.take_probes() {
-            if let Some(target) = self.get(id) {
-                target.core.probe(durable);
-            }
-        }
+        let wanted = self.shared.bell.take_probes().into_iter();
+        let probe = |(id, durable)| self.get(id).and_then(|target| target.core.probe(durable));
+        self.shared.looks.push(wanted.filter_map(probe).collect());
     }
 
     /// Looks at idle targets for others from now on, as they do for this one.
@@ -369,7 +376,7 @@ impl Targets {
         let is_due = |target: &Arc<Target>| {
             target.core.was_used() || idle && share.looks_at(target.id(), target.core.space_age())
         };
-        usable.filter(is_due).for_each(|target| target.core.measure());
+        self.shared.looks.push(usable.filter(is_due).filter_map(|target| target.core.space_look()).collect());
     }
 
     /// Tells others of the targets that this one looks at for them.
@@ -410,6 +417,7 @@ impl Targets {
 impl Drop for Targets {
     fn drop(&mut self) {
         self.shared.bell.stop();
+        self.shared.looks.stop();
         self.shared.changes.stop();
     }
 }

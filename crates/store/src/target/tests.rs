@@ -201,10 +201,10 @@ impl Medium for Meeting {
     }
 }
 
-/// 512 targets of which those in `hung` do not answer; the others wait for each other, so that they answer only if all
+/// As many targets as a volume takes, of which those in `hung` do not answer; the others wait for each other, so that they answer only if all
 /// are asked at the same time.
 fn many_targets(hung: &[u16], deadline: Duration) -> (Arc<Targets>, Vec<std::sync::mpsc::Sender<()>>) {
-    const COUNT: u16 = 512;
+    const COUNT: u16 = crate::volume::TARGETS_MAX as u16;
     let targets = Targets::new(TargetsOptions {
         execution: Execution::Threads,
         limits: Limits { deadline, ..Limits::default() },
@@ -230,7 +230,7 @@ fn all_targets_are_probed_at_the_same_time_and_hung_ones_cost_one_deadline() {
     let began = Instant::now();
     assert_eq!(targets.probe_all(), [], "they met at the barrier, so they ran together");
     assert!(began.elapsed() < deadline, "nobody was waited for");
-    let hung = [3, 77, 200, 300, 400, 500, 509, 511];
+    let hung = [3, 77, 200, 300, 500, 700, 1000, 1023];
     let (targets, _releases) = many_targets(&hung, deadline);
     let began = Instant::now();
     assert_eq!(targets.probe_all(), hung.map(TargetId));
@@ -240,6 +240,68 @@ fn all_targets_are_probed_at_the_same_time_and_hung_ones_cost_one_deadline() {
         took < deadline * hung.len() as u32 / 2,
         "the deadlines pass at the same time, not one after the other: {took:?}"
     );
+}
+
+/// Idle targets that are probed all the time, each by its medium.
+fn idle_targets(deadline: Duration, media: impl Iterator<Item = Arc<dyn Medium>>) -> Arc<Targets> {
+    let targets = Targets::new(TargetsOptions {
+        execution: Execution::Threads,
+        limits: Limits { deadline, ..Limits::default() },
+        health: Config {
+            routine_interval: Some(Time::from_millis(50)),
+            probe_interval: Time::from_millis(50),
+            probe_deadline: super::clock::time(deadline),
+            ..Config::default()
+        },
+        slots: Arc::new(InlineSlots::new(0)),
+    });
+    for (id, medium) in (0..).zip(media) {
+        targets.add(TargetSpec::new(TargetId(id), 0, medium));
+    }
+    targets
+}
+
+/// Waits until each of these was looked at so many times more; whether all stayed ok meanwhile.
+fn looked_at(targets: &[Arc<Target>], times: u64) -> bool {
+    let until: Vec<_> = targets.iter().map(|target| target.counters().ops.get() + times).collect();
+    let is_behind = || targets.iter().zip(&until).any(|(target, until)| target.counters().ops.get() < *until);
+    let are_ok = || targets.iter().all(|target| target.state() == State::Ok);
+    while is_behind() && are_ok() {
+        std::thread::yield_now();
+    }
+    are_ok()
+}
+
+#[test]
+fn a_thousand_idle_targets_are_looked_at_by_a_few_threads() {
+    let media = (0..1000).map(|at| Arc::new(MemoryMedium::new(at)) as Arc<dyn Medium>);
+    let targets = idle_targets(Duration::from_secs(600), media);
+    let all = targets.all();
+    assert!(looked_at(&all, 5));
+    assert!(targets.lookers() <= 4, "{} threads", targets.lookers());
+    let own: usize = all.iter().map(|target| target.core.pool.census().0).sum();
+    assert_eq!(own, 0, "threads of targets that nobody uses");
+}
+
+/// [S-296]
+#[test]
+fn targets_whose_probes_hang_keep_no_other_from_being_probed() {
+    // More hang than there may ever be threads that look.
+    let is_hung = |at: usize| at % 5 == 0;
+    let (release, mut gates): (Vec<_>, Vec<_>) = (0..40).map(|_| channel()).unzip();
+    let media = (0..200).map(|at| match is_hung(at) {
+        true => Arc::new(Meeting(None, Mutex::new(gates.pop().unwrap()))) as Arc<dyn Medium>,
+        false => Arc::new(MemoryMedium::new(at as u64)),
+    });
+    let targets = idle_targets(3 * DEADLINE, media);
+    let (hung, well): (Vec<_>, Vec<_>) = targets.all().into_iter().partition(|t| is_hung(t.id().0.into()));
+    assert!(looked_at(&well, 20), "while others hang and are not failed yet");
+    while hung.iter().any(|target| target.state() != State::Failed) {
+        assert!(looked_at(&well, 1));
+    }
+    assert!(targets.lookers() <= 32, "{} threads", targets.lookers());
+    assert!(looked_at(&well, 20), "and when they are");
+    drop(release);
 }
 
 /// The changes of state that a listener was told.

@@ -137,7 +137,9 @@ fn probe_until_stopped(targets: &Weak<Targets>, shared: &Shared) {
                 measured_all = if all { measured } else { measured_all };
                 targets.measure(all);
             }
-            targets.tick(now).map_or(SPACE_SPAN, |at| Duration::from_nanos(at.since(now).0)).min(SPACE_SPAN)
+            let next = targets.tick(now).map_or(SPACE_SPAN, |at| Duration::from_nanos(at.since(now).0));
+            let again = shared.looks.hand_over(shared.clock.now());
+            next.min(again.unwrap_or(SPACE_SPAN)).min(SPACE_SPAN)
         };
         if !shared.bell.wait(wait) {
             return;

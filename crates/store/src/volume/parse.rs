@@ -14,7 +14,7 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 /// Targets of one volume. A guess at what one daemon serves well; the formats allow 65 535.
-pub const TARGETS_MAX: usize = 512;
+pub const TARGETS_MAX: usize = 1024;
 /// The tier of targets that name none.
 const DEFAULT_TIER: &str = "default";
 

@@ -153,9 +153,9 @@ fn tiers_and_targets_fit() {
 fn no_target_and_too_many() {
     let none = problems("namespace = \"n\"\nstate = \"s\"\n");
     assert!(none.contains("there is no target; ") && none.contains("[[target]]"), "{none}");
-    let many: String = (0..513).map(|i| format!("[[target]]\nname = \"t{i}\"\npath = \"t{i}\"\n")).collect();
+    let many: String = (0..1025).map(|i| format!("[[target]]\nname = \"t{i}\"\npath = \"t{i}\"\n")).collect();
     let many = problems(&format!("namespace = \"n\"\nstate = \"s\"\n{many}"));
-    assert!(many.contains(":3:1: there are 513 targets, and 512 is the most"), "{many}");
+    assert!(many.contains(":3:1: there are 1025 targets, and 1024 is the most"), "{many}");
 }
 
 #[test]

@@ -1,0 +1,197 @@
+//! The daemon's own looks at idle targets, by a few threads for all of them: a thread for each of a thousand targets would
+//! be woken every few seconds for nothing.
+//!
+//! A thread whose look hangs is left behind, and another takes its place, a bounded number of times. What has waited for
+//! the patience goes to the workers of its own target, so no target waits longer than that because of others.
+
+use super::TargetError;
+use super::clock::time;
+use super::core::Core;
+use super::pool::{Pool, Work};
+use parking_lot::{Condvar, Mutex};
+use policy::Time;
+use policy::precedence::Class;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Threads that look. A guess: local disks need one, and four get through a thousand network file systems in a second.
+const LOOKERS: usize = 4;
+/// The same with those that hang. A guess: when so many do, each target is left to its own workers.
+const LOOKERS_MAX: usize = 32;
+/// A thread with nothing to do ends after this span: three rounds of probes.
+const IDLE_SPAN: Duration = Duration::from_secs(30);
+const STACK_BYTES: usize = 256 * 1024;
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// Whether the target is what it was.
+    Probe,
+    /// How much room it has.
+    Space,
+}
+
+/// One look.
+pub struct Look {
+    pub core: Arc<Core>,
+    pub work: Arc<dyn Work>,
+    pub at: At,
+}
+
+impl Look {
+    /// Leaves it to the target's own workers.
+    fn alone(self) {
+        if let Err(error) = Pool::push(&self.core, self.work, Class::Awaited) {
+            self.core.not_looked(self.at, &error);
+        }
+    }
+}
+
+/// The threads and what waits for them.
+pub struct Looks {
+    patience: Duration,
+    crew: Mutex<Crew>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct Crew {
+    queue: VecDeque<(Time, Look)>,
+    /// When each living thread began what it is at; the index is its seat.
+    began: Vec<Option<Time>>,
+    free_seats: Vec<usize>,
+    live: usize,
+    idle: usize,
+    stopped: bool,
+}
+
+impl Crew {
+    fn hanging(&self, now: Time, patience: Duration) -> usize {
+        self.began.iter().flatten().filter(|began| now.since(**began) >= time(patience)).count()
+    }
+}
+
+impl Looks {
+    /// For targets with that deadline. A probe that waits is asked for already, so the patience is a small part of it.
+    pub fn new(deadline: Duration) -> Arc<Looks> {
+        let patience = (deadline / 20).max(Duration::from_millis(5));
+        Arc::new(Looks { patience, crew: Mutex::default(), work: Condvar::new() })
+    }
+
+    /// Looks soon. Waits for nothing.
+    pub fn push(self: &Arc<Looks>, looks: Vec<Look>) {
+        let (alone, shared): (Vec<_>, Vec<_>) = looks.into_iter().partition(|look| look.core.has_own_workers());
+        alone.into_iter().for_each(Look::alone);
+        let Some(now) = shared.first().map(|look| look.core.now()) else { return };
+        let mut crew = self.crew.lock();
+        if crew.stopped {
+            return;
+        }
+        crew.queue.extend(shared.into_iter().map(|look| (now, look)));
+        let hanging = crew.hanging(now, self.patience);
+        let missing = crew.queue.len().saturating_sub(crew.idle);
+        let more = missing.min((LOOKERS + hanging).min(LOOKERS_MAX).saturating_sub(crew.live));
+        for _ in 0..more {
+            if !self.start(&mut crew) {
+                break;
+            }
+        }
+        let left = if crew.live <= hanging { std::mem::take(&mut crew.queue) } else { VecDeque::new() };
+        drop(crew);
+        self.work.notify_all();
+        left.into_iter().for_each(|(_, look)| look.alone());
+    }
+
+    /// Gives what has waited for too long to the targets' own workers; when to come back, if something waits still.
+    pub fn hand_over(&self, now: Time) -> Option<Duration> {
+        let mut late = Vec::new();
+        let mut crew = self.crew.lock();
+        let is_late = |&(since, ref look): &(Time, Look)| {
+            now.since(since) >= time(self.patience) && look.core.pool.has_room(&look.core.limits)
+        };
+        for _ in 0..crew.queue.len() {
+            let Some(first) = crew.queue.pop_front() else { break };
+            if is_late(&first) { late.push(first.1) } else { crew.queue.push_back(first) }
+        }
+        let waits = !crew.queue.is_empty();
+        drop(crew);
+        late.into_iter().for_each(Look::alone);
+        waits.then_some(self.patience)
+    }
+
+    /// Lets the threads end.
+    pub fn stop(&self) {
+        let mut crew = self.crew.lock();
+        crew.stopped = true;
+        let left = std::mem::take(&mut crew.queue);
+        drop(crew);
+        self.work.notify_all();
+        drop(left);
+    }
+
+    /// How many are alive.
+    #[cfg(test)]
+    pub fn threads(&self) -> usize {
+        self.crew.lock().live
+    }
+
+    fn start(self: &Arc<Looks>, crew: &mut Crew) -> bool {
+        let seat = crew.free_seats.pop().unwrap_or_else(|| {
+            crew.began.push(None);
+            crew.began.len() - 1
+        });
+        let looks = self.clone();
+        let body = move || {
+            let mut ended = Time::ZERO;
+            while let Some(look) = looks.next(seat, ended) {
+                look.work.execute(&look.core);
+                ended = look.core.now();
+            }
+        };
+        let started = std::thread::Builder::new().name("looker".into()).stack_size(STACK_BYTES).spawn(body);
+        match started {
+            Ok(_) => crew.live += 1,
+            Err(_) => crew.free_seats.push(seat),
+        }
+        started.is_ok()
+    }
+
+    /// The next look, or nothing if the thread is to end; its last one ended `now`.
+    fn next(&self, seat: usize, now: Time) -> Option<Look> {
+        let mut crew = self.crew.lock();
+        crew.began[seat] = None;
+        // It hung, and another has its place.
+        let is_spare = crew.live > LOOKERS + crew.hanging(now, self.patience);
+        while !crew.stopped && !is_spare {
+            if let Some((_, look)) = crew.queue.pop_front() {
+                crew.began[seat] = Some(look.core.now());
+                return Some(look);
+            }
+            crew.idle += 1;
+            let waited = self.work.wait_for(&mut crew, IDLE_SPAN);
+            crew.idle -= 1;
+            if waited.timed_out() && crew.queue.is_empty() {
+                break;
+            }
+        }
+        crew.live -= 1;
+        crew.free_seats.push(seat);
+        None
+    }
+}
+
+impl Core {
+    /// Whether its own workers look: they are at work on it, or it is in doubt and a look may hang.
+    fn has_own_workers(&self) -> bool {
+        (self.in_doubt() || !self.state().accepts_io() || self.pool.is_at_work()) && self.pool.has_room(&self.limits)
+    }
+
+    /// A look could not be begun.
+    fn not_looked(&self, at: At, error: &TargetError) {
+        match at {
+            At::Probe => self.probe_not_begun(error),
+            At::Space => self.space_not_begun(),
+        }
+    }
+}
