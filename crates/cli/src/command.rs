@@ -3,6 +3,7 @@
 mod balance;
 mod check;
 mod checkpoint;
+pub mod complete;
 mod connect;
 mod df;
 mod doctor;
@@ -163,7 +164,7 @@ impl Cli {
             Command::Slurm(c) => c.run(&context),
             Command::Checkpoint(c) => c.run(&context),
             Command::Connect(c) => c.run(),
-            Command::Completions(c) => c.run(Cli::command()),
+            Command::Completions(c) => c.run(Cli::command(), true),
             Command::Man(c) => c.run(Cli::command()),
             Command::JobExec(c) => Err(crate::failure::Failure::Said(code_of(c.run()))),
         }

@@ -16,6 +16,9 @@ use terminal::{failure, log, served, shown};
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
+    if let Some(asked) = command::complete::Asked::read(&words) {
+        return asked.run().map_or_else(|failure| failure.show(), ExitCode::from);
+    }
     let done = match mount_form::read(&words) {
         Some(asked) => asked.run(),
         None => command::Cli::read().and_then(command::Cli::run),

@@ -67,7 +67,7 @@ impl Cli {
             Command::Patterns(c) => c.run(),
             Command::Bench(c) => c.run(),
             Command::EmulateDisk(c) => c.run(),
-            Command::Completions(c) => c.run(Cli::command()),
+            Command::Completions(c) => c.run(Cli::command(), false),
             Command::Man(c) => c.run(Cli::command()),
         }
     }

@@ -1,4 +1,4 @@
-//! `completions`: what the shell completes.
+//! `completions`: what the shell completes: commands and options as clap writes them, values by asking the program.
 
 use crate::failure::Result;
 use clap::{Args, Command};
@@ -12,13 +12,60 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// Writes those of the program.
-    pub fn run(self, mut program: Command) -> Result<u8> {
+    /// Writes those of the program; `with_values` if it has a `complete-values` to ask.
+    pub fn run(self, mut program: Command, with_values: bool) -> Result<u8> {
         let name = program.get_name().to_owned();
         // Written at once, so that a reader that goes away is no panic of the generator.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut program, name, &mut script);
-        crate::shown::text(&String::from_utf8_lossy(&script))?;
+        let script = String::from_utf8_lossy(&script);
+        crate::shown::text(&if with_values { asking(self.shell, &script) } else { script.into_owned() })?;
         Ok(0)
     }
 }
+
+/// The script with one more function, which asks the program for values first. `PROGRAM` is that of the caller's search path:
+/// what was typed is not carried out yet.
+fn asking(shell: Shell, script: &str) -> String {
+    match shell {
+        Shell::Bash => format!("{script}{BASH}"),
+        Shell::Fish => format!("{script}{FISH}"),
+        Shell::Zsh => {
+            let (before, last) = script.split_at(script.rfind("\nif [ \"$funcstack[1]\"").unwrap_or(script.len()));
+            let called = last.replace("    _entrepot \"$@\"", "    _entrepot_or_values \"$@\"");
+            format!("{before}{ZSH}{}", called.replace("compdef _entrepot ", "compdef _entrepot_or_values "))
+        }
+        _ => script.to_owned(),
+    }
+}
+
+/// What comes is written as the shell reads it, and is not read by it again. Without values the rest is completed as ever.
+const BASH: &str = r#"
+_entrepot_or_values() {
+    mapfile -t COMPREPLY < <(command entrepot complete-values bash "${COMP_LINE:0:COMP_POINT}" 2>/dev/null)
+    [ ${#COMPREPLY[@]} -gt 0 ] || _entrepot "$@"
+}
+complete -F _entrepot_or_values -o bashdefault -o default entrepot
+"#;
+
+const ZSH: &str = r#"
+_entrepot_or_values() {
+    local -a values before
+    before=("${(@Q)words[2,CURRENT-1]}")
+    values=("${(@f)$(command entrepot complete-values words "${before[@]}" "${(Q)PREFIX}" 2>/dev/null)}")
+    if [[ -n "$values" ]]; then
+        [[ "$PREFIX" != --*=* ]] || compset -P '*='
+        compadd -a values
+    else
+        _entrepot "$@"
+    fi
+}
+"#;
+
+const FISH: &str = r#"
+function __entrepot_values
+    set -l before (commandline -opc)
+    command entrepot complete-values words $before[2..] (commandline -ct) 2>/dev/null
+end
+complete -c entrepot -n 'count (__entrepot_values) >/dev/null' -f -a '(__entrepot_values)'
+"#;
