@@ -24,16 +24,15 @@ impl Completions {
     }
 }
 
-/// The script with one more function, which asks the program for values first. `PROGRAM` is that of the caller's search path:
-/// what was typed is not carried out yet.
+/// The script with one more function, which asks the program for values first: that of the search path, since what was typed is
+/// not carried out yet.
 fn asking(shell: Shell, script: &str) -> String {
     match shell {
         Shell::Bash => format!("{script}{BASH}"),
         Shell::Fish => format!("{script}{FISH}"),
         Shell::Zsh => {
-            let (before, last) = script.split_at(script.rfind("\nif [ \"$funcstack[1]\"").unwrap_or(script.len()));
-            let called = last.replace("    _entrepot \"$@\"", "    _entrepot_or_values \"$@\"");
-            format!("{before}{ZSH}{}", called.replace("compdef _entrepot ", "compdef _entrepot_or_values "))
+            let own_end = script.rfind("\nif [ \"$funcstack[1]\"").unwrap_or(script.len());
+            format!("{}{ZSH}", &script[..own_end])
         }
         _ => script.to_owned(),
     }
@@ -60,6 +59,9 @@ _entrepot_or_values() {
         _entrepot "$@"
     fi
 }
+
+compdef _entrepot_or_values entrepot
+[ "$funcstack[1]" != "_entrepot" ] || _entrepot_or_values "$@"
 "#;
 
 const FISH: &str = r#"
@@ -68,4 +70,31 @@ function __entrepot_values
     command entrepot complete-values words $before[2..] (commandline -ct) 2>/dev/null
 end
 complete -c entrepot -n 'count (__entrepot_values) >/dev/null' -f -a '(__entrepot_values)'
+for option in target from to volume
+    complete -c entrepot -n 'count (__entrepot_values) >/dev/null' -l $option -r -a '(__entrepot_values)'
+end
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_script_asks_and_is_registered_once_with_that() {
+        for (shell, registered) in
+            [(Shell::Bash, "complete -F _entrepot"), (Shell::Zsh, "compdef _entrepot"), (Shell::Fish, "function ")]
+        {
+            let mut script = Vec::new();
+            let mut program = Command::new("entrepot").arg(clap::Arg::new("target").long("target"));
+            clap_complete::generate(shell, &mut program, "entrepot", &mut script);
+            let script = asking(shell, &String::from_utf8(script).expect("text"));
+            assert!(script.contains("complete-values"), "{shell}");
+            let last = script.rfind(registered).expect("registered");
+            assert!(script[last..].contains("values"), "{shell}: {}", &script[last..]);
+        }
+        let mut zsh = Vec::new();
+        clap_complete::generate(Shell::Zsh, &mut Command::new("entrepot"), "entrepot", &mut zsh);
+        let zsh = asking(Shell::Zsh, &String::from_utf8(zsh).expect("text"));
+        assert!(!zsh.contains("compdef _entrepot entrepot"), "the end of clap's script is another: {zsh}");
+    }
+}

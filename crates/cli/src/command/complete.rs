@@ -126,7 +126,8 @@ fn wanted(words: &[String]) -> Option<Wanted> {
     let (last, before) = words.split_last()?;
     let mut all = Cli::command();
     all.build();
-    let (mut command, mut path, mut places, mut volume, mut option) = (&all, String::new(), 0, None, None::<&clap::Arg>);
+    let (mut command, mut path, mut places, mut volume, mut option) =
+        (&all, String::new(), 0, None, None::<&clap::Arg>);
     let is_option = |arg: &&clap::Arg, word: &str| match word.strip_prefix("--") {
         Some(long) => arg.get_long() == Some(long),
         None => arg.get_short().is_some_and(|short| word.strip_prefix('-') == Some(&*short.to_string())),

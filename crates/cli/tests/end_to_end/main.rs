@@ -54,6 +54,7 @@ mod server;
 mod sources;
 mod staged;
 mod stripes;
+mod tab;
 mod tiers;
 mod top;
 mod waiting_input;
