@@ -82,6 +82,26 @@ operate() {
     rm -f /etc/entrepot/wrong.toml
     rmdir /scratch/wrong /scratch
 
+    echo "== the scripts for Slurm"
+    mkdir /etc/slurm
+    echo '-- mine' >/etc/slurm/burst_buffer.lua
+    ! apt install ./slurm.deb >said 2>&1 || check false
+    check grep -q 'burst_buffer.lua is there already, so nothing is installed' said
+    check [ "$(ls /etc/slurm) $(cat /etc/slurm/burst_buffer.lua)" = 'burst_buffer.lua -- mine' ]
+    rm -r /etc/slurm
+    apt install ./slurm.deb
+    check [ "$(echo /etc/slurm/*)" = '/etc/slurm/burst_buffer.conf /etc/slurm/burst_buffer.lua /etc/slurm/entrepot_submit.lua' ]
+    # They are what the program itself would write, and it says what slurm.conf needs.
+    touch /etc/entrepot/slurm.toml
+    entrepot --volume /etc/entrepot/slurm.toml slurm install --keep-job-submit --dry-run >said
+    check [ "$(grep -c ': as it should be$' said)" = 3 ]
+    check grep -q 'PartitionName=dataxfer .* MaxCPUsPerNode=' said
+    entrepot --volume /etc/entrepot/slurm.toml slurm install --conf-dir /usr/share/doc/entrepot-slurm/examples --dry-run >said
+    sed -n 's/^    //p' said | grep -q '^function slurm_job_submit' || check false
+    rm /etc/entrepot/slurm.toml
+    apt purge entrepot-slurm
+    check [ ! -e /etc/slurm ]
+
     echo "== three commands"
     entrepot init /srv/scratch
     mkdir -p /mnt/scratch
@@ -145,6 +165,15 @@ END
     check soon none_runs
     check [ -e /srv/scratch/volume.toml ]
     check eval '! dpkg-query -W entrepot 2>/dev/null'
+
+    echo "== the lines of the container"
+    cp one.deb /tmp/entrepot_one.deb
+    sed -n 's/^RUN //p' Containerfile >lines.sh
+    check [ "$(wc -l <lines.sh)" = 3 ]
+    check sh -euxc '. ./lines.sh' >said 2>&1
+    check [ -z "$(ls /tmp/entrepot_* /var/lib/apt/lists 2>/dev/null)" ]
+    check grep -q '^Usage: entrepot' <("$(sed -n 's/^ENTRYPOINT \["\(.*\)"\]$/\1/p' Containerfile)" "$(sed -n 's/^CMD \["\(.*\)"\]$/\1/p' Containerfile)")
+    apt purge entrepot
 }
 
 # What is in the overlay that was not in the root below it, but for what dpkg and apt note, and what the operator made.
@@ -178,6 +207,10 @@ inside() {
     sed -n '/^## From nothing to a dashboard/,/^## Install/{/^```sh/,/^```$/{/^```/!p}}' "$(dirname "$here")/../docs/guide/operate/set-up.md" >"$root/root/deb/first/lines.sh"
     cp "$3" "$root/root/deb/one.deb"
     cp "$4" "$root/root/deb/two.deb"
+    # The scripts for Slurm are built with the first.
+    version=$(dpkg-deb -f "$3" Version)
+    cp "$(dirname "$3")/entrepot-slurm_${version}_all.deb" "$root/root/deb/slurm.deb"
+    cp "$(dirname "$here")/Containerfile" "$root/root/deb/"
     cp "$here" "$root/root/deb/deb-test.sh"
     # Ports of its own, where nothing must be fetched.
     "$5" || ip link set lo up || skip "no network of its own can be had here"

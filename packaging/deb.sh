@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# deb.sh [DIR]: the Debian package of what is built, as DIR/entrepot_VERSION_ARCH.deb (target/deb). Needs no root.
+# deb.sh [DIR]: the Debian packages of what is built, as DIR/entrepot_VERSION_ARCH.deb (target/deb), and beside it that of
+# the scripts for Slurm, entrepot-slurm_VERSION_all.deb. Needs no root.
 #   ENTREPOT_BUILT            where the programs are: target/release
 #   ENTREPOT_DEB_VERSION      its version: that of Cargo.toml, and which commit it is where that has no tag
 #   ENTREPOT_DEB_COMPRESSION  xz, zstd, gzip, none
@@ -58,13 +59,16 @@ mkdir -p "$doc"
 install -m 644 packaging/deb/copyright "$doc/copyright"
 cp -r --no-preserve=mode README.md docs/guide docs/reference "$doc/"
 gzip -9nc CHANGELOG.md >"$doc/changelog.gz"
-gzip -9nc >"$doc/changelog.Debian.gz" <<END
-entrepot ($version) unstable; urgency=medium
+changelog() {
+    gzip -9nc <<END
+$1 ($version) unstable; urgency=medium
 
-  * What changed for users is in changelog.gz.
+  * What changed for users is in changelog.gz$2.
 
  -- $maintainer  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")
 END
+}
+changelog entrepot '' >"$doc/changelog.Debian.gz"
 
 control=$to/DEBIAN
 mkdir -p "$control"
@@ -87,8 +91,40 @@ Description: coordinated scratch file system of storage that is already there
  Installing it mounts and starts nothing: see set-up.md in
  /usr/share/doc/entrepot/guide/operate.
 END
-(cd "$to" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$control/md5sums"
+sums() { (cd "$1" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$1/DEBIAN/md5sums"; }
+sums "$to"
 install -m 755 packaging/deb/postinst packaging/deb/prerm "$control/"
 
+# The scripts for Slurm, of which slurm.conf need not know.
+slurm=$work/slurm slurm_doc=$work/slurm/usr/share/doc/entrepot-slurm
+packaging/slurm.sh "$slurm"
+mkdir -p "$slurm/DEBIAN"
+install -m 644 packaging/deb/copyright "$slurm_doc/copyright"
+install -m 644 docs/guide/operate/slurm.md "$slurm_doc/slurm.md"
+changelog entrepot-slurm ' of entrepot' >"$slurm_doc/changelog.Debian.gz"
+cat >"$slurm/DEBIAN/control" <<END
+Package: entrepot-slurm
+Source: entrepot
+Version: $version
+Architecture: all
+Maintainer: $maintainer
+Section: admin
+Priority: optional
+Installed-Size: $(du -ks --apparent-size --exclude=DEBIAN "$slurm" | cut -f1)
+Depends: entrepot (>= $version)
+Enhances: slurmctld
+Description: scripts by which Slurm has the data of its jobs brought and taken home
+ For the machine of slurmctld, whose plug-ins burst_buffer/lua and
+ job_submit/lua read them in /etc/slurm.
+ .
+ Installing it switches nothing on: slurm.conf is the administrator's, and
+ slurm.md in /usr/share/doc/entrepot-slurm has the lines that it needs.
+END
+(cd "$slurm" && find etc -type f -printf '/%p\n' | sort) >"$slurm/DEBIAN/conffiles"
+sums "$slurm"
+install -m 755 packaging/deb/slurm-preinst "$slurm/DEBIAN/preinst"
+
 mkdir -p "$out"
-dpkg-deb --root-owner-group -Z"${ENTREPOT_DEB_COMPRESSION:-xz}" --build "$to" "$out/entrepot_${version}_$arch.deb"
+for built in "$to:entrepot_${version}_$arch" "$slurm:entrepot-slurm_${version}_all"; do
+    dpkg-deb --root-owner-group -Z"${ENTREPOT_DEB_COMPRESSION:-xz}" --build "${built%%:*}" "$out/${built#*:}.deb"
+done

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# rpm.sh [DIR]: the rpm of what is built, as DIR/entrepot-VERSION.ARCH.rpm (target/rpm). Needs no root.
+# rpm.sh [DIR]: the rpms of what is built, as DIR/entrepot-VERSION.ARCH.rpm (target/rpm), and beside it that of the
+# scripts for Slurm, entrepot-slurm-VERSION.noarch.rpm. Needs no root.
 #   ENTREPOT_BUILT            where the programs are: target/release
 #   ENTREPOT_RPM_VERSION      its version and release: those of Cargo.toml, and which commit it is where that has no tag
 #   ENTREPOT_RPM_COMPRESSION  as rpm names it: w19.zstdio, w6.gzdio, w0.gzdio
@@ -19,6 +20,9 @@ find "$to/usr/share/man" -type f -exec gzip -9n {} +
 mkdir -p "$doc" "$to/etc/entrepot"
 cp -r --no-preserve=mode README.md LICENSE CHANGELOG.md docs/guide docs/reference "$doc/"
 
+packaging/slurm.sh "$to"
+install -m 644 docs/guide/operate/slurm.md "$to/usr/share/doc/entrepot-slurm/slurm.md"
+
 # The commit is told as in the Debian package, and sorts before the release that it will be.
 version=${ENTREPOT_RPM_VERSION:-}
 if [ -z "$version" ]; then
@@ -30,7 +34,7 @@ if [ -z "$version" ]; then
 fi
 # Directories that only this package has are its own; all others belong to the system.
 own() { (cd "$to" && find etc/entrepot usr/share/entrepot usr/share/doc/entrepot -type d -printf '%%dir "/%p"\n') }
-files() { (cd "$to" && find usr ! -type d -printf '"/%p"\n'); }
+files() { (cd "$to" && find usr -path usr/share/doc/entrepot-slurm -prune -o ! -type d -printf '"/%p"\n'); }
 cat >"$work/entrepot.spec" <<END
 Name: entrepot
 Version: ${version%-*}
@@ -46,6 +50,16 @@ from where it came from, and jobs have their data brought and taken home.
 
 Installing it mounts and starts nothing: see set-up.md in
 /usr/share/doc/entrepot/guide/operate.
+
+%package slurm
+Summary: Scripts by which Slurm has the data of its jobs brought and taken home
+BuildArch: noarch
+Requires: entrepot >= ${version%-*}
+
+%description slurm
+For the machine of slurmctld, whose plug-ins burst_buffer/lua and
+job_submit/lua read them in /etc/slurm. Installing it switches nothing on: see
+slurm.md in /usr/share/doc/entrepot-slurm. What is in /etc/slurm stays as it is.
 
 %install
 cp -a "$to/." "%{buildroot}/"
@@ -67,6 +81,12 @@ done </proc/self/mounts
 %files
 $(own)
 $(files)
+
+%files slurm
+%config(noreplace) "/etc/slurm/burst_buffer.lua"
+%config(noreplace) "/etc/slurm/burst_buffer.conf"
+%config(noreplace) "/etc/slurm/entrepot_submit.lua"
+"/usr/share/doc/entrepot-slurm"
 END
 rpmbuild --quiet -bb "$work/entrepot.spec" --define "_topdir $work/rpm" --define "_rpmdir $work/made" --define 'debug_package %{nil}' \
     --define '_build_id_links none' --define '__os_install_post %{nil}' --define "_binary_payload ${ENTREPOT_RPM_COMPRESSION:-w19.zstdio}"
