@@ -1,23 +1,18 @@
 //! All metrics as text for Prometheus, in the OpenMetrics format.
 
-use super::snapshot::{CACHE_NUMBERS, CACHE_SHARES, OpCounts, Snapshot, TargetCounts};
+mod targets;
+
+use super::snapshot::{CACHE_NUMBERS, CACHE_SHARES, OpCounts, Snapshot};
 use super::table::{Level, Metric};
-use crate::counters::{BUCKETS, Histogram};
+use crate::counters::Histogram;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::fmt::Error;
-use std::ops::Range;
 
 /// The MIME type of what [`Snapshot::open_metrics`] gives.
 pub const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// Of a target every second bucket from 16 microseconds to 17 seconds is shown: there may be a thousand targets.
-const TARGET_BUCKETS: Range<usize> = 4..26;
-
-/// The states of a target, as a label.
-const STATES: [&str; 5] = ["ok", "suspect", "failed", "draining", "read-only"];
 
 /// How much there is of something now.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,15 +32,26 @@ impl Gauge {
 
 impl Snapshot {
     /// All of it as OpenMetrics text, with what else was looked at. Each sample has these labels.
-    pub fn open_metrics(&self, labels: &[(&'static str, String)], gauges: Vec<Gauge>) -> String {
-        let labels = labels.iter().map(|(name, value)| ((*name).into(), value.clone().into()));
-        let mut registry = Registry::with_prefix_and_labels("entrepot", labels);
-        registry.register_collector(Box::new(Exposition { snapshot: self.clone(), gauges }));
-        let mut out = String::new();
+    pub fn open_metrics(mut self, labels: &[(&'static str, String)], gauges: Vec<Gauge>) -> String {
+        let targets = std::mem::take(&mut self.targets);
+        let common = labels.iter().map(|(name, value)| ((*name).into(), value.clone().into()));
+        let mut registry = Registry::with_prefix_and_labels("entrepot", common);
+        registry.register_collector(Box::new(Exposition { snapshot: self, gauges }));
+        let mut out = String::with_capacity(REST_BYTES + targets.len() * targets::BYTES_OF_ONE);
         // A String takes everything.
-        let _ = text::encode(&mut out, &registry);
+        let _ = text::encode_registry(&mut out, &registry);
+        targets::write(&mut out, labels, &targets);
+        let _ = text::encode_eof(&mut out);
         out
     }
+}
+
+/// Room for what is there without targets.
+const REST_BYTES: usize = 64 << 10;
+
+/// A label's value, as it stands between quotes.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[derive(Debug)]
@@ -58,7 +64,6 @@ impl Collector for Exposition {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let to = &mut encoder;
         self.ops(to)?;
-        self.targets(to)?;
         self.state(to)?;
         for metric in Metric::ALL {
             let mut family = to.encode_descriptor(metric.name(), metric.help(), None, MetricType::Counter)?;
@@ -100,7 +105,7 @@ impl Exposition {
         let help = "How long operations of applications took";
         let mut family = to.encode_descriptor("op_seconds", help, None, MetricType::Histogram)?;
         for op in &self.snapshot.ops {
-            spans(&mut family.encode_family(&[("op", &*op.op)])?, op.total_ns, &op.buckets, 0..BUCKETS, 1)?;
+            spans(&mut family.encode_family(&[("op", &*op.op)])?, op.total_ns, &op.buckets)?;
         }
         Ok(())
     }
@@ -109,47 +114,9 @@ impl Exposition {
         let Some(state) = &self.snapshot.state else { return Ok(()) };
         let help = "How long operations on the store of the state took";
         let mut family = to.encode_descriptor("state_op_seconds", help, None, MetricType::Histogram)?;
-        spans(&mut family, state.total_ns, &state.buckets, 0..BUCKETS, 1)?;
+        spans(&mut family, state.total_ns, &state.buckets)?;
         let help = "Operations on the store of the state that failed";
         counter(&mut to.encode_descriptor("state_op_failed", help, None, MetricType::Counter)?, state.failed)
-    }
-
-    fn targets(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        type Column = (&'static str, MetricType, &'static str, fn(&TargetCounts) -> u64);
-        use MetricType::{Counter, Gauge};
-        let columns: [Column; 7] = [
-            ("target_ops", Counter, "Operations on a target", |t| t.ops),
-            ("target_errors", Counter, "Errors of a target's device", |t| t.errors),
-            ("target_deadline_misses", Counter, "Operations on a target that passed their deadline", |t| {
-                t.deadline_misses
-            }),
-            ("target_read_bytes", Counter, "Bytes of files read from a target", |t| t.read_bytes),
-            ("target_written_bytes", Counter, "Bytes of files written to a target", |t| t.written_bytes),
-            ("target_free_bytes", Gauge, "Free bytes of a target", |t| t.free_bytes),
-            ("target_size_bytes", Gauge, "All bytes of a target", |t| t.total_bytes),
-        ];
-        for (name, kind, help, value) in columns {
-            let mut family = to.encode_descriptor(name, help, None, kind)?;
-            for target in &self.snapshot.targets {
-                let labels = [("target", &*target.name)];
-                one(&mut family.encode_family(&labels)?, kind, value(target))?;
-            }
-        }
-        let help = "How long reads and writes of objects took on a target; every sixteenth is timed";
-        let mut family = to.encode_descriptor("target_op_seconds", help, None, MetricType::Histogram)?;
-        for target in &self.snapshot.targets {
-            let labels = [("target", &*target.name)];
-            spans(&mut family.encode_family(&labels)?, target.timed_ns, &target.timed, TARGET_BUCKETS, 2)?;
-        }
-        let help = "1 for the state that a target is in";
-        let mut family = to.encode_descriptor("target_state", help, None, Gauge)?;
-        for target in &self.snapshot.targets {
-            for state in STATES {
-                let labels = [("target", &*target.name), ("state", state)];
-                one(&mut family.encode_family(&labels)?, Gauge, u64::from(target.state == state))?;
-            }
-        }
-        Ok(())
     }
 
     fn cache(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
@@ -170,24 +137,13 @@ fn one(to: &mut MetricEncoder<'_>, kind: MetricType, value: u64) -> Result<(), E
     if matches!(kind, MetricType::Counter) { counter(to, value) } else { to.encode_gauge(&value) }
 }
 
-/// A histogram of spans, of the given buckets every so many; those before and between fall into the next.
-fn spans(
-    to: &mut MetricEncoder<'_>,
-    total_ns: u64,
-    counts: &[u64],
-    shown: Range<usize>,
-    every: usize,
-) -> Result<(), Error> {
-    let mut buckets = Vec::with_capacity(shown.len() / every + 1);
-    let mut below = 0;
-    for (at, count) in counts.iter().enumerate() {
-        below += count;
-        let is_bound = shown.contains(&at) && (at - shown.start).is_multiple_of(every);
-        if let Some(bound) = Histogram::bound_ns(at).filter(|_| is_bound) {
-            buckets.push((bound as f64 / 1e9, std::mem::take(&mut below)));
-        }
+/// A histogram of spans.
+fn spans(to: &mut MetricEncoder<'_>, total_ns: u64, counts: &[u64]) -> Result<(), Error> {
+    let bound = |at| Histogram::bound_ns(at).map_or(f64::INFINITY, |ns| ns as f64 / 1e9);
+    let mut buckets: Vec<_> = counts.iter().enumerate().map(|(at, count)| (bound(at), *count)).collect();
+    if buckets.is_empty() {
+        buckets.push((f64::INFINITY, 0));
     }
-    buckets.push((f64::INFINITY, below));
     to.encode_histogram::<NoLabelSet>(total_ns as f64 / 1e9, counts.iter().sum(), &buckets, None)
 }
 

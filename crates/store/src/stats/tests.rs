@@ -88,3 +88,30 @@ fn shown_with_targets_to_people_and_prometheus() {
     let json = serde_json::to_string(&snapshot).unwrap();
     assert_eq!(serde_json::from_str::<Snapshot>(&json).unwrap(), snapshot);
 }
+
+/// The families of targets are written by hand; the crate writes the same labels and numbers in the same way.
+#[test]
+fn what_is_written_by_hand_looks_as_the_crate_writes_it() {
+    let (number, count) = (Metric::ALL[0], 41);
+    let stats = Stats::new();
+    stats.add(number, count);
+    let mut snapshot = stats.snapshot();
+    let odd = "a\"b\\c\nd".to_owned();
+    let labels = [("volume", odd.clone()), ("node", "n".to_owned())];
+    snapshot.targets = vec![TargetCounts { name: odd, ops: count, timed_ns: 1_500_000_000, ..Default::default() }];
+    let shown = snapshot.open_metrics(&labels, Vec::new());
+    let of = |line: &str| shown.lines().find(|l| l.starts_with(line)).map(str::to_owned).expect("a line");
+    let by_crate = of(&format!("entrepot_{}_total{{", number.name())).replace(number.name(), "target_ops");
+    let (start, end) = by_crate.split_once("} ").expect("labels");
+    let volume = start.split("volume=").nth(1).and_then(|rest| rest.split(",node=").next()).expect("a label");
+    assert_eq!(of("entrepot_target_ops_total"), format!("{start},target={volume}}} {end}"));
+    let head = |name: &str| of(&format!("# TYPE entrepot_{name} ")).replace(name, "x");
+    assert_eq!(head("target_ops"), head(number.name()));
+    let sum = of("entrepot_target_op_seconds_sum");
+    assert!(sum.ends_with(" 1.5"), "{sum}");
+    // Each sample once, and below the head of its family.
+    let samples: Vec<_> = shown.lines().filter(|l| !l.starts_with('#')).filter_map(|l| l.rsplit_once(' ')).collect();
+    let names: std::collections::BTreeSet<_> = samples.iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), samples.len());
+    assert!(shown.ends_with("# EOF\n") && shown.matches("# EOF").count() == 1);
+}
