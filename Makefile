@@ -30,12 +30,12 @@ PREFIX ?= /usr
 install: build
 	@packaging/install.sh "$(DESTDIR)" "$(PREFIX)"
 
-# The same as a package of Debian, target/deb/entrepot_VERSION_ARCH.deb.
+# The same as packages of Debian, target/deb/entrepot_VERSION_ARCH.deb, and beside it entrepot-slurm.
 deb: build
 	@scripts/setup.sh deb
 	@packaging/deb.sh
 
-# The same as an rpm, target/rpm/entrepot-VERSION.ARCH.rpm.
+# The same as rpms, target/rpm/entrepot-VERSION.ARCH.rpm, and beside it entrepot-slurm.
 rpm: build
 	@scripts/setup.sh rpm
 	@packaging/rpm.sh

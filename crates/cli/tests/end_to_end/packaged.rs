@@ -34,6 +34,7 @@ fn the_program_needs_no_library_but_that_of_c() {
 }
 
 /// [S-263]
+/// [S-299]
 #[test]
 fn the_rpm_has_what_the_deb_has_and_starts_enables_and_ends_nothing() {
     if let Err(error) = Command::new("rpmbuild").arg("--version").output() {
@@ -68,6 +69,7 @@ fn the_rpm_has_what_the_deb_has_and_starts_enables_and_ends_nothing() {
     }
     // There is no shell in that root, so its scripts are not run there.
     rpm(&["--nodeps", "--noscripts", "-i", shown]);
+    scripts_for_slurm(&root, &package.with_file_name("entrepot-slurm-1.0-1.noarch.rpm"), rpm);
     for file in [
         "usr/bin/entrepot",
         "usr/sbin/mount.entrepot",
@@ -92,6 +94,23 @@ fn the_rpm_has_what_the_deb_has_and_starts_enables_and_ends_nothing() {
     assert!(!root.join("usr/bin/entrepot").exists() && root.join("etc/entrepot/scratch.toml").exists());
 }
 
+/// They are what Slurm's plug-ins read, and take the place of nothing.
+fn scripts_for_slurm(root: &Path, package: &Path, rpm: impl Fn(&[&str]) -> String) {
+    let conf = root.join("etc/slurm");
+    std::fs::create_dir_all(&conf).expect("mkdir");
+    std::fs::write(conf.join("burst_buffer.lua"), "-- mine").expect("write");
+    let shown = package.to_str().expect("UTF-8");
+    assert_eq!(rpm(&["-qp", "--configfiles", shown]).lines().count(), 3);
+    assert_eq!(rpm(&["-qp", "--scripts", shown]), "");
+    rpm(&["--nodeps", "-i", shown]);
+    assert_eq!(std::fs::read_to_string(conf.join("burst_buffer.lua")).expect("read"), "-- mine");
+    let script = std::fs::read_to_string(conf.join("burst_buffer.lua.rpmnew")).expect("ours is beside it");
+    assert!(script.contains("\"/etc/entrepot/slurm.toml\"") && !script.contains('@'), "{script}");
+    assert!(conf.join("entrepot_submit.lua").exists() && !conf.join("job_submit.lua").exists());
+    rpm(&["--nodeps", "-e", "entrepot-slurm"]);
+    assert!(conf.join("burst_buffer.lua").exists(), "what is not the package's stays");
+}
+
 /// The programs of this build as a package.
 fn package(dir: &Path, version: &str) -> PathBuf {
     let built = Path::new(env!("CARGO_BIN_EXE_entrepot")).parent().expect("a directory");
@@ -106,6 +125,7 @@ fn package(dir: &Path, version: &str) -> PathBuf {
 
 /// [S-228]
 /// [S-260]
+/// [S-299]
 #[test]
 fn three_commands_after_its_installation_a_volume_is_mounted_and_stays_so() {
     if let Err(error) = Command::new("dpkg-deb").arg("--version").output() {
