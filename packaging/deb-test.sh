@@ -175,7 +175,7 @@ END
     # Without a network there are no lists and no newer packages to fetch.
     $1 || sed -i '/^apt-get update$/d; s/apt-get install/& --no-upgrade/' lines.sh
     check sh -eux ./lines.sh
-    check [ -z "$(find /tmp /var/lib/apt/lists -mindepth 1)" ]
+    check [ -z "$(find /tmp/entrepot_* /var/lib/apt/lists -mindepth 0 ! -path /var/lib/apt/lists 2>/dev/null)" ]
     check grep -q '^Usage: entrepot' <("$(sed -n 's/^ENTRYPOINT \["\(.*\)"\]$/\1/p' Containerfile)" "$(sed -n 's/^CMD \["\(.*\)"\]$/\1/p' Containerfile)")
     apt purge entrepot
 }

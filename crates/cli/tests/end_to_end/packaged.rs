@@ -108,7 +108,8 @@ fn scripts_for_slurm(root: &Path, package: &Path, rpm: impl Fn(&[&str]) -> Strin
     assert!(script.contains("\"/etc/entrepot/slurm.toml\"") && !script.contains('@'), "{script}");
     assert!(conf.join("entrepot_submit.lua").exists() && !conf.join("job_submit.lua").exists());
     rpm(&["--nodeps", "-e", "entrepot-slurm"]);
-    assert!(conf.join("burst_buffer.lua").exists(), "what is not the package's stays");
+    // What is not the package's stays, as rpm keeps it.
+    assert_eq!(std::fs::read_to_string(conf.join("burst_buffer.lua.rpmsave")).expect("kept"), "-- mine");
 }
 
 /// The programs of this build as a package.
