@@ -287,7 +287,7 @@ fn a_thousand_idle_targets_are_looked_at_by_a_few_threads() {
 #[test]
 fn targets_whose_probes_hang_keep_no_other_from_being_probed() {
     // More hang than there may ever be threads that look.
-    let is_hung = |at: usize| at % 5 == 0;
+    let is_hung = |at: usize| at.is_multiple_of(5);
     let (release, mut gates): (Vec<_>, Vec<_>) = (0..40).map(|_| channel()).unzip();
     let media = (0..200).map(|at| match is_hung(at) {
         true => Arc::new(Meeting(None, Mutex::new(gates.pop().unwrap()))) as Arc<dyn Medium>,

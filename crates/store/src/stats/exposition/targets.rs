@@ -83,7 +83,7 @@ fn histograms(out: &mut String, common: &str, targets: &[TargetCounts], names: &
 }
 
 fn head(out: &mut String, name: &str, kind: &str, help: &str) {
-    let _ = write!(out, "# HELP entrepot_target_{name} {help}.\n# TYPE entrepot_target_{name} {kind}\n");
+    let _ = write!(out, "# HELP entrepot_target_{name} {help}\n# TYPE entrepot_target_{name} {kind}\n");
 }
 
 /// A line up to the target's name.
