@@ -75,7 +75,7 @@ fn tiers_are_numbered_in_the_order_of_the_file() {
 fn bad_values_say_where_and_what_is_good() {
     expect("[layout]\nstripe_size = \"5 bananas\"\n", "7:15", &["`stripe_size` is \"5 bananas\"", "4096"]);
     expect("[layout]\nstripe_size = 5000\n", "7:15", &["5000 bytes", "multiple of 4096"]);
-    expect("[layout]\nstripe_count = 0\n", "7:16", &["from 1 to 512"]);
+    expect("[layout]\nstripe_count = 0\n", "7:16", &["from 1 to 1024"]);
     expect("[layout]\nmirror_writes = \"maybe\"\n", "7:17", &["\"sync\" or \"stale\""]);
     expect("[health]\ndeadline = \"soon\"\n", "7:12", &["a span from"]);
     expect("[mount]\nallow_other = \"yes\"\n", "7:15", &["true or false"]);
