@@ -178,6 +178,8 @@ END
     check [ -z "$(find /tmp/entrepot_* /var/lib/apt/lists -mindepth 0 ! -path /var/lib/apt/lists 2>/dev/null)" ]
     check grep -q '^Usage: entrepot' <("$(sed -n 's/^ENTRYPOINT \["\(.*\)"\]$/\1/p' Containerfile)" "$(sed -n 's/^CMD \["\(.*\)"\]$/\1/p' Containerfile)")
     apt purge entrepot
+    # What the lines fetched is not ours.
+    ! $1 || apt autoremove --purge ca-certificates curl fuse3
 }
 
 # What is in the overlay that was not in the root below it, but for what dpkg and apt note, and what the operator made.
@@ -186,7 +188,7 @@ left() {
         case $path in
         ./var/lib/dpkg* | ./var/lib/apt* | ./var/cache/* | ./var/log* | ./var/lib/man-db/auto-update) continue ;;
         ./root/deb* | ./srv/scratch* | ./mnt/scratch | ./etc/dpkg/dpkg.cfg.d/fast) continue ;;
-        ./tmp) continue ;;
+        ./tmp | ./etc/ld.so.cache) continue ;;
         esac
         # A directory that something was in for a while is there again as it was.
         if [ -d "$1/$path" ] && [ -d "$2/$path" ]; then continue; fi
