@@ -70,6 +70,16 @@ impl Crew {
     fn hanging(&self, now: Time, patience: Duration) -> usize {
         self.began.iter().flatten().filter(|began| now.since(**began) >= time(patience)).count()
     }
+
+    /// Those that have waited since then, as far as their targets' own workers have room.
+    fn take(&mut self, is_meant: impl Fn(Time) -> bool) -> Vec<Look> {
+        let has_room = |look: &Look| look.core.pool.has_room(&look.core.limits);
+        let (taken, left) =
+            std::mem::take(&mut self.queue).into_iter().partition(|(since, look)| is_meant(*since) && has_room(look));
+        self.queue = left;
+        let taken: VecDeque<(Time, Look)> = taken;
+        taken.into_iter().map(|(_, look)| look).collect()
+    }
 }
 
 impl Looks {
@@ -93,27 +103,20 @@ impl Looks {
         let missing = crew.queue.len().saturating_sub(crew.idle);
         let more = missing.min((LOOKERS + hanging).min(LOOKERS_MAX).saturating_sub(crew.live));
         for _ in 0..more {
-            if !self.start(&mut crew) {
+            if !self.start(&mut crew, now) {
                 break;
             }
         }
-        let left = if crew.live <= hanging { std::mem::take(&mut crew.queue) } else { VecDeque::new() };
+        let left = if crew.live <= hanging { crew.take(|_| true) } else { Vec::new() };
         drop(crew);
         self.work.notify_all();
-        left.into_iter().for_each(|(_, look)| look.alone());
+        left.into_iter().for_each(Look::alone);
     }
 
     /// Gives what has waited for too long to the targets' own workers; when to come back, if something waits still.
     pub fn hand_over(&self, now: Time) -> Option<Duration> {
-        let mut late = Vec::new();
         let mut crew = self.crew.lock();
-        let is_late = |&(since, ref look): &(Time, Look)| {
-            now.since(since) >= time(self.patience) && look.core.pool.has_room(&look.core.limits)
-        };
-        for _ in 0..crew.queue.len() {
-            let Some(first) = crew.queue.pop_front() else { break };
-            if is_late(&first) { late.push(first.1) } else { crew.queue.push_back(first) }
-        }
+        let late = crew.take(|since| now.since(since) >= time(self.patience));
         let waits = !crew.queue.is_empty();
         drop(crew);
         late.into_iter().for_each(Look::alone);
@@ -136,14 +139,14 @@ impl Looks {
         self.crew.lock().live
     }
 
-    fn start(self: &Arc<Looks>, crew: &mut Crew) -> bool {
+    fn start(self: &Arc<Looks>, crew: &mut Crew, now: Time) -> bool {
         let seat = crew.free_seats.pop().unwrap_or_else(|| {
             crew.began.push(None);
             crew.began.len() - 1
         });
         let looks = self.clone();
         let body = move || {
-            let mut ended = Time::ZERO;
+            let mut ended = now;
             while let Some(look) = looks.next(seat, ended) {
                 look.work.execute(&look.core);
                 ended = look.core.now();

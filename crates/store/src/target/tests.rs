@@ -286,22 +286,24 @@ fn a_thousand_idle_targets_are_looked_at_by_a_few_threads() {
 /// [S-296]
 #[test]
 fn targets_whose_probes_hang_keep_no_other_from_being_probed() {
-    // More hang than there may ever be threads that look.
-    let is_hung = |at: usize| at.is_multiple_of(5);
-    let (release, mut gates): (Vec<_>, Vec<_>) = (0..40).map(|_| channel()).unzip();
-    let media = (0..200).map(|at| match is_hung(at) {
-        true => Arc::new(Meeting(None, Mutex::new(gates.pop().unwrap()))) as Arc<dyn Medium>,
-        false => Arc::new(MemoryMedium::new(at as u64)),
-    });
-    let targets = idle_targets(3 * DEADLINE, media);
-    let (hung, well): (Vec<_>, Vec<_>) = targets.all().into_iter().partition(|t| is_hung(t.id().0.into()));
-    assert!(looked_at(&well, 20), "while others hang and are not failed yet");
-    while hung.iter().any(|target| target.state() != State::Failed) {
-        assert!(looked_at(&well, 1));
+    // A few, and more than there may ever be threads that look. The first four of these hang, and others take their place.
+    for (hang, threads) in [(6, 5..=10), (40, 5..=32)] {
+        let is_hung = |at: usize| at < hang;
+        let (release, mut gates): (Vec<_>, Vec<_>) = (0..hang).map(|_| channel()).unzip();
+        let media = (0..200).map(|at| match is_hung(at) {
+            true => Arc::new(Meeting(None, Mutex::new(gates.pop().unwrap()))) as Arc<dyn Medium>,
+            false => Arc::new(MemoryMedium::new(at as u64)),
+        });
+        let targets = idle_targets(3 * DEADLINE, media);
+        let (hung, well): (Vec<_>, Vec<_>) = targets.all().into_iter().partition(|t| is_hung(t.id().0.into()));
+        assert!(looked_at(&well, 20), "while others hang and are not failed yet");
+        while hung.iter().any(|target| target.state() != State::Failed) {
+            assert!(looked_at(&well, 1));
+        }
+        assert!(looked_at(&well, 20), "and when they are");
+        assert!(threads.contains(&targets.lookers()), "{} threads, {hang} hang", targets.lookers());
+        drop(release);
     }
-    assert!(targets.lookers() <= 32, "{} threads", targets.lookers());
-    assert!(looked_at(&well, 20), "and when they are");
-    drop(release);
 }
 
 /// The changes of state that a listener was told.
