@@ -7,7 +7,6 @@
 use super::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// What a request counts for beside its bytes, when files are compared. A guess: a page.
 const REQUEST_BYTES: u64 = 4096;
@@ -42,17 +41,17 @@ pub struct Used {
 
 impl Usage {
     /// A read of so many bytes was answered.
-    pub fn read(&self, bytes: u64, took: Duration) {
+    pub fn read(&self, bytes: u64, took_ns: u64) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.total_ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        self.total_ns.fetch_add(took_ns, Ordering::Relaxed);
     }
 
     /// A write of so many bytes was answered.
-    pub fn write(&self, bytes: u64, took: Duration) {
+    pub fn write(&self, bytes: u64, took_ns: u64) {
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.total_ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        self.total_ns.fetch_add(took_ns, Ordering::Relaxed);
     }
 
     /// The numbers now.
@@ -97,14 +96,14 @@ mod tests {
     #[test]
     fn what_is_asked_adds_up_and_what_came_lately_ends_with_a_look() {
         let usage = Usage::default();
-        usage.read(10, Duration::from_nanos(5));
-        usage.read(0, Duration::from_nanos(1));
-        usage.write(300, Duration::from_nanos(7));
+        usage.read(10, 5);
+        usage.read(0, 1);
+        usage.write(300, 7);
         let used = Used { reads: 2, read_bytes: 10, writes: 1, written_bytes: 300, total_ns: 13 };
         assert_eq!(usage.now(), used);
         let lately = 3 * REQUEST_BYTES + 310;
         assert_eq!([usage.lately(), usage.look(), usage.lately(), usage.look()], [lately, lately, 0, 0]);
-        usage.write(1, Duration::ZERO);
+        usage.write(1, 0);
         assert_eq!((usage.lately(), usage.now().written_bytes), (REQUEST_BYTES + 1, 301));
     }
 }

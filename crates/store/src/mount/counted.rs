@@ -45,13 +45,14 @@ impl Drop for Counted {
         let moves = matches!(self.op, Op::Read | Op::Write | Op::Copy);
         let bytes = self.moved.filter(|_| moves).unwrap_or(0);
         let took = self.began.elapsed();
+        let took_ns = took.as_nanos() as u64;
         self.stats.op(self.op, bytes, took, self.moved.is_none());
         if let Some(user) = self.user {
-            self.stats.users().count(user, self.op, bytes, took);
+            self.stats.users().count(user, self.op, bytes, took_ns);
         }
         match &self.file {
-            Some(file) if self.op == Op::Read => file.read(bytes, took),
-            Some(file) => file.write(bytes, took),
+            Some(file) if self.op == Op::Read => file.read(bytes, took_ns),
+            Some(file) => file.write(bytes, took_ns),
             None => {}
         }
     }
