@@ -218,3 +218,18 @@ fn names_do_not_steer_the_terminal() {
     let steers = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
     assert!(!all.contains(steers) && all.contains(r"a\u{1b}[2J\u{202e}\n") && all.contains(r"gone\u{1b}c"), "{all}");
 }
+
+/// [S-282]
+#[test]
+fn it_says_whose_numbers_these_are_and_which_node_counted() {
+    let mut seen = moment(5, vec![user(A, 1, 1, 1)], vec![file("f", 1, 1, 1)]);
+    (seen.top.nodes, seen.top.everybody) = (3, false);
+    let mut board = Board::new(View::Users, Sort::Bytes, seen);
+    let line = |board: &Board, at| text(board).lines().nth(at).map(str::to_owned).unwrap_or_default();
+    assert!(line(&board, 0).starts_with("volume scratch as node n1 sees it, 1 of 3 nodes, up 5 s"), "{}", text(&board));
+    assert_eq!(line(&board, 2), "users (yours only) since the daemon started, by bytes");
+    board.press(Key::Char('3'), 10);
+    assert_eq!(line(&board, 2), "files (yours only) since they were opened, by bytes");
+    board.press(Key::Char('4'), 10);
+    assert_eq!(line(&board, 2), "targets since the daemon started, by bytes", "these are everybody's");
+}
