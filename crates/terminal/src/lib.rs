@@ -8,6 +8,7 @@ pub mod man;
 pub mod screen;
 pub mod served;
 pub mod shown;
+pub mod table;
 
 /// What every exit code means, for the end of the help.
 pub const EXIT_CODES: &str = "\

@@ -7,6 +7,8 @@ use unicode_width::UnicodeWidthStr;
 
 pub use policy::units::{show_bytes as bytes, show_span_s as span_s};
 
+const DAY_S: u64 = 86_400;
+
 /// How an answer is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
@@ -63,6 +65,17 @@ pub fn mean_span(total_ns: u64, count: u64) -> String {
 pub fn moment_ms(ms: u64) -> String {
     let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(ms);
     humantime::format_rfc3339_seconds(at).to_string()
+}
+
+/// The number of a day since 1970, in UTC, that is written as `2026-11-01`.
+pub fn day(text: &str) -> Option<u64> {
+    let at = humantime::parse_rfc3339(&format!("{text}T00:00:00Z")).ok()?;
+    at.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs() / DAY_S)
+}
+
+/// The same the other way.
+pub fn of_day(day: u64) -> String {
+    moment_ms(day.saturating_mul(DAY_S * 1000)).chars().take(10).collect()
 }
 
 /// A number of an answer; 0 where there is none.
@@ -125,6 +138,15 @@ mod tests {
     fn spans_have_a_unit_that_fits() {
         let shown = [(0, 0), (9_999, 10), (3_000_000, 2), (60_000_000_000, 2)].map(|(ns, n)| mean_span(ns, n));
         assert_eq!(shown, ["-", "0 us", "1 ms", "30 s"]);
+    }
+
+    #[test]
+    fn a_day_is_a_number_and_back() {
+        assert_eq!((day("1970-01-02"), day("2026-11-01")), (Some(1), Some(20_758)));
+        assert_eq!(of_day(20_758), "2026-11-01");
+        for text in ["yesterday", "2026-13-01", "2026-11-1", "1969-12-31", ""] {
+            assert_eq!(day(text), None, "{text}");
+        }
     }
 
     #[test]

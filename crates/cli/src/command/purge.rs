@@ -42,9 +42,10 @@ impl Purge {
 
 fn text(report: &PurgeReport) -> String {
     // Whoever named a file must not write lines of ours.
-    let plain = |path: &str| if path.contains(char::is_control) { format!("{path:?}") } else { path.to_owned() };
-    let rows =
-        report.files.iter().map(|f| vec![plain(&f.path), shown::bytes(f.bytes), f.reason.clone(), f.elsewhere.clone()]);
+    let rows = report
+        .files
+        .iter()
+        .map(|f| vec![shown::plain(&f.path), shown::bytes(f.bytes), f.reason.clone(), f.elsewhere.clone()]);
     let mut text = if report.files.is_empty() {
         String::new()
     } else {

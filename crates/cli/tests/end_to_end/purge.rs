@@ -200,7 +200,7 @@ fn rules_take_what_they_say_and_the_only_copy_only_where_they_say_so() {
     assert!(dry["notes"][0].as_str().is_some_and(|note| note.contains("no one")), "{dry}");
     let told = out(&volume.run(&["purge", "--dry-run"]));
     assert!(told.contains("nowhere else") && told.contains("rule tmp: unused for"), "{told}");
-    assert!(told.contains("\"tmp/to\\ncome\""), "a name writes no line of its own: {told}");
+    assert!(told.contains("tmp/to\\ncome "), "a name writes no line of its own: {told}");
     assert!(volume.at.join("tmp/large").exists(), "a dry run removes nothing");
 
     assert_eq!(by_rule(&purge(&volume, &[])), takes);

@@ -22,6 +22,8 @@ pub enum Output {
 pub enum Cell {
     /// To the left.
     Word(String),
+    /// The same, of a user's choosing: no spreadsheet takes it for a formula.
+    Name(String),
     /// A whole number.
     Count(u64),
     /// A number with the digits of its column.
@@ -80,6 +82,7 @@ impl<'a, R: ?Sized> Column<'a, R> {
         let Shown { heading, digits, factor } = self.shown.as_ref()?;
         let cell = |row| match (self.value)(row) {
             Cell::Word(word) => (word, true),
+            Cell::Name(name) => (shown::plain(&name), true),
             Cell::Count(count) => (count.to_string(), false),
             Cell::Number(number) if number.is_finite() => (format!("{:.digits$}", number * factor), false),
             Cell::Number(_) | Cell::Nothing => ("-".to_owned(), false),
@@ -90,6 +93,7 @@ impl<'a, R: ?Sized> Column<'a, R> {
     fn for_spreadsheets(&self, row: &R) -> String {
         match (self.value)(row) {
             Cell::Word(word) => quoted(&word).into_owned(),
+            Cell::Name(name) => quoted(&no_formula(&name)).into_owned(),
             Cell::Count(count) => count.to_string(),
             Cell::Number(number) => {
                 self.digits.map_or_else(|| number.to_string(), |digits| format!("{number:.digits$}"))
@@ -153,7 +157,7 @@ pub fn write<R>(
 /// All rows for programs. Infinity has no number in JSON.
 pub fn json<R>(columns: &[Column<'_, R>], rows: &[R]) -> Value {
     let cell = |column: &Column<'_, R>, row: &R| match (column.value)(row) {
-        Cell::Word(word) => word.into(),
+        Cell::Word(word) | Cell::Name(word) => word.into(),
         Cell::Count(count) => count.into(),
         Cell::Number(number) => number.into(),
         Cell::Nothing => Value::Null,
@@ -163,8 +167,18 @@ pub fn json<R>(columns: &[Column<'_, R>], rows: &[R]) -> Value {
     rows.iter().map(row).collect()
 }
 
+/// With an apostrophe before what spreadsheets calculate (OWASP, CSV injection).
+fn no_formula(name: &str) -> Cow<'_, str> {
+    if name.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{name}").into() } else { name.into() }
+}
+
+/// RFC 4180.
 fn quoted(text: &str) -> Cow<'_, str> {
-    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")).into() } else { text.into() }
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\"")).into()
+    } else {
+        text.into()
+    }
 }
 
 impl From<&str> for Cell {
@@ -236,6 +250,15 @@ mod tests {
         let json = json(&columns(), &ROWS);
         assert_eq!(json[0], serde_json::json!({ "name": "a,b", "count": 2, "share": 0.25, "hidden": null }));
         assert_eq!(json[1]["share"], Value::Null);
+    }
+
+    #[test]
+    fn a_name_that_a_user_chose_is_no_formula_and_no_line() {
+        let names = ["=1+1", "a\nb", "-x,\"y\"", "plain"];
+        let columns = [column("name", |name: &&str| Cell::Name((*name).to_owned())).shown("name", 0)];
+        assert_eq!(csv(&columns, &names), "name\n'=1+1\n\"a\nb\"\n\"'-x,\"\"y\"\"\"\nplain\n");
+        assert_eq!(text(&columns, &names), "name\n=1+1\na\\nb\n-x,\"y\"\nplain\n");
+        assert_eq!(json(&columns, &names)[0]["name"], "=1+1", "programs get it as it is");
     }
 
     #[test]
