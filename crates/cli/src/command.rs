@@ -1,5 +1,6 @@
 //! The command line: what there is, and which file serves it.
 
+mod accounting;
 mod balance;
 mod check;
 mod checkpoint;
@@ -78,6 +79,7 @@ enum Command {
     Down(down::Down),
     Doctor(doctor::Doctor),
     Status(status::Status),
+    Accounting(accounting::Accounting),
     Events(events::Events),
     Stats(stats::Stats),
     Top(top::Top),
@@ -143,6 +145,7 @@ impl Cli {
             Command::Down(c) => c.run(&context),
             Command::Doctor(c) => c.run(&context),
             Command::Status(c) => c.run(&context),
+            Command::Accounting(c) => c.run(&context),
             Command::Events(c) => c.run(&context),
             Command::Stats(c) => c.run(&context),
             Command::Top(c) => c.run(&context),

@@ -7,7 +7,7 @@ use policy::schedule::just_in_time::Stats;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use store::adapt::burst::{self, Asked, Mark};
-use store::daemon::Core;
+use store::daemon::{Core, JobFacts, JobNow};
 use store::events::{Event, Kind as EventKind};
 use store::recovery::{Behalf, CheckOptions, Outcome, Tally};
 use store::source::Identity;
@@ -48,6 +48,12 @@ impl Volume for JobsOnVolume {
         let why = Some(detail.to_string()).filter(|detail| !detail.is_empty());
         let (owner, job) = (Some(owner.uid), Some(id.0));
         self.core.pool.events.record(Event { owner, job, why, ..Event::new(EventKind::Job, what) });
+    }
+
+    fn account(&self, job: String, owner: Caller, paths: Vec<PathBuf>, facts: JobFacts) {
+        let caller = store::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
+        let paths = paths.iter().filter_map(|path| self.below(path)).collect();
+        self.core.accounts.job_is(job, JobNow { caller, paths, facts });
     }
 
     fn check_before_job(&self, owner: Caller, paths: &[PathBuf]) -> Result<CheckReport, String> {

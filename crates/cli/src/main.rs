@@ -1,5 +1,6 @@
 //! The binary of operators and users, `entrepot`: reads the command line, hands it to the subcommand's file, shows what went wrong.
 
+mod accounts_on_volume;
 mod command;
 mod connect;
 mod connections_in_numbers;
@@ -12,7 +13,7 @@ mod mount_form;
 mod users;
 
 use std::process::ExitCode;
-use terminal::{failure, log, served, shown};
+use terminal::{failure, log, served, shown, table};
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().skip(1).collect();

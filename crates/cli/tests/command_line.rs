@@ -30,6 +30,7 @@ const WORDS: Words = Words {
         &["target", "fail"],
         &["target", "restore"],
         &["target", "drain"],
+        &["accounting"],
         &["balance"],
         &["balance", "start"],
         &["balance", "status"],

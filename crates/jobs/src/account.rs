@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use store::source::JOB_VARIABLE;
 
 /// Makes a directory that others may pass where they must, and never list.
 pub(crate) fn make_dir(dir: &Path) -> std::io::Result<()> {
@@ -64,6 +65,7 @@ pub(crate) fn base(
     set("PWD", request.cwd.to_string_lossy().into_owned());
     set("ENTREPOT_JOB_ID", id.to_string());
     set("ENTREPOT_JOB_NAME", plan.name.clone());
+    set(JOB_VARIABLE, format!("job {id}"));
     let cores = plan.parts.iter().map(|part| part.cores).max().unwrap_or(1);
     set("ENTREPOT_CORES", cores.to_string());
     for (name, value) in &config.environment {

@@ -7,6 +7,7 @@
 mod arrival;
 mod clearing;
 mod data;
+mod facts;
 
 pub(crate) use arrival::Now;
 
@@ -152,6 +153,7 @@ impl<B: Backend> Core<B> {
         if self.told.lock().insert(job.id, job.state) != Some(job.state) {
             let why = B::why(job).filter(|_| job.state == JobState::Failed);
             self.volume.job_changed(B::NAME, job.id, job.owner, job.state, why.as_ref().unwrap_or(&job.detail));
+            self.volume.account(Self::mark(job.id), job.owner, job.needed_paths(), facts::facts(job));
         }
     }
 
@@ -211,6 +213,11 @@ impl<B: Backend> Core<B> {
     /// How the volume knows a job.
     pub fn mark(id: JobId) -> String {
         format!("{} {id}", B::NAME)
+    }
+
+    /// Whose a job is.
+    pub fn owner_of(&self, id: JobId) -> Option<u32> {
+        self.table.lock().jobs.get(&id).map(|job| job.owner.uid)
     }
 
     /// Watches a supervisor on a thread of its own, unless the end comes first.

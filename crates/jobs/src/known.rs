@@ -143,6 +143,11 @@ impl KnownJobs {
         Ok(self.elsewhere()?.into_iter().find(|job| job.id == id && job.records == records))
     }
 
+    /// Whose the jobs of other nodes are, by the records that they are kept in there and their numbers.
+    pub fn owners_elsewhere(&self) -> store::Result<BTreeMap<(String, JobId), u32>> {
+        Ok(self.elsewhere()?.into_iter().map(|job| ((job.records, job.id), job.uid)).collect())
+    }
+
     /// The paths in the volume that jobs of other nodes need which have not ended.
     pub fn needed_elsewhere(&self) -> store::Result<Vec<PathBuf>> {
         Ok(self.elsewhere()?.into_iter().flat_map(|job| job.needs).collect())

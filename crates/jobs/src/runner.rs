@@ -21,7 +21,7 @@ use crate::config::{Config, Recogniser};
 use crate::error::Error;
 use crate::everywhere::Everywhere;
 use crate::offload;
-use crate::request::JobState;
+use crate::request::{JobId, JobState};
 use crate::volume::Volume;
 pub use serve::PREFIX;
 use std::collections::BTreeMap;
@@ -37,6 +37,9 @@ pub struct Runner {
 }
 
 impl Runner {
+    /// The records that its jobs are kept in.
+    pub const RECORDS: &str = Local::RECORDS;
+
     /// Takes up the jobs that the state store knows and starts what can start.
     pub fn open(
         config: Config,
@@ -69,6 +72,11 @@ impl Runner {
     pub fn needed_paths(&self) -> Vec<PathBuf> {
         let table = self.core.table.lock();
         table.jobs.values().filter(|record| Local::needs_files(record)).flat_map(Record::needed_paths).collect()
+    }
+
+    /// Whose a job of its is.
+    pub fn owner_of(&self, id: JobId) -> Option<u32> {
+        self.core.owner_of(id)
     }
 
     /// How many of its jobs are in each state, of those that have not ended.

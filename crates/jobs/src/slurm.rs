@@ -53,6 +53,9 @@ pub struct Slurm {
 }
 
 impl Slurm {
+    /// The records that its jobs are kept in.
+    pub const RECORDS: &str = Hooks::RECORDS;
+
     /// Takes up what the state store knows. `config` is the built-in runner's: directories, limits, the supervisor.
     /// `slurm_user` (none if empty) may call the hooks besides root and whoever runs the daemon.
     pub fn open(
@@ -117,6 +120,11 @@ impl Slurm {
     pub fn needed_paths(&self) -> Vec<PathBuf> {
         let table = self.core.table.lock();
         table.jobs.values().filter(|job| Hooks::needs_files(job)).flat_map(Job::needed_paths).collect()
+    }
+
+    /// Whose a job of its is.
+    pub fn owner_of(&self, id: JobId) -> Option<u32> {
+        self.core.owner_of(id)
     }
 
     /// How many of its jobs are in each state, of those that have not ended.

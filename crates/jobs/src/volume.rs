@@ -3,6 +3,7 @@
 use crate::request::{Caller, CheckReport, Incoming, JobId, JobState, Protected, RecoveryEvent, Transfer, Wanted};
 use policy::schedule::just_in_time;
 use std::path::{Path, PathBuf};
+use store::daemon::JobFacts;
 
 /// The volume as jobs see it. All calls may block; none is made while the runner holds a lock.
 ///
@@ -36,6 +37,12 @@ pub trait Volume: Send + Sync {
     /// Bytes of new files that fit; nothing if nobody knows.
     fn free_bytes(&self) -> Option<u64> {
         None
+    }
+
+    /// The same for the accounts of the volume: a job by the name that its commands know, what it names, and where it stands. Quick:
+    /// locks may be held.
+    fn account(&self, job: String, owner: Caller, paths: Vec<PathBuf>, facts: JobFacts) {
+        let _ = (job, owner, paths, facts);
     }
 
     /// Counts how data arrived between two looks, for the metrics of the volume.

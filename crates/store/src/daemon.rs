@@ -7,8 +7,10 @@
 //!
 //! Nothing in the end waits without bound: what hangs is left behind and ends with the process.
 
+mod accounting;
 mod background;
 mod balance;
+mod clock;
 mod crash;
 mod dashboard;
 mod end;
@@ -28,6 +30,7 @@ mod users;
 mod walk;
 mod watched;
 
+pub use accounting::{Accounts, JobFacts, JobNow, OwnersOf};
 pub use end::Ending;
 pub use purge::{Needs, PurgeReport, Purged, RuleSum};
 pub use scrub::{Pass, Scrubs};
@@ -108,7 +111,9 @@ pub struct Core {
     background: Arc<Background>,
     balancing: balance::Balancing,
     started: Instant,
-    clock: purge::Clock,
+    clock: clock::Clock,
+    /// What users and jobs did.
+    pub accounts: Accounts,
 }
 
 impl Core {
@@ -202,14 +207,17 @@ impl Starting {
         drop(pool.advisers.set(adapt.advisers()));
         end::clear_dead_mount(mount_point);
         let mount = Arc::new(mount(&volume, &pool, &files, &stager, adapt.replicas().openers(), mount_point)?);
+        let node = calls.as_ref().map_or("-", |calls| calls.own());
+        let accounts = Accounts::new(node, volume.config().accounting.keep);
         let core = Arc::new(Core {
+            accounts,
             mount_point: mount.path().to_path_buf(),
             nodes,
             calls,
             background: background.clone(),
             balancing: balance::Balancing::new(),
             started: Instant::now(),
-            clock: purge::Clock::new(),
+            clock: clock::Clock::new(),
             volume,
             pool,
             names,
@@ -230,6 +238,7 @@ impl Starting {
         background.start(&core);
         Scrubs::start(&core);
         core.sums.start(&core);
+        Accounts::start(&core);
         if let Some(calls) = &core.calls {
             purge::InUse { files: core.files.clone(), stager: core.stager.clone() }.serve(calls);
         }

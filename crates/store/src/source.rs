@@ -168,7 +168,13 @@ pub struct Identity {
     /// File mode creation mask, for what is made on their behalf; [`UMASK`] where the client does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
+    /// The job whose command it is, as the client says: bytes are counted for it if it is the user's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
 }
+
+/// The variable by which the commands of a job know it.
+pub const JOB_VARIABLE: &str = "ENTREPOT_JOB_ACCOUNT";
 
 /// The mask of a client that does not tell its own: what systems come with.
 pub const UMASK: u32 = 0o022;

@@ -2,11 +2,13 @@
 
 mod exposition;
 mod snapshot;
+mod staged;
 mod table;
 mod users;
 
 pub use exposition::{Gauge, OPEN_METRICS};
 pub use snapshot::{OpCounts, Snapshot, StateCounts, TargetCounts};
+pub use staged::{Staged, StagedBytes};
 pub use table::{Level, Metric, Op};
 pub use users::{USERS_MAX, UserCounts, Users};
 
@@ -23,6 +25,7 @@ pub struct Stats {
     ops: Vec<OpCounters>,
     numbers: Vec<Counter>,
     users: Users,
+    staged: Staged,
     targets: OnceLock<Weak<Targets>>,
     state: OnceLock<Weak<dyn State>>,
     cache: OnceLock<Weak<BlockCache>>,
@@ -41,6 +44,7 @@ impl Default for Stats {
             ops: Op::ALL.iter().map(|_| OpCounters::default()).collect(),
             numbers: Metric::ALL.iter().map(|_| Counter::default()).collect(),
             users: Users::default(),
+            staged: Staged::default(),
             targets: OnceLock::new(),
             state: OnceLock::new(),
             cache: OnceLock::new(),
@@ -81,6 +85,11 @@ impl Stats {
     /// What each user asked for.
     pub fn users(&self) -> &Users {
         &self.users
+    }
+
+    /// What was staged for each user.
+    pub fn staged(&self) -> &Staged {
+        &self.staged
     }
 
     /// Adds to a number.

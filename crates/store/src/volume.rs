@@ -39,9 +39,9 @@ pub use problem::{Problem, Problems};
 pub use real_paths::real_paths;
 pub(crate) use roster::ordered;
 pub use sections::{
-    Burst, Cache, Checksums, ConnectionsConfig, Endpoint, Health, Io, Jobs, LayoutConfig, Mount, Mover, Offload,
-    Passthrough, Purge, PurgeRule, QueueName, Recovery, Replication, ReplicationPolicy, SECTIONS, Scrub, StateStore,
-    Stripes, Summed, Tiering, TieringPolicy,
+    Accounting, Burst, Cache, Checksums, ConnectionsConfig, Endpoint, Health, Io, Jobs, LayoutConfig, Mount, Mover,
+    Offload, Passthrough, Purge, PurgeRule, QueueName, Recovery, Replication, ReplicationPolicy, SECTIONS, Scrub,
+    StateStore, Stripes, Summed, Tiering, TieringPolicy,
 };
 #[cfg(test)]
 pub(crate) use servers::NoServers;

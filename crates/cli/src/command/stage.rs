@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store::control::{Client, Problem, Request, exit};
 use store::host::umask;
-use store::source::{Identity, means_directory};
+use store::source::{Identity, JOB_VARIABLE, means_directory};
 use store::stage::{
     Algorithm, BadLine, Checksum, Chosen, Compare, Looked, ManifestIn, Pattern, Row, StageError, StageIn, Staged,
     There, Wanted,
@@ -317,7 +317,8 @@ pub fn identity(credentials: Option<PathBuf>) -> Result<Identity> {
     let variables = source::CREDENTIAL_VARIABLES.iter();
     let environment = variables.filter_map(|v| Some((v.to_string(), std::env::var(v).ok()?))).collect();
     // The daemon puts the ids that the kernel tells it in the place of these.
-    Ok(Identity { uid: 0, gid: 0, credentials_file, environment, umask: umask() })
+    let job = std::env::var(JOB_VARIABLE).ok();
+    Ok(Identity { uid: 0, gid: 0, credentials_file, environment, umask: umask(), job })
 }
 
 fn read_text(file: &Path) -> Result<String> {

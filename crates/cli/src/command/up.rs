@@ -1,5 +1,6 @@
 //! `entrepot up`: mounts a volume and serves it.
 
+use crate::accounts_on_volume;
 use crate::command::job::recognise;
 use crate::connect::Context;
 use crate::connections_in_numbers;
@@ -283,6 +284,7 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     let no_replication = |e| Problem::failed(format!("replication cannot start: {e}"));
     let availability = inputs_on_volume::start(core, &runner, &slurm, settings);
     let availability = availability.map_err(|e| failed(&e))?;
+    core.accounts.set_owners_of(accounts_on_volume::owners_of(&runner, &slurm, known.clone()));
     let jobs =
         Jobs { availability, replication: Arc::new(replication.map_err(no_replication)?), runner, slurm, arrivals };
     volume.set_replication(jobs.replication.clone());

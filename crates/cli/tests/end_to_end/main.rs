@@ -1,5 +1,6 @@
 //! The real binary with a real mount: set up, use, fail, kill, restart, end. Skipped with the reason where nobody may mount.
 
+mod accounting;
 mod advice;
 mod as_user;
 mod attack;

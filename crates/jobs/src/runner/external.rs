@@ -23,6 +23,7 @@ use policy::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use store::source::JOB_VARIABLE;
 
 /// Between two looks at a queue. Five seconds are nothing for a scheduler's own commands, and soon enough for people.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -84,7 +85,9 @@ impl Runner {
             Some(due_ms.saturating_sub(now_ms()) / 1000)
         });
         let script_environment = directory::variables(&plan.datawarp);
-        Ok(Registered { id, plan, environment: core.config.environment.clone(), script_environment, delay_s })
+        let mut environment = core.config.environment.clone();
+        environment.push((JOB_VARIABLE.into(), Core::mark(id)));
+        Ok(Registered { id, plan, environment, script_environment, delay_s })
     }
 
     /// A user submits a data part: whether it is one of a job that was numbered for that user and is being submitted. A part is

@@ -13,6 +13,7 @@ use crate::plan::{self, Limits};
 use crate::request::{Caller, JobId, JobState, Overrides, PartKind, Script, Submit};
 use std::path::PathBuf;
 use std::sync::Arc;
+use store::source::JOB_VARIABLE;
 
 impl Slurm {
     /// Slurm names a job. One that is known already goes on where it was; one that failed begins anew.
@@ -47,6 +48,7 @@ impl Slurm {
         };
         let mut base = base(&core.config, owner, &account, &request, asked.job, &plan);
         base.environment.insert("SLURM_JOB_ID".into(), asked.job.to_string());
+        base.environment.insert(JOB_VARIABLE.into(), Core::mark(asked.job));
         let mount = core.volume.mount_point();
         base.environment.extend(mount.iter().map(|m| ("ENTREPOT_MOUNT".into(), m.to_string_lossy().into_owned())));
         spool::put_base(&core.config, asked.job, &base).map_err(|e| {

@@ -102,6 +102,8 @@ pub enum Request {
     Check(Check),
     #[serde(rename = "find.run")]
     Find(Find),
+    #[serde(rename = "accounting.show")]
+    Accounting(Accounting),
     #[serde(rename = "events.show")]
     Events(Events),
     #[serde(rename = "state.dump")]
@@ -186,6 +188,31 @@ pub struct Find {
     pub state: Option<FindState>,
     /// Say how many mirrors each has: `mirrors`, 0 for one that lies in its stub.
     pub with_mirrors: bool,
+}
+
+/// Whose account, of which days; a day is a number of days since 1970, in UTC.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Accounting {
+    /// A row for each what.
+    pub by: AccountingBy,
+    /// The first day.
+    pub since_day: Option<u64>,
+    /// The last day; today at the latest.
+    pub until_day: Option<u64>,
+    /// Only this user's.
+    pub uid: Option<u32>,
+}
+
+/// What accounts are summed by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AccountingBy {
+    /// A row for each user.
+    #[default]
+    User,
+    /// A row for each job.
+    Job,
 }
 
 /// How the bytes of a file are.

@@ -116,6 +116,7 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
         if let Some(places) = core.pool.places.get() {
             places.stop();
         }
+        core.accounts.stop(&core);
         if let Some(nodes) = &core.nodes {
             nodes.leave();
         }

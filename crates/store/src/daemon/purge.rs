@@ -2,7 +2,6 @@
 //!
 //! What jobs need is asked for again while files are removed, a second before at most.
 
-mod clock;
 mod look;
 mod needed;
 mod remove;
@@ -28,8 +27,6 @@ use policy::protect::purge::{Event, Purge, Remove};
 use remove::Mounted;
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-pub(super) use clock::Clock;
 
 /// The name of calls that ask whether a node uses a file.
 const FILE_IN_USE: &str = "file-in-use";

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The first words of the commands that the store itself serves.
-const PREFIXES: [&str; 18] = [
+const PREFIXES: [&str; 19] = [
     "status",
     "node",
     "stats",
@@ -39,6 +39,7 @@ const PREFIXES: [&str; 18] = [
     "check",
     "find",
     "events",
+    "accounting",
     "state",
     "purge",
     "scrub",
@@ -145,6 +146,7 @@ impl Commands {
                 Ok(stage::shown(with_progress(out, set)?))
             }
             Request::Check(what) => check::run(core, caller, what, out),
+            Request::Accounting(what) => core.accounts.show(core, caller, &what),
             Request::Events(what) => events::run(core, caller, &what, out),
             Request::Find(what) => find::run(core, caller, &what, out),
             Request::DumpState { file } => state::dump(core, caller, &file),

@@ -12,7 +12,7 @@ use super::{Report, StageError, StageIn, Staged, Stager, Stop, sums};
 use crate::file::File;
 use crate::host::descriptor_path;
 use crate::source::{Identity, Record};
-use crate::stats::Metric;
+use crate::stats::{Metric, StagedBytes};
 use parking_lot::Mutex;
 use policy::layout::Reason;
 use rustix::fd::{AsFd, OwnedFd};
@@ -123,6 +123,8 @@ impl Stager {
         incoming.finish(place, what.replace, sources, who, &goes_on)?;
         staged.fetched_bytes = meter.fetched_bytes();
         self.volume.stats().add(Metric::StageInBytes, staged.fetched_bytes);
+        let bytes = StagedBytes { r#in: staged.fetched_bytes, out: 0 };
+        self.volume.stats().staged().add(who.uid, who.job.as_deref(), bytes);
         Ok(staged)
     }
 

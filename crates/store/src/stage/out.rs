@@ -7,7 +7,7 @@ use super::{Compare, Report, StageError, Staged, Stager, Stop, sums};
 use crate::file::File;
 use crate::source::{Identity, Place, Record, SourceError, Started, Version};
 use crate::stage::sources::{Sources, retried};
-use crate::stats::Metric;
+use crate::stats::{Metric, StagedBytes};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -117,6 +117,8 @@ impl Stager {
                 Ok((bytes, version)) => {
                     meter.finish();
                     self.volume.stats().add(Metric::StageOutBytes, bytes);
+                    let staged = StagedBytes { r#in: 0, out: bytes };
+                    self.volume.stats().staged().add(who.uid, who.job.as_deref(), staged);
                     if let (Some(id), (size, modified_ns)) = (file.id(), version) {
                         self.offloaded.put(id, &Offloaded { uri: uri.to_string(), size, modified_ns })?;
                     }

@@ -9,7 +9,7 @@
 //! entrepot:VOLUME:staging             hash   key -> progress
 //! entrepot:VOLUME:record.KIND         hash   key -> value
 //! ```
-//! What is one node's alone (journal, stagings, records but for those of the state itself and of the burst buffer) is below
+//! What is one node's alone (journal, stagings, records but for those of the state, the burst buffer, known jobs, scrubs and accounts) is below
 //! `entrepot:VOLUME:at.NODE:`.
 //!
 //! Several volumes may share a server. What must happen together is one script or one transaction. The server has to sync every write
@@ -43,7 +43,7 @@ const LISTEN_SPAN: Duration = Duration::from_millis(500);
 /// Follows the name of a node whose things were taken.
 const TAKEN: &str = ".taken";
 /// Kinds of records that all nodes share begin with these, beside those of the state itself.
-const OF_ALL: [&str; 3] = ["burst.", "jobs.", "scrub"];
+const OF_ALL: [&str; 4] = ["accounting", "burst.", "jobs.", "scrub"];
 /// The layout of the keys that this program knows.
 const SCHEMA: u32 = 1;
 

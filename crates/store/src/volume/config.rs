@@ -2,8 +2,8 @@
 
 use super::problem::{Problem, Problems};
 use super::sections::{
-    Burst, Cache, Checksums, ConnectionsConfig, Endpoint, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery,
-    Replication, Scrub, Stage, StateStore, Stripes, Tiering,
+    Accounting, Burst, Cache, Checksums, ConnectionsConfig, Endpoint, Health, Jobs, LayoutConfig, Mount, Mover, Purge,
+    Recovery, Replication, Scrub, Stage, StateStore, Stripes, Tiering,
 };
 use policy::layout::Placement;
 use std::os::unix::fs::DirBuilderExt;
@@ -56,6 +56,8 @@ pub struct Config {
     pub purge: Purge,
     /// `[checksums]`
     pub checksums: Checksums,
+    /// `[accounting]`
+    pub accounting: Accounting,
     /// `[scrub]`
     pub scrub: Scrub,
     /// Who may watch the daemon over the network.

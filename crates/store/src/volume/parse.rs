@@ -5,8 +5,8 @@ use super::keys::Directory;
 use super::problem::Problems;
 use super::section::{Reading, Section};
 use super::sections::{
-    Burst, Cache, Checksums, Endpoint, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery, Replication, Scrub,
-    Stage, StateConfig, StateStore, Stripes, TargetKeys, TierKeys, Tiering, Top, connections,
+    Accounting, Burst, Cache, Checksums, Endpoint, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery,
+    Replication, Scrub, Stage, StateConfig, StateStore, Stripes, TargetKeys, TierKeys, Tiering, Top, connections,
 };
 use policy::tier::cost::DeviceCost;
 use std::ops::Range;
@@ -72,6 +72,7 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
         jobs: table(root, "jobs", Jobs::read),
         replication: table(root, "replication", Replication::read),
         purge: table(root, "purge", Purge::checked),
+        accounting: table(root, "accounting", Accounting::read),
         checksums: table(root, "checksums", Checksums::read),
         scrub: table(root, "scrub", Scrub::read),
         endpoint: table(root, "endpoint", Endpoint::checked),

@@ -1,5 +1,6 @@
 //! The sections of a `volume.toml`, each one table of its keys.
 
+mod accounting;
 mod burst;
 mod cache;
 mod endpoint;
@@ -13,6 +14,7 @@ mod target;
 mod tiering;
 mod top;
 
+pub use accounting::Accounting;
 pub use burst::Burst;
 pub use cache::{Cache, CacheKeys};
 pub use endpoint::Endpoint;
@@ -29,7 +31,7 @@ pub use top::Top;
 use super::keys::Key;
 
 /// All keys, in the order of the template.
-pub const SECTIONS: [(&str, &[Key]); 21] = [
+pub const SECTIONS: [(&str, &[Key]); 22] = [
     ("Top level", Top::KEYS),
     ("[tier.NAME]", TierKeys::KEYS),
     ("[[target]]", TargetKeys::KEYS),
@@ -47,6 +49,7 @@ pub const SECTIONS: [(&str, &[Key]); 21] = [
     ("[stripes]", Stripes::KEYS),
     ("[purge]", Purge::KEYS),
     ("[[purge.rule]]", PurgeRule::KEYS),
+    ("[accounting]", Accounting::KEYS),
     ("[checksums]", Checksums::KEYS),
     ("[scrub]", Scrub::KEYS),
     ("[burst]", Burst::KEYS),

@@ -1,4 +1,4 @@
-//! What time it is for a purge, and whether to believe it: by a clock that is ahead every file would be old.
+//! What time it is, and whether to believe it: by a clock that is ahead every file and every account would be old.
 
 use policy::Time;
 use rustix::time::{ClockId, clock_gettime};
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const AHEAD_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The clock, and what it said when the daemon started.
-pub(in crate::daemon) struct Clock {
+pub(super) struct Clock {
     /// Since 1970, and since the machine was started; the second one nobody sets.
     started: (Duration, Duration),
 }
@@ -40,7 +40,7 @@ fn believed(started: (Duration, Duration), now: (Duration, Duration)) -> Result<
         return Ok(now.0);
     }
     Err(format!(
-        "the clock was set forward by {} since the daemon started, and files would seem that much older. If it is right now \
+        "the clock was set forward by {} since the daemon started, and all would seem that much older. If it is right now \
          (see `date`), start the daemon anew",
         policy::units::show_span_s(ahead.as_secs())
     ))

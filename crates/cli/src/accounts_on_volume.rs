@@ -1,0 +1,51 @@
+//! What the accounts of the volume ask about jobs: whose they are, on whichever node.
+
+use jobs::known::KnownJobs;
+use jobs::request::JobId;
+use jobs::runner::Runner;
+use jobs::slurm::Slurm;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+use store::daemon::OwnersOf;
+
+/// Who runs a job: the word before its number.
+enum Of {
+    Runner,
+    Slurm,
+}
+
+fn read(job: &str) -> Option<(Of, JobId)> {
+    let (of, id) = job.split_once(' ')?;
+    let id = JobId(id.parse().ok()?);
+    match of {
+        "job" => Some((Of::Runner, id)),
+        "slurm" => Some((Of::Slurm, id)),
+        _ => None,
+    }
+}
+
+/// Whose jobs are, by the names that their commands know.
+pub fn owners_of(runner: &Arc<Runner>, slurm: &Arc<Slurm>, known: Option<Arc<KnownJobs>>) -> OwnersOf {
+    let (runner, slurm): (Weak<Runner>, Weak<Slurm>) = (Arc::downgrade(runner), Arc::downgrade(slurm));
+    Arc::new(move |jobs: &BTreeSet<String>| {
+        let here = |job: &String| match read(job)? {
+            (Of::Runner, id) => runner.upgrade()?.owner_of(id),
+            (Of::Slurm, id) => slurm.upgrade()?.owner_of(id),
+        };
+        let mut owners: BTreeMap<String, u32> = jobs.iter().filter_map(|job| Some((job.clone(), here(job)?))).collect();
+        let Some(known) = known.as_ref().filter(|_| owners.len() < jobs.len()) else { return owners };
+        match known.owners_elsewhere() {
+            Ok(elsewhere) => {
+                let there = |job: &String| {
+                    let (of, id) = read(job)?;
+                    let records = if matches!(of, Of::Runner) { Runner::RECORDS } else { Slurm::RECORDS };
+                    elsewhere.get(&(records.to_owned(), id)).copied()
+                };
+                let missing: Vec<&String> = jobs.iter().filter(|job| !owners.contains_key(*job)).collect();
+                owners.extend(missing.into_iter().filter_map(|job| Some((job.clone(), there(job)?))));
+            }
+            Err(error) => tracing::warn!("what jobs of other nodes staged is counted for their users alone: {error}"),
+        }
+        owners
+    })
+}

@@ -1,0 +1,138 @@
+//! `accounting.show`: the rows of all nodes added up, for those who may see them.
+
+use super::rows::{JobFacts, JobRow, KIND, Used, UsersRow, day_key, job_of, kind_of};
+use super::{Accounts, today};
+use crate::Result;
+use crate::control::{Accounting, AccountingBy, Caller, Problem};
+use crate::daemon::Core;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Days that are shown where nothing else is asked for.
+const SHOWN_DAYS: u64 = 30;
+/// Jobs in one answer, the newest. A guess at what a spreadsheet and a terminal still take.
+const JOBS_SHOWN_MAX: usize = 100_000;
+
+/// What a job did on all days that were asked for.
+#[derive(Default)]
+struct JobSum {
+    row: JobRow,
+    /// Since when its facts are so.
+    facts_of: String,
+}
+
+impl Accounts {
+    /// Answers who asks.
+    pub(in crate::daemon) fn show(&self, core: &Core, caller: &Caller, asked: &Accounting) -> Result<Value, Problem> {
+        if self.keep_days == 0 {
+            return Err(Problem::wrong("this volume keeps no accounts")
+                .so("there is nothing to show")
+                .try_this("set `keep` in `[accounting]` of volume.toml, and start the daemon anew"));
+        }
+        if !caller.is_operator() && asked.uid.is_some_and(|uid| uid != caller.uid) {
+            return Err(Problem::denied("you may see your own account only").try_this("leave `--user` out"));
+        }
+        let uid = if caller.is_operator() { asked.uid } else { Some(caller.uid) };
+        // Reading rows keeps the state store from others.
+        let _held = match caller.is_operator() {
+            true => None,
+            false => Some(core.checks.take(caller.uid, 1).map_err(|_| {
+                Problem::busy("as many checks and searches are under way as there may be, or as one user may have")
+                    .try_this("wait for one to end, and try again")
+            })?),
+        };
+        let today = today(core)?;
+        let until = asked.until_day.unwrap_or(today).min(today);
+        let since = asked.since_day.unwrap_or(until.saturating_sub(SHOWN_DAYS - 1));
+        if since > until {
+            return Err(Problem::wrong("the first day is after the last one, or has not come yet")
+                .so("there is nothing to show")
+                .try_this("give `--since` a day that is not after `--until` and not after today"));
+        }
+        let written = self.write(core);
+        let mut answer = json!({"since_day": since, "until_day": until});
+        let days = core.volume.state().records(KIND)?.into_iter().map(|(day, _)| day);
+        let days = days.filter(|day| (day_key(since)..=day_key(until)).contains(day)).collect::<Vec<_>>();
+        match asked.by {
+            AccountingBy::User => users(core, &days, uid, &mut answer)?,
+            AccountingBy::Job => jobs(core, &days, uid, &mut answer)?,
+        }
+        if let Err(error) = written {
+            answer["note"] = json!(format!("what was counted last is not among these numbers: {error}"));
+        }
+        Ok(answer)
+    }
+}
+
+fn users(core: &Core, days: &[String], of: Option<u32>, answer: &mut Value) -> Result<()> {
+    let mut sums: BTreeMap<Option<u32>, Used> = BTreeMap::new();
+    for day in days {
+        for (key, value) in core.volume.state().records(&kind_of(day))? {
+            let row: UsersRow = if key.starts_with("users ") { read(&key, &value) } else { UsersRow::default() };
+            row.users.iter().for_each(|(uid, used)| sums.entry(Some(*uid)).or_default().add(used));
+            sums.entry(None).or_default().add(&row.others);
+        }
+    }
+    sums.retain(|uid, used| *used != Used::default() && (of.is_none() || *uid == of));
+    let row = |(uid, used): (Option<u32>, Used)| {
+        let mut row = json!(used);
+        row["uid"] = json!(uid);
+        row
+    };
+    answer["users"] = sums.into_iter().map(row).collect();
+    Ok(())
+}
+
+fn jobs(core: &Core, days: &[String], of: Option<u32>, answer: &mut Value) -> Result<()> {
+    let (mut sums, mut left_out): (BTreeMap<String, JobSum>, u64) = (BTreeMap::new(), 0);
+    for day in days {
+        for (key, value) in core.volume.state().records(&kind_of(day))? {
+            let Some(job) = job_of(&key) else {
+                left_out += read::<UsersRow>(&key, &value).jobs_left_out;
+                continue;
+            };
+            let row: JobRow = read(&key, &value);
+            if of.is_some_and(|uid| uid != row.uid) {
+                continue;
+            }
+            let sum = sums.entry(job.to_owned()).or_default();
+            sum.row.uid = row.uid;
+            sum.row.staged_in_bytes += row.staged_in_bytes;
+            sum.row.staged_out_bytes += row.staged_out_bytes;
+            if row.facts.is_some() && sum.facts_of <= *day {
+                (sum.row.facts, sum.facts_of) = (row.facts, day.clone());
+            }
+        }
+    }
+    let mut rows: Vec<(u64, Value)> = sums.into_iter().map(|(job, sum)| shown(&job, sum.row)).collect();
+    rows.sort_by_key(|(submitted_ms, _)| std::cmp::Reverse(*submitted_ms));
+    left_out = if of.is_none() { left_out } else { 0 } + rows.len().saturating_sub(JOBS_SHOWN_MAX) as u64;
+    rows.truncate(JOBS_SHOWN_MAX);
+    answer["jobs"] = rows.into_iter().rev().map(|(_, row)| row).collect();
+    answer["left_out"] = json!(left_out);
+    Ok(())
+}
+
+fn shown(job: &str, row: JobRow) -> (u64, Value) {
+    let (of, id) = job.split_once(' ').unwrap_or(("", job));
+    let known = row.facts.is_some();
+    let facts: JobFacts = row.facts.unwrap_or_default();
+    let submitted_ms = facts.submitted_ms;
+    let mut shown = json!(facts);
+    shown["job"] = id.parse::<u64>().map_or_else(|_| json!(id), |id| json!(id));
+    shown["of"] = json!(if of == "slurm" { "slurm" } else { "entrepot" });
+    shown["uid"] = json!(row.uid);
+    shown["staged_in_bytes"] = json!(row.staged_in_bytes);
+    shown["staged_out_bytes"] = json!(row.staged_out_bytes);
+    if !known {
+        shown["submitted_ms"] = Value::Null;
+    }
+    (submitted_ms, shown)
+}
+
+/// A row; one that cannot be read counts nothing, and the log says so.
+fn read<T: serde::de::DeserializeOwned + Default>(key: &str, value: &[u8]) -> T {
+    let read = serde_json::from_slice(value);
+    read.inspect_err(|error| tracing::error!("the row {key} of the accounts cannot be read: {error}"))
+        .unwrap_or_default()
+}
