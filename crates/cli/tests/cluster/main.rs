@@ -1,6 +1,7 @@
 //! Several hosts on one machine: what a shared file system keeps between them, and a volume on it. Skipped with the reason where there is no
 //! root, GlusterFS or Redis, or where no namespaces are allowed.
 
+mod accounting;
 mod agent;
 mod appends;
 mod audit;
