@@ -18,17 +18,14 @@ use crate::control::Caller;
 use crate::stats::{StagedBytes, UserCounts};
 use crate::workers::Workers;
 use crate::{Error, Result};
-use ledger::{Ledger, since};
+use ledger::{Ledger, drop_before, since};
 use parking_lot::{Condvar, Mutex};
-use rows::{KIND, day_key, kind_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How often numbers are written: what a crash may lose.
 const WRITE_EVERY: Duration = Duration::from_secs(10);
-/// Rows that are removed at a time: each is a write that is synced. A guess.
-const DROPPED_MAX: usize = 200;
 const DAY_S: u64 = 86_400;
 
 /// Who owns each of these jobs, of those that there are.
@@ -163,7 +160,7 @@ impl Accounts {
         let Some(ledger) = &mut book.ledger else { return Ok(()) };
         ledger.write(state)?;
         if core.acts() && book.dropped_on != Some(today) {
-            book.dropped_on = self.drop_old(core, today)?.then_some(today);
+            book.dropped_on = drop_before(state, today.saturating_sub(self.keep_days))?.then_some(today);
         }
         Ok(())
     }
@@ -207,20 +204,6 @@ impl Accounts {
                 self.jobs.lock().entry(job).or_insert(now);
             })?;
         }
-    }
-
-    /// Removes rows of days that are too long ago, so many at a time. Whether that was all.
-    fn drop_old(&self, core: &Core, today: u64) -> Result<bool> {
-        let (state, oldest) = (core.volume.state(), day_key(today.saturating_sub(self.keep_days)));
-        let Some((day, _)) = state.records(KIND)?.into_iter().find(|(day, _)| *day < oldest) else { return Ok(true) };
-        let rows = state.records(&kind_of(&day))?;
-        for (key, _) in rows.iter().take(DROPPED_MAX) {
-            state.record_remove(&kind_of(&day), key)?;
-        }
-        if rows.len() <= DROPPED_MAX {
-            state.record_remove(KIND, &day)?;
-        }
-        Ok(false)
     }
 }
 

@@ -11,6 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Jobs of one node that get a row on one day. A guess: a site's busiest day, at a few hundred bytes each.
 const JOBS_A_DAY_MAX: usize = 20_000;
 
+/// Rows that are removed at a time: each is a write that is synced. A guess.
+const DROPPED_MAX: usize = 200;
+
 /// The rows of a day.
 pub(super) struct Ledger {
     pub day: u64,
@@ -109,6 +112,20 @@ impl Ledger {
     }
 }
 
+/// Removes rows of days before that one, so many at a time. Whether there are none left.
+pub(super) fn drop_before(state: &dyn State, oldest: u64) -> Result<bool> {
+    let oldest = day_key(oldest);
+    let Some((day, _)) = state.records(KIND)?.into_iter().find(|(day, _)| *day < oldest) else { return Ok(true) };
+    let rows = state.records(&kind_of(&day))?;
+    for (key, _) in rows.iter().take(DROPPED_MAX) {
+        state.record_remove(&kind_of(&day), key)?;
+    }
+    if rows.len() <= DROPPED_MAX {
+        state.record_remove(KIND, &day)?;
+    }
+    Ok(false)
+}
+
 /// What each user did since numbers were seen, which are of one life of a daemon and only grow.
 pub(super) fn since(seen: &UserCounts, now: &UserCounts) -> Used {
     Used {
@@ -159,6 +176,24 @@ mod tests {
         let keys: Vec<String> = state.records(&kind).expect("rows").into_iter().map(|(key, _)| key).collect();
         assert_eq!(keys, ["job n1 job 1", "users n1"]);
         assert_eq!(state.records(KIND).expect("days").len(), 1);
+    }
+
+    #[test]
+    fn days_that_are_too_long_ago_go_a_few_rows_at_a_time() {
+        let state = SqliteState::in_memory().expect("a store");
+        for day in [7, 8, 9] {
+            let mut ledger = Ledger::of(day, "n1", &state).expect("a ledger");
+            for job in 0..DROPPED_MAX {
+                ledger.job_is(&state, &format!("job {job}"), 7, facts(Some(1))).expect("ended");
+            }
+            ledger.write(&state).expect("written");
+        }
+        let rows = |day| state.records(&kind_of(&day_key(day))).expect("rows").len();
+        assert!(!drop_before(&state, 8).expect("dropped"), "not all at once");
+        assert_eq!((rows(7), rows(8), rows(9)), (1, DROPPED_MAX + 1, DROPPED_MAX + 1), "some at a time");
+        while !drop_before(&state, 8).expect("dropped") {}
+        let days: Vec<String> = state.records(KIND).expect("days").into_iter().map(|(day, _)| day).collect();
+        assert_eq!((rows(7), rows(8), days), (0, DROPPED_MAX + 1, vec![day_key(8), day_key(9)]), "and no later day");
     }
 
     #[test]
