@@ -24,6 +24,11 @@ impl Steps {
         self.left == 0
     }
 
+    /// All that is left, without giving way: it is at hand.
+    pub fn next_at_once(&mut self) -> (Turn, u64) {
+        (Turn::Go, std::mem::take(&mut self.left))
+    }
+
     /// Whether the next step may be made, and if so its bytes. `used` is when a request last came to a device, if ever.
     pub fn next(&mut self, now: Time, used: Option<Time>) -> (Turn, u64) {
         let turn = self.yielding.as_mut().map_or(Turn::Go, |yielding| yielding.next(now, used));

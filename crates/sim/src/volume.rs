@@ -9,15 +9,21 @@
 //! [`crate::burst`] is this world with [`Applications`] in place of the load, [`crate::stripe`] with one file, stripes
 //! alone and the disks of their model.
 //!
-//! What is left out: slow copies of the fast tier, the namespace, caches, and the order of requests within a device's
-//! queue.
+//! [`crate::tier`] is it with [`Blocks`], on the devices of that model.
+//!
+//! What is left out: the namespace, caches but for the kernel's below blocks, and the order of requests within a
+//! device's queue.
 
+mod access;
 mod applications;
+mod blocks;
 mod carry;
 mod checkpoints;
+mod copies;
 mod files;
 mod jobs;
 mod load;
+mod segments;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -25,6 +31,10 @@ mod watch;
 mod world;
 
 pub use applications::{Applications, Look, Observed};
+pub use blocks::{
+    Arrivals, Baseline, Blocks, PageCacheSetup, Piece, Played, Request as BlockRequest, Requests, Tiers, play,
+    play_logged,
+};
 pub use checkpoints::Checkpoint;
 pub use load::{Answer, Job, Load, Request};
 pub use world::{observe, run, run_logged};
@@ -78,6 +88,10 @@ pub struct Setup {
     pub far: bool,
     /// Copies are made at once and cost nothing.
     pub free_copies: bool,
+    /// Percent of each slow target that slow copies of the fast tier leave free.
+    pub copies_free_percent: u32,
+    /// Bytes of all slow targets, as far as these copies may count on them; `None`: all that they have.
+    pub copies_within: Option<u64>,
     /// Files that are read in parts, instead of those of the load: their bytes, and how each mirror is striped.
     pub files: Vec<(u64, Vec<Shape>)>,
     /// What jobs and readers do.
@@ -117,6 +131,8 @@ pub struct Figures {
     pub copied_bytes: BTreeMap<String, u64>,
     /// Changes that failed.
     pub failed: u64,
+    /// The most bytes that slow copies of the fast tier took at a time.
+    pub copies_bytes: u64,
     /// Targets that failed.
     pub faults: u64,
     /// Files whose only copy was on them.

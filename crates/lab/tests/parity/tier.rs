@@ -118,7 +118,28 @@ fn simulated(policy: TieringPolicy, accesses: &[Record]) -> Vec<Logged> {
         page_cache: None,
         check: true,
     };
-    run_logged(&setup, &Scheme::Reorganized { config, proportional: true }, &requests).1
+    let log = run_logged(&setup, &Scheme::Reorganized { config, proportional: true }, &requests).1;
+    // Each block is a file to the simulator, in the order in which they lie; live it is a segment of one.
+    log.iter().map(|logged| named(logged, |of| Location { file: 0, segment: of.file })).collect()
+}
+
+/// The same with other names of locations.
+fn named(logged: &Logged, name: impl Fn(Location) -> Location) -> Logged {
+    let event = |event| match event {
+        Event::Access { location, region, bytes } => Event::Access { location: name(location), region, bytes },
+        Event::Placed { location, tier } => Event::Placed { location: name(location), tier },
+        Event::Moved { location } => Event::Moved { location: name(location) },
+        Event::Copied { location } => Event::Copied { location: name(location) },
+        Event::Failed { location } => Event::Failed { location: name(location) },
+        other => other,
+    };
+    match *logged {
+        Logged::Event(at, of) => Logged::Event(at, event(of)),
+        Logged::Action(at, Action::Copy(location)) => Logged::Action(at, Action::Copy(name(location))),
+        Logged::Action(at, Action::Move(of)) => {
+            Logged::Action(at, Action::Move(policy::tier::Move { location: name(of.location), ..of }))
+        }
+    }
 }
 
 /// The live driver over one file, with a clock that is set by hand.
@@ -226,30 +247,12 @@ fn live(policy: TieringPolicy, moments: &[Logged]) -> Vec<Logged> {
 
 /// What is decided upon: without when somebody looked at devices, and with the file's name left out.
 fn decided(log: &[Logged]) -> Vec<Logged> {
-    let named = |location: Location| Location { file: 0, ..location };
-    log.iter()
-        .filter_map(|logged| {
-            Some(match *logged {
-                Logged::Event(at, Event::Access { location, region, bytes }) => {
-                    Logged::Event(at, Event::Access { location: named(location), region, bytes })
-                }
-                Logged::Event(at, Event::Placed { location, tier: Tier::Fast }) => {
-                    Logged::Event(at, Event::Placed { location: named(location), tier: Tier::Fast })
-                }
-                Logged::Event(at, Event::Moved { location }) => {
-                    Logged::Event(at, Event::Moved { location: named(location) })
-                }
-                Logged::Event(at, Event::Copied { location }) => {
-                    Logged::Event(at, Event::Copied { location: named(location) })
-                }
-                Logged::Action(at, Action::Copy(location)) => Logged::Action(at, Action::Copy(named(location))),
-                Logged::Action(at, Action::Move(of)) => {
-                    Logged::Action(at, Action::Move(policy::tier::Move { location: named(of.location), ..of }))
-                }
-                _ => return None,
-            })
-        })
-        .collect()
+    let is_told = |logged: &&Logged| match logged {
+        Logged::Event(_, Event::Placed { tier, .. }) => *tier == Tier::Fast,
+        Logged::Event(_, of) => matches!(of, Event::Access { .. } | Event::Moved { .. } | Event::Copied { .. }),
+        Logged::Action(..) => true,
+    };
+    log.iter().filter(is_told).map(|logged| named(logged, |of| Location { file: 0, ..of })).collect()
 }
 
 #[test]

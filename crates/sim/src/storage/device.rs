@@ -4,6 +4,7 @@ use super::drawn::Drawn;
 use crate::block::Io;
 use crate::disk::{Command, Disk};
 use crate::ssd::Ssd;
+use policy::tier::cost::DeviceCost;
 use policy::time::Time;
 
 /// One device.
@@ -56,6 +57,20 @@ impl Service {
 }
 
 impl Device {
+    /// One with a service time of latency plus bytes over bandwidth.
+    pub fn of_cost(of: &DeviceCost) -> Device {
+        let cost = |latency_ns: f64, ns_per_byte: f64| Cost {
+            request: Time(latency_ns as u64),
+            sector_ps: (ns_per_byte * 512.0 * 1000.0) as u64,
+        };
+        Device::Constant(Service {
+            sectors: 1 << 40,
+            read: cost(of.read_latency_ns, of.read_ns_per_byte),
+            write: cost(of.write_latency_ns, of.write_ns_per_byte),
+            busy_ns: 0,
+        })
+    }
+
     /// Sectors that can be addressed.
     pub fn sectors(&self) -> u64 {
         match self {

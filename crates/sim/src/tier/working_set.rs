@@ -2,7 +2,7 @@
 //!
 //! The working set fits when the fast tier has room for the largest of them.
 
-use super::Requests;
+use crate::volume::Requests;
 use policy::tier::machine::Window;
 use policy::time::Time;
 use std::collections::BTreeSet;

@@ -22,26 +22,44 @@ const SOURCE_RATE: f64 = 200e6;
 #[derive(Debug)]
 pub(super) struct Carry {
     pub(super) change: Change,
-    edit: Edit,
+    pub(super) edit: Edit,
     /// The mirror as it will be.
-    to: Mirror,
+    pub(super) to: Mirror,
     /// Objects that are made for it.
     fresh: BTreeSet<ObjectId>,
     /// Room taken for them, and how often the target had failed by then.
     pub(super) taken: Vec<(TargetId, u64, u64)>,
-    at: u64,
-    steps: Steps,
-    bytes: u64,
+    pub(super) at: u64,
+    pub(super) steps: Steps,
+    /// What was read of a segment, to be written next.
+    pub(super) read: Option<(u64, u64)>,
+    /// Bytes that applications wrote to the segment meanwhile, and whether these were written once more.
+    pub(super) written: u64,
+    pub(super) caught_up: bool,
+    pub(super) bytes: u64,
     began: Time,
 }
 
 /// How the layout changes at the end.
-#[derive(Clone, Debug)]
-enum Edit {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Edit {
     Push(Purpose),
     Swap(usize),
-    Segment(usize, usize),
+    Segment(usize),
     Objects(usize),
+    /// Not at all: it is the copy of a segment.
+    Copy(usize),
+}
+
+impl Carry {
+    /// An application writes so much of a segment.
+    pub(super) fn overwritten(&mut self, segment: u64, bytes: u64) {
+        if let Edit::Segment(at) | Edit::Copy(at) = self.edit
+            && at as u64 == segment
+        {
+            self.written += bytes;
+        }
+    }
 }
 
 impl World<'_> {
@@ -57,6 +75,7 @@ impl World<'_> {
         self.watch.begun(&change, purpose);
         match change.verb {
             Verb::DropMirror { mirror } => return self.drop_mirror(&change, mirror),
+            Verb::MoveSegment { segment, to: Tier::Slow } if self.leaves_for_its_copy(&change, segment) => return,
             Verb::Swap { replica, target } => return self.swap(&change, replica, target),
             _ => {}
         }
@@ -80,7 +99,9 @@ impl World<'_> {
         let (left, bytes) = if flows || self.setup.free_copies { (0, end) } else { (end - at, 0) };
         let steps = Steps::new(left, change.pace, STEP_BYTES);
         self.changes += 1;
-        let carry = Carry { change, edit, to, fresh, taken, at, steps, bytes, began: self.now };
+        let (read, written, caught_up) = (None, 0, false);
+        let carry =
+            Carry { change, edit, to, fresh, taken, at, steps, read, written, caught_up, bytes, began: self.now };
         self.carries.insert(change.ticket, carry);
         if !flows {
             self.events.push(self.now, Rank::Timer, Happening::Step(change.ticket));
@@ -108,13 +129,12 @@ impl World<'_> {
                 Some((Edit::Swap(mirror), to, all))
             }
             Verb::MoveSegment { segment, to } => {
-                let (at, tier) = (segment as usize, u8::from(to == Tier::Slow));
-                let mut mirror = file.mirrors.first()?.1.clone();
-                let old = mirror.segments.get(at)?;
-                let shape = Shape { devices: old.objects.len() as u32, unit_bytes: old.stripe_size };
-                let range = (old.start, old.end);
-                mirror.segments[at] = self.maker.segment(&mut self.targets, range, shape, tier, &[])?;
-                Some((Edit::Segment(0, at), mirror, (range.0, range.1.min(file.bytes))))
+                let (mirror, range) = self.elsewhere(&file, segment, to)?;
+                Some((Edit::Segment(segment as usize), mirror, range))
+            }
+            Verb::CopySegment { segment } => {
+                let (mirror, range) = self.elsewhere(&file, segment, Tier::Slow)?;
+                Some((Edit::Copy(segment as usize), mirror, range))
             }
             Verb::ReplaceTargets { mirror } => {
                 let to = self.mended(&file, mirror)?;
@@ -125,8 +145,7 @@ impl World<'_> {
                 let mirror = file.mirrors.iter().position(lost)?;
                 Some((Edit::Objects(mirror), self.mended(&file, mirror)?, all))
             }
-            // A copy is in no layout, and the world has only these.
-            Verb::DropMirror { .. } | Verb::Swap { .. } | Verb::CopySegment { .. } => None,
+            Verb::DropMirror { .. } | Verb::Swap { .. } => None,
         }
     }
 
@@ -160,6 +179,9 @@ impl World<'_> {
         }
         let Some(carry) = self.carries.get_mut(&ticket) else { return };
         let file = &self.files[&carry.change.file];
+        if matches!(carry.edit, Edit::Segment(_) | Edit::Copy(_)) {
+            return self.step_of_segment(ticket);
+        }
         if carry.steps.is_done() {
             return self.finish(ticket);
         }
@@ -205,7 +227,7 @@ impl World<'_> {
         self.events.push(done, Rank::Completion, Happening::Step(ticket));
     }
 
-    fn finish(&mut self, ticket: Ticket) {
+    pub(super) fn finish(&mut self, ticket: Ticket) {
         let Some(carry) = self.carries.remove(&ticket) else { return };
         let lost = carry.taken.iter().any(|(target, _, failures)| self.targets.of(*target).failures != *failures);
         let Some(file) = self.files.get_mut(&carry.change.file).filter(|_| !lost) else {
@@ -213,6 +235,7 @@ impl World<'_> {
             return self.done(ticket, Outcome::Failed);
         };
         let bytes = file.bytes;
+        let mut copy = None;
         let gone: Vec<Placed> = match carry.edit {
             Edit::Push(purpose) => {
                 file.mirrors.push((purpose, carry.to));
@@ -222,11 +245,21 @@ impl World<'_> {
                 let old = std::mem::replace(&mut file.mirrors[mirror].1, carry.to);
                 objects(&old, bytes).collect()
             }
-            Edit::Segment(mirror, segment) => {
-                let current = &mut file.mirrors[mirror].1;
+            Edit::Segment(segment) => {
+                let current = &mut file.mirrors[0].1;
                 let gone = objects(current, bytes).filter(|((s, _), ..)| *s == segment).collect();
                 current.segments[segment] = carry.to.segments[segment].clone();
-                gone
+                let stays = matches!(carry.change.verb, Verb::MoveSegment { to: Tier::Fast, .. }) && carry.written == 0;
+                if stays {
+                    copy = Some((segment, gone));
+                    Vec::new()
+                } else {
+                    gone
+                }
+            }
+            Edit::Copy(segment) => {
+                copy = Some((segment, objects(&carry.to, bytes).filter(|((s, _), ..)| *s == segment).collect()));
+                Vec::new()
             }
             Edit::Objects(mirror) => {
                 let fresh: Vec<Placed> =
@@ -239,9 +272,15 @@ impl World<'_> {
         };
         self.free(gone);
         self.figures.carried(carry.change.by, carry.bytes);
-        self.tell_lies(carry.change.file);
+        if !matches!(carry.edit, Edit::Copy(_)) {
+            self.lies_elsewhere(carry.change.file);
+            self.tell_lies(carry.change.file);
+        }
         let took = self.now.since(carry.began);
         self.done(ticket, Outcome::Made { bytes: carry.bytes, took });
+        if let Some((segment, objects)) = copy {
+            self.hold_copy(carry.change.file, segment as u64, objects);
+        }
     }
 
     fn drop_mirror(&mut self, change: &Change, mirror: usize) {

@@ -63,6 +63,11 @@ impl Target {
         (begins, done)
     }
 
+    /// Time with something to do until now: what waits has not been done.
+    pub fn busy_ns(&self, now: Time) -> u64 {
+        self.device.busy_ns() - self.free_at().since(now).0.min(self.device.busy_ns())
+    }
+
     /// When it has nothing more to do.
     pub fn free_at(&self) -> Time {
         self.queue.back().map_or(Time::ZERO, |(at, _)| *at)

@@ -88,8 +88,8 @@ fn setup(wish: Wish) -> Setup {
         fast_bytes: 512 * MIB,
         costs,
         moves_max: 4,
-        keep_copies: false,
-        copy_after: None,
+        keep_copies: true,
+        copy_after: Some(Time::from_secs(600)),
         ..machine::Config::default()
     };
     let measured = Measured::disk(0.008, 0.008, slow_rate as f64, slow_rate as f64, 0.0002);
@@ -167,6 +167,7 @@ fn every_mechanism_works_on_one_volume() {
     for mechanism in ["burst", "tiers", "stripes", "replicas", "repair"] {
         assert!(figures.changes.get(mechanism).is_some_and(|n| *n > 0), "{mechanism}: {figures:?}");
     }
+    assert!(figures.copies_bytes > 0, "what lies on the fast tier has slow copies: {figures:?}");
     // Some of the requests are to files that were lost with a target.
     assert!(figures.jobs == 4 && figures.requests > 500, "{figures:?}");
 }

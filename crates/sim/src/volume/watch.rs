@@ -68,6 +68,9 @@ impl World<'_> {
         for file in self.files.values() {
             file.objects().for_each(|(target, len)| used[usize::from(target.0)] += len);
         }
+        self.copies.objects().for_each(|(target, len)| used[usize::from(target.0)] += len);
+        let known = self.volume.tiers().map_or(0, |tiers| tiers.copies().0);
+        assert_eq!(self.copies.count(), known, "a slow copy that only one knows of");
         for (target, len, failures) in self.carries.values().flat_map(|carry| &carry.taken) {
             if self.targets.all[usize::from(target.0)].failures == *failures {
                 used[usize::from(target.0)] += len;

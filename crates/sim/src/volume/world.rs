@@ -1,9 +1,11 @@
 //! The world: what happens when, and how it is told to the machine.
 
 use super::applications::{Doing, Observed};
+use super::blocks::Playing;
 use super::carry::Carry;
 use super::checkpoints::{Checkpoint, Held};
-use super::files::{File, Maker, add_parts, objects};
+use super::copies::Copies;
+use super::files::{File, Maker, objects};
 use super::jobs::{Running, single};
 use super::load::{Answer, Job, Request};
 use super::targets::{Target, Targets};
@@ -14,16 +16,15 @@ use crate::generate::Rng;
 use policy::burst::admission::Admission;
 use policy::burst::buffer;
 use policy::burst::control::Rates;
+use policy::cache::FetchId;
 use policy::layout::{Mirror, Object, ObjectState};
 use policy::machine::Machine;
 use policy::pattern::recent::Recent;
 use policy::stripe::forks::{Chooser, Shape};
 use policy::stripe::performance::Served;
-use policy::stripe::profile::{Count, Counts, class_of};
-use policy::stripe::striper;
-use policy::tier::{Region, Tier, machine};
+use policy::stripe::profile::Counts;
 use policy::volume::{Action, Event, FileEvent, Logged, Purpose, Ticket, Volume};
-use policy::{FileId, TargetId, Time, pattern};
+use policy::{FileId, TargetId, Time};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -49,6 +50,10 @@ pub(super) enum Happening {
     Arrive(usize),
     AppFails(usize),
     Look,
+    /// Of requests for blocks: a client issues the next, one is answered, pages come into the page cache.
+    Issue,
+    Answered(usize),
+    Fetched(FetchId, TargetId),
 }
 
 pub(super) struct World<'a> {
@@ -68,6 +73,11 @@ pub(super) struct World<'a> {
     pub(super) held: BTreeMap<u64, Held>,
     /// Applications that write at given times, if that is the load.
     pub(super) doing: Option<Doing<'a>>,
+    /// Requests for blocks, if those are.
+    pub(super) playing: Option<Box<Playing<'a>>>,
+    /// A request is told piece by piece; the machine says what it wants when it knows all of them.
+    pub(super) issuing: bool,
+    pub(super) copies: Copies,
     pub(super) numbers: u64,
     pub(super) begun: u64,
     pub(super) writes: u64,
@@ -77,30 +87,30 @@ pub(super) struct World<'a> {
     pub(super) acknowledged: BTreeSet<FileId>,
     pub(super) watch: Watch,
     pub(super) figures: Figures,
-    shared: Vec<FileId>,
-    reads: Cow<'a, [Request]>,
+    pub(super) shared: Vec<FileId>,
+    pub(super) reads: Cow<'a, [Request]>,
     /// Which of these is next.
-    next: usize,
+    pub(super) next: usize,
     todo: Vec<Job>,
     timer: Option<Time>,
     /// Until when applications use each tier.
-    used_until: [Time; 2],
+    pub(super) used_until: [Time; 2],
     /// When one last came to a device.
     pub(super) used: Option<Time>,
-    busy: [bool; 2],
+    pub(super) busy: [bool; 2],
     /// What was asked of files since stripes looked at them last.
-    asked: BTreeMap<FileId, Box<Counts>>,
-    recent: BTreeMap<FileId, Recent>,
+    pub(super) asked: BTreeMap<FileId, Box<Counts>>,
+    pub(super) recent: BTreeMap<FileId, Recent>,
     /// What the targets had done when stripes looked last.
-    told: Served,
-    prefer: BTreeMap<FileId, Box<Chooser>>,
+    pub(super) told: Served,
+    pub(super) prefer: BTreeMap<FileId, Box<Chooser>>,
     place: Shape,
     /// Changes begun that copy something.
     pub(super) changes: u64,
     pub(super) answered: Vec<Answer>,
-    fast_bytes: [u64; 2],
+    pub(super) fast_bytes: [u64; 2],
     /// Of the access at hand: its memory is used again.
-    parts: Vec<(Object, u64)>,
+    pub(super) parts: Vec<(Object, u64)>,
 }
 
 /// Runs the load, and what follows from it.
@@ -153,6 +163,9 @@ impl<'a> World<'a> {
             writing: BTreeMap::new(),
             written: Vec::new(),
             doing: setup.applications.as_ref().map(Doing::new),
+            playing: None,
+            issuing: false,
+            copies: Copies::default(),
             held: BTreeMap::new(),
             numbers: 0,
             begun: 0,
@@ -207,7 +220,8 @@ impl<'a> World<'a> {
             if self.setup.check {
                 self.check();
             }
-            if self.doing.as_ref().is_some_and(Doing::is_over) {
+            let played = self.playing.as_ref().is_some_and(|playing| playing.is_over());
+            if played || self.doing.as_ref().is_some_and(Doing::is_over) {
                 break;
             }
         }
@@ -215,6 +229,7 @@ impl<'a> World<'a> {
 
     fn prepare_load(&mut self) {
         self.prepare_applications();
+        self.prepare_blocks();
         for (bytes, shapes) in &self.setup.files {
             self.given(*bytes, shapes);
         }
@@ -277,6 +292,9 @@ impl<'a> World<'a> {
             Happening::AppFails(app) => self.app_fails(app),
             Happening::Look => self.look(),
             Happening::Quiet(tier) => self.quiet(tier),
+            Happening::Issue => self.issue(),
+            Happening::Answered(request) => self.answered(request),
+            Happening::Fetched(id, target) => self.fetched(id, target),
             Happening::Fails(target) => self.fails(target),
             Happening::Replaced(target) => {
                 self.targets.all[target].up = true;
@@ -288,11 +306,14 @@ impl<'a> World<'a> {
     /// Tells the machine what happened; what it says is done when the event is dealt with.
     pub(super) fn tell(&mut self, event: Event) {
         self.volume.handle(self.now, event);
-        self.said.extend(self.volume.drain());
+        if !self.issuing {
+            self.said.extend(self.volume.drain());
+        }
     }
 
     /// Does what the machine said, and comes back when it wants.
     pub(super) fn drive(&mut self) {
+        self.said.extend(self.volume.drain());
         while let Some(action) = self.said.pop_front() {
             match action {
                 Action::Change(change) => self.begin(change),
@@ -327,113 +348,6 @@ impl<'a> World<'a> {
         self.tell_buffer(buffer::Event::Free { bytes: free as f64 });
     }
 
-    /// The next request, if nothing else comes before it. They are in order and many, so they do not go through the queue.
-    fn request(&mut self) -> bool {
-        let Some(&request) = self.reads.get(self.next) else { return false };
-        let now = request.at.max(self.now);
-        if self.events.next_at().is_some_and(|at| at <= now) {
-            return false;
-        }
-        (self.next, self.now) = (self.next + 1, now);
-        let Some(file) = self.shared.get(request.file as usize).copied() else { return true };
-        if let Some((done, spans)) = self.access(file, request.offset, request.bytes, request.write) {
-            let (mirrors, busy) = (self.files[&file].mirrors.len(), Time(self.targets.served.took_ns));
-            let took = done.since(self.now);
-            self.answered.push(Answer { at: self.now, took, spans, mirrors, changes: self.changes, busy });
-        }
-        true
-    }
-
-    /// An application reads or writes: when it is done, and the objects that took part. `None` if nothing of the file
-    /// can be read.
-    pub(super) fn access(&mut self, id: FileId, offset: u64, len: u64, write: bool) -> Option<(Time, usize)> {
-        let file = self.files.get(&id)?;
-        let mut parts = std::mem::take(&mut self.parts);
-        parts.clear();
-        match write {
-            true => file.intact().for_each(|at| add_parts(&mut parts, &file.mirrors[at].1, offset, len)),
-            false => add_parts(&mut parts, &file.mirrors[self.chosen(id, file, offset, len)?].1, offset, len),
-        }
-        if parts.is_empty() {
-            return None;
-        }
-        self.used = Some(self.now);
-        let moves = self.setup.config.tiers.is_some();
-        let touched = if moves { file.touched(offset, len) } else { Vec::new() };
-        let mut done = self.now;
-        for (object, bytes) in &parts {
-            let tier = usize::from(self.targets.of(object.target).tier);
-            let at = self.targets.serve(self.now, object.target, *bytes, write, parts.len());
-            done = done.max(at);
-            self.fast_bytes[tier] += bytes;
-            if moves {
-                self.used(tier, at);
-            }
-        }
-        let region = if write { Region::Write } else { Region::Read };
-        let counts = self.asked.entry(id).or_default();
-        let (reads, writes) = if write { (0, 1) } else { (1, 0) };
-        counts[class_of(len)].add(Count { reads, writes, bytes: len });
-        self.recent.entry(id).or_default().add(pattern::Request { write, offset, len });
-        for (segment, bytes) in touched {
-            self.tell_file(id, FileEvent::Accessed { segment, region, bytes });
-        }
-        let spans = parts.len();
-        self.parts = parts;
-        Some((done, spans))
-    }
-
-    /// What was asked of files and what targets did since stripes looked, if they look now.
-    fn tell_asked(&mut self) {
-        if self.volume.stripes_look_at().is_none_or(|at| at > self.now) {
-            return;
-        }
-        let (served, none) = (self.targets.served.since(self.told), Served::default());
-        self.told = self.targets.served;
-        let (near, far) = if self.setup.far { (none, served) } else { (served, none) };
-        self.tell(Event::Stripes(striper::Event::Served { near, far }));
-        for (id, counts) in std::mem::take(&mut self.asked) {
-            let recent = self.recent.get_mut(&id).map(|recent| recent.window().to_vec()).unwrap_or_default();
-            self.tell_file(id, FileEvent::Asked { counts, recent });
-        }
-    }
-
-    /// An application opens a file, or closes it.
-    pub(super) fn used_by(&mut self, id: FileId, one: i32) {
-        if let Some(file) = self.files.get_mut(&id) {
-            file.users = file.users.saturating_add_signed(one);
-            self.tell_lies(id);
-        }
-    }
-
-    /// The mirror that a read goes to.
-    fn chosen(&self, id: FileId, file: &File, offset: u64, len: u64) -> Option<usize> {
-        let Some(chooser) = self.prefer.get(&id) else { return file.intact().next() };
-        let cost = |mirror: usize| {
-            let mut parts = Vec::new();
-            add_parts(&mut parts, &file.mirrors[mirror].1, offset, len);
-            chooser.cost_s(len, parts.iter().map(|(object, _)| self.targets.queue(self.now, object.target)))
-        };
-        file.intact().min_by(|a, b| cost(*a).total_cmp(&cost(*b)))
-    }
-
-    fn used(&mut self, tier: usize, until: Time) {
-        self.used_until[tier] = self.used_until[tier].max(until);
-        if !std::mem::replace(&mut self.busy[tier], true) {
-            self.tell(Event::Tiers(machine::Event::Busy(named(tier as u8))));
-            self.events.push(until, Rank::Completion, Happening::Quiet(tier as u8));
-        }
-    }
-
-    fn quiet(&mut self, tier: u8) {
-        let until = self.used_until[usize::from(tier)];
-        if until > self.now {
-            return self.events.push(until, Rank::Completion, Happening::Quiet(tier));
-        }
-        self.busy[usize::from(tier)] = false;
-        self.tell(Event::Tiers(machine::Event::Idle(named(tier))));
-    }
-
     /// A target fails with all that is on it.
     fn fails(&mut self, at: usize) {
         if !self.targets.all[at].up {
@@ -444,6 +358,7 @@ impl<'a> World<'a> {
         (target.up, target.used, target.failures) = (false, 0, target.failures + 1);
         self.events.push(self.now + self.setup.faults.replaced_after, Rank::Timer, Happening::Replaced(at));
         let lost = TargetId(at as u16);
+        self.copies_lost_with(lost);
         let hit: Vec<FileId> =
             self.files.iter().filter(|(_, file)| file.targets().contains(&lost)).map(|(id, _)| *id).collect();
         for id in hit {
@@ -518,6 +433,7 @@ impl<'a> World<'a> {
     pub(super) fn remove(&mut self, id: FileId) {
         self.acknowledged.remove(&id);
         self.fail_all(id);
+        self.copies_gone_with(id);
         if let Some(file) = self.files.remove(&id) {
             let gone = file.mirrors.iter().flat_map(|(_, mirror)| objects(mirror, file.bytes)).collect();
             self.free(gone);
@@ -551,11 +467,8 @@ impl<'a> World<'a> {
             request_ms: took_ns as f64 / answers.max(1) as f64 / 1e6,
             fast_share: self.fast_bytes[0] as f64 / served.max(1) as f64,
             undone: self.watch.undone(),
+            copies_bytes: self.copies.most_bytes(),
             ..self.figures
         }
     }
-}
-
-fn named(tier: u8) -> Tier {
-    if tier == 0 { Tier::Fast } else { Tier::Slow }
 }

@@ -10,7 +10,7 @@ use policy::Time;
 use policy::tier::cost::{Costs, DeviceCost};
 use serde_json::json;
 use sim::replay::is_request;
-use sim::storage::{Cost, Device, Service};
+use sim::storage::Device;
 use sim::trace::{Op, Options};
 use sim::volume::{Faults, Figures, Load, Request, Setup, Target, run};
 use std::collections::BTreeMap;
@@ -121,7 +121,7 @@ impl Volume {
             Target {
                 tier: u8::from(!is_fast),
                 bytes: if is_fast { self.fast_size } else { self.slow_size },
-                device: device(cost),
+                device: Device::of_cost(cost),
             }
         };
         let seed = self.traces.seed;
@@ -145,6 +145,7 @@ impl Volume {
             segment_bytes,
             stripe_count: config.placement().stripe_count as u32,
             stripe_bytes: config.placement().stripe_size,
+            copies_free_percent: config.tiering.copies_free_percent,
             load,
             requests: self.trace()?,
             faults: Faults { count: self.faults, replaced_after: self.replaced_after, seed },
@@ -164,11 +165,8 @@ impl Volume {
         let (fast_bytes, moves) = (self.fast_size * u64::from(costs.fast_devices), config.mover.concurrent.max(1));
         let burst = config.burst.fast.map(|_| config.burst.machine(fast_bytes));
         let share = (u128::from(fast_bytes) * u128::from(config.tiering.share_percent) / 100) as u64;
-        let tiers = (config.tiering.policy != TieringPolicy::Off).then(|| policy::tier::machine::Config {
-            keep_copies: false,
-            copy_after: None,
-            ..config.tiering.machine(*costs, share, segment_bytes, moves)
-        });
+        let tiers = (config.tiering.policy != TieringPolicy::Off)
+            .then(|| config.tiering.machine(*costs, share, segment_bytes, moves));
         let adapts = !matches!(config.stripes.mode, policy::stripe::advice::Mode::Fixed(_));
         let stripes = store::adapt::striping(config)?;
         let stripes = adapts.then_some(stripes);
@@ -225,19 +223,6 @@ fn costs(config: &Config, fast: u8) -> Costs {
     Costs { fast: of(true, FLASH), slow: of(false, DISK), fast_devices: count(true), slow_devices: count(false) }
 }
 
-fn device(of: &DeviceCost) -> Device {
-    let cost = |latency_ns: f64, ns_per_byte: f64| Cost {
-        request: Time(latency_ns as u64),
-        sector_ps: (ns_per_byte * 512.0 * 1000.0) as u64,
-    };
-    Device::Constant(Service {
-        sectors: 1 << 40,
-        read: cost(of.read_latency_ns, of.read_ns_per_byte),
-        write: cost(of.write_latency_ns, of.write_ns_per_byte),
-        busy_ns: 0,
-    })
-}
-
 fn columns(of: &Figures) -> Vec<Column<'static, Figures>> {
     let mut columns = vec![
         column("jobs", |of: &Figures| of.jobs).shown("jobs", 0),
@@ -257,6 +242,7 @@ fn columns(of: &Figures) -> Vec<Column<'static, Figures>> {
         columns.push(copied.shown("    GB copied", 1));
     }
     columns.extend([
+        column("copies_gb", |of: &Figures| of.copies_bytes as f64 / 1e9).shown("most room of slow copies GB", 1),
         column("failed", |of: &Figures| of.failed).shown("changes that failed", 0),
         column("undone", |of: &Figures| of.undone).shown("changes taken back by another", 0),
         column("faults", |of: &Figures| of.faults).shown("targets that failed", 0),

@@ -217,6 +217,11 @@ impl Reorganizer {
         self.copies.used.iter().rev().map(|(_, location)| *location).collect()
     }
 
+    /// Whether a location on the fast tier has a slow copy.
+    pub fn has_copy(&self, location: Location) -> bool {
+        self.copies.contains(location)
+    }
+
     /// Locations with a slow copy, and those whose copy is being made.
     pub fn copies(&self) -> (usize, usize) {
         (self.copies.held.len(), self.copies.making())

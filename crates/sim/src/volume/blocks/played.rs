@@ -1,14 +1,14 @@
-//! What came out of a world.
+//! What came out of playing requests.
 
-use super::{Device, World};
+use super::World;
 use crate::latency::Latencies;
+use policy::Time;
 use policy::tier::machine::Reorganizer;
-use policy::time::Time;
 use serde::Serialize;
 
 /// What came out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Figures {
+pub struct Played {
     /// Requests served.
     pub requests: u64,
     /// From the first request, or the end of the warm-up, to the last answer, in seconds.
@@ -23,11 +23,11 @@ pub struct Figures {
     pub fast_busy: f64,
     /// Share of the time that a slow device was busy.
     pub slow_busy: f64,
-    /// Locations moved to the fast tier.
+    /// Blocks moved to the fast tier.
     pub promoted: u64,
-    /// Locations moved to the slow tier.
+    /// Blocks moved to the slow tier.
     pub demoted: u64,
-    /// Moves given up because the location was written meanwhile.
+    /// Moves given up because the block was written meanwhile.
     pub failed: u64,
     /// Slow copies made while the devices were idle, also before the first request.
     pub copied: u64,
@@ -42,39 +42,57 @@ pub struct Figures {
 /// What is counted, and since when.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    pub began: Time,
+    began: Time,
     pub latencies: Latencies,
     /// By tier.
     pub accesses: [u64; 2],
     /// Read and written by moves and cache fills.
     pub moved_bytes: u64,
+    /// By tier, of the time before.
+    busy_ns: [u64; 2],
 }
 
 impl World<'_> {
-    pub(super) fn figures(&self) -> Figures {
-        let Counts { began, latencies, accesses, moved_bytes } = &self.counts;
-        let span = self.end.since(*began);
-        let busy = |devices: &[Device]| {
-            let sum: u64 = devices.iter().map(|device| device.busy_ns).sum();
-            sum as f64 / (span.0.max(1) as f64 * devices.len().max(1) as f64)
+    /// The warm-up is over.
+    pub(super) fn count_from_now(&mut self) {
+        let (now, busy_ns) = (self.now, [0, 1].map(|tier| self.busy_ns(tier, self.now)));
+        if let Some(playing) = &mut self.playing {
+            playing.counts = Counts { began: now, busy_ns, ..Counts::default() };
+        }
+    }
+
+    fn busy_ns(&self, tier: u8, now: Time) -> u64 {
+        let of_tier = self.targets.all.iter().filter(|target| target.tier == tier);
+        of_tier.map(|target| target.busy_ns(now)).sum()
+    }
+
+    pub(super) fn played(&self) -> Played {
+        let Some(playing) = &self.playing else { return Played::default() };
+        let Counts { began, latencies, accesses, moved_bytes, busy_ns } = &playing.counts;
+        let span = playing.end.since(*began);
+        let busy = |tier: u8| {
+            let devices = self.targets.all.iter().filter(|target| target.tier == tier).count().max(1);
+            let sum = self.busy_ns(tier, playing.end) - busy_ns[usize::from(tier)];
+            sum as f64 / (span.0.max(1) as f64 * devices as f64)
         };
-        let (fast, slow) = self.devices.split_at(self.fast_devices);
-        let stats = self.machine.as_ref().map(Reorganizer::stats).unwrap_or_default();
-        Figures {
+        let machine = self.volume.tiers();
+        let stats = machine.map(Reorganizer::stats).unwrap_or_default();
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        Played {
             requests: latencies.count(),
             span_s: span.as_secs_f64(),
             mean_ms: latencies.mean_ms(),
             p95_ms: latencies.quantile_ms(0.95),
             fast_share: accesses[0] as f64 / accesses.iter().sum::<u64>().max(1) as f64,
-            fast_busy: busy(fast),
-            slow_busy: busy(slow),
+            fast_busy: busy(0),
+            slow_busy: busy(1),
             promoted: stats.promoted,
             demoted: stats.demoted,
             failed: stats.failed,
             copied: stats.copied,
-            copies_mib: (self.copies.most * self.setup.block_bytes) as f64 / f64::from(1 << 20),
-            moved_mib: *moved_bytes as f64 / f64::from(1 << 20),
-            threshold: self.machine.as_ref().and_then(Reorganizer::threshold),
+            copies_mib: mib(self.copies.most_bytes()),
+            moved_mib: mib(*moved_bytes),
+            threshold: machine.and_then(Reorganizer::threshold),
         }
     }
 }

@@ -8,15 +8,28 @@
 //! To the kernel each object is a file of its own, and a read that begins at its start looks like that of somebody who will read on. The
 //! shorter the objects (segment over width), the more random reads do. The read-ahead is [`policy::prefetch`]'s on-demand one.
 
-use super::{Job, World};
-use crate::tier::PageCacheSetup;
+use super::World;
+use crate::event::Rank;
+use crate::volume::world::Happening;
 use policy::cache::{Action, Event, FetchId, Level, LevelConfig, Request, RequestId, Span};
 use policy::machine::Machine;
 use policy::prefetch::Prefetch;
-use policy::tier::machine::Event as TierEvent;
-use policy::tier::{Location, Region, Tier};
-use policy::time::Time;
+use policy::tier::Location;
+use policy::{FileId, TargetId};
 use std::collections::BTreeMap;
+
+/// The kernel's page cache below the targets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PageCacheSetup {
+    /// Bytes that it holds: the least recently used leave.
+    pub bytes: u64,
+    /// The largest read-ahead window; 0 reads nothing ahead.
+    pub read_ahead_bytes: u64,
+    /// Bytes of a segment of a file: its objects begin anew with each.
+    pub segment_bytes: u64,
+    /// Objects that a segment is striped over, a block at a time.
+    pub width: u64,
+}
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -29,8 +42,8 @@ pub(super) struct PageCache {
     block_bytes: u64,
     /// Objects are numbered as they are met: by file, segment and column.
     objects: BTreeMap<(u64, u64, u64), u32>,
-    /// Pieces that wait: the request, and where they lie.
-    waiting: BTreeMap<u64, (usize, Tier)>,
+    /// The requests of pieces that wait.
+    waiting: BTreeMap<u64, usize>,
     next: u64,
 }
 
@@ -85,66 +98,68 @@ impl PageCache {
 }
 
 impl World<'_> {
-    /// A piece of a read goes to the cache first. What is fetched comes from the device of the piece, where its object lies.
+    /// A piece of a read goes to the cache first, if there is one. What is fetched comes from the target of the piece,
+    /// where its object lies.
     pub(super) fn read_cached(
         &mut self,
-        now: Time,
         request: usize,
-        at: Location,
+        file: FileId,
         from: u64,
         bytes: u64,
-        device: usize,
-    ) {
-        let tier = self.tier_of(device);
-        let Some(cache) = &mut self.page_cache else { return };
+        target: TargetId,
+    ) -> bool {
+        let (now, Some(playing)) = (self.now, &mut self.playing) else { return false };
+        let (at, Some(cache)) = (playing.location(file), &mut playing.page_cache) else { return false };
         let (span, file_blocks) = cache.span(at, from, bytes);
         let id = cache.next;
         cache.next += 1;
-        cache.waiting.insert(id, (request, tier));
+        cache.waiting.insert(id, request);
         cache.level.handle(now, Event::Request(Request { file_blocks, ..Request::read(id, span) }));
-        self.foreground[tier as usize] += 1;
         let wants = cache.wants();
-        if wants.delivered.is_empty() {
-            self.tell(now, TierEvent::Busy(tier));
-        }
-        self.cache_wants(now, device, wants);
+        playing.under_way.entry(request).and_modify(|of| of.waiting += 1);
+        self.cache_wants(target, wants);
+        true
     }
 
     /// A piece of a write leaves its pages in the cache.
-    pub(super) fn write_cached(&mut self, now: Time, at: Location, from: u64, bytes: u64) {
-        let Some(cache) = &mut self.page_cache else { return };
-        let (span, file_blocks) = cache.span(at, from, bytes);
-        let write = Request { id: RequestId(u64::MAX), write: true, file_blocks, ..Request::read(0, span) };
-        cache.level.handle(now, Event::Request(write));
-        cache.wants();
+    pub(super) fn write_cached(&mut self, file: FileId, from: u64, bytes: u64) {
+        self.tell_cache(file, from, bytes, |span, file_blocks| {
+            let write = Request { id: RequestId(u64::MAX), write: true, file_blocks, ..Request::read(0, span) };
+            Event::Request(write)
+        });
     }
 
-    /// A location lies in another object now.
-    pub(super) fn forget_cached(&mut self, now: Time, at: Location) {
-        let Some(cache) = &mut self.page_cache else { return };
-        let (span, _) = cache.span(at, 0, cache.block_bytes);
-        cache.level.handle(now, Event::Forget(span));
+    /// A block lies in another object now.
+    pub(in crate::volume) fn lies_elsewhere(&mut self, file: FileId) {
+        let bytes = self.setup.segment_bytes;
+        self.tell_cache(file, 0, bytes, |span, _| Event::Forget(span));
+    }
+
+    fn tell_cache(&mut self, file: FileId, from: u64, bytes: u64, event: impl FnOnce(Span, u64) -> Event) {
+        let Some(playing) = &mut self.playing else { return };
+        let (at, Some(cache)) = (playing.location(file), &mut playing.page_cache) else { return };
+        let (span, file_blocks) = cache.span(at, from, bytes);
+        cache.level.handle(self.now, event(span, file_blocks));
         cache.wants();
     }
 
     /// A fetch is done.
-    pub(super) fn fetched(&mut self, now: Time, id: FetchId, device: usize) {
-        let Some(cache) = &mut self.page_cache else { return };
-        cache.level.handle(now, Event::FetchDone(id));
+    pub(in crate::volume) fn fetched(&mut self, id: FetchId, target: TargetId) {
+        let Some(cache) = self.playing.as_mut().and_then(|playing| playing.page_cache.as_mut()) else { return };
+        cache.level.handle(self.now, Event::FetchDone(id));
         let wants = cache.wants();
-        self.cache_wants(now, device, wants);
+        self.cache_wants(target, wants);
     }
 
-    fn cache_wants(&mut self, now: Time, device: usize, wants: Wants) {
+    fn cache_wants(&mut self, target: TargetId, wants: Wants) {
         for (id, bytes) in wants.fetches {
-            self.queue(now, device, Job::Fetch { id }, Region::Read, bytes);
+            let done = self.serve_block(target, bytes, false);
+            self.events.push(done, Rank::Completion, Happening::Fetched(id, target));
         }
         for id in wants.delivered {
-            let waiting = self.page_cache.as_mut().and_then(|cache| cache.waiting.remove(&id));
-            if let Some((request, tier)) = waiting {
-                self.no_longer(now, tier);
-                self.piece_done(now, request);
-            }
+            let Some(playing) = &mut self.playing else { return };
+            let request = playing.page_cache.as_mut().and_then(|cache| cache.waiting.remove(&id));
+            request.into_iter().for_each(|request| self.waits_no_longer(request));
         }
     }
 }
@@ -152,6 +167,7 @@ impl World<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use policy::Time;
 
     const BLOCK: u64 = 64 << 10;
 

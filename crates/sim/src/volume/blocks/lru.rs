@@ -17,10 +17,11 @@ impl Lru {
         Lru { capacity, used: 0, held: BTreeMap::new(), order: BTreeMap::new() }
     }
 
-    /// An access: whether it was held, and what leaves in its favour (and whether that must be written back).
-    pub(super) fn access(&mut self, at: u32, write: bool) -> (bool, Option<(u32, bool)>) {
+    /// An access: whether it was held, and what leaves in its favour (and whether that must be written back). `None`: a
+    /// cache without room holds nothing.
+    pub(super) fn access(&mut self, at: u32, write: bool) -> Option<(bool, Option<(u32, bool)>)> {
         if self.capacity == 0 {
-            return (false, None);
+            return None;
         }
         self.used += 1;
         let before = self.held.insert(at, (self.used, write));
@@ -28,14 +29,14 @@ impl Lru {
         if let Some((used, dirty)) = before {
             self.order.remove(&used);
             self.held.insert(at, (self.used, write || dirty));
-            return (true, None);
+            return Some((true, None));
         }
         if self.held.len() <= self.capacity {
-            return (false, None);
+            return Some((false, None));
         }
         let victim = self.order.pop_first().map(|(_, victim)| victim);
         let left = victim.and_then(|victim| self.held.remove(&victim).map(|(_, dirty)| (victim, dirty)));
-        (false, left)
+        Some((false, left))
     }
 }
 
@@ -46,10 +47,10 @@ mod tests {
     #[test]
     fn the_least_recently_used_leaves_and_says_whether_it_is_dirty() {
         let mut lru = Lru::new(2);
-        assert_eq!(lru.access(1, true), (false, None));
-        assert_eq!(lru.access(2, false), (false, None));
-        assert_eq!(lru.access(1, false), (true, None));
-        assert_eq!(lru.access(3, false), (false, Some((2, false))));
-        assert_eq!(lru.access(4, false), (false, Some((1, true))), "written once, dirty until it leaves");
+        assert_eq!(lru.access(1, true), Some((false, None)));
+        assert_eq!(lru.access(2, false), Some((false, None)));
+        assert_eq!(lru.access(1, false), Some((true, None)));
+        assert_eq!(lru.access(3, false), Some((false, Some((2, false)))));
+        assert_eq!(lru.access(4, false), Some((false, Some((1, true)))), "written once, dirty until it leaves");
     }
 }

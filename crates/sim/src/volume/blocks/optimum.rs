@@ -1,20 +1,29 @@
-//! The offline optimum for a window: knowing the requests to come, which locations to have on the fast tier.
+//! The offline optimum for a window: knowing the requests to come, which blocks to have on the fast tier.
 //!
-//! The locations that save most device time come first, until the fast tier is full. If clients keep the devices saturated, two tiers serve
+//! The blocks that save most device time come first, until the fast tier is full. If clients keep the devices saturated, two tiers serve
 //! more than one, so that it ends where both are busy for equally long; the world tries both and keeps the better one.
 
-use super::Setup;
 use super::requests::Requests;
+use policy::tier::cost::Costs;
 use policy::tier::{Region, Tier};
 use std::collections::BTreeMap;
 
-/// The locations to hold for requests `from..to`.
-pub(super) fn best(requests: &Requests, setup: &Setup, from: usize, to: usize, balanced: bool) -> Vec<u32> {
+/// What it knows of the tiers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tiers {
+    /// The devices.
+    pub costs: Costs,
+    /// Blocks that the fast tier has room for.
+    pub blocks: u64,
+}
+
+/// The blocks to hold for requests `from..to`.
+pub(super) fn best(requests: &Requests, tiers: &Tiers, from: usize, to: usize, balanced: bool) -> Vec<u32> {
     let mut worth: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
     for n in from..to.min(requests.len()) {
         let region = if requests.get(n).write { Region::Write } else { Region::Read };
         for piece in requests.pieces(n) {
-            let cost = |tier| setup.costs.of(tier).access_ns(region, f64::from(piece.bytes));
+            let cost = |tier| tiers.costs.of(tier).access_ns(region, f64::from(piece.bytes));
             let sum = worth.entry(piece.at).or_default();
             sum.0 += cost(Tier::Fast);
             sum.1 += cost(Tier::Slow);
@@ -27,9 +36,9 @@ pub(super) fn best(requests: &Requests, setup: &Setup, from: usize, to: usize, b
     let saved = |of: &(u32, (f64, f64))| of.1.1 - of.1.0;
     order.sort_by(|a, b| saved(b).total_cmp(&saved(a)).then(a.0.cmp(&b.0)));
     let mut held = Vec::new();
-    for (at, (on_fast, on_slow)) in order.into_iter().take((setup.fast_bytes / setup.block_bytes) as usize) {
-        let after = (fast + on_fast) / devices(setup.costs.fast_devices);
-        if balanced && after > slow / devices(setup.costs.slow_devices) {
+    for (at, (on_fast, on_slow)) in order.into_iter().take(tiers.blocks as usize) {
+        let after = (fast + on_fast) / devices(tiers.costs.fast_devices);
+        if balanced && after > slow / devices(tiers.costs.slow_devices) {
             continue;
         }
         fast += on_fast;

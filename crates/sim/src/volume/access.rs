@@ -1,0 +1,128 @@
+//! What applications read and write of files: where it is served, until when, and what of it the machine is told.
+
+use super::files::{File, add_parts};
+use super::load::Answer;
+use super::world::{Happening, World};
+use crate::event::Rank;
+use policy::stripe::performance::Served;
+use policy::stripe::profile::{Count, class_of};
+use policy::stripe::striper;
+use policy::tier::{Region, Tier, machine};
+use policy::volume::{Event, FileEvent};
+use policy::{FileId, Time, pattern};
+
+impl World<'_> {
+    /// The next request, if nothing else comes before it. They are in order and many, so they do not go through the queue.
+    pub(super) fn request(&mut self) -> bool {
+        let Some(&request) = self.reads.get(self.next) else { return false };
+        let now = request.at.max(self.now);
+        if self.events.next_at().is_some_and(|at| at <= now) {
+            return false;
+        }
+        (self.next, self.now) = (self.next + 1, now);
+        let Some(file) = self.shared.get(request.file as usize).copied() else { return true };
+        if let Some((done, spans)) = self.access(file, request.offset, request.bytes, request.write) {
+            let (mirrors, busy) = (self.files[&file].mirrors.len(), Time(self.targets.served.took_ns));
+            let took = done.since(self.now);
+            self.answered.push(Answer { at: self.now, took, spans, mirrors, changes: self.changes, busy });
+        }
+        true
+    }
+
+    /// An application reads or writes: when it is done, and the objects that took part. `None` if nothing of the file
+    /// can be read.
+    pub(super) fn access(&mut self, id: FileId, offset: u64, len: u64, write: bool) -> Option<(Time, usize)> {
+        let file = self.files.get(&id)?;
+        let mut parts = std::mem::take(&mut self.parts);
+        parts.clear();
+        match write {
+            true => file.intact().for_each(|at| add_parts(&mut parts, &file.mirrors[at].1, offset, len)),
+            false => add_parts(&mut parts, &file.mirrors[self.chosen(id, file, offset, len)?].1, offset, len),
+        }
+        if parts.is_empty() {
+            return None;
+        }
+        self.used = Some(self.now);
+        let moves = self.setup.config.tiers.is_some();
+        let touched = if moves { file.touched(offset, len) } else { Vec::new() };
+        let mut done = self.now;
+        for (object, bytes) in &parts {
+            let tier = usize::from(self.targets.of(object.target).tier);
+            let at = self.targets.serve(self.now, object.target, *bytes, write, parts.len());
+            done = done.max(at);
+            self.fast_bytes[tier] += bytes;
+            if moves {
+                self.used(tier, at);
+            }
+        }
+        let region = if write { Region::Write } else { Region::Read };
+        let counts = self.asked.entry(id).or_default();
+        let (reads, writes) = if write { (0, 1) } else { (1, 0) };
+        counts[class_of(len)].add(Count { reads, writes, bytes: len });
+        self.recent.entry(id).or_default().add(pattern::Request { write, offset, len });
+        for (segment, bytes) in touched {
+            if write {
+                self.overwritten(id, segment, bytes);
+            }
+            self.tell_file(id, FileEvent::Accessed { segment, region, bytes });
+        }
+        let spans = parts.len();
+        self.parts = parts;
+        Some((done, spans))
+    }
+
+    /// What was asked of files and what targets did since stripes looked, if they look now.
+    pub(super) fn tell_asked(&mut self) {
+        if self.volume.stripes_look_at().is_none_or(|at| at > self.now) {
+            return;
+        }
+        let (served, none) = (self.targets.served.since(self.told), Served::default());
+        self.told = self.targets.served;
+        let (near, far) = if self.setup.far { (none, served) } else { (served, none) };
+        self.tell(Event::Stripes(striper::Event::Served { near, far }));
+        for (id, counts) in std::mem::take(&mut self.asked) {
+            let recent = self.recent.get_mut(&id).map(|recent| recent.window().to_vec()).unwrap_or_default();
+            self.tell_file(id, FileEvent::Asked { counts, recent });
+        }
+    }
+
+    /// An application opens a file, or closes it.
+    pub(super) fn used_by(&mut self, id: FileId, one: i32) {
+        if let Some(file) = self.files.get_mut(&id) {
+            file.users = file.users.saturating_add_signed(one);
+            self.tell_lies(id);
+        }
+    }
+
+    /// The mirror that a read goes to.
+    fn chosen(&self, id: FileId, file: &File, offset: u64, len: u64) -> Option<usize> {
+        let Some(chooser) = self.prefer.get(&id) else { return file.intact().next() };
+        let cost = |mirror: usize| {
+            let mut parts = Vec::new();
+            add_parts(&mut parts, &file.mirrors[mirror].1, offset, len);
+            chooser.cost_s(len, parts.iter().map(|(object, _)| self.targets.queue(self.now, object.target)))
+        };
+        file.intact().min_by(|a, b| cost(*a).total_cmp(&cost(*b)))
+    }
+
+    pub(super) fn used(&mut self, tier: usize, until: Time) {
+        self.used_until[tier] = self.used_until[tier].max(until);
+        if !std::mem::replace(&mut self.busy[tier], true) {
+            self.tell(Event::Tiers(machine::Event::Busy(named(tier as u8))));
+            self.events.push(until, Rank::Completion, Happening::Quiet(tier as u8));
+        }
+    }
+
+    pub(super) fn quiet(&mut self, tier: u8) {
+        let until = self.used_until[usize::from(tier)];
+        if until > self.now {
+            return self.events.push(until, Rank::Completion, Happening::Quiet(tier));
+        }
+        self.busy[usize::from(tier)] = false;
+        self.tell(Event::Tiers(machine::Event::Idle(named(tier))));
+    }
+}
+
+fn named(tier: u8) -> Tier {
+    if tier == 0 { Tier::Fast } else { Tier::Slow }
+}

@@ -1,0 +1,352 @@
+//! Requests for blocks, each a file of one segment: the load of the tiers' papers.
+//!
+//! ```text
+//!   trace -> pieces of blocks -> the target of each -> its queue -> device    (the longest piece ends the request)
+//!                                     ^
+//!         where it lies, what a baseline says, or the page cache
+//! ```
+//! Requests come one after another from `depth` clients (closed), or at their times (open). A block is placed when it
+//! is first asked for, on the targets by turns that are weighted; what the trace reads before it writes it may have lain
+//! there before.
+
+mod baseline;
+mod lru;
+mod optimum;
+mod page_cache;
+mod played;
+mod requests;
+
+pub use baseline::Baseline;
+pub use optimum::Tiers;
+pub use page_cache::PageCacheSetup;
+pub use played::Played;
+pub use requests::{Piece, Request, Requests};
+
+use super::Setup;
+use super::files::{File, objects};
+use super::jobs::single;
+use super::world::{Happening, World};
+use crate::event::Rank;
+use crate::generate::Rng;
+use baseline::Says;
+use page_cache::PageCache;
+use played::Counts;
+use policy::layout::{Mirror, MirrorState, Segment};
+use policy::tier::machine::Logged;
+use policy::tier::split::Split;
+use policy::tier::{Location, Region};
+use policy::volume::FileEvent;
+use policy::{FileId, TargetId, Time};
+use std::collections::BTreeMap;
+
+/// When requests are issued.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arrivals {
+    /// So many clients, each waiting for its answer and then thinking.
+    Closed {
+        /// Clients.
+        depth: usize,
+        /// From an answer to the next request.
+        think: Time,
+    },
+    /// At the times of the trace, made faster by a factor.
+    Open {
+        /// The factor.
+        speed: f64,
+    },
+}
+
+/// How the requests are played.
+#[derive(Clone, Debug)]
+pub struct Blocks {
+    /// Bytes of a block: as many as a segment that tiers move has.
+    pub bytes: u64,
+    /// When requests are issued.
+    pub arrivals: Arrivals,
+    /// The first requests, which are not counted: what is hot moves meanwhile, and devices fill their queues.
+    pub warm_up: u64,
+    /// After so many requests, each time, the devices rest for so long.
+    pub rest: Option<(usize, Time)>,
+    /// What the trace reads before it writes it has lain there for so long when the first request comes, and the
+    /// devices had nothing to do; zero: everything is placed when it is first asked for.
+    pub before: Time,
+    /// How often each target takes a new block.
+    pub weights: Vec<f64>,
+    /// What decides where a block is served, other than the volume's machine.
+    pub baseline: Option<Baseline>,
+    /// What answers reads before the devices do, if anything.
+    pub page_cache: Option<PageCacheSetup>,
+}
+
+/// A request under way.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    since: Time,
+    /// Pieces that wait for the page cache, and one for those that are still to be issued.
+    waiting: u32,
+    /// When its other pieces are served.
+    until: Time,
+}
+
+/// How far it is.
+#[derive(Debug)]
+pub(super) struct Playing<'a> {
+    of: &'a Blocks,
+    requests: &'a Requests,
+    split: Split,
+    /// The file of each block: in the order in which they lie, so that neighbours are neighbours to the machine.
+    files: Vec<FileId>,
+    /// The block of each file, in their order.
+    blocks: Vec<u32>,
+    next: usize,
+    under_way: BTreeMap<usize, UnderWay>,
+    /// Bytes of blocks that requests under way read or write: at hand for a move.
+    at_hand: BTreeMap<FileId, u64>,
+    says: Option<Says>,
+    page_cache: Option<PageCache>,
+    counts: Counts,
+    /// When the first request came.
+    first: Time,
+    /// Until when the devices rest, and the request before which they rested last.
+    rests_until: Time,
+    rested: usize,
+    end: Time,
+}
+
+/// Plays the requests on a volume, until the last is answered: nothing is measured after that, and a machine could go
+/// on for ever.
+///
+/// # Panics
+/// If a promise is broken.
+pub fn play(setup: Setup, blocks: &Blocks, requests: &Requests) -> Played {
+    play_with(setup, blocks, requests, false).0
+}
+
+/// The same, and what went into the machine of the tiers and came out.
+pub fn play_logged(setup: Setup, blocks: &Blocks, requests: &Requests) -> (Played, Vec<Logged>) {
+    play_with(setup, blocks, requests, true)
+}
+
+fn play_with(mut setup: Setup, blocks: &Blocks, requests: &Requests, logged: bool) -> (Played, Vec<Logged>) {
+    let targets = std::mem::take(&mut setup.targets);
+    let mut world = World::new(&setup, targets);
+    if let Some(tiers) = world.volume.tiers_mut().filter(|_| logged) {
+        tiers.start_log();
+    }
+    world.playing = Some(Box::new(Playing::new(blocks, requests)));
+    world.run();
+    let log = world.volume.tiers().map_or_else(Vec::new, |tiers| tiers.log().to_vec());
+    (world.played(), log)
+}
+
+impl<'a> Playing<'a> {
+    fn new(of: &'a Blocks, requests: &'a Requests) -> Playing<'a> {
+        let locations = requests.locations();
+        let mut blocks: Vec<u32> = (0..locations.len() as u32).collect();
+        blocks.sort_unstable_by_key(|at| locations[*at as usize]);
+        let mut files = vec![FileId(0); blocks.len()];
+        blocks.iter().enumerate().for_each(|(nth, at)| files[*at as usize] = FileId(nth as u64));
+        Playing {
+            of,
+            requests,
+            split: Split::new(&of.weights),
+            files,
+            blocks,
+            next: 0,
+            under_way: BTreeMap::new(),
+            at_hand: BTreeMap::new(),
+            says: of.baseline.map(|baseline| Says::new(baseline, of.bytes)),
+            page_cache: of.page_cache.map(|cache| PageCache::new(cache, of.bytes)),
+            counts: Counts::default(),
+            first: Time::ZERO,
+            rests_until: Time::ZERO,
+            rested: 0,
+            end: Time::ZERO,
+        }
+    }
+
+    /// Whether the last request is answered.
+    pub(super) fn is_over(&self) -> bool {
+        self.next == self.requests.len() && self.under_way.is_empty()
+    }
+
+    /// Bytes of a block that a request has at hand.
+    pub(super) fn at_hand(&self, file: FileId) -> u64 {
+        self.at_hand.get(&file).copied().unwrap_or(0)
+    }
+
+    /// So many bytes were read or written for a move.
+    pub(super) fn moved(&mut self, bytes: u64) {
+        self.counts.moved_bytes += bytes;
+    }
+
+    fn location(&self, file: FileId) -> Location {
+        self.requests.locations()[self.blocks[file.0 as usize] as usize]
+    }
+
+    /// When the next request may come, if the devices are to rest before it.
+    fn rests(&mut self, now: Time) -> Option<Time> {
+        if let Some((every, rest)) = self.of.rest
+            && now >= self.rests_until
+            && self.next > 0
+            && self.next.is_multiple_of(every)
+            && self.rested != self.next
+        {
+            (self.rested, self.rests_until) = (self.next, now + rest);
+        }
+        (now < self.rests_until).then_some(self.rests_until)
+    }
+}
+
+impl World<'_> {
+    pub(super) fn prepare_blocks(&mut self) {
+        let Some(playing) = &self.playing else { return };
+        let (of, requests) = (playing.of, playing.requests);
+        if of.before > Time::ZERO {
+            let first = requests.first_writes();
+            let mut there: Vec<u32> = (0..first.len() as u32).filter(|&at| !first[at as usize]).collect();
+            // Where old data lie says nothing of when the trace will ask for them; the same order for every scheme.
+            Rng::new(1, 0).shuffle(&mut there);
+            there.into_iter().for_each(|at| _ = self.block(at));
+        }
+        let clients = match of.arrivals {
+            Arrivals::Closed { depth, .. } => depth.max(1),
+            Arrivals::Open { .. } => 1,
+        };
+        (0..clients.min(requests.len())).for_each(|_| self.events.push(of.before, Rank::Arrival, Happening::Issue));
+        self.playing.iter_mut().for_each(|playing| playing.first = of.before);
+    }
+
+    /// A client issues the next request.
+    pub(super) fn issue(&mut self) {
+        let now = self.now;
+        let Some(playing) = &mut self.playing else { return };
+        let (of, requests, n) = (playing.of, playing.requests, playing.next);
+        if n == requests.len() {
+            return;
+        }
+        if let Some(until) = playing.rests(now) {
+            return self.events.push(until, Rank::Arrival, Happening::Issue);
+        }
+        playing.next += 1;
+        playing.under_way.insert(n, UnderWay { since: now, waiting: 1, until: now });
+        if let Some(says) = &mut playing.says {
+            says.looks_ahead(requests, n);
+        }
+        if let Arrivals::Open { speed } = of.arrivals
+            && n + 1 < requests.len()
+        {
+            let at = playing.first + Time((requests.get(n + 1).time.0 as f64 / speed) as u64);
+            self.events.push(at.max(now), Rank::Arrival, Happening::Issue);
+        }
+        if n as u64 == of.warm_up {
+            self.count_from_now();
+        }
+        self.issuing = true;
+        for piece in requests.pieces(n) {
+            self.piece(n, *piece, requests.get(n).write);
+        }
+        self.issuing = false;
+        self.waits_no_longer(n);
+    }
+
+    fn piece(&mut self, request: usize, piece: Piece, write: bool) {
+        let region = if write { Region::Write } else { Region::Read };
+        let (from, bytes) = (u64::from(piece.from), u64::from(piece.bytes));
+        let (file, home) = self.block(piece.at);
+        let target = self.served_by(piece, write, home);
+        if write {
+            self.overwritten(file, 0, bytes);
+        }
+        self.used = Some(self.now);
+        let tier = self.targets.of(target).tier;
+        let Some(playing) = &mut self.playing else { return };
+        playing.counts.accesses[usize::from(tier)] += 1;
+        if self.setup.config.tiers.is_some() {
+            playing.at_hand.insert(file, bytes);
+            self.tell_file(file, FileEvent::Accessed { segment: 0, region, bytes });
+        }
+        if !write && self.read_cached(request, file, from, bytes, target) {
+            return;
+        }
+        if write {
+            self.write_cached(file, from, bytes);
+        }
+        let done = self.serve_block(target, bytes, write);
+        let under_way = self.playing.as_mut().and_then(|playing| playing.under_way.get_mut(&request));
+        under_way.into_iter().for_each(|of| of.until = of.until.max(done));
+    }
+
+    /// A target serves so many bytes; until when.
+    fn serve_block(&mut self, target: TargetId, bytes: u64, write: bool) -> Time {
+        let tier = usize::from(self.targets.of(target).tier);
+        let done = self.targets.serve(self.now, target, bytes, write, 1);
+        if self.setup.config.tiers.is_some() {
+            self.used(tier, done);
+        }
+        done
+    }
+
+    /// A request waits for one thing less; after the last it ends when its pieces are served.
+    fn waits_no_longer(&mut self, request: usize) {
+        let under_way = self.playing.as_mut().and_then(|playing| playing.under_way.get_mut(&request));
+        let Some(of) = under_way else { return };
+        of.waiting -= 1;
+        if of.waiting == 0 {
+            self.events.push(of.until.max(self.now), Rank::Completion, Happening::Answered(request));
+        }
+    }
+
+    /// The last piece of a request is served.
+    pub(super) fn answered(&mut self, request: usize) {
+        let now = self.now;
+        let Some(playing) = &mut self.playing else { return };
+        let Some(of) = playing.under_way.remove(&request) else { return };
+        if request as u64 >= playing.of.warm_up {
+            playing.counts.latencies.add(now.since(of.since));
+        }
+        for piece in playing.requests.pieces(request) {
+            playing.at_hand.remove(&playing.files[piece.at as usize]);
+        }
+        playing.end = now;
+        if let Arrivals::Closed { think, .. } = playing.of.arrivals {
+            self.events.push(now + think, Rank::Arrival, Happening::Issue);
+        }
+    }
+
+    /// The file of a block, and the target that it lies on; a new one is placed.
+    fn block(&mut self, at: u32) -> (FileId, TargetId) {
+        let (bytes, fallback) = (self.setup.segment_bytes, TargetId(self.targets.all.len() as u16 - 1));
+        let Some(playing) = &mut self.playing else { return (FileId(0), fallback) };
+        let id = playing.files[at as usize];
+        if let Some(file) = self.files.get(&id) {
+            return (id, lies_on(file));
+        }
+        let targets = &self.targets.all;
+        let chosen = playing.split.next(|target| targets[target].used + bytes <= targets[target].bytes);
+        let target = chosen.map_or(fallback, |at| TargetId(at as u16));
+        let (start, stripe_size, objects_of) = (0, bytes, vec![self.maker.object(target)]);
+        let segments = vec![Segment { start, end: bytes, stripe_size, objects: objects_of }];
+        let mirror = Mirror { state: MirrorState::InSync, segments };
+        let has_room = self.targets.take_all(&objects(&mirror, bytes).collect::<Vec<_>>());
+        assert!(has_room, "a block was placed where there is no room");
+        let tiered = self.setup.config.tiers.is_some();
+        self.files.insert(id, File { users: 1, ..single(bytes, mirror, false, tiered) });
+        if tiered {
+            self.tell_lies(id);
+            self.look_at_copies();
+        }
+        (id, target)
+    }
+
+    /// A target of a tier, by the number of a block.
+    fn target_of(&self, at: u32, tier: u8) -> TargetId {
+        let of_tier = || self.targets.all.iter().enumerate().filter(|(_, target)| target.tier == tier);
+        let nth = at as usize % of_tier().count().max(1);
+        TargetId(of_tier().nth(nth).map_or(0, |(target, _)| target) as u16)
+    }
+}
+
+fn lies_on(file: &File) -> TargetId {
+    file.mirrors[0].1.segments[0].objects[0].target
+}
