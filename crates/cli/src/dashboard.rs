@@ -1,6 +1,7 @@
 //! What the endpoint shows of this daemon: the volume as the store says it, and the jobs of the runner and of Slurm.
 
-use endpoint::{Job, Staging, Watched};
+use crate::listed::{of_runner, of_slurm};
+use endpoint::{Job, Watched};
 use jobs::request::JobSummary;
 use jobs::slurm::wire::Summary;
 use serde::de::DeserializeOwned;
@@ -55,36 +56,4 @@ fn rows<T: DeserializeOwned>(handler: &dyn Handler, command: &str) -> Result<Vec
     let mut out = Responder::new(&mut ignored, Arc::default());
     let rows = handler.handle(&operator, command, json!({"all": false}), &mut out)?;
     serde_json::from_value(rows).map_err(|error| Problem::failed(format!("the list of jobs makes no sense: {error}")))
-}
-
-fn of_runner(job: JobSummary) -> Job {
-    let staging =
-        |s: jobs::request::Staging| Staging { done_bytes: s.done_bytes, total_bytes: s.total_bytes, left_s: s.left_s };
-    Job {
-        id: job.id.0,
-        name: job.name,
-        user: job.user,
-        host: job.host,
-        scheduler: None,
-        state: job.state.to_string(),
-        detail: job.why.unwrap_or(job.detail),
-        cores: job.cores,
-        since_ms: job.submitted_ms,
-        staging: job.staging.map(staging),
-    }
-}
-
-fn of_slurm(job: Summary) -> Job {
-    Job {
-        id: job.job.0,
-        name: String::new(),
-        user: job.user,
-        host: job.host,
-        scheduler: Some("Slurm".into()),
-        state: job.phase.to_string(),
-        detail: job.doing,
-        cores: 0,
-        since_ms: job.since_ms,
-        staging: None,
-    }
 }

@@ -9,6 +9,7 @@ mod dashboard;
 mod inputs_on_volume;
 mod jobs_in_numbers;
 mod jobs_on_volume;
+mod listed;
 mod mount_form;
 mod users;
 

@@ -1,5 +1,6 @@
 //! What the daemon says at one moment.
 
+use crate::listed::{of_runner, of_slurm};
 use jobs::request::JobSummary;
 use jobs::slurm::wire::Summary;
 use serde::Serialize;
@@ -37,7 +38,7 @@ pub struct Job {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub scheduler: Option<&'static str>,
+    pub scheduler: Option<String>,
     pub state: String,
     pub detail: String,
     /// Bytes that are staged, of how many, and the seconds that the rest takes, where that goes on now.
@@ -85,7 +86,7 @@ impl Daemon {
             };
             let own = read::<Vec<JobSummary>>(list("job.list")?)?.into_iter().map(of_runner);
             let of_slurm = read::<Vec<Summary>>(list("slurm.list")?)?.into_iter().map(of_slurm);
-            moment.jobs = Some(own.chain(of_slurm).collect());
+            moment.jobs = Some(own.chain(of_slurm).map(Job::from).collect());
             silent.sort();
             silent.dedup();
             moment.silent = silent;
@@ -102,29 +103,19 @@ fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Problem> {
     })
 }
 
-fn of_runner(job: JobSummary) -> Job {
-    Job {
-        id: job.id.0,
-        name: job.name,
-        user: job.user,
-        host: job.host,
-        scheduler: None,
-        state: job.state.to_string(),
-        detail: job.why.unwrap_or(job.detail),
-        staged_bytes: job.staging.as_ref().map(|staging| staging.done_bytes),
-        staging_bytes: job.staging.as_ref().map(|staging| staging.total_bytes),
-        left_s: job.staging.and_then(|staging| staging.left_s),
-    }
-}
-
-fn of_slurm(job: Summary) -> Job {
-    Job {
-        id: job.job.0,
-        user: job.user,
-        host: job.host,
-        scheduler: Some("Slurm"),
-        state: job.phase.to_string(),
-        detail: job.doing,
-        ..Job::default()
+impl From<endpoint::Job> for Job {
+    fn from(job: endpoint::Job) -> Job {
+        Job {
+            id: job.id,
+            name: job.name,
+            user: job.user,
+            host: job.host,
+            scheduler: job.scheduler,
+            state: job.state,
+            detail: job.detail,
+            staged_bytes: job.staging.map(|staging| staging.done_bytes),
+            staging_bytes: job.staging.map(|staging| staging.total_bytes),
+            left_s: job.staging.and_then(|staging| staging.left_s),
+        }
     }
 }

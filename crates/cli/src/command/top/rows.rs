@@ -196,11 +196,11 @@ fn targets(board: &Board) -> (Vec<Column>, Vec<Row>) {
     ([about.to_vec(), over.headings().to_vec()].concat(), board.now().top.targets.iter().map(row).collect())
 }
 
-type JobKey = (Option<&'static str>, Option<String>, u64);
+type JobKey = (Option<String>, Option<String>, u64);
 
 fn jobs(board: &Board) -> (Vec<Column>, Vec<Row>) {
     let over = board.over();
-    let key = |job: &Job| -> JobKey { (job.scheduler, job.host.clone(), job.id) };
+    let key = |job: &Job| -> JobKey { (job.scheduler.clone(), job.host.clone(), job.id) };
     let staged = |job: &Job| Count { read_bytes: job.staged_bytes.unwrap_or(0), ..Count::default() };
     let list = |moment: &Moment| moment.jobs.clone();
     let before: Option<HashMap<JobKey, Count>> = board

@@ -160,7 +160,7 @@ fn a_job_shows_how_fast_its_data_come_from_the_second_look_on() {
         left_s: Some(61),
         ..Job::default()
     };
-    let of_slurm = Job { id: 7, scheduler: Some("Slurm"), state: "running".into(), ..Job::default() };
+    let of_slurm = Job { id: 7, scheduler: Some("Slurm".into()), state: "running".into(), ..Job::default() };
     let with = |uptime_s, staged| Moment {
         jobs: Some(vec![of_slurm.clone(), job(staged)]),
         ..moment(uptime_s, vec![], vec![])

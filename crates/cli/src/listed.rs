@@ -1,0 +1,39 @@
+//! Jobs as they are listed, whatever runs them: for the dashboard and `top`.
+
+use endpoint::{Job, Staging};
+use jobs::request::JobSummary;
+use jobs::slurm::wire::Summary;
+
+/// One of the built-in runner.
+pub fn of_runner(job: JobSummary) -> Job {
+    let staging =
+        |s: jobs::request::Staging| Staging { done_bytes: s.done_bytes, total_bytes: s.total_bytes, left_s: s.left_s };
+    Job {
+        id: job.id.0,
+        name: job.name,
+        user: job.user,
+        host: job.host,
+        scheduler: None,
+        state: job.state.to_string(),
+        detail: job.why.unwrap_or(job.detail),
+        cores: job.cores,
+        since_ms: job.submitted_ms,
+        staging: job.staging.map(staging),
+    }
+}
+
+/// One of Slurm.
+pub fn of_slurm(job: Summary) -> Job {
+    Job {
+        id: job.job.0,
+        name: String::new(),
+        user: job.user,
+        host: job.host,
+        scheduler: Some("Slurm".into()),
+        state: job.phase.to_string(),
+        detail: job.doing,
+        cores: 0,
+        since_ms: job.since_ms,
+        staging: None,
+    }
+}
