@@ -1,6 +1,7 @@
 //! From a path that somebody names to the file, with that somebody's rights.
 
 use super::Core;
+use crate::admission::Held;
 use crate::control::{Caller, Problem};
 use crate::file::File;
 use crate::host::descriptor_path;
@@ -52,6 +53,18 @@ impl Core {
     /// Refuses unless the caller may reach the path, a directory or a file.
     pub fn may_see(&self, caller: &Caller, path: &str) -> Result<(), Problem> {
         self.reach(caller, path).map(|_| ())
+    }
+
+    /// What looks through many names or rows holds meanwhile, so that one user can't keep the stores from others; what an
+    /// operator asks is not counted.
+    pub fn look_for(&self, caller: &Caller) -> Result<Option<Held>, Problem> {
+        if caller.is_operator() {
+            return Ok(None);
+        }
+        self.checks.take(caller.uid, 1).map(Some).map_err(|_| {
+            Problem::busy("as many checks and searches are under way as there may be, or as one user may have")
+                .try_this("wait for one to end, and try again")
+        })
     }
 
     /// Those of some paths that the caller may reach, found out in one go.

@@ -34,13 +34,7 @@ impl Accounts {
         }
         let uid = if caller.is_operator() { asked.uid } else { Some(caller.uid) };
         // Reading rows keeps the state store from others.
-        let _held = match caller.is_operator() {
-            true => None,
-            false => Some(core.checks.take(caller.uid, 1).map_err(|_| {
-                Problem::busy("as many checks and searches are under way as there may be, or as one user may have")
-                    .try_this("wait for one to end, and try again")
-            })?),
-        };
+        let _held = core.look_for(caller)?;
         let today = today(core)?;
         let until = asked.until_day.unwrap_or(today).min(today);
         let since = asked.since_day.unwrap_or(until.saturating_sub(SHOWN_DAYS - 1));

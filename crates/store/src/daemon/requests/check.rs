@@ -33,10 +33,7 @@ pub fn run(core: &Core, caller: &Caller, what: Check, out: &mut Responder<'_>) -
         check(&core.checker, out)
     } else {
         // A check of a directory asks all targets for all that they hold.
-        let _held = core.checks.take(caller.uid, 1).map_err(|_| {
-            Problem::busy("as many checks are under way as there may be, or as one user may have")
-                .try_this("wait for one to end, and try again")
-        })?;
+        let _held = core.look_for(caller)?;
         check(&core.checker.on_behalf_of(Behalf { who: identity(caller), repairs_readable: false }), out)
     }?;
     let mut answer = json!(report);

@@ -15,13 +15,7 @@ pub fn run(core: &Core, caller: &Caller, what: &Find, out: &mut Responder<'_>) -
     core.may_see(caller, &what.path)?;
     let search = Search::new(core, caller, what)?;
     // A look through the names is work for the shared file system, as a check is.
-    let _held = match caller.is_operator() {
-        true => None,
-        false => Some(core.checks.take(caller.uid, 1).map_err(|_| {
-            Problem::busy("as many checks and searches are under way as there may be, or as one user may have")
-                .try_this("wait for one to end, and try again")
-        })?),
-    };
+    let _held = core.look_for(caller)?;
     search.run(out)
 }
 
