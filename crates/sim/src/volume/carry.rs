@@ -1,7 +1,7 @@
 //! Changes of layouts under way: bytes are copied step by step beside the applications' requests, then the layout is
 //! changed at once.
 
-use super::files::{File, Placed, add_parts, objects};
+use super::files::{File, Placed, add_parts, objects, objects_of_segment};
 use super::world::{Happening, World};
 use crate::event::Rank;
 use crate::steps::Steps;
@@ -229,6 +229,7 @@ impl World<'_> {
 
     pub(super) fn finish(&mut self, ticket: Ticket) {
         let Some(carry) = self.carries.remove(&ticket) else { return };
+        let keeps = self.keeps_copies();
         let lost = carry.taken.iter().any(|(target, _, failures)| self.targets.of(*target).failures != *failures);
         let Some(file) = self.files.get_mut(&carry.change.file).filter(|_| !lost) else {
             self.give_back(&carry.taken);
@@ -247,10 +248,10 @@ impl World<'_> {
             }
             Edit::Segment(segment) => {
                 let current = &mut file.mirrors[0].1;
-                let gone = objects(current, bytes).filter(|((s, _), ..)| *s == segment).collect();
+                let gone = objects_of_segment(current, bytes, segment);
                 current.segments[segment] = carry.to.segments[segment].clone();
-                let stays = matches!(carry.change.verb, Verb::MoveSegment { to: Tier::Fast, .. }) && carry.written == 0;
-                if stays {
+                let rises = matches!(carry.change.verb, Verb::MoveSegment { to: Tier::Fast, .. });
+                if keeps && rises && carry.written == 0 {
                     copy = Some((segment, gone));
                     Vec::new()
                 } else {
@@ -258,7 +259,7 @@ impl World<'_> {
                 }
             }
             Edit::Copy(segment) => {
-                copy = Some((segment, objects(&carry.to, bytes).filter(|((s, _), ..)| *s == segment).collect()));
+                copy = Some((segment, objects_of_segment(&carry.to, bytes, segment)));
                 Vec::new()
             }
             Edit::Objects(mirror) => {

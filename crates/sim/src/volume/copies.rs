@@ -4,7 +4,7 @@
 //! ([`policy::tier::room`]); a write to the segment ends its copy.
 
 use super::carry::Edit;
-use super::files::{Placed, objects};
+use super::files::{Placed, objects_of_segment};
 use super::world::World;
 use policy::layout::ObjectState;
 use policy::tier::machine::{self, Reorganizer};
@@ -50,7 +50,7 @@ fn bytes_of(copy: &[Placed]) -> u64 {
 }
 
 impl World<'_> {
-    fn keeps_copies(&self) -> bool {
+    pub(super) fn keeps_copies(&self) -> bool {
         self.setup.config.tiers.is_some_and(|tiers| tiers.keep_copies)
     }
 
@@ -75,7 +75,7 @@ impl World<'_> {
         let Some(file) = self.files.get_mut(&change.file) else { return false };
         let (_, mirror) = &mut file.mirrors[0];
         let at = segment as usize;
-        let gone = objects(mirror, file.bytes).filter(|((of, _), ..)| *of == at).collect();
+        let gone = objects_of_segment(mirror, file.bytes, at);
         mirror.segments[at].objects = copy.into_iter().map(|(_, object, _)| object).collect();
         self.free(gone);
         self.figures.carried(change.by, 0);

@@ -108,6 +108,11 @@ pub fn objects(mirror: &Mirror, bytes: u64) -> impl Iterator<Item = Placed> + '_
     })
 }
 
+/// Those of one of its segments.
+pub fn objects_of_segment(mirror: &Mirror, bytes: u64, segment: usize) -> Vec<Placed> {
+    objects(mirror, bytes).filter(|((of, _), ..)| *of == segment).collect()
+}
+
 fn in_words(purpose: Purpose, mirror: &Mirror, bytes: u64) -> volume::Mirror {
     volume::Mirror { purpose, shape: Shape::of(mirror, bytes), intact: is_intact(mirror) }
 }
