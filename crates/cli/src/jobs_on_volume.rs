@@ -142,6 +142,10 @@ impl Volume for JobsOnVolume {
                 (most, incoming.source) = (bytes, site(&one.uris[0]));
             }
             incoming.bytes += bytes;
+            if let Some(limit) = self.core.stager.limit_of(one.limit).filter(|_| !one.foreign) {
+                *incoming.limited.entry(limit.bytes_s).or_default() += bytes;
+                incoming.limited_by.get_or_insert(limit.by);
+            }
         }
         Some(incoming)
     }
@@ -227,6 +231,7 @@ impl Volume for JobsOnVolume {
             total_bytes: progress.total_bytes,
             rate_bytes_s: progress.rate_bytes_s as u64,
             left_s: progress.left_s.map(|s| s.ceil() as u64),
+            limit: progress.limit.map(|limit| (limit.bytes_s, limit.by)),
         };
         all.map(transfer).collect()
     }

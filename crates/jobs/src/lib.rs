@@ -18,6 +18,7 @@ pub mod everywhere;
 pub mod exec;
 mod job;
 pub mod known;
+pub mod limit;
 mod logs;
 mod marks;
 mod offload;

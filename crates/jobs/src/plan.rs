@@ -8,6 +8,7 @@ pub use run_words::run_words;
 pub use text::render;
 
 use crate::directives::{self, Directive, RETRIES_MAX, Resources, Says};
+use crate::limit;
 use crate::request::{Command, Complaint, Found, Overrides, Part, PartKind, Plan, Queue, Script};
 use policy::schedule::staging;
 
@@ -141,7 +142,15 @@ impl Draft {
         let staging = if directive.kind == PartKind::StageIn { &mut self.stage_in } else { &mut self.stage_out };
         match directive.says {
             Says::Retry(retries) => staging.retries = retries,
-            Says::Command(argv) => staging.commands.push((line, argv)),
+            Says::Command(argv) => {
+                staging.commands.push((line, argv.clone()));
+                let ours = argv.first().is_some_and(|program| program == "entrepot");
+                if let Err(mend) = limit::among(&argv)
+                    && ours
+                {
+                    self.complain(line, "--limit says no rate that can be kept".into(), mend);
+                }
+            }
             Says::Parameters(words) => {
                 let mut read = Resources::default();
                 let is_pbs = words.iter().any(|w| w.starts_with("-l"));

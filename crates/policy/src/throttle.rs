@@ -1,10 +1,14 @@
-//! A token bucket: how long the mover must wait so that it moves no more than so many bytes per second.
+//! A token bucket: how long whoever moves bytes must wait so that no more than so many per second are moved.
 //!
 //! The bucket holds up to `burst` bytes and fills at `rate`. Taking more than is there is allowed and leaves a debt;
 //! who takes waits until the debt is paid. So a piece larger than the burst needs no special case, and the rate holds
 //! over any span: by `t` seconds after the start at most `burst + rate * t` bytes were let through.
 //!
 //! Reckoned in byte-nanoseconds in 128 bits, so nothing is rounded away however often it is called.
+
+mod turns;
+
+pub use turns::{Turn, Turns};
 
 use crate::time::Time;
 

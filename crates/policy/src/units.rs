@@ -38,6 +38,12 @@ pub fn bytes(text: &str) -> Option<u64> {
     scaled(number, *SIZES.iter().find(|(name, _)| unit.eq_ignore_ascii_case(name)).map(|(_, scale)| scale)?)
 }
 
+/// Bytes per second of a text such as `100MiB/s` or `100MiB`.
+pub fn rate(text: &str) -> Option<u64> {
+    let text = text.trim();
+    bytes(text.strip_suffix("/s").unwrap_or(text))
+}
+
 /// Nanoseconds of a text such as `500ms`, `2min` or `5`; nothing if it is none, or too many for the number.
 pub fn span_ns(text: &str) -> Option<u64> {
     let (number, unit) = split(text);
@@ -100,6 +106,10 @@ mod tests {
         for (text, n) in [("64k", 65_536), ("64kib", 65_536), ("2kB", 2000), ("0.3KiB", 307), ("0.7KiB", 717)] {
             assert_eq!(bytes(text), Some(n), "{text}");
         }
+        assert_eq!(
+            ["100MiB/s", "5 kB", "0", "/s", "1MiB/h"].map(rate),
+            [Some(100 << 20), Some(5000), Some(0), None, None]
+        );
         for text in ["", "MiB", "4 bananas", "-1", "99999999999TiB", "1.2.3M", "1e3", "."] {
             assert_eq!(bytes(text), None, "{text}");
         }

@@ -13,10 +13,12 @@ mod error;
 mod fetch;
 mod incoming;
 mod inherit;
+mod limit;
 mod look;
 mod manifest;
 pub mod offloaded;
 mod out;
+mod paced;
 pub(crate) mod place;
 pub mod progress;
 mod record;
@@ -31,6 +33,7 @@ pub use crate::stop::Stop;
 pub use checksum::{Algorithm, Checksum};
 pub use chosen::{Chosen, Pattern};
 pub use error::{BadLine, StageError};
+pub use limit::Limit;
 pub use look::{Looked, Row, There, Wanted};
 pub use manifest::ManifestIn;
 pub use progress::{Progress, Report};
@@ -39,6 +42,8 @@ pub(crate) use shared::{Others, Said};
 use crate::file::FileTable;
 use crate::source::Opener;
 use crate::volume::Volume;
+use limit::{Limiter, Pace};
+use paced::PacedOpener;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -49,11 +54,15 @@ pub struct Stager {
     files: Arc<FileTable>,
     opener: Arc<dyn Opener>,
     /// Stagings under way, by key, with the path that each is for and what stops it: the same one never runs twice at once.
-    running: Mutex<BTreeMap<String, (String, Stop)>>,
+    running: Arc<Mutex<BTreeMap<String, (String, Stop)>>>,
     /// What was taken home.
-    offloaded: offloaded::Registry,
+    offloaded: Arc<offloaded::Registry>,
     /// Other nodes that may help.
-    others: OnceLock<Arc<dyn Others>>,
+    others: Arc<OnceLock<Arc<dyn Others>>>,
+    /// What `[stage] limit` leaves to this node.
+    limiter: Option<Arc<Limiter>>,
+    /// What holds this one back, where anything does.
+    pace: Option<Arc<Pace>>,
 }
 
 /// One file to be staged in.
@@ -117,8 +126,53 @@ impl Staged {
 impl Stager {
     /// A stager for a volume.
     pub fn new(volume: Arc<Volume>, files: Arc<FileTable>, opener: Arc<dyn Opener>) -> Stager {
-        let offloaded = offloaded::Registry::new(volume.state().clone());
-        Stager { volume, files, opener, running: Mutex::default(), offloaded, others: OnceLock::new() }
+        let offloaded = Arc::new(offloaded::Registry::new(volume.state().clone()));
+        let limit = volume.config().stage.limit;
+        let limiter = (limit > 0).then(|| Arc::new(Limiter::new(limit)));
+        let (running, others) = (Arc::default(), Arc::default());
+        Stager { volume, files, opener, running, offloaded, others, limiter, pace: None }
+    }
+
+    /// The same stager for one transfer of a user, no faster than `limit` bytes per second and what `[stage] limit` leaves.
+    /// All that it moves counts together, in both directions, by all connections and nodes.
+    pub fn paced(&self, limit: Option<u64>, user: u32, stop: &Stop) -> Stager {
+        let Stager { volume, files, running, offloaded, others, limiter, .. } = self;
+        if let Some(limiter) = limiter {
+            limiter.set(self.volume_limit());
+        }
+        let (own, stats) = (limit.map(Limiter::new), volume.stats().clone());
+        let pace = Arc::new(Pace { user, own, volume: limiter.clone(), stop: stop.clone(), stats });
+        let opener = match pace.is_free() {
+            true => self.opener.clone(),
+            false => Arc::new(PacedOpener { inner: self.opener.clone(), pace: pace.clone() }),
+        };
+        Stager {
+            volume: volume.clone(),
+            files: files.clone(),
+            opener,
+            running: running.clone(),
+            offloaded: offloaded.clone(),
+            others: others.clone(),
+            limiter: limiter.clone(),
+            pace: Some(pace).filter(|pace| !pace.is_free()),
+        }
+    }
+
+    /// What holds a transfer back that was asked to be no faster than `limit`, if anything does.
+    pub fn limit_of(&self, limit: Option<u64>) -> Option<Limit> {
+        let volume = self.limiter.is_some().then(|| self.volume_limit());
+        match (limit, volume) {
+            (Some(limit), volume) if volume.is_none_or(|volume| limit <= volume) => {
+                Some(Limit { bytes_s: limit, by: "--limit".into() })
+            }
+            (_, volume) => volume.map(|bytes_s| Limit { bytes_s, by: "[stage] limit".into() }),
+        }
+    }
+
+    /// Each of the nodes has the same part of the volume's limit.
+    fn volume_limit(&self) -> u64 {
+        let others = self.others.get().map_or(0, |others| others.names().len() as u64);
+        self.volume.config().stage.limit / (others + 1)
     }
 
     /// What was taken home.

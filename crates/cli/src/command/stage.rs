@@ -144,6 +144,10 @@ struct How {
     /// A file of mode 0600 with credentials.
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
+    /// No faster than so many bytes per second: `100MiB/s`. All that is moved counts, by all connections and nodes, and what is
+    /// read back to compare it, too.
+    #[arg(long, value_name = "RATE", value_parser = jobs::limit::of)]
+    limit: Option<u64>,
     /// How to write the result.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
@@ -201,10 +205,11 @@ impl In {
         if self.dry_run {
             return dry_run(&mut client, wanted, chosen, identity, self.how.output);
         }
+        let limit = self.how.limit;
         let request = match wanted {
-            Wanted::File(what) => Request::StageIn { what, identity },
-            Wanted::Tree(what) => Request::StageInTree { what, chosen, identity },
-            Wanted::Manifest(what) => Request::StageInManifest { what, chosen, identity },
+            Wanted::File(what) => Request::StageIn { what, limit, identity },
+            Wanted::Tree(what) => Request::StageInTree { what, chosen, limit, identity },
+            Wanted::Manifest(what) => Request::StageInManifest { what, chosen, limit, identity },
         };
         let staged = with_retries(self.how.retry, &mut client, &request)?;
         show(&staged, "in", self.how.output)
@@ -229,7 +234,8 @@ impl Out {
             Verify::Size => Compare::Size,
         };
         for (from, uri) in inside {
-            let request = Request::StageOut { path: from.path, uri, compare, identity: identity.clone() };
+            let (limit, identity) = (self.how.limit, identity.clone());
+            let request = Request::StageOut { path: from.path, uri, compare, limit, identity };
             let mut client = Client::connect(&from.volume.socket())?;
             let staged = with_retries(self.how.retry, &mut client, &request)?;
             let staged: Staged = serde_json::from_value(staged).unwrap_or_default();

@@ -6,7 +6,7 @@ use policy::Time;
 use policy::machine::Machine;
 use policy::schedule::easy::JobId;
 use policy::schedule::just_in_time::{
-    self, Answer, Config, Event, JustInTime, Ledger, Phase, Rates, Reason, SourceId, Stats,
+    self, Answer, Config, Event, JustInTime, Ledger, Load, Phase, Rates, Reason, SourceId, Stats,
 };
 use policy::units::{show_bytes, show_span_s};
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,7 +118,7 @@ impl QueueView {
         let (job, under_way) = (known.id, known.under_way);
         let incoming = known.incoming.clone().unwrap_or_default();
         let source = self.source(&incoming.source);
-        self.machine.handle(now, Event::Submitted { job, bytes: incoming.bytes, source, start });
+        self.machine.handle(now, Event::Submitted { job, load: incoming.load(), source, start });
         if under_way {
             self.ledger.adopt(job, incoming.bytes);
             self.machine.handle(now, Event::Reserved { job });
@@ -253,7 +253,7 @@ impl QueueView {
     /// When the data of a job should begin to come that starts then.
     pub fn due(&mut self, incoming: &Incoming, start: Time) -> Time {
         let source = self.source(&incoming.source);
-        self.machine.due(source, incoming.bytes, start)
+        self.machine.due(source, &incoming.load(), start)
     }
 
     pub fn stats(&self) -> Stats {
@@ -276,16 +276,18 @@ impl QueueView {
         let known = self.jobs.get(&ticket)?;
         let incoming = known.incoming.clone()?;
         let source = self.sources.get(&incoming.source).copied();
-        let rate = source.and_then(|id| self.machine.rates().get(id)).unwrap_or(self.config.rate_unknown);
+        let free = source.and_then(|id| self.machine.rates().get(id)).unwrap_or(self.config.rate_unknown);
+        let rate = incoming.load().mean_rate(free);
+        let limited_by = incoming.limited_by.filter(|_| rate < free);
         let standing = known.verdict.clone().unwrap_or_else(|| self.standing(now, known));
-        Some(Arrival { bytes: incoming.bytes, source: incoming.source, rate, standing })
+        Some(Arrival { bytes: incoming.bytes, source: incoming.source, rate, limited_by, standing })
     }
 
     fn standing(&self, now: Time, known: &Known) -> String {
         let expected = known.start.map_or_else(String::new, |start| {
-            let (source, bytes) = (self.sources.get(known.source_name()), known.bytes());
+            let (source, load) = (self.sources.get(known.source_name()), known.load());
             let transfer =
-                source.map_or(Time::ZERO, |id| self.machine.rates().transfer(*id, bytes, self.config.rate_unknown));
+                source.map_or(Time::ZERO, |id| self.machine.rates().transfer(*id, &load, self.config.rate_unknown));
             format!("; the queue starts it in {}, they take about {}", span(start.since(now)), span(transfer))
         });
         match self.machine.phase(known.id) {
@@ -314,6 +316,10 @@ impl QueueView {
 impl Known {
     fn bytes(&self) -> u64 {
         self.incoming.as_ref().map_or(0, |incoming| incoming.bytes)
+    }
+
+    fn load(&self) -> Load {
+        self.incoming.as_ref().map(Incoming::load).unwrap_or_default()
     }
 
     fn source_name(&self) -> &str {

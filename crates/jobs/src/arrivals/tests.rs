@@ -23,7 +23,7 @@ fn s(secs: u64) -> Time {
 }
 
 fn incoming(bytes: u64) -> Option<Incoming> {
-    Some(Incoming { bytes, source: "http://h".into() })
+    Some(Incoming { bytes, source: "http://h".into(), ..Incoming::default() })
 }
 
 fn says(job: u64, at_s: u64, kept_waiting: bool) -> BTreeMap<u64, Start> {
@@ -61,6 +61,25 @@ fn the_queue_decides_when_data_begin_to_come_and_rates_are_learnt() {
     assert_eq!((view.told(s(700), A), view.stats().in_time, view.stats().idle_total), (None, 1, s(30)));
     // The next is reckoned with the rate that was seen: 10 s and 15 s of margin.
     assert_eq!(view.due(&incoming(200 * MB).expect("some"), s(2000)), s(1975));
+}
+
+/// [S-311]
+#[test]
+fn a_limit_has_data_begin_earlier_and_is_named() {
+    let mut view = view(true, WhenFull::Wait);
+    view.expect(A);
+    let limited_by = Some("--limit".to_string());
+    let limited = Incoming { limited: [(2 * MB, 200 * MB)].into(), limited_by, ..incoming(200 * MB).expect("some") };
+    view.measured(s(0), A, Some(limited), false);
+    // 200 MB at 2 MB/s are 100 s, the margin 60 s; without the limit it would be 40 s before the start.
+    view.estimates(s(0), QueueKind::Local, &says(1, 1000, false));
+    assert_eq!(view.decide(s(839), Some(u64::MAX)), []);
+    let told = view.told(s(839), A).expect("known");
+    assert_eq!((told.rate, told.limited_by.as_deref()), (2 * MB, Some("--limit")));
+    assert!(told.standing.ends_with("they take about 1 min 40 s"), "{}", told.standing);
+    assert_eq!(view.decide(s(840), Some(u64::MAX)), [(A, Action::Begin)]);
+    view.arrived(s(940), A, Some(100_000));
+    assert_eq!(view.new_rates(), [], "the limit is not taken for the rate of the source");
 }
 
 #[test]
@@ -235,7 +254,8 @@ fn driver(free: u64, state: &Arc<dyn State>) -> (Arrivals, Receiver<Answer>) {
 fn the_driver_lets_one_begin_after_the_other_and_remembers_rates() {
     let state: Arc<dyn State> = Arc::new(SqliteState::in_memory().expect("state"));
     let owner = Caller { uid: 1, gid: 1 };
-    let wanted = vec![Wanted { uris: vec!["http://h/f".into()], path: "/m/f".into(), recursive: false }];
+    let (uris, path) = (vec!["http://h/f".into()], "/m/f".into());
+    let wanted = vec![Wanted { uris, path, recursive: false, limit: None, foreign: false }];
     let (arrivals, told) = driver(100 * MB, &state);
     arrivals.ask(A, owner, wanted.clone());
     assert_eq!(told.recv(), Ok((1, Ok(()))));

@@ -1,6 +1,7 @@
 //! Which files of the volume a plan's commands name. Words alone decide: what symbolic links make of them is for the
 //! volume to see, with the owner's rights.
 
+use crate::limit;
 use crate::request::{Command, PartKind, Plan, Wanted};
 use std::path::{Component, Path, PathBuf};
 use store::source::means_directory;
@@ -12,10 +13,12 @@ pub struct StageInWords {
     pub uris: Vec<String>,
     /// Where they go, as written.
     pub path: String,
+    /// Bytes per second, at most.
+    pub limit: Option<u64>,
 }
 
-/// Options of `entrepot stage in` that are followed by a value.
-const WITH_VALUE: [&str; 13] = [
+/// Options of `entrepot stage` that are followed by a value.
+const WITH_VALUE: [&str; 15] = [
     "--also",
     "--blake3",
     "--sha512",
@@ -25,6 +28,8 @@ const WITH_VALUE: [&str; 13] = [
     "--manifest",
     "--include",
     "--exclude",
+    "--verify",
+    "--limit",
     "--retry",
     "--credentials",
     "--output",
@@ -50,7 +55,8 @@ pub fn stage_in_words(argv: &[String]) -> Option<StageInWords> {
         }
     }
     let [uri, path] = <[String; 2]>::try_from(places).ok()?;
-    Some(StageInWords { uris: [vec![uri], also].concat(), path })
+    let limit = limit::among(argv).ok().flatten();
+    Some(StageInWords { uris: [vec![uri], also].concat(), path, limit })
 }
 
 /// The manifest of a command that is `entrepot stage in --manifest FILE-OR-URI`.
@@ -89,13 +95,14 @@ pub fn wanted(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Option<Vec<Wante
         if let Some(words) = stage_in_words(&command.argv) {
             let path = in_volume(&words.path, cwd, mount?)?;
             let recursive = is("--directory") || is("-r") || words.uris.iter().any(|uri| means_directory(uri));
-            all.push(Wanted { uris: words.uris, path, recursive });
+            all.push(Wanted { uris: words.uris, path, recursive, limit: words.limit, foreign: false });
         } else if command.sources.is_empty() {
             return None;
         } else {
             for found in &command.sources {
                 let path = in_volume(&found.path, cwd, mount?)?;
-                all.push(Wanted { uris: vec![found.uri.clone()], path, recursive: is("-r") || is("-a") });
+                let (uris, recursive) = (vec![found.uri.clone()], is("-r") || is("-a"));
+                all.push(Wanted { uris, path, recursive, limit: None, foreign: true });
             }
         }
     }
@@ -180,8 +187,10 @@ mod tests {
     #[test]
     fn options_and_their_values_are_no_files() {
         let argv = |line: &str| line.split(' ').map(String::from).collect::<Vec<_>>();
-        let words = stage_in_words(&argv("entrepot stage in --retry 3 --also http://b/x --keep http://a/x /mnt/s/x"));
-        let expected = StageInWords { uris: vec!["http://a/x".into(), "http://b/x".into()], path: "/mnt/s/x".into() };
+        let line = "entrepot stage in --retry 3 --limit 1MiB/s --also http://b/x --keep http://a/x /mnt/s/x";
+        let words = stage_in_words(&argv(line));
+        let uris = vec!["http://a/x".into(), "http://b/x".into()];
+        let expected = StageInWords { uris, path: "/mnt/s/x".into(), limit: Some(1 << 20) };
         assert_eq!(words, Some(expected));
         let listed = argv("entrepot stage in --manifest http://a/SUMS http://a/set /mnt/s/set");
         assert_eq!(manifest(&listed), Some("http://a/SUMS"));

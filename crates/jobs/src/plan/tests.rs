@@ -85,6 +85,16 @@ fn the_text_says_what_would_run() {
 }
 
 #[test]
+fn a_limit_is_shown_and_one_that_is_none_is_refused_with_its_line() {
+    let script = |limit: &str| format!("#!/bin/sh\n#STAGEIN entrepot stage in --limit {limit} http://h/x /s/x\ntrue\n");
+    let text = render(&planned(&script("10MiB/s"), Overrides::default()));
+    assert!(text.contains("      no faster than 10.0 MiB/s\n"), "{text}");
+    let limits = plan(script("quick").as_bytes(), "a", &Overrides::default(), LIMITS, &scp_source);
+    let found = limits.expect_err("refused");
+    assert!(found.len() == 1 && found[0].line == 2 && found[0].mend.contains("100MiB/s"), "{found:?}");
+}
+
+#[test]
 fn an_array_of_jobs_is_refused_where_it_would_be_one_job() {
     let script = b"#!/bin/sh\n#SBATCH --array=1-3\ntrue\n";
     let planned = |arrays| plan(script, "a", &Overrides::default(), Limits { arrays, ..LIMITS }, &scp_source);

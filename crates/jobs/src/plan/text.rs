@@ -2,6 +2,7 @@
 
 use crate::directives::datawarp;
 use crate::directory;
+use crate::limit;
 use crate::request::{DataWarp, Part, PartKind, Plan, Queue};
 use std::fmt::Write;
 
@@ -63,6 +64,12 @@ fn render_part(out: &mut String, part: &Part, number: usize) -> std::fmt::Result
             continue;
         }
         writeln!(out, "   {}   (line {})", quoted(&command.argv), command.line)?;
+        let ours = command.argv.first().is_some_and(|program| program == "entrepot");
+        if let Ok(Some(rate)) = limit::among(&command.argv)
+            && ours
+        {
+            writeln!(out, "      no faster than {}/s", policy::units::show_bytes(rate))?;
+        }
         for source in &command.sources {
             writeln!(out, "      source of {}: {}", source.path, source.uri)?;
         }

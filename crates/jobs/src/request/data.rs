@@ -1,6 +1,8 @@
 //! The data of a job: what comes, what was found and mended, what protects it.
 
+use policy::schedule::just_in_time::Load;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// What one stage-in command brings.
@@ -12,6 +14,12 @@ pub struct Wanted {
     pub path: PathBuf,
     /// Whether the source is a directory.
     pub recursive: bool,
+    /// Bytes per second, at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// Whether another program brings it, of which the volume knows nothing.
+    #[serde(default)]
+    pub foreign: bool,
 }
 
 /// What all stage-in commands of a job bring.
@@ -21,6 +29,19 @@ pub struct Incoming {
     pub bytes: u64,
     /// Protocol and host that most of them come from: what has a rate.
     pub source: String,
+    /// Those of them that are held to a rate: bytes by the rate.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub limited: BTreeMap<u64, u64>,
+    /// What holds them: `--limit`, `[stage] limit`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<String>,
+}
+
+impl Incoming {
+    /// The same for the machine that reckons with it.
+    pub fn load(&self) -> Load {
+        Load { bytes: self.bytes, limited: self.limited.clone() }
+    }
 }
 
 /// How the data of a job stand, for people.
@@ -32,6 +53,9 @@ pub struct Arrival {
     pub source: String,
     /// Bytes per second that are reckoned with.
     pub rate: u64,
+    /// What holds it to that rate, where it is not its source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<String>,
     /// How they stand, and why.
     pub standing: String,
 }

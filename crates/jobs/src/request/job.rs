@@ -134,6 +134,9 @@ pub struct Transfer {
     /// Seconds left at that rate; none while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_s: Option<u64>,
+    /// Bytes per second that it is held to, and what holds it: `--limit`, `[stage] limit`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<(u64, String)>,
 }
 
 /// `job.watch`: at each change as progress, and as the answer when the job is over.

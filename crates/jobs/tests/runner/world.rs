@@ -64,6 +64,7 @@ impl Volume for FakeVolume {
             total_bytes: 4,
             rate_bytes_s: 0,
             left_s: None,
+            limit: None,
         };
         paths.iter().map(one).collect()
     }

@@ -7,7 +7,7 @@
 //! ```
 //! The start is the queue's own estimate, corrected as often as the queue corrects it; without one, and after some time in
 //! which the queue may still find one, the data come at once.
-//! The transfer is reckoned from the rate that its source has shown ([`Rates`]). The margin is a fixed part and a part of
+//! The transfer is reckoned from the rate that its source has shown, and the limits that it is held to ([`Rates`], [`Load`]). The margin is a fixed part and a part of
 //! the transfer, for estimates err and jobs end early. Space is reserved before a transfer begins and given back when
 //! its job is gone; when there is none, the soonest job's data come first as soon as there is.
 //!
@@ -27,7 +27,7 @@ mod rates;
 
 pub use ledger::{Answer, Ledger, WhenFull};
 pub use machine::JustInTime;
-pub use rates::{Rates, SourceId};
+pub use rates::{Load, Rates, SourceId};
 
 pub use super::easy::JobId;
 use crate::time::Time;
@@ -68,14 +68,14 @@ impl Default for Config {
 }
 
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A job waits that needs data.
     Submitted {
         /// Its number.
         job: JobId,
-        /// Bytes to bring.
-        bytes: u64,
+        /// What is brought.
+        load: Load,
         /// From where.
         source: SourceId,
         /// When the queue says that it will start; `None` if it cannot say (yet).

@@ -74,12 +74,20 @@ pub enum Request {
     #[serde(rename = "layout.split")]
     Split { path: String },
     #[serde(rename = "stage.in")]
-    StageIn { what: StageIn, identity: Identity },
+    StageIn {
+        what: StageIn,
+        /// Bytes per second, at most.
+        #[serde(default)]
+        limit: Option<u64>,
+        identity: Identity,
+    },
     #[serde(rename = "stage.in-tree")]
     StageInTree {
         what: StageIn,
         #[serde(default)]
         chosen: Chosen,
+        #[serde(default)]
+        limit: Option<u64>,
         identity: Identity,
     },
     #[serde(rename = "stage.in-manifest")]
@@ -87,13 +95,22 @@ pub enum Request {
         what: ManifestIn,
         #[serde(default)]
         chosen: Chosen,
+        #[serde(default)]
+        limit: Option<u64>,
         identity: Identity,
     },
     /// What staging in would do.
     #[serde(rename = "stage.look")]
     LookAtStageIn { wanted: Wanted, chosen: Chosen, identity: Identity },
     #[serde(rename = "stage.out")]
-    StageOut { path: String, uri: String, compare: Compare, identity: Identity },
+    StageOut {
+        path: String,
+        uri: String,
+        compare: Compare,
+        #[serde(default)]
+        limit: Option<u64>,
+        identity: Identity,
+    },
     #[serde(rename = "source.get")]
     Source { path: String },
     #[serde(rename = "source.set")]

@@ -115,28 +115,26 @@ impl Commands {
             Request::Resync { path } => layout::change(core, caller, &path, |file| layout::resync(core, file, out)),
             Request::Merge(files) => layout::merge(core, caller, &files),
             Request::Split { path } => layout::change(core, caller, &path, |file| Ok(core.mover.split(file)?)),
-            Request::StageIn { what, identity } => {
-                stage::staged(core, caller, &what.path, identity, out, |who, tell, stop| {
-                    core.stager.stage_in(&what, who, tell, stop)
-                })
+            Request::StageIn { what, limit, identity } => {
+                let by = stage::Asked { core, caller, path: &what.path, limit, identity };
+                by.staged(out, |stager, who, tell, stop| stager.stage_in(&what, who, tell, stop))
             }
-            Request::StageInTree { what, chosen, identity } => {
-                stage::staged(core, caller, &what.path, identity, out, |who, tell, stop| {
-                    core.stager.stage_in_tree(&what, &chosen, who, tell, stop)
-                })
+            Request::StageInTree { what, chosen, limit, identity } => {
+                let by = stage::Asked { core, caller, path: &what.path, limit, identity };
+                by.staged(out, |stager, who, tell, stop| stager.stage_in_tree(&what, &chosen, who, tell, stop))
             }
-            Request::StageInManifest { what, chosen, identity } => {
-                stage::staged(core, caller, &what.path, identity, out, |who, tell, stop| {
-                    core.stager.stage_in_manifest(&what, &chosen, who, tell, stop)
-                })
+            Request::StageInManifest { what, chosen, limit, identity } => {
+                let by = stage::Asked { core, caller, path: &what.path, limit, identity };
+                by.staged(out, |stager, who, tell, stop| stager.stage_in_manifest(&what, &chosen, who, tell, stop))
             }
             Request::LookAtStageIn { wanted, chosen, identity } => {
                 let who = stage::known(caller, identity);
                 let look = |_: Report<'_>, stop: &Stop| core.stager.look(&wanted, &chosen, &who, stop);
                 Ok(json!(with_progress(out, look)?))
             }
-            Request::StageOut { path, uri, compare, identity } => {
-                stage::out(core, caller, &path, &uri, compare, identity, out)
+            Request::StageOut { path, uri, compare, limit, identity } => {
+                let by = stage::Asked { core, caller, path: &path, limit, identity };
+                by.out(&uri, compare, out)
             }
             Request::Source { path } => stage::source(core, caller, &path),
             Request::SetSource { path, uris, verify, identity } => {

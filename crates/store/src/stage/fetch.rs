@@ -83,11 +83,11 @@ fn done(incoming: &Incoming, unit: u64) -> Result<(), StageError> {
 }
 
 fn fetch_unit(incoming: &Incoming, sources: &Sources, unit: u64, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
-    let range = incoming.range(unit);
+    let (range, range_bytes) = (incoming.range(unit), incoming.piece_bytes().unwrap_or(RANGE_BYTES_MAX));
     let mut stripes = Stripes::new(incoming, range.start);
     let mut offset = range.start;
     while offset < range.end {
-        let len = (range.end - offset).min(RANGE_BYTES_MAX);
+        let len = (range.end - offset).min(range_bytes);
         let bytes = sources.read_at(offset, len as usize, stop)?;
         incoming.write(offset, &bytes)?;
         stripes.take(&bytes)?;
@@ -122,7 +122,7 @@ fn fetch_in_order(incoming: &Incoming, sources: &Sources, meter: &Meter, stop: &
     if let Some(e) = failed {
         return Err(e);
     }
-    read?;
+    read.map_err(|e| if stop.is_set() { StageError::Stopped } else { e })?;
     if offset != place.version.size {
         let why = crate::source::SourceError::Passing(format!("it ended after {offset} bytes"));
         return Err(StageError::of_source(&place.uri, why));

@@ -282,6 +282,10 @@ impl<'a> Incoming<'a> {
         units: &[u64],
         stop: &Stop,
     ) -> bool {
+        let bytes = units.iter().map(|unit| self.range(*unit)).map(|range| range.end - range.start).sum();
+        if self.stager.pace.as_ref().is_some_and(|pace| pace.take_elsewhere(bytes).is_err()) {
+            return false;
+        }
         let progress = self.progress.lock().0.clone();
         helpers.bring_units(name, &self.key, &progress, sources, units, stop)
     }
@@ -310,6 +314,11 @@ impl<'a> Incoming<'a> {
     fn not_kept(&self, error: crate::Error) -> StageError {
         let progress = self.progress.lock();
         StageError::NotKept { uri: progress.0.uri.clone(), path: progress.0.path.clone(), error }
+    }
+
+    /// How much is asked for at once where a limit holds it back: what fails is asked for again, and waited for again.
+    pub fn piece_bytes(&self) -> Option<u64> {
+        self.stager.pace.as_ref().map(|pace| pace.piece_bytes() as u64)
     }
 
     /// Where it comes from.

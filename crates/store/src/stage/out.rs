@@ -166,7 +166,7 @@ impl Stager {
                 if let Some(hasher) = &mut hasher {
                     hasher.update(&buf[..read]);
                 }
-                upload.append(&buf[..read]).map_err(failed)?;
+                upload.append(&buf[..read]).map_err(|e| if stop.is_set() { StageError::Stopped } else { failed(e) })?;
                 offset += read as u64;
                 meter.add(read as u64);
             }
@@ -227,10 +227,10 @@ impl Stager {
             hasher.update(bytes);
             !stop.is_set()
         });
-        read.map_err(failed)?;
         if stop.is_set() {
             return Err(StageError::Stopped);
         }
+        read.map_err(failed)?;
         if hasher.finalize() == expected { Ok(()) } else { Err(wrong()) }
     }
 

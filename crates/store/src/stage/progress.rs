@@ -1,5 +1,6 @@
 //! How far a long operation is.
 
+use super::limit::Limit;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -17,6 +18,9 @@ pub struct Progress {
     /// Seconds left at that rate; `None` while there is no rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_s: Option<f64>,
+    /// What holds it back, where anything does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
 }
 
 /// Where progress goes.
@@ -78,7 +82,14 @@ impl<'a> Meter<'a> {
         let rate_bytes_s = fetched_bytes as f64 / self.began.elapsed().as_secs_f64().max(1e-9);
         let left_bytes = self.total_bytes.saturating_sub(done_bytes) as f64;
         let left_s = (fetched_bytes > 0).then(|| left_bytes / rate_bytes_s);
-        Progress { what: self.what.clone(), done_bytes, total_bytes: self.total_bytes, rate_bytes_s, left_s }
+        Progress {
+            what: self.what.clone(),
+            done_bytes,
+            total_bytes: self.total_bytes,
+            rate_bytes_s,
+            left_s,
+            limit: None,
+        }
     }
 }
 

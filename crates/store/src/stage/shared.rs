@@ -96,15 +96,16 @@ impl Stager {
     ) -> Result<Value, StageError> {
         let share = serde_json::from_value(share).map_err(|error| crate::Error::State(error.to_string()))?;
         let who = |umask| Identity { uid, gid, umask, ..Identity::default() };
+        let paced = self.paced(None, uid, stop);
         match share {
             Share::Units { key, progress, uris, units } => {
-                self.bring_units(&key, &progress, &uris, &units, &who(None), report, stop)?;
+                paced.bring_units(&key, &progress, &uris, &units, &who(None), report, stop)?;
                 Ok(Value::Null)
             }
             // For each file what came of it; nothing for one that was not brought: whoever asked tries it again, and says why it fails.
             Share::Files { files, umask } => {
                 let stage = |file: &StageIn| {
-                    let staged = self.stage_in(file, &who(umask), report, stop);
+                    let staged = paced.stage_in(file, &who(umask), report, stop);
                     staged.inspect_err(|error| tracing::info!("not staged in for another node: {error}")).ok()
                 };
                 Ok(json!(files.iter().map(stage).collect::<Vec<Option<Staged>>>()))
@@ -122,7 +123,8 @@ impl Stager {
 
     /// The same for a file of so many units.
     pub(super) fn helpers_for(&self, who: &Identity, units: u64) -> Option<Helpers> {
-        if units < UNITS_MIN { None } else { self.helpers(who) }
+        let wanted = units >= UNITS_MIN && self.pace.as_ref().is_none_or(|pace| pace.wants_help());
+        if wanted { self.helpers(who) } else { None }
     }
 
     /// Stages files in, by several nodes where there are some. `done` hears of the bytes of each, `missing` of those that
@@ -136,7 +138,9 @@ impl Stager {
         done: &(dyn Fn(&Staged) + Sync),
         missing: Option<&Missing>,
     ) -> Result<Staged, StageError> {
-        let helpers = self.helpers(who).filter(|_| files.len() > 1);
+        // How large a whole file is nobody knows before: with a limit only parts of a file are given to others.
+        let is_limited = self.pace.as_ref().is_some_and(|pace| pace.own.is_some());
+        let helpers = self.helpers(who).filter(|_| files.len() > 1 && !is_limited);
         let all = Mutex::new(Staged::default());
         let note = |staged: Staged| {
             done(&staged);

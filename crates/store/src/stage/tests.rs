@@ -1,5 +1,6 @@
 //! Staging into a real volume in a temporary directory, from sources in memory.
 
+mod limits;
 mod manifests;
 
 use super::*;
@@ -35,8 +36,17 @@ pub(crate) fn who() -> Identity {
 
 impl World {
     pub fn new() -> World {
+        World::with("")
+    }
+
+    /// One whose `volume.toml` says more under `[stage]`.
+    fn with(more: &str) -> World {
         let dir = tempfile::tempdir().expect("dir");
-        let config = Config::load(&volume::init(&dir.path().join("v"), None).expect("init")).expect("config");
+        let file = volume::init(&dir.path().join("v"), None).expect("init");
+        let text = std::fs::read_to_string(&file).expect("volume.toml");
+        let text = text.replace("\n[stage]\n", &format!("\n[stage]\n{more}\n"));
+        std::fs::write(&file, text).expect("written");
+        let config = Config::load(&file).expect("config");
         World::open(dir, config)
     }
 

@@ -134,6 +134,8 @@ names! {
         StageInBytes = "stage_in_bytes",
         /// Bytes staged out.
         StageOutBytes = "stage_out_bytes",
+        /// Nanoseconds that transfers waited because of `--limit` and `[stage] limit`.
+        StageHeldNs = "stage_held_ns",
         /// Files purged.
         PurgedFiles = "purged_files",
         /// Their bytes.

@@ -71,7 +71,7 @@ macro_rules! section {
 pub(super) use section;
 
 /// What a key takes: a value as it should be, or what to give instead.
-type Read<T> = Result<T, String>;
+pub type Read<T> = Result<T, String>;
 
 /// Bytes, as a number or with a unit.
 pub fn size(range: RangeInclusive<u64>, what: &str) -> impl Fn(&Given<'_>) -> Read<u64> {
@@ -82,7 +82,8 @@ pub fn size(range: RangeInclusive<u64>, what: &str) -> impl Fn(&Given<'_>) -> Re
 }
 
 pub fn rate(given: &Given<'_>) -> Read<u64> {
-    size(0..=u64::MAX, RATE)(given)
+    let rate = given.value.as_str().map_or_else(|| integer(given.value), units::rate);
+    rate.ok_or_else(|| format!("Give {RATE}"))
 }
 
 pub fn count<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&Given<'_>) -> Read<T> {

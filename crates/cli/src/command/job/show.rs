@@ -150,7 +150,8 @@ pub fn left_early(e: &Early) -> String {
 /// How a job's data come, in one line.
 pub fn coming(a: &Arrival) -> String {
     let (bytes, rate) = (shown::bytes(a.bytes), shown::bytes(a.rate));
-    format!("{bytes} from {} at about {rate}/s: {}", a.source, a.standing)
+    let held = a.limited_by.as_ref().map_or(String::new(), |by| format!(", held to that by {by}"));
+    format!("{bytes} from {} at about {rate}/s{held}: {}", a.source, a.standing)
 }
 
 /// What protects a file, in one line.

@@ -90,7 +90,7 @@ impl Shown for Lines {
         };
         for one in &watched.transfers {
             let tenth = one.done_bytes.saturating_mul(10).checked_div(one.total_bytes).unwrap_or(0) * 10;
-            let far = format!("; {}: {tenth} % of {}", one.path.display(), shown::bytes(one.total_bytes));
+            let far = format!("; {}: {tenth} % of {}{}", one.path.display(), shown::bytes(one.total_bytes), held(one));
             line += &far;
             news += &far;
         }
@@ -116,6 +116,12 @@ fn standing(watched: &Watched) -> String {
         let _ = write!(line, "; its script should start at {}", shown::moment_ms(at));
     }
     line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What holds a transfer back, if anything does.
+fn held(one: &Transfer) -> String {
+    let limit = one.limit.as_ref();
+    limit.map_or(String::new(), |(rate, by)| format!(", held to {}/s by {by}", shown::bytes(*rate)))
 }
 
 /// A line about the job, and a bar for each transfer.
@@ -171,7 +177,7 @@ impl Shown for Bars {
             bar.set_length(one.total_bytes);
             bar.set_position(one.done_bytes);
             let left = one.left_s.map_or(String::new(), |s| format!(", {} left", shown::span_s(s)));
-            bar.set_message(format!("{}/s{left}", shown::bytes(one.rate_bytes_s)));
+            bar.set_message(format!("{}/s{left}{}", shown::bytes(one.rate_bytes_s), held(one)));
         }
         Ok(())
     }
@@ -192,7 +198,8 @@ mod tests {
         let watched = |done_bytes: u64, standing: &str| -> Watched {
             let summary = json!({"id": 1, "name": "a", "uid": 0, "user": "r", "state": "staging-in", "detail": "data come",
                 "cores": 1, "walltime_s": 1, "submitted_ms": 1});
-            let one = json!({"path": "/m/x", "done_bytes": done_bytes, "total_bytes": 100, "rate_bytes_s": 5});
+            let one = json!({"path": "/m/x", "done_bytes": done_bytes, "total_bytes": 100, "rate_bytes_s": 5,
+                "limit": [1 << 20, "--limit"]});
             let arrival = json!({"bytes": 1, "source": "http://h", "rate": 1, "standing": standing});
             let arrival = if standing.is_empty() { Value::Null } else { arrival };
             serde_json::from_value(json!({"summary": summary, "transfers": [one], "arrival": arrival})).expect("good")
@@ -205,5 +212,6 @@ mod tests {
         };
         assert_eq!([news(0, ""), news(0, ""), news(9, ""), news(10, "")], [true, false, false, true]);
         assert_eq!([news(10, "in 9 min"), news(10, "in 8 min"), news(10, "no space")], [true, false, true]);
+        assert!(lines.last.contains("/m/x: 10 % of 100 B, held to 1.0 MiB/s by --limit"), "{}", lines.last);
     }
 }

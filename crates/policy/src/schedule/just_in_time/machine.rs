@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 #[derive(Debug)]
 struct Job {
-    bytes: u64,
+    load: Load,
     source: SourceId,
     /// When it starts, by the latest estimate.
     estimate: Option<Time>,
@@ -64,7 +64,7 @@ impl JustInTime {
 
     /// Panics if an invariant is broken.
     pub fn check(&self) {
-        let reserved: u64 = self.jobs.values().filter(|job| job.reserved).map(|job| job.bytes).sum();
+        let reserved: u64 = self.jobs.values().filter(|job| job.reserved).map(|job| job.load.bytes).sum();
         assert_eq!(self.stats.bytes_reserved, reserved, "what is reserved belongs to a job");
         for (id, job) in &self.jobs {
             let due = match job.phase {
@@ -76,14 +76,14 @@ impl JustInTime {
         }
     }
 
-    fn submitted(&mut self, now: Time, id: JobId, bytes: u64, source: SourceId, estimate: Option<Time>) {
+    fn submitted(&mut self, now: Time, id: JobId, load: Load, source: SourceId, estimate: Option<Time>) {
         if self.jobs.contains_key(&id) {
             return self.estimated(now, id, estimate);
         }
         let phase = Phase::Waiting { due: now };
         let (started, retry_at, reserved, failures) = (None, None, false, 0);
         let (submitted, at_once) = (now, true);
-        let job = Job { bytes, source, estimate, started, phase, retry_at, reserved, failures, submitted, at_once };
+        let job = Job { load, source, estimate, started, phase, retry_at, reserved, failures, submitted, at_once };
         self.jobs.insert(id, job);
         let (_, begin) = self.plan(now, id);
         self.wait_until(now, id, begin);
@@ -108,20 +108,20 @@ impl JustInTime {
         let Some(start) = job.estimate else {
             return (Reason::StartUnknown, job.submitted + self.config.estimate_wait);
         };
-        let (transfer, margin) = self.lead(job.source, job.bytes);
+        let (transfer, margin) = self.lead(job.source, &job.load);
         (Reason::Due { start, transfer, margin }, start.since(transfer + margin))
     }
 
-    /// How long so many bytes take, and the margin on it.
-    fn lead(&self, source: SourceId, bytes: u64) -> (Time, Time) {
-        let transfer = self.rates.transfer(source, bytes, self.config.rate_unknown);
+    /// How long that takes, and the margin on it.
+    fn lead(&self, source: SourceId, load: &Load) -> (Time, Time) {
+        let transfer = self.rates.transfer(source, load, self.config.rate_unknown);
         let part = u128::from(transfer.0) * u128::from(self.config.margin_percent) / 100;
         (transfer, self.config.margin_min + Time(u64::try_from(part).unwrap_or(u64::MAX)))
     }
 
-    /// When so many bytes should begin to come for a job that starts then, without taking note of it.
-    pub fn due(&self, source: SourceId, bytes: u64, start: Time) -> Time {
-        let (transfer, margin) = self.lead(source, bytes);
+    /// When what is brought should begin to come for a job that starts then, without taking note of it.
+    pub fn due(&self, source: SourceId, load: &Load, start: Time) -> Time {
+        let (transfer, margin) = self.lead(source, load);
         start.since(transfer + margin)
     }
 
@@ -149,7 +149,7 @@ impl JustInTime {
                 self.actions.push_back(Action::Begin { job: id, reason });
             } else {
                 job.phase = Phase::Reserving;
-                self.actions.push_back(Action::Reserve { job: id, bytes: job.bytes, reason });
+                self.actions.push_back(Action::Reserve { job: id, bytes: job.load.bytes, reason });
             }
         }
     }
@@ -158,7 +158,7 @@ impl JustInTime {
         let Some(job) = self.jobs.get_mut(&id).filter(|j| j.phase == Phase::Reserving && !j.reserved) else { return };
         job.reserved = true;
         job.phase = Phase::Moving { since: now };
-        self.stats.bytes_reserved += job.bytes;
+        self.stats.bytes_reserved += job.load.bytes;
         let (reason, _) = self.plan(now, id);
         self.actions.push_back(Action::Begin { job: id, reason });
     }
@@ -195,7 +195,7 @@ impl JustInTime {
     fn arrived(&mut self, now: Time, id: JobId, took: Time) {
         let Some(job) = self.jobs.get_mut(&id).filter(|j| matches!(j.phase, Phase::Moving { .. })) else { return };
         job.phase = Phase::Arrived { at: now };
-        self.rates.measured(job.source, job.bytes, took);
+        self.rates.measured(job.source, &job.load, took);
         if job.at_once && job.started.is_some() {
             self.stats.no_lead += 1;
         } else if let Some(started) = job.started {
@@ -250,7 +250,7 @@ impl JustInTime {
         // A reservation asked for and not yet answered is answered to nobody: it is given back as well.
         if job.phase == Phase::Reserving && job.retry_at.is_none() {
             self.actions.retain(|action| !matches!(action, Action::Reserve { job, .. } if *job == id));
-            self.actions.push_back(Action::Release { job: id, bytes: job.bytes });
+            self.actions.push_back(Action::Release { job: id, bytes: job.load.bytes });
         }
         self.release(id);
         self.jobs.remove(&id);
@@ -260,8 +260,8 @@ impl JustInTime {
     fn release(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id).filter(|job| job.reserved) else { return };
         job.reserved = false;
-        self.stats.bytes_reserved -= job.bytes;
-        self.actions.push_back(Action::Release { job: id, bytes: job.bytes });
+        self.stats.bytes_reserved -= job.load.bytes;
+        self.actions.push_back(Action::Release { job: id, bytes: job.load.bytes });
     }
 }
 
@@ -271,7 +271,7 @@ impl Machine for JustInTime {
 
     fn handle(&mut self, now: Time, event: Event) {
         match event {
-            Event::Submitted { job, bytes, source, start } => self.submitted(now, job, bytes, source, start),
+            Event::Submitted { job, load, source, start } => self.submitted(now, job, load, source, start),
             Event::Estimated { job, start } => self.estimated(now, job, start),
             Event::Reserved { job } => self.reserved(now, job),
             Event::NoSpace { job } => self.no_space(now, job),

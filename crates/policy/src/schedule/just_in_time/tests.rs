@@ -26,7 +26,7 @@ fn after(machine: &mut JustInTime, now: u64, event: Event) -> Vec<Action> {
 
 fn submit(machine: &mut JustInTime, now: u64, job: JobId, bytes: u64, start: Option<u64>) -> Vec<Action> {
     let start = start.map(Time::from_secs);
-    after(machine, now, Event::Submitted { job, bytes, source: SOURCE, start })
+    after(machine, now, Event::Submitted { job, load: Load::free(bytes), source: SOURCE, start })
 }
 
 fn due(start: u64, transfer: u64, margin: u64) -> Reason {
@@ -154,7 +154,7 @@ proptest! {
             let event = match what {
                 0 | 1 => {
  let start = (number > 50).then(|| Time::from_secs(now + 2 * number));
- Event::Submitted { job, bytes: 100 * (number + 1), source: SOURCE, start }
+ Event::Submitted { job, load: Load::free(100 * (number + 1)), source: SOURCE, start }
 }
                 2 => Event::Estimated { job, start: Some(Time::from_secs(now + number)) },
                 3 if asked.contains(&job) => {
@@ -172,6 +172,7 @@ proptest! {
                 asked.remove(&job);
                 moving.remove(&job);
             }
+            held += i64::from(matches!(event, Event::Reserved { .. }));
             for action in after(&mut m, now, event) {
                 match action {
                     Action::Reserve { job, .. } => prop_assert!(asked.insert(job), "asked twice"),
@@ -180,7 +181,6 @@ proptest! {
                     Action::GiveUp { .. } => {}
                 }
             }
-            held += i64::from(matches!(event, Event::Reserved { .. }));
         }
         for job in (0..4).map(JobId) {
             let pending = asked.contains(&job);

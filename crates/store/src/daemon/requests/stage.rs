@@ -4,7 +4,7 @@ use super::with_progress;
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::daemon::Core;
 use crate::source::{Identity, Record, SourceError};
-use crate::stage::{Compare, Report, StageError, Staged, Stop};
+use crate::stage::{Compare, Progress, Report, StageError, Staged, Stager, Stop};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
@@ -13,38 +13,45 @@ pub fn known(caller: &Caller, told: Identity) -> Identity {
     Identity { uid: caller.uid, gid: caller.gid, ..told }
 }
 
-/// Stages with progress to the caller, and to those who ask what is under way at that path.
-pub fn staged<E: From<StageError>>(
-    core: &Core,
-    caller: &Caller,
-    path: &str,
-    identity: Identity,
-    out: &mut Responder<'_>,
-    work: impl FnOnce(&Identity, Report<'_>, &Stop) -> Result<Staged, StageError>,
-) -> Result<Value, E> {
-    let under_way = core.under_way.begin(caller.uid, path);
-    let staged = with_progress(out, |report, stop| {
-        let report: Report<'_> = &|progress| {
-            under_way.tell(progress);
-            report(progress);
-        };
-        work(&known(caller, identity), report, stop)
-    })?;
-    Ok(json!(staged))
+/// A staging that somebody asked for.
+pub struct Asked<'a> {
+    pub core: &'a Core,
+    pub caller: &'a Caller,
+    /// Where in the mount.
+    pub path: &'a str,
+    /// Bytes per second, at most.
+    pub limit: Option<u64>,
+    pub identity: Identity,
 }
 
-pub fn out(
-    core: &Core,
-    caller: &Caller,
-    path: &str,
-    uri: &str,
-    compare: Compare,
-    identity: Identity,
-    out: &mut Responder<'_>,
-) -> Result<Value, Problem> {
-    let work =
-        |who: &Identity, report: Report<'_>, stop: &Stop| core.stager.stage_out(path, uri, compare, who, report, stop);
-    staged(core, caller, path, identity, out, work).map_err(out_problem)
+impl Asked<'_> {
+    /// Stages with progress to the caller, and to those who ask what is under way at that path.
+    pub fn staged<E: From<StageError>>(
+        self,
+        out: &mut Responder<'_>,
+        work: impl FnOnce(&Stager, &Identity, Report<'_>, &Stop) -> Result<Staged, StageError>,
+    ) -> Result<Value, E> {
+        let Asked { core, caller, path, limit, identity } = self;
+        let under_way = core.under_way.begin(caller.uid, path);
+        let limited = core.stager.limit_of(limit);
+        let staged = with_progress(out, |report, stop| {
+            let report: Report<'_> = &|progress| {
+                let progress = Progress { limit: limited.clone(), ..progress.clone() };
+                under_way.tell(&progress);
+                report(&progress);
+            };
+            work(&core.stager.paced(limit, caller.uid, stop), &known(caller, identity), report, stop)
+        })?;
+        Ok(json!(staged))
+    }
+
+    pub fn out(self, uri: &str, compare: Compare, out: &mut Responder<'_>) -> Result<Value, Problem> {
+        let path = self.path;
+        let work = |stager: &Stager, who: &Identity, report: Report<'_>, stop: &Stop| {
+            stager.stage_out(path, uri, compare, who, report, stop)
+        };
+        self.staged(out, work).map_err(out_problem)
+    }
 }
 
 /// What failed on its way out: nothing of it is kept, and nothing has the name.

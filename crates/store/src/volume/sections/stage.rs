@@ -1,6 +1,7 @@
 //! The section about where data come from: `[stage]`.
 
-use super::super::keys::{parsed, section};
+use super::super::keys::{Read, parsed, rate, section};
+use super::super::section::Given;
 
 section! {
     /// `[stage]`
@@ -9,7 +10,18 @@ section! {
         zenodo: String = parsed(base), "https://zenodo.org";
         /// Where it is asked what a DOI (`doi:10...`) leads to.
         datacite: String = parsed(base), "https://api.datacite.org";
+        /// Bytes per second that all stagings of the volume bring and take together; 0 is no limit. Users have the same part
+        /// of it, and so have nodes. `entrepot stage --limit` is one of its own, below this.
+        limit: u64 = limit, 0;
     }
+}
+
+/// Less holds many users up so long that their sources give them up (a guess).
+const LIMIT_MIN: u64 = 1 << 20;
+
+fn limit(given: &Given<'_>) -> Read<u64> {
+    let limit = rate(given)?;
+    if limit == 0 || limit >= LIMIT_MIN { Ok(limit) } else { Err("Give at least \"1MiB\", or 0 for no limit".into()) }
 }
 
 fn base(text: &str) -> Result<String, &'static str> {

@@ -1,0 +1,101 @@
+//! Sources and destinations that are read and written no faster than a transfer may be.
+
+use super::limit::Pace;
+use crate::source::{Deposited, Entry, Identity, Opener, Source, SourceError, Started, Upload, Version};
+use std::sync::Arc;
+
+/// Opens what another opens, and holds it to a pace.
+pub(super) struct PacedOpener {
+    pub inner: Arc<dyn Opener>,
+    pub pace: Arc<Pace>,
+}
+
+impl Opener for PacedOpener {
+    fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Source>, SourceError> {
+        let source = self.inner.open(uri, who)?;
+        Ok(Arc::new(PacedSource { source, pace: self.pace.clone() }))
+    }
+
+    fn named(&self, uri: &str, name: &str, who: &Identity) -> Result<String, SourceError> {
+        self.inner.named(uri, name, who)
+    }
+
+    fn create(&self, uri: &str, who: &Identity) -> Result<Started, SourceError> {
+        let Started { upload, at } = self.inner.create(uri, who)?;
+        Ok(Started { upload: Box::new(PacedUpload { upload, pace: self.pace.clone() }), at })
+    }
+
+    fn record(&self, uri: &str, who: &Identity) -> Result<Option<Vec<Deposited>>, SourceError> {
+        self.inner.record(uri, who)
+    }
+
+    fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>, SourceError> {
+        self.inner.list(uri, who)
+    }
+}
+
+struct PacedSource {
+    source: Arc<dyn Source>,
+    pace: Arc<Pace>,
+}
+
+impl Source for PacedSource {
+    fn stat(&self) -> Result<Version, SourceError> {
+        self.source.stat()
+    }
+
+    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
+        let mut at = offset;
+        for piece in buf.chunks_mut(self.pace.piece_bytes()) {
+            self.pace.take(piece.len() as u64)?;
+            self.source.read_at(version, at, piece)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// What came waits before it is handed over: so its sender has to wait, too.
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
+        let mut stopped = Ok(());
+        let read = self.source.read_all(version, &mut |bytes| {
+            stopped = self.pace.take(bytes.len() as u64);
+            stopped.is_ok() && each(bytes)
+        });
+        stopped.and(read)
+    }
+
+    fn has_ranges(&self) -> Result<bool, SourceError> {
+        self.source.has_ranges()
+    }
+
+    fn notices_replacement(&self, version: &Version) -> bool {
+        self.source.notices_replacement(version)
+    }
+}
+
+struct PacedUpload {
+    upload: Box<dyn Upload>,
+    pace: Arc<Pace>,
+}
+
+impl Upload for PacedUpload {
+    fn append(&mut self, data: &[u8]) -> Result<(), SourceError> {
+        for piece in data.chunks(self.pace.piece_bytes()) {
+            self.pace.take(piece.len() as u64)?;
+            self.upload.append(piece)?;
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, expect_size: u64) -> Result<(), SourceError> {
+        self.upload.complete(expect_size)
+    }
+
+    fn finish(self: Box<Self>, expect_size: u64) -> Result<Version, SourceError> {
+        self.upload.finish(expect_size)
+    }
+
+    fn abort(self: Box<Self>) {
+        self.upload.abort();
+    }
+}
