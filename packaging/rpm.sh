@@ -16,6 +16,7 @@ packaging/install.sh "$to" /usr
 for program in "$to"/usr/bin/*; do
     ! objdump -h "$program" | grep -q '\.debug_info' || strip "$program"
 done
+ln -sfn ../bin/entrepot "$to/usr/sbin/mount.entrepot"
 find "$to/usr/share/man" -type f -exec gzip -9n {} +
 mkdir -p "$doc" "$to/etc/entrepot"
 cp -r --no-preserve=mode README.md LICENSE CHANGELOG.md docs/guide docs/reference "$doc/"

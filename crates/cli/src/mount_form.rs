@@ -87,8 +87,7 @@ impl Asked {
         let at = self.at.canonicalize().map_err(|e| Failure::of_io(&self.at.display().to_string(), &e))?;
         let here = mounts().into_iter().find(|m| m.mount_point.as_ref() == Some(&at));
         if let Some(here) = here
-            && let Ok(text) = std::fs::read_to_string(&self.file)
-            && let Ok(config) = Config::parse(&std::path::absolute(&self.file)?, &text)
+            && let Ok(config) = Config::read(&std::path::absolute(&self.file)?)
             && config.state.canonicalize().is_ok_and(|state| state == here.state)
         {
             return Ok(0);

@@ -20,7 +20,7 @@ pub struct Init {
     /// Directory of the new volume; made if it does not exist.
     dir: PathBuf,
     /// Show metrics and a dashboard by HTTP at this address and port, to whoever has the token that is made in DIR/endpoint.token.
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Option<SocketAddr>,
 }
 
@@ -28,10 +28,13 @@ impl Init {
     pub fn run(self) -> Result<u8> {
         let file = store::volume::init(&self.dir, self.listen)?;
         let token = self.listen.map(|listen| {
-            format!(
-                "wrote {}: the dashboard at http://{listen}/ asks for it\n",
-                file.with_file_name("endpoint.token").display()
-            )
+            let clear = if listen.ip().is_loopback() {
+                ""
+            } else {
+                "  without a `certificate` in [endpoint] it travels in clear\n"
+            };
+            let token = file.with_file_name("endpoint.token");
+            format!("wrote {}: the dashboard at http://{}/ asks for it\n{clear}", token.display(), reached(listen))
         });
         shown::text(&format!(
             "wrote {0}\n{1}next: look it over, then\n  entrepot up {0} --at MOUNTPOINT\n",
@@ -39,5 +42,31 @@ impl Init {
             token.unwrap_or_default()
         ))?;
         Ok(0)
+    }
+}
+
+fn address(given: &str) -> std::result::Result<SocketAddr, String> {
+    let wrong = "an address of this machine as a number, and a port, such as 127.0.0.1:9469, are wanted";
+    given.parse().map_err(|_| wrong.to_owned())
+}
+
+/// How a browser reaches it: of all addresses of a machine its name stands for one.
+fn reached(listen: SocketAddr) -> String {
+    if listen.ip().is_unspecified() { format!("{}:{}", store::host::name(), listen.port()) } else { listen.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dashboard_is_said_to_be_where_a_browser_finds_it() {
+        let at = |given| reached(address(given).expect("an address"));
+        assert_eq!(at("127.0.0.1:9469"), "127.0.0.1:9469");
+        assert_eq!(at("0.0.0.0:9469"), format!("{}:9469", store::host::name()));
+        assert_eq!(at("[::]:9469"), format!("{}:9469", store::host::name()));
+        for wrong in ["9469", "localhost:9469", "127.0.0.1"] {
+            assert!(address(wrong).expect_err("refused").contains("such as 127.0.0.1:9469"), "{wrong}");
+        }
     }
 }

@@ -143,16 +143,21 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads and checks a `volume.toml`, and no directory.
+    /// Reads and checks a `volume.toml`, and no directory. A link is the file that it leads to: paths are relative to that,
+    /// and that is what changes.
     pub fn read(file: &Path) -> Result<Config, Problems> {
-        let text = std::fs::read_to_string(file).map_err(|error| {
+        let unreadable = |error: std::io::Error| {
             let problem = Problem::new(
                 format!("{} cannot be read: {error}", file.display()),
                 "there is no volume to open",
                 "Name the right file, or make a volume with `entrepot init DIR`",
             );
             Problems::one(problem.of_io(&error))
-        })?;
+        };
+        let text = std::fs::read_to_string(file).map_err(unreadable)?;
+        if file.is_symlink() {
+            return Config::parse(&file.canonicalize().map_err(unreadable)?, &text);
+        }
         Config::parse(file, &text)
     }
 

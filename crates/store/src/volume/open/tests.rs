@@ -53,6 +53,31 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
+/// [S-320]
+#[test]
+fn a_link_to_the_file_of_a_volume_is_that_file_and_stays_a_link() {
+    let (dir, file) = new_volume();
+    let root = file.parent().unwrap().canonicalize().unwrap();
+    fs::create_dir_all(dir.path().join("etc")).unwrap();
+    let (scratch, slurm) = (dir.path().join("etc/scratch.toml"), dir.path().join("etc/slurm.toml"));
+    std::os::unix::fs::symlink("../v/volume.toml", &scratch).unwrap();
+    std::os::unix::fs::symlink("scratch.toml", &slurm).unwrap();
+    for link in [scratch, slurm] {
+        let config = Config::load(&link).unwrap();
+        assert_eq!([&config.namespace, &config.state], [&root.join("namespace"), &root.join("state")]);
+        let volume = Volume::open(config, &NoServers).unwrap();
+        let name = link.file_stem().unwrap().to_str().unwrap();
+        fs::create_dir(root.join(name)).unwrap();
+        volume.add_target(name, &root.join(name), "fast").unwrap();
+        assert!(link.is_symlink(), "what was added stands in the file, not in its link's place");
+        assert!(Config::load(&file).unwrap().targets.iter().any(|target| target.name == name));
+    }
+    let nowhere = dir.path().join("etc/nowhere.toml");
+    std::os::unix::fs::symlink("gone.toml", &nowhere).unwrap();
+    let refused = Config::load(&nowhere).unwrap_err().to_string();
+    assert!(refused.contains("nowhere.toml cannot be read: No such file"), "{refused}");
+}
+
 #[test]
 fn a_new_volume_opens_and_opens_again_as_the_same() {
     let (_dir, file) = new_volume();
