@@ -164,6 +164,9 @@ fn bad_directives_are_refused_at_submission(world: &World) {
     refused("#!/bin/bash\n#STAGEIN cp a b; rm c\ntrue\n", &["line 2", ";"]);
     // All of them too late: Slurm by itself would not even look.
     refused("#!/bin/bash\nset -e\n#STAGEIN cp a b\ntrue\n", &["line 3", "after the first command"]);
+    // Almost right, and nothing else in the script that Slurm would know.
+    refused("#!/bin/bash\n# STAGEIN cp a b\ntrue\n", &["line 2", "an ordinary comment"]);
+    refused("#!/bin/bash\n#STAGEIM cp a b\ntrue\n", &["line 2", "looks like #STAGEIN"]);
     refused("#!/bin/bash\n#BB_LUA entrepot fetch a b\ntrue\n", &["line 2", "stage in"]);
     let plain = world.cluster.submit("plain.sh", "#!/bin/bash\n# STAGEINs are for others\ntrue\n");
     world.cluster.until_state(&world.volume, plain, "COMPLETED");
@@ -477,7 +480,7 @@ fn results_that_cannot_go_home(world: &World) {
     let job = world.cluster.submit("failing.sh", &failing);
     world.cluster.until_state(&world.volume, job, "FAILED");
     world.until_phase(job, "completed");
-    assert!(world.cluster.ours(&world.volume, job)["job"]["note"].to_string().contains("ended with 3:0"));
+    assert!(world.cluster.ours(&world.volume, job)["job"]["note"].to_string().contains("ended with status 3"));
     assert!(!world.cluster.home.join("never").exists());
 }
 

@@ -108,11 +108,22 @@ fn sort(line: &[u8]) -> Sort {
     let slip = shouted || !comment.starts_with(b" ");
     match bare.as_slice() {
         b"STAGEIN" if slip => Sort::NearMiss("#STAGEIN"),
-        b"STAGEOUT" | b"STAGEQUT" if slip => Sort::NearMiss("#STAGEOUT"),
+        b"STAGEOUT" if slip => Sort::NearMiss("#STAGEOUT"),
+        wrong if shouted && nearly(wrong, b"STAGEIN") => Sort::NearMiss("#STAGEIN"),
+        wrong if shouted && nearly(wrong, b"STAGEOUT") => Sort::NearMiss("#STAGEOUT"),
         // The word alone is usual in prose.
         b"CHECKPOINT" | b"CHECKPOINTS" if comment.windows(6).any(|w| w == b" path=") => Sort::NearMiss(CHECKPOINT),
         _ => Sort::Comment,
     }
+}
+
+/// Whether one letter is wrong, missing or too much, or two beside each other are.
+fn nearly(word: &[u8], wanted: &[u8]) -> bool {
+    let same = |(one, other): &(&u8, &u8)| one == other;
+    let head = word.iter().zip(wanted).take_while(same).count();
+    let (word, wanted) = (&word[head..], &wanted[head..]);
+    let tail = word.iter().rev().zip(wanted.iter().rev()).take_while(same).count();
+    matches!((word.len() - tail, wanted.len() - tail), (0 | 1, 0 | 1) | (2, 2))
 }
 
 /// What follows the word, if the line starts with just that word.

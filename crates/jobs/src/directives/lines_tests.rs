@@ -78,7 +78,9 @@ fn a_directive_after_the_first_command_is_refused() {
 
 #[test]
 fn slips_are_refused_and_prose_is_not() {
-    for line in ["# STAGEIN cp a b", "#stagein cp a b", "#STAGE_IN cp a b", "#STAGEIN: cp a b", " #STAGEOUT cp a b"] {
+    let near = ["#STAGEIM cp a b", "#STAGIN cp a b", "#STAGEINN cp a b", "#STAEGIN cp a b", "# STAGEOUR cp a b"];
+    let slips = ["# STAGEIN cp a b", "#stagein cp a b", "#STAGE_IN cp a b", "#STAGEIN: cp a b", " #STAGEOUT cp a b"];
+    for line in near.into_iter().chain(slips) {
         let script = format!("#!/bin/sh\n{line}\ntrue\n");
         assert_eq!(complaints(script.as_bytes())[0].line, 2, "{line}");
     }

@@ -151,7 +151,7 @@ impl Slurm {
             let mut table = core.table.lock();
             match ended.ok().and_then(|found| found.exit_code).filter(|code| code != "0:0") {
                 Some(code) => {
-                    let note = format!("the script ended with {code}; its results stay where they are");
+                    let note = format!("the script {}; its results stay where they are", scontrol::ended(&code));
                     core.finish(&mut table, id, JobState::Completed, Some(note));
                 }
                 None => {

@@ -22,6 +22,8 @@ pub struct Installation {
     pub files: Vec<Planned>,
     /// Lines for `slurm.conf`, which is the administrator's.
     pub lines: Vec<String>,
+    /// What a `job_submit.lua` of the administrator's does not do yet.
+    pub job_submit: Vec<String>,
 }
 
 /// A file to be written.
@@ -102,17 +104,33 @@ pub fn plan(
     for (path, text) in wanted {
         files.push(Planned { now: look(&path, &text)?, path, text });
     }
-    let mut lines = vec!["BurstBufferType=burst_buffer/lua".to_string(), "JobSubmitPlugins=lua".to_string()];
-    if keep_job_submit {
-        lines[1] = format!(
-            "in {}: dofile(\"{}\"); in slurm_job_submit return entrepot_submit(job_desc, submit_uid) unless it is \
-             slurm.SUCCESS, in slurm_job_modify likewise entrepot_modify(job_desc, modify_uid)",
-            conf_dir.join("job_submit.lua").display(),
-            submit_file.display()
-        );
+    let lines = ["BurstBufferType=burst_buffer/lua", "JobSubmitPlugins=lua", DATA_QUEUE].map(str::to_owned).into();
+    let job_submit = if keep_job_submit { missing_calls(conf_dir, &submit_file)? } else { Vec::new() };
+    Ok(Installation { files, lines, job_submit })
+}
+
+/// What the administrator's `job_submit.lua` does not do yet. One that has our functions in it, or calls them, does it.
+fn missing_calls(conf_dir: &Path, submit_file: &Path) -> Result<Vec<String>, InstallError> {
+    let path = conf_dir.join("job_submit.lua");
+    let theirs = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(InstallError::Io { path, error }),
+        found => found.unwrap_or_default(),
+    };
+    let calls = theirs.lines().filter(|line| !line.trim_start().starts_with("--"));
+    let calls: String = calls.filter(|line| !line.contains("function entrepot_")).collect();
+    let mut missing = Vec::new();
+    if !calls.contains("dofile") && !theirs.contains("function entrepot_submit") {
+        missing.push(format!("at the top: dofile(\"{}\")", submit_file.display()));
     }
-    lines.push(DATA_QUEUE.to_string());
-    Ok(Installation { files, lines })
+    for (function, call) in [
+        ("slurm_job_submit", "entrepot_submit(job_desc, submit_uid)"),
+        ("slurm_job_modify", "entrepot_modify(job_desc, modify_uid)"),
+    ] {
+        if !calls.contains(&call[..16]) {
+            missing.push(format!("in {function}: return {call} unless it is slurm.SUCCESS"));
+        }
+    }
+    Ok(missing)
 }
 
 impl Installation {
@@ -173,6 +191,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_job_submit_script_that_does_what_is_needed_is_asked_for_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = |text: &str| {
+            std::fs::write(dir.path().join("job_submit.lua"), text).unwrap();
+            plan(dir.path(), Path::new("/usr/bin/entrepot"), Path::new("/v"), true).unwrap().job_submit
+        };
+        // As the package's example has it, whole; and as one of the administrator's own calls it.
+        assert_eq!(missing(&format!("{SUBMIT}{SUBMIT_OWN}")), [""; 0]);
+        let calls = "dofile(\"/etc/slurm/entrepot_submit.lua\")\nfunction slurm_job_submit(j, p, uid)\n  \
+                     return entrepot_submit(j, uid)\nend\n";
+        let modify = missing(calls);
+        assert!(matches!(&modify[..], [one] if one.starts_with("in slurm_job_modify: ")), "{modify:?}");
+        assert_eq!(
+            missing(&format!("{calls}function slurm_job_modify(j, r, p, u) return entrepot_modify(j, u) end")),
+            [""; 0]
+        );
+        assert_eq!(missing("-- entrepot_submit(j, u), entrepot_modify(j, u), dofile are in a comment alone").len(), 3);
+    }
+
     /// [S-086]
     #[test]
     fn what_is_ours_is_renewed_and_what_is_not_stays() {
@@ -192,6 +230,9 @@ mod tests {
         std::fs::write(&theirs, "-- ours since 2011\nfunction slurm_job_submit() end\n").unwrap();
         assert!(matches!(plan_for("/v"), Err(InstallError::Foreign { path }) if path == theirs));
         let beside = plan(dir.path(), Path::new("/usr/bin/entrepot"), Path::new("/v"), true).unwrap();
+        let wanted = beside.job_submit.join("\n");
+        assert!(wanted.starts_with("at the top: dofile(") && wanted.contains("in slurm_job_modify: "), "{wanted}");
+        assert!(beside.lines.contains(&"JobSubmitPlugins=lua".to_owned()));
         beside.carry_out().unwrap();
         assert!(std::fs::read_to_string(&theirs).unwrap().starts_with("-- ours since 2011"));
         assert!(

@@ -56,6 +56,14 @@ function entrepot_submit(job_desc, submit_uid)
             return slurm.SUCCESS
         end
     end
+    -- What is written almost right is refused with its line, instead of being a comment.
+    for blank, word in ("\n" .. script):gmatch("\n#([ \t]*)([%w_-]+)") do
+        local plain = word:gsub("[_-]", "")
+        if (blank == "" or not word:find("%l")) and plain:upper():find("^STAG?E?[IO]%u%u?%u?$") then
+            job_desc.burst_buffer = "#STAGE entrepot"
+            return slurm.SUCCESS
+        end
+    end
     return slurm.SUCCESS
 end
 

@@ -37,6 +37,15 @@ impl Found {
     }
 }
 
+/// How a script ended, from Slurm's `STATUS:SIGNAL`.
+pub(super) fn ended(exit_code: &str) -> String {
+    match exit_code.split_once(':') {
+        Some((status, "0")) => format!("ended with status {status}"),
+        Some((_, signal)) => format!("was ended by signal {signal}"),
+        None => format!("ended with {exit_code}"),
+    }
+}
+
 /// Looks a job up. An error means that Slurm does not answer, which says nothing about the job.
 pub(super) fn look(id: JobId, conf: Option<&Path>) -> Result<Found, Error> {
     match run(&["-o", "show", "job", &id.to_string()], conf) {
@@ -79,5 +88,6 @@ mod tests {
         assert!(!found.is_over());
         assert!(parse("JobId=7 JobState=CANCELLED ExitCode=0:15").is_cancelled());
         assert!(Found::default().is_over(), "a job that Slurm has forgotten");
+        assert_eq!([ended("3:0"), ended("0:9")], ["ended with status 3", "was ended by signal 9"]);
     }
 }

@@ -5,8 +5,9 @@ use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::Args;
 use jobs::slurm::install::{InstallError, Now, plan};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use store::control::{ENVIRONMENT, Problem};
+use store::volume::Config;
 
 /// Put Entrepot's scripts into Slurm's configuration
 ///
@@ -50,7 +51,8 @@ impl Install {
                 Problem::wrong("it is not said which volume jobs stage into").try_this("give --volume VOLUME.TOML"),
             ));
         };
-        let toml = toml.canonicalize().map_err(|e| {
+        // By the name that was given: the administrator may link another file there.
+        let toml = toml.canonicalize().and_then(|_| std::path::absolute(&toml)).map_err(|e| {
             refuse(Problem::not_found(format!("{}: {e}", toml.display())).try_this("give --volume VOLUME.TOML"))
         })?;
         let program = self.program.map_or_else(std::env::current_exe, |p| p.canonicalize())?;
@@ -73,13 +75,10 @@ impl Install {
             let key = line.split([' ', '\t']).next().unwrap_or(line);
             conf.lines().any(|there| there.trim().starts_with(key))
         };
-        let missing: Vec<_> = installation.lines.iter().filter(|line| !set(line)).collect();
-        if !missing.is_empty() {
-            shown::text(&format!("{} needs besides:\n", conf_dir.join("slurm.conf").display()))?;
-            for line in missing {
-                shown::text(&format!("    {line}\n"))?;
-            }
-        }
+        let missing = installation.lines.iter().filter(|line| !set(line));
+        wanted_of(&conf_dir.join("slurm.conf"), missing)?;
+        wanted_of(&conf_dir.join("job_submit.lua"), installation.job_submit.iter())?;
+        wanted_of(&toml, hook_user(&conf, &toml).iter())?;
         if self.dry_run {
             shown::text("nothing was changed; without --dry-run the files are written\n")?;
             return Ok(0);
@@ -88,6 +87,25 @@ impl Install {
         shown::text("now restart slurmctld; jobs that run go on\n")?;
         Ok(0)
     }
+}
+
+/// The line by which the volume hears slurmctld, where that does not run as root. One that was named by its mount point is not looked at.
+fn hook_user(conf: &str, volume: &Path) -> Option<String> {
+    let mut set = conf.lines().filter_map(|line| line.trim().split_once('='));
+    let user = set.rfind(|(key, _)| key.eq_ignore_ascii_case("SlurmUser"))?.1.split([' ', '\t', '#']).next()?;
+    let config = Config::read(volume).ok()?;
+    (user != "root" && config.jobs.slurm_user != user).then(|| {
+        format!("in [jobs]: slurm_user = \"{user}\", since slurmctld runs as that user; then `entrepot down` and `up`")
+    })
+}
+
+/// Says what the administrator adds to a file of theirs.
+fn wanted_of<'a>(file: &Path, lines: impl Iterator<Item = &'a String>) -> Result<()> {
+    let lines: String = lines.map(|line| format!("    {line}\n")).collect();
+    if !lines.is_empty() {
+        shown::text(&format!("{} needs besides:\n{lines}", file.display()))?;
+    }
+    Ok(())
 }
 
 fn problem_of(e: &InstallError) -> Problem {
@@ -99,5 +117,24 @@ fn problem_of(e: &InstallError) -> Problem {
             .try_this("Slurm calls one such script: move yours away, or merge the two by hand from --dry-run"),
         InstallError::Path { .. } => Problem::wrong(e.to_string()).try_this("use a plain absolute path"),
         InstallError::Io { .. } => Problem::failed(e.to_string()).try_this("run it as root, or check --conf-dir"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_that_would_not_hear_slurmctld_is_told_of_before_the_first_job() {
+        let dir = tempfile::tempdir().expect("dir");
+        let file = store::volume::init(&dir.path().join("v"), None).expect("a volume");
+        let said = hook_user("ClusterName=a\n SlurmUser=slurm # as Debian has it\n", &file).expect("it would not");
+        assert!(said.starts_with("in [jobs]: slurm_user = \"slurm\""), "{said}");
+        for well in ["", "SlurmUser=root\n", "#SlurmUser=slurm\n"] {
+            assert_eq!(hook_user(well, &file), None, "{well}");
+        }
+        let text = std::fs::read_to_string(&file).expect("read");
+        std::fs::write(&file, text.replace("# slurm_user = ", "slurm_user = ")).expect("write");
+        assert_eq!(hook_user("slurmuser=slurm\n", &file), None);
     }
 }

@@ -85,9 +85,11 @@ impl From<StageError> for Problem {
     fn from(e: StageError) -> Problem {
         let cause = e.to_string();
         match e {
-            StageError::Source { error, kept_bytes, .. } => {
+            StageError::Source { uri, error, kept_bytes } => {
                 let problem = match error {
                     SourceError::Permanent(_) => Problem::not_found(cause).try_this("check the URI"),
+                    SourceError::Denied(_) if uri.starts_with("file:") => Problem::denied(cause)
+                        .try_this("files are read and written as you: name a place where you may, or ask its owner"),
                     SourceError::Denied(_) => Problem::denied(cause)
                         .try_this("say who you are: `entrepot stage --help` says where credentials come from"),
                     SourceError::Passing(_) => {
