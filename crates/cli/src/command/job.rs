@@ -5,6 +5,7 @@ mod elsewhere;
 pub mod show;
 mod watch;
 
+use crate::command::work::say_at_interrupt;
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
@@ -418,16 +419,17 @@ fn log(context: &Context, id: u64, part: Part, stderr: bool, follow: bool) -> Re
 }
 
 fn wait(context: &Context, id: u64, output: Output) -> Result<u8> {
-    let mut client = context.connect()?;
-    let mut show_change = |value: Value| {
-        if let Ok(summary) = serde_json::from_value::<JobSummary>(value) {
-            eprintln!("{}", show::line(&summary));
-        }
-    };
-    let summary: JobSummary = read(client.request("job.wait", json!({"id": id}), &mut show_change)?)?;
+    say_at_interrupt(format!(
+        "interrupted: job {id} goes on\n  next: `entrepot job watch {id}` shows it, `entrepot job cancel {id}` ends it"
+    ))?;
+    let summary = watch::wait(context, id)?;
     match output {
         Output::Json => shown::json(&json!(summary))?,
         Output::Text => shown::text(&format!("{}\n", show::line(&summary)))?,
+    }
+    if output == Output::Text && summary.state == JobState::Failed {
+        let next = "has more of it; once the cause is gone,";
+        eprintln!("  next: `entrepot job show {id}` {next} `entrepot job retry {id}` goes on at the part that failed");
     }
     Ok(if summary.state == JobState::Completed { 0 } else { exit::FAILED })
 }

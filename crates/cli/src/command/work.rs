@@ -65,6 +65,19 @@ fn on_interrupt(bar: ProgressBar, done: Arc<AtomicBool>, hint: String) -> std::i
     Ok(())
 }
 
+/// Ctrl-C or SIGTERM ends the program with these words: what it waited for goes on.
+pub fn say_at_interrupt(words: String) -> std::io::Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    std::thread::Builder::new().name("interrupt".into()).spawn(move || {
+        if signals.forever().next().is_some() {
+            eprintln!("{words}");
+            std::process::exit(exit::INTERRUPTED.into());
+        }
+    })?;
+    Ok(())
+}
+
 /// Ctrl-C or SIGTERM is the end that is meant for a command that would go on for ever.
 pub fn end_at_interrupt() -> std::io::Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM};

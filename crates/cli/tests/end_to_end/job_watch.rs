@@ -3,9 +3,11 @@
 use crate::real::{Volume, code, err, out, until};
 use crate::server::{self, Nginx};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 /// [S-237]
+/// [S-321]
 #[test]
 fn a_job_is_told_as_it_goes_on() {
     let Some(nginx) = Nginx::start() else { return };
@@ -83,10 +85,30 @@ fn a_job_is_told_as_it_goes_on() {
     let (status, job) = answered(&["job", "submit", script, "--output", "json"]);
     assert!(status == 0 && job["id"] == 6, "{job}");
     assert_eq!(answered(&["job", "cancel", "6", "--output", "json"]).1["state"], "cancelled");
+    until("it has the core", || volume.json(&["job", "show", "5"])["summary"]["state"] == "running");
+    interrupted(&volume);
     volume.ok(&["job", "cancel", "5"]);
     let (status, job) = answered(&["job", "wait", "5", "--output", "json"]);
     assert!(status == 1 && job["state"] == "cancelled", "{job}");
 
     let theirs = volume.run_as_nobody(&["job", "watch", "3"]);
     assert!(code(&theirs) == 5 && err(&theirs).contains("no job 3 of yours"), "{}{}", out(&theirs), err(&theirs));
+}
+
+/// Ctrl-C ends the waiting for job 5, which is said once to run, and not the job.
+fn interrupted(volume: &Volume) {
+    let mut wait = Command::new(&volume.binary);
+    wait.env("ENTREPOT_VOLUME", &volume.toml).args(["job", "wait", "5"]).stderr(Stdio::piped());
+    let mut wait = wait.spawn().expect("the binary runs");
+    let mut told = BufReader::new(wait.stderr.take().expect("a pipe")).lines().map(|line| line.expect("UTF-8"));
+    assert_eq!(told.next().as_deref(), Some("job 5 (job.sh) running: its script runs"));
+    let pid = rustix::process::Pid::from_child(&wait);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("interrupted");
+    let rest: Vec<_> = told.collect();
+    assert!(
+        matches!(&rest[..], [goes_on, next] if goes_on == "interrupted: job 5 goes on" && next.contains("job cancel 5")),
+        "{rest:?}"
+    );
+    assert_eq!(wait.wait().expect("wait").code(), Some(130));
+    assert_eq!(volume.json(&["job", "show", "5"])["summary"]["state"], "running");
 }

@@ -55,7 +55,10 @@ fn render_part(out: &mut String, part: &Part, number: usize) -> std::fmt::Result
         write!(out, ", after {after} succeeded")?;
     }
     if part.kind != PartKind::Compute {
-        write!(out, ", {} attempts for each command", u64::from(part.retries) + 1)?;
+        match part.retries {
+            0 => write!(out, ", 1 attempt for each command")?,
+            n => write!(out, ", {} attempts for each command", u64::from(n) + 1)?,
+        }
     }
     writeln!(out)?;
     for command in &part.commands {

@@ -1,6 +1,7 @@
 //! Why a staging failed, with what to do next.
 
 use crate::source::{RecordError, SourceError};
+use policy::units::show_bytes;
 use rustix::io::Errno;
 
 /// Why a staging failed. What was fetched is kept where it can be continued.
@@ -62,9 +63,7 @@ pub enum StageError {
     #[error("{0}")]
     Record(#[from] RecordError),
     /// Not enough room.
-    #[error(
-        "{needed_bytes} bytes are needed and {free_bytes} are free; nothing was fetched. Remove files or add a target"
-    )]
+    #[error("{} are needed and {} are free; nothing was fetched", show_bytes(*needed_bytes), show_bytes(*free_bytes))]
     Space {
         /// What it takes.
         needed_bytes: u64,

@@ -84,9 +84,9 @@ pub fn detail(d: &JobDetail) -> String {
     let s = &d.summary;
     let _ = writeln!(
         text,
-        "  user {}, {} cores, at most {}, submitted {} in {}",
+        "  user {}, {}, at most {}, submitted {} in {}",
         s.user,
-        s.cores,
+        shown::count(s.cores.into(), "core"),
         shown::span_s(s.walltime_s),
         shown::moment_ms(s.submitted_ms),
         d.cwd.display()
@@ -99,7 +99,8 @@ pub fn detail(d: &JobDetail) -> String {
     for part in &d.parts {
         let _ = writeln!(text, "  {} {}", part.kind, part.ending);
         for step in part.steps.iter().filter(|s| !s.ending.is_success()) {
-            let _ = writeln!(text, "    a command {} after {} attempts", step.ending, step.attempts);
+            let _ =
+                writeln!(text, "    a command {} after {}", step.ending, shown::count(step.attempts.into(), "attempt"));
             for line in step.stderr_tail.lines() {
                 let _ = writeln!(text, "    | {line}");
             }

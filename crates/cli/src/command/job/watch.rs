@@ -9,7 +9,7 @@ use jobs::request::{JobState, JobSummary, Transfer, Watched};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 use store::control::{Problem, exit};
 
@@ -34,6 +34,17 @@ pub fn run(context: &Context, id: Option<u64>, output: Output) -> Result<u8> {
     failed.map_or(Ok(()), Err)?;
     shown.end(&watched)?;
     Ok(if watched.summary.state == JobState::Completed { 0 } else { exit::FAILED })
+}
+
+/// Waits until a job is over, with a line on standard error for each change.
+pub fn wait(context: &Context, id: u64) -> Result<JobSummary> {
+    let mut lines = Lines { on_stderr: true, ..Lines::default() };
+    let mut tell = |value: Value| {
+        // Who no longer reads them waits all the same.
+        let _ = serde_json::from_value(value).map(|watched| lines.tell(&watched));
+    };
+    let answer = context.connect()?.request("job.watch", json!({"id": id}), &mut tell)?;
+    Ok(read::<Watched>(answer)?.summary)
 }
 
 fn last(context: &Context) -> Result<u64> {
@@ -78,6 +89,7 @@ impl Shown for Json {
 #[derive(Default)]
 struct Lines {
     last: String,
+    on_stderr: bool,
 }
 
 impl Shown for Lines {
@@ -98,7 +110,7 @@ impl Shown for Lines {
             return Ok(());
         }
         self.last = news;
-        shown::text(&line)
+        if self.on_stderr { writeln!(std::io::stderr(), "{line}") } else { shown::text(&line) }
     }
 
     fn end(&mut self, watched: &Watched) -> std::io::Result<()> {
