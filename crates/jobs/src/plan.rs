@@ -150,6 +150,10 @@ impl Draft {
                 {
                     self.complain(line, "--limit says no rate that can be kept".into(), mend);
                 }
+                if ours && argv.iter().any(|word| word == "--dry-run") {
+                    let cause = "--dry-run moves nothing, and the job would go on as if it had".into();
+                    self.complain(line, cause, "leave it out; try the command by hand".into());
+                }
             }
             Says::Parameters(words) => {
                 let mut read = Resources::default();

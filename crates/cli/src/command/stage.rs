@@ -13,8 +13,8 @@ use store::control::{Client, Problem, Request, exit};
 use store::host::umask;
 use store::source::{Identity, JOB_VARIABLE, means_directory};
 use store::stage::{
-    Algorithm, BadLine, Checksum, Chosen, Compare, Looked, ManifestIn, Pattern, Row, StageError, StageIn, Staged,
-    There, Wanted,
+    Algorithm, BadLine, Checksum, Chosen, Compare, Looked, ManifestIn, Pattern, Row, StageError, StageIn, StageOut,
+    Staged, There, Wanted,
 };
 
 /// Bring data in from a source, or take results out, verified
@@ -111,6 +111,7 @@ struct In {
 EXAMPLES:
   entrepot stage out /mnt/scratch/result.txt file:///home/me/result.txt
   entrepot stage out --retry 3 /mnt/scratch/results s3://bucket/results
+  entrepot stage out --exclude 'tmp/**' /mnt/scratch/results s3://bucket/results
   entrepot stage out --manifest out.txt        lines `PATH URI`")]
 struct Out {
     /// The file or directory.
@@ -124,6 +125,15 @@ struct Out {
     /// What is compared at the other end before the copy gets its name: all its bytes, read back, or its size.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "content")]
     verify: Verify,
+    /// Of a directory only files like this: `*.nc`, `maps/**`. May be said several times.
+    #[arg(long, value_name = "PATTERN", conflicts_with = "manifest")]
+    include: Vec<Pattern>,
+    /// Files like this not: `tmp/**`. May be said several times, and goes over --include. They stay in the volume.
+    #[arg(long, value_name = "PATTERN", conflicts_with = "manifest")]
+    exclude: Vec<Pattern>,
+    /// Show the files, how large they are and what is at the other end already; send nothing.
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     how: How,
 }
@@ -228,15 +238,22 @@ impl Out {
         for (path, uri) in lines {
             inside.push((context.inside(&path)?, uri));
         }
-        let mut all = Staged::default();
+        let (mut all, mut looked) = (Staged::default(), Looked::default());
         let compare = match self.verify {
             Verify::Content => Compare::Content,
             Verify::Size => Compare::Size,
         };
+        let chosen = Chosen { include: self.include, exclude: self.exclude };
         for (from, uri) in inside {
             let (limit, identity) = (self.how.limit, identity.clone());
-            let request = Request::StageOut { path: from.path, uri, compare, limit, identity };
+            let what = StageOut { path: from.path, uri, compare, chosen: chosen.clone() };
             let mut client = Client::connect(&from.volume.socket())?;
+            if self.dry_run {
+                let said = work::follow(|tell| client.ask(&Request::LookAtStageOut { what, identity }, tell), None)?;
+                looked.add(serde_json::from_value(said).unwrap_or_default());
+                continue;
+            }
+            let request = Request::StageOut { what, limit, identity };
             let staged = with_retries(self.how.retry, &mut client, &request)?;
             let staged: Staged = serde_json::from_value(staged).unwrap_or_default();
             all.files += staged.files;
@@ -246,6 +263,9 @@ impl Out {
             all.fetched_bytes += staged.fetched_bytes;
             all.notes.extend(staged.notes);
         }
+        if self.dry_run {
+            return show_looked(&looked, self.how.output);
+        }
         show(&json!(all), "out", self.how.output)
     }
 }
@@ -254,32 +274,40 @@ impl Out {
 fn dry_run(client: &mut Client, wanted: Wanted, chosen: Chosen, identity: Identity, output: Output) -> Result<u8> {
     let request = Request::LookAtStageIn { wanted, chosen, identity };
     let said = work::follow(|progress| client.ask(&request, progress), None)?;
+    show_looked(&serde_json::from_value(said).unwrap_or_default(), output)
+}
+
+/// Shows what a staging would do.
+fn show_looked(looked: &Looked, output: Output) -> Result<u8> {
     if matches!(output, Output::Json) {
-        shown::json(&said)?;
+        shown::json(&json!(looked))?;
         return Ok(0);
     }
-    let looked: Looked = serde_json::from_value(said).unwrap_or_default();
     for Row { path, bytes, there } in &looked.list {
         let there = match there {
             There::Nothing => "",
             There::SameSize => "  there already, with this size",
+            There::Sent => "  there already, in this version",
             There::Other => "  something else is there",
         };
         shown::text(&format!("{:>12}  {path}{there}\n", shown::bytes(*bytes)))?;
+    }
+    for note in &looked.notes {
+        shown::text(&format!("note: {note}\n"))?;
     }
     let more = looked.files.saturating_sub(looked.list.len() as u64);
     if more > 0 {
         shown::text(&format!("and {more} files more\n"))?;
     }
-    let fetched = looked.bytes.saturating_sub(looked.there_bytes);
+    let (way, moved) = if looked.free_bytes.is_some() { ("in", "fetched") } else { ("out", "sent") };
+    let free = looked.free_bytes.map_or(String::new(), |free| format!("; free: {}", shown::bytes(free)));
     shown::text(&format!(
-        "would stage in {}, {}; there already: {}, {}; to be fetched: {}; free: {}\n",
+        "would stage {way} {}, {}; there already: {}, {}; to be {moved}: {}{free}\n",
         shown::count(looked.files, "file"),
         shown::bytes(looked.bytes),
         shown::count(looked.there_files, "file"),
         shown::bytes(looked.there_bytes),
-        shown::bytes(fetched),
-        shown::bytes(looked.free_bytes),
+        shown::bytes(looked.bytes.saturating_sub(looked.there_bytes)),
     ))?;
     Ok(0)
 }

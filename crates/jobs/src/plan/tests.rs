@@ -92,6 +92,8 @@ fn a_limit_is_shown_and_one_that_is_none_is_refused_with_its_line() {
     let limits = plan(script("quick").as_bytes(), "a", &Overrides::default(), LIMITS, &scp_source);
     let found = limits.expect_err("refused");
     assert!(found.len() == 1 && found[0].line == 2 && found[0].mend.contains("100MiB/s"), "{found:?}");
+    let dry = plan(script("1MiB/s --dry-run").as_bytes(), "a", &Overrides::default(), LIMITS, &scp_source);
+    assert!(dry.expect_err("refused")[0].cause.contains("--dry-run"));
 }
 
 #[test]

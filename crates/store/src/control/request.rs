@@ -2,7 +2,7 @@
 
 use crate::events::Kind;
 use crate::source::Identity;
-use crate::stage::{Chosen, Compare, ManifestIn, StageIn, Wanted};
+use crate::stage::{Chosen, ManifestIn, StageIn, StageOut, Wanted};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -102,11 +102,12 @@ pub enum Request {
     /// What staging in would do.
     #[serde(rename = "stage.look")]
     LookAtStageIn { wanted: Wanted, chosen: Chosen, identity: Identity },
+    /// What staging out would do.
+    #[serde(rename = "stage.look-out")]
+    LookAtStageOut { what: StageOut, identity: Identity },
     #[serde(rename = "stage.out")]
     StageOut {
-        path: String,
-        uri: String,
-        compare: Compare,
+        what: StageOut,
         #[serde(default)]
         limit: Option<u64>,
         identity: Identity,

@@ -132,9 +132,14 @@ impl Commands {
                 let look = |_: Report<'_>, stop: &Stop| core.stager.look(&wanted, &chosen, &who, stop);
                 Ok(json!(with_progress(out, look)?))
             }
-            Request::StageOut { path, uri, compare, limit, identity } => {
-                let by = stage::Asked { core, caller, path: &path, limit, identity };
-                by.out(&uri, compare, out)
+            Request::LookAtStageOut { what, identity } => {
+                let who = stage::known(caller, identity);
+                let look = |_: Report<'_>, stop: &Stop| core.stager.look_out(&what, &who, stop);
+                Ok(json!(with_progress(out, look).map_err(stage::out_problem)?))
+            }
+            Request::StageOut { what, limit, identity } => {
+                let by = stage::Asked { core, caller, path: &what.path, limit, identity };
+                by.out(&what, out)
             }
             Request::Source { path } => stage::source(core, caller, &path),
             Request::SetSource { path, uris, verify, identity } => {

@@ -1,4 +1,4 @@
-//! What a stage-in would do: its files, their sizes, and which are there already. Asked of the source, and nothing is brought.
+//! What a staging would do: its files, their sizes, and which are there already. A stage-in asks its source, and nothing is brought.
 
 use super::manifest::Line;
 use super::place::Place;
@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// Files that are shown one by one; the sums are of all.
-const ROWS_MAX: usize = 10_000;
+pub(super) const ROWS_MAX: usize = 10_000;
 
 /// Sizes asked for at once.
-const QUESTIONS: usize = 8;
+pub(super) const QUESTIONS: usize = 8;
 
 /// What would be staged in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -26,29 +26,33 @@ pub enum Wanted {
     Manifest(ManifestIn),
 }
 
-/// What a stage-in would do.
+/// What a staging would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Looked {
     /// Files in all.
     pub files: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// Files that are there already, with the size that the source has.
+    /// Files that are there already: with the size that the source has, or sent there before in this version.
     pub there_files: u64,
     /// Bytes in these.
     pub there_bytes: u64,
-    /// Bytes that are free in the volume.
-    pub free_bytes: u64,
+    /// Bytes that are free in the volume; not told of what leaves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_bytes: Option<u64>,
+    /// What else there is to know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The files by their paths, the first ten thousand.
     pub list: Vec<Row>,
 }
 
-/// A file that would be staged in.
+/// A file that would be staged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// Where it would be.
+    /// Where it would be in the volume, or is.
     pub path: String,
-    /// How large it is at the source.
+    /// How large it is.
     pub bytes: u64,
     /// What is there already.
     pub there: There,
@@ -62,8 +66,39 @@ pub enum There {
     Nothing,
     /// A file of the same size.
     SameSize,
+    /// What was sent there before, in this version.
+    Sent,
     /// Something else.
     Other,
+}
+
+impl Looked {
+    /// Adds what another look found.
+    pub fn add(&mut self, other: Looked) {
+        self.files += other.files;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.there_files += other.there_files;
+        self.there_bytes = self.there_bytes.saturating_add(other.there_bytes);
+        self.notes.extend(other.notes);
+        let room = ROWS_MAX.saturating_sub(self.list.len());
+        self.list.extend(other.list.into_iter().take(room));
+    }
+
+    /// The sums of all rows, with these by their paths.
+    pub(super) fn of(mut list: Vec<Row>, is_there: impl Fn(There) -> bool) -> Looked {
+        list.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut looked = Looked::default();
+        for row in &list {
+            looked.files += 1;
+            looked.bytes = looked.bytes.saturating_add(row.bytes);
+            if is_there(row.there) {
+                looked.there_files += 1;
+                looked.there_bytes = looked.there_bytes.saturating_add(row.bytes);
+            }
+        }
+        looked.list = list;
+        looked
+    }
 }
 
 fn unsized_files(lines: Vec<Line>) -> Vec<(StageIn, Option<u64>)> {
@@ -91,19 +126,9 @@ impl Stager {
             Ok(())
         };
         work_off(files, QUESTIONS, None, 1, here, |_, _, _| Ok(()))?;
-        let mut list = rows.into_inner();
-        list.sort_by(|a, b| a.path.cmp(&b.path));
-        let mut looked = Looked { free_bytes: self.volume.targets().space().free_bytes, ..Looked::default() };
-        for row in &list {
-            looked.files += 1;
-            looked.bytes = looked.bytes.saturating_add(row.bytes);
-            if row.there == There::SameSize {
-                looked.there_files += 1;
-                looked.there_bytes = looked.there_bytes.saturating_add(row.bytes);
-            }
-        }
-        list.truncate(ROWS_MAX);
-        looked.list = list;
+        let mut looked = Looked::of(rows.into_inner(), |there| there == There::SameSize);
+        looked.free_bytes = Some(self.volume.targets().space().free_bytes);
+        looked.list.truncate(ROWS_MAX);
         Ok(looked)
     }
 

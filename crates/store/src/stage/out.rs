@@ -1,5 +1,6 @@
 //! Results out, and the sources of a file asked and said.
 
+use super::leaving::{Leaving, StageOut};
 use super::offloaded::{self, Offloaded};
 use super::place::{names, open_at};
 use super::progress::Meter;
@@ -9,8 +10,9 @@ use crate::source::{Identity, Place, Record, SourceError, Started, Version};
 use crate::stage::sources::{Sources, retried};
 use crate::stats::{Metric, StagedBytes};
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, Dir, FileType, Mode, OFlags};
+use rustix::fs::{self, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Bytes handed over at once.
@@ -20,76 +22,21 @@ const BLOCK_BYTES: usize = 4 << 20;
 const TRIES: usize = 3;
 
 impl Stager {
-    /// A file or a directory out.
+    /// A file or the chosen files of a directory out.
     pub fn stage_out(
         &self,
-        path: &str,
-        uri: &str,
-        compare: Compare,
+        what: &StageOut,
         who: &Identity,
         report: Report,
         stop: &Stop,
     ) -> Result<Staged, StageError> {
-        crate::source::check_uri(uri)?;
-        let names = names(path)?;
-        let fd = open_at(self.volume.tree(), &names, OFlags::RDONLY, who)?;
-        match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
-            FileType::RegularFile => {
-                let name = names.last().map_or("", String::as_str);
-                let uri = self
-                    .opener
-                    .named(uri, &super::tree::encoded(name), who)
-                    .map_err(|e| StageError::of_source(uri, e))?;
-                self.file_out(fd, &names.join("/"), &uri, compare, who, report, stop)
-            }
-            FileType::Directory => self.tree_out(fd, names, uri, compare, who, report, stop),
-            _ => Err(StageError::path(path, "it is neither a file nor a directory")),
-        }
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "what is sent, where to, and how it was asked for")]
-    fn tree_out(
-        &self,
-        fd: OwnedFd,
-        names: Vec<String>,
-        uri: &str,
-        compare: Compare,
-        who: &Identity,
-        report: Report,
-        stop: &Stop,
-    ) -> Result<Staged, StageError> {
+        self.some_leave(what, who, stop)?;
         let mut staged = Staged::default();
-        let mut entries = Vec::new();
-        for entry in Dir::new(fd)? {
-            let name = entry?.file_name().to_str().map(str::to_string);
-            let name = name.map_err(|_| StageError::path(&names.join("/"), "a name in it is no UTF-8"))?;
-            if name != "." && name != ".." {
-                entries.push(name);
-            }
-        }
-        entries.sort();
-        for name in entries {
-            let mut inner = names.clone();
-            inner.push(name.clone());
-            let shown = inner.join("/");
-            // Links are neither followed nor sent: the other end may not know them.
-            match open_at(self.volume.tree(), &inner, OFlags::RDONLY | OFlags::NOFOLLOW, who) {
-                Ok(fd) => {
-                    let uri = format!("{}/{}", uri.trim_end_matches('/'), super::tree::encoded(&name));
-                    match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
-                        FileType::Directory => staged.add(self.tree_out(fd, inner, &uri, compare, who, report, stop)?),
-                        FileType::RegularFile => {
-                            staged.add(self.file_out(fd, &shown, &uri, compare, who, report, stop)?)
-                        }
-                        _ => staged.notes.push(format!("{shown} is no file and was left out")),
-                    }
-                }
-                Err(e) if e.to_string().contains(&Errno::LOOP.to_string()) => {
-                    staged.notes.push(format!("{shown} is a symbolic link and was left out"));
-                }
-                Err(e) => return Err(e),
-            }
-        }
+        let met = self.leaving(what, who, stop, &mut |Leaving { fd, path, uri }| {
+            staged.add(self.file_out(fd, &path, &uri, what.compare, who, report, stop)?);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        staged.notes.extend(met.notes());
         Ok(staged)
     }
 
@@ -191,16 +138,21 @@ impl Stager {
 
     /// Whether this version of the file was sent there before, and still has its size there.
     fn is_there(&self, file: &Arc<File>, stub: &OwnedFd, uri: &str, who: &Identity) -> Result<bool, StageError> {
-        let Some(id) = file.id() else { return Ok(false) };
-        file.settle()?;
-        let (size, modified_ns) = offloaded::version(file, stub)?;
-        let now = Offloaded { uri: uri.to_string(), size, modified_ns };
-        if self.offloaded.get(id)?.as_ref() != Some(&now) {
+        if !self.was_sent(file, stub, uri)? {
             return Ok(false);
         }
         // Whoever removed it there since wants it sent again.
         let there = self.opener.open(uri, who).and_then(|source| source.stat());
-        Ok(there.is_ok_and(|version| version.size == size))
+        Ok(there.is_ok_and(|version| version.size == file.size()))
+    }
+
+    /// Whether this version of the file was sent there before.
+    pub(super) fn was_sent(&self, file: &File, stub: &OwnedFd, uri: &str) -> Result<bool, StageError> {
+        let Some(id) = file.id() else { return Ok(false) };
+        file.settle()?;
+        let (size, modified_ns) = offloaded::version(file, stub)?;
+        let now = Offloaded { uri: uri.to_string(), size, modified_ns };
+        Ok(self.offloaded.get(id)?.as_ref() == Some(&now))
     }
 
     /// Compares what lies at the destination, still under its temporary name where there is one: its size, and its bytes if

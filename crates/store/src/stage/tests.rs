@@ -90,6 +90,10 @@ impl World {
     }
 }
 
+fn results(path: &str, uri: &str, compare: Compare) -> StageOut {
+    StageOut { path: path.into(), uri: uri.into(), compare, chosen: Chosen::default() }
+}
+
 fn request(uris: &[&str], path: &str) -> StageIn {
     StageIn { uris: uris.iter().map(|u| u.to_string()).collect(), path: path.into(), ..StageIn::default() }
 }
@@ -338,7 +342,10 @@ fn a_user_stages_where_she_may_and_owns_what_comes() {
     std::fs::set_permissions(world.tree.join("open/a"), mode(0o600)).expect("chmod");
     let other = Identity { uid: 65533, gid: 65533, ..Identity::default() };
     assert!(
-        world.stager.stage_out("open/a", "mem://h/out", Compare::Content, &other, QUIET, &Stop::default()).is_err()
+        world
+            .stager
+            .stage_out(&results("open/a", "mem://h/out", Compare::Content), &other, QUIET, &Stop::default())
+            .is_err()
     );
     assert!(world.stager.source_get("open/a", &other).is_err());
 }
@@ -403,8 +410,9 @@ fn results_out_files_and_directories() {
     world.memory.add("mem://h/a", &bytes);
     std::fs::create_dir_all(world.tree.join("r/sub")).expect("dir");
     world.stage(&["mem://h/a"], "r/sub/a b").expect("staged");
-    let out =
-        |path: &str, uri: &str| world.stager.stage_out(path, uri, Compare::Content, &who(), QUIET, &Stop::default());
+    let out = |path: &str, uri: &str| {
+        world.stager.stage_out(&results(path, uri, Compare::Content), &who(), QUIET, &Stop::default())
+    };
     assert_eq!(out("r/sub/a b", "mem://o/result").expect("out").bytes, 9_000_001);
     assert!(world.memory.bytes("mem://o/result").expect("there") == bytes);
     symlink("sub", world.tree.join("r/l")).expect("link");
@@ -418,6 +426,48 @@ fn results_out_files_and_directories() {
     assert!(out("r/sub/a b", "ftp://u:hush@o/x").is_err());
 }
 
+/// [S-313]
+#[test]
+fn what_a_filter_leaves_out_is_not_sent_and_not_taken_for_sent() {
+    let world = World::new();
+    std::fs::create_dir_all(world.tree.join("r/tmp")).expect("dir");
+    for name in ["r/a.nc", "r/tmp/b.nc", "r/notes.txt"] {
+        world.memory.add("mem://h/a", &data(200_000, 1));
+        world.stage(&["mem://h/a"], name).expect("staged");
+    }
+    let pattern = |text: &str| text.parse::<Pattern>().expect("a pattern");
+    let chosen = Chosen { include: vec![pattern("*.nc")], exclude: vec![pattern("tmp/**")] };
+    let what = StageOut { chosen, ..results("r", "mem://o/r", Compare::Content) };
+    let stop = Stop::default();
+    let look = |what: &StageOut| world.stager.look_out(what, &who(), &stop).expect("looked");
+    let note = "2 files are left out by --include and --exclude, and stay";
+    let row = |there| Row { path: "r/a.nc".into(), bytes: 200_000, there };
+    let looked = look(&what);
+    assert_eq!((looked.list, looked.notes, looked.there_files), (vec![row(There::Nothing)], vec![note.into()], 0));
+    assert!(world.memory.bytes("mem://o/r/a.nc").is_none(), "a look sends nothing");
+
+    let staged = world.stager.stage_out(&what, &who(), QUIET, &stop).expect("out");
+    assert_eq!((staged.files, staged.notes), (1, vec![note.to_string()]));
+    let there = |name: &str| world.memory.bytes(&format!("mem://o/r/{name}")).is_some();
+    assert!(there("a.nc") && !there("tmp/b.nc") && !there("notes.txt"));
+    // Purging looks whether a file is at the other end: these are not.
+    let sent = |name: &str| {
+        let fd = std::fs::File::open(world.tree.join(name)).expect("still there");
+        let id = world.stager.files.get_or_open(fd.into()).expect("opens").id().expect("objects");
+        world.stager.offloaded().get(id).expect("state").is_some()
+    };
+    assert_eq!(["r/a.nc", "r/tmp/b.nc", "r/notes.txt"].map(sent), [true, false, false]);
+    assert_eq!(look(&what).list, [row(There::Sent)]);
+    let all = look(&results("r", "mem://o/r", Compare::Content));
+    assert_eq!((all.files, all.bytes, all.there_files, all.there_bytes), (3, 600_000, 1, 200_000));
+    // A slip is found before anything is sent.
+    let none = StageOut { chosen: Chosen { include: vec![pattern("*.h5")], ..Chosen::default() }, ..what.clone() };
+    let refused = world.stager.stage_out(&none, &who(), QUIET, &stop).expect_err("nothing is left").to_string();
+    assert!(refused.contains("none of its 3 files"), "{refused}");
+    let file = StageOut { path: "r/a.nc".into(), ..what };
+    assert!(world.stager.stage_out(&file, &who(), QUIET, &stop).is_err(), "a file is not many");
+}
+
 /// [S-046]
 #[test]
 fn a_copy_that_is_not_what_was_sent_is_no_success() {
@@ -425,13 +475,13 @@ fn a_copy_that_is_not_what_was_sent_is_no_success() {
     let bytes = data(5_000_001, 14);
     world.memory.add("mem://h/a", &bytes);
     world.stage(&["mem://h/a"], "a").expect("staged");
-    let out = || world.stager.stage_out("a", "mem://o/a", Compare::Content, &who(), QUIET, &Stop::default());
+    let out = || world.stager.stage_out(&results("a", "mem://o/a", Compare::Content), &who(), QUIET, &Stop::default());
     world.memory.add("mem://o/a", b"an earlier result");
     world.memory.garble_uploads(true);
     let refused = out().expect_err("one bit is another").to_string();
     assert_eq!(world.memory.bytes("mem://o/a").as_deref(), Some(&b"an earlier result"[..]), "it never had the name");
     assert!(world.memory.bytes("mem://o/a.part").is_none(), "and is removed");
-    let sized = world.stager.stage_out("a", "mem://o/sized", Compare::Size, &who(), QUIET, &Stop::default());
+    let sized = world.stager.stage_out(&results("a", "mem://o/sized", Compare::Size), &who(), QUIET, &Stop::default());
     sized.expect("of the right size");
     assert!(refused.contains("what arrived is not what was sent"), "{refused}");
     world.memory.garble_uploads(false);
@@ -448,7 +498,7 @@ fn a_file_that_is_written_while_it_is_copied_is_not_sent() {
     let fd = std::fs::File::options().read(true).write(true).open(world.tree.join("a")).expect("there");
     let file = world.stager.files.get_or_open(fd.into()).expect("opens");
     world.memory.on_append(Box::new(move || file.write(5, b"more").expect("written")));
-    let result = world.stager.stage_out("a", "mem://o/a", Compare::Content, &who(), QUIET, &Stop::default());
+    let result = world.stager.stage_out(&results("a", "mem://o/a", Compare::Content), &who(), QUIET, &Stop::default());
     assert!(matches!(result, Err(StageError::Moving(_))), "{result:?}");
     assert!(world.memory.bytes("mem://o/a").is_none());
 }

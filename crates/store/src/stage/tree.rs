@@ -226,7 +226,7 @@ pub(super) fn files_of(what: &StageIn, entries: &[Entry]) -> Result<Vec<(StageIn
 }
 
 /// A pattern that nothing matches is more often a slip than meant.
-fn some_chosen(uri: &str, chosen: usize, of: usize) -> Result<(), StageError> {
+pub(super) fn some_chosen(uri: &str, chosen: usize, of: usize) -> Result<(), StageError> {
     if chosen > 0 || of == 0 {
         return Ok(());
     }

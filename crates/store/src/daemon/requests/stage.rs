@@ -4,7 +4,7 @@ use super::with_progress;
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::daemon::Core;
 use crate::source::{Identity, Record, SourceError};
-use crate::stage::{Compare, Progress, Report, StageError, Staged, Stager, Stop};
+use crate::stage::{Progress, Report, StageError, StageOut, Staged, Stager, Stop};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
@@ -45,17 +45,16 @@ impl Asked<'_> {
         Ok(json!(staged))
     }
 
-    pub fn out(self, uri: &str, compare: Compare, out: &mut Responder<'_>) -> Result<Value, Problem> {
-        let path = self.path;
+    pub fn out(self, what: &StageOut, out: &mut Responder<'_>) -> Result<Value, Problem> {
         let work = |stager: &Stager, who: &Identity, report: Report<'_>, stop: &Stop| {
-            stager.stage_out(path, uri, compare, who, report, stop)
+            stager.stage_out(what, who, report, stop)
         };
         self.staged(out, work).map_err(out_problem)
     }
 }
 
 /// What failed on its way out: nothing of it is kept, and nothing has the name.
-fn out_problem(e: StageError) -> Problem {
+pub fn out_problem(e: StageError) -> Problem {
     let (at_destination, in_mount) = (matches!(e, StageError::Source { .. }), matches!(e, StageError::Path { .. }));
     let problem = Problem::from(e);
     match () {

@@ -30,7 +30,7 @@ fn a_limit_holds_for_all_connections_and_both_directions_together() {
     // Out, and read back: the bytes go twice.
     let limited = world.stager.paced(Some(rate), 1, &stop);
     let took = seconds(|| {
-        drop(limited.stage_out("a", "mem://o/a", Compare::Content, &who(), QUIET, &stop).expect("out"));
+        drop(limited.stage_out(&results("a", "mem://o/a", Compare::Content), &who(), QUIET, &stop).expect("out"));
     });
     assert!(took >= 2.0 * bytes as f64 / rate as f64 - 1.0 / 16.0, "sent and read back in {took} s");
     // What was put together of several files shares one limit.
@@ -67,7 +67,7 @@ fn a_transfer_that_waits_for_its_limit_is_stopped() {
     assert!(stopped(&|limited, stop, report| r#in("mem://h/a", limited, stop, report)));
     assert!(stopped(&|limited, stop, report| r#in("mem://h/whole", limited, stop, report)));
     assert!(stopped(&|limited, stop, report| {
-        limited.stage_out("a", "mem://o/a", Compare::Content, &who(), report, stop)
+        limited.stage_out(&results("a", "mem://o/a", Compare::Content), &who(), report, stop)
     }));
 }
 

@@ -1,0 +1,202 @@
+//! Which files of a directory go out, and what is at the other end already.
+
+use super::look::{Looked, QUESTIONS, ROWS_MAX, Row, There};
+use super::place::{names, open_at};
+use super::shared::work_off;
+use super::tree::{encoded, some_chosen};
+use super::{Chosen, Compare, StageError, Stager, Stop};
+use crate::source::{Identity, SourceError, check_uri};
+use parking_lot::Mutex;
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, Dir, FileType, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::ops::ControlFlow;
+
+/// What is to be staged out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageOut {
+    /// A file or directory, relative to the mount's root.
+    pub path: String,
+    /// Where it goes.
+    pub uri: String,
+    /// How the copy is compared.
+    #[serde(default)]
+    pub compare: Compare,
+    /// Which files of a directory.
+    #[serde(default)]
+    pub chosen: Chosen,
+}
+
+/// A file that goes out.
+pub(super) struct Leaving {
+    pub fd: OwnedFd,
+    /// Its path in the mount.
+    pub path: String,
+    pub uri: String,
+}
+
+/// What a look through a directory met besides.
+#[derive(Default)]
+pub(super) struct Met {
+    /// Files that the patterns leave out.
+    pub left_out: usize,
+    pub notes: Vec<String>,
+}
+
+impl Met {
+    /// All that is worth telling.
+    pub fn notes(mut self) -> Vec<String> {
+        match self.left_out {
+            0 => {}
+            1 => self.notes.push("1 file is left out by --include and --exclude, and stays".into()),
+            n => self.notes.push(format!("{n} files are left out by --include and --exclude, and stay")),
+        }
+        self.notes
+    }
+}
+
+/// A look through what goes out.
+struct Walk<'a> {
+    stager: &'a Stager,
+    chosen: &'a Chosen,
+    who: &'a Identity,
+    stop: &'a Stop,
+    /// How many names lie above the directory that is staged out.
+    depth: usize,
+    met: Met,
+    visit: &'a mut dyn FnMut(Leaving) -> Result<ControlFlow<()>, StageError>,
+}
+
+impl Stager {
+    /// Goes through the files that go out, in the order of their names, for as long as `visit` wants to.
+    pub(super) fn leaving(
+        &self,
+        what: &StageOut,
+        who: &Identity,
+        stop: &Stop,
+        visit: &mut dyn FnMut(Leaving) -> Result<ControlFlow<()>, StageError>,
+    ) -> Result<Met, StageError> {
+        check_uri(&what.uri)?;
+        let above = names(&what.path)?;
+        let fd = open_at(self.volume.tree(), &above, OFlags::RDONLY, who)?;
+        let is_all = what.chosen.is_all();
+        match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
+            FileType::RegularFile if !is_all => {
+                let why = "--include and --exclude choose among the files of a directory, and this is one file: leave them out";
+                Err(StageError::path(&what.path, why))
+            }
+            FileType::RegularFile => {
+                let name = encoded(above.last().map_or("", String::as_str));
+                let named = self.opener.named(&what.uri, &name, who);
+                let uri = named.map_err(|e| StageError::of_source(&what.uri, e))?;
+                visit(Leaving { fd, path: above.join("/"), uri }).map(|_| Met::default())
+            }
+            FileType::Directory => {
+                let depth = above.len();
+                let met = Met::default();
+                let mut walk = Walk { stager: self, chosen: &what.chosen, who, stop, depth, met, visit };
+                walk.below(fd, &above, &what.uri).map(|_| walk.met)
+            }
+            _ => Err(StageError::path(&what.path, "it is neither a file nor a directory")),
+        }
+    }
+
+    /// Patterns that leave nothing are more often a slip than meant: found out before anything is sent.
+    pub(super) fn some_leave(&self, what: &StageOut, who: &Identity, stop: &Stop) -> Result<(), StageError> {
+        if what.chosen.is_all() {
+            return Ok(());
+        }
+        let mut chosen = 0;
+        let met = self.leaving(what, who, stop, &mut |_| {
+            chosen = 1;
+            Ok(ControlFlow::Break(()))
+        })?;
+        some_chosen(&what.path, chosen, chosen + met.left_out)
+    }
+
+    /// What staging out would do. Nothing is sent.
+    pub fn look_out(&self, what: &StageOut, who: &Identity, stop: &Stop) -> Result<Looked, StageError> {
+        self.some_leave(what, who, stop)?;
+        let mut files = Vec::new();
+        let met = self.leaving(what, who, stop, &mut |Leaving { fd, path, uri }| {
+            let stub = fd.try_clone().map_err(|_| Errno::MFILE)?;
+            let file = self.files.get_or_open(fd)?;
+            let was_sent = self.was_sent(&file, &stub, &uri)?;
+            files.push((path, uri, file.size(), was_sent));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let rows = Mutex::new(Vec::new());
+        let ask = |(path, uri, bytes, was_sent): (String, String, u64, bool)| {
+            if stop.is_set() {
+                return Err(StageError::Stopped);
+            }
+            let there = match self.opener.open(&uri, who).and_then(|source| source.stat()) {
+                Ok(version) if version.size == bytes && was_sent => There::Sent,
+                Ok(version) if version.size == bytes => There::SameSize,
+                Ok(_) => There::Other,
+                Err(SourceError::Permanent(_)) => There::Nothing,
+                Err(e) => return Err(StageError::of_source(&uri, e)),
+            };
+            rows.lock().push(Row { path, bytes, there });
+            Ok(())
+        };
+        work_off(files, QUESTIONS, None, 1, ask, |_, _, _| Ok(()))?;
+        let mut looked = Looked::of(rows.into_inner(), |there| there == There::Sent);
+        looked.notes = met.notes();
+        looked.list.truncate(ROWS_MAX);
+        Ok(looked)
+    }
+}
+
+impl Walk<'_> {
+    fn below(&mut self, fd: OwnedFd, above: &[String], uri: &str) -> Result<ControlFlow<()>, StageError> {
+        let mut entries = Vec::new();
+        for entry in Dir::new(fd)? {
+            let entry = entry?;
+            let name = entry.file_name().to_str().map(str::to_string);
+            let name = name.map_err(|_| StageError::path(&above.join("/"), "a name in it is no UTF-8"))?;
+            if name != "." && name != ".." {
+                entries.push((name, entry.file_type()));
+            }
+        }
+        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        for (name, kind) in entries {
+            if self.stop.is_set() {
+                return Err(StageError::Stopped);
+            }
+            let names = [above, &[name]].concat();
+            if self.entry(names, kind, uri)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Links are neither followed nor sent: the other end may not know them. What is left out is not opened.
+    fn entry(&mut self, names: Vec<String>, kind: FileType, uri: &str) -> Result<ControlFlow<()>, StageError> {
+        let path = names.join("/");
+        let is_meant = self.chosen.takes(&names[self.depth..].join("/"));
+        if !is_meant && !matches!(kind, FileType::Directory | FileType::Unknown) {
+            self.met.left_out += 1;
+            return Ok(ControlFlow::Continue(()));
+        }
+        let fd = match open_at(self.stager.volume.tree(), &names, OFlags::RDONLY | OFlags::NOFOLLOW, self.who) {
+            Ok(fd) => fd,
+            Err(e) if e.to_string().contains(&Errno::LOOP.to_string()) => {
+                self.met.notes.push(format!("{path} is a symbolic link and was left out"));
+                return Ok(ControlFlow::Continue(()));
+            }
+            Err(e) => return Err(e),
+        };
+        let name = names.last().map_or("", String::as_str);
+        let uri = format!("{}/{}", uri.trim_end_matches('/'), encoded(name));
+        match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
+            FileType::Directory => return self.below(fd, &names, &uri),
+            FileType::RegularFile if is_meant => return (self.visit)(Leaving { fd, path, uri }),
+            FileType::RegularFile => self.met.left_out += 1,
+            _ => self.met.notes.push(format!("{path} is no file and was left out")),
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
