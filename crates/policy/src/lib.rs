@@ -19,6 +19,7 @@ pub mod pattern;
 pub mod precedence;
 pub mod prefetch;
 pub mod protect;
+pub mod quota;
 pub mod schedule;
 pub mod shares;
 pub mod streams;
