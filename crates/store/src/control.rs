@@ -23,7 +23,10 @@ pub use crate::exit;
 pub use client::{Client, is_dead};
 pub use find::{ENVIRONMENT, Found, device_of, find, mounts, socket_of};
 pub use problem::Problem;
-pub use request::{Accounting, AccountingBy, BeginCheckpoint, Check, Events, Find, FindState, Merge, Request, Scrub};
+pub use request::{
+    Accounting, AccountingBy, BeginCheckpoint, Check, Events, Find, FindState, Merge, NewLimit, QuotaOf, Request,
+    Scrub, SetQuota,
+};
 pub use server::{Binding, Server, ServerOptions};
 pub use top::{FILES_MAX, FileCounts, Top};
 pub use wire::LINE_BYTES_MAX;

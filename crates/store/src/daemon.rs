@@ -18,6 +18,7 @@ mod forget;
 mod helping;
 mod left;
 mod purge;
+mod quotas;
 mod rebuild;
 mod requests;
 mod resolve;
@@ -114,6 +115,7 @@ pub struct Core {
     clock: clock::Clock,
     /// What users and jobs did.
     pub accounts: Accounts,
+    quotas: Arc<quotas::Keeper>,
 }
 
 impl Core {
@@ -205,12 +207,14 @@ impl Starting {
             }
         }
         drop(pool.advisers.set(adapt.advisers()));
+        let keeper = quotas(&volume, &pool).map_err(|e| problem(&e))?;
         end::clear_dead_mount(mount_point);
         let mount = Arc::new(mount(&volume, &pool, &files, &stager, adapt.replicas().openers(), mount_point)?);
         let node = calls.as_ref().map_or("-", |calls| calls.own());
         let accounts = Accounts::new(node, volume.config().accounting.keep);
         let core = Arc::new(Core {
             accounts,
+            quotas: keeper,
             mount_point: mount.path().to_path_buf(),
             nodes,
             calls,
@@ -239,6 +243,7 @@ impl Starting {
         Scrubs::start(&core);
         core.sums.start(&core);
         Accounts::start(&core);
+        quotas::Keeper::start(&core);
         if let Some(calls) = &core.calls {
             purge::InUse { files: core.files.clone(), stager: core.stager.clone() }.serve(calls);
         }
@@ -403,6 +408,14 @@ fn places(volume: &Volume) -> crate::Result<Arc<Places>> {
     Ok(places)
 }
 
+/// Who may have how much.
+fn quotas(volume: &Volume, pool: &Pool) -> crate::Result<Arc<quotas::Keeper>> {
+    let tree = std::fs::read_link(host::descriptor_path(volume.tree())).map_err(|_| rustix::io::Errno::NOENT)?;
+    // Several nodes that count each for itself would count wrong.
+    let records = if volume.config().is_shared() { Vec::new() } else { volume.state().records(quotas::KIND)? };
+    Ok(quotas::Keeper::open(&pool.quotas, &records, &tree, (pool.clock)()))
+}
+
 /// The block cache, if `volume.toml` asks for one.
 fn start_cache(volume: &Volume, pool: &Pool) -> Result<(), Problems> {
     let config = volume.config();
@@ -465,7 +478,7 @@ fn mount(
     let config = volume.config();
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let tree = openat(volume.tree(), c".", flags, Mode::empty()).map_err(|e| problem(&e))?;
-    let mut namespace = Namespace::new(tree).map_err(|e| problem(&e))?;
+    let mut namespace = Namespace::new(tree).map_err(|e| problem(&e))?.counting(pool.quotas.clone());
     if let Some(places) = pool.places.get() {
         namespace = namespace.telling(places.clone());
     }

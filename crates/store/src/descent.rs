@@ -11,6 +11,8 @@ use std::sync::Arc;
 /// Below one directory.
 pub struct Descent {
     levels: Vec<Level>,
+    /// Links, pipes, sockets and devices are met, too.
+    others: bool,
 }
 
 struct Level {
@@ -29,7 +31,7 @@ pub struct Met {
     pub above: u64,
     /// Its name there.
     pub name: CString,
-    /// The inode number of a directory; `None` for a regular file.
+    /// The inode number of a directory; `None` for a file.
     pub inode: Option<u64>,
 }
 
@@ -48,17 +50,29 @@ impl Level {
 impl Descent {
     /// Begins.
     pub fn new(root: &OwnedFd) -> Result<Descent> {
-        Ok(Descent { levels: vec![Level::open(root, c".")?] })
+        Ok(Descent { levels: vec![Level::open(root, c".")?], others: false })
     }
 
-    /// The path, below the root, of a regular file that was met last.
+    /// Meets from now on whatever has a name.
+    pub fn and_others(self) -> Descent {
+        Descent { others: true, ..self }
+    }
+
+    /// The path, below the root, of the directory that holds what was met last.
+    pub fn above(&self, met: &Met) -> PathBuf {
+        // A directory is gone into as it is met.
+        let levels = &self.levels[1..self.levels.len() - usize::from(met.inode.is_some())];
+        levels.iter().map(|level| OsStr::from_bytes(level.name.to_bytes())).collect()
+    }
+
+    /// The path, below the root, of a file that was met last.
     pub fn path_of(&self, name: &CStr) -> PathBuf {
         let above = self.levels.iter().skip(1).map(|level| &*level.name);
         above.chain([name]).map(|name| OsStr::from_bytes(name.to_bytes())).collect()
     }
 }
 
-/// What cannot be read is an error, and the rest comes after it. Symbolic links are not followed, and not met.
+/// What cannot be read is an error, and the rest comes after it. Symbolic links are not followed, and not met unless all are.
 impl Iterator for Descent {
     type Item = Result<Met>;
 
@@ -89,6 +103,7 @@ impl Iterator for Descent {
                     Err(Errno::NOENT | Errno::NOTDIR) => {} // removed meanwhile
                     Err(error) => return Some(Err(error)),
                 },
+                _ if self.others => return Some(Ok(level.meets(name, None))),
                 _ => {}
             }
         }

@@ -1,5 +1,6 @@
 //! What can go wrong in the world, and the one place that says which errno an application sees for it.
 
+use crate::quota::Refused;
 use crate::target::TargetError;
 use policy::TargetId;
 use policy::layout::LayoutError;
@@ -45,9 +46,18 @@ pub enum Error {
     /// Another node, or what nodes share, kept a call waiting for too long.
     #[error("another node: {0}. Try again; `entrepot node list` shows the nodes")]
     Elsewhere(String),
+    /// Somebody has as much as they may.
+    #[error("{0}")]
+    Quota(Refused),
     /// The request itself is wrong.
     #[error("{0}")]
     Invalid(String),
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Error {
+        Error::Quota(refused)
+    }
 }
 
 impl From<LayoutError> for Error {
@@ -77,6 +87,7 @@ impl Error {
             Error::NoTarget => Errno::NOSPC,
             Error::Busy(_) => Errno::BUSY,
             Error::Elsewhere(_) => Errno::TIMEDOUT,
+            Error::Quota(_) => Errno::DQUOT,
             Error::Invalid(_) => Errno::INVAL,
         }
     }

@@ -16,6 +16,7 @@ mod advise;
 mod byte_ranges;
 mod cached;
 mod change;
+mod charged;
 mod compare;
 mod copy;
 mod find;
@@ -143,6 +144,7 @@ pub struct File {
     /// What this node said to others on the stub.
     said: nodes::Said,
     locks: locks::Locks,
+    charges: charged::Charges,
 }
 
 /// What a stub says of its file.
@@ -222,6 +224,7 @@ impl File {
             payer: Mutex::new(None),
             said,
             locks: locks::Locks::default(),
+            charges: charged::Charges::default(),
         })
     }
 

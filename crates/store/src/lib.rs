@@ -25,6 +25,7 @@ pub mod namespace;
 mod newer;
 pub mod nodes;
 pub mod places;
+pub mod quota;
 pub mod recovery;
 pub mod renewal;
 pub mod source;

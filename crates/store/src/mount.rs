@@ -12,6 +12,7 @@
 pub mod answer;
 mod attach;
 mod bytes;
+mod charging;
 pub mod convert;
 mod counted;
 mod directory;

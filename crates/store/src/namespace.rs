@@ -23,6 +23,7 @@ pub use remove::Removed;
 
 use crate::descriptors;
 use crate::places::Places;
+use crate::quota::Quotas;
 use node::Nodes;
 use parking_lot::RwLock;
 use policy::shares::Descriptors;
@@ -46,6 +47,8 @@ pub struct Namespace {
     places: Option<Arc<Places>>,
     /// What was looked up last, where other nodes have the tree and asking costs.
     seen: Option<seen::LastSeen>,
+    /// Where it counts what a removed file had.
+    quotas: Arc<Quotas>,
 }
 
 impl Namespace {
@@ -60,6 +63,7 @@ impl Namespace {
             renames: RwLock::new(()),
             places: None,
             seen: None,
+            quotas: Arc::default(),
         })
     }
 
@@ -72,6 +76,16 @@ impl Namespace {
     /// Tells from now on where files and directories go.
     pub fn telling(self, places: Arc<Places>) -> Namespace {
         Namespace { places: Some(places), ..self }
+    }
+
+    /// Opens from now on what is removed where its length counts.
+    pub(crate) fn counting(self, quotas: Arc<Quotas>) -> Namespace {
+        Namespace { quotas, ..self }
+    }
+
+    /// Whether something has that name in a directory.
+    pub(crate) fn has(&self, parent: NodeId, name: &OsStr) -> bool {
+        self.directory(parent).is_ok_and(|directory| statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
     }
 
     /// Goes on with another way to the same tree: `root` is its open directory as another mount shows it. What is under way may

@@ -9,6 +9,7 @@ mod already_staged;
 mod amount;
 mod checksum;
 mod chosen;
+mod counted;
 mod error;
 mod fetch;
 mod incoming;

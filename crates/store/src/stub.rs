@@ -164,8 +164,8 @@ pub trait Stub: Send + Sync + 'static {
     fn inode(&self) -> Option<Inode> {
         None
     }
-    /// Whose it is.
-    fn owner(&self) -> Option<u32> {
+    /// Whose it is: user and group.
+    fn owner(&self) -> Option<(u32, u32)> {
         None
     }
     /// Where it is now, as far as anybody can tell.

@@ -131,6 +131,18 @@ pub enum Request {
         #[serde(default)]
         dry_run: bool,
     },
+    /// Those of the caller, or one.
+    #[serde(rename = "quota.show")]
+    ShowQuota {
+        #[serde(default)]
+        of: Option<QuotaOf>,
+    },
+    #[serde(rename = "quota.list")]
+    Quotas {},
+    #[serde(rename = "quota.set")]
+    SetQuota(SetQuota),
+    #[serde(rename = "quota.remove")]
+    RemoveQuota { of: QuotaOf },
     #[serde(rename = "scrub.run")]
     Scrub(Scrub),
     #[serde(rename = "checkpoint.begin")]
@@ -291,4 +303,43 @@ pub struct BeginCheckpoint {
     pub mtbf_s: Option<u64>,
     /// Nodes that it runs on.
     pub nodes: Option<u64>,
+}
+
+/// What has limits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QuotaOf {
+    /// A user, by id.
+    User(u32),
+    /// A group, by id.
+    Group(u32),
+    /// All below a directory, by its path.
+    Directory(String),
+}
+
+/// A limit that is to be another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NewLimit {
+    /// This.
+    At(u64),
+    /// None any more.
+    Off,
+}
+
+/// Limits to set; what is not named stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetQuota {
+    /// Of what.
+    pub of: QuotaOf,
+    /// Of bytes, for the grace.
+    pub soft: Option<NewLimit>,
+    /// Of bytes.
+    pub hard: Option<NewLimit>,
+    /// Of files, for the grace.
+    pub files_soft: Option<NewLimit>,
+    /// Of files.
+    pub files_hard: Option<NewLimit>,
+    /// How long a soft limit may be passed.
+    pub grace_s: Option<u64>,
 }

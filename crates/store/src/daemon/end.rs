@@ -117,6 +117,7 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
             places.stop();
         }
         core.accounts.stop(&core);
+        core.quotas.stop(&core);
         if let Some(nodes) = &core.nodes {
             nodes.leave();
         }

@@ -15,6 +15,7 @@ mod tiering;
 mod top;
 
 use super::balance::{self, Ask};
+use super::quotas;
 use super::{Core, Ending};
 use crate::adapt::burst::Asked;
 use crate::control::{Binding, Caller, Handler, Problem, Request, Responder};
@@ -25,7 +26,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The first words of the commands that the store itself serves.
-const PREFIXES: [&str; 19] = [
+const PREFIXES: [&str; 20] = [
     "status",
     "node",
     "stats",
@@ -42,6 +43,7 @@ const PREFIXES: [&str; 19] = [
     "accounting",
     "state",
     "purge",
+    "quota",
     "scrub",
     "checkpoint",
     "daemon",
@@ -157,6 +159,10 @@ impl Commands {
                 caller.must_be_operator("purge the volume")?;
                 Ok(json!(core.purge(dry_run)?))
             }
+            Request::ShowQuota { of } => quotas::show(core, caller, of),
+            Request::Quotas {} => quotas::list(core, caller),
+            Request::SetQuota(asked) => quotas::set(core, caller, asked),
+            Request::RemoveQuota { of } => quotas::remove(core, caller, &of),
             Request::Scrub(asked) => super::scrub::run(core, caller, &asked, out),
             Request::BeginCheckpoint(what) => {
                 let burst = checkpoint::burst(core)?;

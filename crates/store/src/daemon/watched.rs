@@ -74,7 +74,12 @@ impl Core {
         let nodes = self.nodes.as_ref().map_or(1, |nodes| nodes.count());
         let moves = self.mover.progress().list().iter().filter(|entry| entry.phase == Phase::Copying).count();
         let repair = self.repair.counts();
+        let (limits, over, expired) = self.quotas.counts();
         vec![
+            Gauge::new(Level::QuotaLimits, limits as f64),
+            Gauge::new(Level::QuotaOver, over as f64),
+            Gauge::new(Level::QuotaExpired, expired as f64),
+            Gauge::new(Level::QuotaRefused, self.quotas.refused() as f64),
             Gauge::new(Level::Uptime, self.started.elapsed().as_secs_f64()),
             Gauge::new(Level::Nodes, nodes as f64),
             Gauge::new(Level::Leads, f64::from(u8::from(self.acts()))),

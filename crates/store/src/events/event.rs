@@ -25,14 +25,25 @@ pub enum Kind {
     Purge,
     /// A scrub ended.
     Scrub,
+    /// Somebody is over a limit, or no longer.
+    Quota,
     /// A job's state changed.
     Job,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 8] =
-        [Kind::Move, Kind::Recovery, Kind::Target, Kind::Node, Kind::Burst, Kind::Purge, Kind::Scrub, Kind::Job];
+    pub const ALL: [Kind; 9] = [
+        Kind::Move,
+        Kind::Recovery,
+        Kind::Target,
+        Kind::Node,
+        Kind::Burst,
+        Kind::Purge,
+        Kind::Scrub,
+        Kind::Quota,
+        Kind::Job,
+    ];
 
     /// Its word.
     pub fn word(self) -> &'static str {
@@ -44,6 +55,7 @@ impl Kind {
             Kind::Burst => "burst",
             Kind::Purge => "purge",
             Kind::Scrub => "scrub",
+            Kind::Quota => "quota",
             Kind::Job => "job",
         }
     }

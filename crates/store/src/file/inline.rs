@@ -126,7 +126,7 @@ impl File {
         let Ok(end) = Self::check_range(offset, data.len() as u64) else { return InlineWrite::NotNow };
         let Some(io) = self.io.try_read_arc() else { return InlineWrite::NotNow };
         let view = self.view();
-        if data.is_empty() || !self.is_unobstructed(&view, end) || !self.may_write(&view) {
+        if data.is_empty() || !self.is_unobstructed(&view, end) || !self.may_write(&view) || !self.surely_reaches(end) {
             return InlineWrite::NotNow;
         }
         let Some(layout) = &view.layout else { return InlineWrite::NotNow };

@@ -97,7 +97,10 @@ impl File {
     /// The right to let the kernel do the I/O on the one object; `None` when the file is not that simple: several
     /// objects or mirrors, being recovered or moved, with a source, on a target that is not ok, or not a plain file.
     pub fn passthrough(self: &Arc<Self>, write: bool) -> Option<PassthroughGuard> {
-        // The kernel asks nobody before it acknowledges.
+        // The kernel asks nobody before it acknowledges, and none of what it writes is counted before it is settled.
+        if write && self.has_payers() {
+            return None;
+        }
         if self.is_shared() || !self.source.is_none() || self.layout()?.single_object().is_none() {
             return None;
         }
@@ -173,8 +176,10 @@ impl File {
         self.kernel_modified.fetch_max(modified, Ordering::AcqRel);
         self.modified.fetch_max(modified, Ordering::Relaxed);
         let _extend = self.extend.lock();
-        if size != self.size.load(Ordering::Acquire) {
+        let before = self.size.load(Ordering::Acquire);
+        if size != before {
             self.stub.set_size(size).inspect(|()| self.stub_changed())?;
+            self.was_charged_late(before, size);
             self.size.store(size, Ordering::Release);
         }
         Ok(())

@@ -5,6 +5,7 @@ use crate::Result;
 use crate::cache::BlockCache;
 use crate::events::Events;
 use crate::places::Places;
+use crate::quota::Quotas;
 use crate::target::Targets;
 use policy::layout::{Placement, Position};
 use policy::{FileId, ObjectId, TargetId, Time};
@@ -67,6 +68,8 @@ pub struct Pool {
     pub making: Arc<Making>,
     /// What could not be made durable, by the numbers of objects.
     pub lost: Arc<Lost>,
+    /// Who may have how much; nobody has a limit until something keeps them.
+    pub quotas: Arc<Quotas>,
     /// Turns among equal targets; starts anywhere.
     pub turn: AtomicU64,
 }
@@ -166,6 +169,7 @@ impl Pool {
             slow_copies: SlowCopies::default(),
             making: Arc::default(),
             lost: Arc::default(),
+            quotas: Arc::default(),
             turn: AtomicU64::new(0),
         }
     }

@@ -34,6 +34,7 @@ impl File {
     /// Makes a range zero, growing the file unless `keep_size`.
     pub fn zero(self: &Arc<Self>, offset: u64, len: u64, keep_size: bool) -> Result<()> {
         let end = Self::check_range(offset, len)?;
+        self.may_reach(if keep_size { 0 } else { end })?;
         let _alone = self.alone_to_change(false)?;
         let punched = self.punch_in(offset..end.min(self.size()));
         self.forget(offset, len);
@@ -53,6 +54,7 @@ impl File {
     /// nothing is reserved.
     pub fn allocate(self: &Arc<Self>, offset: u64, len: u64, keep_size: bool) -> Result<()> {
         let end = Self::check_range(offset, len)?;
+        self.may_reach(end)?; // what is reserved beyond the end must fit, too
         self.ready_to_modify()?;
         if end > self.pool.inline_bytes_max {
             self.convert(end)?;

@@ -33,6 +33,7 @@ impl File {
             self.was_modified();
             return Ok(());
         }
+        self.may_reach(size)?;
         self.ready_to_change(size == 0)?;
         if self.set_size_in_shared_stub(size)? {
             return Ok(());
@@ -48,7 +49,8 @@ impl File {
         self.will_outgrow_stub(size)?;
         {
             let _extend = self.extend.lock();
-            self.stub.set_size(size).inspect(|()| self.stub_changed())?;
+            let set = || self.stub.set_size(size).inspect(|()| self.stub_changed());
+            self.charged(self.size.load(Ordering::Acquire), size, set)?;
             self.size.store(size, Ordering::Release);
             self.stub_lost.cut(0, size);
         }
@@ -68,7 +70,8 @@ impl File {
                 if view.layout.is_some() {
                     return Ok(false);
                 }
-                self.stub.set_size(size).inspect(|()| self.stub_changed())?;
+                let set = || self.stub.set_size(size).inspect(|()| self.stub_changed());
+                self.charged(self.size.load(Ordering::Acquire), size, set)?;
                 self.size.store(size, Ordering::Release);
                 self.stub_lost.cut(0, size);
                 self.was_modified();

@@ -37,6 +37,7 @@ impl File {
         if data.is_empty() {
             return Ok(());
         }
+        self.may_reach(end)?;
         let mut refused = Refused::default();
         loop {
             self.ready_to_modify()?;
@@ -205,13 +206,19 @@ impl File {
     }
 
     fn write_stub(&self, offset: u64, data: &[u8]) -> Result<()> {
-        let lost = self.stub_lost.noted();
-        let written = self.stub.write_at(offset, data);
-        self.stub_changed();
+        let (lost, end) = (self.stub_lost.noted(), offset + data.len() as u64);
+        // The stub grows as it is written: where that counts, no other write may make it longer meanwhile.
+        let counts = self.is_charged().then(|| self.extend.lock());
+        let size = if counts.is_some() { self.size.load(Ordering::Acquire) } else { end };
+        let written = self.charged(size, end.max(size), || {
+            let written = self.stub.write_at(offset, data);
+            self.stub_changed();
+            written
+        });
         written?;
         self.stub_lost.written(0, offset, data.len() as u64, lost);
-        let _extend = self.extend.lock();
-        self.size.fetch_max(offset + data.len() as u64, Ordering::AcqRel);
+        let _extend = counts.unwrap_or_else(|| self.extend.lock());
+        self.size.fetch_max(end, Ordering::AcqRel);
         Ok(())
     }
 
@@ -252,9 +259,9 @@ impl File {
             return Ok(());
         }
         let _extend = self.extend.lock();
-        if end > self.size.load(Ordering::Acquire) {
-            let set = self.lengthen(end);
-            self.stub_changed();
+        let size = self.size.load(Ordering::Acquire);
+        if end > size {
+            let set = self.charged(size, end, || self.lengthen(end).inspect(|()| self.stub_changed()));
             if let Err(e) = set {
                 self.tail_clean.store(false, Ordering::Release);
                 return Err(e);

@@ -83,7 +83,16 @@ impl Server {
         if is_virtual(parent, name) {
             return Err(Errno::EXIST);
         }
+        let reserved = match what {
+            Make::Link(id) => self.may_link(id, parent).map(|()| None)?,
+            Make::Directory(caller, _) | Make::Node(caller, ..) | Make::Symlink(caller, _) => {
+                self.reserve_inode(caller, parent)?
+            }
+        };
         let made = what.in_namespace(&self.parts.namespace, parent, name);
+        if let Ok((_, stat)) = &made {
+            self.keep_inode(reserved, parent, stat);
+        }
         if let (Make::Directory(..), Ok((node, _))) = (what, &made) {
             self.inherit_request(parent, name, node);
         }
@@ -107,7 +116,8 @@ impl Server {
             not_permitted(parent, &name)?;
             let mut user = None;
             let before = |removed: &mut Removed| user = server.user_of_removed(removed);
-            server.parts.namespace.unlink_after(parent, &name, before)?;
+            let removed = server.parts.namespace.unlink_after(parent, &name, before)?;
+            server.counts_no_more(&removed, user.is_some(), parent);
             server.unlinked(uid, user);
             Ok(())
         });
@@ -142,9 +152,13 @@ impl Server {
         self.with_room_for_removal(uid, answer, move |server| {
             not_permitted(from.0, &from.1)?;
             not_permitted(to.0, &to.1)?;
+            server.may_rename((from.0, &from.1), (to.0, &to.1))?;
             let mut user = None;
             let before = |removed: &mut Removed| user = server.user_of_removed(removed);
-            server.parts.namespace.rename_after((from.0, &from.1), (to.0, &to.1), flags, before)?;
+            let replaced = server.parts.namespace.rename_after((from.0, &from.1), (to.0, &to.1), flags, before)?;
+            if let Some(replaced) = replaced {
+                server.counts_no_more(&replaced, user.is_some(), to.0);
+            }
             server.unlinked(uid, user);
             Ok(())
         });
@@ -223,8 +237,19 @@ impl Server {
         if is_virtual(parent, name) {
             return Err(Errno::EXIST.into());
         }
-        match self.parts.namespace.create(caller, parent, name, mode) {
+        let (reserved, refused) = match self.reserve_inode(caller, parent) {
+            Ok(reserved) => (reserved, None),
+            Err(error) => (None, Some(error)),
+        };
+        let made = match refused {
+            // What is there already needs none.
+            Some(error) if !self.parts.namespace.has(parent, name) => return Err(error.into()),
+            Some(_) => Err(Errno::EXIST),
+            None => self.parts.namespace.create(caller, parent, name, mode),
+        };
+        match made {
             Ok((node, stat, stub)) => {
+                self.keep_inode(reserved, parent, &stat);
                 let user =
                     self.user_of_new_stub(node.id, stub).inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
                 user.open.is_of(&node);

@@ -48,6 +48,11 @@ impl Open {
         self.stub.as_fd()
     }
 
+    /// Whether a name of it was removed on this node.
+    pub fn lost_name_here(&self) -> bool {
+        self.lost_name_here.load(Ordering::Acquire)
+    }
+
     /// Whether the kernel's pages of a node are of this inode.
     pub fn is_of(&self, node: &Node) -> bool {
         node.is_of(self.born_ns)
@@ -214,6 +219,7 @@ impl Server {
         }
         shard.remove(&open.id);
         drop(shard);
+        self.counts_no_more_if_nameless(open);
         // Whoever removes a file that has objects says so above: then this node knows of them.
         if open.file.is_shared() && open.file.is_in_stub() {
             return;
@@ -227,6 +233,8 @@ impl Server {
     /// learned now.
     pub fn user_of_removed(&self, removed: &mut Removed) -> Option<User<'_>> {
         let user = self.user_of_stub(removed.id, removed.stub.take()?);
+        // By its name, which it has still.
+        let user = user.inspect(|user| user.open.file.learn_payers());
         let stays =
             |error| tracing::warn!(%error, "the objects of a removed file stay; `entrepot check` will find them");
         user.map_err(stays).ok()
@@ -243,7 +251,7 @@ impl Server {
         match open.file.refresh() {
             Ok(_) => {}
             // The node that took the last name away removes the objects, whoever has the file open.
-            Err(Error::Namespace(Errno::STALE)) if open.lost_name_here.load(Ordering::Acquire) => {}
+            Err(Error::Namespace(Errno::STALE)) if open.lost_name_here() => {}
             Err(Error::Namespace(Errno::STALE)) if open.file.is_shared() => {
                 return tracing::debug!("a file that was in use here was removed by another node");
             }

@@ -102,7 +102,9 @@ impl FileSystem for Server {
     }
 
     fn remove_directory(&self, parent: NodeId, name: &OsStr) -> Result<()> {
-        self.parts.namespace.remove_directory(parent, name).map(drop)
+        let removed = self.parts.namespace.remove_directory(parent, name)?;
+        self.counts_no_more(&removed, false, parent);
+        Ok(())
     }
 
     fn rename(

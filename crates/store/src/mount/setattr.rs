@@ -33,7 +33,8 @@ impl Server {
 
     fn change(&self, caller: Caller, id: NodeId, changes: Changes) -> Result<FileAttr> {
         self.parts.namespace.forget_seen(id);
-        let user = changes.size.map(|_| self.user(id)).transpose()?;
+        let needs_file = changes.size.is_some() || (changes.sets_owner() && self.needs_length(id));
+        let user = needs_file.then(|| self.user(id)).transpose()?;
         let open = match &user {
             Some(user) => Some(user.open.clone()),
             None => self.open.get(id),
@@ -47,7 +48,8 @@ impl Server {
         if changes.sets_owner() {
             // Also what comes before each write, reserving and punching by somebody who may not keep them: nothing is said then.
             held.drop_privileges(caller)?;
-            held.set_owner(changes.uid, changes.gid)?;
+            let set = || held.set_owner(changes.uid, changes.gid);
+            self.change_owner(caller, (&held.stat()?, open.as_deref()), (changes.uid, changes.gid), set)?;
         }
         if let Some(mode) = changes.mode {
             held.set_mode(mode)?;

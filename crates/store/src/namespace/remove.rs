@@ -69,7 +69,7 @@ impl Namespace {
         } else if kind == FileType::RegularFile && stat.st_nlink <= 2 {
             // A file in use may have one link more, its mark in `open/`. An empty file may have objects too: space reserved
             // beyond its end, or what is left of one that was emptied.
-            stub = stub_with_objects(directory, name, &stat);
+            stub = stub_with_objects(directory, name, &stat, self.quotas.is_on());
         }
         Removed { id, stat, last, stub }
     }
@@ -77,8 +77,9 @@ impl Namespace {
     /// The same of a regular file that was looked up just now.
     fn about_to_remove_seen(&self, file: &OwnedFd, directory: &OwnedFd, name: &OsStr, stat: Stat) -> Removed {
         let open = || openat(CWD, descriptor_path(file), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
-        let stub = match stat.st_nlink <= 2 && is_laid_out(file).unwrap_or(true) {
-            true => open().or_else(|| stub_with_objects(directory, name, &stat)),
+        let counts = self.quotas.is_on();
+        let stub = match stat.st_nlink <= 2 && (counts || is_laid_out(file).unwrap_or(true)) {
+            true => open().or_else(|| stub_with_objects(directory, name, &stat, counts)),
             false => None,
         };
         Removed { id: self.id_of(stat.st_ino), stat, last: stat.st_nlink <= 1, stub }
@@ -90,9 +91,9 @@ impl Namespace {
     }
 }
 
-/// Opens the stub if it has a layout, which costs a file without objects one look at an attribute.
-fn stub_with_objects(directory: &OwnedFd, name: &OsStr, stat: &Stat) -> Option<OwnedFd> {
-    if let Ok(None) = number_at(directory, name) {
+/// Opens the stub if it has a layout, which costs a file without objects one look at an attribute; with `any` in any case.
+fn stub_with_objects(directory: &OwnedFd, name: &OsStr, stat: &Stat, any: bool) -> Option<OwnedFd> {
+    if !any && let Ok(None) = number_at(directory, name) {
         return None;
     }
     let open = |access| openat(directory, name, access | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());

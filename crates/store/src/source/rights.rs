@@ -54,7 +54,7 @@ fn take(uid: u32, gid: u32, groups: &[u32]) -> rustix::io::Result<()> {
 }
 
 /// The groups of a user, their own first.
-fn groups_of(who: &Identity) -> Vec<u32> {
+pub(crate) fn groups_of(who: &Identity) -> Vec<u32> {
     let name = passwd(who.uid).map(|(name, _)| name);
     let text = std::fs::read_to_string("/etc/group").unwrap_or_default();
     let mut groups = vec![who.gid];

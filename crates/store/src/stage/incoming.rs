@@ -11,6 +11,7 @@ use super::sources::Sources;
 use super::{Report, StageError, StageIn, Staged, Stager, Stop, sums};
 use crate::file::File;
 use crate::host::descriptor_path;
+use crate::quota::Reserved;
 use crate::source::{Identity, Record};
 use crate::stats::{Metric, StagedBytes};
 use parking_lot::Mutex;
@@ -97,6 +98,7 @@ impl Stager {
         stop: &Stop,
     ) -> Result<Staged, StageError> {
         let mut staged = Staged { files: 1, bytes: sources.list[0].0.version.size, ..Default::default() };
+        self.admit(place, who, staged.bytes)?;
         let mut incoming = Incoming::begin(self, key, place, sources, &mut staged.notes)?;
         let mut meter = Meter::new(report, &place.shown, incoming.size, incoming.done_bytes());
         let helpers = self.helpers_for(who, incoming.units());
@@ -411,14 +413,17 @@ impl<'a> Incoming<'a> {
         if !goes_on() {
             return Err(StageError::Stopped);
         }
+        let reserved = self.stager.reserve(place, &fs::fstat(&self.stub)?, self.size)?;
         place.put(self.stub.as_fd(), replace, who)?;
         self.file.say_staged_as(&place.shown);
+        self.file.forget_payers();
+        reserved.into_iter().for_each(Reserved::keep_all);
         self.stager.note_place(&self.file, place);
         unlink(self.stager.volume.staging(), &self.key)?;
         unlink(self.stager.volume.staging(), &sums_key(&self.key))?;
         self.stager.volume.state().staging_remove(&self.key)?;
         if let Some(old) = replaced {
-            self.stager.remove_replaced(&old)?;
+            self.stager.remove_replaced(place, &old)?;
         }
         Ok(())
     }
@@ -445,7 +450,7 @@ impl Stager {
     }
 
     /// Removes the objects of a file that lost its last name and that nobody has open. Whoever has it open removes them.
-    fn remove_replaced(&self, old: &OwnedFd) -> Result<(), StageError> {
+    fn remove_replaced(&self, place: &Place, old: &OwnedFd) -> Result<(), StageError> {
         let stat = fs::fstat(old)?;
         let in_use = self.files.get(stat.st_dev, stat.st_ino).is_some();
         if stat.st_nlink == 0 && !in_use && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
@@ -454,6 +459,7 @@ impl Stager {
                 unlink(self.volume.side(), &sums::name_of(layout.file))?;
             }
             file.remove_objects()?;
+            self.counts_no_more(place, &stat);
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ const LISTEN_SPAN: Duration = Duration::from_millis(500);
 /// Follows the name of a node whose things were taken.
 const TAKEN: &str = ".taken";
 /// Kinds of records that all nodes share begin with these, beside those of the state itself.
-const OF_ALL: [&str; 4] = ["accounting", "burst.", "jobs.", "scrub"];
+const OF_ALL: [&str; 5] = ["accounting", "burst.", "jobs.", "quota", "scrub"];
 /// The layout of the keys that this program knows.
 const SCHEMA: u32 = 1;
 

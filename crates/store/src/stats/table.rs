@@ -208,6 +208,14 @@ names! {
         Nodes = "nodes",
         /// 1 if this node leads.
         Leads = "leads",
+        /// Users, groups and directories that have a quota.
+        QuotaLimits = "quota_limits",
+        /// Of these, those that are over a soft limit.
+        QuotaOver = "quota_over",
+        /// Of these, those that may not grow because the grace is over.
+        QuotaExpired = "quota_expired",
+        /// Requests that a quota refused.
+        QuotaRefused = "quota_refused",
         /// Files that are open, or worked at.
         FilesInUse = "files_in_use",
         /// Files of which bytes are being moved.
@@ -301,7 +309,8 @@ impl Level {
     pub fn is_counter(self) -> bool {
         matches!(
             self,
-            Level::CheckpointsCommitted
+            Level::QuotaRefused
+                | Level::CheckpointsCommitted
                 | Level::CheckpointsFailed
                 | Level::CheckpointsDemoted
                 | Level::CheckpointsDemotedBytes

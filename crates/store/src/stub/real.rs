@@ -492,8 +492,8 @@ impl Stub for FdStub {
         self.inode
     }
 
-    fn owner(&self) -> Option<u32> {
-        Some(fs::fstat(&*self.fd()).ok()?.st_uid)
+    fn owner(&self) -> Option<(u32, u32)> {
+        fs::fstat(&*self.fd()).ok().map(|stat| (stat.st_uid, stat.st_gid))
     }
 
     fn path(&self) -> Option<PathBuf> {

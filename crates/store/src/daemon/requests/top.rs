@@ -67,7 +67,10 @@ fn files(core: &Core, caller: &Caller, open: Vec<Arc<File>>) -> Vec<FileCounts> 
     if everybody {
         return with_paths(busiest.take(FILES_MAX).filter_map(|file| counts(core, &tree, &file)));
     }
-    let own = busiest.take(LOOKED_AT_MAX).filter(|file| file.stub().owner() == Some(caller.uid)).take(FILES_MAX);
+    let own = busiest
+        .take(LOOKED_AT_MAX)
+        .filter(|file| file.stub().owner().is_some_and(|(uid, _)| uid == caller.uid))
+        .take(FILES_MAX);
     let own: Vec<_> = own.filter_map(|file| counts(core, &tree, &file)).collect();
     let directories = own.iter().filter_map(|file| file.path.as_deref().map(inside_of)).collect();
     let reached = core.reachable(caller, directories);
@@ -99,7 +102,7 @@ fn counts(core: &Core, tree: &Path, file: &File) -> Option<FileCounts> {
     Some(FileCounts {
         path: path.and_then(|path| path.into_os_string().into_string().ok()),
         inode: inode.1,
-        uid: stub.owner()?,
+        uid: stub.owner()?.0,
         size: file.size(),
         layout: lies(file.layout().as_deref()),
         handles: file.handles() as u64,

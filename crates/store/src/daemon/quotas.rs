@@ -1,0 +1,354 @@
+//! Quotas: limits that are remembered, what counts against them, and when the grace of a soft one is over.
+//!
+//! ```text
+//!   files, names ── count ──> accounts (store::quota) <── ceilings ── policy::quota <── what is used, every second
+//!                                ^                                        |
+//!   a look at all names, now and then ── puts the counts right            └── events, state store
+//! ```
+//! Where nothing has a limit one thread sleeps, and nothing is looked at or counted. No request waits for the state store or for a look: what
+//! is to be remembered is written by the keeper's own thread.
+
+mod answer;
+mod look;
+mod record;
+mod words;
+
+pub(super) use answer::{list, remove, set, show};
+
+use super::Core;
+use crate::Error;
+use crate::control::QuotaOf;
+use crate::events::Event as Told;
+use crate::quota::{Account, Quotas};
+use crate::state::State;
+use crate::workers::Workers;
+use parking_lot::{Condvar, Mutex};
+use policy::Time;
+use policy::machine::Machine;
+use policy::quota::{Action, Both, Event, Quota, Subject};
+pub(super) use record::KIND;
+use record::Record;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often it is looked what is used: how late it may be seen that a soft limit is passed, or that a grace is over.
+const TICK: Duration = Duration::from_secs(1);
+/// How often what is used is remembered, so that a restart begins with it.
+const SAVE_EVERY: Duration = Duration::from_secs(60);
+/// How often all names are looked at though every change was counted: some are made past the mount. A guess.
+const LOOK_EVERY: Duration = Duration::from_secs(6 * 3600);
+/// So many limits there may be. A guess: more than a center has users, and a few megabytes.
+const LIMITS_MAX: usize = 20_000;
+
+/// One that has limits.
+struct Entry {
+    of: QuotaOf,
+    account: Arc<Account>,
+    /// What was remembered last of what is used.
+    saved: Option<Both<u64>>,
+}
+
+/// What is limited, and how it stands.
+#[derive(Default)]
+struct Book {
+    machine: Quota,
+    entries: BTreeMap<Subject, Entry>,
+    /// The numbers of directories, and how many ever had one in the life of this daemon.
+    directories: BTreeMap<String, u64>,
+    numbered: u64,
+    /// What stands otherwise than is remembered.
+    unsaved: BTreeSet<Subject>,
+    /// What is to be told.
+    told: Vec<Told>,
+    /// That it cannot be remembered was said.
+    said: bool,
+}
+
+/// When all names were looked at.
+#[derive(Default)]
+struct Looks {
+    is_running: bool,
+    /// Something has a limit since the one that is running began.
+    again: bool,
+    ended: Option<Instant>,
+}
+
+/// Keeps the quotas of a volume.
+pub struct Keeper {
+    quotas: Arc<Quotas>,
+    book: Mutex<Book>,
+    /// Held while limits are set or removed, one after the other.
+    changes: Mutex<()>,
+    looks: Mutex<Looks>,
+    saved: Mutex<Instant>,
+    ends: Mutex<bool>,
+    is_over: AtomicBool,
+    woken: Condvar,
+    workers: Workers,
+}
+
+impl Keeper {
+    /// Takes up what is remembered.
+    pub(super) fn open(quotas: &Arc<Quotas>, records: &[(String, Vec<u8>)], tree: &Path, now: Time) -> Arc<Keeper> {
+        let keeper = Arc::new(Keeper {
+            quotas: quotas.clone(),
+            book: Mutex::default(),
+            changes: Mutex::new(()),
+            looks: Mutex::default(),
+            saved: Mutex::new(Instant::now()),
+            ends: Mutex::new(false),
+            is_over: AtomicBool::new(false),
+            woken: Condvar::new(),
+            workers: Workers::of("quotas"),
+        });
+        let weak = Arc::downgrade(&keeper);
+        quotas.begin(tree.to_owned(), move |account| {
+            if let Some(keeper) = weak.upgrade() {
+                keeper.judge(account);
+            }
+        });
+        let mut new = Vec::new();
+        for (key, record) in records {
+            match record::parse_key(key).and_then(|of| Ok((of, Record::parse(record)?))) {
+                Ok((of, record)) => new.extend(keeper.book.lock().limit(now, of, &record)),
+                // Better a volume without this limit than none.
+                Err(error) => tracing::error!("a quota is not kept until it is set anew: {error}"),
+            }
+        }
+        if !new.is_empty() {
+            quotas.add(new);
+        }
+        keeper
+    }
+
+    /// Begins to look.
+    pub(super) fn start(core: &Arc<Core>) {
+        let weak = Arc::downgrade(core);
+        core.quotas.workers.start("quotas", move || {
+            while let Some(core) = weak.upgrade() {
+                let keeper = &core.quotas;
+                let wait = if keeper.quotas.is_on() { TICK } else { LOOK_EVERY };
+                {
+                    let mut ends = keeper.ends.lock();
+                    if !*ends && !keeper.has_news() {
+                        keeper.woken.wait_for(&mut ends, wait);
+                    }
+                    if *ends {
+                        return;
+                    }
+                }
+                keeper.tick(&core);
+            }
+        });
+    }
+
+    /// Ends; what is used is remembered once more. Nothing is counted any more.
+    pub(super) fn stop(&self, core: &Core) {
+        self.is_over.store(true, Ordering::Release);
+        *self.ends.lock() = true;
+        self.woken.notify_all();
+        self.workers.stop();
+        self.save(&**core.volume.state(), true);
+    }
+
+    /// Something is to be done at once.
+    fn wake(&self) {
+        drop(self.ends.lock());
+        self.woken.notify_all();
+    }
+
+    fn has_news(&self) -> bool {
+        let book = self.book.lock();
+        !book.told.is_empty() || (!book.unsaved.is_empty() && !book.said)
+    }
+
+    /// How many have limits, how many are over a soft one, and of how many of these the grace is over.
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
+        let book = self.book.lock();
+        let (over, expired) = book.machine.over();
+        (book.entries.len(), over, expired)
+    }
+
+    /// How often something was refused.
+    pub(super) fn refused(&self) -> u64 {
+        self.quotas.refused()
+    }
+
+    /// An account was refused something: looks at once whether it may have it by now.
+    fn judge(&self, account: &Account) {
+        let Some(used) = account.used() else { return };
+        // The machine keeps the latest time that it was told.
+        self.book.lock().happens(Time::ZERO, Event::Used { subject: account.subject(), used });
+    }
+
+    fn tick(&self, core: &Arc<Core>) {
+        if self.quotas.is_on() {
+            match core.clock.now() {
+                Ok(now) => self.book.lock().look_at_all(now),
+                Err(why) => tracing::debug!("no grace ends for now: {why}"),
+            }
+        }
+        let told = std::mem::take(&mut self.book.lock().told);
+        told.into_iter().for_each(|event| core.pool.events.record(event));
+        let all = self.saved.lock().elapsed() >= SAVE_EVERY;
+        self.save(&**core.volume.state(), all);
+        self.look_if_due(core);
+    }
+
+    /// Remembers what stands otherwise than before; with `all` also what is used by now.
+    fn save(&self, state: &dyn State, all: bool) {
+        let mut records = Vec::new();
+        {
+            let mut book = self.book.lock();
+            let unsaved = std::mem::take(&mut book.unsaved);
+            let (machine, entries) = (&book.machine, &book.entries);
+            for (subject, entry) in entries {
+                let used = entry.account.used();
+                if unsaved.contains(subject) || (all && used != entry.saved) {
+                    let limits = machine.limits(*subject).unwrap_or_default();
+                    let record = Record::new(limits, machine.standing(*subject), used);
+                    records.push((*subject, record::key(&entry.of), record, used));
+                }
+            }
+        }
+        for (subject, key, record, used) in records {
+            let done = state.record_put(KIND, &key, &record.to_bytes());
+            let mut book = self.book.lock();
+            match done {
+                Ok(()) => {
+                    book.said = false;
+                    book.entries.get_mut(&subject).into_iter().for_each(|entry| entry.saved = used);
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut book.said, true) {
+                        tracing::warn!("how quotas stand cannot be remembered, and is tried again: {error}");
+                    }
+                    book.unsaved.insert(subject);
+                }
+            }
+        }
+        if all {
+            *self.saved.lock() = Instant::now();
+        }
+    }
+
+    fn look_if_due(&self, core: &Arc<Core>) {
+        let mut looks = self.looks.lock();
+        let unknown = || self.book.lock().entries.values().any(|entry| entry.account.used().is_none());
+        let due = looks.ended.is_none_or(|ended| ended.elapsed() >= LOOK_EVERY) || looks.again || unknown();
+        if !due || looks.is_running || !self.quotas.is_on() {
+            return;
+        }
+        (looks.is_running, looks.again) = (true, false);
+        drop(looks);
+        let core = core.clone();
+        self.workers.start("quota-look", move || {
+            let keeper = core.quotas.clone();
+            let done = look::look(&core, &keeper);
+            let mut looks = keeper.looks.lock();
+            (looks.is_running, looks.ended) = (false, Some(Instant::now()));
+            drop(looks);
+            match done {
+                Ok(()) => keeper.wake(),
+                Err(error) => {
+                    tracing::warn!("what counts in quotas is not known anew, and is looked at later: {error}")
+                }
+            }
+        });
+    }
+
+    /// Whether all names are being looked at now.
+    fn is_looking(&self) -> bool {
+        self.looks.lock().is_running
+    }
+}
+
+impl Book {
+    /// Something has limits from now on. Its account, if it is new.
+    fn limit(&mut self, now: Time, of: QuotaOf, record: &Record) -> Option<(Arc<Account>, Option<PathBuf>)> {
+        let known = self.subject(&of).filter(|subject| self.entries.contains_key(subject));
+        let (subject, path) = match &of {
+            QuotaOf::User(uid) => (Subject::User(*uid), None),
+            QuotaOf::Group(gid) => (Subject::Group(*gid), None),
+            QuotaOf::Directory(path) => {
+                let number = self.directories.get(path).copied().unwrap_or_else(|| {
+                    self.numbered += 1;
+                    self.numbered
+                });
+                self.directories.insert(path.clone(), number);
+                (Subject::Directory(number), Some(PathBuf::from(path)))
+            }
+        };
+        let mut new = None;
+        if known.is_none() {
+            let account = Arc::new(Account::new(subject, record.used()));
+            new = Some((account.clone(), path));
+            self.entries.insert(subject, Entry { of, account, saved: record.used() });
+        }
+        self.happens(now, Event::Limited { subject, limits: record.limits(), since: record.since() });
+        if let Some(used) = self.entries.get(&subject).and_then(|entry| entry.account.used()) {
+            self.happens(now, Event::Used { subject, used });
+        }
+        new
+    }
+
+    /// It has no limits any more. Which it was.
+    fn unlimit(&mut self, of: &QuotaOf) -> Option<Subject> {
+        let subject = self.subject(of)?;
+        self.entries.remove(&subject)?;
+        self.unsaved.remove(&subject);
+        if let QuotaOf::Directory(path) = of {
+            self.directories.remove(path);
+        }
+        self.happens(Time::ZERO, Event::Unlimited(subject));
+        Some(subject)
+    }
+
+    fn subject(&self, of: &QuotaOf) -> Option<Subject> {
+        match of {
+            QuotaOf::User(uid) => Some(Subject::User(*uid)),
+            QuotaOf::Group(gid) => Some(Subject::Group(*gid)),
+            QuotaOf::Directory(path) => self.directories.get(path).copied().map(Subject::Directory),
+        }
+    }
+
+    fn find(&self, of: &QuotaOf) -> Option<(Subject, &Entry)> {
+        let subject = self.subject(of)?;
+        self.entries.get(&subject).map(|entry| (subject, entry))
+    }
+
+    fn look_at_all(&mut self, now: Time) {
+        let used: Vec<_> = self.entries.iter().filter_map(|(s, entry)| Some((*s, entry.account.used()?))).collect();
+        for (subject, used) in used {
+            self.happens(now, Event::Used { subject, used });
+        }
+        self.happens(now, Event::Tick);
+    }
+
+    fn happens(&mut self, now: Time, event: Event) {
+        self.machine.handle(now, event);
+        while let Some(action) = self.machine.poll() {
+            match action {
+                Action::Ceiling { subject, most } => {
+                    self.entries.get(&subject).into_iter().for_each(|entry| entry.account.set_most(most));
+                }
+                Action::Stands { subject, resource, standing, soft, used } => {
+                    self.unsaved.insert(subject);
+                    if let Some(entry) = self.entries.get(&subject) {
+                        self.told.push(words::told(&entry.of, resource, standing, (soft, used)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// That a change cannot be remembered: then it is not made.
+fn not_remembered(error: &Error) -> crate::control::Problem {
+    crate::control::Problem::failed(format!("the limit cannot be remembered: {error}"))
+        .so("nothing was changed")
+        .try_this("`entrepot status` shows whether the state store is away; try again")
+}

@@ -1,0 +1,218 @@
+//! `entrepot quota`: limits are set, removed and shown.
+
+use super::record::{self, KIND, Record};
+use super::{Book, Keeper, LIMITS_MAX, not_remembered, words};
+use crate::control::{Caller, NewLimit, Problem, QuotaOf, SetQuota};
+use crate::daemon::Core;
+use crate::daemon::resolve::identity;
+use crate::source::rights::groups_of;
+use policy::Time;
+use policy::quota::{Both, Limit, Limits, Resource, Standing, Subject};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+use serde_json::{Value, json};
+
+type Answer = Result<Value, Problem>;
+
+/// A grace is no longer than that: ten years.
+const GRACE_S_MAX: u64 = 10 * 366 * 86_400;
+
+/// What limits the caller, or, for the operator, how anybody stands.
+pub fn show(core: &Core, caller: &Caller, of: Option<QuotaOf>) -> Answer {
+    let keeper = &core.quotas;
+    if let Some(of) = of {
+        may_know(core, caller, &of)?;
+        let row = keeper.book.lock().row(&of);
+        let none = || {
+            Problem::not_found(format!("{} has no quota", words::name(&of)))
+                .so("nothing limits it by itself")
+                .try_this("`entrepot quota` shows what limits you")
+        };
+        return Ok(json!({"rows": [row.ok_or_else(none)?], "looking": keeper.is_looking()}));
+    }
+    let mut named = keeper.names();
+    let path = |of: &QuotaOf| if let QuotaOf::Directory(path) = of { Some(path.clone()) } else { None };
+    let (groups, seen) =
+        (groups_of(&identity(caller)), core.reachable(caller, named.iter().filter_map(path).collect()));
+    named.retain(|of| match of {
+        QuotaOf::User(uid) => *uid == caller.uid,
+        QuotaOf::Group(gid) => groups.contains(gid),
+        QuotaOf::Directory(path) => path.is_empty() || seen.contains(path),
+    });
+    Ok(keeper.rows(&named))
+}
+
+/// All of them, for the operator.
+pub fn list(core: &Core, caller: &Caller) -> Answer {
+    caller.must_be_operator("see everybody's quotas")?;
+    Ok(core.quotas.rows(&core.quotas.names()))
+}
+
+/// Sets limits.
+pub fn set(core: &Core, caller: &Caller, asked: SetQuota) -> Answer {
+    caller.must_be_operator("set quotas")?;
+    alone(core)?;
+    let asked = SetQuota { of: real(core, asked.of.clone())?, ..asked };
+    let keeper = &core.quotas;
+    let _alone = keeper.changes.lock();
+    let book = keeper.book.lock();
+    let known = book.find(&asked.of).map(|(subject, entry)| (subject, entry.account.used()));
+    if known.is_none() && book.entries.len() >= LIMITS_MAX {
+        return Err(Problem::wrong(format!("there are {LIMITS_MAX} quotas, and more are not kept"))
+            .try_this("remove some with `entrepot quota remove`; a directory may stand for many users"));
+    }
+    let before = known.and_then(|(subject, _)| book.machine.limits(subject)).unwrap_or_default();
+    let limits = changed(before, &asked)?;
+    let standing = known.map_or_else(Both::default, |(subject, _)| book.machine.standing(subject));
+    let record = Record::new(limits, standing, known.and_then(|(_, used)| used));
+    drop(book);
+    let state = core.volume.state();
+    state.record_put(KIND, &record::key(&asked.of), &record.to_bytes()).map_err(|error| not_remembered(&error))?;
+    let new = keeper.book.lock().limit((core.pool.clock)(), asked.of.clone(), &record);
+    if let Some(new) = new {
+        core.pool.quotas.add([new]);
+        keeper.looks.lock().again = true;
+    }
+    keeper.wake();
+    let row = keeper.book.lock().row(&asked.of);
+    Ok(json!({"rows": row.into_iter().collect::<Vec<_>>(), "looking": true}))
+}
+
+/// Removes limits.
+pub fn remove(core: &Core, caller: &Caller, of: &QuotaOf) -> Answer {
+    caller.must_be_operator("remove quotas")?;
+    alone(core)?;
+    let keeper = &core.quotas;
+    // A directory may be gone by now; then its path is taken as it is said.
+    let of = real(core, of.clone()).unwrap_or_else(|_| of.clone());
+    let _alone = keeper.changes.lock();
+    if keeper.book.lock().find(&of).is_none() {
+        return Err(Problem::not_found(format!("{} has no quota", words::name(&of)))
+            .try_this("`entrepot quota list` shows what has one"));
+    }
+    core.volume.state().record_remove(KIND, &record::key(&of)).map_err(|error| not_remembered(&error))?;
+    let subject = keeper.book.lock().unlimit(&of);
+    subject.into_iter().for_each(|subject| core.pool.quotas.remove(subject));
+    Ok(json!({"text": format!("{} has no quota any more", words::name(&of))}))
+}
+
+fn alone(core: &Core) -> Result<(), Problem> {
+    if core.nodes.is_none() {
+        return Ok(());
+    }
+    Err(Problem::wrong("several nodes may have this volume, and quotas are kept where one has it")
+        .so("nothing was changed; the file system of the names may have quotas for numbers of files")
+        .try_this("see `docs/guide/operate/quotas.md`, \"Several nodes\""))
+}
+
+/// Whether a caller may know how something stands.
+fn may_know(core: &Core, caller: &Caller, of: &QuotaOf) -> Result<(), Problem> {
+    let own = match of {
+        _ if caller.is_operator() => true,
+        QuotaOf::User(uid) => *uid == caller.uid,
+        QuotaOf::Group(gid) => groups_of(&identity(caller)).contains(gid),
+        QuotaOf::Directory(path) => return core.may_see(caller, path),
+    };
+    if own {
+        return Ok(());
+    }
+    Err(Problem::denied(format!("only the operator of the volume may see the quota of {}", words::name(of)))
+        .try_this("`entrepot quota` shows your own"))
+}
+
+/// The same, with a directory by the names that lead to it without links.
+fn real(core: &Core, of: QuotaOf) -> Result<QuotaOf, Problem> {
+    let QuotaOf::Directory(path) = of else { return Ok(of) };
+    let path = path.split('/').filter(|name| !name.is_empty() && *name != ".").collect::<Vec<_>>().join("/");
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    let at = if path.is_empty() { "." } else { &*path };
+    match openat2(core.volume.tree(), at, flags, Mode::empty(), resolve) {
+        Ok(_) => Ok(QuotaOf::Directory(path)),
+        Err(Errno::NOTDIR) => Err(Problem::wrong(format!("{path} is no directory"))
+            .try_this("a quota is of a directory; for one user's files use --user")),
+        Err(Errno::LOOP) => {
+            Err(Problem::wrong(format!("a symbolic link leads to {path}")).try_this("name the directory itself"))
+        }
+        Err(Errno::NOENT) => Err(Problem::not_found(format!("there is no directory {path} in the volume"))
+            .try_this("make it first, then set its quota")),
+        Err(error) => Err(Problem::failed(format!("{path}: {error}"))),
+    }
+}
+
+fn changed(before: Limits, asked: &SetQuota) -> Result<Limits, Problem> {
+    let new = |before: Option<u64>, asked: Option<NewLimit>| match asked {
+        None => before,
+        Some(NewLimit::At(limit)) => Some(limit),
+        Some(NewLimit::Off) => None,
+    };
+    let Both { bytes, files } = before.of;
+    let bytes = Limit { soft: new(bytes.soft, asked.soft), hard: new(bytes.hard, asked.hard) };
+    let files = Limit { soft: new(files.soft, asked.files_soft), hard: new(files.hard, asked.files_hard) };
+    let grace = asked.grace_s.map_or(before.grace, |grace_s| Time::from_secs(grace_s.min(GRACE_S_MAX)));
+    let limits = Limits { of: Both { bytes, files }, grace };
+    if let Err(resource) = limits.check() {
+        return Err(Problem::wrong(format!(
+            "the soft limit of {resource} is above the hard one, and would never be passed"
+        ))
+        .try_this("give both: a soft limit below the hard one"));
+    }
+    if !limits.is_any() {
+        return Err(
+            Problem::wrong("no limit is left").try_this("name one, or take all away with `entrepot quota remove`")
+        );
+    }
+    Ok(limits)
+}
+
+impl Keeper {
+    fn names(&self) -> Vec<QuotaOf> {
+        self.book.lock().entries.values().map(|entry| entry.of.clone()).collect()
+    }
+
+    fn rows(&self, named: &[QuotaOf]) -> Value {
+        let book = self.book.lock();
+        let rows: Vec<_> = named.iter().filter_map(|of| book.row(of)).collect();
+        drop(book);
+        json!({"rows": rows, "looking": self.is_looking()})
+    }
+}
+
+impl Book {
+    fn row(&self, of: &QuotaOf) -> Option<Value> {
+        let (subject, entry) = self.find(of)?;
+        let limits = self.machine.limits(subject)?;
+        let used = entry.account.used().filter(|_| self.machine.is_known(subject));
+        let one = |resource| self.one(subject, limits, used, resource);
+        let (kind, name) = match of {
+            QuotaOf::User(uid) => ("user", json!(uid)),
+            QuotaOf::Group(gid) => ("group", json!(gid)),
+            QuotaOf::Directory(path) => ("directory", json!(path)),
+        };
+        Some(json!({
+            "of": kind,
+            kind: name,
+            "grace_s": limits.grace.0 / 1_000_000_000,
+            "bytes": one(Resource::Bytes),
+            "files": one(Resource::Files),
+        }))
+    }
+
+    fn one(&self, subject: Subject, limits: Limits, used: Option<Both<u64>>, resource: Resource) -> Value {
+        let (limit, used) = (limits.of.of(resource), used.map(|used| *used.of(resource)));
+        let standing = *self.machine.standing(subject).of(resource);
+        let is_full = used.zip(limit.hard).is_some_and(|(used, hard)| used >= hard);
+        let state = match standing {
+            _ if used.is_none() => "unknown",
+            Standing::Expired { .. } => "expired",
+            _ if is_full => "full",
+            Standing::Over { .. } => "over",
+            Standing::Within => "within",
+        };
+        let until = if let Standing::Over { until, .. } = standing { Some(until.0 / 1_000_000) } else { None };
+        let since = standing.since().map(|since| since.0 / 1_000_000);
+        json!({
+            "used": used, "soft": limit.soft, "hard": limit.hard, "state": state, "over_since_ms": since, "may_grow_until_ms": until,
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! One account: what is there, up to where it may grow, and how much came and went.
+
+use policy::quota::{Both, Resource, Subject};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+/// How much more, or less: bytes and files.
+pub(crate) type Changed = Both<u64>;
+
+/// What one subject has.
+pub struct Account {
+    subject: Subject,
+    /// Nothing was counted from the beginning as long as no look at all files has ended.
+    is_known: AtomicBool,
+    /// May be below zero for a moment: what went was counted before what came.
+    used: Both<AtomicI64>,
+    most: Both<AtomicU64>,
+    grown: Both<AtomicU64>,
+    shrunk: Both<AtomicU64>,
+}
+
+impl Account {
+    /// One of which it is known what it has, or not; it may grow as it likes.
+    pub(crate) fn new(subject: Subject, used: Option<Both<u64>>) -> Account {
+        let start = used.unwrap_or_default();
+        Account {
+            subject,
+            is_known: AtomicBool::new(used.is_some()),
+            used: Both::each(|resource| AtomicI64::new(i64::try_from(*start.of(resource)).unwrap_or(i64::MAX))),
+            most: Both::each(|_| AtomicU64::new(u64::MAX)),
+            grown: Both::each(|_| AtomicU64::new(0)),
+            shrunk: Both::each(|_| AtomicU64::new(0)),
+        }
+    }
+
+    /// Whose it is.
+    pub(crate) fn subject(&self) -> Subject {
+        self.subject
+    }
+
+    /// What is there, if anybody knows.
+    pub(crate) fn used(&self) -> Option<Both<u64>> {
+        let used = |resource| u64::try_from(self.used.of(resource).load(Ordering::Relaxed)).unwrap_or(0);
+        self.is_known.load(Ordering::Acquire).then(|| Both::each(used))
+    }
+
+    /// Up to where it may grow.
+    pub(crate) fn most(&self) -> Both<u64> {
+        Both::each(|resource| self.most.of(resource).load(Ordering::Relaxed))
+    }
+
+    /// May grow up to there from now on.
+    pub(crate) fn set_most(&self, most: Both<u64>) {
+        for resource in Resource::ALL {
+            self.most.of(resource).store(*most.of(resource), Ordering::Relaxed);
+        }
+    }
+
+    /// All that ever came and went.
+    pub(crate) fn changes(&self) -> (Both<u64>, Both<u64>) {
+        let read = |all: &Both<AtomicU64>| Both::each(|resource| all.of(resource).load(Ordering::Relaxed));
+        (read(&self.grown), read(&self.shrunk))
+    }
+
+    /// A look at all files ended: `right` gives what is there, for what was counted.
+    pub(crate) fn correct(&self, mut right: impl FnMut(Resource, Option<u64>) -> u64) {
+        let counted = self.used();
+        for resource in Resource::ALL {
+            let before = self.used.of(resource).load(Ordering::Relaxed);
+            let now = right(resource, counted.map(|counted| *counted.of(resource)));
+            let now = i64::try_from(now).unwrap_or(i64::MAX);
+            // What is counted meanwhile stays counted.
+            self.used.of(resource).fetch_add(now.saturating_sub(before), Ordering::Relaxed);
+        }
+        self.is_known.store(true, Ordering::Release);
+    }
+
+    /// Takes so much, unless that is more than it may have. What takes nothing is never refused.
+    pub(super) fn take(&self, resource: Resource, more: u64) -> bool {
+        if more == 0 {
+            return true;
+        }
+        let most = self.most.of(resource).load(Ordering::Relaxed);
+        let fits = |used: i64| {
+            let now = u64::try_from(used).unwrap_or(0).checked_add(more)?;
+            (now <= most).then(|| used.saturating_add(i64::try_from(more).unwrap_or(i64::MAX)))
+        };
+        let taken = self.used.of(resource).fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
+        if taken {
+            self.grown.of(resource).fetch_add(more, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    /// Counts what came in any case.
+    pub(super) fn force(&self, resource: Resource, more: u64) {
+        self.used.of(resource).fetch_add(i64::try_from(more).unwrap_or(i64::MAX), Ordering::Relaxed);
+        self.grown.of(resource).fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Counts what went.
+    pub(super) fn give(&self, resource: Resource, less: u64) {
+        self.used.of(resource).fetch_sub(i64::try_from(less).unwrap_or(i64::MAX), Ordering::Relaxed);
+        self.shrunk.of(resource).fetch_add(less, Ordering::Relaxed);
+    }
+}

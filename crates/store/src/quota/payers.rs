@@ -1,0 +1,121 @@
+//! The accounts that one file counts for: all of them take, or none does.
+
+use super::account::{Account, Changed};
+use policy::quota::{Resource, Subject};
+use std::sync::Arc;
+
+/// Why something was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the quota of {} is used up: {used} {resource} of at most {most}; `entrepot quota` shows it", name(.subject))]
+pub struct Refused {
+    /// Who has as much as may be.
+    pub subject: Subject,
+    /// Of what.
+    pub resource: Resource,
+    /// How much that is.
+    pub used: u64,
+    /// How much it may be.
+    pub most: u64,
+}
+
+fn name(subject: &Subject) -> String {
+    match subject {
+        Subject::User(uid) => format!("user {uid}"),
+        Subject::Group(gid) => format!("group {gid}"),
+        Subject::Directory(_) => "the directory".into(),
+    }
+}
+
+/// Who pays for a file.
+#[derive(Clone, Default)]
+pub(crate) struct Payers(Option<Arc<[Arc<Account>]>>);
+
+impl Payers {
+    pub(super) fn of(accounts: Vec<Arc<Account>>) -> Payers {
+        Payers((!accounts.is_empty()).then(|| accounts.into()))
+    }
+
+    fn all(&self) -> &[Arc<Account>] {
+        self.0.as_deref().unwrap_or_default()
+    }
+
+    /// Whether nobody does: then nothing limits it.
+    pub fn is_empty(&self) -> bool {
+        self.all().is_empty()
+    }
+
+    fn is_same(&self, other: &Payers) -> bool {
+        self.all().len() == other.all().len() && self.all().iter().zip(other.all()).all(|(a, b)| Arc::ptr_eq(a, b))
+    }
+
+    /// Does something with each.
+    pub fn each(&self, act: impl FnMut(&Arc<Account>)) {
+        self.all().iter().for_each(act);
+    }
+
+    /// Whether so much more would be there within all limits now.
+    pub fn admit(&self, more: Changed) -> Result<(), Refused> {
+        let fits = |account: &Account, resource| {
+            let (more, most) = (*more.of(resource), *account.most().of(resource));
+            let used = account.used().map_or(0, |used| *used.of(resource));
+            let fits = more == 0 || used.checked_add(more).is_some_and(|now| now <= most);
+            if fits { Ok(()) } else { Err(Refused { subject: account.subject(), resource, used, most }) }
+        };
+        self.all().iter().try_for_each(|account| Resource::ALL.iter().try_for_each(|of| fits(account, *of)))
+    }
+
+    /// All take so much more, or none.
+    pub(super) fn take(&self, more: Changed) -> Result<(), Refused> {
+        let wanted = self.all().iter().flat_map(|account| Resource::ALL.map(|resource| (account, resource)));
+        for (at, (account, resource)) in wanted.clone().enumerate() {
+            if !account.take(resource, *more.of(resource)) {
+                wanted.take(at).for_each(|(account, resource)| account.give(resource, *more.of(resource)));
+                let (used, most) = (account.used().map_or(0, |used| *used.of(resource)), *account.most().of(resource));
+                return Err(Refused { subject: account.subject(), resource, used, most });
+            }
+        }
+        Ok(())
+    }
+
+    /// So much more is there, in any case.
+    pub fn force(&self, more: Changed) {
+        self.each(|account| Resource::ALL.iter().for_each(|of| account.force(*of, *more.of(*of))));
+    }
+
+    /// So much less is there.
+    pub fn give(&self, less: Changed) {
+        self.each(|account| Resource::ALL.iter().for_each(|of| account.give(*of, *less.of(*of))));
+    }
+}
+
+/// What was taken for something that is not made yet; given back when dropped.
+pub(crate) struct Reserved {
+    payers: Payers,
+    more: Changed,
+}
+
+impl Reserved {
+    pub(super) fn new(payers: Payers, more: Changed) -> Reserved {
+        Reserved { payers, more }
+    }
+
+    /// It is made, and those who were thought to pay for it do.
+    pub fn keep_all(mut self) {
+        self.payers = Payers::default();
+    }
+
+    /// It is made, and these pay for it: others, if it became another's than was thought.
+    pub fn keep(mut self, payers: Payers) {
+        let thought = std::mem::take(&mut self.payers);
+        if !thought.is_same(&payers) {
+            payers.force(self.more);
+            thought.give(self.more);
+        }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.payers.give(self.more);
+    }
+}
