@@ -17,6 +17,7 @@ mod job;
 mod layout;
 mod node;
 mod purge;
+mod quota;
 mod scrub;
 mod slurm;
 mod source;
@@ -96,6 +97,7 @@ enum Command {
     Find(find::Find),
     State(state::State),
     Purge(purge::Purge),
+    Quota(quota::Quota),
     Scrub(scrub::Scrub),
     Job(job::Job),
     Slurm(slurm::Slurm),
@@ -162,6 +164,7 @@ impl Cli {
             Command::Find(c) => c.run(&context),
             Command::State(c) => c.run(&context),
             Command::Purge(c) => c.run(&context),
+            Command::Quota(c) => c.run(&context),
             Command::Scrub(c) => c.run(&context),
             Command::Job(c) => c.run(&context),
             Command::Slurm(c) => c.run(&context),

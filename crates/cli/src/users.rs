@@ -22,3 +22,26 @@ pub fn name_of(uid: u32) -> Option<String> {
     let name = String::from_utf8_lossy(&told.stdout).trim().to_owned();
     (told.status.success() && !name.is_empty()).then_some(name)
 }
+
+/// The number of a group that is given by name or number.
+pub fn group_number_of(group: &str) -> Result<u32> {
+    if let Ok(gid) = group.parse() {
+        return Ok(gid);
+    }
+    let unknown = || {
+        Problem::not_found(format!("there is no group {group}"))
+            .try_this("give a name that `getent group` knows, or a number")
+    };
+    Ok(group_field(group, 2)?.and_then(|gid| gid.parse().ok()).ok_or_else(unknown)?)
+}
+
+/// The name of a group; none where the system knows none.
+pub fn group_name_of(gid: u32) -> Option<String> {
+    group_field(&gid.to_string(), 0).ok().flatten().filter(|name| !name.is_empty())
+}
+
+fn group_field(key: &str, field: usize) -> Result<Option<String>> {
+    let told = Command::new("getent").args(["--", "group", key]).output()?;
+    let line = String::from_utf8_lossy(&told.stdout);
+    Ok(line.trim().split(':').nth(field).filter(|_| told.status.success()).map(str::to_owned))
+}

@@ -290,6 +290,7 @@ run_as_printed! {
     the_lines_of_every_day_run_as_printed: "docs/guide/operate/every-day.md",
     the_lines_of_accounting_run_as_printed: "docs/guide/operate/accounting.md",
     the_lines_of_purge_run_as_printed: "docs/guide/operate/purge.md",
+    the_lines_of_quotas_run_as_printed: "docs/guide/operate/quotas.md",
     the_lines_of_scrub_run_as_printed: "docs/guide/operate/scrub.md",
     the_lines_of_watch_run_as_printed: "docs/guide/operate/watch.md",
     the_lines_of_device_fails_run_as_printed: "docs/guide/operate/device-fails.md",

@@ -37,7 +37,7 @@ pub struct Events {
     /// Only what names this target.
     #[arg(long, value_name = "NAME")]
     target: Option<String>,
-    /// Only this kind: move, recovery, target, node, burst, purge, scrub or job. May be given several times.
+    /// Only this kind: move, recovery, target, node, burst, purge, scrub, quota or job. May be given several times.
     #[arg(long, value_name = "KIND", value_parser = kind())]
     kind: Vec<Kind>,
     /// How to write it: `json` has a line for each event.

@@ -140,6 +140,16 @@ fn render(s: &Value) -> String {
             percent("accuracy"),
         );
     }
+    let q = &s["quotas"];
+    if q.is_object() {
+        let _ = writeln!(
+            text,
+            "quotas   {}, {} over a soft limit, {} of these refused because the grace is over",
+            shown::count(number(q, "limits"), "quota"),
+            number(q, "over"),
+            number(q, "expired"),
+        );
+    }
     if s["burst"].is_object() {
         text += &super::checkpoint::burst_line(&s["burst"]);
     }

@@ -42,6 +42,8 @@ mod operator;
 mod packaged;
 mod programs;
 mod purge;
+mod quota;
+mod quota_random;
 mod read_only;
 mod real;
 mod rebuilt;

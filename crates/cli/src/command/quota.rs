@@ -1,0 +1,175 @@
+//! `entrepot quota`: what users, groups and directories may have, and how they stand.
+
+mod rows;
+
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, word};
+use crate::table::Output;
+use crate::users;
+use clap::builder::ValueParser;
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use std::path::PathBuf;
+use store::control::{Client, NewLimit, Problem, QuotaOf, Request, SetQuota};
+
+/// Show what limits you, and set what users, groups and directories may have
+///
+/// Limits are of bytes (the lengths of files, whatever of them are holes and however many mirrors they have) and of files (all
+/// that has an inode). Over a soft limit one may grow for the grace, then not until one is back below it; a hard limit is never
+/// passed. What is refused is a write that would make a file longer, or a new file, with "Disk quota exceeded": reads,
+/// overwriting, truncation and removals never are. Without a command it shows what limits you.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+EXAMPLES:
+  entrepot quota                                                  what limits me, and how I stand
+  entrepot quota set --user ada --soft 800GiB --hard 1TiB
+  entrepot quota set --directory /mnt/scratch/climate --hard 20TiB --files-hard 5000000
+  entrepot quota list                                             everybody's"
+)]
+pub struct Quota {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+/// What has limits.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct Of {
+    /// A user, by name or number.
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// A group, by name or number.
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+    /// All below a directory.
+    #[arg(long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show how one user, group or directory stands
+    #[command(
+        after_help = "EXAMPLES:\n  entrepot quota show --user ada\n  entrepot quota show --directory /mnt/scratch/climate"
+    )]
+    Show {
+        #[command(flatten)]
+        of: Of,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
+    /// Show all that have limits
+    #[command(after_help = "EXAMPLES:\n  entrepot quota list\n  entrepot quota list --output csv > quotas.csv")]
+    List {
+        /// How to write it; `csv` is for spreadsheets, in bytes and seconds.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
+    /// Set limits; what is not named stays as it is, and `none` takes a limit away
+    #[command(
+        after_help = "EXAMPLES:\n  entrepot quota set --user ada --soft 800GiB --hard 1TiB --grace 3d\n  entrepot quota set --group physics --files-hard 1000000\n  entrepot quota set --user ada --soft none"
+    )]
+    Set {
+        #[command(flatten)]
+        of: Of,
+        /// Bytes that may be passed for the grace.
+        #[arg(long, value_name = "SIZE", value_parser = size())]
+        soft: Option<NewLimit>,
+        /// Bytes that are never passed.
+        #[arg(long, value_name = "SIZE", value_parser = size())]
+        hard: Option<NewLimit>,
+        /// Files that may be passed for the grace.
+        #[arg(long, value_name = "N", value_parser = number())]
+        files_soft: Option<NewLimit>,
+        /// Files that are never passed.
+        #[arg(long, value_name = "N", value_parser = number())]
+        files_hard: Option<NewLimit>,
+        /// How long a soft limit may be passed; seven days where nobody says.
+        #[arg(long, value_name = "SPAN", value_parser = span())]
+        grace: Option<u64>,
+    },
+    /// Take all limits of one away
+    #[command(after_help = "EXAMPLES:\n  entrepot quota remove --user ada")]
+    Remove {
+        #[command(flatten)]
+        of: Of,
+    },
+}
+
+fn limit(text: &str, read: fn(&str) -> Option<u64>) -> Option<NewLimit> {
+    if text == "none" { Some(NewLimit::Off) } else { read(text).map(NewLimit::At) }
+}
+
+fn size() -> ValueParser {
+    ValueParser::from(|text: &str| {
+        limit(text, policy::units::bytes).ok_or("give a size, such as `800GiB`, or `none` for no limit")
+    })
+}
+
+fn number() -> ValueParser {
+    ValueParser::from(|text: &str| {
+        limit(text, |text| text.parse().ok()).ok_or("give a number of files, such as `1000000`, or `none` for no limit")
+    })
+}
+
+fn span() -> ValueParser {
+    ValueParser::from(|text: &str| {
+        policy::units::span_ns(text).map(|ns| ns / 1_000_000_000).ok_or("give a span, such as `12h` or `7d`")
+    })
+}
+
+impl Of {
+    /// What it is, and a connection to the daemon of its volume.
+    fn resolve(self, context: &Context) -> Result<(QuotaOf, Client)> {
+        match (self.user, self.group, self.directory) {
+            (_, _, Some(directory)) => {
+                let inside = context.inside(&directory)?;
+                Ok((QuotaOf::Directory(inside.path), Client::connect(&inside.volume.socket())?))
+            }
+            (_, Some(group), _) => Ok((QuotaOf::Group(users::group_number_of(&group)?), context.connect()?)),
+            (user, ..) => Ok((QuotaOf::User(users::number_of(&user.unwrap_or_default())?), context.connect()?)),
+        }
+    }
+}
+
+impl Quota {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        match self.verb {
+            None => {
+                let answer = context.ask_store(&Request::ShowQuota { of: None })?;
+                rows::show(answer, self.output, "nothing limits you in this volume\n")?;
+            }
+            Some(Verb::List { output }) => {
+                let answer = context.ask_store(&Request::Quotas {})?;
+                rows::show(answer, output, "nobody has a quota in this volume; `entrepot quota set` gives one\n")?;
+            }
+            Some(Verb::Show { of, output }) => {
+                let (of, mut client) = of.resolve(context)?;
+                rows::show(client.ask(&Request::ShowQuota { of: Some(of) }, &mut |_| {})?, output, "")?;
+            }
+            Some(Verb::Set { of, soft, hard, files_soft, files_hard, grace: grace_s }) => {
+                if [soft, hard, files_soft, files_hard].iter().all(Option::is_none) && grace_s.is_none() {
+                    return Err(Problem::wrong("no limit is named")
+                        .try_this("name one or more of --soft, --hard, --files-soft, --files-hard and --grace")
+                        .into());
+                }
+                let (of, mut client) = of.resolve(context)?;
+                let asked = SetQuota { of, soft, hard, files_soft, files_hard, grace_s };
+                rows::show(client.ask(&Request::SetQuota(asked), &mut |_| {})?, Output::Text, "")?;
+            }
+            Some(Verb::Remove { of }) => {
+                let (of, mut client) = of.resolve(context)?;
+                let answer: Value = client.ask(&Request::RemoveQuota { of }, &mut |_| {})?;
+                shown::text(&format!("{}\n", word(&answer, "text")))?;
+            }
+        }
+        Ok(0)
+    }
+}
