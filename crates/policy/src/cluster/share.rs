@@ -53,6 +53,17 @@ pub enum Mark {
         /// Which of this node's registrations it is, so that a removal that comes late takes away no later one.
         entry: u64,
     },
+    /// The objects may reach beyond the size of the stub: a node makes the file longer, and will say later how long it is.
+    Grows {
+        /// The node.
+        node: Node,
+        /// Its registration.
+        entry: u64,
+        /// The generation whose layout it had then.
+        generation: u64,
+    },
+    /// Whoever makes this generation cuts the file: objects may reach beyond its end, and what is there is gone.
+    Cut(u64),
 }
 
 impl fmt::Display for Mark {
@@ -61,6 +72,8 @@ impl fmt::Display for Mark {
             Mark::Layout(generation) => write!(f, "layout.{generation}"),
             Mark::Change(generation) => write!(f, "change.{generation}"),
             Mark::Writer { node, entry } => write!(f, "writer.{}.{entry}", node.0),
+            Mark::Grows { node, entry, generation } => write!(f, "grows.{}.{entry}.{generation}", node.0),
+            Mark::Cut(generation) => write!(f, "cut.{generation}"),
         }
     }
 }
@@ -76,6 +89,13 @@ impl Mark {
                 let (node, entry) = number.split_once('.')?;
                 Mark::Writer { node: Node(node.parse().ok()?), entry: entry.parse().ok()? }
             }
+            "grows" => {
+                let mut numbers = number.splitn(3, '.');
+                let mut next = || numbers.next()?.parse::<u64>().ok();
+                let (node, entry, generation) = (u32::try_from(next()?).ok()?, next()?, next()?);
+                Mark::Grows { node: Node(node), entry, generation }
+            }
+            "cut" => Mark::Cut(number.parse().ok()?),
             _ => return None,
         };
         (mark.to_string() == name).then_some(mark)
@@ -277,6 +297,23 @@ pub fn published(created: Created, standing: Standing) -> Published {
     }
 }
 
+/// The registrations whose nodes may have made the file longer than its stub says; while there is one, the size is what the objects
+/// reach, if that is more. One from before the file was cut says nothing: the cut settled it, or it came too late.
+pub fn growers(listed: &BTreeSet<Mark>) -> BTreeSet<(Node, u64)> {
+    let cut = |mark: &Mark| if let Mark::Cut(generation) = mark { Some(*generation) } else { None };
+    let cut = listed.iter().filter_map(cut).max().unwrap_or_default();
+    let grows = |mark: &Mark| match mark {
+        Mark::Grows { node, entry, generation } if *generation >= cut => Some((*node, *entry)),
+        _ => None,
+    };
+    listed.iter().filter_map(grows).collect()
+}
+
+/// What one that has the file alone removes once the stub has the size: from then on the size is the stub's.
+pub fn settled(listed: &BTreeSet<Mark>) -> Vec<Mark> {
+    listed.iter().copied().filter(|mark| matches!(mark, Mark::Grows { .. })).collect()
+}
+
 /// What may be removed, whenever the removal is carried out; to be removed in this order. A claim goes after the
 /// layouts below it, so that one that finds no claim loads none of these.
 pub fn litter(listed: &BTreeSet<Mark>, over: impl Fn(Node) -> bool) -> Vec<Mark> {
@@ -285,6 +322,8 @@ pub fn litter(listed: &BTreeSet<Mark>, over: impl Fn(Node) -> bool) -> Vec<Mark>
         Mark::Layout(generation) => *generation < now,
         Mark::Change(generation) => *generation <= now,
         Mark::Writer { node, .. } => over(*node),
+        // Only who has the file alone may take these away: see `settled`.
+        Mark::Grows { .. } | Mark::Cut(_) => false,
     };
     // In the order of `Mark`.
     listed.iter().copied().filter(is_litter).collect()
@@ -314,10 +353,10 @@ mod tests {
 
     #[test]
     fn names_and_values_are_read_as_they_are_written_and_nothing_else_is() {
-        for name in ["layout.7", "change.8", "writer.4294967295.0"] {
+        for name in ["layout.7", "change.8", "writer.4294967295.0", "grows.3.2.7", "cut.8"] {
             assert_eq!(Mark::parse(name).unwrap().to_string(), name);
         }
-        for name in ["layout", "layout.", "layout.07", "layout.+7", "writer.1", "writer.1.2.3", "change.-1", "other.1"]
+        for name in ["layout", "layout.", "layout.07", "layout.+7", "writer.1", "writer.1.2.3", "change.-1", "other.1", "grows.1.2"]
         {
             assert_eq!(Mark::parse(name), None, "{name}");
         }
@@ -394,6 +433,19 @@ mod tests {
             assert_eq!(published(created, Standing::Lapsed), Published::Wait);
             assert_eq!(published(created, Standing::Lost), Published::Unknown);
         }
+    }
+
+    #[test]
+    fn objects_are_asked_while_a_node_makes_the_file_longer_unless_it_was_cut_since() {
+        let grows = |names: &[&str]| growers(&listed(names)).into_iter().map(|(node, entry)| (node.0, entry)).collect();
+        let found: Vec<(u32, u64)> = grows(&["layout.7", "writer.1.4", "grows.1.4.7", "grows.2.1.6"]);
+        assert_eq!(found, [(1, 4), (2, 1)]);
+        let found: Vec<(u32, u64)> = grows(&["layout.7", "change.8", "cut.8", "grows.1.4.7"]);
+        assert_eq!(found, [], "what comes after the cut was said of before it");
+        let found: Vec<(u32, u64)> = grows(&["layout.9", "cut.8", "grows.1.5.8"]);
+        assert_eq!(found, [(1, 5)]);
+        let removed = settled(&listed(&["layout.9", "writer.1.5", "cut.8", "grows.1.5.8"]));
+        assert_eq!(removed, [Mark::Grows { node: ME, entry: 5, generation: 8 }]);
     }
 
     #[test]
