@@ -79,7 +79,7 @@ struct Host {
     mark: Option<(u8, u8, u8)>,
     then: Option<Then>,
     gives_up: bool,
-    /// What was acknowledged when a read began.
+    /// What was acknowledged when a read began; 0: it has not begun.
     since: u8,
 }
 
@@ -399,9 +399,6 @@ impl State {
             (host.layout, host.bell) = ([0; 2], false);
         }
         host.gives_up = matches!(op, Some(Op::Settle));
-        if host.at == At::ReadList {
-            host.since = self.acknowledged;
-        }
         let starts = host.at != At::Deregister;
         if let Some(Op::Write { value, .. }) = op.filter(|_| starts) {
             self.begin_write(*value);

@@ -4,6 +4,9 @@ use super::*;
 
 impl State {
     pub(super) fn read(&mut self, scenario: &Scenario, i: usize) -> &'static str {
+        if self.hosts[i].since == 0 {
+            self.hosts[i].since = self.acknowledged;
+        }
         match self.hosts[i].at {
             At::ReadList => {
                 let marks = Marks::new(&self.listed(), None);
