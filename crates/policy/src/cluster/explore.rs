@@ -5,9 +5,10 @@
 
 mod model;
 mod scenario;
+mod sizes;
 
 use model::{Label, State};
-use scenario::{Faults, Guilt, NODES, Op, Scenario};
+use scenario::{Faults, Guilt, NODES, Op, Scenario, Start};
 
 /// The states that were seen: their hashes and numbers, in a table that is at most half full.
 struct Seen {
@@ -131,8 +132,12 @@ fn depth() -> u8 {
 }
 
 fn holds(programs: [&'static [Op]; NODES], faults: Faults) {
+    holds_from(Start::Still, programs, faults);
+}
+
+fn holds_from(start: Start, programs: [&'static [Op]; NODES], faults: Faults) {
     let faults = faults.more(depth());
-    let scenario = Scenario { programs, faults, guilt: Guilt::None };
+    let scenario = Scenario { programs, faults, guilt: Guilt::None, start };
     let found = explore(&scenario);
     say(&format!("{} states: {scenario:?}", found.states));
     if let Some((why, labels)) = found.violation {
@@ -141,8 +146,12 @@ fn holds(programs: [&'static [Op]; NODES], faults: Faults) {
 }
 
 fn convicts(guilt: Guilt, programs: [&'static [Op]; NODES], faults: Faults, because: &str) {
-    holds(programs, faults);
-    let scenario = Scenario { programs, faults, guilt };
+    convicts_from(guilt, Start::Still, programs, faults, because);
+}
+
+fn convicts_from(guilt: Guilt, start: Start, programs: [&'static [Op]; NODES], faults: Faults, because: &str) {
+    holds_from(start, programs, faults);
+    let scenario = Scenario { programs, faults, guilt, start };
     let found = explore(&scenario);
     let Some((why, labels)) = found.violation else { panic!("{guilt:?} was not found guilty: {}", found.states) };
     say(&format!("{guilt:?}: {why}, after {} states:\n{}", found.states, told(&labels)));
@@ -164,7 +173,7 @@ const READ: Op = Op::Read { block: 0 };
 
 const LOST: &str = "an acknowledged write is not in the layout";
 const NONE: Faults =
-    Faults { lapses: 0, expulsions: 0, crashes: 0, bells: 0, silent: 0, doubts: 0, late: 0, give_ups: 0 };
+    Faults { lapses: 0, expulsions: 0, crashes: 0, bells: 0, silent: 0, doubts: 0, late: 0, give_ups: 0, fails: 0 };
 
 #[test]
 fn two_writers_and_a_change_while_leases_lapse() {

@@ -5,11 +5,14 @@
 //! node that freezes or is cut off; its steps go on at any later time. Only then may it be expelled.
 
 mod changer;
+mod fates;
 mod fingerprint;
+mod judge;
 mod reader;
+mod size;
 mod writer;
 
-use super::scenario::{Faults, Guilt, NODES, Op, Scenario, block_of};
+use super::scenario::{Faults, Guilt, NODES, Op, Scenario, Start, block_of};
 use crate::cluster::share::{self, Begin, Claim, Created, Enter, Mark, Marks, Published, Step, Written};
 use crate::cluster::{Node, Standing};
 use std::collections::BTreeSet;
@@ -19,6 +22,8 @@ const GENERATIONS: usize = 12;
 const OBJECTS: usize = 12;
 const NUMBERS: usize = 16;
 const WRITES: usize = 8;
+/// An object of block 1 that holds nothing.
+const EMPTY: u8 = WRITES as u8 + 1;
 
 /// Where a node is in its program; named by what it does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +32,13 @@ enum At {
     List,
     ReadClaim,
     Load,
+    AskSize,
+    MarkGrowth,
     Write,
     LookAtLease,
+    /// A writer that lets go says how long the file is, and removes its mark.
+    SaySize,
+    Unmark,
     Deregister,
     Await,
     EndLoad,
@@ -42,7 +52,15 @@ enum At {
     Step,
     Ring,
     Retry,
+    /// One that is alone settles what nodes that are over have made longer.
+    AskReach,
+    SettleSize,
+    SettleMarks,
     ChangeLoad,
+    MarkCut,
+    CutSize,
+    CutObject,
+    UnmarkCuts,
     Copy,
     LookBefore,
     Publish,
@@ -51,6 +69,8 @@ enum At {
     DeleteNew,
     ReadList,
     ReadLoad,
+    ReadSize,
+    ReadReach,
     ReadBlock,
     Done,
 }
@@ -73,6 +93,7 @@ struct Host {
     /// The generation of `layout`, until a look has shown that it is the highest; 0: none.
     loaded: u8,
     claim: Option<(u8, u8, bool)>,
+    /// By number: at whom it rings, or whose marks of growth it removes.
     ring: u16,
     fresh: u8,
     exists: Option<bool>,
@@ -81,6 +102,7 @@ struct Host {
     gives_up: bool,
     /// What was acknowledged when a read began; 0: it has not begun.
     since: u8,
+    sizes: Sizes,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +113,30 @@ enum Then {
     Begin,
     /// The change happened.
     DeleteOld,
+    /// The cut is acknowledged.
+    Cut,
+    /// Nothing lies beyond the end.
+    Clean,
+}
+
+/// What a node knows of sizes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sizes {
+    /// What a writer will say, or a reader has found, in blocks.
+    known: u8,
+    /// It wants to be alone with the file, to cut what an unfinished cut has left beyond its end.
+    cleans: bool,
+    /// The generation of the layout that it writes by.
+    basis: u8,
+    /// It has marked that it makes the file longer.
+    marked: bool,
+    /// By its listing objects are to be asked; there is a mark of a cut.
+    asks: bool,
+    was_cut: bool,
+    /// Marks of cuts that it removes.
+    cuts: u16,
+    /// What was gone when a read began.
+    gone: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -108,6 +154,11 @@ pub struct State {
     claims: [(u8, bool); GENERATIONS],
     /// A bit per entry, by number.
     writers: [u8; NUMBERS],
+    /// The size in the stub, in blocks.
+    size: u8,
+    /// By number: the entry and generation of a mark of growth, as in `code`; 0: none.
+    grows: [u8; NUMBERS],
+    cuts: u16,
     /// What each object holds; 0: it is not there.
     objects: [u8; OBJECTS],
     next_object: u8,
@@ -121,10 +172,15 @@ pub struct State {
     before: [u8; WRITES],
     /// Generations whose changer was told that its change happened.
     happened: u16,
+    /// Cuts that have set the size, and what they took away.
+    shortened: u8,
+    gone: u8,
+    /// Writes that nodes did after they were over.
+    stray: u8,
     broken: u8,
 }
 
-const BROKEN: [&str; 7] = [
+const BROKEN: [&str; 12] = [
     "",
     "an acknowledged write is not in the layout",
     "an object holds bytes of another",
@@ -132,6 +188,11 @@ const BROKEN: [&str; 7] = [
     "a generation was published that is not the next",
     "two changes of one generation happened",
     "a reader sees older bytes than were acknowledged before it opened the file",
+    "the file is shorter than what was acknowledged",
+    "the file is longer than what was written",
+    "bytes that were cut come back",
+    "growth of a node that is not over is settled",
+    "bytes lie beyond the end, and no mark says so",
 ];
 
 /// What happened: the node, or `NODES` if none did it.
@@ -148,6 +209,8 @@ fn code(mark: Mark) -> (u8, u8, u8) {
         Mark::Layout(generation) => (0, generation as u8, 0),
         Mark::Change(generation) => (1, generation as u8, 0),
         Mark::Writer { node, entry } => (2, node.0 as u8, entry as u8),
+        Mark::Grows { node, entry, generation } => (3, node.0 as u8, entry as u8 | (generation as u8) << 2),
+        Mark::Cut(generation) => (4, generation as u8, 0),
     }
 }
 
@@ -173,12 +236,16 @@ impl State {
             then: None,
             gives_up: false,
             since: 0,
+            sizes: Sizes::default(),
         };
         let mut state = State {
             hosts: std::array::from_fn(host),
             layouts: [Record::default(); GENERATIONS],
             claims: [(0, false); GENERATIONS],
             writers: [0; NUMBERS],
+            size: 2,
+            grows: [0; NUMBERS],
+            cuts: 0,
             objects: [0; OBJECTS],
             next_object: 3,
             over: 0,
@@ -188,10 +255,16 @@ impl State {
             acknowledged: 0b11,
             before: [0; WRITES],
             happened: 0,
+            shortened: 0,
+            gone: 0,
+            stray: 0,
             broken: 0,
         };
         state.layouts[1] = Record { by: NUMBERS as u8, objects: [1, 2] };
         (state.objects[1], state.objects[2]) = (1, 2);
+        if scenario.start == Start::Short {
+            (state.size, state.objects[2], state.begun, state.acknowledged) = (1, EMPTY, 0b1, 0b1);
+        }
         for i in 0..NODES {
             state.next_op(scenario, i);
         }
@@ -252,6 +325,12 @@ impl State {
                 listed.insert(Mark::Writer { node: Node(number as u32), entry });
             }
         }
+        for (number, mark) in self.grows.iter().enumerate().filter(|(_, mark)| **mark > 0) {
+            let (entry, generation) = (u64::from(mark & 3), u64::from(mark >> 2));
+            listed.insert(Mark::Grows { node: Node(number as u32), entry, generation });
+        }
+        let cuts = (1..GENERATIONS).filter(|generation| self.cuts & (1 << generation) != 0);
+        listed.extend(cuts.map(|generation| Mark::Cut(generation as u64)));
         listed
     }
 
@@ -276,7 +355,10 @@ impl State {
         match mark.0 {
             0 => self.layouts[at] = Record::default(),
             1 => self.claims[at] = (0, false),
-            _ => self.writers[at] &= !(1 << mark.2),
+            2 => self.writers[at] &= !(1 << mark.2),
+            3 if self.grows[at] == mark.2 => self.grows[at] = 0,
+            3 => {}
+            _ => self.cuts &= !(1 << at),
         }
     }
 
@@ -294,79 +376,6 @@ impl State {
         Created::Yes
     }
 
-    fn judge(&mut self, scenario: &Scenario) {
-        if self.broken > 0 {
-            return;
-        }
-        let objects = self.layouts[self.highest()].objects;
-        for (block, object) in objects.iter().enumerate() {
-            let value = self.objects[*object as usize];
-            if value == 0 {
-                self.broken = 3;
-            } else if block_of(scenario, value) != block as u8 {
-                self.broken = 2;
-            } else if self.is_replaced(scenario, value, self.acknowledged) {
-                self.broken = 1;
-            }
-        }
-    }
-
-    /// Whether one of these writes began after this one was acknowledged.
-    fn is_replaced(&self, scenario: &Scenario, value: u8, by: u8) -> bool {
-        let write = |value: u8| 1u8 << (value - 1);
-        let later = |other: u8| by & write(other) != 0 && self.before[other as usize - 1] & write(value) != 0;
-        (3..=WRITES as u8).any(|other| later(other) && block_of(scenario, other) == block_of(scenario, value))
-    }
-
-    /// What befalls a node.
-    fn fates(&self, scenario: &Scenario, i: usize, out: &mut Vec<(Label, State)>) {
-        let host = &self.hosts[i];
-        let over = self.is_over(Node(u32::from(host.number)));
-        let mut push = |what, fault, change: &dyn Fn(&mut State)| {
-            let mut next = *self;
-            change(&mut next);
-            out.push((Label { node: i as u8, what, fault }, next));
-        };
-        if (host.lapsed || host.crashed) && !over {
-            push("is expelled", false, &|s| s.over |= 1 << host.number);
-        }
-        if host.crashed || (host.at == At::Done && !host.registered) {
-            return;
-        }
-        if host.lapsed && !over {
-            push("renews its lease after all", false, &|s| s.hosts[i].lapsed = false);
-        }
-        if self.faults.lapses > 0 && !host.lapsed {
-            push("freezes: its lease ends", true, &|s| {
-                s.faults.lapses -= 1;
-                s.hosts[i].lapsed = true;
-            });
-        }
-        if self.faults.expulsions > 0 && !over {
-            push("freezes: its lease ends, and it is expelled", true, &|s| {
-                s.faults.expulsions -= 1;
-                s.over |= 1 << host.number;
-            });
-        }
-        if self.faults.crashes > 0 {
-            push("crashes", true, &|s| {
-                s.faults.crashes -= 1;
-                // Nothing of what it knew matters any more.
-                s.hosts[i] = Host { crashed: true, number: host.number, ..State::start(scenario).hosts[i] };
-                s.hosts[i].at = At::Done;
-            });
-        }
-        if self.faults.bells > 0 && host.registered && !host.bell {
-            push("hears a doorbell that nobody rang", true, &|s| {
-                s.faults.bells -= 1;
-                s.hosts[i].bell = true;
-            });
-        }
-        if scenario.guilt == Guilt::Forgetful && host.registered && self.writers[host.number as usize] != 0 {
-            push("is forgotten by the store", true, &|s| s.writers[host.number as usize] = 0);
-        }
-    }
-
     /// Goes to the next operation, as far as it needs no look at anything shared.
     fn next_op(&mut self, scenario: &Scenario, i: usize) {
         let host = &mut self.hosts[i];
@@ -382,16 +391,18 @@ impl State {
             then: None,
             gives_up: false,
             since: 0,
+            sizes: Sizes { cuts: 0, gone: 0, ..host.sizes },
             ..*host
         };
         *host = idle;
         host.at = match op {
-            Some(Op::Write { .. }) if host.registered && host.bell => At::Deregister,
-            Some(Op::Write { .. }) if host.registered => At::Write,
+            Some(Op::Write { .. }) if host.registered && host.bell => host.lets_go(scenario),
+            Some(Op::Write { block, .. }) if host.registered => host.writes(scenario, *block),
+            Some(Op::Write { .. }) if host.sizes.cleans => At::Begin,
             Some(Op::Write { .. }) => At::Register,
-            _ if host.registered => At::Deregister,
+            _ if host.registered => host.lets_go(scenario),
             Some(Op::Move { .. } | Op::Add) => At::Begin,
-            Some(Op::Settle) => At::Begin,
+            Some(Op::Settle | Op::Cut { .. }) => At::Begin,
             Some(Op::Read { .. }) => At::ReadList,
             None => At::Done,
         };
@@ -399,17 +410,20 @@ impl State {
             (host.layout, host.bell) = ([0; 2], false);
         }
         host.gives_up = matches!(op, Some(Op::Settle));
-        let starts = host.at != At::Deregister;
-        if let Some(Op::Write { value, .. }) = op.filter(|_| starts) {
-            self.begin_write(*value);
+        if host.at == At::ReadList && scenario.guilt == Guilt::SizeBeforeMarks {
+            host.at = At::ReadSize;
+        }
+        let lets_go = matches!(host.at, At::SaySize | At::Unmark | At::Deregister);
+        if let Some(Op::Write { value, .. } | Op::Cut { value }) = op.filter(|_| !lets_go) {
+            self.begin_write(scenario, *value);
         }
     }
 
-    fn begin_write(&mut self, value: u8) {
+    fn begin_write(&mut self, scenario: &Scenario, value: u8) {
         let bit = 1u8 << (value - 1);
         if self.begun & bit == 0 {
             self.begun |= bit;
-            self.before[value as usize - 1] = self.acknowledged;
+            self.before[value as usize - 1] = self.acknowledged | self.cuts_left(scenario);
         }
     }
 
@@ -419,6 +433,7 @@ impl State {
         host.number += NODES as u8;
         assert!((host.number as usize) < NUMBERS, "room for the lives of a node");
         (host.lapsed, host.registered, host.bell, host.entry) = (false, false, false, 0);
+        host.sizes = Sizes::default();
         self.next_op(scenario, i);
     }
 
@@ -432,9 +447,8 @@ impl State {
             At::Deregister => Some((2, host.number, host.entry)),
             At::Remove => host.mark,
             At::Retry => host.claim.map(|(_, generation, _)| (1, generation, 0)),
-            _ => None,
+            _ => self.unmarks(i),
         };
-        let doubtful = matches!(host.at, At::Claim | At::Publish) && host.exists.is_none() && self.faults.doubts > 0;
         let what = next.step(scenario, i);
         let Some(what) = what else { return };
         out.push((fine(what), next));
@@ -444,36 +458,7 @@ impl State {
             again.faults.late -= 1;
             out.push((fault("removes twice, for the first answer was lost; once is yet to come"), again));
         }
-        if doubtful {
-            let mut unheard = *self;
-            unheard.faults.doubts -= 1;
-            unheard.step(scenario, i);
-            unheard.hosts[i] = host;
-            out.push((fault("creates, and the answer is lost"), unheard));
-        }
-        if host.at == At::Ring && self.faults.silent > 0 {
-            let mut silent = *self;
-            silent.faults.silent -= 1;
-            (silent.hosts[i].at, silent.hosts[i].ring) = (At::Step, 0);
-            out.push((fault("rings, and nobody hears it"), silent));
-        }
-        if host.at == At::Ring && self.faults.give_ups > 0 {
-            let mut tired = *self;
-            tired.faults.give_ups -= 1;
-            let h = &mut tired.hosts[i];
-            (h.gives_up, h.ring) = (true, 0);
-            if scenario.guilt == Guilt::GivesUpByRemoving {
-                h.at = At::Retry;
-            } else {
-                (h.at, h.claim) = (At::Begin, None);
-            }
-            out.push((fault("gives its change up"), tired));
-        }
-        if scenario.guilt == Guilt::MissingIsOver && host.at == At::Ring {
-            let mut wrong = *self;
-            (wrong.hosts[i].at, wrong.hosts[i].ring) = (At::ChangeLoad, 0);
-            out.push((fault("misses the writers' lease files in a listing"), wrong));
-        }
+        self.mishaps(scenario, i, out);
     }
 
     fn step(&mut self, scenario: &Scenario, i: usize) -> Option<&'static str> {
@@ -483,11 +468,15 @@ impl State {
             At::List | At::ReadClaim | At::Load => Some(self.enter(scenario, i)),
             At::Write => Some(self.write(scenario, i)),
             At::LookAtLease => self.acknowledge(scenario, i),
+            At::AskSize | At::MarkGrowth | At::SaySize | At::Unmark => self.grow(scenario, i),
+            At::AskReach | At::SettleSize | At::SettleMarks => self.settle(scenario, i),
+            At::MarkCut | At::CutSize | At::CutObject | At::UnmarkCuts => self.cut(scenario, i),
             At::Deregister => {
                 self.remove((2, me, self.hosts[i].entry));
                 let waits = self.hosts[i].claim.is_some();
                 let host = &mut self.hosts[i];
                 (host.registered, host.bell, host.layout, host.entry) = (false, false, [0; 2], 0);
+                host.sizes = Sizes { cleans: host.sizes.cleans, ..Sizes::default() };
                 if waits {
                     host.at = At::Await
                 } else {
@@ -510,7 +499,7 @@ impl State {
             At::ChangeLoad | At::Copy => Some(self.copy(scenario, i)),
             At::LookBefore | At::Publish | At::LookAfter => self.finish(scenario, i),
             At::DeleteOld | At::DeleteNew => Some(self.delete(scenario, i)),
-            At::ReadList | At::ReadLoad | At::ReadBlock => Some(self.read(scenario, i)),
+            At::ReadList | At::ReadLoad | At::ReadSize | At::ReadReach | At::ReadBlock => Some(self.read(scenario, i)),
             At::Done => None,
         }
     }

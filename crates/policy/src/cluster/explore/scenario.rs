@@ -15,6 +15,8 @@ pub enum Op {
     Settle,
     /// Open the file and read this block.
     Read { block: u8 },
+    /// Cut the file to one block. It is a write of block 1 under this name.
+    Cut { value: u8 },
 }
 
 /// A rule that is broken on purpose.
@@ -39,6 +41,41 @@ pub enum Guilt {
     LoadedUnseen,
     /// A changer that finds its generation published takes it for another's, whatever its lease.
     RefusedIsNot,
+    /// A writer acknowledges beyond the size of the stub without a mark.
+    GrowsUnmarked,
+    /// A changer leaves the sizes of nodes that are over unsettled.
+    SkipsSettling,
+    /// A changer removes such marks before it sets the size.
+    SettlesMarksFirst,
+    /// A writer that lets go removes its mark before it says the size.
+    UnmarksFirst,
+    /// A cut sets no mark.
+    CutsUnmarked,
+    /// A mark of growth from before a cut counts.
+    OldGrowthCounts,
+    /// A writer makes the file longer beside the mark of a cut.
+    ExtendsBesideCut,
+    /// Marks of growth of a node that is over are litter.
+    GrowthIsLitter,
+    /// The size is set, and a tail is cut, without a look at the lease.
+    SizedUnseen,
+    /// A writer marks nothing within what the objects reach, though the stub does not say so.
+    TrustsReach,
+    /// A writer forgets what a write that failed has left in the objects.
+    FailureForgotten,
+    /// A reader asks for the size before it lists the marks.
+    SizeBeforeMarks,
+}
+
+/// How long the file is at the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Two blocks, and so it stays: nothing of sizes is looked at.
+    Still,
+    /// Two blocks.
+    Long,
+    /// One block.
+    Short,
 }
 
 /// How much may go wrong.
@@ -60,6 +97,8 @@ pub struct Faults {
     pub late: u8,
     /// Changers that give up.
     pub give_ups: u8,
+    /// Writes that fail half way.
+    pub fails: u8,
 }
 
 impl Faults {
@@ -75,6 +114,7 @@ impl Faults {
             doubts: more(self.doubts),
             late: more(self.late),
             give_ups: more(self.give_ups),
+            fails: more(self.fails),
         }
     }
 }
@@ -84,13 +124,31 @@ pub struct Scenario {
     pub programs: [&'static [Op]; NODES],
     pub faults: Faults,
     pub guilt: Guilt,
+    pub start: Start,
+}
+
+impl Scenario {
+    /// Whether sizes change.
+    pub fn sizes(&self) -> bool {
+        self.start != Start::Still
+    }
+
+    fn ops(&self) -> impl Iterator<Item = &Op> {
+        self.programs.iter().flat_map(|program| program.iter())
+    }
+
+    /// A bit per write that is a cut.
+    pub fn cuts(&self) -> u8 {
+        self.ops().fold(0, |cuts, op| if let Op::Cut { value } = op { cuts | 1 << (value - 1) } else { cuts })
+    }
 }
 
 /// Values 1 and 2 are what the blocks hold at the start.
 pub fn block_of(scenario: &Scenario, value: u8) -> u8 {
     let of = |op: &Op| match op {
         Op::Write { block, value: v } if *v == value => Some(*block),
+        Op::Cut { value: v } if *v == value => Some(1),
         _ => None,
     };
-    if value <= 2 { value - 1 } else { scenario.programs.iter().flat_map(|p| p.iter()).find_map(of).unwrap() }
+    if value <= 2 { value - 1 } else { scenario.ops().find_map(of).unwrap() }
 }

@@ -13,7 +13,8 @@ impl State {
     }
 
     pub(super) fn drains(&self, scenario: &Scenario, i: usize) -> bool {
-        matches!(scenario.programs[i].get(self.hosts[i].op as usize), Some(Op::Move { .. }))
+        let op = scenario.programs[i].get(self.hosts[i].op as usize);
+        self.hosts[i].sizes.cleans || matches!(op, Some(Op::Move { .. } | Op::Cut { .. }))
     }
 
     pub(super) fn begin(&mut self, scenario: &Scenario, i: usize) -> Option<&'static str> {
@@ -74,11 +75,14 @@ impl State {
         let claim = Claim { node: Node(u32::from(node)), generation: u64::from(generation), drains };
         match host.at {
             At::Step => {
-                let marks = self.marks();
+                let (listed, marks) = (self.listed(), self.marks());
                 let step = share::step(&claim, &marks, |node| self.is_over(node));
                 let host = &mut self.hosts[i];
                 match step {
-                    Step::Go => (host.at, host.generation) = (At::ChangeLoad, marks.generation as u8),
+                    Step::Go => {
+                        (host.at, host.generation) = (At::ChangeLoad, marks.generation as u8);
+                        self.is_alone(scenario, i, &listed);
+                    }
                     Step::Drain(nodes) => {
                         host.at = At::Ring;
                         host.ring = nodes.iter().fold(0, |ring, node| ring | 1 << node.0);
@@ -112,13 +116,21 @@ impl State {
             let next = if moves { At::Copy } else { At::LookBefore };
             (self.hosts[i].at, self.hosts[i].generation) = (if found { next } else { At::Step }, 0);
             self.hosts[i].layout = record.objects;
+            if found {
+                self.cuts_next(scenario, i);
+            } else {
+                self.hosts[i].sizes.cuts = 0;
+            }
             return if found { "loads the layout to change it" } else { "finds the layout gone" };
         }
         let Some(Op::Move { block }) = scenario.programs[i].get(host.op as usize) else { panic!() };
-        let value = self.objects[host.layout[*block as usize] as usize];
+        let mut value = self.objects[host.layout[*block as usize] as usize];
         if value == 0 {
             (self.hosts[i].at, self.hosts[i].layout) = (At::Step, [0; 2]);
             return "finds the object gone";
+        }
+        if *block >= self.size {
+            value = EMPTY;
         }
         let lowest = (1..OBJECTS).find(|object| self.objects[*object] == 0).unwrap() as u8;
         let fresh = if scenario.guilt == Guilt::NumbersReused { lowest } else { self.next_object };

@@ -39,6 +39,11 @@ impl State {
         let [o8, o9, o10, o11] = self.objects[8..] else { unreachable!() };
         let [kind, first, second] = of_mark(self.late);
         mix.word(packed([o8, o9, o10, o11, kind, first, second, self.next_object]));
+        for marks in [&self.grows[..8], &self.grows[8..]] {
+            mix.word(packed(marks.try_into().unwrap()));
+        }
+        let [c0, c1] = self.cuts.to_le_bytes();
+        mix.word(packed([self.size, self.gone, c0, c1, self.faults.fails, self.stray, self.shortened, 0]));
         mix.word(packed(self.before));
         let faults = &self.faults;
         let [lapses, expulsions, crashes, bells] = [faults.lapses, faults.expulsions, faults.crashes, faults.bells];
@@ -71,5 +76,15 @@ impl Host {
         let [kind, first, second] = of_mark(self.mark);
         let then = self.then.map_or(0, |then| 1 + then as u8);
         mix.word(packed([kind, first, second, then, self.since, 0, 0, 0]));
+        self.sizes.mix(mix);
+    }
+}
+
+impl Sizes {
+    fn mix(&self, mix: &mut Mix) {
+        let bits = [self.cleans, self.marked, self.asks, self.was_cut];
+        let bits = bits.iter().fold(0, |bits, bit| bits << 1 | u8::from(*bit));
+        let [c0, c1] = self.cuts.to_le_bytes();
+        mix.word(packed([bits, self.known, self.basis, c0, c1, self.gone, 0, 0]));
     }
 }

@@ -6,7 +6,11 @@ impl State {
     pub(super) fn register(&mut self, scenario: &Scenario, i: usize) -> &'static str {
         let me = self.hosts[i].number;
         // A name that was never there: in the model, one that no late removal is about to hit.
-        let late = |entry: &u8| self.late == Some((2, me, *entry)) && scenario.guilt != Guilt::OneEntry;
+        let hits = |entry: u8| {
+            matches!(self.late, Some((2, number, of)) if number == me && of == entry)
+                || matches!(self.late, Some((3, number, of)) if number == me && of & 3 == entry)
+        };
+        let late = |entry: &u8| hits(*entry) && scenario.guilt != Guilt::OneEntry;
         let entry = (0..4).find(|entry| !late(entry)).unwrap();
         self.writers[me as usize] |= 1 << entry;
         let host = &mut self.hosts[i];
@@ -22,6 +26,7 @@ impl State {
                 let listed = self.listed();
                 let marks = Marks::new(&listed, None);
                 self.hosts[i].generation = marks.generation as u8;
+                self.note_sizes(scenario, i, &listed);
                 if share::claimed(&listed).is_some() {
                     self.hosts[i].at = At::ReadClaim;
                     return "lists the marks, with a claim";
@@ -31,6 +36,7 @@ impl State {
             At::ReadClaim => {
                 let Some(claim) = self.claim(host.generation + 1) else {
                     (self.hosts[i].at, self.hosts[i].generation) = (At::List, 0);
+                    self.hosts[i].sizes.unlist();
                     return "finds the claim gone";
                 };
                 let generation = u64::from(host.generation);
@@ -53,11 +59,19 @@ impl State {
         let decision = share::enter(loaded, &marks, |node| self.is_over(node));
         let host = &mut self.hosts[i];
         host.loaded = 0;
+        if decision != Enter::Go {
+            host.sizes.unlist();
+        }
         match decision {
             Enter::Load(_) => (host.at, host.layout) = (At::Load, [0; 2]),
+            Enter::Go if scenario.sizes() => {
+                (host.at, host.generation) = (At::AskSize, 0);
+                // What it marked already keeps its name.
+                host.sizes.basis = if host.sizes.marked { host.sizes.basis } else { marks.generation as u8 };
+            }
             Enter::Go => (host.at, host.generation) = (At::Write, 0),
             Enter::Wait(claim) => {
-                (host.at, host.generation) = (At::Deregister, 0);
+                (host.at, host.generation) = (host.lets_go(scenario), 0);
                 host.claim = Some((claim.node.0 as u8, claim.generation as u8, claim.drains));
             }
             Enter::End(_) => (host.at, host.then, host.layout) = (At::EndLoad, Some(Then::List), [0; 2]),
@@ -74,6 +88,9 @@ impl State {
             return "writes, and the object is gone";
         }
         *object = *value;
+        if scenario.sizes() {
+            self.has_written(i, *block, *value);
+        }
         self.hosts[i].at = At::LookAtLease;
         "writes"
     }
@@ -119,6 +136,7 @@ impl State {
                 let record = Record { by: host.number, objects: host.layout };
                 let created = self.publish(host.generation + 1, record);
                 (self.hosts[i].at, self.hosts[i].layout, self.hosts[i].generation) = (At::Tidy, [0; 2], 0);
+                self.has_ended(scenario, i);
                 if created == Created::Yes { "ends the claim: the next generation" } else { "finds the claim ended" }
             }
             At::Tidy => {
@@ -134,7 +152,13 @@ impl State {
     }
 
     pub(super) fn find_litter(&mut self, scenario: &Scenario, i: usize) {
-        match share::litter(&self.listed(), |node| self.is_over(node)).first() {
+        let listed = self.listed();
+        let mut litter = share::litter(&listed, |node| self.is_over(node));
+        if scenario.guilt == Guilt::GrowthIsLitter {
+            let over = |mark: &Mark| matches!(mark, Mark::Grows { node, .. } if self.is_over(*node));
+            litter.extend(listed.iter().copied().filter(over));
+        }
+        match litter.first() {
             Some(mark) => (self.hosts[i].at, self.hosts[i].mark) = (At::Remove, Some(code(*mark))),
             None => self.tidied(scenario, i),
         }
@@ -145,7 +169,7 @@ impl State {
         host.mark = None;
         match host.then.take().unwrap() {
             Then::List => (host.at, host.layout, host.generation) = (At::List, [0; 2], 0),
-            Then::Begin => self.begin_anew(scenario, i),
+            Then::Begin | Then::Cut | Then::Clean => self.begin_anew(scenario, i),
             Then::DeleteOld => host.at = At::DeleteOld,
         }
     }
