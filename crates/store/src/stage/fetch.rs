@@ -8,6 +8,7 @@ use super::sources::Sources;
 use super::sums::{SUM_BYTES_U64, cut};
 use super::{StageError, Stop};
 use crate::Error;
+use crate::source::SUM_BYTES;
 use rustix::io::{Errno, pwrite};
 use std::time::Duration;
 
@@ -130,10 +131,15 @@ fn fetch_in_order(incoming: &Incoming, sources: &Sources, meter: &Meter, stop: &
     stripes.finish()
 }
 
+/// Checksums that are written in one go: each go is a call of the namespace, which may be far away.
+const SUMS_AT_ONCE: usize = 64;
+
 /// Cuts bytes that pass in order into stripes and keeps the checksum of each.
 struct Stripes<'a> {
     incoming: &'a Incoming<'a>,
+    /// The first stripe whose checksum is not written yet, and those that are not.
     number: u64,
+    sums: Vec<u8>,
     filled: u64,
     hasher: blake3::Hasher,
 }
@@ -141,7 +147,7 @@ struct Stripes<'a> {
 impl<'a> Stripes<'a> {
     fn new(incoming: &'a Incoming<'a>, offset: u64) -> Stripes<'a> {
         let number = offset.checked_div(incoming.stripe_bytes).unwrap_or(0);
-        Stripes { incoming, number, filled: 0, hasher: blake3::Hasher::new() }
+        Stripes { incoming, number, sums: Vec::new(), filled: 0, hasher: blake3::Hasher::new() }
     }
 
     fn take(&mut self, mut bytes: &[u8]) -> Result<(), StageError> {
@@ -162,25 +168,33 @@ impl<'a> Stripes<'a> {
     }
 
     fn put(&mut self) -> Result<(), StageError> {
-        let sum = cut(self.hasher.finalize());
+        self.sums.extend(cut(self.hasher.finalize()));
+        self.hasher.reset();
+        self.filled = 0;
+        if self.sums.len() >= SUMS_AT_ONCE * SUM_BYTES { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<(), StageError> {
         let mut written = 0;
-        while written < sum.len() {
+        while written < self.sums.len() {
             let at = self.number * SUM_BYTES_U64 + written as u64;
-            match pwrite(&self.incoming.sums, &sum[written..], at) {
+            match pwrite(&self.incoming.sums, &self.sums[written..], at) {
                 Ok(0) => return Err(Error::from(Errno::IO).into()),
                 Ok(n) => written += n,
                 Err(Errno::INTR) => {}
                 Err(e) => return Err(e.into()),
             }
         }
-        self.hasher.reset();
-        self.filled = 0;
-        self.number += 1;
+        self.number += (self.sums.len() / SUM_BYTES) as u64;
+        self.sums.clear();
         Ok(())
     }
 
     /// The last stripe may be short.
     fn finish(mut self) -> Result<(), StageError> {
-        if self.filled > 0 { self.put() } else { Ok(()) }
+        if self.filled > 0 {
+            self.put()?;
+        }
+        self.write()
     }
 }
