@@ -45,7 +45,7 @@ use crate::calls::{self, Calls};
 use crate::control::{Binding, Caller, Handler, Server, ServerOptions, device_of, socket_of};
 use crate::durable_names::DurableNames;
 use crate::events::Events;
-use crate::file::{Cluster, FileTable, Garbage, Pool};
+use crate::file::{Cluster, File, FileTable, Garbage, Pool, SAID_EVERY};
 use crate::host;
 use crate::mount::{Mount, MountError, Openers, Options, Parts};
 use crate::mover::Mover;
@@ -249,6 +249,13 @@ impl Starting {
         }
         if let Some(nodes) = &core.nodes {
             shutting_down::watch(nodes, &core);
+            let (goes_on, pool) = (nodes.clone(), core.pool.clone());
+            let say_sizes = move || {
+                while goes_on.goes_on_after(SAID_EVERY) {
+                    File::say_sizes(&pool)
+                }
+            };
+            nodes.start_worker("node-sizes", say_sizes);
             core.calls.iter().for_each(|calls| helping::help_each_other(nodes, calls, &core.stager));
             left::watch(nodes, &core);
         }

@@ -62,6 +62,7 @@ pub use locks::{Admitted, InTheWay, Locked, Owner, Wanted};
 pub use lost::{LossLog, Lost};
 pub use making::Making;
 pub use nodes::Cluster;
+pub(crate) use nodes::SAID_EVERY;
 pub use numbered::Numbered;
 pub use passthrough::PassthroughGuard;
 pub use payer::Payer;
@@ -105,7 +106,7 @@ pub struct File {
     view: RwLock<Arc<View>>,
     io: Arc<RwLock<()>>,
     record: Mutex<()>,
-    extend: Mutex<()>,
+    extend: Mutex<nodes::Growth>,
     append: Mutex<()>,
     /// The size, except while the kernel writes the object by itself.
     size: AtomicU64,
@@ -173,7 +174,7 @@ impl File {
             Some(look) => look.has_sums,
             None => layout.is_some() && stub.has_sums()?,
         };
-        let source = if look.is_some_and(|look| !look.has_source) { None } else { stub.source()? };
+        let source = if look.as_ref().is_some_and(|look| !look.has_source) { None } else { stub.source()? };
         let size = stub.size()?;
         if layout.is_none() && size > pool.inline_bytes_ever() && !stub.is_marked_inline()? && !holds_bytes(&*stub)? {
             return Err(Error::BadLayout(
@@ -181,7 +182,11 @@ impl File {
                     .into(),
             ));
         }
-        Ok(File::at(stub, pool, Known { generation, layout, source, has_sums, size }))
+        let file = File::at(stub, pool, Known { generation, layout, source, has_sums, size });
+        if let Some(look) = look {
+            file.take_size_over(&look)?;
+        }
+        Ok(file)
     }
 
     /// The file behind a stub that was made just now and has nothing on it.
@@ -204,7 +209,7 @@ impl File {
             has_sums: AtomicBool::new(has_sums),
             io: Arc::default(),
             record: Mutex::new(()),
-            extend: Mutex::new(()),
+            extend: Mutex::default(),
             append: Mutex::new(()),
             stub_unsynced: Unsynced::unknown(),
             stub_lost: Lost::default(),

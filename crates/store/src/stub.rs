@@ -88,11 +88,11 @@ pub trait Stub: Send + Sync + 'static {
     fn claim(&self, _claim: Claim) -> Result<bool> {
         Err(Errno::OPNOTSUPP.into())
     }
-    /// Says that a node writes through objects, or no longer.
-    fn set_writer(&self, _node: Node, _entry: u64, _writes: bool) -> Result<()> {
+    /// Says what a mark without a value says.
+    fn set_mark(&self, _mark: NodeMark) -> Result<()> {
         Err(Errno::OPNOTSUPP.into())
     }
-    /// Removes what is over.
+    /// Removes what is over, or said no longer.
     fn remove(&self, _mark: NodeMark) -> Result<()> {
         Err(Errno::OPNOTSUPP.into())
     }

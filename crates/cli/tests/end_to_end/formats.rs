@@ -155,7 +155,7 @@ fn what_a_newer_program_wrote_is_refused_at_every_place_and_nothing_is_changed()
     with(&state, &database, || refused("state"));
     let toml = std::fs::read_to_string(&volume.toml).expect("volume.toml");
     let shared = format!("state_store = \"redis://127.0.0.1:1/\"\n{toml}");
-    let lease = br#"{"format": 2, "host": "n7", "beats": []}"#;
+    let lease = br#"{"format": 99, "host": "n7", "beats": []}"#;
     with(&volume.toml, shared.as_bytes(), || {
         with(&home.join("namespace/nodes/7.12"), lease, || refused("node"));
     });

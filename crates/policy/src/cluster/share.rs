@@ -356,8 +356,17 @@ mod tests {
         for name in ["layout.7", "change.8", "writer.4294967295.0", "grows.3.2.7", "cut.8"] {
             assert_eq!(Mark::parse(name).unwrap().to_string(), name);
         }
-        for name in ["layout", "layout.", "layout.07", "layout.+7", "writer.1", "writer.1.2.3", "change.-1", "other.1", "grows.1.2"]
-        {
+        for name in [
+            "layout",
+            "layout.",
+            "layout.07",
+            "layout.+7",
+            "writer.1",
+            "writer.1.2.3",
+            "change.-1",
+            "other.1",
+            "grows.1.2",
+        ] {
             assert_eq!(Mark::parse(name), None, "{name}");
         }
         for claim in [claim(3, 8, true), claim(3, 8, false)] {

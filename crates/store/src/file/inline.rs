@@ -11,6 +11,7 @@
 //! whoever truncates, grows or moves the file would wait for a call that may never return.
 
 use super::overflow::is_refusal;
+use super::paged::Paged;
 use super::{Access, Error, File, Happened, Result, View};
 use crate::target::{InlineError, OnDeadline, State};
 use parking_lot::{ArcRwLockReadGuard, Mutex, RawRwLock};
@@ -134,6 +135,7 @@ impl File {
         let mut pieces = mirror.pieces(0, offset, data.len() as u64);
         let (Some(piece), None) = (pieces.next(), pieces.next()) else { return InlineWrite::NotNow };
         self.watch_range(offset, data.len() as u64);
+        self.will_reach(end);
         let slot = view.slot(piece.at);
         let overdue = Overdue {
             file: self.clone(),
@@ -146,7 +148,10 @@ impl File {
         };
         let overdue: Arc<dyn OnDeadline> = Arc::new(overdue);
         let lost = self.pool.lost.noted();
-        let result = slot.run_inline(&self.pool, |h| h.write_at(piece.object_offset, data), &overdue);
+        // A copy costs less than the request more that bytes amid a page take.
+        let paged = self.is_sent_on_by_pages(slot, data.len()).then(|| Paged::of(data));
+        let sent = paged.as_ref().map_or(data, Paged::all);
+        let result = slot.run_inline(&self.pool, |h| h.write_at(piece.object_offset, sent), &overdue);
         let result = match result {
             Err(InlineError::NotNow) => return InlineWrite::NotNow,
             Err(InlineError::Taken) => {

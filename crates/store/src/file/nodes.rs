@@ -12,10 +12,13 @@
 //! moves them out has said so before it copied.
 
 mod exclusive;
+mod growth;
 mod publish;
 mod writing;
 
 pub(super) use exclusive::Exclusive;
+pub(super) use growth::Growth;
+pub(crate) use growth::SAID_EVERY;
 
 use super::{File, View};
 use crate::stub::marks::Look;
@@ -84,6 +87,8 @@ pub(super) struct Said {
     copies: AtomicU32,
     /// The generation that its view is of.
     generation: AtomicU64,
+    /// The stub says that the file is so long, or longer.
+    size: AtomicU64,
     /// Sizes were set by bytes in the stub, which take space.
     grew: AtomicBool,
     /// When the stub was looked at last, as the pool's clock has it.
@@ -94,6 +99,10 @@ impl Said {
     /// Nothing, of a file opened at that generation, whose stub was looked at then.
     pub fn at(generation: u64, now: Time) -> Said {
         Said { generation: AtomicU64::new(generation), looked: AtomicU64::new(now.0), ..Said::default() }
+    }
+
+    fn as_writer(&self) -> Option<Node> {
+        Some(Node(self.writer.load(Ordering::Acquire))).filter(|node| node.0 != 0)
     }
 }
 
@@ -205,9 +214,7 @@ impl File {
         if look.has_sums {
             self.has_sums.store(true, Ordering::Release);
         }
-        let _extend = self.extend.lock();
-        self.size.store(self.stub.size()?, Ordering::Release);
-        Ok(())
+        self.take_size_over(look)
     }
 
     /// Looks at the stub: other nodes may have changed the file. Whether it lies in another way now.
@@ -280,19 +287,6 @@ impl File {
         {
             tracing::debug!("a file goes on saying that this node copies it: {error}");
         }
-    }
-
-    /// Makes the stub reach to `end` at least.
-    pub(super) fn lengthen(&self, end: u64) -> Result<()> {
-        if !self.is_shared() {
-            return self.stub.set_size(end);
-        }
-        if self.view().layout.is_some() {
-            self.said.grew.store(true, Ordering::Release);
-        } else if end <= self.stub.size()? {
-            return Ok(()); // what others wrote there is read
-        }
-        self.stub.grow_to(end)
     }
 
     /// Whether an object that a reader did not find may lie elsewhere by now.

@@ -18,6 +18,9 @@ use policy::layout::{Piece, Position};
 /// below it, handing over costs more than it gains where operations take microseconds.
 const PARALLEL_BYTES_MIN: usize = 128 << 10;
 
+/// What the kernel sends in one request where it cuts operations, unless it is told otherwise.
+const REQUEST_BYTES: usize = 128 << 10;
+
 /// Operations begin at pages of the object where the request does.
 const PAGE_BYTES: usize = 4096;
 
@@ -88,8 +91,16 @@ impl Part {
 impl File {
     /// Whether a read of so many bytes goes to a target as several operations.
     pub(super) fn is_cut(&self, slot: &Slot, len: usize) -> bool {
-        let cuts = || slot.target(&self.pool).is_ok_and(|target| target.cuts_requests());
-        len >= 2 * CUT_BYTES_MIN && self.is_shared() && cuts()
+        len >= 2 * CUT_BYTES_MIN && self.is_shared() && self.cuts(slot)
+    }
+
+    /// Whether a write of so many bytes fills requests of a kernel that sends pages on.
+    pub(super) fn is_sent_on_by_pages(&self, slot: &Slot, len: usize) -> bool {
+        len >= REQUEST_BYTES && self.is_shared() && self.cuts(slot)
+    }
+
+    fn cuts(&self, slot: &Slot) -> bool {
+        slot.target(&self.pool).is_ok_and(|target| target.cuts_requests())
     }
 
     /// Whether a request of so many bytes is worth handing to several workers: when it is large, when whoever chooses among forks counts

@@ -7,11 +7,12 @@ use crate::events::Events;
 use crate::places::Places;
 use crate::quota::Quotas;
 use crate::target::Targets;
+use parking_lot::Mutex;
 use policy::layout::{Placement, Position};
 use policy::{FileId, ObjectId, TargetId, Time};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// What a write to a file with several mirrors does with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub struct Pool {
     pub closed: OnceLock<Box<dyn Fn(FileId) + Send + Sync>>,
     /// The files in use that have a number.
     pub numbered: Numbered,
+    /// Files that this node made longer than their stubs say.
+    pub behind: Mutex<Vec<Weak<File>>>,
     /// Copies below segments that were moved to a faster tier.
     pub slow_copies: SlowCopies,
     /// Objects that no layout names yet.
@@ -166,6 +169,7 @@ impl Pool {
             cluster: OnceLock::new(),
             closed: OnceLock::new(),
             numbered: Numbered::default(),
+            behind: Mutex::default(),
             slow_copies: SlowCopies::default(),
             making: Arc::default(),
             lost: Arc::default(),

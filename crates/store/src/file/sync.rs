@@ -67,6 +67,7 @@ impl File {
             }
         }
         self.settle_size()?;
+        self.say_size()?;
         if !data_only {
             self.settle_times()?;
         }
@@ -89,9 +90,10 @@ impl File {
         Ok(self.stub_unsynced.sync(sync).and_then(|()| lost())?)
     }
 
-    /// Brings times (and, after the kernel wrote the object by itself, the size) into the stub.
+    /// Brings size and times into the stub, where it does not have them yet.
     pub fn settle(&self) -> Result<()> {
         self.settle_size()?;
+        self.say_size()?;
         self.settle_times()
     }
 

@@ -38,24 +38,30 @@ impl File {
         if self.set_size_in_shared_stub(size)? {
             return Ok(());
         }
-        let _alone = self.alone_to_change(size == 0)?;
+        let alone = self.alone_to_change(size == 0)?;
         let old = self.size();
         self.watch_range(size.min(old), size.max(old) - size.min(old));
         if size > old {
             self.clean_tail_in()?;
         } else {
+            self.begin_cut()?;
             self.tail_clean.store(self.view().layout.is_none(), Ordering::Release);
         }
         self.will_outgrow_stub(size)?;
+        if !alone.holds()? {
+            return Err(Error::Elsewhere("this node lost its lease before it cut the file".into()));
+        }
         {
             let _extend = self.extend.lock();
             let set = || self.stub.set_size(size).inspect(|()| self.stub_changed());
             self.charged(self.size.load(Ordering::Acquire), size, set)?;
+            self.set_said(size);
             self.size.store(size, Ordering::Release);
             self.stub_lost.cut(0, size);
         }
         self.was_modified();
-        let changed = self.cut_or_grown(size, old);
+        // What cannot be cut now is cut before the file is made longer again.
+        let changed = if size > old || alone.holds()? { self.cut_or_grown(size, old) } else { Ok(()) };
         self.forget(size.min(old), u64::MAX);
         changed
     }
@@ -72,6 +78,7 @@ impl File {
                 }
                 let set = || self.stub.set_size(size).inspect(|()| self.stub_changed());
                 self.charged(self.size.load(Ordering::Acquire), size, set)?;
+                self.set_said(size);
                 self.size.store(size, Ordering::Release);
                 self.stub_lost.cut(0, size);
                 self.was_modified();
@@ -105,7 +112,7 @@ impl File {
                     tracing::debug!(%error, "an emptied file keeps its lost objects for now");
                 }
             } else if missed.is_empty() && view.layout.is_some() {
-                self.tail_clean.store(true, Ordering::Release);
+                self.end_cut();
             }
         } else if size == 0 && self.is_hurt() {
             self.rebuild_empty(None)?;
@@ -115,8 +122,8 @@ impl File {
 
     /// Makes sure that no object holds bytes beyond the end.
     pub(super) fn clean_tail(&self) -> Result<()> {
-        let _alone = self.exclusive()?;
-        self.clean_tail_in()
+        let alone = self.exclusive()?;
+        if alone.holds()? { self.clean_tail_in() } else { Ok(()) }
     }
 
     /// As [`File::clean_tail`]; the caller holds `io` exclusively.
@@ -133,7 +140,7 @@ impl File {
         let view = self.view();
         let missed = self.cut(&view, self.size(), self.size());
         self.settle_missed(&view, missed, 0)?;
-        self.tail_clean.store(true, Ordering::Release);
+        self.end_cut();
         Ok(())
     }
 

@@ -201,8 +201,10 @@ impl File {
         if view.layout.is_none() {
             return self.write_stub(offset, data);
         }
+        let end = offset + data.len() as u64;
+        self.will_reach(end);
         let missed = self.write_mirrors(view, offset, data);
-        self.settle_missed(view, missed, offset + data.len() as u64)
+        self.settle_missed(view, missed, end)
     }
 
     fn write_stub(&self, offset: u64, data: &[u8]) -> Result<()> {
@@ -241,7 +243,7 @@ impl File {
             return Ok(());
         }
         if end > self.size() {
-            self.tail_clean.store(false, Ordering::Release); // what did land lies beyond the end
+            self.landed_in_vain();
         }
         if missed.len() < view.in_sync().count() {
             return self.mark_stale(&missed);
@@ -255,18 +257,20 @@ impl File {
 
     /// Makes the file reach to `end` at least. The caller holds `io`.
     pub(super) fn extend_to(&self, end: u64) -> Result<()> {
-        if end <= self.size.load(Ordering::Acquire) {
+        if end <= self.size.load(Ordering::Acquire) && !(self.is_shared() && self.is_unsaid(end)) {
             return Ok(());
         }
-        let _extend = self.extend.lock();
-        let size = self.size.load(Ordering::Acquire);
-        if end > size {
-            let set = self.charged(size, end, || self.lengthen(end).inspect(|()| self.stub_changed()));
+        let mut growth = self.extend.lock();
+        if self.is_longer(end, &growth) {
+            let size = self.size.load(Ordering::Acquire);
+            let set = || self.lengthen(&mut growth, end).inspect(|()| self.stub_changed());
+            let set = self.charged(size, end.max(size), set);
             if let Err(e) = set {
-                self.tail_clean.store(false, Ordering::Release);
+                drop(growth);
+                self.landed_in_vain();
                 return Err(e);
             }
-            self.size.store(end, Ordering::Release);
+            self.size.fetch_max(end, Ordering::AcqRel);
         }
         Ok(())
     }

@@ -4,6 +4,8 @@
 //! user.entrepot.layout.G   the layout of generation G, made once, never replaced; the highest counts
 //! user.entrepot.change.G   the claim of a node to make generation G
 //! user.entrepot.writer.N.E node N writes the file through its objects, since its E-th entry
+//! user.entrepot.grows.N.E.G   the same node makes it longer than the stub says, since generation G
+//! user.entrepot.cut.G      the file is made shorter under the claim on generation G
 //! user.entrepot.copy.N     node N copies the file, and nobody else changed it since
 //! user.entrepot.sums.ID    checksums made under that name count, or are being made; whoever changes the file takes it away before
 //! ```
@@ -238,9 +240,8 @@ impl FdStub {
         self.create(&name_of(Mark::Change(claim.generation)), claim.value().as_bytes())
     }
 
-    pub(super) fn set_writer_shared(&self, node: Node, entry: u64, writes: bool) -> Result<()> {
-        let name = name_of(Mark::Writer { node, entry });
-        if writes { self.set(&name) } else { self.take(&name).map(drop) }
+    pub(super) fn set_mark_shared(&self, mark: Mark) -> Result<()> {
+        self.set(&name_of(mark))
     }
 
     pub(super) fn set_copy_shared(&self, node: Node, copies: bool) -> Result<bool> {

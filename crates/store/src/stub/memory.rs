@@ -54,7 +54,7 @@ struct Inner {
     /// Of nodes: generations, claims, writers, copies. A loss of power of one node takes none of it.
     generations: BTreeMap<u64, Option<Layout>>,
     claims: BTreeMap<u64, Claim>,
-    writers: BTreeSet<(Node, u64)>,
+    said: BTreeSet<NodeMark>,
     copies: BTreeSet<Node>,
     locks: Arc<Mutex<locks::Locks>>,
     /// Checksums by the names under which they were made, `None` while they are being made.
@@ -115,6 +115,11 @@ impl MemoryStub {
     /// How many changes were made since the last sync.
     pub fn unsynced(&self) -> usize {
         self.0.lock().since_sync.len()
+    }
+
+    /// Calls so far.
+    pub fn calls(&self) -> u64 {
+        self.0.lock().calls
     }
 
     /// From the n-th call from now (counting from 1), every call fails with `EIO`; `None` heals it.
@@ -228,9 +233,9 @@ impl Stub for MemoryStub {
         self.with(|inner| {
             let generations = inner.generations.keys().map(|generation| NodeMark::Layout(*generation));
             let claims = inner.claims.keys().map(|generation| NodeMark::Change(*generation));
-            let writers = inner.writers.iter().map(|(node, entry)| NodeMark::Writer { node: *node, entry: *entry });
+            let said = inner.said.iter().copied();
             let plain = inner.now.layout.as_ref().map(|layout| layout.generation);
-            let listed = listed_with(generations.chain(claims).chain(writers).collect(), plain);
+            let listed = listed_with(generations.chain(claims).chain(said).collect(), plain);
             let claim = share::claimed(&listed).and_then(|next| inner.claims.get(&next).copied());
             let (copies, has_source) = (inner.copies.clone(), inner.now.source.is_some());
             let has_sums = !inner.sums.is_empty();
@@ -254,13 +259,9 @@ impl Stub for MemoryStub {
         })
     }
 
-    fn set_writer(&self, node: Node, entry: u64, writes: bool) -> Result<()> {
+    fn set_mark(&self, mark: NodeMark) -> Result<()> {
         self.with(|inner| {
-            if writes {
-                inner.writers.insert((node, entry))
-            } else {
-                inner.writers.remove(&(node, entry))
-            };
+            inner.said.insert(mark);
             Ok(())
         })
     }
@@ -270,7 +271,7 @@ impl Stub for MemoryStub {
             match mark {
                 NodeMark::Layout(generation) => drop(inner.generations.remove(&generation)),
                 NodeMark::Change(generation) => drop(inner.claims.remove(&generation)),
-                NodeMark::Writer { node, entry } => drop(inner.writers.remove(&(node, entry))),
+                NodeMark::Writer { .. } | NodeMark::Grows { .. } | NodeMark::Cut(_) => drop(inner.said.remove(&mark)),
             }
             Ok(())
         })

@@ -301,8 +301,8 @@ impl Stub for FdStub {
         self.claim_shared(claim)
     }
 
-    fn set_writer(&self, node: Node, entry: u64, writes: bool) -> Result<()> {
-        self.set_writer_shared(node, entry, writes)
+    fn set_mark(&self, mark: NodeMark) -> Result<()> {
+        self.set_mark_shared(mark)
     }
 
     fn remove(&self, mark: NodeMark) -> Result<()> {

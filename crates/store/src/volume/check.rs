@@ -21,6 +21,9 @@ const REFUSED: &str = "the volume is not opened";
 const NEWER: &str = "Use the entrepot that wrote it; an older one can only have what was saved before the upgrade \
                      (docs/guide/operate/set-up.md, \"Upgrade\")";
 
+const OLDER: &str = "Take all nodes down (`entrepot down`), then start all with the newer one \
+                     (docs/guide/operate/set-up.md, \"Upgrade\")";
+
 /// Name of the state store in the state directory.
 pub const STATE_FILE: &str = "state.db";
 
@@ -58,10 +61,10 @@ pub(crate) fn found_on(
 /// Whether namespace and nodes are written in a way that this program knows: else nothing more is looked at.
 fn formats(config: &Config) -> Result<(), Problems> {
     let mut check = Check { config, problems: Vec::new() };
-    let namespace = namespace::check_format(&config.namespace).err();
-    match namespace.or_else(|| config.is_shared().then(|| joining::newer_node(&config.namespace)).flatten()) {
-        Some(cause) => {
-            check.problem(config.namespace_place, cause, NEWER);
+    let namespace = namespace::check_format(&config.namespace).err().map(|cause| (cause, true));
+    match namespace.or_else(|| config.is_shared().then(|| joining::foreign_node(&config.namespace)).flatten()) {
+        Some((cause, newer)) => {
+            check.problem(config.namespace_place, cause, if newer { NEWER } else { OLDER });
             Err(Problems(check.problems))
         }
         None => Ok(()),

@@ -15,7 +15,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How nodes speak of themselves and with each other: this program knows it up to here.
-pub const NODE_FORMAT: u32 = 1;
+pub const NODE_FORMAT: u32 = 2;
+/// One that is there renews its lease within so long. A guess: a lease takes five seconds, of many nodes fifteen.
+const RENEWED_WITHIN: Duration = Duration::from_secs(6);
 /// What is read of a lease at most.
 const LEASE_BYTES_MAX: u64 = 16 << 10;
 const DIRECTORY: &str = "nodes";
@@ -34,15 +36,50 @@ pub fn had_nodes(namespace: &Path) -> bool {
     namespace.join(DIRECTORY).is_dir()
 }
 
-/// Why this program must not join the nodes of a volume: one of them is newer. Makes nothing; whether a directory can be read is found
-/// out by who joins.
-pub fn newer_node(namespace: &Path) -> Option<String> {
+/// A lease file whose number is not this program's.
+struct Foreign {
+    node: u64,
+    beat: u64,
+    format: u64,
+    host: String,
+}
+
+/// Why this program must not join the nodes of a volume, and whether that is because one of them is newer: one that is older would not
+/// know what this one says. Makes nothing; whether a directory can be read is found out by who joins.
+pub fn foreign_node(namespace: &Path) -> Option<(String, bool)> {
+    let mut known = foreign_nodes(namespace);
+    let until = Instant::now() + RENEWED_WITHIN;
+    loop {
+        let shown = |one: &Foreign| format!("node {} of the volume, on host {},", one.node, one.host);
+        if let Some(newer) = known.iter().find(|one| one.format > u64::from(NODE_FORMAT)) {
+            let format = u32::try_from(newer.format).unwrap_or(u32::MAX);
+            return Some((newer_than(&shown(newer), format, NODE_FORMAT), true));
+        }
+        // One that was killed is expelled once this node watches it.
+        if known.is_empty() || Instant::now() >= until {
+            return None;
+        }
+        std::thread::sleep(RENEWED_WITHIN / 20);
+        let now = foreign_nodes(namespace);
+        let renewed = |one: &&Foreign| known.iter().any(|before| before.node == one.node && before.beat < one.beat);
+        if let Some(older) = now.iter().find(renewed) {
+            return Some((
+                format!("{} runs an older entrepot, and does not know what newer ones write", shown(older)),
+                false,
+            ));
+        }
+        known.retain(|before| now.iter().any(|one| one.node == before.node));
+    }
+}
+
+fn foreign_nodes(namespace: &Path) -> Vec<Foreign> {
     let is_lease = |name: &str| {
         let (node, beat) = name.split_once('.')?;
         node.parse::<u64>().ok().zip(beat.parse::<u64>().ok())
     };
-    for entry in std::fs::read_dir(namespace.join(DIRECTORY)).ok()?.flatten() {
-        let Some((node, _)) = entry.file_name().to_str().and_then(is_lease) else { continue };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(namespace.join(DIRECTORY)).into_iter().flatten().flatten() {
+        let Some((node, beat)) = entry.file_name().to_str().and_then(is_lease) else { continue };
         let mut text = String::new();
         // One that is renamed meanwhile is well.
         let file = std::fs::File::open(entry.path()).map(|file| file.take(LEASE_BYTES_MAX));
@@ -52,12 +89,11 @@ pub fn newer_node(namespace: &Path) -> Option<String> {
         // The rest of what a newer one says may be anything.
         let said: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
         let format = said["format"].as_u64().unwrap_or(1);
-        if format > u64::from(NODE_FORMAT) {
-            let what = format!("node {node} of the volume, on host {},", said["host"].as_str().unwrap_or("unknown"));
-            return Some(newer_than(&what, u32::try_from(format).unwrap_or(u32::MAX), NODE_FORMAT));
+        if format != u64::from(NODE_FORMAT) {
+            found.push(Foreign { node, beat, format, host: said["host"].as_str().unwrap_or("unknown").into() });
         }
     }
-    None
+    found
 }
 
 /// Where the leases of nodes are.
@@ -117,6 +153,26 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     const TURN: Duration = Duration::from_millis(800);
+
+    /// [S-331]
+    #[test]
+    fn a_node_of_an_older_version_is_not_joined_while_it_renews_its_lease() {
+        let dir = tempfile::tempdir().unwrap();
+        let nodes = dir.path().join(DIRECTORY);
+        std::fs::create_dir(&nodes).unwrap();
+        assert!(foreign_node(dir.path()).is_none());
+        std::fs::write(nodes.join("7.12"), r#"{"host": "n7"}"#).unwrap();
+        std::fs::write(nodes.join("8.1"), format!(r#"{{"host": "n8", "format": {NODE_FORMAT}}}"#)).unwrap();
+        assert!(foreign_node(dir.path()).is_none(), "it is gone, and nobody may wait for it for ever");
+        let found = std::thread::scope(|scope| {
+            let found = scope.spawn(|| foreign_node(dir.path()));
+            std::thread::sleep(RENEWED_WITHIN / 4);
+            std::fs::rename(nodes.join("7.12"), nodes.join("7.13")).unwrap();
+            found.join().expect("no panic")
+        });
+        let (why, newer) = found.expect("it is there");
+        assert!(why.contains("node 7") && why.contains("n7") && !newer, "{why}");
+    }
 
     #[test]
     fn one_that_does_not_come_to_an_end_is_given_up() {

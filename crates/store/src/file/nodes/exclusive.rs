@@ -154,7 +154,7 @@ impl File {
                 Step::Go => {
                     self.spoil(&look, claim.node)?;
                     self.take_over(&look)?;
-                    return Ok(true);
+                    return self.settle_growth(cluster, &look);
                 }
                 Step::Drain(nodes) => {
                     self.take_over(&look)?; // the file may have got its number elsewhere

@@ -2,6 +2,7 @@
 
 mod calls;
 mod marks;
+mod sizes;
 
 use super::*;
 use crate::file::{MirrorWrites, Pool};

@@ -3,6 +3,7 @@
 use super::{Cluster, LET_GO_MAX, Patience, may_be_said};
 use crate::Result;
 use crate::file::{File, View};
+use crate::stub::marks::Look;
 use policy::cluster::share::{self, Claim, Enter, Mark};
 use policy::cluster::{Node, Standing};
 use std::sync::Arc;
@@ -40,7 +41,7 @@ impl File {
         }
         self.stop_writing()?;
         let entry = self.said.entry.fetch_add(1, Ordering::AcqRel) + 1;
-        self.stub.set_writer(me, entry, true)?;
+        self.stub.set_mark(Mark::Writer { node: me, entry })?;
         self.said.writer.store(me.0, Ordering::Release);
         loop {
             let look = self.stub.look()?;
@@ -100,14 +101,32 @@ impl File {
 
     /// The same; the caller holds `io` exclusively.
     pub(super) fn stop_writing(&self) -> Result<()> {
-        let writer = self.said.writer.swap(0, Ordering::AcqRel);
-        if writer == 0 {
-            return Ok(());
-        }
+        let Some(node) = self.said.as_writer() else { return Ok(()) };
+        let stays = self.leave_growth();
+        self.said.writer.store(0, Ordering::Release);
         if self.said.grew.swap(false, Ordering::AcqRel) {
             self.stub.free();
         }
-        self.stub.set_writer(Node(writer), self.said.entry.load(Ordering::Acquire), false)
+        if stays? {
+            return Ok(());
+        }
+        self.stub.remove(Mark::Writer { node, entry: self.said.entry.load(Ordering::Acquire) })
+    }
+
+    /// Takes back what earlier openings of this node left; the caller holds `io` exclusively.
+    fn take_back(&self, node: Node, look: &Look) -> Result<()> {
+        let own =
+            |mark: &&Mark| matches!(mark, Mark::Writer { node: of, .. } | Mark::Grows { node: of, .. } if *of == node);
+        let left: Vec<Mark> = look.listed.iter().filter(own).copied().collect();
+        if left.iter().any(|mark| matches!(mark, Mark::Grows { .. })) {
+            self.take_over(look)?;
+            if self.cluster().is_none_or(|cluster| cluster.standing(node) != Standing::Held) {
+                return Ok(()); // the objects go on answering for the size
+            }
+            self.stub.grow_to(self.size())?;
+        }
+        // What says that the file grew goes before what says that it is written.
+        left.into_iter().rev().try_for_each(|mark| self.stub.remove(mark))
     }
 
     /// Another node waits for the file: writers under way end first, and what this node left on the stub goes: words of
@@ -116,8 +135,7 @@ impl File {
         let Some(_io) = self.io.try_write_for(LET_GO_MAX) else { return Ok(()) };
         self.stop_writing()?;
         let look = self.stub.look()?;
-        let left = |mark: &&Mark| matches!(mark, Mark::Writer { node: of, .. } if *of == node);
-        look.listed.iter().filter(left).try_for_each(|mark| self.stub.remove(*mark))?;
+        self.take_back(node, &look)?;
         let holds = self.said.holds.load(Ordering::Acquire);
         match look.marks.claim.filter(|claim| claim.node == node && !holds) {
             Some(claim) => self.end(node, claim).map(drop),

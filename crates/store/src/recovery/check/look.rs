@@ -11,6 +11,7 @@ use crate::stage::{self, StageError, Stop};
 use crate::target::{Reach, own_part};
 use crate::{Error, Result};
 use policy::cluster::look::part_of;
+use policy::cluster::share;
 use policy::layout::{Layout, MirrorState, Object, ObjectState, Position, object_len};
 use policy::{FileId, ObjectId, TargetId};
 use rustix::fd::OwnedFd;
@@ -264,11 +265,12 @@ impl Checker {
         }
     }
 
-    /// Ends the claim of a node that is over, which may stand still before its publication.
+    /// Ends the claim of a node that is over, which may stand still before its publication; the stub gets the size that another made.
     fn fence(&self, file: &File) -> Result<()> {
         let Some(cluster) = self.files.pool().cluster.get() else { return Ok(()) };
-        let claim = file.stub().look()?.marks.claim;
-        if claim.is_some_and(|claim| cluster.is_over(claim.node)) {
+        let look = file.stub().look()?;
+        let grew = share::growers(&look.listed).iter().any(|(node, _)| cluster.is_over(*node));
+        if grew || look.marks.claim.is_some_and(|claim| cluster.is_over(claim.node)) {
             drop(file.exclusive()?);
         }
         Ok(())
