@@ -33,11 +33,13 @@ install: build
 # The same as packages of Debian, target/deb/entrepot_VERSION_ARCH.deb, and beside it entrepot-slurm.
 deb: build
 	@scripts/setup.sh deb
+	@rm -f target/deb/entrepot*.deb
 	@packaging/deb.sh
 
 # The same as rpms, target/rpm/entrepot-VERSION.ARCH.rpm, and beside it entrepot-slurm.
 rpm: build
 	@scripts/setup.sh rpm
+	@rm -f target/rpm/entrepot*.rpm
 	@packaging/rpm.sh
 
 # The demo's program alone and soon; `build` makes the fast ones.

@@ -6,7 +6,7 @@ set -euo pipefail
 
 declare -A packages=(
     [build]="binutils gcc libc6-dev make pkg-config ca-certificates fuse3"
-    [test]="acl attr libacl1-dev nginx-light openssh-server openssh-client vsftpd dbench stress-ng fio slurm-wlm munge glusterfs-server glusterfs-client libgfapi0 iproute2 sshfs redis-server e2fsprogs xfsprogs util-linux openmpi-bin libopenmpi-dev prometheus openssl curl chromium rpm python3 python3-h5py"
+    [test]="acl attr autofs libacl1-dev nginx-light openssh-server openssh-client vsftpd dbench stress-ng fio slurm-wlm munge glusterfs-server glusterfs-client libgfapi0 iproute2 sshfs redis-server e2fsprogs xfsprogs util-linux openmpi-bin libopenmpi-dev prometheus openssl curl chromium rpm python3 python3-h5py"
     [demo]="nginx-light"
     [deb]="binutils dpkg dpkg-dev"
     [rpm]="binutils rpm"

@@ -89,6 +89,9 @@ impl Up {
             let served = start(&file, &self.at, true);
             return match served {
                 Ok(running) => {
+                    // Not before it is mounted: an automounter lets nobody else than its own group of processes to the place meanwhile.
+                    // Refused only to who leads a session already, which is what is wanted.
+                    let _ = rustix::process::setsid();
                     say(&Word::Mounted(running.daemon.mount_point().to_path_buf()))?;
                     running.serve()
                 }
@@ -207,8 +210,6 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
     let config = Config::load(file)?;
     config.make_state_dir().map_err(|e| Failure::of_io(&config.state.display().to_string(), &e))?;
     if background {
-        // Refused only to who leads a session already, which is what is wanted.
-        let _ = rustix::process::setsid();
         log::to_file(&config.state.join("daemon.log"))?;
     }
     let own = [config.namespace.clone(), config.state.clone()];

@@ -4,6 +4,7 @@ mod accounting;
 mod advice;
 mod as_user;
 mod attack;
+mod automounted;
 mod backup;
 mod balance;
 #[path = "../monitoring/boards.rs"]
