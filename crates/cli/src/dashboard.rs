@@ -1,6 +1,7 @@
 //! What the endpoint shows of this daemon: the volume as the store says it, and the jobs of the runner and of Slurm.
 
 use crate::listed::{of_runner, of_slurm};
+use crate::users;
 use endpoint::{Job, Watched};
 use jobs::request::JobSummary;
 use jobs::slurm::wire::Summary;
@@ -37,6 +38,15 @@ impl Watched for Dashboard {
         let own = rows::<JobSummary>(&*self.runner, "job.list")?.into_iter().map(of_runner);
         let of_slurm = rows::<Summary>(&*self.slurm, "slurm.list")?.into_iter().map(of_slurm);
         Ok(own.chain(of_slurm).collect())
+    }
+
+    fn space(&self) -> Result<Value, Problem> {
+        let mut shown = self.core.space_by_user()?;
+        for user in shown["users"].as_array_mut().into_iter().flatten() {
+            let uid = user["uid"].as_u64().and_then(|uid| u32::try_from(uid).ok());
+            user["user"] = json!(uid.and_then(users::name_of).unwrap_or_else(|| user["uid"].to_string()));
+        }
+        Ok(shown)
     }
 
     fn file(&self, path: &str) -> Result<Value, Problem> {

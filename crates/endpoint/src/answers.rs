@@ -3,6 +3,7 @@
 use crate::access::Access;
 use crate::jobs::{self, Job};
 use crate::look::Look;
+use crate::space::{self, Space};
 use crate::{Watched, page};
 use bytes::Bytes;
 use http::header::{
@@ -43,6 +44,7 @@ pub struct Answers {
     glance: Look<Result<Bytes, Problem>>,
     jobs: Look<Result<Arc<Vec<Job>>, Problem>>,
     file: Look<Result<Bytes, Problem>>,
+    space: Space,
 }
 
 impl Answers {
@@ -56,6 +58,7 @@ impl Answers {
             glance: Look::new(FRESH_FOR_EYES, LOOK_AROUND_MAX),
             jobs: Look::new(FRESH_FOR_EYES, LOOK_AROUND_MAX),
             file: Look::new(FRESH_FOR_EYES, LOOK_MAX),
+            space: Space::new(space::EVERY),
         }
     }
 
@@ -82,9 +85,10 @@ impl Answers {
             "/metrics" => answer(StatusCode::OK, OPEN_METRICS, self.metrics()),
             "/api/volume" => self.at_a_glance().await,
             // Without a token every user of the machine may ask: nobody is shown what is another's.
-            "/api/jobs" | "/api/file" if !self.access.has_token() => {
+            "/api/jobs" | "/api/file" | "/api/space" if !self.access.has_token() => {
                 said(StatusCode::FORBIDDEN, "this takes a token; name a `token_file` in `[endpoint]`\n")
             }
+            "/api/space" => self.space(),
             "/api/jobs" => self.jobs(request.uri().query().unwrap_or_default()).await,
             "/api/file" => self.file(request.uri().query().unwrap_or_default()).await,
             _ => said(
@@ -126,6 +130,12 @@ impl Answers {
         let find = parameter(query, "find").unwrap_or_default();
         let page = |all: Arc<Vec<Job>>| Bytes::from(jobs::page(&all, &find, from).to_string());
         found(self.jobs.at("", look).await.map(|all| all.map(page)), "what keeps the jobs")
+    }
+
+    fn space(&self) -> Answer {
+        let watched = self.watched.clone();
+        let shown = self.space.at(move || watched.space());
+        found(Some(shown.map(|shown| Bytes::from(shown.to_string()))), "the namespace")
     }
 
     async fn file(&self, query: &str) -> Answer {

@@ -10,6 +10,7 @@ mod look;
 mod page;
 mod places;
 mod server;
+mod space;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +31,8 @@ pub trait Watched: Send + Sync + 'static {
     fn at_a_glance(&self, with_names: bool) -> Result<Value, Problem>;
     /// All jobs that are not over. May take its time.
     fn jobs(&self) -> Result<Vec<Job>, Problem>;
+    /// Whose files take how much room: `users` with `user`, `files`, `bytes` and `on_targets_bytes`. Takes as long as a look at all names.
+    fn space(&self) -> Result<Value, Problem>;
     /// How a file lies, and why. May take its time.
     fn file(&self, path: &str) -> Result<Value, Problem>;
 }

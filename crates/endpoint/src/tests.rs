@@ -51,6 +51,10 @@ impl Watched for Daemon {
         Ok((0..self.jobs).map(dashboard::job).collect())
     }
 
+    fn space(&self) -> Result<Value, Problem> {
+        Ok(dashboard::space())
+    }
+
     fn file(&self, path: &str) -> Result<Value, Problem> {
         self.files.fetch_add(1, Ordering::Relaxed);
         match path {

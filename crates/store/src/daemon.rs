@@ -25,6 +25,7 @@ mod resolve;
 mod scrub;
 mod shutting_down;
 mod source_attribute;
+mod space;
 mod sums;
 mod under_way;
 mod users;

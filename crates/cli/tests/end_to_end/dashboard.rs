@@ -37,6 +37,7 @@ fn moved(volume: &Volume, file: &str) -> String {
 }
 
 /// [S-229]
+/// [S-323]
 #[test]
 fn who_has_the_token_sees_what_moves_and_why_jobs_and_files() {
     let (dir, port) = (tempfile::tempdir().expect("dir"), free_port());
@@ -44,7 +45,8 @@ fn who_has_the_token_sees_what_moves_and_why_jobs_and_files() {
     submit(&volume, "wave.sh", "sleep 600");
     submit(&volume, "fails.sh", "exit 3");
     let target = moved(&volume, "secret-name");
-    for path in ["/api/volume", "/api/jobs", "/api/file?path=secret-name"] {
+    let own = rustix::process::geteuid().as_raw();
+    for path in ["/api/volume", "/api/jobs", "/api/space", "/api/file?path=secret-name"] {
         assert_eq!(asked(port, path, false).0, 401, "{path}");
     }
     until("the volume says what moved", || {
@@ -70,6 +72,14 @@ fn who_has_the_token_sees_what_moves_and_why_jobs_and_files() {
                 && event["what"] == "job 2: failed"
                 && event["why"].as_str().is_some_and(|why| why.contains("status 3"))
         })
+    });
+    until("whose files take the space is known", || {
+        let (code, space) = asked(port, "/api/space", true);
+        let mine = space["users"].as_array().and_then(|users| users.iter().find(|user| user["uid"] == own).cloned());
+        code == 200
+            && mine.is_some_and(|mine| {
+                mine["bytes"] == 3 << 20 && mine["on_targets_bytes"] == 3 << 20 && mine["user"].is_string()
+            })
     });
     let (code, file) = asked(port, "/api/file?path=secret-name", true);
     assert!(code == 200 && file["size"] == 3 << 20, "{file}");
@@ -98,7 +108,7 @@ fn without_a_token_the_dashboard_names_no_file_and_no_user() {
         assert!(!text.contains(&volume.at.display().to_string()), "{text}");
         text.contains(&format!("target {target} is empty"))
     });
-    for path in ["/api/jobs", "/api/file?path=secret-name"] {
+    for path in ["/api/jobs", "/api/space", "/api/file?path=secret-name"] {
         assert_eq!(asked(port, path, true).0, 403, "{path}");
     }
     volume.ok(&["job", "cancel", "1"]);

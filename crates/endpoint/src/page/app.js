@@ -59,7 +59,9 @@ async function lookOnce() {
   showTiering();
   showStripes();
   at('more-none').hidden = Boolean(glance.burst?.size || glance.tiering || glance.stripes);
-  showJobs(await ask(`/api/jobs?from=${from}&find=${encodeURIComponent(at('find-job').value)}`));
+  const asked = from;
+  showJobs(await ask(`/api/jobs?from=${asked}&find=${encodeURIComponent(at('find-job').value)}`), asked);
+  showSpace(await ask('/api/space'));
 }
 
 function state(word, tone) {
@@ -185,7 +187,7 @@ function showEvents() {
   });
 }
 
-function showJobs(answer) {
+function showJobs(answer, asked) {
   const data = answer.data;
   at('jobs-hidden').hidden = Boolean(data);
   at('jobs-shown').hidden = !data;
@@ -214,13 +216,38 @@ function showJobs(answer) {
       },
     ]);
   });
-  from = data.from;
+  // A page that was turned to meanwhile is asked for next.
+  if (from === asked) from = data.from;
   at('pager').hidden = data.found <= data.page;
   at('earlier').disabled = data.from === 0;
   at('later').disabled = last >= data.found;
   for (const id of ['users-title', 'users-table']) at(id).hidden = data.users.length === 0;
   fill(at('user-rows'), data.users, 'tr', (user) => user.user, (row, user) => {
     cells(row, [user.user, number(user.jobs), { main: number(user.running), under: user.cores ? count(user.cores, 'core') : '' }]);
+  });
+}
+
+function showSpace({ data, error }) {
+  const users = data?.users ?? [];
+  at('space-table').hidden = users.length === 0;
+  if (!data) return put(at('space-text'), error);
+  if (!data.users) return put(at('space-text'), 'All names are being looked at.');
+  const parts = [
+    users.length ? '' : 'There are no files.',
+    `As it was ${span(data.age_s)} ago`,
+    data.took_s ? `, when looking at all names took ${span(data.took_s)}` : '',
+    data.looking ? '; being looked at again.' : '.',
+    data.unread ? ` ${count(data.unread, 'name')} could not be read.` : '',
+  ];
+  put(at('space-text'), parts.join(users.length ? '' : ' ').trim());
+  const others = data.users_count > users.length ? [{ ...data.others, user: `${number(data.users_count - users.length)} others` }] : [];
+  const most = Math.max(1, ...users.map((user) => user.on_targets_bytes));
+  fill(at('space-rows'), [...users, ...others], 'tr', (user) => user.uid ?? 'others', (row, user) => {
+    cells(row, [
+      user.user,
+      { main: number(user.files), under: `${bytes(user.bytes)} in all` },
+      { part: Math.min(1, user.on_targets_bytes / most), label: `Space of ${user.user}`, text: bytes(user.on_targets_bytes) },
+    ]);
   });
 }
 
@@ -287,7 +314,7 @@ function showTiering() {
     ['room for', number(tiering.room_segments)],
     ['promoted', number(tiering.promoted)],
     ['demoted', number(tiering.demoted)],
-    ['hot from', tiering.threshold === null ? null : `${number(tiering.threshold)} reads on`],
+    ['hot from', tiering.threshold === null ? null : count(tiering.threshold, 'read')],
   ]);
   const hot = tiering.hot ?? [];
   const most = Math.max(1, ...hot.map((one) => one.reads + one.writes));

@@ -45,6 +45,12 @@ pub fn job(n: u64) -> Job {
     }
 }
 
+pub fn space() -> Value {
+    let of = |user: &str, uid: u64, bytes: u64| json!({"user": user, "uid": uid, "files": 1200, "bytes": bytes, "on_targets_bytes": 2 * bytes});
+    json!({"users": [of("ann", 1000, 1 << 40), of("bob", 1001, 1 << 38)], "users_count": 22, "unread": 1,
+        "others": {"files": 9, "bytes": 1 << 20, "on_targets_bytes": 1 << 20}})
+}
+
 pub fn file(path: &str) -> Value {
     let object = |n| json!({"target": format!("t{n:03}"), "target_state": "ok", "object": format!("{n:016x}"), "state": "complete"});
     let segment = json!({"start": 0, "end": null, "stripe_size": 1 << 20, "objects_count": 4, "objects": (0..4).map(object).collect::<Vec<_>>()});
@@ -68,7 +74,7 @@ fn files_and_jobs_are_shown_to_who_has_the_token_and_to_nobody_else() {
     // Without a token every user of the machine may ask: nobody is shown what is another's, with whatever word.
     let open = serve(daemon(), |_, _| ());
     for token in ["", TOKEN] {
-        for path in ["/api/jobs", "/api/jobs?find=x", "/api/file?path=a", "/api/file"] {
+        for path in ["/api/jobs", "/api/jobs?find=x", "/api/space", "/api/file?path=a", "/api/file"] {
             let (code, text) = get(open.at, path, token);
             assert!(code == 403 && text.contains("token_file") && !text.contains("user0"), "{path}: {text}");
         }
@@ -76,7 +82,7 @@ fn files_and_jobs_are_shown_to_who_has_the_token_and_to_nobody_else() {
         assert!(code == 200 && text.contains("\"with_names\":false") && !text.contains("secret"), "{text}");
     }
     let closed = serve(daemon(), with_token);
-    for path in ["/api/volume", "/api/jobs", "/api/file?path=a", "/api/nothing"] {
+    for path in ["/api/volume", "/api/jobs", "/api/space", "/api/file?path=a", "/api/nothing"] {
         for token in ["", "wrong-wrong-wrong-wrong", &TOKEN[1..]] {
             let (code, text) = get(closed.at, path, token);
             assert!(code == 401 && !text.contains("user0") && !text.contains("t000"), "{path}: {text}");

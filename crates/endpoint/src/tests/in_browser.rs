@@ -49,6 +49,11 @@ fn a_hundred_targets_and_ten_thousand_jobs_are_shown_to_who_types_the_token() {
     assert_eq!(browser.value("document.images.length"), 0);
     assert!(browser.text("move-rows").contains("1.0 MiB of 4.0 MiB, 3 s left"));
     assert!(browser.text("event-rows").contains("it gave errors"));
+    browser.until("document.getElementById('space-rows').rows.length === 3");
+    let takes = browser.text("space-rows");
+    assert!(takes.starts_with("ann") && takes.contains("2.0 TiB") && takes.contains("20 others"), "{takes}");
+    let text = browser.text("space-text");
+    assert!(text.starts_with("As it was ") && text.ends_with("1 name could not be read."), "{text}");
     let page = |browser: &mut Browser| browser.value("document.getElementById('job-rows').rows[0].dataset.key");
     let before = page(&mut browser);
     browser.value("document.getElementById('later').click()");

@@ -133,7 +133,7 @@ impl Core {
 }
 
 /// Who has the token sees what the operator sees.
-fn operator() -> Caller {
+pub(super) fn operator() -> Caller {
     Caller {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),

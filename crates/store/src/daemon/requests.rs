@@ -4,7 +4,7 @@ mod check;
 mod checkpoint;
 mod events;
 pub(super) mod explain;
-mod find;
+pub(super) mod find;
 pub(super) mod layout;
 mod node;
 mod stage;

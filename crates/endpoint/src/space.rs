@@ -1,0 +1,123 @@
+//! Whose files take the room, with its age: a look through all names takes long, so it is made seldom, and by nobody's waiting.
+//!
+//! A look begins while somebody has the page open, never two at a time. The next one waits until at least [`EVERY`] passed since the
+//! last, and fifty times as long as that took: looking takes at most a fiftieth of the time, however many names there are.
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use store::control::Problem;
+use tokio::task::JoinHandle;
+
+/// Between two looks, at least.
+pub const EVERY: Duration = Duration::from_secs(600);
+/// As many times as a look takes there is rest after it.
+const REST: u32 = 50;
+
+/// What was found last, and whether a look is under way.
+pub struct Space {
+    every: Duration,
+    found: Arc<Mutex<Option<Found>>>,
+    under_way: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Found {
+    ended: Instant,
+    took: Duration,
+    what: Result<Value, Problem>,
+}
+
+impl Space {
+    /// Looks no more often than that.
+    pub fn new(every: Duration) -> Space {
+        Space { every, found: Arc::default(), under_way: Mutex::default() }
+    }
+
+    /// What was found last, with `age_s` and `took_s`; nothing but `looking` before the first look has ended. Waits for nothing.
+    pub fn at(&self, look: impl FnOnce() -> Result<Value, Problem> + Send + 'static) -> Result<Value, Problem> {
+        let mut under_way = self.under_way.lock();
+        let found = self.found.lock();
+        let is_due = found.as_ref().is_none_or(|found| found.ended.elapsed() >= self.every.max(found.took * REST));
+        let looks = under_way.as_ref().is_some_and(|look| !look.is_finished());
+        if is_due && !looks {
+            let found = self.found.clone();
+            *under_way = Some(tokio::task::spawn_blocking(move || {
+                let began = Instant::now();
+                let what = look();
+                let ended = Instant::now();
+                *found.lock() = Some(Found { ended, took: ended - began, what });
+            }));
+        }
+        let Some(found) = found.as_ref() else { return Ok(json!({"looking": true})) };
+        let mut shown = found.what.clone()?;
+        shown["looking"] = json!(is_due || looks);
+        shown["age_s"] = json!(found.ended.elapsed().as_secs());
+        shown["took_s"] = json!(found.took.as_secs());
+        Ok(shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().build().expect("a runtime")
+    }
+
+    fn until_found(space: &Space, look: impl Fn() -> Result<Value, Problem> + Clone + Send + 'static) -> Value {
+        for _ in 0..10_000 {
+            match space.at(look.clone()) {
+                Ok(shown) if shown.get("users").is_none() => std::thread::sleep(Duration::from_millis(1)),
+                Ok(shown) => return shown,
+                Err(problem) => return json!(problem.cause),
+            }
+        }
+        panic!("no look ever ended");
+    }
+
+    #[test]
+    fn many_who_ask_cause_one_look_which_nobody_waits_for() {
+        let runtime = runtime();
+        let _inside = runtime.enter();
+        let looks = Arc::new(AtomicU64::new(0));
+        let (go, may) = std::sync::mpsc::channel::<()>();
+        let may = Arc::new(Mutex::new(may));
+        let counted = looks.clone();
+        let look = move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            may.lock().recv().expect("told to go on");
+            Ok(json!({"users": []}))
+        };
+        let space = Space::new(EVERY);
+        for _ in 0..100 {
+            assert_eq!(space.at(look.clone()).expect("nothing is wrong"), json!({"looking": true}));
+        }
+        go.send(()).expect("it waits");
+        let shown = until_found(&space, look.clone());
+        assert_eq!((&shown["looking"], &shown["age_s"]), (&json!(false), &json!(0)));
+        space.at(look).expect("found");
+        assert_eq!(looks.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn it_is_looked_at_again_in_time_and_what_failed_is_said() {
+        let runtime = runtime();
+        let _inside = runtime.enter();
+        let space = Space::new(Duration::ZERO);
+        assert_eq!(
+            until_found(&space, || Err(Problem::failed("a name cannot be read"))),
+            json!("a name cannot be read")
+        );
+        let look = || Ok(json!({"users": [1]}));
+        for _ in 0..10_000 {
+            if space.at(look).is_ok_and(|shown| shown["users"] == json!([1])) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("never looked at again");
+    }
+}
