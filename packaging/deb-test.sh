@@ -98,6 +98,12 @@ operate() {
     entrepot --volume /etc/entrepot/slurm.toml slurm install --keep-job-submit --dry-run >said
     check [ "$(grep -c ': as it should be$' said)" = 3 ]
     check grep -q 'PartitionName=dataxfer .* MaxCPUsPerNode=' said
+    # What the example for who has no job_submit.lua does is all that is needed.
+    check grep -q 'job_submit.lua needs besides' said
+    cp /usr/share/doc/entrepot-slurm/examples/job_submit.lua /etc/slurm/
+    entrepot --volume /etc/entrepot/slurm.toml slurm install --keep-job-submit --dry-run >said
+    check fails grep -q 'job_submit.lua needs besides' said
+    rm /etc/slurm/job_submit.lua
     entrepot --volume /etc/entrepot/slurm.toml slurm install --conf-dir /usr/share/doc/entrepot-slurm/examples --dry-run >said
     sed -n 's/^    //p' said | grep -q '^function slurm_job_submit' || check false
     rm /etc/entrepot/slurm.toml

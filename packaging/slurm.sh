@@ -11,5 +11,9 @@ filled() { sed "s|@ENTREPOT@|/usr/bin/entrepot|; s|@VOLUME@|/etc/entrepot/slurm.
 filled '' burst_buffer.lua >"$conf/burst_buffer.lua"
 cp --no-preserve=mode burst_buffer.conf "$conf/"
 filled entrepot_submit.lua job_submit.lua >"$conf/entrepot_submit.lua"
-# For who has no job_submit.lua yet.
-filled job_submit.lua job_submit.lua job_submit_own.lua >"$examples/job_submit.lua"
+# For who has no job_submit.lua yet. It calls what the package has, so an upgrade reaches it.
+{
+    echo "-- For who has no other job_submit.lua: Slurm asks entrepot-slurm about submissions."
+    echo 'dofile("/etc/slurm/entrepot_submit.lua")'
+    cat job_submit_own.lua
+} >"$examples/job_submit.lua"
