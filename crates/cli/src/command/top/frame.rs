@@ -64,7 +64,7 @@ fn head(board: &Board) -> Vec<String> {
     vec![
         format!("volume {} {node}, up {up}, {}", plain(&top.volume), moment_ms(top.at_ms)),
         format!(
-            "all users: {}{each} read, {}{each} written, {} operations{each} of {}; {} open",
+            "all users: {}{each} read, {}{each} written, {} ops{each} of {}; {} open",
             over.bytes(all.read_bytes),
             over.bytes(all.written_bytes),
             over.ops(all.ops),

@@ -80,7 +80,7 @@ fn totals_first_and_then_what_came_in_between() {
     assert_eq!(
         text(&board),
         "volume scratch on n1, up 1 min 40 s, 1970-01-01T00:00:00Z\n\
-         all users: 0 B read, 4.0 MiB written, 10 operations of 5 us; 0 files open\n\
+         all users: 0 B read, 4.0 MiB written, 10 ops of 5 us; 0 files open\n\
          users since the daemon started, by bytes\n\
          user        read  written  ops  latency\n\
          4000000001   0 B  4.0 MiB   10     5 us\n"
@@ -89,7 +89,7 @@ fn totals_first_and_then_what_came_in_between() {
     assert_eq!(
         text(&board).lines().skip(1).collect::<Vec<_>>(),
         [
-            "all users: 0 B/s read, 4.5 MiB/s written, 200 operations/s of 5 us; 0 files open",
+            "all users: 0 B/s read, 4.5 MiB/s written, 200 ops/s of 5 us; 0 files open",
             "users in the last 2.0 s, by bytes",
             "user        read/s  written/s  ops/s  latency",
             "4000000002     0 B    4.0 MiB    200     1 us",
