@@ -294,7 +294,7 @@ function showBurst() {
     cells(row, [
       { main: app.name, under: `${bytes(app.bytes)} in ${app.cost_s < 10 ? `${app.cost_s.toFixed(1)} s` : span(app.cost_s)}` },
       { main: app.newest ?? 'none yet', under: app.newest_in_buffer ? 'on the fast tier' : 'on the capacity tier' },
-      { main: interval, under: advised },
+      { main: interval || 'not known yet', under: advised },
     ]);
   });
 }
