@@ -4,6 +4,7 @@ use crate::Result;
 use crate::descent::{Descent, Met};
 use crate::stub::Stub;
 use crate::stub::real::FdStub;
+use parking_lot::Mutex;
 use policy::TargetId;
 use policy::layout::{Layout, Mirror, MirrorState};
 use rustix::fd::OwnedFd;
@@ -13,7 +14,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 
+/// Stubs that are read at the same time: each takes four calls of a file system that may be far away. A guess.
+const READERS: usize = 16;
+/// Names that wait for a reader, for each of them: each may keep a directory open.
+const WAITING: usize = 4;
 /// So many of what cannot be read are named; the rest is counted.
 const NAMED_MAX: usize = 20;
 
@@ -57,29 +63,42 @@ impl Names {
                 Err(Errno::NOENT) if !is_tree => continue,
                 opened => opened?,
             };
-            for met in Descent::new(&below)? {
-                let met = match met {
-                    Ok(Met { inode: Some(_), .. }) => continue,
-                    Ok(met) => met,
-                    Err(errno) => {
-                        names.is_unread(format!("a directory below {part}: {errno}"));
-                        continue;
-                    }
-                };
+            let descent = Descent::new(&below)?;
+            let read = |names: &mut Names, met: Met| {
                 let name = String::from_utf8_lossy(met.name.to_bytes()).into_owned();
                 // Beside stubs there are names of what is not finished.
                 if !is_tree && name.contains('.') {
-                    continue;
+                    return;
                 }
                 match stub_of(&met, namespace, shared) {
                     Ok(None) => {}
                     Ok(Some(stub)) => names.read_stub(&stub, is_tree, namespace, here),
                     Err(errno) => names.is_unread(format!("{part}/.../{name}: {errno}")),
                 }
-            }
+            };
+            names.add(read_together(descent, part, &read));
         }
         names.look_at_side(&root)?;
+        names.unread.sort_unstable();
         Ok(names)
+    }
+
+    fn add(&mut self, other: Names) {
+        self.files += other.files;
+        self.laid_out += other.laid_out;
+        self.epoch = self.epoch.max(other.epoch);
+        self.unread_count += other.unread_count;
+        self.unread.extend(other.unread);
+        self.unread.truncate(NAMED_MAX);
+        for (target, on) in other.on {
+            let all = self.on.entry(target).or_default();
+            all.files += on.files;
+            all.alone += on.alone;
+            // The same one whoever read it.
+            if all.example.is_empty() || (!on.example.is_empty() && on.example < all.example) {
+                all.example = on.example;
+            }
+        }
     }
 
     fn read_stub(&mut self, stub: &FdStub, is_tree: bool, namespace: &Path, here: &BTreeSet<TargetId>) {
@@ -113,7 +132,7 @@ impl Names {
             entry.files += 1;
             let Some((path, has_no_source)) = about.as_ref().filter(|_| !here.contains(target)) else { continue };
             entry.alone += u64::from(*has_no_source && !has_other);
-            if entry.example.is_empty() {
+            if entry.example.is_empty() || *path < entry.example {
                 entry.example.clone_from(path);
             }
         }
@@ -140,6 +159,36 @@ impl Names {
             self.unread.push(what);
         }
     }
+}
+
+/// Walks on one thread, and reads on several what it meets.
+fn read_together(descent: Descent, part: &str, read: &(dyn Fn(&mut Names, Met) + Sync)) -> Names {
+    let mut names = Names::default();
+    let (walked, met) = sync_channel(READERS * WAITING);
+    let met = Mutex::new(met);
+    let reader = || {
+        let mut names = Names::default();
+        loop {
+            let next = met.lock().recv();
+            match next {
+                Ok(met) => read(&mut names, met),
+                Err(_) => return names,
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(reader)).collect();
+        for met in descent {
+            match met {
+                Ok(Met { inode: Some(_), .. }) => {}
+                Ok(met) => walked.send(met).expect("there are readers until the walk ends"),
+                Err(errno) => names.is_unread(format!("a directory below {part}: {errno}")),
+            }
+        }
+        drop(walked);
+        readers.into_iter().for_each(|reader| names.add(reader.join().expect("no panic")));
+    });
+    names
 }
 
 fn stub_of(met: &Met, namespace: &Path, shared: bool) -> Result<Option<FdStub>, Errno> {
