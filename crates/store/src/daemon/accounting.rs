@@ -27,6 +27,8 @@ use std::time::Duration;
 /// How often numbers are written: what a crash may lose.
 const WRITE_EVERY: Duration = Duration::from_secs(10);
 const DAY_S: u64 = 86_400;
+/// Jobs whose new states are not written yet, at most: while the state store is away. A guess: more than change within an outage.
+const JOBS_MAX: usize = 10_000;
 
 /// Who owns each of these jobs, of those that there are.
 pub type OwnersOf = Arc<dyn Fn(&BTreeSet<String>) -> BTreeMap<String, u32> + Send + Sync>;
@@ -124,8 +126,14 @@ impl Accounts {
 
     /// A job has another state. Quick: locks may be held.
     pub fn job_is(&self, job: String, now: JobNow) {
-        if self.keep_days > 0 {
-            self.jobs.lock().insert(job, now);
+        if self.keep_days == 0 {
+            return;
+        }
+        let mut jobs = self.jobs.lock();
+        if jobs.len() < JOBS_MAX || jobs.contains_key(&job) {
+            jobs.insert(job, now);
+        } else {
+            tracing::warn!("what job {job} is now is not accounted for: {JOBS_MAX} others wait for the state store");
         }
     }
 
