@@ -419,9 +419,10 @@ fn places(volume: &Volume) -> crate::Result<Arc<Places>> {
 /// Who may have how much.
 fn quotas(volume: &Volume, pool: &Pool) -> crate::Result<Arc<quotas::Keeper>> {
     let tree = std::fs::read_link(host::descriptor_path(volume.tree())).map_err(|_| rustix::io::Errno::NOENT)?;
-    // Several nodes that count each for itself would count wrong.
-    let records = if volume.config().is_shared() { Vec::new() } else { volume.state().records(quotas::KIND)? };
-    Ok(quotas::Keeper::open(&pool.quotas, &records, &tree, (pool.clock)()))
+    let records = volume.state().records(quotas::KIND)?;
+    // Of several nodes the one that leads decides.
+    let alone = !volume.config().is_shared();
+    Ok(quotas::Keeper::open(&pool.quotas, &records, &tree, ((pool.clock)(), alone)))
 }
 
 /// The block cache, if `volume.toml` asks for one.

@@ -24,6 +24,7 @@ mod local;
 mod locks;
 mod moved;
 mod mpi;
+mod quotas;
 mod random;
 #[allow(dead_code, reason = "some of it is for other tests")]
 #[path = "../end_to_end/real.rs"]

@@ -102,7 +102,7 @@ fn found(at: &Path) -> BTreeMap<String, Sum> {
     sums
 }
 
-/// [S-309]
+/// [S-308]
 #[test]
 fn counts_are_what_is_there_whatever_was_done_at_the_same_time() {
     let Some(volume) = Volume::up() else { return };

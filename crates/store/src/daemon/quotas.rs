@@ -11,9 +11,10 @@
 mod answer;
 mod look;
 mod record;
+mod together;
 mod words;
 
-pub(super) use answer::{list, remove, set, show};
+pub(super) use answer::run;
 
 use super::Core;
 use crate::Error;
@@ -40,6 +41,11 @@ const TICK: Duration = Duration::from_secs(1);
 const SAVE_EVERY: Duration = Duration::from_secs(60);
 /// How often all names are looked at though every change was counted: some are made past the mount. A guess.
 const LOOK_EVERY: Duration = Duration::from_secs(6 * 3600);
+/// On several nodes a look begins so long after a new limit, when all of them count for it, and ends so long after the last name,
+/// when all have said what they did: three reports.
+const LOOK_SOON: Duration = Duration::from_secs(3);
+/// How often a node asks whether there are limits by now, should it have missed that it was told.
+const ASK_EVERY: Duration = Duration::from_secs(60);
 /// So many limits there may be. A guess: more than a center has users, and a few megabytes.
 const LIMITS_MAX: usize = 20_000;
 
@@ -49,6 +55,7 @@ struct Entry {
     account: Arc<Account>,
     /// What was remembered last of what is used.
     saved: Option<Both<u64>>,
+    shared: together::Shared,
 }
 
 /// What is limited, and how it stands.
@@ -65,6 +72,11 @@ struct Book {
     told: Vec<Told>,
     /// That it cannot be remembered was said.
     said: bool,
+    /// This node adds up what all did, and says what they may.
+    decides: bool,
+    /// Which limits it knows, and how often what is used was another sum.
+    edition: (String, u64),
+    version: u64,
 }
 
 /// When all names were looked at.
@@ -73,6 +85,8 @@ struct Looks {
     is_running: bool,
     /// Something has a limit since the one that is running began.
     again: bool,
+    /// The next one begins no earlier.
+    not_before: Option<Instant>,
     ended: Option<Instant>,
 }
 
@@ -84,6 +98,9 @@ pub struct Keeper {
     changes: Mutex<()>,
     looks: Mutex<Looks>,
     saved: Mutex<Instant>,
+    /// When this node asked another last what is used; that there may be limits that it does not know.
+    asked: Mutex<Option<Instant>>,
+    is_behind: AtomicBool,
     ends: Mutex<bool>,
     is_over: AtomicBool,
     woken: Condvar,
@@ -92,13 +109,20 @@ pub struct Keeper {
 
 impl Keeper {
     /// Takes up what is remembered.
-    pub(super) fn open(quotas: &Arc<Quotas>, records: &[(String, Vec<u8>)], tree: &Path, now: Time) -> Arc<Keeper> {
+    pub(super) fn open(
+        quotas: &Arc<Quotas>,
+        records: &[(String, Vec<u8>)],
+        tree: &Path,
+        (now, alone): (Time, bool),
+    ) -> Arc<Keeper> {
         let keeper = Arc::new(Keeper {
             quotas: quotas.clone(),
             book: Mutex::default(),
             changes: Mutex::new(()),
             looks: Mutex::default(),
             saved: Mutex::new(Instant::now()),
+            asked: Mutex::new(None),
+            is_behind: AtomicBool::new(false),
             ends: Mutex::new(false),
             is_over: AtomicBool::new(false),
             woken: Condvar::new(),
@@ -110,6 +134,7 @@ impl Keeper {
                 keeper.judge(account);
             }
         });
+        keeper.book.lock().decides = alone;
         let mut new = Vec::new();
         for (key, record) in records {
             match record::parse_key(key).and_then(|of| Ok((of, Record::parse(record)?))) {
@@ -126,11 +151,13 @@ impl Keeper {
 
     /// Begins to look.
     pub(super) fn start(core: &Arc<Core>) {
+        Keeper::serve_others(core);
         let weak = Arc::downgrade(core);
         core.quotas.workers.start("quotas", move || {
             while let Some(core) = weak.upgrade() {
                 let keeper = &core.quotas;
-                let wait = if keeper.quotas.is_on() { TICK } else { LOOK_EVERY };
+                let counts = keeper.quotas.is_on() || core.calls.is_some();
+                let wait = if counts { TICK } else { LOOK_EVERY };
                 {
                     let mut ends = keeper.ends.lock();
                     if !*ends && !keeper.has_news() {
@@ -151,7 +178,9 @@ impl Keeper {
         *self.ends.lock() = true;
         self.woken.notify_all();
         self.workers.stop();
-        self.save(&**core.volume.state(), true);
+        if self.book.lock().decides {
+            self.save(&**core.volume.state(), true);
+        }
     }
 
     /// Something is to be done at once.
@@ -181,10 +210,18 @@ impl Keeper {
     fn judge(&self, account: &Account) {
         let Some(used) = account.used() else { return };
         // The machine keeps the latest time that it was told.
-        self.book.lock().happens(Time::ZERO, Event::Used { subject: account.subject(), used });
+        let mut book = self.book.lock();
+        if book.decides {
+            book.happens(Time::ZERO, Event::Used { subject: account.subject(), used });
+        }
     }
 
     fn tick(&self, core: &Arc<Core>) {
+        if let Some(calls) = &core.calls
+            && (self.is_quiet(core) || !self.adds_up(core, calls))
+        {
+            return;
+        }
         if self.quotas.is_on() {
             match core.clock.now() {
                 Ok(now) => self.book.lock().look_at_all(now),
@@ -196,6 +233,20 @@ impl Keeper {
         let all = self.saved.lock().elapsed() >= SAVE_EVERY;
         self.save(&**core.volume.state(), all);
         self.look_if_due(core);
+    }
+
+    /// Whether there is nothing that this node has to tell another, or to ask it, for now.
+    fn is_quiet(&self, core: &Core) -> bool {
+        let decides = self.book.lock().decides;
+        if self.quotas.is_on() || self.is_behind.load(Ordering::Acquire) || core.acts() || decides {
+            return false;
+        }
+        let mut asked = self.asked.lock();
+        if asked.is_some_and(|asked| asked.elapsed() < ASK_EVERY) {
+            return true;
+        }
+        *asked = Some(Instant::now());
+        false
     }
 
     /// Remembers what stands otherwise than before; with `all` also what is used by now.
@@ -239,10 +290,11 @@ impl Keeper {
         let mut looks = self.looks.lock();
         let unknown = || self.book.lock().entries.values().any(|entry| entry.account.used().is_none());
         let due = looks.ended.is_none_or(|ended| ended.elapsed() >= LOOK_EVERY) || looks.again || unknown();
-        if !due || looks.is_running || !self.quotas.is_on() {
+        let is_early = looks.not_before.is_some_and(|at| Instant::now() < at);
+        if !due || is_early || looks.is_running || !self.quotas.is_on() {
             return;
         }
-        (looks.is_running, looks.again) = (true, false);
+        (looks.is_running, looks.again, looks.not_before) = (true, false, None);
         drop(looks);
         let core = core.clone();
         self.workers.start("quota-look", move || {
@@ -258,6 +310,14 @@ impl Keeper {
                 }
             }
         });
+    }
+
+    /// Waits a while. No if the daemon ends.
+    fn rests(&self, span: Duration) -> bool {
+        let mut ends = self.ends.lock();
+        let until = Instant::now() + span;
+        while !*ends && !self.woken.wait_until(&mut ends, until).timed_out() {}
+        !*ends
     }
 
     /// Whether all names are being looked at now.
@@ -286,10 +346,12 @@ impl Book {
         if known.is_none() {
             let account = Arc::new(Account::new(subject, record.used()));
             new = Some((account.clone(), path));
-            self.entries.insert(subject, Entry { of, account, saved: record.used() });
+            let shared = together::Shared::default();
+            self.entries.insert(subject, Entry { of, account, saved: record.used(), shared });
         }
         self.happens(now, Event::Limited { subject, limits: record.limits(), since: record.since() });
-        if let Some(used) = self.entries.get(&subject).and_then(|entry| entry.account.used()) {
+        let used = self.entries.get(&subject).and_then(|entry| entry.account.used());
+        if let Some(used) = used.filter(|_| self.decides) {
             self.happens(now, Event::Used { subject, used });
         }
         new

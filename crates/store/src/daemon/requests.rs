@@ -159,10 +159,10 @@ impl Commands {
                 caller.must_be_operator("purge the volume")?;
                 Ok(json!(core.purge(dry_run)?))
             }
-            Request::ShowQuota { of } => quotas::show(core, caller, of),
-            Request::Quotas {} => quotas::list(core, caller),
-            Request::SetQuota(asked) => quotas::set(core, caller, asked),
-            Request::RemoveQuota { of } => quotas::remove(core, caller, &of),
+            asked @ (Request::ShowQuota { .. }
+            | Request::Quotas {}
+            | Request::SetQuota(_)
+            | Request::RemoveQuota { .. }) => quotas::run(core, caller, asked, out),
             Request::Scrub(asked) => super::scrub::run(core, caller, &asked, out),
             Request::BeginCheckpoint(what) => {
                 let burst = checkpoint::burst(core)?;

@@ -7,17 +7,21 @@ use super::File;
 use crate::Result;
 use crate::quota::{Changed, Payers};
 use parking_lot::Mutex;
+use policy::Time;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is known of who pays.
 #[derive(Default)]
 pub(super) struct Charges {
-    /// As of an edition of the table of all who may pay.
-    payers: Mutex<Option<(u64, Payers)>>,
+    /// As of an edition of the table of all who may pay, and of a time.
+    payers: Mutex<Option<(u64, Time, Payers)>>,
     /// It lost its last name, and counts no more.
     is_over: AtomicBool,
 }
+
+/// So long it is believed whose a file is that another node may give away or move.
+const BELIEVED: Time = Time::from_secs(1);
 
 fn bytes(bytes: u64) -> Changed {
     Changed { bytes, files: 0 }
@@ -33,8 +37,10 @@ impl File {
         let quotas = &self.pool.quotas;
         let edition = quotas.edition();
         let mut known = self.charges.payers.lock();
-        if let Some((of, payers)) = &*known
+        let now = (self.pool.clock)();
+        if let Some((of, at, payers)) = &*known
             && *of == edition
+            && (!self.is_shared() || now.since(*at) < BELIEVED)
         {
             return payers.clone();
         }
@@ -44,7 +50,7 @@ impl File {
             Some(path) => quotas.payers(owner.0, owner.1, Path::new(&**path).parent().unwrap_or(Path::new(""))),
             None => quotas.payers_at(owner, &place),
         });
-        *known = Some((edition, payers.clone()));
+        *known = Some((edition, now, payers.clone()));
         payers
     }
 
@@ -98,17 +104,23 @@ impl File {
     }
 
     /// Changes the length from one to another, which is counted if it is changed, and refused if it may not grow. The caller
-    /// lets nobody else change it meanwhile.
+    /// lets nobody else on this node change it meanwhile; what another node added is that one's to count.
     pub(super) fn charged(&self, from: u64, to: u64, set: impl FnOnce() -> Result<()>) -> Result<()> {
         if from == to || !self.is_charged() {
             return set();
         }
+        let from = if to > from { self.length(from).min(to) } else { from };
         let payers = self.payers();
         if to < from {
             return set().inspect(|()| payers.give(bytes(from - to)));
         }
         self.pool.quotas.take(&payers, bytes(to - from))?;
         set().inspect_err(|_| payers.give(bytes(to - from)))
+    }
+
+    /// The length as all nodes see it, where this one thinks it is `known`.
+    fn length(&self, known: u64) -> u64 {
+        if self.is_shared() { self.stub.size().map_or(known, |size| size.max(known)) } else { known }
     }
 
     /// The kernel changed the length by itself: nobody was asked.
@@ -123,7 +135,7 @@ impl File {
     /// It lost its last name, and nobody has it open any more.
     pub(crate) fn counts_no_more(&self) {
         if self.is_charged() && !self.charges.is_over.swap(true, Ordering::AcqRel) {
-            self.payers().give(Changed { bytes: self.size(), files: 1 });
+            self.payers().give(Changed { bytes: self.length(self.size()), files: 1 });
         }
     }
 }

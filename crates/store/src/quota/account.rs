@@ -74,6 +74,27 @@ impl Account {
         self.is_known.store(true, Ordering::Release);
     }
 
+    /// What another node did.
+    pub(crate) fn add(&self, grown: Both<u64>, shrunk: Both<u64>) {
+        for resource in Resource::ALL {
+            self.force(resource, *grown.of(resource));
+            self.give(resource, *shrunk.of(resource));
+        }
+    }
+
+    /// The node that adds up says what is there; `since` gives what came and went here that it has not heard of.
+    pub(crate) fn is_told(&self, used: Both<u64>, since: impl FnOnce(Both<u64>, Both<u64>) -> (Both<u64>, Both<u64>)) {
+        let (grown, shrunk) = self.changes();
+        let (grown, shrunk) = since(grown, shrunk);
+        for resource in Resource::ALL {
+            let now = used.of(resource).saturating_add(*grown.of(resource)).saturating_sub(*shrunk.of(resource));
+            let before = self.used.of(resource).load(Ordering::Relaxed);
+            let now = i64::try_from(now).unwrap_or(i64::MAX);
+            self.used.of(resource).fetch_add(now.saturating_sub(before), Ordering::Relaxed);
+        }
+        self.is_known.store(true, Ordering::Release);
+    }
+
     /// Takes so much, unless that is more than it may have. What takes nothing is never refused.
     pub(super) fn take(&self, resource: Resource, more: u64) -> bool {
         if more == 0 {

@@ -1,8 +1,8 @@
 //! `entrepot quota`: limits are set, removed and shown.
 
 use super::record::{self, KIND, Record};
-use super::{Book, Keeper, LIMITS_MAX, not_remembered, words};
-use crate::control::{Caller, NewLimit, Problem, QuotaOf, SetQuota};
+use super::{Book, Keeper, LIMITS_MAX, not_remembered, together, words};
+use crate::control::{Caller, NewLimit, Problem, QuotaOf, Request, Responder, SetQuota};
 use crate::daemon::Core;
 use crate::daemon::resolve::identity;
 use crate::source::rights::groups_of;
@@ -17,8 +17,27 @@ type Answer = Result<Value, Problem>;
 /// A grace is no longer than that: ten years.
 const GRACE_S_MAX: u64 = 10 * 366 * 86_400;
 
+/// Serves a command: here, or on the node that leads.
+pub fn run(core: &Core, caller: &Caller, request: Request, out: &mut Responder<'_>) -> Answer {
+    match &core.calls {
+        Some(calls) => together::ask(calls, caller, &request, out),
+        None => serve(core, caller, request),
+    }
+}
+
+/// Serves a command here.
+pub fn serve(core: &Core, caller: &Caller, request: Request) -> Answer {
+    match request {
+        Request::ShowQuota { of } => show(core, caller, of),
+        Request::Quotas {} => list(core, caller),
+        Request::SetQuota(asked) => set(core, caller, asked),
+        Request::RemoveQuota { of } => remove(core, caller, &of),
+        _ => Err(Problem::wrong("another node asks for something else than quotas")),
+    }
+}
+
 /// What limits the caller, or, for the operator, how anybody stands.
-pub fn show(core: &Core, caller: &Caller, of: Option<QuotaOf>) -> Answer {
+fn show(core: &Core, caller: &Caller, of: Option<QuotaOf>) -> Answer {
     let keeper = &core.quotas;
     if let Some(of) = of {
         may_know(core, caller, &of)?;
@@ -43,15 +62,14 @@ pub fn show(core: &Core, caller: &Caller, of: Option<QuotaOf>) -> Answer {
 }
 
 /// All of them, for the operator.
-pub fn list(core: &Core, caller: &Caller) -> Answer {
+fn list(core: &Core, caller: &Caller) -> Answer {
     caller.must_be_operator("see everybody's quotas")?;
     Ok(core.quotas.rows(&core.quotas.names()))
 }
 
 /// Sets limits.
-pub fn set(core: &Core, caller: &Caller, asked: SetQuota) -> Answer {
+fn set(core: &Core, caller: &Caller, asked: SetQuota) -> Answer {
     caller.must_be_operator("set quotas")?;
-    alone(core)?;
     let asked = SetQuota { of: real(core, asked.of.clone())?, ..asked };
     let keeper = &core.quotas;
     let _alone = keeper.changes.lock();
@@ -73,15 +91,15 @@ pub fn set(core: &Core, caller: &Caller, asked: SetQuota) -> Answer {
         core.pool.quotas.add([new]);
         keeper.looks.lock().again = true;
     }
+    keeper.tell_others(core);
     keeper.wake();
     let row = keeper.book.lock().row(&asked.of);
     Ok(json!({"rows": row.into_iter().collect::<Vec<_>>(), "looking": true}))
 }
 
 /// Removes limits.
-pub fn remove(core: &Core, caller: &Caller, of: &QuotaOf) -> Answer {
+fn remove(core: &Core, caller: &Caller, of: &QuotaOf) -> Answer {
     caller.must_be_operator("remove quotas")?;
-    alone(core)?;
     let keeper = &core.quotas;
     // A directory may be gone by now; then its path is taken as it is said.
     let of = real(core, of.clone()).unwrap_or_else(|_| of.clone());
@@ -93,16 +111,8 @@ pub fn remove(core: &Core, caller: &Caller, of: &QuotaOf) -> Answer {
     core.volume.state().record_remove(KIND, &record::key(&of)).map_err(|error| not_remembered(&error))?;
     let subject = keeper.book.lock().unlimit(&of);
     subject.into_iter().for_each(|subject| core.pool.quotas.remove(subject));
+    keeper.tell_others(core);
     Ok(json!({"text": format!("{} has no quota any more", words::name(&of))}))
-}
-
-fn alone(core: &Core) -> Result<(), Problem> {
-    if core.nodes.is_none() {
-        return Ok(());
-    }
-    Err(Problem::wrong("several nodes may have this volume, and quotas are kept where one has it")
-        .so("nothing was changed; the file system of the names may have quotas for numbers of files")
-        .try_this("see `docs/guide/operate/quotas.md`, \"Several nodes\""))
 }
 
 /// Whether a caller may know how something stands.

@@ -1,7 +1,7 @@
 //! A look at all names: what each owner, group and limited directory has. It rests as long as it works, so that it takes at most
 //! half of one thread, and of what the file system of the names can do less than an ordinary user.
 
-use super::Keeper;
+use super::{Keeper, LOOK_SOON};
 use crate::Result;
 use crate::daemon::Core;
 use crate::descent::Descent;
@@ -41,6 +41,9 @@ pub(super) fn look(core: &Core, keeper: &Keeper) -> Result<()> {
         return Ok(()); // the daemon ends
     }
     sums.add_what_has_no_name();
+    if core.calls.is_some() && !(keeper.rests(LOOK_SOON) && keeper.book.lock().decides) {
+        return Ok(()); // another node leads by now
+    }
     if sums.unread > 0 {
         tracing::warn!("{} names could not be looked at, so quotas may count less than is there", sums.unread);
     }
@@ -86,10 +89,7 @@ impl Sums<'_> {
         while let Some(met) = descent.next() {
             names += 1;
             if names.is_multiple_of(NAMES_AT_ONCE) {
-                let mut ends = keeper.ends.lock();
-                let worked = began.elapsed();
-                let until = Instant::now() + worked;
-                while !*ends && !keeper.woken.wait_until(&mut ends, until).timed_out() {}
+                keeper.rests(began.elapsed());
                 began = Instant::now();
             }
             if keeper.is_over.load(Ordering::Acquire) {

@@ -1,0 +1,388 @@
+//! Quotas on several nodes: each counts what it does itself, the one that leads adds it up, and all refuse by the same sums.
+//!
+//! ```text
+//!   node ── Report: all that came and went here since its start, of what changed ──> leader: adds what is new of it
+//!        <── Sums: what is used, and the ceiling, of what changed since the last answer
+//! ```
+//! A report that is heard twice counts once, since it has sums. Between two reports a node goes by the last answer and by what it
+//! did since: so a limit may be passed by what the other nodes add in that time. A node that hears nothing goes on by what
+//! it heard last, until it has lost its lease.
+
+use super::record::{self, KIND, Record};
+use super::{Book, Entry, Keeper, LOOK_SOON, answer};
+use crate::calls::{Calls, Service, To};
+use crate::control::{Caller, Problem, Request, Responder};
+use crate::daemon::Core;
+use crate::quota::Account;
+use crate::{Error, Result};
+use policy::quota::{Both, Quota};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// Reports, and commands of users.
+const REPORTS: &str = "quota.count";
+const COMMANDS: &str = "quota.command";
+/// Said to all nodes when limits changed.
+pub const WORD: &str = "quota ";
+/// So long a node waits for the sums. A guess: longer than a leader that is well takes.
+const ASKED_MAX: Duration = Duration::from_secs(3);
+/// A command is given up without a sign of life of the node that leads for so long.
+const SILENT: Duration = crate::calls::SILENT;
+
+/// Which limits there are: who leads, and how often it changed some.
+type Edition = (String, u64);
+
+/// All that came and went on one node: bytes, then files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    grown: [u64; 2],
+    shrunk: [u64; 2],
+}
+
+fn pair(both: Both<u64>) -> [u64; 2] {
+    [both.bytes, both.files]
+}
+
+fn both([bytes, files]: [u64; 2]) -> Both<u64> {
+    Both { bytes, files }
+}
+
+impl Moved {
+    fn of(account: &Account) -> Moved {
+        let (grown, shrunk) = account.changes();
+        Moved { grown: pair(grown), shrunk: pair(shrunk) }
+    }
+
+    /// Whether it is of the same life of a node, and no later.
+    fn is_in(self, now: Moved) -> bool {
+        (0..2).all(|at| self.grown[at] <= now.grown[at] && self.shrunk[at] <= now.shrunk[at])
+    }
+
+    /// What is new since then.
+    fn since(self, then: Moved) -> (Both<u64>, Both<u64>) {
+        let less = |now: [u64; 2], then: [u64; 2]| both([0, 1].map(|at| now[at].saturating_sub(then[at])));
+        (less(self.grown, then.grown), less(self.shrunk, then.shrunk))
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Report {
+    node: String,
+    edition: Edition,
+    /// The version of the last answer.
+    after: u64,
+    /// What moved, and what of it a leader has heard of.
+    moved: BTreeMap<String, (Moved, Moved)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Sum {
+    used: [u64; 2],
+    most: [u64; 2],
+}
+
+#[derive(Serialize, Deserialize)]
+struct Sums {
+    edition: Edition,
+    version: u64,
+    /// Only of what is known.
+    sums: BTreeMap<String, Sum>,
+}
+
+/// What nodes know of each other of one that has limits.
+#[derive(Default)]
+pub struct Shared {
+    /// What of this node's a leader has heard of.
+    told: Moved,
+    /// What was heard of others.
+    heard: BTreeMap<String, Moved>,
+    /// What was answered last, and since which version that is so.
+    sum: Option<(Both<u64>, Both<u64>)>,
+    version: u64,
+}
+
+impl Keeper {
+    /// Serves the other nodes.
+    pub(super) fn serve_others(core: &Arc<Core>) {
+        if let (Some(calls), Some(nodes)) = (&core.calls, &core.nodes) {
+            calls.register(REPORTS, Arc::new(Reports(Arc::downgrade(core))));
+            calls.register(COMMANDS, Arc::new(Commands(Arc::downgrade(core))));
+            let weak = Arc::downgrade(core);
+            nodes.read_letters(WORD, move |_| {
+                if let Some(core) = weak.upgrade() {
+                    core.quotas.is_behind.store(true, Ordering::Release);
+                    core.quotas.wake();
+                }
+            });
+        }
+    }
+
+    /// One of several nodes: adds up, or says what it did and hears what is there. No if it only hears.
+    pub(super) fn adds_up(&self, core: &Core, calls: &Calls) -> bool {
+        let leads = core.acts();
+        let before = self.book.lock().decides;
+        let done = match (leads, before) {
+            (true, false) => self.take_over(core, calls),
+            (true, true) => {
+                self.forget_the_dead(calls);
+                Ok(())
+            }
+            (false, _) => self.follow(core, calls),
+        };
+        if let Err(error) = done {
+            tracing::debug!("quotas go by what was known last: {error}");
+        }
+        self.book.lock().decides
+    }
+
+    /// This node leads from now on.
+    fn take_over(&self, core: &Core, calls: &Calls) -> Result<()> {
+        let records = core.volume.state().records(KIND)?;
+        {
+            let mut book = self.book.lock();
+            book.decides = true;
+            book.edition = (calls.own().to_owned(), (core.pool.clock)().0);
+            // What it heard when it led before was added up by another since.
+            book.entries.values_mut().for_each(|entry| entry.shared.heard.clear());
+        }
+        self.reload(core, &records);
+        self.look_soon();
+        Ok(())
+    }
+
+    fn forget_the_dead(&self, calls: &Calls) {
+        let others: BTreeSet<String> = calls.others().into_iter().filter_map(|other| other.own).collect();
+        let mut book = self.book.lock();
+        if book.entries.values().any(|entry| entry.shared.heard.keys().any(|node| !others.contains(node))) {
+            for entry in book.entries.values_mut() {
+                entry.shared.heard.retain(|node, _| others.contains(node));
+            }
+            drop(book);
+            // What it did not report any more is found.
+            self.look_soon();
+        }
+    }
+
+    fn look_soon(&self) {
+        let mut looks = self.looks.lock();
+        (looks.again, looks.not_before) = (true, Some(Instant::now() + LOOK_SOON));
+    }
+
+    fn follow(&self, core: &Core, calls: &Calls) -> Result<()> {
+        let To::Node(leader) = calls.leader() else { return Err(Error::Elsewhere("no node leads".into())) };
+        let report = self.book.lock().report(calls.own());
+        let who = Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw(), pid: 0 };
+        let said = calls.call_each(vec![leader], REPORTS, &who, &json!(report), ASKED_MAX);
+        let answer = said.into_iter().next().map(|(_, answer)| answer);
+        let answer = answer.and_then(|answer| answer.ok()).and_then(|answer| serde_json::from_value(answer).ok());
+        let sums: Sums =
+            answer.ok_or_else(|| Error::Elsewhere("the node that leads does not say what is used".into()))?;
+        if sums.edition != report.edition {
+            let records = core.volume.state().records(KIND)?;
+            self.reload(core, &records);
+        }
+        self.is_behind.store(false, Ordering::Release);
+        let mut book = self.book.lock();
+        book.take(report, sums);
+        Ok(())
+    }
+
+    /// Takes up the limits that are remembered now.
+    fn reload(&self, core: &Core, records: &[(String, Vec<u8>)]) {
+        let mut book = self.book.lock();
+        book.machine = Quota::default();
+        let read =
+            |(key, record): &(String, Vec<u8>)| Some((record::parse_key(key).ok()?, Record::parse(record).ok()?));
+        let records: Vec<_> = records.iter().filter_map(read).collect();
+        let named: BTreeSet<_> = records.iter().map(|(of, _)| of.clone()).collect();
+        let gone: Vec<_> =
+            book.entries.values().map(|entry| entry.of.clone()).filter(|of| !named.contains(of)).collect();
+        let gone: Vec<_> = gone.iter().filter_map(|of| book.unlimit(of)).collect();
+        let now = (core.pool.clock)();
+        let new: Vec<_> = records.into_iter().filter_map(|(of, record)| book.limit(now, of, &record)).collect();
+        drop(book);
+        gone.into_iter().for_each(|subject| core.pool.quotas.remove(subject));
+        if !new.is_empty() {
+            core.pool.quotas.add(new);
+        }
+    }
+
+    /// Limits were changed here, on the node that leads.
+    pub(super) fn tell_others(&self, core: &Core) {
+        if let Some(nodes) = &core.nodes {
+            self.book.lock().edition.1 += 1;
+            crate::talk::Talk::tell_all(&**nodes, &format!("{WORD}limits"));
+            self.look_soon();
+        }
+    }
+}
+
+impl Book {
+    /// What this node did since a leader heard of it.
+    fn report(&mut self, node: &str) -> Report {
+        if std::mem::replace(&mut self.decides, false) {
+            // What was done while it led was added up here.
+            self.entries.values_mut().for_each(|entry| entry.shared.told = Moved::of(&entry.account));
+        }
+        let moved = |entry: &Entry| (Moved::of(&entry.account), entry.shared.told);
+        let all = self.entries.values().map(|entry| (record::key(&entry.of), moved(entry)));
+        let moved = all.filter(|(_, (now, told))| now != told).collect();
+        Report { node: node.to_owned(), edition: self.edition.clone(), after: self.version, moved }
+    }
+
+    /// What the leader says is there.
+    fn take(&mut self, report: Report, sums: Sums) {
+        for (key, (now, _)) in report.moved {
+            if let Some(entry) = self.entry(&key) {
+                entry.shared.told = now;
+            }
+        }
+        for (key, sum) in sums.sums {
+            if let Some(entry) = self.entry(&key) {
+                let told = entry.shared.told;
+                entry.account.is_told(both(sum.used), |grown, shrunk| {
+                    Moved { grown: pair(grown), shrunk: pair(shrunk) }.since(told)
+                });
+                entry.account.set_most(both(sum.most));
+            }
+        }
+        (self.edition, self.version) = (sums.edition, sums.version);
+    }
+
+    fn entry(&mut self, key: &str) -> Option<&mut Entry> {
+        let subject = self.subject(&record::parse_key(key).ok()?)?;
+        self.entries.get_mut(&subject)
+    }
+
+    /// Adds what another node did, and says what is there.
+    fn hear(&mut self, report: Report) -> Sums {
+        for (key, (now, told)) in report.moved {
+            if let Some(entry) = self.entry(&key) {
+                // One that was started anew counts from nothing.
+                let before = entry.shared.heard.insert(report.node.clone(), now).filter(|before| before.is_in(now));
+                let before = before.unwrap_or(told);
+                let (grown, shrunk) = now.since(before);
+                entry.account.add(grown, shrunk);
+            }
+        }
+        for entry in self.entries.values_mut() {
+            let sum = entry.account.used().map(|used| (used, entry.account.most()));
+            if sum != entry.shared.sum {
+                self.version += 1;
+                (entry.shared.sum, entry.shared.version) = (sum, self.version);
+            }
+        }
+        let after = if report.edition == self.edition { report.after } else { 0 };
+        let sum = |entry: &Entry| {
+            let (used, most) = entry.shared.sum.filter(|_| entry.shared.version > after)?;
+            Some((record::key(&entry.of), Sum { used: pair(used), most: pair(most) }))
+        };
+        let sums = self.entries.values().filter_map(sum).collect();
+        Sums { edition: self.edition.clone(), version: self.version, sums }
+    }
+}
+
+/// Has the node that leads serve a command.
+pub fn ask(calls: &Calls, caller: &Caller, request: &Request, out: &mut Responder<'_>) -> Result<Value, Problem> {
+    calls.call(&|| calls.leader(), COMMANDS, caller, json!(request), SILENT, out)
+}
+
+fn leads(core: &Weak<Core>) -> bool {
+    core.upgrade().is_some_and(|core| core.acts() && core.quotas.book.lock().decides)
+}
+
+fn here<T: serde::de::DeserializeOwned>(core: &Weak<Core>, args: Value) -> Result<(Arc<Core>, T), Problem> {
+    let args = serde_json::from_value(args)
+        .map_err(|error| Problem::wrong(format!("a request of another node makes no sense: {error}")))?;
+    Ok((core.upgrade().ok_or_else(|| Problem::busy("this node ends"))?, args))
+}
+
+struct Reports(Weak<Core>);
+
+impl Service for Reports {
+    fn is_here(&self) -> bool {
+        leads(&self.0)
+    }
+
+    fn serve(&self, _: &Caller, args: Value, _: &mut Responder<'_>) -> Result<Value, Problem> {
+        let (core, report) = here(&self.0, args)?;
+        let sums = core.quotas.book.lock().hear(report);
+        Ok(json!(sums))
+    }
+}
+
+struct Commands(Weak<Core>);
+
+impl Service for Commands {
+    fn is_here(&self) -> bool {
+        leads(&self.0)
+    }
+
+    fn serve(&self, caller: &Caller, args: Value, _: &mut Responder<'_>) -> Result<Value, Problem> {
+        let (core, request) = here(&self.0, args)?;
+        answer::serve(&core, caller, request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::QuotaOf;
+
+    const OF: QuotaOf = QuotaOf::User(7);
+
+    fn book(decides: bool) -> Book {
+        let mut book = Book { decides, edition: ("a".into(), 1), ..Book::default() };
+        let record = Record::parse(br#"{"bytes_hard": 1000, "bytes_used": 100, "files_used": 1}"#).expect("whole");
+        assert!(book.limit(policy::Time::ZERO, OF, &record).is_some());
+        book
+    }
+
+    fn account(book: &Book) -> Arc<Account> {
+        book.find(&OF).expect("it is there").1.account.clone()
+    }
+
+    fn used(book: &Book) -> u64 {
+        account(book).used().expect("known").bytes
+    }
+
+    #[test]
+    fn reports_add_up_once_however_often_they_are_heard() {
+        let (mut leader, mut node) = (book(true), book(false));
+        node.edition = ("of before".into(), 0);
+        account(&node).add(both([50, 1]), both([20, 0]));
+        let first = serde_json::to_value(node.report("b")).expect("numbers");
+        let again = |leader: &mut Book| leader.hear(serde_json::from_value(first.clone()).expect("a report"));
+        let (lost, heard) = (again(&mut leader), again(&mut leader));
+        assert_eq!((used(&leader), lost.sums.len(), heard.sums.len()), (130, 1, 1), "of another edition all is told");
+        // What it did meanwhile is not in the answer.
+        account(&node).add(both([5, 0]), both([0, 0]));
+        node.take(serde_json::from_value(first.clone()).expect("a report"), heard);
+        assert_eq!((used(&node), account(&node).most().bytes), (135, 1000));
+        let second = node.report("b");
+        assert_eq!((second.edition.clone(), second.moved.len()), (("a".to_string(), 1), 1));
+        let heard = leader.hear(second);
+        assert_eq!((used(&leader), heard.sums.len()), (135, 1));
+        let third = Report { moved: BTreeMap::new(), after: heard.version, ..node.report("b") };
+        assert!(leader.hear(third).sums.is_empty(), "nothing is said that was said");
+        // Started anew under the same name it counts from nothing.
+        let mut anew = book(false);
+        account(&anew).add(both([7, 0]), both([0, 0]));
+        leader.hear(anew.report("b"));
+        assert_eq!(used(&leader), 142);
+    }
+
+    #[test]
+    fn one_that_led_reports_only_what_it_does_from_then_on() {
+        let mut led = book(true);
+        account(&led).add(both([50, 1]), both([0, 0]));
+        assert!(led.report("a").moved.is_empty() && !led.decides);
+        account(&led).add(both([5, 0]), both([0, 0]));
+        let (now, told) = led.report("a").moved.into_values().next().expect("what is new");
+        assert_eq!(now.since(told).0.bytes, 5);
+    }
+}
