@@ -50,6 +50,12 @@ impl Volume for JobsOnVolume {
         self.core.pool.events.record(Event { owner, job, why, ..Event::new(EventKind::Job, what) });
     }
 
+    fn job_not_told(&self, of: &str, id: JobId, owner: Caller, what: &str, why: &str) {
+        let what = format!("{} {id}: {what}", if of == "slurm" { "Slurm's job" } else { "job" });
+        let (owner, job, why) = (Some(owner.uid), Some(id.0), Some(why.to_string()));
+        self.core.pool.events.record(Event { owner, job, why, ..Event::new(EventKind::Job, what) });
+    }
+
     fn account(&self, job: String, owner: Caller, paths: Vec<PathBuf>, facts: JobFacts) {
         let caller = store::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
         let paths = paths.iter().filter_map(|path| self.below(path)).collect();

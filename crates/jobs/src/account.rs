@@ -84,6 +84,7 @@ pub(crate) fn base(
         walltime_s: 0,
         grace_ms: config.grace_ms,
         log_bytes_max: config.log_bytes_max,
+        input: None,
         announce: false,
         dir: PathBuf::new(),
     }

@@ -18,6 +18,7 @@ use crate::exec::now_ms;
 use crate::exec::outside::Supervisor;
 use crate::job::Job;
 use crate::known::{KnownJob, KnownJobs};
+use crate::notice::Over;
 use crate::request::{JobId, JobState, Kind};
 use crate::volume::Volume;
 use parking_lot::{Condvar, Mutex};
@@ -163,6 +164,15 @@ impl<B: Backend> Core<B> {
         self.tell_volume(job);
         if let Err(error) = self.tell_other_nodes(job) {
             tracing::warn!("other nodes do not know how job {} stands: {error}", job.id);
+        }
+    }
+
+    /// A job is over, its staging too: the operator's command and its owner's mail may say so. `scheduled`: a scheduler reads
+    /// the lines of its script, too.
+    pub fn is_over(&self, job: &Job<B::Own>, scheduled: bool) {
+        if let Some(notices) = &self.config.notices {
+            let why = B::why(job).filter(|_| job.state == JobState::Failed);
+            notices.over(Over::new(B::NAME, job, why, scheduled));
         }
     }
 

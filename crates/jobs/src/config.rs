@@ -2,6 +2,7 @@
 
 use crate::arrivals::Arrivals;
 use crate::known::KnownJobs;
+use crate::notice::Notices;
 use crate::request::Found;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -37,6 +38,8 @@ pub struct Config {
     pub arrivals: Option<Arc<Arrivals>>,
     /// What tells the other nodes of the volume of jobs here, where there may be any.
     pub known: Option<Arc<KnownJobs>>,
+    /// What tells of the ends of jobs.
+    pub notices: Option<Arc<Notices>>,
     /// Variables that every job gets, such as where the control socket is.
     pub environment: Vec<(String, String)>,
 }
@@ -61,6 +64,7 @@ impl Config {
             offload_on_close: false,
             arrivals: None,
             known: None,
+            notices: None,
         })
     }
 }

@@ -6,6 +6,7 @@
 mod checkpoint;
 pub mod datawarp;
 mod lines;
+mod mail;
 mod resources;
 pub mod words;
 

@@ -50,6 +50,9 @@ pub struct Spec {
     pub grace_ms: u64,
     /// Largest log of a stream.
     pub log_bytes_max: u64,
+    /// What its commands read; nothing where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
     /// Whether each attempt is announced in the log.
     pub announce: bool,
     /// Where status, pid and logs go.

@@ -21,6 +21,7 @@ pub mod known;
 pub mod limit;
 mod logs;
 mod marks;
+pub mod notice;
 mod offload;
 pub mod plan;
 pub mod queue;

@@ -8,12 +8,11 @@
 
 use crate::backend::{Backend, Core};
 use crate::config::Config;
-use crate::exec::{self, Spec, now_ms, outside};
+use crate::exec::{Spec, now_ms, outside};
 use crate::plan::run_words;
 use crate::request::{Early, JobId, PartKind};
 use std::collections::BTreeMap;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -98,7 +97,8 @@ fn send<B: Backend>(core: &Weak<Core<B>>, (id, command): Line, path: PathBuf) {
     let Some(core) = core.upgrade() else { return };
     let at_ms = now_ms();
     let dir = root::<B>(&core.config).join(format!("{id}-{command}-{at_ms}"));
-    let failed = spec(&core, id, command).and_then(|spec| attempt(&core.config, spec, &dir)).err();
+    let run = |spec| outside::run_to_end(&core.config.program, &core.config.supervisor_args, spec, &dir);
+    let failed = spec(&core, id, command).and_then(run).err();
     // It holds the user's environment.
     let _ = std::fs::remove_dir_all(&dir);
     if let Some(cause) = &failed {
@@ -119,21 +119,12 @@ fn spec<B: Backend>(core: &Core<B>, id: JobId, command: usize) -> Result<Spec, S
     let words = part.commands.get(command).ok_or("it has no such command")?;
     let steps = vec![run_words(&words.argv, &core.config.program, None)];
     let base = B::stage_out(core, &job)?;
-    Ok(Spec { steps, retries: part.retries, walltime_s: part.walltime_s, announce: false, ..base })
-}
-
-fn attempt(config: &Config, spec: Spec, dir: &Path) -> Result<(), String> {
-    let text = |e: std::io::Error| e.to_string();
-    let spec = Spec { kind: PartKind::StageOut, dir: dir.to_path_buf(), ..spec };
-    std::fs::DirBuilder::new().mode(0o700).recursive(true).create(dir).map_err(text)?;
-    let file = exec::file(dir, PartKind::StageOut, "spec");
-    exec::write_whole(&file, &serde_json::to_vec(&spec).map_err(|e| e.to_string())?).map_err(text)?;
-    let supervisor = outside::start(&config.program, &config.supervisor_args, dir, PartKind::StageOut).map_err(text)?;
-    supervisor.child.map_or(Ok(()), |mut child| child.wait().map(drop)).map_err(text)?;
-    let report = outside::report(dir, PartKind::StageOut);
-    if report.ending.is_success() {
-        return Ok(());
-    }
-    let said = report.steps.last().map(|s| s.stderr_tail.trim().replace('\n', "; ")).unwrap_or_default();
-    Err(format!("{}: {said}", report.ending))
+    Ok(Spec {
+        kind: PartKind::StageOut,
+        steps,
+        retries: part.retries,
+        walltime_s: part.walltime_s,
+        announce: false,
+        ..base
+    })
 }

@@ -9,7 +9,7 @@ pub use text::render;
 
 use crate::directives::{self, Directive, RETRIES_MAX, Resources, Says};
 use crate::limit;
-use crate::request::{Command, Complaint, Found, Overrides, Part, PartKind, Plan, Queue, Script};
+use crate::request::{Command, Complaint, Found, Mail, Overrides, Part, PartKind, Plan, Queue, Script};
 use policy::schedule::staging;
 
 /// Recognises the sources in the words of an ordinary command (`scp`, `curl`, ...). Implemented by the crate `source`.
@@ -103,10 +103,17 @@ pub fn draft(
         parts: chain(draft.stage_in, compute, draft.stage_out, limits, recognise),
         checkpoints: head.checkpoints,
         datawarp: head.datawarp,
+        mail: mail(&head.own_resources, &head.resources),
         compute_script: Script::from(head.compute_script),
         warnings: draft.warnings,
     };
     (plan, draft.complaints)
+}
+
+/// When the owner gets mail, and whether only lines ask for it that a scheduler reads, too.
+fn mail(own: &Resources, all: &Resources) -> Option<Mail> {
+    let mail = all.mail.clone().filter(|mail| !mail.is_none())?;
+    Some(Mail { theirs: own.mail.is_none(), ..mail })
 }
 
 /// A name that is safe to print: no control characters, not empty, not long.

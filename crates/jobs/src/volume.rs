@@ -55,6 +55,11 @@ pub trait Volume: Send + Sync {
         let _ = (of, id, owner, state, detail);
     }
 
+    /// The end of a job was not told to whom it should be: what failed, and why.
+    fn job_not_told(&self, of: &str, id: JobId, owner: Caller, what: &str, why: &str) {
+        let _ = (of, id, owner, what, why);
+    }
+
     /// The files that a job marks are checkpoints from now on, in place of what it marked before. False where nobody treats checkpoints
     /// in any way of their own.
     fn mark_checkpoints(&self, owner: Caller, job: &str, marks: &[Marked]) -> Result<bool, String> {

@@ -2,4 +2,5 @@
 
 pub mod easy;
 pub mod just_in_time;
+pub mod notices;
 pub mod staging;

@@ -267,11 +267,22 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     let recogniser = Arc::new(recognise);
     let arrivals = Arrivals::start(arrivals_of(settings), volume.clone(), state()).map_err(|e| failed(&e))?;
     let arrivals = Arc::new(arrivals);
+    let of_machine = jobs::Config::new(state_dir.join("jobs")).map_err(|e| failed(&e))?;
+    let notices = jobs::notice::Settings {
+        on_end: settings.on_end.clone(),
+        sendmail: settings.sendmail.clone(),
+        program: of_machine.program,
+        supervisor_args: of_machine.supervisor_args,
+        dir: state_dir.join("jobs").join("notices"),
+    };
+    let notices = jobs::notice::Notices::start(notices, volume.clone()).map_err(|e| failed(&e))?;
+    let notices = Arc::new(notices);
     let known = core.calls.as_ref().map(|calls| Arc::new(KnownJobs::new(state(), calls.own(), &store::host::name())));
     let config = || -> std::result::Result<jobs::Config, Problem> {
         let mut config = config().map_err(|e| failed(&e))?;
         config.arrivals = Some(arrivals.clone());
         config.known = known.clone();
+        config.notices = Some(notices.clone());
         Ok(config)
     };
     let runner = jobs::runner::Runner::open(config()?, state(), volume.clone(), recogniser.clone());

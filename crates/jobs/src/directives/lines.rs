@@ -358,7 +358,7 @@ impl Reader {
                 for option in foreign {
                     if word == "#ENTREPOT" {
                         let cause = format!("{option:?} is no option of #ENTREPOT");
-                        self.complain(number, Refusal::new(cause, "use -n CORES, -c CORES, -t TIME or -J NAME"));
+                        self.complain(number, Refusal::new(cause, "use -n CORES, -c CORES, -t TIME, -J NAME, --mail-type=END,FAIL,STAGE_OUT or --mail-user=ADDRESS"));
                     } else if asks_for_array(word, &option) {
                         self.head.arrays.push((number, format!("{word} {option}")));
                     } else {

@@ -1,6 +1,8 @@
 //! Resource lines: `#ENTREPOT`, and of `#SBATCH` and `#PBS` what means something on one machine: cores, time, name.
 
+use super::mail;
 use super::words::Refusal;
+use crate::request::Mail;
 
 /// What a script asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +15,8 @@ pub struct Resources {
     pub cores_per_task: Option<u32>,
     /// Longest run in seconds.
     pub walltime_s: Option<u64>,
+    /// When its owner gets mail.
+    pub mail: Option<Mail>,
 }
 
 impl Resources {
@@ -32,6 +36,7 @@ impl Resources {
             n_tasks: if says_cores { self.n_tasks } else { other.n_tasks },
             cores_per_task: if says_cores { self.cores_per_task } else { other.cores_per_task },
             walltime_s: self.walltime_s.or(other.walltime_s),
+            mail: self.mail.or(other.mail),
         }
     }
 
@@ -43,7 +48,16 @@ impl Resources {
             let (option, attached) = take_apart(word);
             let known = matches!(
                 option,
-                "-n" | "--ntasks" | "--cores" | "-c" | "--cpus-per-task" | "-t" | "--time" | "-J" | "--job-name"
+                "-n" | "--ntasks"
+                    | "--cores"
+                    | "-c"
+                    | "--cpus-per-task"
+                    | "-t"
+                    | "--time"
+                    | "-J"
+                    | "--job-name"
+                    | "--mail-type"
+                    | "--mail-user"
             );
             if !known {
                 foreign.push(word.clone());
@@ -63,6 +77,8 @@ impl Resources {
                 "-n" | "--ntasks" | "--cores" => self.n_tasks = Some(count(option, &value)?),
                 "-c" | "--cpus-per-task" => self.cores_per_task = Some(count(option, &value)?),
                 "-t" | "--time" => self.walltime_s = slurm_time(&value)?,
+                "--mail-type" => foreign.extend(mail::types(&value, self.mail.get_or_insert_default())),
+                "--mail-user" => self.mail.get_or_insert_default().to = Some(mail::address(&value)?),
                 _ => self.name = Some(value),
             }
         }

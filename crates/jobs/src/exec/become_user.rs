@@ -6,7 +6,7 @@
 use super::{Spec, User};
 use nix::unistd::{Gid, Uid};
 use std::ffi::CString;
-use std::io::Read;
+use std::io::{Read, Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -24,9 +24,24 @@ pub(super) fn run(spec: &Spec, step: usize) -> ExitCode {
         eprintln!("entrepot: the supervisor is gone");
         return ExitCode::from(126);
     }
-    let error = Command::new(program).args(arguments).stdin(Stdio::null()).env_clear().envs(&spec.environment).exec();
+    let stdin = match spec.input.as_deref().map(input).transpose() {
+        Ok(stdin) => stdin.unwrap_or_else(Stdio::null),
+        Err(error) => {
+            eprintln!("entrepot: what it is to read cannot be kept in memory: {error}");
+            return ExitCode::from(126);
+        }
+    };
+    let error = Command::new(program).args(arguments).stdin(stdin).env_clear().envs(&spec.environment).exec();
     eprintln!("entrepot: cannot run {program}: {error}");
     ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
+}
+
+/// A text as a file that no other process can open.
+fn input(text: &str) -> std::io::Result<Stdio> {
+    let mut file = std::fs::File::from(rustix::fs::memfd_create("input", rustix::fs::MemfdFlags::CLOEXEC)?);
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(file.into())
 }
 
 fn prepare(spec: &Spec) -> Result<(), String> {

@@ -1,12 +1,13 @@
 //! A supervisor as the daemon sees it: started, found again after a restart, told to end, and what it left behind.
 
 use super::process::{self, Identity};
-use super::{Processes, Status, file, now_ms, private};
+use super::{Processes, Spec, Status, file, now_ms, private, write_whole};
 use crate::request::{Ending, PartKind, PartReport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -49,6 +50,26 @@ pub(crate) fn start(program: &Path, args: &[OsString], dir: &Path, kind: PartKin
             Err(error.into())
         }
     }
+}
+
+/// Runs something under a supervisor of its own in a directory of its own, and waits for its end. The directory then holds
+/// the environment of a user.
+///
+/// # Errors
+/// How it ended if not well, with the last that it said.
+pub(crate) fn run_to_end(program: &Path, args: &[OsString], spec: Spec, dir: &Path) -> Result<(), String> {
+    let (text, kind) = (|e: std::io::Error| e.to_string(), spec.kind);
+    let spec = Spec { dir: dir.to_path_buf(), ..spec };
+    std::fs::DirBuilder::new().mode(0o700).recursive(true).create(dir).map_err(text)?;
+    write_whole(&file(dir, kind, "spec"), &serde_json::to_vec(&spec).map_err(|e| e.to_string())?).map_err(text)?;
+    let supervisor = start(program, args, dir, kind).map_err(text)?;
+    supervisor.child.map_or(Ok(()), |mut child| child.wait().map(drop)).map_err(text)?;
+    let report = report(dir, kind);
+    if report.ending.is_success() {
+        return Ok(());
+    }
+    let said = report.steps.last().map(|s| s.stderr_tail.trim().replace('\n', "; ")).unwrap_or_default();
+    Err(format!("{}: {said}", report.ending))
 }
 
 /// Takes over a supervisor that another daemon started, if it still runs.

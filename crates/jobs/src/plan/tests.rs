@@ -97,6 +97,17 @@ fn a_limit_is_shown_and_one_that_is_none_is_refused_with_its_line() {
 }
 
 #[test]
+fn mail_is_shown_and_slurms_own_lines_are_told_apart() {
+    let planned = |lines: &str| planned(&format!("#!/bin/sh\n{lines}true\n"), Overrides::default());
+    let plan = planned("#SBATCH --mail-type=END,BEGIN\n#ENTREPOT --mail-type=FAIL\n#ENTREPOT --mail-user=ann@h\n");
+    assert!(render(&plan).contains("\nmail to ann@h: FAIL\n"), "{}", render(&plan));
+    assert!(plan.mail.is_some_and(|mail| !mail.theirs) && plan.warnings.iter().any(|w| w.cause.contains("BEGIN")));
+    let theirs = planned("#SBATCH --mail-type=END\n").mail.expect("asked for");
+    assert!(theirs.theirs && theirs.is_for(crate::request::JobState::Cancelled, false) && theirs.to.is_none());
+    assert_eq!(planned("#SBATCH --mail-type=NONE\n").mail, None);
+}
+
+#[test]
 fn an_array_of_jobs_is_refused_where_it_would_be_one_job() {
     let script = b"#!/bin/sh\n#SBATCH --array=1-3\ntrue\n";
     let planned = |arrays| plan(script, "a", &Overrides::default(), Limits { arrays, ..LIMITS }, &scp_source);

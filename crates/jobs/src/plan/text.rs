@@ -19,6 +19,11 @@ pub fn render(plan: &Plan) -> String {
         let _ = writeln!(out, "\ncheckpoints of {app}: {}   (line {})", checkpoint.path, checkpoint.line);
     }
     let _ = render_directories(&mut out, &plan.datawarp);
+    if let Some(mail) = &plan.mail {
+        let types = [(mail.stage_out, "STAGE_OUT"), (mail.fail, "FAIL"), (mail.end, "END")];
+        let types: Vec<_> = types.into_iter().filter_map(|(on, name)| on.then_some(name)).collect();
+        let _ = writeln!(out, "\nmail to {}: {}", mail.to.as_deref().unwrap_or("its owner"), types.join(", "));
+    }
     for warning in &plan.warnings {
         let _ = writeln!(out, "note: {warning}");
     }

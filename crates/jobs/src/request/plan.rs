@@ -1,6 +1,6 @@
 //! What would be submitted: the dependent parts of a job with their commands.
 
-use super::{PartKind, Script};
+use super::{JobState, PartKind, Script};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -18,6 +18,9 @@ pub struct Plan {
     /// What it asks for in DataWarp's words.
     #[serde(default, skip_serializing_if = "DataWarp::is_empty")]
     pub datawarp: DataWarp,
+    /// When its owner gets mail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mail: Option<Mail>,
     /// The compute script: the script with each directive line replaced by an empty comment, so that line numbers stay.
     pub compute_script: Script,
     /// What is ignored or may surprise.
@@ -28,6 +31,39 @@ impl Plan {
     /// A part of it, if it has one of that kind.
     pub fn part(&self, kind: PartKind) -> Option<&Part> {
         self.parts.iter().find(|part| part.kind == kind)
+    }
+}
+
+/// When the owner of a job gets mail.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mail {
+    /// Where to; the owner's name where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// When it is over, however it ended.
+    #[serde(default)]
+    pub end: bool,
+    /// When it failed.
+    #[serde(default)]
+    pub fail: bool,
+    /// When its results are at home, or cannot go there.
+    #[serde(default)]
+    pub stage_out: bool,
+    /// Whether only `#SBATCH` lines ask for it, which Slurm reads, too.
+    #[serde(default)]
+    pub theirs: bool,
+}
+
+impl Mail {
+    /// Whether none is asked for.
+    pub fn is_none(&self) -> bool {
+        !(self.end || self.fail || self.stage_out)
+    }
+
+    /// Whether it is asked for when a job is over.
+    pub fn is_for(&self, state: JobState, has_stage_out: bool) -> bool {
+        let failed = state == JobState::Failed;
+        self.end || (self.fail && failed) || (self.stage_out && has_stage_out && state != JobState::Cancelled)
     }
 }
 

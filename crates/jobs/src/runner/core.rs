@@ -176,6 +176,7 @@ impl Core {
         }
         self.volume.count_job(state);
         self.keep(record);
+        self.is_over(record, record.own.external.is_some());
         spool::forget_secrets(&self.config, record);
         self.forget_input(record);
     }

@@ -48,7 +48,9 @@ impl Runner {
         plan.warnings.extend(marked.inspect_err(|_| directory::remove(&plan.datawarp))?);
         let base = account::base(&core.config, caller, &account, &request, id, &plan);
         let record = new_record(core, caller, account.name, id, plan, &request);
-        let warnings = record.plan.warnings.iter().map(ToString::to_string).collect();
+        let mut warnings: Vec<String> = record.plan.warnings.iter().map(ToString::to_string).collect();
+        let notices = core.config.notices.as_ref().filter(|_| record.plan.mail.is_some());
+        warnings.extend(notices.and_then(|notices| notices.no_mail()));
         let mut base = base;
         base.environment.extend(directory::variables(&record.plan.datawarp));
         if let Some(mount) = &record.mount {

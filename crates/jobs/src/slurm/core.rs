@@ -214,6 +214,7 @@ impl Core {
         job.own.why = Some(why);
         job.enter(JobState::Failed, "");
         self.keep(job);
+        self.is_over(job, true);
     }
 
     /// A job is over.
@@ -232,8 +233,13 @@ impl Core {
         job.own.note = [note, kept].into_iter().flatten().reduce(|note, kept| format!("{note}; {kept}"));
         job.own.let_go = false;
         self.tell(job, Now::Gone);
+        // One whose results could not go home was told of already.
+        let was_told = job.state == JobState::Failed;
         job.enter(state, "");
         self.keep(job);
+        if !was_told {
+            self.is_over(job, true);
+        }
         self.volume.unmark_checkpoints(&Core::mark(id));
         self.release(table, id, PartKind::StageIn);
         self.release(table, id, PartKind::StageOut);

@@ -3,6 +3,7 @@
 mod datawarp;
 mod earlier;
 mod life;
+mod notices;
 mod retry;
 mod rights;
 mod transfers;

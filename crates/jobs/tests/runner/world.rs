@@ -3,11 +3,11 @@
 use jobs::request::*;
 use jobs::runner::Runner;
 use jobs::volume::{Marked, Volume};
-use jobs::{Config, Error};
+use jobs::{Config, Error, notice};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use store::state::{SqliteState, State};
 
@@ -19,6 +19,8 @@ pub struct FakeVolume {
     mount: PathBuf,
     /// What was asked, in order.
     pub asked: Mutex<Vec<String>>,
+    /// Something failed that nobody waits for.
+    pub came: Condvar,
     /// What the check answers.
     pub check: Mutex<Result<CheckReport, String>>,
 }
@@ -53,6 +55,10 @@ impl Volume for FakeVolume {
             self.asked.lock().unwrap().push(format!("mark {job}: {} {path} {numbers:?}", mark.app));
         }
         Ok(true)
+    }
+    fn job_not_told(&self, of: &str, id: JobId, _: Caller, what: &str, why: &str) {
+        self.asked.lock().unwrap().push(format!("not told {of} {id}: {what}: {why}"));
+        self.came.notify_all();
     }
     fn unmark_checkpoints(&self, job: &str) {
         self.asked.lock().unwrap().push(format!("unmark {job}"));
@@ -108,6 +114,7 @@ impl World {
         let volume = Arc::new(FakeVolume {
             mount: dir.path().join("mnt"),
             asked: Mutex::default(),
+            came: Condvar::new(),
             check: Mutex::new(Ok(CheckReport::default())),
         });
         let state: Arc<dyn State> = Arc::new(SqliteState::in_memory().unwrap());
@@ -182,6 +189,14 @@ impl World {
         })
     }
 
+    /// What the volume was asked that begins so.
+    pub fn hear_of(&self, what: &str) -> String {
+        let none = |asked: &mut Vec<String>| !asked.iter().any(|one| one.starts_with(what));
+        let asked = self.volume.asked.lock().unwrap();
+        let (asked, _) = self.volume.came.wait_timeout_while(asked, PATIENCE, none).unwrap();
+        asked.iter().find(|one| one.starts_with(what)).expect("the volume must be told").clone()
+    }
+
     /// Lets a job go on that reads from a fifo.
     pub fn tell(&self, name: &str) {
         let path = self.home().join(name);
@@ -202,6 +217,15 @@ fn open(dir: &Path, state: &Arc<dyn State>, volume: &Arc<FakeVolume>, cores: u32
     config.retry_pause_ms = 1;
     config.program = supervisor();
     config.supervisor_args = Vec::new();
+    let on_end = dir.join("home/on_end");
+    let notices = notice::Settings {
+        on_end: if on_end.exists() { vec![on_end.display().to_string(), "a b".into()] } else { Vec::new() },
+        sendmail: dir.join("home/sendmail"),
+        program: supervisor(),
+        supervisor_args: Vec::new(),
+        dir: dir.join("jobs/notices"),
+    };
+    config.notices = Some(Arc::new(notice::Notices::start(notices, volume.clone()).unwrap()));
     tune(&mut config);
     let recogniser = |argv: &[String]| match argv {
         [cp, from, to] if cp == "cp" => vec![Found { uri: format!("file://{from}"), path: to.clone() }],

@@ -1,8 +1,9 @@
 //! The sections about jobs and their data: `[jobs]`, `[replication]`.
 
-use super::super::keys::{DAY, HOUR, choice, count, flag, section, size, span, text, words};
+use super::super::keys::{DAY, HOUR, Read, choice, count, flag, parsed, section, size, span, text, texts, words};
 use super::super::section::Given;
 use policy::protect::window::Share;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const POLL_MIN: Duration = Duration::from_millis(100);
@@ -47,6 +48,11 @@ section! {
         queue_poll: Duration = span(POLL_MIN..=HOUR), "5s";
         /// A job whose data find no space waits for it ("wait"), or fails ("fail").
         fail_when_full in "when_full": bool = choice(&[("wait", false), ("fail", true)]), "wait";
+        /// A command that is run as the operator when a job is over, its staging too: a program by its whole path, and words. No
+        /// shell runs it; what it is about is in its environment (`ENTREPOT_JOB_ID`, `ENTREPOT_JOB_STATE` and so on).
+        on_end: Vec<String> = command, ["/usr/local/sbin/job-over"] else Vec::new();
+        /// What sends the mail that scripts ask for with `--mail-type`, as the job's owner.
+        sendmail: PathBuf = parsed(program), "/usr/sbin/sendmail";
         /// So much is never promised to data of jobs.
         keep_free: u64 = size(0..=1 << 60, "a size, such as \"10GB\""), "0";
     }
@@ -98,6 +104,17 @@ section! {
         /// How often it is looked at.
         poll: Duration = span(POLL_MIN..=HOUR), "2s";
     }
+}
+
+/// A program by its whole path: no search decides which it is.
+fn program(text: &str) -> Result<PathBuf, &'static str> {
+    let path = Path::new(text);
+    if path.is_absolute() { Ok(path.to_owned()) } else { Err("Give the whole path of a program, from / on") }
+}
+
+fn command(given: &Given<'_>) -> Read<Vec<String>> {
+    let words = texts(given)?;
+    program(&words[0]).map(|_| words).map_err(str::to_owned)
 }
 
 /// A share of the system, as a text such as "0.2" or "inf", or as a number.

@@ -1,0 +1,283 @@
+//! What happens when a job is over, its staging too: the operator's command, and mail to its owner. The live driver of
+//! `policy::schedule::notices`.
+//!
+//! ```text
+//!   runner, Slurm's hooks ── over ──> [ a line for each user ] ── 4 threads ──> supervisor ──> command, as operator
+//!                                                                                        └──> sendmail, as the job's owner
+//! ```
+//! Each runs under a supervisor, as a part of a job does: without a shell, as its user, for a minute at most, and nothing of
+//! it outlives it. A notice that fails is an event of the volume, and changes nothing for the job. It is told once: a daemon
+//! that ends before takes it along.
+
+use crate::exec::{Spec, User, now_ms, outside};
+use crate::job::Job;
+use crate::request::{Caller, JobId, JobState, Mail, PartKind};
+use crate::volume::Volume;
+use parking_lot::{Condvar, Mutex};
+use policy::schedule::notices::{self, NoticeId};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Notices that go at once, and that wait of one user: guesses, as is how long one may take.
+const PLACES: usize = 4;
+const WAITING_MAX: usize = 1000;
+const SECONDS_MAX: u64 = 60;
+/// Results that a mail lists.
+const RESULTS_MAX: usize = 50;
+
+/// How it is done.
+pub struct Settings {
+    /// The operator's command and its words; none where there is none.
+    pub on_end: Vec<String>,
+    /// What sends mail.
+    pub sendmail: PathBuf,
+    /// The supervisor, and the words before `--spec`.
+    pub program: PathBuf,
+    /// The words between.
+    pub supervisor_args: Vec<OsString>,
+    /// A directory for what runs.
+    pub dir: PathBuf,
+}
+
+/// A job that is over.
+pub(crate) struct Over {
+    of: &'static str,
+    id: JobId,
+    owner: Caller,
+    user: String,
+    name: String,
+    state: JobState,
+    why: Option<String>,
+    results: Vec<PathBuf>,
+    mount: Option<PathBuf>,
+    mail: Option<Mail>,
+}
+
+impl Over {
+    /// What there is to tell of a job. `scheduled`: a scheduler reads its `#SBATCH` lines itself, mail and all.
+    pub fn new<X>(of: &'static str, job: &Job<X>, why: Option<String>, scheduled: bool) -> Over {
+        let mail = job.plan.mail.clone().filter(|mail| !(scheduled && mail.theirs));
+        Over {
+            of,
+            id: job.id,
+            owner: job.owner,
+            user: job.user.clone(),
+            name: job.plan.name.clone(),
+            state: job.state,
+            why,
+            results: job.results().into_iter().map(|(_, path)| path).collect(),
+            mount: job.mount.clone(),
+            mail: mail.filter(|mail| mail.is_for(job.state, job.plan.part(PartKind::StageOut).is_some())),
+        }
+    }
+
+    /// What a mail says: its head and its text.
+    fn text(&self, mail: &Mail) -> String {
+        let (id, name, of) = (self.id, &self.name, if self.of == "slurm" { "Slurm's job" } else { "job" });
+        let to = mail.to.as_deref().unwrap_or(&self.user);
+        let ascii = |text: &str| text.replace(|c: char| !c.is_ascii_graphic() && c != ' ', "?");
+        let outcome = match self.state {
+            JobState::Completed if self.results.is_empty() => "completed".to_string(),
+            JobState::Completed => "completed, its results are at home".into(),
+            state => state.to_string(),
+        };
+        let mut text = format!("To: {to}\nSubject: {of} {id} ({}): {outcome}\n", ascii(name));
+        text += "MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nAuto-Submitted: auto-generated\n\n";
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{of} {id} ({name}) {}.", self.state);
+        if let Some(why) = &self.why {
+            let _ = writeln!(text, "{why}");
+        }
+        if !self.results.is_empty() {
+            let at_home = self.state == JobState::Completed;
+            text += if at_home {
+                "Its results are at home:\n"
+            } else {
+                "Its results, as far as it wrote any, are kept at:\n"
+            };
+            for path in self.results.iter().take(RESULTS_MAX) {
+                let _ = writeln!(text, "  {}", path.display());
+            }
+            if self.results.len() > RESULTS_MAX {
+                let _ = writeln!(text, "  and {} more", self.results.len() - RESULTS_MAX);
+            }
+        }
+        if self.state == JobState::Failed {
+            let again = if self.of == "slurm" { "entrepot slurm retry" } else { "entrepot job retry" };
+            let _ = writeln!(text, "Once the cause is gone: {again} {id}");
+        }
+        text
+    }
+
+    fn environment(&self) -> BTreeMap<String, String> {
+        let shown = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let results: Vec<_> = self.results.iter().map(shown).collect();
+        let set = [
+            ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_string()),
+            ("ENTREPOT_JOB_ID", self.id.to_string()),
+            ("ENTREPOT_JOB_OF", self.of.to_string()),
+            ("ENTREPOT_JOB_NAME", self.name.clone()),
+            ("ENTREPOT_JOB_USER", self.user.clone()),
+            ("ENTREPOT_JOB_UID", self.owner.uid.to_string()),
+            ("ENTREPOT_JOB_STATE", self.state.to_string()),
+            ("ENTREPOT_JOB_WHY", self.why.clone().unwrap_or_default()),
+            ("ENTREPOT_JOB_RESULTS", results.join("\n")),
+            ("ENTREPOT_MOUNT", self.mount.as_ref().map(shown).unwrap_or_default()),
+        ];
+        set.into_iter().map(|(name, value)| (name.to_string(), value.replace('\0', ""))).collect()
+    }
+}
+
+/// One thing to run.
+struct Notice {
+    over: Arc<Over>,
+    /// What failed if it does.
+    what: &'static str,
+    argv: Vec<String>,
+    /// Whether as the job's owner.
+    as_owner: bool,
+    input: Option<String>,
+}
+
+#[derive(Default)]
+struct Line {
+    all: BTreeMap<NoticeId, Notice>,
+    next: u64,
+    stopped: bool,
+}
+
+struct Shared {
+    settings: Settings,
+    volume: Arc<dyn Volume>,
+    line: Mutex<(notices::Notices, Line)>,
+    changed: Condvar,
+}
+
+/// The driver. Ends with it.
+pub struct Notices {
+    shared: Arc<Shared>,
+}
+
+impl Notices {
+    /// Starts its threads.
+    pub fn start(settings: Settings, volume: Arc<dyn Volume>) -> std::io::Result<Notices> {
+        // What an earlier daemon left.
+        let _ = std::fs::remove_dir_all(&settings.dir);
+        let line = Mutex::new((notices::Notices::new(PLACES, WAITING_MAX), Line::default()));
+        let shared = Arc::new(Shared { settings, volume, line, changed: Condvar::new() });
+        for _ in 0..PLACES {
+            let own = shared.clone();
+            std::thread::Builder::new().name("notice".into()).spawn(move || work(&own))?;
+        }
+        Ok(Notices { shared })
+    }
+
+    /// Whether this machine can send mail; else what to tell who asks for some.
+    pub fn no_mail(&self) -> Option<String> {
+        let sendmail = &self.shared.settings.sendmail;
+        let why = || {
+            let sendmail = sendmail.display();
+            format!(
+                "no mail will be sent: there is no {sendmail}, which `[jobs] sendmail` names; the job runs all the same"
+            )
+        };
+        (!sendmail.is_file()).then(why)
+    }
+
+    /// A job is over. Quick: locks may be held.
+    pub(crate) fn over(&self, over: Over) {
+        let over = Arc::new(over);
+        let settings = &self.shared.settings;
+        if !settings.on_end.is_empty() {
+            let (argv, what) = (settings.on_end.clone(), "the command at the end of jobs ([jobs] on_end) failed");
+            self.ask(Notice { over: over.clone(), what, argv, as_owner: false, input: None });
+        }
+        if let Some(mail) = &over.mail {
+            let to = mail.to.clone().unwrap_or_else(|| over.user.clone());
+            let argv = vec![settings.sendmail.to_string_lossy().into_owned(), "-i".into(), "--".into(), to];
+            let input = Some(over.text(mail));
+            self.ask(Notice { over: over.clone(), what: "its owner got no mail", argv, as_owner: true, input });
+        }
+    }
+
+    fn ask(&self, notice: Notice) {
+        let mut line = self.shared.line.lock();
+        let id = NoticeId(line.1.next);
+        line.1.next += 1;
+        if line.0.ask(notice.over.owner.uid, id) {
+            line.1.all.insert(id, notice);
+            self.shared.changed.notify_one();
+        } else {
+            drop(line);
+            self.shared.failed(&notice, &format!("{WAITING_MAX} notices of that user wait already"));
+        }
+    }
+}
+
+impl Drop for Notices {
+    fn drop(&mut self) {
+        self.shared.line.lock().1.stopped = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+fn work(shared: &Shared) {
+    loop {
+        let (user, notice) = {
+            let mut line = shared.line.lock();
+            loop {
+                if line.1.stopped {
+                    return;
+                }
+                let next = line.0.begin();
+                match next.and_then(|(user, id)| Some((user, line.1.all.remove(&id)?))) {
+                    Some(next) => break next,
+                    None => shared.changed.wait(&mut line),
+                }
+            }
+        };
+        if let Err(cause) = shared.run(&notice) {
+            shared.failed(&notice, &cause);
+        }
+        shared.line.lock().0.ended(user);
+        shared.changed.notify_all();
+    }
+}
+
+impl Shared {
+    fn run(&self, notice: &Notice) -> Result<(), String> {
+        let over = &notice.over;
+        let user = User { name: over.user.clone(), uid: over.owner.uid, gid: over.owner.gid };
+        let kind = if notice.as_owner { "mail" } else { "command" };
+        let dir = self.settings.dir.join(format!("{}-{}-{}-{kind}", over.of, over.id, now_ms()));
+        let environment = over.environment();
+        let spec = Spec {
+            kind: PartKind::StageOut,
+            steps: vec![notice.argv.clone()],
+            retries: 0,
+            retry_pause_ms: 0,
+            user: Some(user).filter(|_| notice.as_owner && rustix::process::geteuid().is_root()),
+            cwd: "/".into(),
+            umask: 0o077,
+            environment,
+            walltime_s: SECONDS_MAX,
+            grace_ms: 2000,
+            log_bytes_max: 64 << 10,
+            announce: false,
+            input: notice.input.clone(),
+            dir: PathBuf::new(),
+        };
+        let ended = outside::run_to_end(&self.settings.program, &self.settings.supervisor_args, spec, &dir);
+        let _ = std::fs::remove_dir_all(&dir);
+        ended
+    }
+
+    fn failed(&self, notice: &Notice, cause: &str) {
+        let over = &notice.over;
+        tracing::warn!("{} {}: {}: {cause}", over.of, over.id, notice.what);
+        self.volume.job_not_told(over.of, over.id, over.owner, notice.what, cause);
+    }
+}
