@@ -80,6 +80,7 @@ const WORDS: Words = Words {
         &["slurm"],
         &["slurm", "install"],
         &["slurm", "list"],
+        &["slurm", "watch"],
         &["slurm", "show"],
         &["slurm", "retry"],
         &["slurm", "log"],

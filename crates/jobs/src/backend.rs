@@ -8,6 +8,7 @@ mod arrival;
 mod clearing;
 mod data;
 mod facts;
+mod watching;
 
 pub(crate) use arrival::Now;
 

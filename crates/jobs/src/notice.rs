@@ -93,11 +93,7 @@ impl Over {
         }
         if !self.results.is_empty() {
             let at_home = self.state == JobState::Completed;
-            text += if at_home {
-                "Its results are at home:\n"
-            } else {
-                "Its results, as far as it wrote any, are kept at:\n"
-            };
+            text += if at_home { "Taken home from:\n" } else { "Its results, as far as it wrote any, are kept at:\n" };
             for path in self.results.iter().take(RESULTS_MAX) {
                 let _ = writeln!(text, "  {}", path.display());
             }

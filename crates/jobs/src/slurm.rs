@@ -22,6 +22,7 @@ mod transfer;
 mod users;
 mod verify;
 mod watch;
+mod watched;
 pub mod wire;
 
 pub use serve::PREFIX;

@@ -34,7 +34,7 @@ enum Kind {
 }
 
 /// Command, argument, what it takes.
-const VALUES: [(&str, &str, Kind); 19] = [
+const VALUES: [(&str, &str, Kind); 20] = [
     ("", "volume", Kind::Volume),
     ("down", "at", Kind::Volume),
     ("target remove", "name", Kind::Target),
@@ -52,6 +52,7 @@ const VALUES: [(&str, &str, Kind); 19] = [
     ("job log", "id", Kind::Job),
     ("job wait", "id", Kind::OpenJob),
     ("slurm show", "job", Kind::SlurmJob),
+    ("slurm watch", "job", Kind::SlurmJob),
     ("slurm log", "job", Kind::SlurmJob),
     ("slurm retry", "job", Kind::SlurmJob),
 ];

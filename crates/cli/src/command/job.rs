@@ -3,7 +3,7 @@
 pub mod directives;
 mod elsewhere;
 pub mod show;
-mod watch;
+pub mod watch;
 
 use crate::command::work::say_at_interrupt;
 use crate::connect::Context;

@@ -3,9 +3,9 @@
 mod hook;
 mod install;
 
-use crate::command::job::{ask_all, show};
+use crate::command::job::{ask_all, show, watch};
 use crate::connect::Context;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
 use jobs::request::{JobId, LogPiece, PartKind, Stream};
@@ -13,7 +13,12 @@ use jobs::slurm::wire::{Detail, Log, Summary};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write;
-use store::control::Problem;
+use std::time::{Duration, Instant};
+use store::control::{Problem, exit};
+
+/// So long a job that is not known yet may still be named by Slurm: a guess, many times what a hook takes.
+const NAMED_WITHIN: Duration = Duration::from_secs(20);
+const NAMED_LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Jobs of a real Slurm: data in before they start, looked at just before, results out after
 ///
@@ -25,6 +30,7 @@ EXAMPLES:
   entrepot slurm install --dry-run          what an administrator would change for it
   sbatch job.sh && scontrol show bbstat     where the data of all jobs stand
   entrepot slurm show 4711                  why job 4711 does not start
+  entrepot slurm watch 4711                 how far its data are
   entrepot slurm retry 4711                 once the cause is gone")]
 pub struct Slurm {
     #[command(subcommand)]
@@ -47,6 +53,18 @@ enum Verb {
     /// Show all about the data of a job
     #[command(after_help = "EXAMPLES:\n  entrepot slurm show 4711\n  entrepot slurm show 4711 --output json")]
     Show {
+        /// Slurm's number of it.
+        job: u64,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
+    /// Watch a job: what its data wait for and why, how far they are, until its results are at home
+    ///
+    /// A bar for each transfer on a terminal, else a line for each change. Ends with 0 when the job is over with its staging, and
+    /// with 1 when its data cannot come in or its results cannot go home. Ctrl-C ends the watching, not the job.
+    #[command(after_help = "EXAMPLES:\n  entrepot slurm watch 4711\n  entrepot slurm watch 4711 --output json")]
+    Watch {
         /// Slurm's number of it.
         job: u64,
         /// How to write it.
@@ -117,6 +135,9 @@ impl Slurm {
                     Output::Text => shown::text(&detail(&read(answer)?))?,
                 }
             }
+            Verb::Watch { job, output } => {
+                return watch_job(context, job, output);
+            }
             Verb::Retry { job } => {
                 let said: String = read(context.ask("slurm.retry", json!({"job": job}))?)?;
                 shown::text(&format!("job {job}: {said}\n"))?;
@@ -138,6 +159,19 @@ impl Slurm {
             }
         }
         Ok(0)
+    }
+}
+
+/// Slurm tells of a job a moment after `sbatch` has said its number.
+fn watch_job(context: &Context, job: u64, output: Output) -> Result<u8> {
+    let until = Instant::now() + NAMED_WITHIN;
+    loop {
+        match watch::follow(context, "slurm.watch", json!({"job": job}), output) {
+            Err(Failure::Problem(p)) if p.exit_code == exit::NOT_FOUND && Instant::now() < until => {
+                std::thread::sleep(NAMED_LOOK_EVERY);
+            }
+            watched => return watched,
+        }
     }
 }
 

@@ -124,7 +124,7 @@ fn done_among_processes_of_its_own(test: &str) -> bool {
     true
 }
 
-/// [S-065] [S-081] [S-082] [S-083] [S-084] [S-087] [S-235] [S-236]
+/// [S-065] [S-081] [S-082] [S-083] [S-084] [S-087] [S-235] [S-236] [S-317] [S-318]
 #[test]
 fn every_case_ends_as_its_user_would_expect() {
     if done_among_processes_of_its_own("every_case_ends_as_its_user_would_expect") {
@@ -146,6 +146,7 @@ fn every_case_ends_as_its_user_would_expect() {
     checkpoints_that_scripts_mark(&world);
     datawarp::scripts_run_as_they_are(&world);
     arrays::each_job_has_its_data(&world);
+    arrays::a_job_waits_for_the_results_of_another(&world);
     the_source_is_dead(&mut world);
     input_of_jobs_is_not_purged(&world);
     input_of_waiting_jobs_is_there_twice(&world);

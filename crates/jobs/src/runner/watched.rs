@@ -3,16 +3,12 @@
 use super::Runner;
 use super::local::{Core, Record};
 use super::queued::picture;
-use super::requests::WAIT_BEAT;
 use crate::error::Error;
 use crate::exec::now_ms;
 use crate::job::Progress;
 use crate::queue::State;
 use crate::request::{Caller, JobId, JobState, PartKind, Watched};
-use std::time::{Duration, Instant};
 
-/// Between two looks at what moves, where nothing else changes: often enough for eyes.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A start that is nearer than this is now.
 const SOON_MS: u64 = 2000;
 
@@ -25,30 +21,8 @@ impl Runner {
         id: JobId,
         progress: &mut dyn FnMut(&Watched) -> bool,
     ) -> Result<Watched, Error> {
-        let mut told: Option<(Watched, Instant)> = None;
-        loop {
-            let record = self.look(caller, id, Record::clone)?;
-            let watched = self.watched(&record);
-            if record.state.is_final() {
-                return Ok(watched);
-            }
-            if told.as_ref().is_none_or(|(last, at)| *last != watched || at.elapsed() >= WAIT_BEAT) {
-                if !progress(&watched) {
-                    return Ok(watched);
-                }
-                told = Some((watched, Instant::now()));
-            }
-            let (seen, until) = (record.summary(), Instant::now() + LOOK_EVERY);
-            let mut table = self.core.table.lock();
-            while !table.closed && table.jobs.get(&id).map(Record::summary).as_ref() == Some(&seen) {
-                if self.core.changed.wait_until(&mut table, until).timed_out() {
-                    break;
-                }
-            }
-            if table.closed {
-                return Err(Error::refused("the daemon is stopping; the job goes on", "ask again when it is back"));
-            }
-        }
+        let look = || self.look(caller, id, Record::clone).map(|record| self.watched(&record));
+        self.core.watch_job(id, look, progress)
     }
 
     fn watched(&self, record: &Record) -> Watched {

@@ -4,7 +4,7 @@ use super::Slurm;
 use super::wire::{Log, OneJob, OnePart, SetUp};
 use crate::body::{answer, read, unknown};
 use crate::error::Error;
-use crate::request::{Caller, JobId, List};
+use crate::request::{Caller, JobId, List, Watched};
 use serde_json::{Value, json};
 use std::sync::Weak;
 use store::control::{self, Handler, Problem, Responder, exit};
@@ -18,7 +18,7 @@ impl Handler for Slurm {
         caller: &control::Caller,
         command: &str,
         args: Value,
-        _: &mut Responder<'_>,
+        out: &mut Responder<'_>,
     ) -> Result<Value, Problem> {
         let who = Caller { uid: caller.uid, gid: caller.gid };
         let verb = command.strip_prefix("slurm.").unwrap_or(command);
@@ -29,7 +29,7 @@ impl Handler for Slurm {
                 "name the user that slurmctld runs as in volume.toml: [jobs] slurm_user = \"slurm\"; then restart the daemon",
             ));
         }
-        self.serve(who, verb, args).map_err(|problem| match problem.exit_code {
+        self.serve(who, verb, args, out).map_err(|problem| match problem.exit_code {
             exit::NOT_FOUND => problem.try_this("`entrepot slurm list --all` shows those there are"),
             _ => problem,
         })
@@ -37,7 +37,7 @@ impl Handler for Slurm {
 }
 
 impl Slurm {
-    fn serve(&self, who: Caller, verb: &str, args: Value) -> Result<Value, Problem> {
+    fn serve(&self, who: Caller, verb: &str, args: Value, out: &mut Responder<'_>) -> Result<Value, Problem> {
         match verb {
             "setup" => {
                 self.set_up(read::<SetUp>(args)?)?;
@@ -60,6 +60,10 @@ impl Slurm {
             "status" => answer(&self.status()),
             "list" => answer(&self.list(who, read::<List>(args)?.all)),
             "show" => answer(&self.show(who, job(args)?)?),
+            "watch" => {
+                let mut tell = |watched: &Watched| answer(watched).is_ok_and(|value| out.progress(value));
+                answer(&self.watch(who, job(args)?, &mut tell)?)
+            }
             "log" => answer(&self.log(who, &read::<Log>(args)?)?),
             "retry" => Ok(json!(self.retry(who, job(args)?)?)),
             other => Err(unknown(PREFIX, other)),

@@ -86,7 +86,7 @@ impl Slurm {
     }
 }
 
-fn summary(core: &Core, table: &JobTable, job: &Job) -> Summary {
+pub(super) fn summary(core: &Core, table: &JobTable, job: &Job) -> Summary {
     let kind = if job.state == JobState::StagingOut { PartKind::StageOut } else { PartKind::StageIn };
     let of = job.plan.part(kind).map_or(0, |part| part.commands.len());
     let last = job.transfers(kind).last().and_then(|number| table.own.transfers.get(number));

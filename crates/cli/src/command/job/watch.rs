@@ -19,6 +19,11 @@ pub fn run(context: &Context, id: Option<u64>, output: Output) -> Result<u8> {
         Some(id) => id,
         None => last(context)?,
     };
+    follow(context, "job.watch", json!({"id": id}), output)
+}
+
+/// Shows a job that a request tells of until it is over.
+pub fn follow(context: &Context, request: &str, of: Value, output: Output) -> Result<u8> {
     let mut shown: Box<dyn Shown> = match output {
         Output::Json => Box::new(Json::default()),
         Output::Text if std::io::stdout().is_terminal() && std::io::stderr().is_terminal() => Box::new(Bars::new()),
@@ -29,7 +34,7 @@ pub fn run(context: &Context, id: Option<u64>, output: Output) -> Result<u8> {
         let told = serde_json::from_value(value).map_or(Ok(()), |watched| shown.tell(&watched));
         failed = failed.take().or(told.err());
     };
-    let answer = context.connect()?.request("job.watch", json!({"id": id}), &mut tell)?;
+    let answer = context.connect()?.request(request, of, &mut tell)?;
     let watched: Watched = read(answer)?;
     failed.map_or(Ok(()), Err)?;
     shown.end(&watched)?;

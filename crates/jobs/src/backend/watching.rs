@@ -1,0 +1,47 @@
+//! A job told as it goes on, whoever runs it: each change, and how far its data are.
+
+use super::{Backend, Core};
+use crate::error::Error;
+use crate::request::{JobId, Watched};
+use std::time::{Duration, Instant};
+
+/// Between two looks at what moves, where nothing else changes: often enough for eyes.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The same is told again so often, that a client which went away is noticed.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
+
+impl<B: Backend> Core<B> {
+    /// Tells of a job until it is over, as `look` sees it. `progress` hears each change, the same again every few seconds, and
+    /// says with `false` that nobody listens any more.
+    pub fn watch_job(
+        &self,
+        id: JobId,
+        look: impl Fn() -> Result<Watched, Error>,
+        progress: &mut dyn FnMut(&Watched) -> bool,
+    ) -> Result<Watched, Error> {
+        let mut told: Option<(Watched, Instant)> = None;
+        loop {
+            let seen = self.table.lock().jobs.get(&id).map(|job| (job.state, job.detail.clone()));
+            let watched = look()?;
+            if watched.summary.state.is_final() {
+                return Ok(watched);
+            }
+            if told.as_ref().is_none_or(|(last, at)| *last != watched || at.elapsed() >= TOLD_EVERY) {
+                if !progress(&watched) {
+                    return Ok(watched);
+                }
+                told = Some((watched, Instant::now()));
+            }
+            let until = Instant::now() + LOOK_EVERY;
+            let mut table = self.table.lock();
+            while !table.closed && table.jobs.get(&id).map(|job| (job.state, job.detail.clone())) == seen {
+                if self.changed.wait_until(&mut table, until).timed_out() {
+                    break;
+                }
+            }
+            if table.closed {
+                return Err(Error::refused("the daemon is stopping; the job goes on", "ask again when it is back"));
+            }
+        }
+    }
+}
