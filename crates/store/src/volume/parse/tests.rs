@@ -193,6 +193,7 @@ fn the_template_and_its_comments_are_the_defaults() {
         let mut config = config.clone();
         (config.mount.threads, config.mount.allow_other, config.jobs.cores) = (0, None, 0);
         config.jobs.slurm_user.clear(); // whom it names depends on the site
+        config.jobs.on_end.clear(); // so does the command: the template has an example
         format!(
             "{:?}{:?}{:?}{:?}{:?}{:?}{:?}{:?}{:?}",
             config.cache,
