@@ -106,11 +106,11 @@ impl File {
     /// Changes the length from one to another, which is counted if it is changed, and refused if it may not grow. The caller
     /// lets nobody else on this node change it meanwhile; what another node added is that one's to count.
     pub(super) fn charged(&self, from: u64, to: u64, set: impl FnOnce() -> Result<()>) -> Result<()> {
-        if from == to || !self.is_charged() {
-            return set();
+        let payers = if from == to || !self.is_charged() { Payers::default() } else { self.payers() };
+        if payers.is_empty() {
+            return set(); // no length needs to be asked for
         }
         let from = if to > from { self.length(from).min(to) } else { from };
-        let payers = self.payers();
         if to < from {
             return set().inspect(|()| payers.give(bytes(from - to)));
         }
