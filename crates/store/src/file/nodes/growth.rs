@@ -88,9 +88,11 @@ impl File {
         end > self.size.load(Ordering::Acquire) || (self.is_shared() && growth.mark.is_none() && self.is_unsaid(end))
     }
 
-    /// The stub has this size, or a larger one.
-    fn has_said(&self, size: u64) {
+    /// The stub of a file with a layout gets this size, unless it has a larger one.
+    pub(super) fn say(&self, size: u64) -> Result<()> {
+        self.stub.grow_to(size).inspect(|()| self.stub_changed())?;
         self.said.size.fetch_max(size, Ordering::AcqRel);
+        Ok(())
     }
 
     /// The stub was given this size, by one that has the file alone or all of it in the stub.
@@ -119,8 +121,7 @@ impl File {
             return Err(Error::Busy("this node has no lease now".into()));
         }
         self.said.grew.store(true, Ordering::Release);
-        self.stub.grow_to(end)?;
-        self.has_said(end);
+        self.say(end)?;
         (growth.behind, growth.said) = (false, (self.pool.clock)());
         Ok(())
     }
@@ -155,9 +156,7 @@ impl File {
     fn say_size_in(&self, growth: &mut Growth) -> Result<()> {
         if growth.behind {
             self.said.grew.store(true, Ordering::Release);
-            let size = self.size.load(Ordering::Acquire);
-            self.stub.grow_to(size).inspect(|()| self.stub_changed())?;
-            self.has_said(size);
+            self.say(self.size.load(Ordering::Acquire))?;
             (growth.behind, growth.said) = (false, (self.pool.clock)());
         }
         Ok(())
@@ -285,9 +284,7 @@ impl File {
             return Ok(false);
         }
         if self.view().layout.is_some() {
-            let size = self.size.load(Ordering::Acquire);
-            self.stub.grow_to(size).inspect(|()| self.stub_changed())?;
-            self.has_said(size);
+            self.say(self.size.load(Ordering::Acquire))?;
         }
         marks.into_iter().try_for_each(|mark| self.stub.remove(mark))?;
         Ok(true)

@@ -123,7 +123,7 @@ impl File {
             if self.cluster().is_none_or(|cluster| cluster.standing(node) != Standing::Held) {
                 return Ok(()); // the objects go on answering for the size
             }
-            self.stub.grow_to(self.size())?;
+            self.say(self.size())?;
         }
         // What says that the file grew goes before what says that it is written.
         left.into_iter().rev().try_for_each(|mark| self.stub.remove(mark))
