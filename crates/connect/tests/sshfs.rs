@@ -1,12 +1,14 @@
 //! Connections over sshfs to a real sshd on loopback: another engine than GlusterFS, with inode numbers of its own per mount.
 
+#[path = "../../source/tests/server/port.rs"]
+mod port;
 #[allow(dead_code)]
 mod world;
 
 use connect::Recipe;
 use policy::connections::Policy;
 use std::fs::{self, OpenOptions};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -37,7 +39,7 @@ impl Sshd {
             let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&file).status();
             assert!(made.unwrap().success());
         }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = port::free_port();
         drop(fs::create_dir("/run/sshd")); // where sshd separates its privileges
         let text = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {path}/host\nPidFile {path}/pid\nUsePAM no\n\

@@ -3,7 +3,8 @@
 #[allow(dead_code, reason = "some of it is for other tests")]
 mod server;
 
-use server::{Nginx, data, free_port, installed, start, who};
+use server::port::free_port;
+use server::{Nginx, data, installed, start, who};
 use source::{Settings, Sources};
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -161,7 +161,7 @@ fn http_put_and_move() {
 
 #[test]
 fn a_server_that_is_gone_is_a_passing_failure() {
-    let uri = format!("http://127.0.0.1:{}/x", server::free_port());
+    let uri = format!("http://127.0.0.1:{}/x", server::port::free_port());
     let gone = sources().open(&uri, &who()).expect("open").stat();
     assert!(matches!(gone, Err(SourceError::Passing(_))), "{gone:?}");
 }

@@ -1,7 +1,8 @@
 //! The dashboard of a real volume: what it says of files, jobs and moves, and to whom.
 
 use crate::real::{Volume, noise, until};
-use crate::watched::{TOKEN, free_port, get, with};
+use crate::server::port::free_port;
+use crate::watched::{TOKEN, get, with};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

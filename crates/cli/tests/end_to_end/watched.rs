@@ -2,6 +2,7 @@
 
 use crate::boards::{boards, filled_in, items, monitoring, queries, text};
 use crate::real::{Volume, err, out, until_within};
+use crate::server::port::free_port;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,11 +11,6 @@ use std::process::{Child, Command, Stdio};
 
 /// What the endpoint of a test takes.
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-
-/// A port that nobody listens at.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
-}
 
 /// A `volume.toml` with these lines in `[endpoint]`.
 pub fn with(toml: &str, lines: &str) -> String {

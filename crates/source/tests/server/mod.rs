@@ -1,6 +1,9 @@
 //! Real servers in temporary directories on free ports of loopback.
 
-use std::net::{TcpListener, TcpStream};
+pub mod port;
+
+use port::free_port;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use store::source::Identity;
@@ -22,11 +25,6 @@ pub fn data(len: usize, seed: u64) -> Vec<u8> {
 pub fn who() -> Identity {
     let uid = rustix::process::geteuid().as_raw();
     Identity { uid, gid: rustix::process::getegid().as_raw(), ..Identity::default() }
-}
-
-/// A port that was free a moment ago.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").expect("bind").local_addr().expect("address").port()
 }
 
 pub fn installed(program: &str) -> Option<PathBuf> {

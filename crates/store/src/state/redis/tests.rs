@@ -2,6 +2,8 @@
 
 use super::*;
 
+#[path = "../../../../source/tests/server/port.rs"]
+mod port;
 mod sentinel;
 mod tls;
 use crate::state::{State, conformance};
@@ -86,10 +88,6 @@ fn run(dir: &Path, words: &[&str]) -> Option<Child> {
             None
         }
     }
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn refusal(url: &str) -> String {

@@ -24,7 +24,7 @@ fn until(what: &str, is: impl Fn() -> bool) {
 
 #[test]
 fn what_sentinels_name_as_master_has_the_state_also_after_a_failover() {
-    let (first, second, sentinel) = (free_port(), free_port(), free_port());
+    let (first, second, sentinel) = (port::free_port(), port::free_port(), port::free_port());
     let Some(mut master) = server(first, &[]) else { return };
     let Some(_replica) = server(second, &["--replicaof", "127.0.0.1", &first.to_string()]) else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -41,7 +41,7 @@ fn what_sentinels_name_as_master_has_the_state_also_after_a_failover() {
     let knows = |text: &str| say(sentinel, &["SENTINEL", "REPLICAS", "state"]).contains(text);
     until("the Sentinel knows the replica", || knows(&second.to_string()) && knows("master-link-status\nok"));
 
-    let nobody = format!("127.0.0.1:{}", free_port());
+    let nobody = format!("127.0.0.1:{}", port::free_port());
     let address = Address::parse(&format!("redis+sentinel://{nobody},127.0.0.1:{sentinel}/state/0")).unwrap();
     let state = RedisState::open(Server::reach(&address).unwrap(), "v", None).unwrap();
     state.record_put("job", "1", b"x").unwrap();

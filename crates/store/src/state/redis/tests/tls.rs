@@ -34,7 +34,7 @@ fn a_server_with_tls_is_trusted_if_the_right_one_vouches_for_it() {
     if !keys(dir.path()) {
         return eprintln!("skipped: openssl makes no keys here");
     }
-    let port = free_port();
+    let port = port::free_port();
     let file = |name: &str| dir.path().join(name).display().to_string();
     let (cert, key, ca, number) = (file("server.pem"), file("server.key"), file("ca.pem"), port.to_string());
     let tls = ["--tls-port", &number, "--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
