@@ -16,6 +16,7 @@ mod dashboard;
 mod end;
 mod forget;
 mod helping;
+mod led;
 mod left;
 mod purge;
 mod quotas;
@@ -242,6 +243,8 @@ impl Starting {
         });
         background.start(&core);
         Scrubs::start(&core);
+        balance::BALANCE.register(&core);
+        requests::TIERING.register(&core);
         core.sums.start(&core);
         Accounts::start(&core);
         quotas::Keeper::start(&core);

@@ -18,7 +18,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Files move from targets that are fuller than their tier to emptier ones, at the speed of `[mover] rate`, until each is
 /// as full as its tier within the spread. Nothing goes to another tier, and widths and mirrors stay. Files in use stay
 /// where they are, and so do checkpoints, input that has a copy for a job, and merged files. `entrepot events` names each
-/// move with its reason. A restart of the daemon ends it; what was moved stays moved.
+/// move with its reason. Of several nodes the one that leads does it, whichever is asked. A restart of its daemon ends it, and so does
+/// another node that leads: what was moved stays moved, `entrepot balance status` says that it was cut off (exit code 7),
+/// and `start` begins with what is left.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -92,8 +94,11 @@ impl Balance {
             Output::Json => shown::json(&answer)?,
             Output::Text => shown::text(&text(&answer))?,
         }
-        let failed = word(&answer, "ended").starts_with("it failed");
-        Ok(if failed { exit::FAILED } else { 0 })
+        Ok(match word(&answer, "outcome") {
+            "failed" => exit::FAILED,
+            "cut" => exit::INCOMPLETE,
+            _ => 0,
+        })
     }
 }
 
@@ -113,12 +118,12 @@ fn text(answer: &Value) -> String {
         format!("{} of {}", shown::count(number(answer, "moves"), "move"), shown::bytes(number(answer, "bytes")));
     if state == "idle" {
         return match word(answer, "ended") {
-            "" => "the volume was not balanced since the daemon started\n".into(),
+            "" => "the volume was not balanced so far\n".into(),
             ended => format!("{made} made; {ended}\n"),
         };
     }
     let mut text =
         format!("{state}: {made} made; pass {}, {} files seen", number(answer, "pass"), number(answer, "files"));
-    let _ = writeln!(text, ", {} of them kept where they lie", number(answer, "kept"));
+    let _ = writeln!(text, ", {} of them kept where they lie (by {})", number(answer, "kept"), word(answer, "host"));
     text
 }

@@ -8,8 +8,9 @@ use store::control::Request;
 
 /// Stop moving data between the tiers for a while, and go on
 ///
-/// Accesses are counted and moves planned all the same. `entrepot status` says what is moved and whether it is paused; a
-/// restart of the daemon ends a pause.
+/// Accesses are counted and moves planned all the same. `entrepot status` says what is moved and whether it is paused. Of several
+/// nodes the one that leads moves, whichever is asked, and its `status` says so. A restart of its daemon ends a pause, and so
+/// does another node that leads.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

@@ -43,4 +43,17 @@ fn what_one_node_reads_again_and_again_comes_up_at_the_word_of_another() {
     let told = reader.entrepot(&["status"])["tiering"]["promoted"].as_u64();
     assert_eq!(told, Some(0), "{told:?}");
     assert!(nodes[led].entrepot(&["status"])["tiering"]["promoted"].as_u64() > Some(0));
+
+    // A pause is the volume's, whichever node is asked, until another leads.
+    let paused = |node: &Node<'_>| node.entrepot(&["status"])["tiering"]["paused"] == true;
+    reader.ok(&["tiering", "pause"]);
+    assert!(paused(&nodes[led]) && !paused(reader));
+    reader.ok(&["tiering", "resume"]);
+    assert!(!paused(&nodes[led]));
+    reader.ok(&["tiering", "pause"]);
+    reader.ok(&["node", "drain", &nodes[led].name(), "--no-wait"]);
+    until_within(60, "another leads, and nothing is paused", || {
+        !["", &nodes[led].name()].contains(&&*reader.leader()) && !nodes.iter().any(paused)
+    });
+    reader.ok(&["node", "restore", &nodes[led].name()]);
 }

@@ -6,6 +6,7 @@ mod agent;
 mod appends;
 mod audit;
 mod away;
+mod balanced;
 mod bench;
 mod brick;
 mod bursts;

@@ -207,6 +207,9 @@ impl Adapt {
         if cluster.leads() {
             return self.reports.hear(&cluster.reports(), now, places);
         }
+        if self.tiers.is_paused() {
+            self.pause(false); // of another node that leads, none paused it
+        }
         self.reports.note(accesses, removed);
         if let Some((report, lost)) = self.reports.take(now, places) {
             let text = serde_json::to_string(&report).expect("numbers and texts");

@@ -1,38 +1,51 @@
 //! Balancing: how full the targets of a tier are is evened out, file by file, as [`policy::balance`] decides.
 //!
-//! One at a time, on a thread of its own, at the mover's speed; of several nodes on the one that leads. A restart ends it:
-//! what was moved stays moved, and the next one begins with how full the targets are then.
+//! One at a time, on a thread of its own, at the mover's speed; of several nodes on the one that leads, whichever is asked. A restart
+//! ends it, and so does another node that leads: what was moved stays moved, and the next one begins with how full the
+//! targets are then.
 
-use super::Core;
+mod record;
+
+use super::led::Led;
 use super::walk::walk;
+use super::{Core, now_ns};
 use crate::Result;
-use crate::control::{Caller, Problem};
+use crate::calls::Answer;
+use crate::control::{Caller, Problem, Responder};
 use crate::events::{Event as Happened, Kind, because};
 use crate::file::File;
 use crate::target::State as TargetState;
 use crate::workers::Workers;
 use parking_lot::{Condvar, Mutex};
-use policy::balance::{Action, Balance, End, Event, Room, Stats};
+use policy::balance::{Action, Balance, End, Event, Room};
 use policy::layout::{Layout, MirrorState, ObjectState, object_len};
 use policy::machine::Machine;
 use policy::volume::ownership::Mechanism;
 use policy::{TargetId, Time};
-use serde_json::{Value, json};
+use record::{Outcome, Record};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 /// Targets that lie on no known file system are each on one of their own: numbers that no device has.
 const UNKNOWN_DEVICE: u64 = 1 << 63;
+/// One that is paused looks so often whether this node still leads.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How far it is is remembered so often, for when it is cut off.
+const REMEMBER_EVERY: Duration = Duration::from_secs(10);
 
-/// The one under way, or the last one.
+/// What the node that leads is asked for.
+pub(super) static BALANCE: Led<Ask> =
+    Led { name: "balance", is_ready: |_| true, serve: |core, _, ask, _| serve(core, ask) };
+
+/// The one under way, or the last one of this daemon.
 #[derive(Debug, Default)]
 struct Now {
     is_running: bool,
     is_paused: bool,
     is_stopped: bool,
-    stats: Stats,
-    /// How the last one ended.
-    ended: Option<String>,
+    record: Record,
 }
 
 /// Balances.
@@ -42,6 +55,12 @@ pub(super) struct Balancing {
     workers: Workers,
 }
 
+/// Why one goes on no more.
+enum Break {
+    Stopped,
+    Led,
+}
+
 impl Balancing {
     pub fn new() -> Balancing {
         Balancing { now: Mutex::default(), changed: Condvar::new(), workers: Workers::of("balancing") }
@@ -49,52 +68,66 @@ impl Balancing {
 
     /// Ends the one under way after the move that is being made. The mover must have been stopped before.
     pub fn stop(&self) {
-        self.end();
+        self.now.lock().is_stopped = true;
+        self.changed.notify_all();
         self.workers.stop();
     }
 
-    fn end(&self) {
-        self.now.lock().is_stopped = true;
-        self.changed.notify_all();
-    }
-
     /// Whether to go on; waits while it is paused.
-    fn goes_on(&self, stats: Stats) -> bool {
+    fn goes_on(&self, core: &Core, machine: &Balance) -> std::result::Result<(), Break> {
         let mut now = self.now.lock();
-        now.stats = stats;
-        while now.is_paused && !now.is_stopped {
-            self.changed.wait(&mut now);
+        now.record.set(machine.stats());
+        loop {
+            match (now.is_stopped, core.acts(), now.is_paused) {
+                (true, ..) => return Err(Break::Stopped),
+                (_, false, _) => return Err(Break::Led),
+                (.., false) => return Ok(()),
+                (.., true) => drop(self.changed.wait_for(&mut now, LOOK_EVERY)),
+            }
         }
-        !now.is_stopped
     }
 
     /// How far it is, as one line; none where nothing is under way.
     pub fn line(&self) -> Option<String> {
         let now = self.now.lock();
-        let paused = if now.is_paused { ", paused" } else { "" };
-        let Stats { passes, moves, bytes, .. } = now.stats;
-        now.is_running.then(|| {
-            format!("balance: {moves} moves of {} made, pass {passes}{paused}", policy::units::show_bytes(bytes))
-        })
+        now.is_running.then(|| now.record.line() + if now.is_paused { ", paused" } else { "" })
     }
 
-    fn status(&self) -> Value {
+    fn status(&self, core: &Core) -> Answer {
         let now = self.now.lock();
         let state = match (now.is_running, now.is_paused) {
             (true, true) => "paused",
             (true, false) => "running",
             (false, _) => "idle",
         };
-        let Stats { passes, seen, kept, moves, bytes, left } = now.stats;
-        json!({
-            "state": state, "pass": passes, "files": seen, "kept": kept, "moves": moves, "bytes": bytes, "left": left,
-            "ended": now.ended,
-        })
+        let own = now.record.clone();
+        let is_running = now.is_running;
+        drop(now);
+        if is_running {
+            return Ok(own.answer(state));
+        }
+        // Another node may have balanced the volume since.
+        let mut last = Record::read(&**core.volume.state())?.unwrap_or_default();
+        if last.began_ns == own.began_ns {
+            return Ok(own.answer(state));
+        }
+        last.cut_off();
+        Ok(last.answer(state))
+    }
+
+    /// A node that does not lead any more does not overwrite what the one that does remembers.
+    fn remember(&self, core: &Core) {
+        let record = self.now.lock().record.clone();
+        if core.acts()
+            && let Err(error) = record.remember(&**core.volume.state())
+        {
+            tracing::warn!("how far balancing is cannot be remembered: {error}");
+        }
     }
 }
 
 /// What `entrepot balance` may ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Ask {
     /// Begin, with the spread in thousandths.
     Start(u64),
@@ -106,17 +139,18 @@ pub(super) enum Ask {
     Status,
 }
 
-/// Serves a request.
-pub(super) fn ask(core: &Arc<Core>, caller: &Caller, ask: Ask) -> std::result::Result<Value, Problem> {
+/// Has the node that leads serve a request, which may be this one.
+pub(super) fn run(core: &Arc<Core>, caller: &Caller, ask: Ask, out: &mut Responder<'_>) -> Answer {
     if ask != Ask::Status {
         caller.must_be_operator("balance the volume")?;
     }
-    if !core.acts() {
-        return Err(Problem::wrong("another node leads this volume, and that one balances it")
-            .so("nothing was changed")
-            .try_this("`entrepot node list` shows which one leads; give the command there"));
-    }
-    let mut now = core.balancing.now.lock();
+    BALANCE.ask(core, caller, ask, out)
+}
+
+/// Serves a request on the node that leads.
+fn serve(core: &Arc<Core>, ask: Ask) -> Answer {
+    let balancing = &core.balancing;
+    let mut now = balancing.now.lock();
     match ask {
         Ask::Status => {}
         Ask::Start(_) if now.is_running => {
@@ -125,9 +159,16 @@ pub(super) fn ask(core: &Arc<Core>, caller: &Caller, ask: Ask) -> std::result::R
                 .try_this("`entrepot balance status` shows how far it is; `entrepot balance stop` ends it"));
         }
         Ask::Start(spread) => {
-            *now = Now { is_running: true, ..Now::default() };
+            let record = Record::begun(now_ns(), crate::host::name());
+            *now = Now { is_running: true, record: record.clone(), ..Now::default() };
+            drop(now);
+            if let Err(error) = record.remember(&**core.volume.state()) {
+                *balancing.now.lock() = Now::default();
+                return Err(error.into());
+            }
             let weak = Arc::downgrade(core);
-            core.balancing.workers.start("balance", move || balance(&weak, spread));
+            balancing.workers.start("balance", move || balance(&weak, spread));
+            return balancing.status(core);
         }
         _ if !now.is_running => {
             return Err(Problem::wrong("the volume is not being balanced")
@@ -138,52 +179,75 @@ pub(super) fn ask(core: &Arc<Core>, caller: &Caller, ask: Ask) -> std::result::R
         Ask::Stop => now.is_stopped = true,
     }
     drop(now);
-    core.balancing.changed.notify_all();
-    Ok(core.balancing.status())
+    balancing.changed.notify_all();
+    balancing.status(core)
 }
 
 fn balance(core: &Weak<Core>, spread_permille: u64) {
     let Some(core) = core.upgrade() else { return };
     let mut machine = Balance::new(spread_permille);
-    let ended = match run(&core, &mut machine) {
-        Ok(Some(End::Balanced)) => format!("every target is as full as its tier, within {} %", spread_permille / 10),
-        Ok(Some(End::NothingToMove)) => {
-            "nothing more can be moved: what is left is in use, wanted where it lies, or too large".into()
-        }
-        Ok(Some(End::PassesMade)) => "others write and remove as fast as files are moved; start it again later".into(),
-        Ok(None) => "it was stopped; what was moved stays where it is now".into(),
-        Err(error) => format!("it failed: {error}"),
-    };
+    let done = passes(&core, &mut machine);
     core.volume.targets().measure_now(); // who looks next sees what came of it
-    let stats = machine.stats();
+    let (stats, balancing) = (machine.stats(), &core.balancing);
+    let mut now = balancing.now.lock();
+    now.record.set(stats);
+    match done {
+        Ok(Ok(end)) => now.record.end(Outcome::Done, words(end, spread_permille)),
+        Ok(Err(Break::Stopped)) => {
+            now.record.end(Outcome::Stopped, "it was stopped; what was moved stays where it is now".into())
+        }
+        Ok(Err(Break::Led)) => now.record.cut_off(),
+        Err(error) => now.record.end(Outcome::Failed, format!("it failed: {error}")),
+    }
+    (now.is_running, now.is_paused) = (false, false);
+    let ended = now.record.ended.clone().unwrap_or_default();
+    drop(now);
     let moved = policy::units::show_bytes(stats.bytes);
     let what = format!("balancing is over: {} moves of {moved}; {ended}", stats.moves);
     core.pool.events.record(Happened { by: Some("balance"), ..Happened::new(Kind::Target, what) });
-    let mut now = core.balancing.now.lock();
-    (now.stats, now.ended, now.is_running, now.is_paused) = (stats, Some(ended), false, false);
+    balancing.remember(&core);
 }
 
-/// `None`: it was stopped.
-fn run(core: &Arc<Core>, machine: &mut Balance) -> Result<Option<End>> {
+fn words(end: End, spread_permille: u64) -> String {
+    match end {
+        End::Balanced => format!("every target is as full as its tier, within {} %", spread_permille / 10),
+        End::NothingToMove => {
+            "nothing more can be moved: what is left is in use, wanted where it lies, or too large".into()
+        }
+        End::PassesMade => "others write and remove as fast as files are moved; start it again later".into(),
+    }
+}
+
+type Went<T> = std::result::Result<T, Break>;
+
+fn passes(core: &Arc<Core>, machine: &mut Balance) -> Result<Went<End>> {
     while let Some(action) = machine.poll() {
         match action {
-            Action::End(end) => return Ok(Some(end)),
-            Action::Walk if pass(core, machine)? => {}
-            Action::Walk => return Ok(None),
+            Action::End(end) => return Ok(Ok(end)),
+            Action::Walk => {
+                if let Err(why) = pass(core, machine)? {
+                    return Ok(Err(why));
+                }
+            }
             // Said of a file that was just met, and never here.
             Action::Move { .. } => machine.handle(Time::ZERO, Event::Left),
         }
     }
-    Ok(None)
+    Ok(Err(Break::Stopped))
 }
 
-/// Looks at all files once; whether to go on.
-fn pass(core: &Arc<Core>, machine: &mut Balance) -> Result<bool> {
+/// Looks at all files once.
+fn pass(core: &Arc<Core>, machine: &mut Balance) -> Result<Went<()>> {
     core.volume.targets().measure_now();
     machine.handle(Time::ZERO, Event::Begin(rooms(core)));
+    let mut saved = Instant::now();
     for file in walk(&core.volume, &core.files)? {
-        if !core.balancing.goes_on(machine.stats()) || !core.acts() {
-            return Ok(false);
+        if let Err(why) = core.balancing.goes_on(core, machine) {
+            return Ok(Err(why));
+        }
+        if saved.elapsed() >= REMEMBER_EVERY {
+            saved = Instant::now();
+            core.balancing.remember(core);
         }
         // What cannot be read now is not moved.
         let Ok(file) = file else { continue };
@@ -196,7 +260,7 @@ fn pass(core: &Arc<Core>, machine: &mut Balance) -> Result<bool> {
         }
     }
     machine.handle(Time::ZERO, Event::Walked);
-    Ok(true)
+    Ok(Ok(()))
 }
 
 /// The targets that take new objects, and how full they are.

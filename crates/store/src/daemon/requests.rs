@@ -14,6 +14,8 @@ pub(super) mod target;
 mod tiering;
 mod top;
 
+pub(super) use tiering::TIERING;
+
 use super::balance::{self, Ask};
 use super::quotas;
 use super::{Core, Ending};
@@ -90,13 +92,13 @@ impl Commands {
             Request::FailTarget { name } => target::order(core, caller, &name, Order::Fail),
             Request::RestoreTarget { name } => target::order(core, caller, &name, Order::Restore),
             Request::DrainTarget { name, wait } => target::drain(core, caller, &name, wait, out),
-            Request::StartBalance { spread } => balance::ask(core, caller, Ask::Start(spread)),
-            Request::PauseBalance {} => balance::ask(core, caller, Ask::Pause(true)),
-            Request::ResumeBalance {} => balance::ask(core, caller, Ask::Pause(false)),
-            Request::StopBalance {} => balance::ask(core, caller, Ask::Stop),
-            Request::Balance {} => balance::ask(core, caller, Ask::Status),
-            Request::PauseTiering {} => tiering::pause(core, caller, true),
-            Request::ResumeTiering {} => tiering::pause(core, caller, false),
+            Request::StartBalance { spread } => balance::run(core, caller, Ask::Start(spread), out),
+            Request::PauseBalance {} => balance::run(core, caller, Ask::Pause(true), out),
+            Request::ResumeBalance {} => balance::run(core, caller, Ask::Pause(false), out),
+            Request::StopBalance {} => balance::run(core, caller, Ask::Stop, out),
+            Request::Balance {} => balance::run(core, caller, Ask::Status, out),
+            Request::PauseTiering {} => tiering::run(core, caller, true, out),
+            Request::ResumeTiering {} => tiering::run(core, caller, false, out),
             Request::Layout { path } => layout::get(core, caller, &path),
             Request::Explain { path } => layout::explain(core, caller, &path),
             Request::CheckLayout { request } => layout::check(core, &request),
@@ -163,7 +165,7 @@ impl Commands {
             | Request::Quotas {}
             | Request::SetQuota(_)
             | Request::RemoveQuota { .. }) => quotas::run(core, caller, asked, out),
-            Request::Scrub(asked) => super::scrub::run(core, caller, &asked, out),
+            Request::Scrub(asked) => super::scrub::run(core, caller, asked, out),
             Request::BeginCheckpoint(what) => {
                 let burst = checkpoint::burst(core)?;
                 what.paths.iter().try_for_each(|path| core.may_see(caller, path))?;

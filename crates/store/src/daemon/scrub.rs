@@ -1,7 +1,8 @@
 //! Scrubs: one pass over all files at a time, by the node that leads, at a speed of its own; what it found and how far it is outlives it.
 
+use super::led::Led;
 use super::{Core, now_ns};
-use crate::calls::{Answer, Calls, SILENT, Service};
+use crate::calls::Answer;
 use crate::control::{Caller, Problem, Responder, Scrub as Asked};
 use crate::events::Kind;
 use crate::recovery::{Finding, Outcome, Scrubbed};
@@ -15,14 +16,15 @@ use policy::protect::scrub::{self, From, Last, Next};
 use policy::throttle::Throttle;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The kind and the key of the record of the last pass.
 const KIND: &str = "scrub";
 const KEY: &str = "volume";
-/// The name of calls that have the node that leads scrub.
-const SERVICE: &str = "scrub";
+/// What the node that leads is asked for.
+static SCRUB: Led<Asked> =
+    Led { name: "scrub", is_ready: |_| true, serve: |core, _, asked, out| core.scrubs.serve(core, &asked, out) };
 /// Bytes that may be read at once before the throttle bites. A guess: a stripe.
 const BURST_BYTES: u64 = 1 << 20;
 /// One that waits looks so often whether it is to end.
@@ -129,9 +131,7 @@ impl Scrubs {
 
     /// Begins with passes that nobody asks for, if `volume.toml` wants any, and serves other nodes.
     pub(super) fn start(core: &Arc<Core>) {
-        if let Some(calls) = &core.calls {
-            calls.register(SERVICE, Arc::new(Served(Arc::downgrade(core))));
-        }
+        SCRUB.register(core);
         let every = core.volume.config().scrub.every;
         if every.is_zero() {
             return;
@@ -287,29 +287,7 @@ fn remember(core: &Core, pass: &Pass) -> Result<()> {
 }
 
 /// Has the node that leads scrub, which may be this one.
-pub(super) fn run(core: &Core, caller: &Caller, asked: &Asked, out: &mut Responder<'_>) -> Answer {
+pub(super) fn run(core: &Arc<Core>, caller: &Caller, asked: Asked, out: &mut Responder<'_>) -> Answer {
     caller.must_be_operator("scrub the volume")?;
-    match &core.calls {
-        Some(calls) => ask(calls, caller, asked, out),
-        None => core.scrubs.serve(core, asked, out),
-    }
-}
-
-fn ask(calls: &Calls, caller: &Caller, asked: &Asked, out: &mut Responder<'_>) -> Answer {
-    calls.call(&|| calls.leader(), SERVICE, caller, json!(asked), SILENT, out)
-}
-
-struct Served(Weak<Core>);
-
-impl Service for Served {
-    fn is_here(&self) -> bool {
-        self.0.upgrade().is_some_and(|core| core.acts())
-    }
-
-    fn serve(&self, _: &Caller, args: Value, out: &mut Responder<'_>) -> Answer {
-        let asked: Asked = serde_json::from_value(args)
-            .map_err(|error| Problem::wrong(format!("a request of another node makes no sense: {error}")))?;
-        let core = self.0.upgrade().ok_or_else(|| Problem::busy("this node ends"))?;
-        core.scrubs.serve(&core, &asked, out)
-    }
+    SCRUB.ask(core, caller, asked, out)
 }

@@ -9,8 +9,8 @@
 //! entrepot:VOLUME:staging             hash   key -> progress
 //! entrepot:VOLUME:record.KIND         hash   key -> value
 //! ```
-//! What is one node's alone (journal, stagings, records but for those of the state, the burst buffer, known jobs, scrubs and accounts) is below
-//! `entrepot:VOLUME:at.NODE:`.
+//! What is one node's alone is below `entrepot:VOLUME:at.NODE:`: journal, stagings, records but for those of the state, the burst buffer,
+//! known jobs, quotas, scrubs, balancing and accounts.
 //!
 //! Several volumes may share a server. What must happen together is one script or one transaction. The server has to sync every write
 //! (`appendonly yes`, `appendfsync always`), or what was acknowledged could be lost: one that says it does not is refused.
@@ -43,7 +43,7 @@ const LISTEN_SPAN: Duration = Duration::from_millis(500);
 /// Follows the name of a node whose things were taken.
 const TAKEN: &str = ".taken";
 /// Kinds of records that all nodes share begin with these, beside those of the state itself.
-const OF_ALL: [&str; 5] = ["accounting", "burst.", "jobs.", "quota", "scrub"];
+const OF_ALL: [&str; 6] = ["accounting", "balance", "burst.", "jobs.", "quota", "scrub"];
 /// The layout of the keys that this program knows.
 const SCHEMA: u32 = 1;
 

@@ -1,9 +1,10 @@
 //! `entrepot quota`: limits are set, removed and shown.
 
 use super::record::{self, KIND, Record};
-use super::{Book, Keeper, LIMITS_MAX, not_remembered, together, words};
+use super::{Book, Keeper, LIMITS_MAX, not_remembered, words};
 use crate::control::{Caller, NewLimit, Problem, QuotaOf, Request, Responder, SetQuota};
 use crate::daemon::Core;
+use crate::daemon::led::Led;
 use crate::daemon::resolve::identity;
 use crate::source::rights::groups_of;
 use policy::Time;
@@ -11,22 +12,27 @@ use policy::quota::{Both, Limit, Limits, Resource, Standing, Subject};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 type Answer = Result<Value, Problem>;
 
 /// A grace is no longer than that: ten years.
 const GRACE_S_MAX: u64 = 10 * 366 * 86_400;
 
+/// What the node that leads is asked for.
+pub static COMMANDS: Led<Request> = Led {
+    name: "quota.command",
+    is_ready: |core| core.quotas.book.lock().decides,
+    serve: |core, caller, request, _| serve(core, caller, request),
+};
+
 /// Serves a command: here, or on the node that leads.
-pub fn run(core: &Core, caller: &Caller, request: Request, out: &mut Responder<'_>) -> Answer {
-    match &core.calls {
-        Some(calls) => together::ask(calls, caller, &request, out),
-        None => serve(core, caller, request),
-    }
+pub fn run(core: &Arc<Core>, caller: &Caller, request: Request, out: &mut Responder<'_>) -> Answer {
+    COMMANDS.ask(core, caller, request, out)
 }
 
 /// Serves a command here.
-pub fn serve(core: &Core, caller: &Caller, request: Request) -> Answer {
+fn serve(core: &Core, caller: &Caller, request: Request) -> Answer {
     match request {
         Request::ShowQuota { of } => show(core, caller, of),
         Request::Quotas {} => list(core, caller),

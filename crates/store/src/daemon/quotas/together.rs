@@ -11,7 +11,7 @@
 use super::record::{self, KIND, Record};
 use super::{Book, Entry, Keeper, LOOK_SOON, answer};
 use crate::calls::{Calls, Service, To};
-use crate::control::{Caller, Problem, Request, Responder};
+use crate::control::{Caller, Problem, Responder};
 use crate::daemon::Core;
 use crate::quota::Account;
 use crate::{Error, Result};
@@ -23,15 +23,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Reports, and commands of users.
+/// The name of calls that report.
 const REPORTS: &str = "quota.count";
-const COMMANDS: &str = "quota.command";
 /// Said to all nodes when limits changed.
 pub const WORD: &str = "quota ";
 /// So long a node waits for the sums. A guess: longer than a leader that is well takes.
 const ASKED_MAX: Duration = Duration::from_secs(3);
-/// A command is given up without a sign of life of the node that leads for so long.
-const SILENT: Duration = crate::calls::SILENT;
 
 /// Which limits there are: who leads, and how often it changed some.
 type Edition = (String, u64);
@@ -110,7 +107,7 @@ impl Keeper {
     pub(super) fn serve_others(core: &Arc<Core>) {
         if let (Some(calls), Some(nodes)) = (&core.calls, &core.nodes) {
             calls.register(REPORTS, Arc::new(Reports(Arc::downgrade(core))));
-            calls.register(COMMANDS, Arc::new(Commands(Arc::downgrade(core))));
+            answer::COMMANDS.register(core);
             let weak = Arc::downgrade(core);
             nodes.read_letters(WORD, move |_| {
                 if let Some(core) = weak.upgrade() {
@@ -286,45 +283,19 @@ impl Book {
     }
 }
 
-/// Has the node that leads serve a command.
-pub fn ask(calls: &Calls, caller: &Caller, request: &Request, out: &mut Responder<'_>) -> Result<Value, Problem> {
-    calls.call(&|| calls.leader(), COMMANDS, caller, json!(request), SILENT, out)
-}
-
-fn leads(core: &Weak<Core>) -> bool {
-    core.upgrade().is_some_and(|core| core.acts() && core.quotas.book.lock().decides)
-}
-
-fn here<T: serde::de::DeserializeOwned>(core: &Weak<Core>, args: Value) -> Result<(Arc<Core>, T), Problem> {
-    let args = serde_json::from_value(args)
-        .map_err(|error| Problem::wrong(format!("a request of another node makes no sense: {error}")))?;
-    Ok((core.upgrade().ok_or_else(|| Problem::busy("this node ends"))?, args))
-}
-
 struct Reports(Weak<Core>);
 
 impl Service for Reports {
     fn is_here(&self) -> bool {
-        leads(&self.0)
+        self.0.upgrade().is_some_and(|core| core.acts() && core.quotas.book.lock().decides)
     }
 
     fn serve(&self, _: &Caller, args: Value, _: &mut Responder<'_>) -> Result<Value, Problem> {
-        let (core, report) = here(&self.0, args)?;
+        let report = serde_json::from_value(args)
+            .map_err(|error| Problem::wrong(format!("a report of another node makes no sense: {error}")))?;
+        let core = self.0.upgrade().ok_or_else(|| Problem::busy("this node ends"))?;
         let sums = core.quotas.book.lock().hear(report);
         Ok(json!(sums))
-    }
-}
-
-struct Commands(Weak<Core>);
-
-impl Service for Commands {
-    fn is_here(&self) -> bool {
-        leads(&self.0)
-    }
-
-    fn serve(&self, caller: &Caller, args: Value, _: &mut Responder<'_>) -> Result<Value, Problem> {
-        let (core, request) = here(&self.0, args)?;
-        answer::serve(&core, caller, request)
     }
 }
 

@@ -1,12 +1,22 @@
 //! `tiering.*`: moving between the tiers stops for a while, and goes on.
 
 use super::told;
-use crate::control::{Caller, Problem};
+use crate::control::{Caller, Problem, Responder};
 use crate::daemon::Core;
+use crate::daemon::led::Led;
 use serde_json::Value;
+use std::sync::Arc;
 
-pub fn pause(core: &Core, caller: &Caller, paused: bool) -> Result<Value, Problem> {
+/// What the node that leads is asked for, which alone moves anything: whether to pause.
+pub static TIERING: Led<bool> =
+    Led { name: "tiering", is_ready: |_| true, serve: |core, _, paused, _| pause(core, paused) };
+
+pub fn run(core: &Arc<Core>, caller: &Caller, paused: bool, out: &mut Responder<'_>) -> Result<Value, Problem> {
     caller.must_be_operator(if paused { "pause tiering" } else { "resume tiering" })?;
+    TIERING.ask(core, caller, paused, out)
+}
+
+fn pause(core: &Core, paused: bool) -> Result<Value, Problem> {
     if !core.adapt.has_tiers() {
         return Err(Problem::wrong("this volume moves nothing between tiers")
             .so("there is nothing to pause or resume")

@@ -1,0 +1,120 @@
+//! What is remembered of the last balancing, so that every node can tell how it ended: also of one that was cut off.
+
+use crate::Result;
+use crate::state::State;
+use policy::balance::Stats;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The kind and the key of the record.
+const KIND: &str = "balance";
+const KEY: &str = "volume";
+
+/// How one stands, or stood when that was noted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Record {
+    /// When it began, in nanoseconds since 1970: no two have the same.
+    pub began_ns: u64,
+    /// The host whose daemon moves the files.
+    pub host: String,
+    pass: u32,
+    files: u64,
+    kept: u64,
+    moves: u64,
+    bytes: u64,
+    left: u64,
+    /// How it ended, in a word and in words; none while it goes on.
+    pub outcome: Option<Outcome>,
+    pub ended: Option<String>,
+}
+
+/// How one ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// All was moved that can be.
+    Done,
+    /// An operator ended it.
+    Stopped,
+    /// Its daemon ended, or does not lead any more.
+    Cut,
+    /// An error ended it.
+    Failed,
+}
+
+impl Record {
+    pub fn begun(began_ns: u64, host: String) -> Record {
+        Record { began_ns, host, ..Record::default() }
+    }
+
+    pub fn set(&mut self, stats: Stats) {
+        let Stats { passes, seen, kept, moves, bytes, left } = stats;
+        (self.pass, self.files, self.kept) = (passes, seen, kept);
+        (self.moves, self.bytes, self.left) = (moves, bytes, left);
+    }
+
+    pub fn end(&mut self, outcome: Outcome, words: String) {
+        (self.outcome, self.ended) = (Some(outcome), Some(words));
+    }
+
+    /// One that goes on nowhere, and of which no end was noted, was cut off.
+    pub fn cut_off(&mut self) {
+        if self.outcome.is_none() {
+            let host = &self.host;
+            let words = format!(
+                "it was cut off: the daemon on {host} ended, or another node leads since; what was moved stays where it is now"
+            );
+            self.end(Outcome::Cut, words);
+        }
+    }
+
+    /// How far it is, in one line.
+    pub fn line(&self) -> String {
+        let Record { moves, bytes, pass, .. } = self;
+        format!("balance: {moves} moves of {} made, pass {pass}", policy::units::show_bytes(*bytes))
+    }
+
+    pub fn answer(&self, state: &str) -> Value {
+        json!({
+            "state": state, "host": self.host, "pass": self.pass, "files": self.files, "kept": self.kept,
+            "moves": self.moves, "bytes": self.bytes, "left": self.left, "outcome": self.outcome, "ended": self.ended,
+        })
+    }
+
+    pub fn read(state: &dyn State) -> Result<Option<Record>> {
+        // One of a later version, or a damaged one, is none.
+        Ok(state.record_get(KIND, KEY)?.and_then(|record| serde_json::from_slice(&record).ok()))
+    }
+
+    pub fn remember(&self, state: &dyn State) -> Result<()> {
+        state.record_put(KIND, KEY, &serde_json::to_vec(self).expect("numbers and texts"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::SqliteState;
+
+    #[test]
+    fn one_of_which_no_end_was_noted_was_cut_off_and_any_other_ended_as_it_says() {
+        let state = SqliteState::in_memory().expect("state");
+        assert_eq!(Record::read(&state).expect("read"), None);
+        let mut record = Record::begun(7, "n1".into());
+        record.set(Stats { passes: 1, seen: 5, kept: 1, moves: 3, bytes: 4 << 20, left: 0 });
+        record.remember(&state).expect("written");
+        let read = || Record::read(&state).expect("read").expect("one");
+        let mut cut = read();
+        cut.cut_off();
+        assert_eq!((cut.outcome, cut.moves, cut.files), (Some(Outcome::Cut), 3, 5));
+        assert!(cut.ended.as_ref().is_some_and(|how| how.contains("the daemon on n1 ended")), "{cut:?}");
+        record.end(Outcome::Done, "every target is as full as its tier".into());
+        record.remember(&state).expect("written");
+        let mut done = read();
+        done.cut_off();
+        assert_eq!(done, record);
+        state.record_put(KIND, KEY, b"of a later version").expect("written");
+        assert_eq!(Record::read(&state).expect("read"), None);
+    }
+}
