@@ -184,7 +184,7 @@ impl File {
         }
         let file = File::at(stub, pool, Known { generation, layout, source, has_sums, size });
         if let Some(look) = look {
-            file.take_size_over(&look)?;
+            file.take_size_over(&look, Some(size))?;
         }
         Ok(file)
     }

@@ -1,6 +1,6 @@
 //! What the kernel says of this process and this machine in `/proc`, and files with secrets.
 
-use rustix::fs::{AtFlags, CWD, Stat, statat};
+use rustix::fs::{AtFlags, CWD, Stat, StatxFlags, statat, statx};
 use rustix::io::Result;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,15 @@ pub fn remembered(fd: impl AsFd) -> Result<Stat> {
     statat(CWD, descriptor_path(fd), AtFlags::STATX_DONT_SYNC)
 }
 
-/// What a file holds that is  a secret, which must not be everybody's; else why not.
+/// When a file was made, in nanoseconds since 1970; `None` where its file system does not say.
+pub fn born_ns(file: impl AsFd) -> Result<Option<u64>> {
+    let told = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
+    let is_told = StatxFlags::from_bits_retain(told.stx_mask).contains(StatxFlags::BTIME);
+    let ns = |seconds: u64, rest| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
+    Ok(is_told.then(|| ns(told.stx_btime.tv_sec.try_into().unwrap_or(0), told.stx_btime.tv_nsec.into())))
+}
+
+/// What a file holds that is a secret, which must not be everybody's; else why not.
 pub fn read_secret(file: &Path) -> std::result::Result<String, String> {
     let about = std::fs::metadata(file).map_err(|error| error.to_string())?;
     if about.permissions().mode() & 0o007 != 0 {

@@ -20,6 +20,7 @@ pub use credentials::Caller;
 pub use listing::Listing;
 pub use node::{Node, NodeId, ROOT};
 pub use remove::Removed;
+pub use seen::FRESH;
 
 use crate::descriptors;
 use crate::places::Places;
@@ -126,9 +127,19 @@ impl Namespace {
 
     /// Finds `name` in a directory and counts the kernel's reference to it.
     pub fn lookup(&self, parent: NodeId, name: &OsStr) -> Result<(Arc<Node>, Stat)> {
+        self.lookup_with(parent, name, |_| true)
+    }
+
+    /// The same; `in_use` says whether this node may be changing the file that was found.
+    pub fn lookup_with(
+        &self,
+        parent: NodeId,
+        name: &OsStr,
+        in_use: impl Fn(&Stat) -> bool,
+    ) -> Result<(Arc<Node>, Stat)> {
         let directory = self.directory(parent)?;
         let stat = match &self.seen {
-            Some(seen) => self.look(seen, (parent, &directory), name)?,
+            Some(seen) => self.look(seen, (parent, &directory), name, in_use)?,
             None => statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW)?,
         };
         self.found(parent, name, &stat).map(|node| (node, stat))

@@ -73,8 +73,24 @@ impl File {
     /// Writes bytes that stay in the stub; `None` if they are elsewhere, or belong there afterwards.
     pub fn write_in_stub(self: &Arc<Self>, offset: u64, data: &[u8]) -> Option<Result<()>> {
         let stays = offset.saturating_add(data.len() as u64) <= self.pool.inline_bytes_max;
-        // Where others use the file, too, a write may have to wait for them.
-        (stays && self.is_in_stub() && !self.is_shared()).then(|| self.write(offset, data))
+        match stays && self.is_in_stub() {
+            true if self.is_shared() => self.write_in_shared_stub(offset, data),
+            true => Some(self.write(offset, data)),
+            false => None,
+        }
+    }
+
+    /// The same where other nodes use the file, too. What has to wait for them, or fails, is for [`File::write`], which does it again.
+    fn write_in_shared_stub(self: &Arc<Self>, offset: u64, data: &[u8]) -> Option<Result<()>> {
+        let end = Self::check_range(offset, data.len() as u64).ok()?;
+        let _io = self.io.try_read()?;
+        let view = self.view();
+        if data.is_empty() || view.layout.is_some() || self.is_guarded() || self.may_reach(end).is_err() {
+            return None;
+        }
+        let written = self.write_in(&view, offset, data);
+        self.forget(offset, data.len() as u64);
+        (written.is_ok() && self.may_acknowledge(&view).ok()?).then_some(Ok(()))
     }
 
     /// Reads on the caller's thread when the range, cut at the end of the file, is one piece on one healthy target and its

@@ -214,7 +214,7 @@ impl File {
         if look.has_sums {
             self.has_sums.store(true, Ordering::Release);
         }
-        self.take_size_over(look)
+        self.take_size_over(look, None)
     }
 
     /// Looks at the stub: other nodes may have changed the file. Whether it lies in another way now.

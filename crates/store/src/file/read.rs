@@ -23,7 +23,7 @@ pub(super) enum Failure {
 impl File {
     /// Reads up to `buf.len()` bytes; fewer only at the end of the file.
     pub fn read(self: &Arc<Self>, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        if offset.saturating_add(buf.len() as u64) > self.size() {
+        if offset.saturating_add(buf.len() as u64) > self.size() && !self.ends_still()? {
             self.refresh()?; // another node may have made it longer
         }
         if self.was_looked_at_long_ago()
@@ -47,6 +47,12 @@ impl File {
             }
         }
         Err(Error::Unrecoverable("the layout changed under every attempt to read; read again".into()))
+    }
+
+    /// Whether the file surely ends where this node takes its end for: one with its bytes in the stub gets longer only there, or is given
+    /// objects first, and then a size at once.
+    fn ends_still(&self) -> Result<bool> {
+        Ok(!self.is_shared() || (self.is_in_stub() && self.stub.size()? == self.size()))
     }
 
     /// Fills `buf` from the file as `view` says it lies. What is beyond an object's end is zeros. Waits for recoveries

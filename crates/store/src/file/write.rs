@@ -186,7 +186,7 @@ impl File {
     }
 
     /// Writes where nothing is in the way. The caller holds `io`.
-    fn write_in(self: &Arc<Self>, view: &View, offset: u64, data: &[u8]) -> Result<()> {
+    pub(super) fn write_in(self: &Arc<Self>, view: &View, offset: u64, data: &[u8]) -> Result<()> {
         self.write_beyond(view, offset, data)?;
         if view.layout.is_some() {
             self.extend_to(offset + data.len() as u64)?;

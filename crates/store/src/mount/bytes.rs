@@ -200,6 +200,7 @@ impl Server {
         answer.is_of(handle.uid());
         answer.is_on(&handle.open.file);
         handle.wrote.store(true, Ordering::Relaxed);
+        handle.open.changes();
         if let Some(caller) = drops {
             let held = self.parts.namespace.hold(handle.open.id, Some(handle.open.stub()));
             let dropped = held.and_then(|held| held.drop_privileges(caller));

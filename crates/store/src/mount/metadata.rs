@@ -55,7 +55,7 @@ impl Server {
     }
 
     fn stat_open(&self, open: &Open) -> Result<FileAttr> {
-        let mut stat = fstat(open.stub())?;
+        let mut stat = open.stat()?;
         self.shown_open(open, &mut stat);
         Ok(attributes(open.id, &stat))
     }
@@ -72,7 +72,8 @@ impl Server {
         if is_virtual(parent, name) {
             return Ok((no_attributes(STATS_ID), Generation(0)));
         }
-        self.entry(self.parts.namespace.lookup(parent, name))
+        let in_use = |stat: &Stat| self.parts.files.get(stat.st_dev, stat.st_ino).is_some();
+        self.entry(self.parts.namespace.lookup_with(parent, name, in_use))
     }
 
     fn entry(&self, made: Made) -> rustix::io::Result<(FileAttr, Generation)> {
@@ -255,6 +256,7 @@ impl Server {
                 user.open.is_of(&node);
                 let (file, path) = (&user.open.file, || self.path_of(parent, name));
                 file.tell(Happened::Opened { file, path: &path, write: is_writable(flags) });
+                user.open.made_with(&stat);
                 self.lay_out_new(parent, &user.open);
                 Ok((node, stat, user, false))
             }

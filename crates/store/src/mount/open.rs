@@ -9,20 +9,22 @@ use super::{File, PassthroughGuard, Server, SyncCursor};
 use crate::admission::Held;
 use crate::cache::{Stream, WeakStream};
 use crate::file::{Happened, Payer};
-use crate::namespace::{Caller, Node, NodeId, Removed};
+use crate::host;
+use crate::namespace::{Caller, FRESH, Node, NodeId, Removed};
 use crate::stats::Metric;
 use crate::volume::{Io, Passthrough};
 use crate::{Error, Result};
 use fuser::{BackingId, FopenFlags, ReplyOpen};
 use parking_lot::Mutex;
 use policy::advice::Reader;
-use rustix::fs::{AtFlags, OFlags, Stat, StatxFlags, fstat, statx};
+use rustix::fs::{OFlags, Stat, fstat};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
 const SHARDS: usize = 64;
 
@@ -41,6 +43,8 @@ pub struct Open {
     lost_name_here: AtomicBool,
     /// The stream of the newest ordinary handle, to which the next one opened with `O_NOATIME` belongs.
     newest: Mutex<Option<WeakStream>>,
+    /// Its attributes as it was made, and when, for what the kernel asks within the system call that made it. Kept where asking costs.
+    made: Mutex<Option<(Stat, Instant)>>,
 }
 
 impl Open {
@@ -51,6 +55,26 @@ impl Open {
     /// Whether a name of it was removed on this node.
     pub fn lost_name_here(&self) -> bool {
         self.lost_name_here.load(Ordering::Acquire)
+    }
+
+    /// It was made just now with these attributes, which are the newest until something is done to it.
+    pub fn made_with(&self, stat: &Stat) {
+        if self.file.is_shared() {
+            *self.made.lock() = Some((*stat, Instant::now()));
+        }
+    }
+
+    /// Something is done to it.
+    pub fn changes(&self) {
+        if self.file.is_shared() {
+            *self.made.lock() = None;
+        }
+    }
+
+    /// Its attributes.
+    pub fn stat(&self) -> rustix::io::Result<Stat> {
+        let made = self.made.lock().take().filter(|(_, made)| made.elapsed() < FRESH && self.file.is_in_stub());
+        made.map_or_else(|| fstat(self.stub()), |(stat, _)| Ok(stat))
     }
 
     /// Whether the kernel's pages of a node are of this inode.
@@ -95,11 +119,13 @@ impl Handle {
 /// Open files by inode.
 pub struct OpenFiles {
     shards: Vec<Mutex<HashMap<NodeId, Arc<Open>>>>,
+    /// The namespace's file system does not say when files were made: its server may have to be asked, so once is enough.
+    no_births: AtomicBool,
 }
 
 impl Default for OpenFiles {
     fn default() -> OpenFiles {
-        OpenFiles { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        OpenFiles { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), no_births: AtomicBool::new(false) }
     }
 }
 
@@ -111,6 +137,20 @@ impl OpenFiles {
     /// The open file of a node, without becoming a user.
     pub fn get(&self, id: NodeId) -> Option<Arc<Open>> {
         self.shard(id).lock().get(&id).cloned()
+    }
+
+    fn born_ns(&self, stub: &OwnedFd) -> u64 {
+        if self.no_births.load(Ordering::Relaxed) {
+            return 0;
+        }
+        match host::born_ns(stub) {
+            Ok(Some(ns)) => ns,
+            Ok(None) => {
+                self.no_births.store(true, Ordering::Relaxed);
+                0
+            }
+            Err(_) => 0,
+        }
     }
 
     fn enter(&self, id: NodeId) -> Option<Arc<Open>> {
@@ -188,7 +228,7 @@ impl Server {
     }
 
     fn user_of_file(&self, id: NodeId, stub: Arc<OwnedFd>, file: Arc<File>) -> Result<User<'_>> {
-        let born_ns = born_ns(&stub);
+        let born_ns = self.open.born_ns(&stub);
         let mut shard = self.open.shard(id).lock();
         let open = match shard.entry(id) {
             Entry::Occupied(known) => known.get().clone(),
@@ -198,7 +238,8 @@ impl Server {
                 let payer: Arc<dyn Payer> = holders.clone();
                 file.set_payer(Arc::downgrade(&payer));
                 let lost_name_here = AtomicBool::new(false);
-                let open = Open { id, file, stub, born_ns, modes, holders, users, lost_name_here, newest };
+                let made = Mutex::default();
+                let open = Open { id, file, stub, born_ns, modes, holders, users, lost_name_here, newest, made };
                 free.insert(Arc::new(open)).clone()
             }
         };
@@ -217,6 +258,8 @@ impl Server {
         if open.users.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
+        // Before nobody can see that it was in use.
+        drop(self.parts.namespace.changing());
         shard.remove(&open.id);
         drop(shard);
         self.counts_no_more_if_nameless(open);
@@ -449,12 +492,4 @@ impl Server {
 /// Whether an open may write.
 pub fn is_writable(flags: OFlags) -> bool {
     flags.intersects(OFlags::WRONLY | OFlags::RDWR)
-}
-
-fn born_ns(stub: &OwnedFd) -> u64 {
-    let Ok(stat) = statx(stub, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME) else { return 0 };
-    if stat.stx_mask & StatxFlags::BTIME.bits() == 0 {
-        return 0;
-    }
-    (stat.stx_btime.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(stat.stx_btime.tv_nsec.into())
 }

@@ -32,13 +32,14 @@ impl Server {
     }
 
     fn change(&self, caller: Caller, id: NodeId, changes: Changes) -> Result<FileAttr> {
-        self.parts.namespace.forget_seen(id);
+        let _changing = self.parts.namespace.changing_of(id);
         let needs_file = changes.size.is_some() || (changes.sets_owner() && self.needs_length(id));
         let user = needs_file.then(|| self.user(id)).transpose()?;
         let open = match &user {
             Some(user) => Some(user.open.clone()),
             None => self.open.get(id),
         };
+        open.iter().for_each(|open| open.changes());
         let held = self.parts.namespace.hold(id, open.as_ref().map(|open| open.stub()))?;
         if let (Some(size), Some(open)) = (changes.size, &open) {
             open.file.truncate(size)?;

@@ -39,11 +39,13 @@ impl Namespace {
 
     /// Sets an attribute.
     pub fn set_attribute(&self, id: NodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> Result<()> {
+        let _changing = self.changing();
         self.by_path(id, |path| setxattr(path, name, value, flags))
     }
 
     /// Removes an attribute.
     pub fn remove_attribute(&self, id: NodeId, name: &OsStr) -> Result<()> {
+        let _changing = self.changing();
         self.by_path(id, |path| removexattr(path, name))
     }
 

@@ -72,6 +72,7 @@ impl Namespace {
     pub fn link(&self, id: NodeId, parent: NodeId, name: &OsStr) -> Result<Made> {
         let from = self.pinned(id)?;
         let directory = self.directory(parent)?;
+        let _changing = self.changing();
         linkat(CWD, descriptor_path(&from), &*directory, name, AtFlags::SYMLINK_FOLLOW)?;
         let stat = fstat(&from)?;
         Ok((self.found(parent, name, &stat)?, stat))
@@ -99,6 +100,7 @@ impl Namespace {
     ) -> Result<Option<super::Removed>> {
         let (from, to) = (self.directory(parent)?, self.directory(new_parent)?);
         let _exclusive = self.renames.write();
+        let _changing = self.changing();
         let moved = statat(&*from, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let target = match statat(&*to, new_name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Some(stat),

@@ -39,6 +39,7 @@ impl Namespace {
             }
         };
         before(&mut removed);
+        let _changing = self.changing();
         unlinkat(&*directory, name, AtFlags::empty())?;
         Ok(self.now_removed(removed, parent, name))
     }

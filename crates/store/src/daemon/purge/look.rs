@@ -6,12 +6,13 @@ use crate::Result;
 use crate::daemon::Core;
 use crate::descent::Descent;
 use crate::file::File;
+use crate::host::born_ns;
 use crate::stage::offloaded;
 use policy::machine::Machine;
 use policy::protect::purge::{Candidate, Elsewhere, Event, Purge};
 use policy::{FileId, Time};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, StatxFlags, fstat, openat, statx};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -141,7 +142,7 @@ impl Times {
         // A time to come, which anybody can give their files, is as old as the giving.
         let past = |ns: u64| if ns > now.0 { changed } else { ns };
         // What was copied with its old times is no older here than its name.
-        let written = past(offloaded::version(file, stub)?.1).max(past(born_ns(stub)));
+        let written = past(offloaded::version(file, stub)?.1).max(past(born_ns(stub).ok().flatten().unwrap_or(0)));
         Ok(Times { used: written.max(past(read_ns(stat))), written })
     }
 }
@@ -158,11 +159,4 @@ pub(super) fn read_ns(stat: &Stat) -> u64 {
 
 fn nanoseconds(seconds: i64, rest: u64) -> u64 {
     u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(rest)
-}
-
-/// When the stub was made; 0 where its file system does not say.
-fn born_ns(stub: impl AsFd) -> u64 {
-    let told = statx(stub, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
-    let told = told.ok().filter(|told| StatxFlags::from_bits_retain(told.stx_mask).contains(StatxFlags::BTIME));
-    told.map_or(0, |told| nanoseconds(told.stx_btime.tv_sec, told.stx_btime.tv_nsec.into()))
 }

@@ -208,12 +208,13 @@ impl File {
         ended.map(|()| stays)
     }
 
-    /// Takes the size over, as of a look at the stub.
-    pub(in crate::file) fn take_size_over(&self, look: &Look) -> Result<()> {
+    /// Takes the size over, as of a look at the stub, of which `said` is known since if it was asked for.
+    pub(in crate::file) fn take_size_over(&self, look: &Look, said: Option<u64>) -> Result<()> {
         let objects = self.asks_objects(look).then(|| self.reach());
         let cut = look.listed.iter().any(|mark| matches!(mark, Mark::Cut(_)));
         let mut growth = self.extend.lock();
-        let said = self.stub.size()?;
+        // After the objects: what they answered for before may be said by now.
+        let said = said.filter(|_| objects.is_none()).map_or_else(|| self.stub.size(), Ok)?;
         self.set_said(said);
         let mut size = said.max(objects.map_or(0, |reach| reach.bytes));
         let known = self.size.load(Ordering::Acquire);
