@@ -160,7 +160,11 @@ impl Nodes {
         self.workers.start("bell", move || {
             while !nodes.ends.load(Ordering::Acquire) {
                 let mut hear = |told: Told<'_>| nodes.heard(told, &files);
-                if let Err(error) = nodes.state.listen(&|| !nodes.ends.load(Ordering::Acquire), &mut hear) {
+                let goes_on = || {
+                    nodes.send_orders();
+                    !nodes.ends.load(Ordering::Acquire)
+                };
+                if let Err(error) = nodes.state.listen(&goes_on, &mut hear) {
                     tracing::debug!("other nodes are not heard for now: {error}");
                     std::thread::sleep(LISTEN_AGAIN);
                 }
@@ -197,6 +201,14 @@ impl Nodes {
         let let_go = files.find(file).map_or(Ok(()), |file| file.let_go(Node(me)));
         if let Err(error) = let_go {
             tracing::warn!("another node waits for a file that this one cannot let go of: {error}");
+        }
+    }
+
+    /// Other nodes hear of orders that were given here while the state store was away.
+    fn send_orders(&self) {
+        let volume = self.volume.upgrade().filter(|volume| volume.orders_kept() > 0);
+        if let Some(Err(error)) = volume.map(|volume| volume.follow_missed_orders()) {
+            tracing::debug!("orders are kept here for now: {error}");
         }
     }
 

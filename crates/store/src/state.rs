@@ -34,6 +34,17 @@ pub struct TargetRecord {
     pub state: TargetState,
     /// Whether the operator failed it, so that only the operator restores it.
     pub by_operator: bool,
+    /// When an operator last gave an order for it, as [`State::order_target`] was told; 0 where only one daemon gives any.
+    pub ordered_ms: u64,
+}
+
+/// What is remembered of a target after an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    /// Its state.
+    pub state: TargetState,
+    /// When the last order was given.
+    pub last_ms: u64,
 }
 
 /// One layout change of the mover that may be half done.
@@ -50,7 +61,7 @@ pub struct JournalEntry {
 }
 
 /// How a target's state is written down.
-fn state_name(state: TargetState) -> &'static str {
+pub(crate) fn state_name(state: TargetState) -> &'static str {
     match state {
         TargetState::Ok | TargetState::Suspect | TargetState::ReadOnly => "ok",
         TargetState::Failed => "failed",
@@ -58,7 +69,7 @@ fn state_name(state: TargetState) -> &'static str {
     }
 }
 
-fn state_of(name: &str) -> Option<TargetState> {
+pub(crate) fn state_of(name: &str) -> Option<TargetState> {
     match name {
         "ok" => Some(TargetState::Ok),
         "failed" => Some(TargetState::Failed),
@@ -102,6 +113,14 @@ pub trait State: Send + Sync {
     }
     /// Remembers the state of a target.
     fn set_target_state(&self, id: TargetId, state: TargetState, by_operator: bool) -> Result<()>;
+    /// Remembers what an operator ordered at that time; unless `now`, only where no later order is remembered. With `now` it counts as
+    /// later than any before. What is remembered then; none of a target that is not known.
+    fn order_target(&self, id: TargetId, state: TargetState, given_ms: u64, now: bool) -> Result<Option<Remembered>> {
+        // Only one daemon gives orders, so none is older than another.
+        let _ = now;
+        self.set_target_state(id, state, state == TargetState::Failed)?;
+        Ok(Some(Remembered { state, last_ms: given_ms }))
+    }
     /// Forgets a target and its garbage. Its number is not used again.
     fn forget_target(&self, id: TargetId) -> Result<()>;
 

@@ -16,6 +16,7 @@ mod lock;
 mod machines;
 mod namespace;
 mod open;
+mod orders;
 mod parse;
 mod problem;
 mod real_paths;
@@ -73,6 +74,7 @@ pub struct Volume {
     stats: Arc<Stats>,
     /// The last change of the targets that this daemon knows of.
     followed: Mutex<Option<String>>,
+    orders: orders::Orders,
     lock: lock::Lock,
 }
 

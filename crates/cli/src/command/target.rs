@@ -118,5 +118,10 @@ pub fn table(targets: &[Value]) -> String {
         let space = format!("{} of {}", shown::bytes(free), shown::bytes(total));
         vec![word(t, "name").into(), word(t, "tier").into(), word(t, "state").into(), space, word(t, "path").into()]
     };
+    let kept = targets.iter().filter(|t| t["order_kept"] == true).map(|t| {
+        let (name, state) = (word(t, "name"), word(t, "state"));
+        format!("target {name} is {state} on this node only: other nodes get the order when the state is back\n")
+    });
     shown::table(&["target", "tier", "state", "free", "directory"], targets.iter().map(row).collect())
+        + &kept.collect::<String>()
 }

@@ -4,8 +4,8 @@ use crate::agent::Agent;
 use crate::ceph;
 use crate::hosts::hosts;
 use crate::random::seed;
-use crate::real::{out, until_within};
-use crate::volume::{Shared, are_in_order, leading};
+use crate::real::{code, err, noise, out, until_within};
+use crate::volume::{Node, PATIENT, Shared, State, are_in_order, is_well, leading};
 use crate::writers::Writers;
 use std::time::{Duration, Instant};
 
@@ -71,4 +71,68 @@ fn a_host_that_was_cut_off_has_lost_nothing_and_joins_again() {
         assert!(report.errors.is_empty(), "{:?}", report.errors);
     }
     are_in_order(&nodes);
+}
+
+/// The state of a target on a node, and whether other nodes have yet to get the order.
+fn seen(node: &Node<'_>, target: &str) -> (String, bool) {
+    let told = node.entrepot(&["target", "list"]);
+    let found = told["targets"].as_array().expect("targets").iter().find(|t| t["name"] == target).expect("a target");
+    (found["state"].as_str().expect("a state").into(), found["order_kept"] == true)
+}
+
+fn all_see(nodes: &[Node<'_>], target: &str, state: &str) {
+    until_within(30, "all have the order and keep none", || {
+        nodes.iter().all(|node| seen(node, target) == (state.into(), false))
+    });
+}
+
+/// An order that holds on this node only for now.
+fn is_kept(node: &Node<'_>, words: &[&str], state: &str) {
+    let done = node.run(&[&["target"], words].concat());
+    let said = err(&done);
+    assert!(code(&done) == 7 && said.contains("on this node only") && said.contains("over a restart"), "{said}");
+    assert_eq!(seen(node, words[1]), (state.into(), true));
+    let shown = out(&node.run(&["target", "list"]));
+    assert!(shown.contains("on this node only: other nodes get the order when the state is back"), "{shown}");
+}
+
+/// [S-338] [S-339]
+#[test]
+fn an_order_given_while_the_store_is_away_holds_there_at_once_and_on_all_when_it_is_back() {
+    let Some(hosts) = hosts() else { return };
+    let shared = Shared::new(&hosts, "ordered", State::Redis, PATIENT);
+    let nodes: Vec<_> = (0..3).map(|host| shared.node(host)).collect();
+    nodes.iter().for_each(Node::up);
+    is_well(&nodes);
+    let [first, second, third] = &nodes[..] else { panic!("three nodes") };
+    hosts.kill_redis();
+    is_kept(first, &["fail", "target1"], "failed");
+    assert_eq!(seen(second, "target1"), ("ok".into(), false));
+    // Of two that are kept on different nodes the later one will hold.
+    is_kept(second, &["drain", "target2"], "draining");
+    is_kept(third, &["restore", "target2"], "ok");
+    // A daemon that ends meanwhile cannot start without the store, and loses nothing.
+    first.kill(&first.pid());
+    let refused = first.try_up();
+    assert!(!refused.status.success() && err(&refused).contains("cannot be reached"), "{}", err(&refused));
+    hosts.server.start_redis();
+    until_within(30, "those that are up have told", || [second, third].iter().all(|node| !seen(node, "target2").1));
+    assert_eq!(seen(second, "target1"), ("ok".into(), false), "only the one that is down knows");
+    first.up();
+    all_see(&nodes, "target1", "failed");
+    all_see(&nodes, "target2", "ok");
+
+    // The last word of three, the first and the last of one node.
+    third.ok(&["target", "restore", "target1"]);
+    all_see(&nodes, "target1", "ok");
+    hosts.kill_redis();
+    is_kept(first, &["fail", "target1"], "failed");
+    is_kept(second, &["fail", "target1"], "failed");
+    is_kept(first, &["restore", "target1"], "ok");
+    hosts.server.start_redis();
+    all_see(&nodes, "target1", "ok");
+    std::fs::write(nodes[0].path("file"), noise(3 << 20)).expect("write");
+    assert!(std::fs::read(nodes[2].path("file")).expect("read") == noise(3 << 20));
+    are_in_order(&nodes);
+    nodes.iter().for_each(Node::down);
 }

@@ -76,6 +76,7 @@ impl Core {
         let repair = self.repair.counts();
         let (limits, over, expired) = self.quotas.counts();
         vec![
+            Gauge::new(Level::OrdersKept, self.volume.orders_kept() as f64),
             Gauge::new(Level::QuotaLimits, limits as f64),
             Gauge::new(Level::QuotaOver, over as f64),
             Gauge::new(Level::QuotaExpired, expired as f64),

@@ -105,6 +105,7 @@ fn look_at(
                 name: found.name.clone(),
                 state: crate::target::State::Ok,
                 by_operator: false,
+                ordered_ms: 0,
             });
             let known: Vec<_> = known.collect();
             found_on(config, target, found.clone(), volume, &known)?;

@@ -49,7 +49,8 @@ impl Bytes {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Row {
-    /// The last number of a sequence; the store's own are `epoch` and `target`, those of records begin with `record:`.
+    /// The last number of a sequence; the store's own are `epoch`, `target` and, for when a target had its last order, `order:N`; those of records
+    /// begin with `record:`.
     Sequence {
         /// Its name.
         name: String,
@@ -105,7 +106,7 @@ pub enum Row {
 
 impl From<TargetRecord> for Row {
     fn from(record: TargetRecord) -> Row {
-        let TargetRecord { id, name, state, by_operator } = record;
+        let TargetRecord { id, name, state, by_operator, .. } = record;
         Row::Target { id: id.0, name, state: super::state_name(state).into(), by_operator }
     }
 }

@@ -208,6 +208,8 @@ names! {
         Nodes = "nodes",
         /// 1 if this node leads.
         Leads = "leads",
+        /// Orders for targets that other nodes do not have yet, since the state was away when they were given here.
+        OrdersKept = "orders_kept",
         /// Users, groups and directories that have a quota.
         QuotaLimits = "quota_limits",
         /// Of these, those that are over a soft limit.

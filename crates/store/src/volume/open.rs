@@ -4,8 +4,9 @@ use super::check;
 use super::config::{Config, Keeping, TargetConfig};
 use super::ids::Ids;
 use super::lock::Lock;
+use super::orders::{Orders, tell};
 use super::problem::{Problem, Problems};
-use super::roster::orders;
+use super::roster::ordered_text;
 use super::sections::Prefer;
 use super::servers::{FileServer, FileServers};
 use super::state_store::Reached;
@@ -59,6 +60,8 @@ impl Volume {
         identity::check(&config, &*state, id)?;
         let directories = namespace::open(&config.namespace)
             .map_err(|errno| problem(format!("{}: {errno}", config.namespace.display())))?;
+        let orders = Orders::read(&config.state, id).map_err(problem)?;
+        orders.send(|id, order| tell(&*state, id, order)).map_err(problem)?;
         let change = state.targets_change().map_err(problem)?;
         let known = state.targets().map_err(problem)?;
         let targets = Targets::new(options(&config));
@@ -95,8 +98,9 @@ impl Volume {
         for unwell in targets.probe_all() {
             targets.give_up(unwell);
         }
+        known.iter().for_each(|record| orders.told(record.id, record.ordered_ms));
         if !new.is_empty()
-            && let Err(error) = state.ring(&orders(&new))
+            && let Err(error) = state.ring(&ordered_text(&new))
         {
             tracing::warn!("other nodes do not hear of new targets: {error}");
         }
@@ -120,6 +124,7 @@ impl Volume {
             inline_bytes_ever,
             stats,
             followed: Mutex::new(change),
+            orders,
             lock,
         })
     }
@@ -220,7 +225,7 @@ pub(super) fn format_target(
     let identity = Identity { volume, target: number, name: name.to_owned() };
     DirectoryMedium::format_at(&root, &identity).map_err(unusable)?;
     state.remember_target(number, name).map_err(problem)?;
-    Ok(TargetRecord { id: number, name: name.to_owned(), state: target::State::Ok, by_operator: false })
+    Ok(TargetRecord { id: number, name: name.to_owned(), state: target::State::Ok, by_operator: false, ordered_ms: 0 })
 }
 
 pub(super) fn spec(tier: u8, found: Found<'_>, record: &TargetRecord, volume: VolumeId) -> TargetSpec {

@@ -2,8 +2,10 @@
 
 use super::config::{Keeping, TargetConfig};
 use super::open::{self, Found};
+use super::orders::{Order as Given, tell};
 use super::problem::{Problem, Problems};
 use super::{Volume, check, edit};
+use crate::exit;
 use crate::state::TargetRecord;
 use crate::target::{Order, Reach, State, Target};
 use policy::{ObjectId, TargetId};
@@ -15,12 +17,12 @@ use std::sync::Arc;
 const ORDERS: &str = "targets";
 
 /// That operators changed these targets.
-pub(super) fn orders(ids: &[TargetId]) -> String {
+pub(super) fn ordered_text(ids: &[TargetId]) -> String {
     let numbers: Vec<String> = ids.iter().map(|id| id.0.to_string()).collect();
     format!("{ORDERS} {}", numbers.join(" "))
 }
 
-/// The targets that are named, if a text is one of [`orders`].
+/// The targets that are named, if a text is one of [`ordered_text`].
 pub(crate) fn ordered(text: &str) -> Option<Vec<TargetId>> {
     let numbers = text.strip_prefix(ORDERS)?.strip_prefix(' ')?.split(' ');
     numbers.map(|number| number.parse().ok().map(TargetId)).collect()
@@ -28,7 +30,8 @@ pub(crate) fn ordered(text: &str) -> Option<Vec<TargetId>> {
 
 /// Problems with a change of a volume that goes on as it is.
 impl Volume {
-    /// Fails, restores or drains a target; durable when it returns. Gives the target's state after that.
+    /// Fails, restores or drains a target; durable when it returns. Gives the target's state after that. While a store that nodes share
+    /// is away the order holds here and is kept, which is an error.
     pub fn order_target(&self, name: &str, order: Order) -> Result<State, Problems> {
         let target = self.targets.by_name(name).ok_or_else(|| self.unknown(name))?;
         if target.reach() == Reach::Elsewhere && order != Order::Fail {
@@ -40,23 +43,52 @@ impl Volume {
                 format!("Give the order on a node that reaches it: {}", only_on.unwrap_or_default()),
             ));
         }
+        let _asking = self.orders.asking(target.id());
+        let given_ms = self.orders.time(target.id());
         let state = self
             .targets
             .operate(target.id(), order)
             .map_err(|e| Problems::refused(e.to_string(), "See `entrepot target list`"))?;
-        self.state.set_target_state(target.id(), state, state == State::Failed).map_err(|error| {
-            let cause = format!("target {name} is {state}, but a restart will not know: {error}");
-            Problems::one(Problem::new(cause, "the order holds until then", "Mend the state store and repeat it"))
-        })?;
         target.set_lost(state == State::Failed);
-        if let Err(error) = self.state.ring(&orders(&[target.id()])) {
+        match self.state.order_target(target.id(), state, given_ms, true) {
+            Ok(Some(remembered)) => self.orders.told(target.id(), remembered.last_ms),
+            Ok(None) => return Err(self.unknown(name)),
+            Err(error) if self.config.is_shared() => return Err(self.kept(&target, Given { state, given_ms }, &error)),
+            Err(error) => {
+                let cause = format!("target {name} is {state}, but a restart will not know: {error}");
+                let problem = Problem::new(cause, "the order holds until then", "Mend the state store and repeat it");
+                return Err(Problems::one(problem));
+            }
+        }
+        if let Err(error) = self.state.ring(&ordered_text(&[target.id()])) {
             tracing::warn!("other nodes hear of the order for target {name} when they start: {error}");
         }
         Ok(state)
     }
 
+    /// The order holds here, and the store is away.
+    fn kept(&self, target: &Target, order: Given, error: &crate::Error) -> Problems {
+        let until = match self.orders.keep(target.id(), order) {
+            Ok(()) => "it is kept, also over a restart of this daemon".to_owned(),
+            Err(error) => format!("it is kept until this daemon ends, since it cannot be written down ({error})"),
+        };
+        let mut problem = Problem::new(
+            format!("target {} is {} on this node only: {error}", target.name(), order.state),
+            format!("{until}, and other nodes get it when the state is back, unless a later order was given by then"),
+            "`entrepot target list` shows whether they have it; if that cannot wait, give it on each node",
+        );
+        problem.exit_code = Some(exit::INCOMPLETE);
+        Problems::one(problem)
+    }
+
+    /// The store has all orders that were kept while it was away, or later ones.
+    fn send_orders(&self) -> crate::Result<()> {
+        self.orders.send(|id, order| tell(&*self.state, id, order))
+    }
+
     /// Carries out what operators ordered on other nodes, of these targets.
     pub(crate) fn follow_orders(&self, ids: &[TargetId]) -> crate::Result<()> {
+        self.send_orders()?;
         if !self.follow(self.state.targets_of(ids)?) {
             *self.followed.lock() = None;
         }
@@ -66,6 +98,7 @@ impl Volume {
     /// Carries out what may have been missed. With many nodes and targets the state store has no time to give all of them to each of
     /// those whenever they hear again.
     pub(crate) fn follow_missed_orders(&self) -> crate::Result<()> {
+        self.send_orders()?;
         // Asked for before the targets: what is changed meanwhile is another change.
         let change = self.state.targets_change()?;
         if change.is_some() && *self.followed.lock() == change {
@@ -86,6 +119,11 @@ impl Volume {
     fn follow(&self, records: Vec<TargetRecord>) -> bool {
         let mut followed = true;
         for record in records {
+            if self.orders.holds(record.id) {
+                followed = false;
+                continue;
+            }
+            self.orders.told(record.id, record.ordered_ms);
             let Some(target) = self.targets.get(record.id) else {
                 followed &= self.learn(&record);
                 continue;
@@ -170,7 +208,7 @@ impl Volume {
             self.targets.give_up(target.id());
         }
         edit::append_target(&self.config.file, name, shown, tier)?;
-        if let Err(error) = self.state.ring(&orders(&[target.id()])) {
+        if let Err(error) = self.state.ring(&ordered_text(&[target.id()])) {
             tracing::warn!("other nodes have target {name} from their next start on: {error}");
         }
         Ok(())
@@ -196,6 +234,7 @@ impl Volume {
             .forget_target(target.id())
             .map_err(|error| Problems::refused(error.to_string(), "Mend the state store"))?;
         self.targets.remove(target.id());
+        self.orders.forget(target.id());
         if let Err(error) = target.run(|medium| medium.disown()) {
             tracing::warn!(
                 "the identity of target {name} stays on it: {error}. Remove its `target.id` before it is used anew"

@@ -55,6 +55,7 @@ pub fn list(core: &Core) -> Value {
                 Reach::Elsewhere if !t.is_given_up() => "elsewhere".to_string(),
                 _ => t.state().to_string(),
             },
+            "order_kept": core.volume.is_order_kept(t.id()),
             "only_on": config.targets.iter().find(|c| c.name == t.name()).map(|c| &c.only_on),
             "total_bytes": space.total_bytes,
             "free_bytes": space.free_bytes,

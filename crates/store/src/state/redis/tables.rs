@@ -3,7 +3,7 @@
 use super::RedisState;
 use crate::counters::Timed;
 use crate::state::dump::{self, Row};
-use crate::state::{JournalEntry, State, TargetRecord, Told, state_name};
+use crate::state::{JournalEntry, Remembered, State, TargetRecord, Told, state_name};
 use crate::target::State as TargetState;
 use crate::volume_id::unique;
 use crate::{Error, Result};
@@ -42,12 +42,26 @@ const SET_STATE: &str = "\
     end \
     return 1";
 
+/// Sets the state of a target that is known, as an operator ordered it: of two orders the later one counts. What is there then.
+const ORDER: &str = "\
+    if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return {} end \
+    local last = tonumber(redis.call('HGET', KEYS[3], ARGV[4]) or '0') \
+    local given = tonumber(ARGV[5]) \
+    if ARGV[6] == 'now' then given = math.max(given, last + 1) end \
+    if given > last then \
+      redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) \
+      redis.call('SET', KEYS[2], ARGV[3]) \
+      redis.call('HSET', KEYS[3], ARGV[4], string.format('%d', given)) \
+    end \
+    return {redis.call('HGET', KEYS[1], ARGV[1]), redis.call('HGET', KEYS[3], ARGV[4])}";
+
 /// Forgets a target and its garbage.
 const FORGET: &str = "\
     local name = redis.call('HGET', KEYS[1], ARGV[1]) \
     if name then redis.call('HDEL', KEYS[2], name) end \
     redis.call('HDEL', KEYS[1], ARGV[1]) \
     redis.call('HDEL', KEYS[3], ARGV[1]) \
+    redis.call('HDEL', KEYS[6], ARGV[5]) \
     redis.call('ZREMRANGEBYLEX', KEYS[4], ARGV[2], ARGV[3]) \
     redis.call('SET', KEYS[5], ARGV[4]) \
     return 1";
@@ -65,6 +79,11 @@ struct Journalled {
 fn state_of(text: &str) -> Option<(TargetState, bool)> {
     let (state, by) = text.split_once(' ')?;
     Some((super::super::state_of(state)?, by == "operator"))
+}
+
+/// The sequence that has the time of a target's last order.
+fn order_of(target: TargetId) -> String {
+    format!("order:{}", target.0)
 }
 
 fn state_text(state: &str, by_operator: bool) -> String {
@@ -117,11 +136,14 @@ fn not_understood(what: &str) -> Error {
 
 /// All targets, by number.
 pub fn targets(state: &RedisState) -> Result<Vec<TargetRecord>> {
-    let (names, states) = (state.key("target.name"), state.key("target.state"));
-    let mut both = pipe();
-    both.atomic().cmd("HGETALL").arg(&names).cmd("HGETALL").arg(&states);
-    let (names, states): (BTreeMap<u16, String>, BTreeMap<u16, String>) = state.all(&both)?;
-    target_records(names, &states).collect()
+    let mut all = pipe();
+    all.atomic();
+    for hash in ["target.name", "target.state", "sequence"] {
+        all.cmd("HGETALL").arg(state.key(hash));
+    }
+    type Texts = BTreeMap<u16, String>;
+    let (names, states, sequences): (Texts, Texts, BTreeMap<String, u64>) = state.all(&all)?;
+    target_records(names, &states, &sequences).collect()
 }
 
 impl RedisState {
@@ -230,9 +252,9 @@ fn rows_of(kinds: &[String], answers: Vec<redis::Value>) -> Result<Vec<Row>> {
     }
     let mut rows = Vec::new();
     let sequences: BTreeMap<String, u64> = of(next()?)?;
-    rows.extend(sequences.into_iter().map(|(name, last)| Row::Sequence { name, last }));
+    rows.extend(sequences.iter().map(|(name, last)| Row::Sequence { name: name.clone(), last: *last }));
     let (names, states): (BTreeMap<u16, String>, BTreeMap<u16, String>) = (of(next()?)?, of(next()?)?);
-    for record in target_records(names, &states) {
+    for record in target_records(names, &states, &sequences) {
         rows.push(record?.into());
     }
     for (file, value) in of::<Hash>(next()?)? {
@@ -253,11 +275,13 @@ fn rows_of(kinds: &[String], answers: Vec<redis::Value>) -> Result<Vec<Row>> {
 fn target_records(
     names: BTreeMap<u16, String>,
     states: &BTreeMap<u16, String>,
+    sequences: &BTreeMap<String, u64>,
 ) -> impl Iterator<Item = Result<TargetRecord>> {
     names.into_iter().map(|(id, name)| {
         let found = states.get(&id).and_then(|text| state_of(text));
         let (state, by_operator) = found.ok_or_else(|| not_understood("a target's state"))?;
-        Ok(TargetRecord { id: TargetId(id), name, state, by_operator })
+        let ordered_ms = sequences.get(&order_of(TargetId(id))).copied().unwrap_or_default();
+        Ok(TargetRecord { id: TargetId(id), name, state, by_operator, ordered_ms })
     })
 }
 
@@ -296,17 +320,21 @@ impl State for RedisState {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let mut both = pipe();
+        let mut all = pipe();
         let numbers: Vec<u16> = ids.iter().map(|id| id.0).collect();
-        both.atomic();
+        let orders: Vec<String> = ids.iter().map(|id| order_of(*id)).collect();
+        all.atomic();
         for hash in ["target.name", "target.state"] {
-            both.cmd("HMGET").arg(self.key(hash)).arg(&numbers);
+            all.cmd("HMGET").arg(self.key(hash)).arg(&numbers);
         }
-        let (names, states): (Vec<Option<String>>, Vec<Option<String>>) = self.all(&both)?;
+        all.cmd("HMGET").arg(self.key("sequence")).arg(&orders);
+        type Texts = Vec<Option<String>>;
+        let (names, states, last): (Texts, Texts, Vec<Option<u64>>) = self.all(&all)?;
+        let last = orders.into_iter().zip(last).filter_map(|(order, last)| Some((order, last?))).collect();
         let known = |all: Vec<Option<String>>| -> BTreeMap<u16, String> {
             numbers.iter().zip(all).filter_map(|(id, text)| Some((*id, text?))).collect()
         };
-        target_records(known(names), &known(states)).collect()
+        target_records(known(names), &known(states), &last).collect()
     }
 
     fn targets_change(&self) -> Result<Option<String>> {
@@ -320,10 +348,21 @@ impl State for RedisState {
         self.script(SET_STATE, &["target.state", CHANGE], &[&id.0.to_string(), &text, &unique()?])
     }
 
+    fn order_target(&self, id: TargetId, state: TargetState, given_ms: u64, now: bool) -> Result<Option<Remembered>> {
+        let text = state_text(state_name(state), state == TargetState::Failed);
+        let (keys, when) = (["target.state", CHANGE, "sequence"], if now { "now" } else { "then" });
+        let arguments = [&id.0.to_string(), &text, &unique()?, &order_of(id), &given_ms.to_string(), when];
+        let there: Vec<String> = self.script(ORDER, &keys, &arguments)?;
+        let [state, last] = &there[..] else { return Ok(None) };
+        let there = state_of(state).zip(last.parse().ok());
+        let ((state, _), last_ms) = there.ok_or_else(|| not_understood("a target's state"))?;
+        Ok(Some(Remembered { state, last_ms }))
+    }
+
     fn forget_target(&self, id: TargetId) -> Result<()> {
         let (from, to) = members_of(id);
-        let keys = ["target.name", "target.number", "target.state", "garbage", CHANGE];
-        self.script(FORGET, &keys, &[&id.0.to_string(), &from, &to, &unique()?])
+        let keys = ["target.name", "target.number", "target.state", "garbage", CHANGE, "sequence"];
+        self.script(FORGET, &keys, &[&id.0.to_string(), &from, &to, &unique()?, &order_of(id)])
     }
 
     fn journal_put(&self, entry: &JournalEntry) -> Result<()> {

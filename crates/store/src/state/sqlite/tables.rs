@@ -27,6 +27,7 @@ fn target_record(row: &Row<'_>) -> rusqlite::Result<TargetRecord> {
         name: row.get(1)?,
         state: state_of(&state).ok_or_else(unknown)?,
         by_operator: row.get(3)?,
+        ordered_ms: 0,
     })
 }
 

@@ -1,0 +1,241 @@
+//! Orders for targets that were given while the state store was away: they hold on this node, and are kept until the store has them.
+//!
+//! ```text
+//!   order ──> targets of this node ──> store, with its time ──> bell ──> other nodes
+//!                                       │ away                   ^
+//!                                       v                        │ unless a later order is there
+//!                                  STATE/orders ──> when it is back, or when this daemon starts again
+//! ```
+//! The time of an order is what the clock of its host says, but always later than what the node knew of the target's last order. So clocks
+//! that differ matter only between two orders that knew nothing of each other.
+
+use super::namespace::write_whole;
+use super::roster::ordered_text;
+use super::{Volume, VolumeId};
+use crate::newer::newer_than;
+use crate::state::{Remembered, State, state_name, state_of};
+use crate::target::State as TargetState;
+use crate::{Error, Result};
+use parking_lot::Mutex;
+use policy::TargetId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The file in the state directory, and the format that this program knows.
+const FILE: &str = "orders";
+const FORMAT: u32 = 1;
+
+/// An order as it is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    pub state: TargetState,
+    /// In milliseconds since 1970, as told above.
+    pub given_ms: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Row {
+    target: u16,
+    state: String,
+    given_ms: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Text {
+    format: u32,
+    #[serde(default)]
+    volume: String,
+    #[serde(default)]
+    orders: Vec<Row>,
+}
+
+/// What this node knows of orders.
+pub(super) struct Orders {
+    dir: PathBuf,
+    volume: VolumeId,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    kept: BTreeMap<TargetId, Order>,
+    /// How many are on their way to the store now.
+    asked: BTreeMap<TargetId, usize>,
+    /// When the last order of a target was given, as far as the store has told.
+    last_ms: BTreeMap<TargetId, u64>,
+}
+
+/// Until it is dropped, nothing that the store said before undoes the order.
+pub(super) struct Asking<'a> {
+    orders: &'a Orders,
+    target: TargetId,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut known = self.orders.known.lock();
+        let left = known.asked.get(&self.target).map_or(0, |count| count - 1);
+        match left {
+            0 => drop(known.asked.remove(&self.target)),
+            left => drop(known.asked.insert(self.target, left)),
+        }
+    }
+}
+
+impl Orders {
+    /// Those that are kept in a state directory.
+    ///
+    /// # Errors
+    /// A file that is not understood.
+    pub fn read(dir: &Path, volume: VolumeId) -> Result<Orders> {
+        let path = dir.join(FILE);
+        let named = |why: &dyn std::fmt::Display| Error::State(format!("{}: {why}", path.display()));
+        let text = match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            read => read.map_err(|error| named(&error))?,
+        };
+        let kept = if text.is_empty() { BTreeMap::new() } else { parse(&text, volume, &path)? };
+        Ok(Orders { dir: dir.to_owned(), volume, known: Mutex::new(Known { kept, ..Known::default() }) })
+    }
+
+    /// The time of an order that is given now.
+    pub fn time(&self, target: TargetId) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let known = self.known.lock();
+        let last = known.last_ms.get(&target).copied().max(known.kept.get(&target).map(|kept| kept.given_ms));
+        last.map_or(now, |last| now.max(last + 1))
+    }
+
+    pub fn asking(&self, target: TargetId) -> Asking<'_> {
+        *self.known.lock().asked.entry(target).or_default() += 1;
+        Asking { orders: self, target }
+    }
+
+    /// Whether another order for a target holds here than the store may say.
+    pub fn holds(&self, target: TargetId) -> bool {
+        let known = self.known.lock();
+        known.asked.contains_key(&target) || known.kept.contains_key(&target)
+    }
+
+    pub fn is_kept(&self, target: TargetId) -> bool {
+        self.known.lock().kept.contains_key(&target)
+    }
+
+    pub fn count(&self) -> usize {
+        self.known.lock().kept.len()
+    }
+
+    /// Keeps an order. An error costs it only if the daemon ends.
+    pub fn keep(&self, target: TargetId, order: Order) -> std::io::Result<()> {
+        let mut known = self.known.lock();
+        known.kept.insert(target, order);
+        self.write(&known.kept)
+    }
+
+    /// The store has told of a target's last order; one that is kept and no later is kept no more.
+    pub fn told(&self, target: TargetId, last_ms: u64) {
+        let mut known = self.known.lock();
+        known.last_ms.insert(target, last_ms);
+        if known.kept.get(&target).is_some_and(|kept| kept.given_ms <= last_ms) {
+            self.drop_kept(&mut known, target);
+        }
+    }
+
+    /// There is no such target any more.
+    pub fn forget(&self, target: TargetId) {
+        let mut known = self.known.lock();
+        known.last_ms.remove(&target);
+        self.drop_kept(&mut known, target);
+    }
+
+    fn drop_kept(&self, known: &mut Known, target: TargetId) {
+        if known.kept.remove(&target).is_some()
+            && let Err(error) = self.write(&known.kept)
+        {
+            tracing::warn!("an order that the state store has is said to it again at the next start: {error}");
+        }
+    }
+
+    fn write(&self, kept: &BTreeMap<TargetId, Order>) -> std::io::Result<()> {
+        let row = |(target, order): (&TargetId, &Order)| Row {
+            target: target.0,
+            state: state_name(order.state).into(),
+            given_ms: order.given_ms,
+        };
+        let text = Text { format: FORMAT, volume: self.volume.to_string(), orders: kept.iter().map(row).collect() };
+        write_whole(&self.dir, FILE, &serde_json::to_string(&text).expect("numbers and texts"))
+    }
+
+    /// Has the store told of those that are kept. It has them then, unless a later one is there.
+    ///
+    /// # Errors
+    /// The first that `tell` has: the store is away still.
+    pub fn send(&self, mut tell: impl FnMut(TargetId, Order) -> Result<Option<Remembered>>) -> Result<()> {
+        let known = self.known.lock();
+        let waits = known.kept.iter().filter(|(id, _)| !known.asked.contains_key(id));
+        let kept: Vec<_> = waits.map(|(id, kept)| (*id, *kept)).collect();
+        drop(known);
+        for (id, order) in kept {
+            let Some(Remembered { state, last_ms }) = tell(id, order)? else {
+                self.forget(id);
+                continue;
+            };
+            let ordered = state_name(order.state);
+            if state_name(state) == ordered {
+                tracing::info!("the state store has the order that target {id} is {ordered}, which was kept");
+            } else {
+                tracing::warn!(
+                    "that target {id} is {ordered}, which was kept, gives way to a later order: it is {state}"
+                );
+            }
+            self.told(id, last_ms);
+        }
+        Ok(())
+    }
+}
+
+/// Tells the store of an order that was kept, and then other nodes.
+pub(super) fn tell(state: &dyn State, id: TargetId, order: Order) -> Result<Option<Remembered>> {
+    let there = state.order_target(id, order.state, order.given_ms, false)?;
+    state.ring(&ordered_text(&[id]))?;
+    Ok(there)
+}
+
+fn parse(text: &str, volume: VolumeId, path: &Path) -> Result<BTreeMap<TargetId, Order>> {
+    let damaged = || {
+        let path = path.display();
+        Error::State(format!("{path} has orders for targets and is damaged: remove it, and give them again"))
+    };
+    let found: serde_json::Value = serde_json::from_str(text).map_err(|_| damaged())?;
+    let format = found["format"].as_u64().and_then(|format| u32::try_from(format).ok()).ok_or_else(damaged)?;
+    if format > FORMAT {
+        return Err(Error::Newer(newer_than(&path.display().to_string(), format, FORMAT)));
+    }
+    let found: Text = serde_json::from_value(found).map_err(|_| damaged())?;
+    // Of a volume that had the state directory before.
+    if found.volume != volume.to_string() {
+        return Ok(BTreeMap::new());
+    }
+    let order = |row: Row| {
+        let state = state_of(&row.state).ok_or_else(damaged)?;
+        Ok((TargetId(row.target), Order { state, given_ms: row.given_ms }))
+    };
+    found.orders.into_iter().map(order).collect()
+}
+
+impl Volume {
+    /// Whether an order for a target is kept here, since the state store was away.
+    pub fn is_order_kept(&self, target: TargetId) -> bool {
+        self.orders.is_kept(target)
+    }
+
+    /// How many orders are.
+    pub fn orders_kept(&self) -> usize {
+        self.orders.count()
+    }
+}
+
+#[cfg(test)]
+mod tests;
