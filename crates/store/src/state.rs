@@ -23,6 +23,9 @@ pub(crate) const NAMES: &str = "names";
 /// The kind of the records by which nodes know of each other's jobs. Their keys begin with the name of the node and a blank.
 pub const KNOWN_JOBS: &str = "jobs.known";
 
+/// The kind of the one record in which nodes know what space each of them has promised to jobs.
+pub const PROMISED: &str = "jobs.promised";
+
 /// What is remembered of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetRecord {
@@ -155,6 +158,9 @@ pub trait State: Send + Sync {
     fn record_get(&self, kind: &str, key: &str) -> Result<Option<Vec<u8>>>;
     /// Forgets a record. Whether it was there.
     fn record_remove(&self, kind: &str, key: &str) -> Result<bool>;
+    /// Puts a record in the place of `before` (`None`: of no record), in one step. Whether it did: not where another is there by now. After an
+    /// error it may have been done.
+    fn record_swap(&self, kind: &str, key: &str, before: Option<&[u8]>, value: &[u8]) -> Result<bool>;
     /// All records of a kind, by key.
     fn records(&self, kind: &str) -> Result<Vec<(String, Vec<u8>)>>;
     /// All of it as it is at one moment.
@@ -183,6 +189,11 @@ pub trait State: Send + Sync {
     /// What a node of that name had for itself (moves under way, stagings, records) and will never ask for again: it has it no more.
     /// Nothing where one daemon has the state.
     fn left_by(&self, _own: &str) -> Result<Option<std::sync::Arc<dyn State>>> {
+        Ok(None)
+    }
+    /// Another value whenever it may have forgotten the last that it was told, since another server or another start of it serves. `None`
+    /// where that cannot be, or where it does not say.
+    fn life(&self) -> Result<Option<String>> {
         Ok(None)
     }
     /// How long its operations took, where that is counted.

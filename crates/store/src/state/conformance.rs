@@ -10,6 +10,7 @@ pub fn conformance(state: &dyn State) {
     targets_keep_their_numbers(state);
     the_journal_turns_into_garbage(state);
     stagings_and_records(state);
+    a_record_is_replaced_only_where_it_is_as_it_was_read(state);
     what_was_dumped_comes_back(state);
 }
 
@@ -135,6 +136,32 @@ fn stagings_and_records(state: &dyn State) {
     assert!(!state.record_remove("job", "1").unwrap());
     assert_eq!((keys("job"), keys("other")), (vec!["2".to_owned()], vec!["1".to_owned()]));
     assert_eq!(state.record_get("job", "2").unwrap().as_deref(), Some(&b"2"[..]));
+}
+
+fn a_record_is_replaced_only_where_it_is_as_it_was_read(state: &dyn State) {
+    let swap = |before: Option<&[u8]>, value: &[u8]| state.record_swap("jobs.swap", "k", before, value).unwrap();
+    let there = || state.record_get("jobs.swap", "k").unwrap();
+    assert!(!swap(Some(b"1"), b"2"), "there is none");
+    assert!(swap(None, b"1\0\xff"));
+    assert!(!swap(None, b"2"), "there is one");
+    assert!(!swap(Some(b"1"), b"2") && !swap(Some(b""), b"2"));
+    assert_eq!(there().as_deref(), Some(&b"1\0\xff"[..]));
+    assert!(swap(Some(b"1\0\xff"), b"") && swap(Some(b""), b"3"));
+    assert_eq!(there().as_deref(), Some(&b"3"[..]));
+    assert_eq!(state.record_get("jobs.swap", "other").unwrap(), None);
+    // Of those that read the same, one gets through.
+    let add = || (0..20).for_each(|_| while !add_one(state) {});
+    std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(add))));
+    assert_eq!(there().as_deref(), Some(&b"63"[..]), "none of 60 is lost");
+    assert!(state.record_remove("jobs.swap", "k").unwrap());
+    assert_eq!(state.life().unwrap(), state.life().unwrap());
+}
+
+/// Adds one to the number of a record, unless another was quicker.
+fn add_one(state: &dyn State) -> bool {
+    let read = state.record_get("jobs.swap", "k").unwrap();
+    let number: u64 = std::str::from_utf8(read.as_deref().unwrap()).unwrap().parse().unwrap();
+    state.record_swap("jobs.swap", "k", read.as_deref(), (number + 1).to_string().as_bytes()).unwrap()
 }
 
 fn what_was_dumped_comes_back(state: &dyn State) {

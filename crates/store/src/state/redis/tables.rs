@@ -20,6 +20,12 @@ const NEXT_ABOVE: &str = "\
     redis.call('HSET', KEYS[1], ARGV[1], string.format('%d', last)) \
     return last";
 
+/// Puts a value in the place of `ARGV[3]`, which is missing where there is to be none.
+const SWAP: &str = "\
+    if (redis.call('HGET', KEYS[1], ARGV[1]) or nil) ~= ARGV[3] then return 0 end \
+    redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) \
+    return 1";
+
 /// Remembers a target, unless it is known; its number is drawn from then on.
 const REMEMBER: &str = "\
     if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then \
@@ -441,6 +447,12 @@ impl State for RedisState {
         self.remove(&format!("record.{kind}"), key)
     }
 
+    fn record_swap(&self, kind: &str, key: &str, before: Option<&[u8]>, value: &[u8]) -> Result<bool> {
+        let mut eval = cmd("EVAL");
+        eval.arg(SWAP).arg(1).arg(self.key(&format!("record.{kind}"))).arg(key).arg(value).arg(before);
+        self.ask::<u64>(&eval).map(|n| n > 0)
+    }
+
     fn records(&self, kind: &str) -> Result<Vec<(String, Vec<u8>)>> {
         self.hash(&format!("record.{kind}"))
     }
@@ -488,6 +500,16 @@ impl State for RedisState {
             return Err(Error::State(format!("\"{own}\" is the name of no node")));
         }
         Ok(Some(std::sync::Arc::new(self.take_from(own)?)))
+    }
+
+    fn life(&self) -> Result<Option<String>> {
+        let told = self.with(|connection| match cmd("INFO").arg("server").query::<String>(connection) {
+            // It does not let everybody ask.
+            Err(error) if error.code() == Some("NOPERM") => Ok(None),
+            told => told.map(Some),
+        })?;
+        let id = |text: &str| text.lines().find_map(|line| line.strip_prefix("run_id:")).map(|id| id.trim().to_owned());
+        Ok(told.as_deref().and_then(id))
     }
 
     fn ring(&self, text: &str) -> Result<()> {

@@ -116,7 +116,9 @@ fn what_was_acknowledged_outlives_the_server() {
         let epoch = state.new_epoch(0).unwrap();
         assert!(epoch > first);
         first = epoch;
+        let life = state.life().unwrap();
         redis.kill_and_start();
+        assert!(life.is_some() && state.life().unwrap() != life, "it may have forgotten something: {life:?}");
         // The connection of before is broken; nobody need know.
         assert_eq!(state.records("burst.version").unwrap().len(), 50 * usize::from(round));
     }

@@ -249,6 +249,17 @@ impl State for SqliteState {
         self.write(|t| t.execute("DELETE FROM record WHERE kind = ?1 AND key = ?2", [kind, key])).map(|n| n > 0)
     }
 
+    fn record_swap(&self, kind: &str, key: &str, before: Option<&[u8]>, value: &[u8]) -> Result<bool> {
+        let changed = self.write(|t| match before {
+            Some(before) => {
+                let sql = "UPDATE record SET value = ?4 WHERE kind = ?1 AND key = ?2 AND value = ?3";
+                t.execute(sql, params![kind, key, before, value])
+            }
+            None => t.execute("INSERT OR IGNORE INTO record VALUES (?1, ?2, ?3)", params![kind, key, value]),
+        })?;
+        Ok(changed > 0)
+    }
+
     fn records(&self, kind: &str) -> Result<Vec<(String, Vec<u8>)>> {
         self.read(|c| pairs(c, "SELECT key, value FROM record WHERE kind = ?1 ORDER BY key", &[kind]))
     }
