@@ -1,5 +1,6 @@
 //! The jobs of this node as numbers for whoever watches.
 
+use jobs::arrivals::Arrivals;
 use jobs::request::JobState;
 use jobs::runner::Runner;
 use jobs::slurm::Slurm;
@@ -8,9 +9,9 @@ use std::sync::Arc;
 use store::daemon::Gauges;
 use store::stats::{Gauge, Level};
 
-/// How many jobs there are, by state.
-pub fn gauges(runner: &Arc<Runner>, slurm: &Arc<Slurm>) -> Gauges {
-    let (runner, slurm) = (Arc::downgrade(runner), Arc::downgrade(slurm));
+/// How many jobs there are, by state, and what is promised to them.
+pub fn gauges(runner: &Arc<Runner>, slurm: &Arc<Slurm>, arrivals: &Arc<Arrivals>) -> Gauges {
+    let (runner, slurm, arrivals) = (Arc::downgrade(runner), Arc::downgrade(slurm), Arc::downgrade(arrivals));
     let gauge = |of, states: BTreeMap<JobState, u64>| {
         let values = states.into_iter().map(|(state, count)| (vec![state.to_string()], count as f64));
         Gauge { of, values: values.collect() }
@@ -18,6 +19,8 @@ pub fn gauges(runner: &Arc<Runner>, slurm: &Arc<Slurm>) -> Gauges {
     Arc::new(move || {
         let runner = runner.upgrade().map(|runner| runner.states()).unwrap_or_default();
         let slurm = slurm.upgrade().map(|slurm| slurm.states()).unwrap_or_default();
-        vec![gauge(Level::Jobs, runner), gauge(Level::SlurmJobs, slurm)]
+        let promised = arrivals.upgrade().map_or(0, |arrivals| arrivals.promised());
+        let promised = Gauge { of: Level::StagingPromised, values: vec![(Vec::new(), promised as f64)] };
+        vec![gauge(Level::Jobs, runner), gauge(Level::SlurmJobs, slurm), promised]
     })
 }

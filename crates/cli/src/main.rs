@@ -11,6 +11,7 @@ mod jobs_in_numbers;
 mod jobs_on_volume;
 mod listed;
 mod mount_form;
+mod promises_on_volume;
 mod users;
 
 use std::process::ExitCode;

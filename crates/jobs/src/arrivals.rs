@@ -5,19 +5,25 @@
 //!   runner, Slurm --ask--> sizes (from the sources) --> QueueView --begin, give up--> runner, Slurm
 //!                           queues (when they start) --^   ^-- free space of the volume
 //! ```
+//! Of several nodes each says what it has promised before a byte of it comes ([`Peers`]), so all of them together promise no
+//! more than there is.
+//!
 //! A job asks when it could bring its data; it is told to begin when that is due and space is promised to it. Sizes are
 //! asked of the sources on threads of their own; one thread looks at the queues as long as jobs wait. Where a source
 //! does not tell a size nothing is known and nothing is promised: the data come at once.
 
+mod nodes;
 mod queue_view;
 
 use crate::request::{Arrival, Caller, Wanted};
 use crate::volume::Volume;
+pub use nodes::Peers;
+use nodes::{Look, Nodes};
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
-use policy::schedule::just_in_time::{Config, Stats, WhenFull};
+use policy::schedule::just_in_time::{Config, Space, Stats, WhenFull};
 pub(crate) use queue_view::span;
-use queue_view::{Action, QueueView};
+use queue_view::{Action, QueueView, Room};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +33,9 @@ use store::state::State;
 const RATES: &str = "source-rate";
 /// Sources are asked for sizes by so many at once. A guess: one that does not answer holds up few others.
 const ASKERS: usize = 4;
+/// Where other nodes are promised space in the same moment it is looked at so often; then the job waits. A guess: each time
+/// one of the nodes has got through.
+const LOOKS_MAX: u32 = 20;
 
 /// How it works.
 #[derive(Clone, Debug)]
@@ -90,6 +99,8 @@ struct Shared {
     settings: Settings,
     volume: Arc<dyn Volume>,
     state: Arc<dyn State>,
+    /// Where several nodes have the volume.
+    nodes: Option<Nodes>,
     view: Mutex<QueueView>,
     queues: Mutex<BTreeMap<QueueKind, Arc<dyn WaitingJobs>>>,
     /// Something to look at, for either kind of thread.
@@ -101,6 +112,8 @@ struct Shared {
 struct Flags {
     look: bool,
     stopped: bool,
+    /// All whose data come already are known.
+    taken_up: bool,
     /// Whose sources are to be asked for sizes.
     asked: VecDeque<Asked>,
 }
@@ -111,8 +124,13 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Starts its threads, with the rates that are remembered.
-    pub fn start(settings: Settings, volume: Arc<dyn Volume>, state: Arc<dyn State>) -> std::io::Result<Arrivals> {
+    /// Starts its threads, with the rates that are remembered. Nothing is promised before [`Arrivals::taken_up`].
+    pub fn start(
+        settings: Settings,
+        volume: Arc<dyn Volume>,
+        state: Arc<dyn State>,
+        peers: Option<Arc<dyn Peers>>,
+    ) -> std::io::Result<Arrivals> {
         let mut known = BTreeMap::new();
         for (source, rate) in state.records(RATES).map_err(|e| std::io::Error::other(e.to_string()))? {
             if let Some(rate) = std::str::from_utf8(&rate).ok().and_then(|text| text.parse().ok()) {
@@ -123,6 +141,7 @@ impl Arrivals {
         let shared = Arc::new(Shared {
             settings,
             volume,
+            nodes: peers.map(|peers| Nodes::new(state.clone(), peers)),
             state,
             view: Mutex::new(view),
             queues: Mutex::default(),
@@ -146,19 +165,32 @@ impl Arrivals {
 
     /// A job could bring its data. Returns at once; `begin` or `give_up` follows. A second call changes nothing.
     pub fn ask(&self, ticket: Ticket, owner: Caller, wanted: Vec<Wanted>) {
-        self.take(Asked { ticket, owner, wanted, under_way: false });
+        if self.shared.view.lock().expect(ticket) {
+            self.take(Asked { ticket, owner, wanted, under_way: false });
+        }
     }
 
-    /// The data of a job come already, begun by an earlier daemon.
-    pub fn adopt(&self, ticket: Ticket, owner: Caller, wanted: Vec<Wanted>) {
-        self.take(Asked { ticket, owner, wanted, under_way: true });
+    /// The data of a job come already, begun by an earlier daemon that promised it so much.
+    pub fn adopt(&self, ticket: Ticket, owner: Caller, wanted: Vec<Wanted>, promised: u64) {
+        if self.shared.view.lock().adopt(ticket, promised) {
+            self.take(Asked { ticket, owner, wanted, under_way: true });
+        }
+    }
+
+    /// All jobs of the last daemon whose data come already were adopted.
+    pub fn taken_up(&self) {
+        self.shared.flags.lock().taken_up = true;
+        self.shared.look();
     }
 
     fn take(&self, asked: Asked) {
-        if self.shared.view.lock().expect(asked.ticket) {
-            self.shared.flags.lock().asked.push_back(asked);
-            self.shared.woken.notify_all();
-        }
+        self.shared.flags.lock().asked.push_back(asked);
+        self.shared.woken.notify_all();
+    }
+
+    /// Bytes promised by this node whose data are still to come.
+    pub fn promised(&self) -> u64 {
+        self.shared.view.lock().promised()
     }
 
     /// A job's data are there. `took_ms` is how long they came, where that says something about their source.
@@ -249,35 +281,16 @@ fn ask_sources(shared: &Arc<Shared>) {
 /// The thread that looks at the queues and at the space.
 fn watch(shared: &Arc<Shared>) {
     let mut told = Stats::default();
-    loop {
-        {
-            let nobody = shared.view.lock().is_empty();
-            let mut flags = shared.flags.lock();
-            // Whoever comes sets `look` when the sources were asked.
-            while nobody && !flags.stopped && !flags.look {
-                shared.woken.wait(&mut flags);
-            }
-            let until = Instant::now() + shared.settings.poll;
-            while !flags.stopped && !flags.look && !shared.woken.wait_until(&mut flags, until).timed_out() {}
-            if flags.stopped {
-                return;
-            }
-            flags.look = false;
+    let mut queues_at = Instant::now();
+    while let Some(called) = wait(shared, queues_at) {
+        if called || Instant::now() >= queues_at {
+            queues_at = Instant::now() + shared.settings.poll;
+            ask_queues(shared);
         }
-        let waiting = shared.view.lock().waiting();
-        for queue in waiting {
-            let jobs = shared.queues.lock().get(&queue).cloned();
-            if let Some(starts) = jobs.and_then(|jobs| jobs.starts()) {
-                shared.view.lock().estimates(now(), queue, &starts);
-            }
-        }
-        // One that comes between the two locks has this thread look once more.
-        let decide = shared.view.lock().wants_space();
-        let free = decide.then(|| shared.volume.free_bytes()).flatten();
-        let (todo, rates, stats) = {
+        let todo = promise(shared);
+        let (rates, stats) = {
             let mut view = shared.view.lock();
-            let todo = if decide { view.decide(now(), free) } else { Vec::new() };
-            (todo, view.new_rates(), view.stats())
+            (view.new_rates(), view.stats())
         };
         shared.volume.count_arrivals(&told, &stats);
         told = stats;
@@ -294,6 +307,96 @@ fn watch(shared: &Arc<Shared>) {
             }
         }
     }
+}
+
+/// Waits for something to look at. Whether somebody called; nothing at the end.
+fn wait(shared: &Shared, queues_at: Instant) -> Option<bool> {
+    let nobody = shared.view.lock().is_empty();
+    let mut flags = shared.flags.lock();
+    // Whoever comes sets `look` when the sources were asked.
+    while shared.nodes.is_none() && nobody && !flags.stopped && !flags.look {
+        shared.woken.wait(&mut flags);
+    }
+    let until = match &shared.nodes {
+        Some(_) => queues_at.min(Instant::now() + Nodes::look_every()),
+        None => queues_at,
+    };
+    while !flags.stopped && !flags.look && !shared.woken.wait_until(&mut flags, until).timed_out() {}
+    (!flags.stopped).then(|| std::mem::take(&mut flags.look))
+}
+
+fn ask_queues(shared: &Shared) {
+    let waiting = shared.view.lock().waiting();
+    for queue in waiting {
+        let jobs = shared.queues.lock().get(&queue).cloned();
+        if let Some(starts) = jobs.and_then(|jobs| jobs.starts()) {
+            shared.view.lock().estimates(now(), queue, &starts);
+        }
+    }
+}
+
+/// Looks at the space for those who ask, and has other nodes know what is promised here.
+fn promise(shared: &Shared) -> Vec<(Ticket, Action)> {
+    if !shared.flags.lock().taken_up {
+        return Vec::new();
+    }
+    // One that comes between the two locks has this thread look once more.
+    if !shared.view.lock().wants_space() {
+        shared.nodes.iter().for_each(|nodes| say_promised(shared, nodes));
+        return Vec::new();
+    }
+    let mut looks = 0;
+    let why = loop {
+        // In this order: `policy::schedule::just_in_time::nodes` says why.
+        let promises = shared.view.lock().promises();
+        let look = match shared.nodes.as_ref().map(Nodes::look).transpose() {
+            Ok(look) => look,
+            Err(why) => break why,
+        };
+        let elsewhere = match look.as_ref().map_or(Ok(0), Look::elsewhere) {
+            Ok(elsewhere) => elsewhere,
+            Err(why) => {
+                shared.nodes.iter().for_each(|nodes| say_promised(shared, nodes));
+                break why;
+            }
+        };
+        let free = shared.volume.free_bytes();
+        let room = free.map_or(Room::Unknown, |free| Room::Space(Space { free, elsewhere }));
+        let decided = shared.view.lock().decide(now(), promises, room);
+        let known = shared.nodes.as_ref().zip(look);
+        looks += 1;
+        match known.map_or(Ok(true), |(nodes, look)| nodes.put(look, decided.promised(), decided.grants())) {
+            Ok(true) => return carry(shared, decided),
+            Ok(false) if looks < LOOKS_MAX => {}
+            Ok(false) => break "other nodes were promised space in the same moment; looked at again soon".to_owned(),
+            Err(why) => break why,
+        }
+    };
+    let decided = {
+        let mut view = shared.view.lock();
+        let promises = view.promises();
+        view.decide(now(), promises, Room::Shut(why))
+    };
+    carry(shared, decided)
+}
+
+/// Has other nodes know what is promised here, where they know otherwise.
+fn say_promised(shared: &Shared, nodes: &Nodes) {
+    let promised = shared.view.lock().promised();
+    match nodes.look().and_then(|look| nodes.put(look, promised, false)) {
+        Ok(true) => {}
+        Ok(false) => tracing::debug!("another node was quicker: said again at the next look"),
+        Err(why) => tracing::debug!("{why}"),
+    }
+}
+
+fn carry(shared: &Shared, decided: queue_view::Decided) -> Vec<(Ticket, Action)> {
+    let mut view = shared.view.lock();
+    let todo = view.carry(now(), decided);
+    if view.asks() {
+        shared.look();
+    }
+    todo
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::failure::{Failure, Result};
 use crate::inputs_on_volume;
 use crate::jobs_in_numbers;
 use crate::jobs_on_volume::JobsOnVolume;
+use crate::promises_on_volume;
 use crate::{log, shown};
 use ::connect::Servers;
 use clap::Args;
@@ -265,7 +266,8 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     let volume = Arc::new(JobsOnVolume::new(core.clone(), settings.check_before_job));
     let state = || core.volume.state().clone();
     let recogniser = Arc::new(recognise);
-    let arrivals = Arrivals::start(arrivals_of(settings), volume.clone(), state()).map_err(|e| failed(&e))?;
+    let peers = promises_on_volume::peers(core);
+    let arrivals = Arrivals::start(arrivals_of(settings), volume.clone(), state(), peers).map_err(|e| failed(&e))?;
     let arrivals = Arc::new(arrivals);
     let of_machine = jobs::Config::new(state_dir.join("jobs")).map_err(|e| failed(&e))?;
     let notices = jobs::notice::Settings {
@@ -288,8 +290,9 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     let runner = jobs::runner::Runner::open(config()?, state(), volume.clone(), recogniser.clone());
     let slurm = jobs::slurm::Slurm::open(config()?, &settings.slurm_user, state(), volume.clone(), recogniser);
     let (runner, slurm) = (Arc::new(runner.map_err(|e| failed(&e))?), Arc::new(slurm.map_err(|e| failed(&e))?));
+    arrivals.taken_up();
     slurm.set_runner(&runner);
-    core.add_gauges(jobs_in_numbers::gauges(&runner, &slurm));
+    core.add_gauges(jobs_in_numbers::gauges(&runner, &slurm, &arrivals));
     core.add_gauges(connections_in_numbers::gauges(&core.volume));
     let replication = &core.volume.config().replication;
     let replication = copies_on_volume::start(core, &runner, &slurm, known.as_ref(), replication);

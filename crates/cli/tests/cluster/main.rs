@@ -25,6 +25,7 @@ mod local;
 mod locks;
 mod moved;
 mod mpi;
+mod promised;
 mod quotas;
 mod random;
 #[allow(dead_code, reason = "some of it is for other tests")]

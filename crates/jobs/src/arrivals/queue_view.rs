@@ -1,14 +1,18 @@
 //! What is known of each job's data, and from events of the outside to events for the machine. No I/O happens here.
 
+mod room;
+
 use super::{QueueKind, Settings, Start, Ticket};
 use crate::request::{Arrival, Incoming};
 use policy::Time;
 use policy::machine::Machine;
 use policy::schedule::easy::JobId;
 use policy::schedule::just_in_time::{
-    self, Answer, Config, Event, JustInTime, Ledger, Load, Phase, Rates, Reason, SourceId, Stats,
+    self, Answer, Config, Event, JustInTime, Ledger, Load, Phase, Rates, Reason, SourceId, Space, Stats,
 };
 use policy::units::{show_bytes, show_span_s};
+pub use room::{Decided, Room};
+use room::{NoRoom, no_space};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is to be done with the data of a job.
@@ -30,8 +34,10 @@ struct Known {
     started: bool,
     start: Option<Time>,
     reason: Option<Reason>,
-    /// Free and promised bytes when it found no space.
-    no_space: Option<(u64, u64)>,
+    /// It asked and has no space.
+    no_room: Option<NoRoom>,
+    /// Nothing more comes.
+    settled: bool,
     /// How it went, once that is decided.
     verdict: Option<String>,
 }
@@ -42,6 +48,10 @@ pub struct QueueView {
     ledger: Ledger,
     /// What could be promised at the last look.
     room: u64,
+    /// Who waits for an answer about space, in order.
+    asking: Vec<(JobId, u64)>,
+    /// Decided and not told yet.
+    todo: Vec<(Ticket, Action)>,
     by_queue: bool,
     jobs: BTreeMap<Ticket, Known>,
     tickets: BTreeMap<JobId, Ticket>,
@@ -63,6 +73,8 @@ impl QueueView {
             config: settings.machine.clone(),
             ledger: Ledger::new(settings.when_full, settings.keep_free),
             room: 0,
+            asking: Vec::new(),
+            todo: Vec::new(),
             by_queue: settings.by_queue,
             jobs: BTreeMap::new(),
             tickets: BTreeMap::new(),
@@ -88,11 +100,21 @@ impl QueueView {
             started: false,
             start: None,
             reason: None,
-            no_space: None,
+            no_room: None,
+            settled: false,
             verdict: None,
         };
         self.jobs.insert(ticket, known);
         true
+    }
+
+    /// The same for one whose data come already, to which so much was promised.
+    pub fn adopt(&mut self, ticket: Ticket, promised: u64) -> bool {
+        let is_new = self.expect(ticket);
+        if let Some(known) = self.jobs.get(&ticket).filter(|_| is_new) {
+            self.ledger.adopt(known.id, promised);
+        }
+        is_new
     }
 
     fn source(&mut self, name: &str) -> SourceId {
@@ -116,11 +138,14 @@ impl QueueView {
         let Some(known) = self.jobs.get_mut(&ticket).filter(|known| known.fresh && !known.submitted) else { return };
         (known.submitted, known.fresh, known.start) = (true, false, start);
         let (job, under_way) = (known.id, known.under_way);
+        let comes = known.incoming.as_ref().filter(|_| under_way && !known.settled).map(|incoming| incoming.bytes);
         let incoming = known.incoming.clone().unwrap_or_default();
         let source = self.source(&incoming.source);
         self.machine.handle(now, Event::Submitted { job, load: incoming.load(), source, start });
+        if let Some(bytes) = comes {
+            self.ledger.adopt(job, bytes);
+        }
         if under_way {
-            self.ledger.adopt(job, incoming.bytes);
             self.machine.handle(now, Event::Reserved { job });
         }
     }
@@ -167,54 +192,9 @@ impl QueueView {
         self.jobs.values().any(|known| known.submitted && !known.under_way)
     }
 
-    /// Takes what is due to its end: space is asked for, transfers begin.
-    pub fn decide(&mut self, now: Time, free: Option<u64>) -> Vec<(Ticket, Action)> {
-        let room = free.map_or(0, |free| self.ledger.room(free));
-        let waits = |known: &Known| known.no_space.is_some() && !known.under_way && known.bytes() <= room;
-        if room > self.room && self.jobs.values().any(waits) {
-            self.machine.handle(now, Event::SpaceFreed);
-        }
-        self.machine.handle(now, Event::Tick);
-        let mut todo = Vec::new();
-        while let Some(action) = self.machine.poll() {
-            match action {
-                just_in_time::Action::Reserve { job, bytes, .. } => {
-                    let answer = free.map_or(Answer::Granted, |free| self.ledger.ask(job, bytes, free));
-                    let promised = self.ledger.promised();
-                    if let Some(known) = self.tickets.get(&job).and_then(|ticket| self.jobs.get_mut(ticket)) {
-                        known.no_space = free.filter(|_| answer != Answer::Granted).map(|free| (free, promised));
-                    }
-                    let event = match answer {
-                        Answer::Granted => Event::Reserved { job },
-                        Answer::Wait => Event::NoSpace { job },
-                        Answer::Refused => Event::Refused { job },
-                    };
-                    self.machine.handle(now, event);
-                }
-                just_in_time::Action::Begin { job, reason } => {
-                    let Some(ticket) = self.tickets.get(&job).copied() else { continue };
-                    let Some(known) = self.jobs.get_mut(&ticket) else { continue };
-                    known.reason = Some(reason);
-                    if !known.under_way {
-                        known.under_way = true;
-                        todo.push((ticket, Action::Begin));
-                    }
-                }
-                just_in_time::Action::Release { job, .. } => self.ledger.settle(job),
-                just_in_time::Action::GiveUp { job } => {
-                    let Some(ticket) = self.tickets.get(&job).copied() else { continue };
-                    if let Some(known) = self.jobs.get(&ticket).filter(|known| !known.under_way) {
-                        todo.push((ticket, Action::GiveUp(no_space(known, self.config.retry_after))));
-                    }
-                }
-            }
-        }
-        self.room = free.map_or(0, |free| self.ledger.room(free));
-        todo
-    }
-
     pub fn arrived(&mut self, now: Time, ticket: Ticket, took_ms: Option<u64>) {
         let Some(known) = self.jobs.get_mut(&ticket) else { return };
+        known.settled = true;
         let (job, took) = (known.id, Time::from_millis(took_ms.unwrap_or(0)));
         self.ledger.settle(job);
         let late = self.machine.stats().too_late_total;
@@ -226,7 +206,9 @@ impl QueueView {
     }
 
     pub fn failed(&mut self, now: Time, ticket: Ticket) {
-        let Some(job) = self.jobs.get(&ticket).map(|known| known.id) else { return };
+        let Some(known) = self.jobs.get_mut(&ticket) else { return };
+        known.settled = true;
+        let job = known.id;
         self.ledger.settle(job);
         self.machine.handle(now, Event::Failed { job, permanent: true });
     }
@@ -247,6 +229,7 @@ impl QueueView {
         let Some(known) = self.jobs.remove(&ticket) else { return };
         self.tickets.remove(&known.id);
         self.machine.handle(now, Event::Gone { job: known.id });
+        self.asking.retain(|(job, _)| *job != known.id);
         self.ledger.settle(known.id);
     }
 
@@ -296,7 +279,7 @@ impl QueueView {
                 format!("the queue cannot say yet when it starts; its data begin to come in {}", span(due.since(now)))
             }
             Some(Phase::Waiting { due }) => format!("its data begin to come in {}{expected}", span(due.since(now))),
-            Some(Phase::Reserving) if known.no_space.is_some() => no_space(known, self.config.retry_after),
+            Some(Phase::Reserving) if known.no_room.is_some() => no_space(known, self.config.retry_after),
             Some(Phase::Reserving) => "space for its data is being set aside".into(),
             Some(Phase::Moving { since }) => {
                 let why = match known.reason {
@@ -325,17 +308,6 @@ impl Known {
     fn source_name(&self) -> &str {
         self.incoming.as_ref().map_or("", |incoming| &incoming.source)
     }
-}
-
-fn no_space(known: &Known, retry_after: Time) -> String {
-    let (free, promised) = known.no_space.unwrap_or_default();
-    format!(
-        "no space for its data: {} needed, {} free, of which {} are promised to other jobs; looked at again when some is freed, and every {}",
-        show_bytes(known.bytes()),
-        show_bytes(free),
-        show_bytes(promised),
-        span(retry_after)
-    )
 }
 
 /// A span for people.

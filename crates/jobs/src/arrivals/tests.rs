@@ -1,9 +1,12 @@
 //! The view of the queues in virtual time, and the driver with a volume and a queue of its own.
 
-use super::queue_view::{Action, QueueView};
+mod nodes;
+
+use super::queue_view::{Action, QueueView, Room};
 use super::*;
 use crate::request::{CheckReport, Incoming, RecoveryEvent};
 use parking_lot::Mutex as Lock;
+use policy::schedule::just_in_time::Ledger;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use store::state::SqliteState;
@@ -34,6 +37,44 @@ fn view(by_queue: bool, when_full: WhenFull) -> QueueView {
     QueueView::new(&settings(by_queue, when_full), BTreeMap::new())
 }
 
+/// As a volume of one node does, with so much free.
+fn decide(view: &mut QueueView, now: Time, free: Option<u64>) -> Vec<(Ticket, Action)> {
+    let room = free.map_or(Room::Unknown, |free| Room::Space(Space { free, elsewhere: 0 }));
+    let decided = view.decide(now, view.promises(), room);
+    view.carry(now, decided)
+}
+
+/// [S-332] What is decided counts when other nodes know of it; jobs go on meanwhile.
+#[test]
+fn between_a_decision_and_its_end_jobs_may_go_and_come() {
+    let mut view = view(false, WhenFull::Wait);
+    for ticket in [A, B] {
+        view.expect(ticket);
+        view.measured(s(0), ticket, incoming(60 * MB), false);
+    }
+    let room = || Room::Space(Space { free: 100 * MB, elsewhere: 0 });
+    let decided = view.decide(s(0), view.promises(), room());
+    assert_eq!((decided.promised(), decided.grants(), view.promised()), (60 * MB, true, 0));
+    view.gone(s(0), A);
+    assert_eq!(view.carry(s(0), decided), [], "B was told to wait, and A is gone");
+    assert_eq!(view.promised(), 0, "nothing is promised to a job that is gone");
+    // Another node was quicker: what was decided is dropped, and decided again with what that one promised.
+    view.estimates(s(31), QueueKind::Local, &BTreeMap::new());
+    drop(view.decide(s(31), view.promises(), room()));
+    let decided = view.decide(s(31), view.promises(), Room::Space(Space { free: 100 * MB, elsewhere: 50 * MB }));
+    assert_eq!(view.carry(s(31), decided), []);
+    let why = standing(&view, 31, B);
+    assert!(why.contains("47.7 MiB are promised to other jobs (47.7 MiB of them by other nodes)"), "{why}");
+    // What came while it was looked at is counted as coming: it was not there when the space was measured.
+    let before = view.promises();
+    view.adopt((QueueKind::Local, 3), 70 * MB);
+    assert_eq!((before.promised(), view.promised()), (0, 70 * MB));
+    let decided = view.decide(s(62), Ledger::new(WhenFull::Wait, 0), Room::Shut("the state is away".into()));
+    assert_eq!((view.carry(s(62), decided), standing(&view, 62, B)), (vec![], "the state is away".to_string()));
+    let decided = view.decide(s(63), view.promises(), Room::Space(Space { free: 130 * MB, elsewhere: 0 }));
+    assert_eq!(view.carry(s(63), decided), [(B, Action::Begin)], "at once when it is back");
+}
+
 fn standing(view: &QueueView, now: u64, ticket: Ticket) -> String {
     view.told(s(now), ticket).expect("known").standing
 }
@@ -46,12 +87,12 @@ fn the_queue_decides_when_data_begin_to_come_and_rates_are_learnt() {
     assert_eq!(view.waiting(), [QueueKind::Local].into());
     // 200 MB at 10 MB/s are 20 s, the margin 20 s: 40 s before the start.
     view.estimates(s(0), QueueKind::Local, &says(1, 1000, false));
-    assert_eq!(view.decide(s(0), Some(u64::MAX)), []);
+    assert_eq!(decide(&mut view, s(0), Some(u64::MAX)), []);
     assert!(standing(&view, 0, A).contains("begin to come in 16 min"), "{}", standing(&view, 0, A));
     // A job before it ended early, and the queue corrects itself.
     view.estimates(s(100), QueueKind::Local, &says(1, 500, false));
-    assert_eq!(view.decide(s(459), Some(u64::MAX)), []);
-    assert_eq!(view.decide(s(460), Some(u64::MAX)), [(A, Action::Begin)]);
+    assert_eq!(decide(&mut view, s(459), Some(u64::MAX)), []);
+    assert_eq!(decide(&mut view, s(460), Some(u64::MAX)), [(A, Action::Begin)]);
     view.arrived(s(470), A, Some(10_000));
     assert_eq!(view.new_rates(), [("http://h".to_string(), 20 * MB)]);
     assert_eq!(view.new_rates(), []);
@@ -73,11 +114,11 @@ fn a_limit_has_data_begin_earlier_and_is_named() {
     view.measured(s(0), A, Some(limited), false);
     // 200 MB at 2 MB/s are 100 s, the margin 60 s; without the limit it would be 40 s before the start.
     view.estimates(s(0), QueueKind::Local, &says(1, 1000, false));
-    assert_eq!(view.decide(s(839), Some(u64::MAX)), []);
+    assert_eq!(decide(&mut view, s(839), Some(u64::MAX)), []);
     let told = view.told(s(839), A).expect("known");
     assert_eq!((told.rate, told.limited_by.as_deref()), (2 * MB, Some("--limit")));
     assert!(told.standing.ends_with("they take about 1 min 40 s"), "{}", told.standing);
-    assert_eq!(view.decide(s(840), Some(u64::MAX)), [(A, Action::Begin)]);
+    assert_eq!(decide(&mut view, s(840), Some(u64::MAX)), [(A, Action::Begin)]);
     view.arrived(s(940), A, Some(100_000));
     assert_eq!(view.new_rates(), [], "the limit is not taken for the rate of the source");
 }
@@ -90,11 +131,11 @@ fn too_late_too_early_and_without_any_lead_are_told_apart() {
         view.measured(s(0), ticket, incoming(100 * MB), false);
     }
     view.estimates(s(0), QueueKind::Local, &[says(1, 1000, false), says(2, 80, false)].concat_maps());
-    assert_eq!(view.decide(s(60), None), [(B, Action::Begin)]);
+    assert_eq!(decide(&mut view, s(60), None), [(B, Action::Begin)]);
     view.arrived(s(65), B, None);
     // Everything before A was cancelled: it could start now, but for its data.
     view.estimates(s(70), QueueKind::Local, &says(1, 70, true));
-    assert_eq!(view.decide(s(70), None), [(A, Action::Begin)]);
+    assert_eq!(decide(&mut view, s(70), None), [(A, Action::Begin)]);
     assert!(standing(&view, 71, A).contains("the job waits for them"));
     view.arrived(s(80), A, None);
     assert_eq!(standing(&view, 81, A), "its data came too late: the job waited 10 s for them");
@@ -110,7 +151,7 @@ fn too_late_too_early_and_without_any_lead_are_told_apart() {
     view.expect(c);
     view.measured(s(300), c, incoming(100 * MB), false);
     view.estimates(s(300), QueueKind::Slurm, &says(3, 300, true));
-    assert_eq!(view.decide(s(300), None), [(c, Action::Begin)]);
+    assert_eq!(decide(&mut view, s(300), None), [(c, Action::Begin)]);
     view.arrived(s(310), c, None);
     assert_eq!((view.stats().too_late, view.stats().no_lead), (1, 1));
 }
@@ -132,14 +173,14 @@ fn two_jobs_are_not_promised_the_same_space() {
         view.expect(ticket);
         view.measured(s(0), ticket, incoming(60 * MB), false);
     }
-    assert_eq!(view.decide(s(0), Some(100 * MB)), [(A, Action::Begin)]);
+    assert_eq!(decide(&mut view, s(0), Some(100 * MB)), [(A, Action::Begin)]);
     let why = standing(&view, 1, B);
     assert!(why.contains("57.2 MiB needed, 95.4 MiB free, of which 57.2 MiB are promised"), "{why}");
     // A's data are there, and still take the space; then A is gone, and somebody removed them.
     view.arrived(s(10), A, Some(6000));
-    assert_eq!(view.decide(s(40), Some(40 * MB)), []);
+    assert_eq!(decide(&mut view, s(40), Some(40 * MB)), []);
     view.gone(s(50), A);
-    assert_eq!(view.decide(s(80), Some(100 * MB)), [(B, Action::Begin)]);
+    assert_eq!(decide(&mut view, s(80), Some(100 * MB)), [(B, Action::Begin)]);
     assert_eq!(view.stats().no_space, 2);
 }
 
@@ -151,17 +192,17 @@ fn space_that_becomes_free_is_used_at_the_next_look() {
         view.expect(ticket);
         view.measured(s(0), ticket, incoming(60 * MB), false);
     }
-    assert_eq!(view.decide(s(0), Some(100 * MB)), [(A, Action::Begin)]);
-    assert_eq!(view.decide(s(1), Some(110 * MB)), []);
+    assert_eq!(decide(&mut view, s(0), Some(100 * MB)), [(A, Action::Begin)]);
+    assert_eq!(decide(&mut view, s(1), Some(110 * MB)), []);
     assert_eq!(view.stats().no_space, 1, "not enough: it does not ask");
-    assert_eq!(view.decide(s(2), Some(120 * MB)), [(B, Action::Begin)], "somebody removed files");
+    assert_eq!(decide(&mut view, s(2), Some(120 * MB)), [(B, Action::Begin)], "somebody removed files");
     let c = (QueueKind::Local, 3);
     view.expect(c);
     view.measured(s(3), c, incoming(60 * MB), false);
-    assert_eq!(view.decide(s(3), Some(120 * MB)), []);
+    assert_eq!(decide(&mut view, s(3), Some(120 * MB)), []);
     // B's data will not come: what it was promised is free.
     view.failed(s(4), B);
-    assert_eq!(view.decide(s(5), Some(120 * MB)), [(c, Action::Begin)]);
+    assert_eq!(decide(&mut view, s(5), Some(120 * MB)), [(c, Action::Begin)]);
 }
 
 #[test]
@@ -169,7 +210,7 @@ fn who_may_not_wait_for_space_fails_with_the_numbers() {
     let mut view = view(false, WhenFull::Fail);
     view.expect(A);
     view.measured(s(0), A, incoming(600 * MB), false);
-    let todo = view.decide(s(0), Some(100 * MB));
+    let todo = decide(&mut view, s(0), Some(100 * MB));
     let [(A, Action::GiveUp(why))] = todo.as_slice() else { panic!("{todo:?}") };
     assert!(why.contains("572 MiB needed, 95.4 MiB free"), "{why}");
     assert_eq!(view.stats().refused, 1);
@@ -180,24 +221,24 @@ fn what_is_not_known_comes_at_once_and_what_comes_already_is_not_begun_again() {
     let mut view = view(true, WhenFull::Wait);
     view.expect(A);
     view.measured(s(0), A, None, false);
-    assert_eq!(view.decide(s(0), Some(0)), [(A, Action::Begin)], "nothing is promised to it either");
+    assert_eq!(decide(&mut view, s(0), Some(0)), [(A, Action::Begin)], "nothing is promised to it either");
     assert_eq!(view.told(s(0), A), None);
     view.expect(B);
     view.measured(s(0), B, incoming(60 * MB), true);
-    assert_eq!(view.decide(s(0), Some(100 * MB)), []);
+    assert_eq!(decide(&mut view, s(0), Some(100 * MB)), []);
     let c = (QueueKind::Local, 3);
     view.expect(c);
     view.measured(s(0), c, incoming(60 * MB), false);
     view.estimates(s(0), QueueKind::Local, &says(3, 0, false));
-    assert_eq!(view.decide(s(0), Some(100 * MB)), [], "B has its space, whoever promised it");
+    assert_eq!(decide(&mut view, s(0), Some(100 * MB)), [], "B has its space, whoever promised it");
     view.failed(s(1), B);
-    assert_eq!(view.decide(s(31), Some(100 * MB)), [(c, Action::Begin)]);
+    assert_eq!(decide(&mut view, s(31), Some(100 * MB)), [(c, Action::Begin)]);
 }
 
 /// A volume with so much room, whose sources have 60 MB each.
-struct Room(Lock<u64>);
+struct Disk(Lock<u64>);
 
-impl Volume for Room {
+impl Volume for Disk {
     fn mount_point(&self) -> Option<PathBuf> {
         Some("/m".into())
     }
@@ -242,20 +283,31 @@ impl WaitingJobs for Told {
 type Answer = (u64, Result<(), String>);
 
 fn driver(free: u64, state: &Arc<dyn State>) -> (Arrivals, Receiver<Answer>) {
+    let (arrivals, told) = driver_of(Arc::new(Disk(Lock::new(free))), state, None);
+    arrivals.taken_up();
+    (arrivals, told)
+}
+
+fn driver_of(disk: Arc<Disk>, state: &Arc<dyn State>, peers: Option<Arc<dyn Peers>>) -> (Arrivals, Receiver<Answer>) {
     let mut settings = settings(false, WhenFull::Wait);
     settings.machine.retry_after = Time::from_millis(30);
-    let arrivals = Arrivals::start(settings, Arc::new(Room(Lock::new(free))), state.clone()).expect("threads");
+    let arrivals = Arrivals::start(settings, disk, state.clone(), peers).expect("threads");
     let (tell, told) = channel();
     arrivals.attach(QueueKind::Local, Arc::new(Told(Lock::new(tell))));
     (arrivals, told)
 }
 
+const OWNER: Caller = Caller { uid: 1, gid: 1 };
+
+fn wanted() -> Vec<Wanted> {
+    let (uris, path) = (vec!["http://h/f".into()], "/m/f".into());
+    vec![Wanted { uris, path, recursive: false, limit: None, foreign: false }]
+}
+
 #[test]
 fn the_driver_lets_one_begin_after_the_other_and_remembers_rates() {
     let state: Arc<dyn State> = Arc::new(SqliteState::in_memory().expect("state"));
-    let owner = Caller { uid: 1, gid: 1 };
-    let (uris, path) = (vec!["http://h/f".into()], "/m/f".into());
-    let wanted = vec![Wanted { uris, path, recursive: false, limit: None, foreign: false }];
+    let (owner, wanted) = (OWNER, wanted());
     let (arrivals, told) = driver(100 * MB, &state);
     arrivals.ask(A, owner, wanted.clone());
     assert_eq!(told.recv(), Ok((1, Ok(()))));

@@ -43,7 +43,10 @@ impl<B: Backend> Core<B> {
         let Some(arrivals) = &self.config.arrivals else { return };
         let ticket = Self::ticket(job);
         match now {
-            Now::UnderWay => return arrivals.adopt(ticket, job.owner, wanted(job)),
+            Now::UnderWay => {
+                let promised = job.arrival.as_ref().map_or(0, |arrival| arrival.bytes);
+                return arrivals.adopt(ticket, job.owner, wanted(job), promised);
+            }
             Now::Arrived(took_ms) => arrivals.arrived(ticket, took_ms),
             Now::Failed => arrivals.failed(ticket),
             Now::Started => arrivals.started(ticket),

@@ -210,6 +210,7 @@ impl Waiting {
         let Some(core) = self.0.upgrade() else { return };
         let mut table = core.table.lock();
         let Some(record) = table.jobs.get_mut(&JobId(id)).filter(|record| !record.state.is_final()) else { return };
+        record.arrival = core.told(record);
         if let Some(external) = record.own.external.as_mut() {
             change(external);
             core.keep(record);

@@ -85,6 +85,7 @@ impl arrivals::WaitingJobs for Waiting {
             return;
         }
         if let Some(record) = table.jobs.get_mut(&JobId(job)).filter(|record| !record.state.is_final()) {
+            record.arrival = core.told(record);
             record.detail = "waits for a place in the queue of data jobs".into();
         }
         table.machine.handle(core.now(), Event::Ended { id: number(JobId(job)), ok: true });

@@ -26,6 +26,7 @@ pub(super) fn ask_for(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
 fn begin(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
     let Some(job) = table.jobs.get_mut(&id).filter(|job| job.state == JobState::SetUp) else { return };
     job.enter(JobState::StagingIn, "");
+    job.arrival = core.told(job);
     core.keep(job);
     core.advance(table, id);
     core.pump(table);

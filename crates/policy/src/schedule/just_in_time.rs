@@ -23,9 +23,10 @@
 
 mod ledger;
 mod machine;
+pub mod nodes;
 mod rates;
 
-pub use ledger::{Answer, Ledger, WhenFull};
+pub use ledger::{Answer, Ledger, Space, WhenFull};
 pub use machine::JustInTime;
 pub use rates::{Load, Rates, SourceId};
 

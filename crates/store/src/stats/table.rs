@@ -232,6 +232,8 @@ names! {
         Jobs = "jobs",
         /// Jobs of Slurm that this node's hooks serve and that have not ended.
         SlurmJobs = "slurm_jobs",
+        /// Bytes promised to jobs of this node, of data that are still to come.
+        StagingPromised = "staging_promised_bytes",
         /// Bytes of the targets of a tier, each file system counted once.
         TierSize = "tier_size_bytes",
         /// Free bytes of these.

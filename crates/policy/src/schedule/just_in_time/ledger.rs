@@ -5,7 +5,8 @@
 //!   [ promised, not there yet ][ can be promised ][ kept ]
 //! ```
 //! What is there no longer counts: it is not free space any more. Of data on their way all bytes count until the last is
-//! there, which errs to the safe side.
+//! there, which errs to the safe side. What other nodes of the volume promised counts as well ([`Space`]); how they know
+//! of each other is [`super::nodes`].
 
 use super::JobId;
 use std::collections::BTreeMap;
@@ -31,7 +32,16 @@ pub enum Answer {
     Refused,
 }
 
-/// Promises of one volume.
+/// The space of the volume, as one look finds it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes that are free, promised or not.
+    pub free: u64,
+    /// Of these, what other nodes promised.
+    pub elsewhere: u64,
+}
+
+/// Promises of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     when_full: WhenFull,
@@ -46,16 +56,17 @@ impl Ledger {
         Ledger { when_full, kept, promised: BTreeMap::new() }
     }
 
-    /// Bytes that could be promised now, of so many that are free.
-    pub fn room(&self, free: u64) -> u64 {
-        free.saturating_sub(self.kept).saturating_sub(self.promised())
+    /// Bytes that could be promised now.
+    pub fn room(&self, space: Space) -> u64 {
+        let promised = self.promised().saturating_add(space.elsewhere);
+        space.free.saturating_sub(self.kept).saturating_sub(promised)
     }
 
-    /// A job asks for space, of which `free` bytes are free now. A second promise to it replaces the first.
-    pub fn ask(&mut self, job: JobId, bytes: u64, free: u64) -> Answer {
+    /// A job asks for space. A second promise to it replaces the first.
+    pub fn ask(&mut self, job: JobId, bytes: u64, space: Space) -> Answer {
         self.promised.remove(&job);
-        let offered = free.saturating_sub(self.kept);
-        if bytes == 0 || bytes <= offered.saturating_sub(self.promised()) {
+        let offered = space.free.saturating_sub(self.kept);
+        if bytes == 0 || bytes <= self.room(space) {
             self.promised.insert(job, bytes);
             Answer::Granted
         } else if self.when_full == WhenFull::Fail && bytes > offered {
@@ -89,25 +100,40 @@ mod tests {
     const A: JobId = JobId(1);
     const B: JobId = JobId(2);
 
+    fn free(free: u64) -> Space {
+        Space { free, elsewhere: 0 }
+    }
+
     #[test]
     fn the_same_bytes_are_not_promised_twice() {
         let mut ledger = Ledger::new(WhenFull::Wait, 10);
-        assert_eq!(ledger.ask(A, 60, 100), Answer::Granted);
-        assert_eq!(ledger.ask(B, 60, 100), Answer::Wait);
-        assert_eq!(ledger.ask(B, 30, 100), Answer::Granted);
+        assert_eq!(ledger.ask(A, 60, free(100)), Answer::Granted);
+        assert_eq!(ledger.ask(B, 60, free(100)), Answer::Wait);
+        assert_eq!(ledger.ask(B, 30, free(100)), Answer::Granted);
         // A's data are there: they took their space.
         ledger.settle(A);
-        assert_eq!((ledger.promised(), ledger.ask(B, 31, 40)), (30, Answer::Wait));
-        assert_eq!(ledger.ask(B, 30, 40), Answer::Granted);
+        assert_eq!((ledger.promised(), ledger.ask(B, 31, free(40))), (30, Answer::Wait));
+        assert_eq!(ledger.ask(B, 30, free(40)), Answer::Granted);
+    }
+
+    #[test]
+    fn what_other_nodes_promised_is_not_promised_here() {
+        let mut ledger = Ledger::new(WhenFull::Fail, 10);
+        let space = Space { free: 100, elsewhere: 50 };
+        assert_eq!((ledger.room(space), ledger.ask(A, 41, space)), (40, Answer::Wait), "they may fail and leave it");
+        assert_eq!(ledger.ask(A, 40, space), Answer::Granted);
+        assert_eq!(ledger.ask(B, 1, space), Answer::Wait);
+        assert_eq!(ledger.ask(B, 91, space), Answer::Refused);
+        assert_eq!(ledger.room(Space { free: 100, elsewhere: u64::MAX }), 0);
     }
 
     #[test]
     fn who_may_not_wait_is_refused_only_if_it_cannot_fit() {
         let mut ledger = Ledger::new(WhenFull::Fail, 0);
-        assert_eq!(ledger.ask(A, 60, 100), Answer::Granted);
-        assert_eq!(ledger.ask(B, 60, 100), Answer::Wait, "A may fail and leave its space");
-        assert_eq!(ledger.ask(B, 101, 100), Answer::Refused);
-        assert_eq!(ledger.ask(B, 0, 0), Answer::Granted, "nothing needs no space");
+        assert_eq!(ledger.ask(A, 60, free(100)), Answer::Granted);
+        assert_eq!(ledger.ask(B, 60, free(100)), Answer::Wait, "A may fail and leave its space");
+        assert_eq!(ledger.ask(B, 101, free(100)), Answer::Refused);
+        assert_eq!(ledger.ask(B, 0, free(0)), Answer::Granted, "nothing needs no space");
     }
 
     proptest! {
@@ -115,18 +141,18 @@ mod tests {
         #[test]
         fn nobody_runs_out_of_space_in_the_middle(steps in prop::collection::vec((0u8..3, 0u64..6, 1u64..50), 1..200)) {
             let mut ledger = Ledger::new(WhenFull::Wait, 5);
-            let (mut free, mut coming) = (100u64, BTreeMap::new());
+            let (mut left, mut coming) = (100u64, BTreeMap::new());
             for (what, job, bytes) in steps {
                 let job = JobId(job);
                 match what {
                     0 if !coming.contains_key(&job) => {
-                        if ledger.ask(job, bytes, free) == Answer::Granted {
+                        if ledger.ask(job, bytes, free(left)) == Answer::Granted {
                             coming.insert(job, bytes);
                         }
                     }
                     1 => {
                         if let Some(bytes) = coming.remove(&job) {
-                            free -= bytes;
+                            left -= bytes;
                             ledger.settle(job);
                         }
                     }
@@ -135,7 +161,7 @@ mod tests {
                         ledger.settle(job);
                     }
                 }
-                prop_assert!(coming.values().sum::<u64>() + 5 <= free || coming.is_empty(), "{coming:?} in {free}");
+                prop_assert!(coming.values().sum::<u64>() + 5 <= left || coming.is_empty(), "{coming:?} in {left}");
             }
         }
     }

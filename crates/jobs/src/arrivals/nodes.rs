@@ -1,0 +1,121 @@
+//! What other nodes of the volume have promised: the table that all of them share, read and replaced in the store of the
+//! state. What it means is decided by `policy::schedule::just_in_time::nodes`.
+
+use super::queue_view::span;
+use parking_lot::Mutex;
+use policy::Time;
+use policy::cluster::Node;
+use policy::schedule::just_in_time::nodes::{Config, Entry, Reader, Seen, Table};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use store::state::{PROMISED as KIND, State};
+
+/// The key of the one record.
+const KEY: &str = "nodes";
+
+/// The nodes of the volume, as far as promises go by them.
+pub trait Peers: Send + Sync {
+    /// The name that this node keeps for life.
+    fn own(&self) -> String;
+    /// Its number, while it has its lease.
+    fn number(&self) -> Option<Node>;
+    /// Whether a node is over for ever, as far as is known.
+    fn is_over(&self, node: Node) -> bool;
+}
+
+/// The table as it is written down: for each node its number and its bytes.
+#[derive(Default, Serialize, Deserialize)]
+struct Written {
+    life: String,
+    turn: u64,
+    nodes: BTreeMap<String, (u32, u64)>,
+}
+
+impl Written {
+    fn of(table: &Table) -> Written {
+        let nodes = table.nodes.iter().map(|(name, entry)| (name.clone(), (entry.node.0, entry.bytes)));
+        Written { life: table.life.clone(), turn: table.turn, nodes: nodes.collect() }
+    }
+
+    fn table(self) -> Table {
+        let entry = |(name, (node, bytes))| (name, Entry { node: Node(node), bytes });
+        Table { life: self.life, turn: self.turn, nodes: self.nodes.into_iter().map(entry).collect() }
+    }
+}
+
+/// One look at the table.
+pub struct Look {
+    seen: Seen,
+    node: Node,
+    life: String,
+    /// What was read.
+    read: Option<Vec<u8>>,
+}
+
+impl Look {
+    /// What other nodes have promised, or why nothing is to be promised now.
+    pub fn elsewhere(&self) -> Result<u64, String> {
+        match self.seen.settles_in {
+            Time::ZERO => Ok(self.seen.elsewhere),
+            left => Err(format!(
+                "space is promised again in {}: the server of the state was started anew, and all nodes say first what they have promised",
+                span(left + Time::from_millis(999))
+            )),
+        }
+    }
+}
+
+/// This node among those that promise.
+pub struct Nodes {
+    state: Arc<dyn State>,
+    peers: Arc<dyn Peers>,
+    own: String,
+    reader: Mutex<Reader>,
+    began: Instant,
+}
+
+impl Nodes {
+    pub fn new(state: Arc<dyn State>, peers: Arc<dyn Peers>) -> Nodes {
+        let own = peers.own();
+        let reader = Mutex::new(Reader::new(Config::default(), &own));
+        Nodes { state, peers, own, reader, began: Instant::now() }
+    }
+
+    /// From one look to the next, at most.
+    pub fn look_every() -> Duration {
+        Duration::from_nanos(Config::default().look_every.0)
+    }
+
+    /// Looks, before the space is measured.
+    pub fn look(&self) -> Result<Look, String> {
+        let node = self.peers.number().ok_or("this node has no lease now, so nothing is promised here")?;
+        let away = |error: store::Error| format!("no space can be promised now, since the state is away: {error}");
+        let life = self.life().map_err(away)?;
+        let read = self.state.record_get(KIND, KEY).map_err(away)?;
+        let written = read.as_deref().map(serde_json::from_slice::<Written>).transpose();
+        // What is not understood lacks everything, and every node writes what it has promised.
+        let not_read =
+            |error: &serde_json::Error| tracing::error!("{KIND} cannot be read and is written anew: {error}");
+        let table = written.inspect_err(not_read).ok().flatten().unwrap_or_default().table();
+        let now = Time(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let seen = self.reader.lock().read(now, table, &life, |node| self.peers.is_over(node));
+        Ok(Look { seen, node, life, read })
+    }
+
+    /// Writes what this node has promised, after `granted` if some of it is new. False where another was quicker: then
+    /// nothing that was decided on this look counts. After an error neither.
+    pub fn put(&self, look: Look, bytes: u64, granted: bool) -> Result<bool, String> {
+        let away = |error: store::Error| format!("no space can be promised now, since the state is away: {error}");
+        let entry = Entry { node: look.node, bytes };
+        let Some(table) = look.seen.with(&self.own, entry, granted) else { return Ok(true) };
+        let value = serde_json::to_vec(&Written::of(&table)).expect("numbers and texts");
+        let done = self.state.record_swap(KIND, KEY, look.read.as_deref(), &value).map_err(away)?;
+        Ok(done && self.life().map_err(away)? == look.life)
+    }
+
+    fn life(&self) -> store::Result<String> {
+        self.state.life().map(Option::unwrap_or_default)
+    }
+}
