@@ -16,6 +16,7 @@ mod lines;
 mod problem;
 mod request;
 mod server;
+mod sums;
 mod top;
 mod wire;
 
@@ -28,6 +29,7 @@ pub use request::{
     Scrub, SetQuota,
 };
 pub use server::{Binding, Server, ServerOptions};
+pub use sums::Sum;
 pub use top::{FILES_MAX, FileCounts, Top};
 pub use wire::LINE_BYTES_MAX;
 

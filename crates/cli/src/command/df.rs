@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
-use store::control::{Client, Find, Request, exit};
+use store::control::{Client, Find, Request, Sum, exit};
 
 /// Show how much room there is, and what takes it
 ///
@@ -56,23 +56,6 @@ const AGES: [(u64, &str); 5] = [
     (0, "below 7 days"),
 ];
 
-/// What some files have together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sum {
-    files: u64,
-    bytes: u64,
-    on_targets: u64,
-}
-
-impl Sum {
-    fn add(&mut self, file: &Value) {
-        let bytes = number(file, "bytes");
-        self.files += 1;
-        self.bytes += bytes;
-        self.on_targets += bytes.saturating_mul(number(file, "mirrors"));
-    }
-}
-
 impl Df {
     pub fn run(self, context: &Context) -> Result<u8> {
         let Some(by) = self.by else {
@@ -94,7 +77,7 @@ impl Df {
         let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
         let asked = Find { path: path.clone(), with_mirrors: true, ..Find::default() };
         let done = Client::connect(&volume.socket())?.ask(&Request::Find(asked), &mut |file| {
-            sums.entry(Key::of(by, &path, &file, now_s)).or_default().add(&file);
+            sums.entry(Key::of(by, &path, &file, now_s)).or_default().add(Sum::of(&file));
         })?;
         let unread = number(&done, "unread");
         let rows = rows(sums);
@@ -149,12 +132,11 @@ fn by_word(by: By) -> String {
 fn rows(sums: BTreeMap<Key, Sum>) -> Vec<Value> {
     let mut rows: Vec<_> = sums.into_iter().collect();
     if !matches!(rows.first(), Some((Key::Age(_), _))) {
-        rows.sort_by_key(|(_, sum)| std::cmp::Reverse((sum.on_targets, sum.bytes)));
+        rows.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
     }
     let row = |(key, sum): &(Key, Sum)| {
-        let mut row = json!({
-            "name": key.name(), "files": sum.files, "bytes": sum.bytes, "on_targets_bytes": sum.on_targets,
-        });
+        let mut row = sum.shown();
+        row["name"] = json!(key.name());
         if let Key::User(uid) = key {
             row["uid"] = json!(uid);
         }

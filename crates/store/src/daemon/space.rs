@@ -3,7 +3,7 @@
 use super::Core;
 use super::dashboard::operator;
 use super::requests::find;
-use crate::control::{Find, Problem, Responder};
+use crate::control::{Find, Problem, Responder, Sum};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,26 +12,6 @@ use std::collections::BTreeMap;
 const USERS_MAX: usize = 4096;
 /// Users that are shown, those first whose files take most.
 const SHOWN_MAX: usize = 20;
-
-/// What the files of one user have together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sum {
-    files: u64,
-    bytes: u64,
-    on_targets: u64,
-}
-
-impl Sum {
-    fn add(&mut self, other: Sum) {
-        self.files += other.files;
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.on_targets = self.on_targets.saturating_add(other.on_targets);
-    }
-
-    fn shown(self) -> Value {
-        json!({"files": self.files, "bytes": self.bytes, "on_targets_bytes": self.on_targets})
-    }
-}
 
 #[derive(Default)]
 struct Sums {
@@ -51,7 +31,7 @@ impl Sums {
         let Sums { users, mut others } = self;
         let count = users.len();
         let mut users: Vec<_> = users.into_iter().collect();
-        users.sort_by_key(|(uid, sum)| (Reverse((sum.on_targets, sum.bytes)), *uid));
+        users.sort_by_key(|(uid, sum)| (Reverse(*sum), *uid));
         users.drain(SHOWN_MAX.min(count)..).for_each(|(_, sum)| others.add(sum));
         let one = |(uid, sum): (u64, Sum)| {
             let mut shown = sum.shown();
@@ -67,10 +47,7 @@ impl Core {
     pub fn space_by_user(&self) -> Result<Value, Problem> {
         let mut sums = Sums::default();
         let mut add = |file: Value| {
-            let number = |key: &str| file[key].as_u64().unwrap_or(0);
-            let bytes = number("bytes");
-            let on_targets = bytes.saturating_mul(number("mirrors"));
-            sums.add(number("uid"), Sum { files: 1, bytes, on_targets });
+            sums.add(file["uid"].as_u64().unwrap_or(0), Sum::of(&file));
             true
         };
         let what = Find { with_mirrors: true, ..Find::default() };
