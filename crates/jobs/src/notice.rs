@@ -2,7 +2,7 @@
 //! `policy::schedule::notices`.
 //!
 //! ```text
-//!   runner, Slurm's hooks ── over ──> [ a line for each user ] ── 4 threads ──> supervisor ──> command, as operator
+//!   runner, Slurm's hooks ── over ──> [ a line for each user ] ── 4 threads at most ──> supervisor ──> command, as operator
 //!                                                                                        └──> sendmail, as the job's owner
 //! ```
 //! Each runs under a supervisor, as a part of a job does: without a shell, as its user, for a minute at most, and nothing of
@@ -142,6 +142,8 @@ struct Notice {
 struct Line {
     all: BTreeMap<NoticeId, Notice>,
     next: u64,
+    /// Threads; they come with the first notices, since most volumes have none.
+    threads: usize,
     stopped: bool,
 }
 
@@ -158,17 +160,12 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// Starts its threads.
-    pub fn start(settings: Settings, volume: Arc<dyn Volume>) -> std::io::Result<Notices> {
+    /// Nothing runs before there is something to tell.
+    pub fn new(settings: Settings, volume: Arc<dyn Volume>) -> Notices {
         // What an earlier daemon left.
         let _ = std::fs::remove_dir_all(&settings.dir);
         let line = Mutex::new((notices::Notices::new(PLACES, WAITING_MAX), Line::default()));
-        let shared = Arc::new(Shared { settings, volume, line, changed: Condvar::new() });
-        for _ in 0..PLACES {
-            let own = shared.clone();
-            std::thread::Builder::new().name("notice".into()).spawn(move || work(&own))?;
-        }
-        Ok(Notices { shared })
+        Notices { shared: Arc::new(Shared { settings, volume, line, changed: Condvar::new() }) }
     }
 
     /// Whether this machine can send mail; else what to tell who asks for some.
@@ -201,6 +198,10 @@ impl Notices {
 
     fn ask(&self, notice: Notice) {
         let mut line = self.shared.line.lock();
+        if let Err(error) = self.one_more_thread(&mut line.1) {
+            drop(line);
+            return self.shared.failed(&notice, &format!("no thread can be started: {error}"));
+        }
         let id = NoticeId(line.1.next);
         line.1.next += 1;
         if line.0.ask(notice.over.owner.uid, id) {
@@ -210,6 +211,22 @@ impl Notices {
             drop(line);
             self.shared.failed(&notice, &format!("{WAITING_MAX} notices of that user wait already"));
         }
+    }
+}
+
+impl Notices {
+    /// Another thread for a notice that comes, as long as there are fewer than may run at once. Those that are there do with less.
+    fn one_more_thread(&self, line: &mut Line) -> std::io::Result<()> {
+        if line.threads == PLACES {
+            return Ok(());
+        }
+        let own = self.shared.clone();
+        match std::thread::Builder::new().name("notice".into()).spawn(move || work(&own)) {
+            Ok(_) => line.threads += 1,
+            Err(error) if line.threads == 0 => return Err(error),
+            Err(error) => tracing::debug!("notices go with {} threads: {error}", line.threads),
+        }
+        Ok(())
     }
 }
 
@@ -275,5 +292,48 @@ impl Shared {
         let over = &notice.over;
         tracing::warn!("{} {}: {}: {cause}", over.of, over.id, notice.what);
         self.volume.job_not_told(over.of, over.id, over.owner, notice.what, cause);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::NoVolume;
+
+    #[test]
+    fn threads_come_with_the_first_notices_and_are_no_more_than_may_run_at_once() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let notices = |on_end: &[&str]| {
+            let settings = Settings {
+                on_end: on_end.iter().map(|word| (*word).to_owned()).collect(),
+                sendmail: "/nonexistent/sendmail".into(),
+                program: "/nonexistent/supervisor".into(),
+                supervisor_args: Vec::new(),
+                dir: dir.path().join("notices"),
+            };
+            Notices::new(settings, Arc::new(NoVolume))
+        };
+        let over = |id| Over {
+            of: "runner",
+            id: JobId(id),
+            owner: Caller { uid: 7, gid: 7 },
+            user: "ann".into(),
+            name: "job".into(),
+            state: JobState::Completed,
+            why: None,
+            results: Vec::new(),
+            mount: None,
+            mail: None,
+        };
+        let threads = |notices: &Notices| notices.shared.line.lock().1.threads;
+        let quiet = notices(&[]);
+        quiet.over(over(1));
+        assert_eq!(threads(&quiet), 0, "nobody is told anything");
+        let told = notices(&["/nonexistent/command"]);
+        assert_eq!(threads(&told), 0);
+        for id in 1..10 {
+            told.over(over(id));
+            assert_eq!(threads(&told), PLACES.min(id as usize));
+        }
     }
 }

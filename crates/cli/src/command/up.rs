@@ -277,7 +277,7 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
         supervisor_args: of_machine.supervisor_args,
         dir: state_dir.join("jobs").join("notices"),
     };
-    let notices = jobs::notice::Notices::start(notices, volume.clone()).map_err(|e| failed(&e))?;
+    let notices = jobs::notice::Notices::new(notices, volume.clone());
     let notices = Arc::new(notices);
     let known = core.calls.as_ref().map(|calls| Arc::new(KnownJobs::new(state(), calls.own(), &store::host::name())));
     let config = || -> std::result::Result<jobs::Config, Problem> {
