@@ -144,10 +144,11 @@ fn render(s: &Value) -> String {
     if q.is_object() {
         let _ = writeln!(
             text,
-            "quotas   {}, {} over a soft limit, {} of these refused because the grace is over",
+            "quotas   {}, {} over a soft limit, {} of these refused because the grace is over, {} at a hard limit",
             shown::count(number(q, "limits"), "quota"),
             number(q, "over"),
             number(q, "expired"),
+            number(q, "full"),
         );
     }
     if s["burst"].is_object() {

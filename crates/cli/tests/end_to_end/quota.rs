@@ -103,6 +103,13 @@ fn beyond_a_hard_limit_nothing_grows_and_all_else_goes_on() {
     does(&volume, MINE, &more(900, "d/late"));
     assert_eq!(row(&volume, &USER, "bytes")["used"], 1000 << 10);
     let metrics = out(&volume.run(&["stats", "--prometheus"]));
+    let now = |name: &str, label: &str| {
+        let found = metrics.lines().find(|line| line.starts_with(name) && line.contains(label)).expect("a line");
+        found.rsplit(' ').next().and_then(|n| n.parse::<f64>().ok())
+    };
+    assert_eq!(now("entrepot_quota_full{", ""), Some(1.0), "{metrics}");
+    assert_eq!(now("entrepot_quota_fullest_ratio{", "resource=\"bytes\""), Some(1.0), "{metrics}");
+    assert!(out(&volume.run(&["status"])).contains("1 at a hard limit"));
     let refused = metrics.lines().find(|line| line.starts_with("entrepot_quota_refused_total{")).expect("a line");
     assert!(refused.rsplit(' ').next().and_then(|n| n.parse::<f64>().ok()) >= Some(5.0), "{refused}");
     does(&volume, MINE, "rm d/late d/old");

@@ -9,12 +9,14 @@
 //! is to be remembered is written by the keeper's own thread.
 
 mod answer;
+mod counts;
 mod look;
 mod record;
 mod together;
 mod words;
 
 pub(super) use answer::run;
+pub(super) use counts::Counts;
 
 use super::Core;
 use crate::Error;
@@ -194,11 +196,17 @@ impl Keeper {
         !book.told.is_empty() || (!book.unsaved.is_empty() && !book.said)
     }
 
-    /// How many have limits, how many are over a soft one, and of how many of these the grace is over.
-    pub(super) fn counts(&self) -> (usize, usize, usize) {
+    /// How all quotas stand together.
+    pub(super) fn counts(&self) -> Counts {
         let book = self.book.lock();
         let (over, expired) = book.machine.over();
-        (book.entries.len(), over, expired)
+        let limited = book.entries.iter().filter_map(|(subject, entry)| {
+            let of = book.machine.limits(*subject)?.of;
+            Some((of, entry.account.used()?))
+        });
+        let mut counts = Counts { limits: book.entries.len(), over, expired, ..Counts::default() };
+        limited.for_each(|(limits, used)| counts.add(limits, used));
+        counts
     }
 
     /// How often something was refused.

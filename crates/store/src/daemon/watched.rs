@@ -5,6 +5,7 @@ use crate::host;
 use crate::mover::Phase;
 use crate::stats::{Gauge, Level};
 use crate::target::{Space, State};
+use policy::quota::Resource;
 use std::sync::Arc;
 
 /// Whoever else has numbers to show.
@@ -74,12 +75,15 @@ impl Core {
         let nodes = self.nodes.as_ref().map_or(1, |nodes| nodes.count());
         let moves = self.mover.progress().list().iter().filter(|entry| entry.phase == Phase::Copying).count();
         let repair = self.repair.counts();
-        let (limits, over, expired) = self.quotas.counts();
+        let quotas = self.quotas.counts();
+        let fullest = Resource::ALL.map(|of| (vec![of.to_string()], *quotas.fullest.of(of)));
         vec![
             Gauge::new(Level::OrdersKept, self.volume.orders_kept() as f64),
-            Gauge::new(Level::QuotaLimits, limits as f64),
-            Gauge::new(Level::QuotaOver, over as f64),
-            Gauge::new(Level::QuotaExpired, expired as f64),
+            Gauge::new(Level::QuotaLimits, quotas.limits as f64),
+            Gauge::new(Level::QuotaOver, quotas.over as f64),
+            Gauge::new(Level::QuotaExpired, quotas.expired as f64),
+            Gauge::new(Level::QuotaFull, quotas.full as f64),
+            Gauge { of: Level::QuotaFullest, values: fullest.to_vec() },
             Gauge::new(Level::QuotaRefused, self.quotas.refused() as f64),
             Gauge::new(Level::Uptime, self.started.elapsed().as_secs_f64()),
             Gauge::new(Level::Nodes, nodes as f64),

@@ -216,6 +216,10 @@ names! {
         QuotaOver = "quota_over",
         /// Of these, those that may not grow because the grace is over.
         QuotaExpired = "quota_expired",
+        /// Users, groups and directories that have as much as a hard limit says.
+        QuotaFull = "quota_full",
+        /// How much of its limit the fullest quota takes, of the hard one if it has one.
+        QuotaFullest = "quota_fullest_ratio",
         /// Requests that a quota refused.
         QuotaRefused = "quota_refused",
         /// Files that are open, or worked at.
@@ -297,6 +301,7 @@ impl Level {
         match self {
             Level::Jobs | Level::SlurmJobs => &["state"],
             Level::TierSize | Level::TierFree => &["tier"],
+            Level::QuotaFullest => &["resource"],
             Level::ConnectionInUse
             | Level::ConnectionOps
             | Level::ConnectionErrors

@@ -39,9 +39,10 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Value, Problem> {
     if let Some(cache) = core.pool.cache.get() {
         answer["cache"] = json!(cache.counts());
     }
-    let (limits, over, expired) = core.quotas.counts();
-    if limits > 0 {
-        answer["quotas"] = json!({"limits": limits, "over": over, "expired": expired});
+    let quotas = core.quotas.counts();
+    if quotas.limits > 0 {
+        let super::quotas::Counts { limits, over, expired, full, .. } = quotas;
+        answer["quotas"] = json!({"limits": limits, "over": over, "expired": expired, "full": full});
     }
     if let Some(burst) = core.adapt.burst() {
         // Without an answer of the node that decides the rest is shown all the same.
