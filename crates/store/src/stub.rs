@@ -80,6 +80,10 @@ pub trait Stub: Send + Sync + 'static {
     fn look(&self) -> Result<Look> {
         Err(Errno::OPNOTSUPP.into())
     }
+    /// The same for one that relies on what is not there: a claim, another writer.
+    fn look_surely(&self) -> Result<Look> {
+        self.look()
+    }
     /// Makes a generation, with a layout or with the bytes in the stub. Whether it was not there.
     fn publish(&self, _node: Node, _generation: u64, _layout: Option<&Layout>) -> Result<bool> {
         Err(Errno::OPNOTSUPP.into())

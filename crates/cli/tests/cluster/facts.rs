@@ -4,6 +4,7 @@
 mod attributes;
 mod bytes;
 mod cut;
+mod listed;
 mod locks;
 mod names;
 mod replaced;

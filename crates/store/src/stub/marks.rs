@@ -24,9 +24,17 @@ use rustix::fs::{self, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::ffi::CStr;
+use std::time::Duration;
 
-/// How often a list that another node changed meanwhile is asked for again. A guess: names of a file go one at a time.
-const LISTS_MAX: usize = 100;
+/// How often a list that other nodes change meanwhile is asked for again, the first times without a pause. A guess: names of a file go one at
+/// a time, and a thousand nodes that close it are done within a second.
+const LISTS_MAX: usize = 1000;
+const LISTS_AT_ONCE: usize = 20;
+/// How many lists in a row have to be the same. GlusterFS 10.3 takes the names of a list and then asks for the value of each; when one has gone
+/// meanwhile it answers with those before it, as if these were all. Nothing else tells that names are missing; without names it is an error.
+const AGREE: usize = 2;
+/// The same before somebody relies on what is not there: a claim, another writer.
+const AGREE_SURELY: usize = 4;
 /// What is said of checksums that are being made.
 const MAKING: &str = "making";
 /// What the names of these attributes start with.
@@ -102,27 +110,41 @@ pub(super) fn texts(names: &[u8]) -> impl Iterator<Item = &str> {
     names.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok()?.to_str().ok())
 }
 
-/// A list of names in a buffer that fits.
-pub(super) fn list(mut ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
-    let (mut names, mut again) = (vec![0; 1024], 0);
-    loop {
-        match ask(&mut names) {
+/// The names of a file's attributes, but for those that come and go meanwhile.
+pub(super) fn list(ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
+    agreed(AGREE, ask)
+}
+
+/// A list that came so many times in a row, or without a name.
+fn agreed(times: usize, mut ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
+    let (mut buffer, mut last, mut same) = (vec![0; 1024], None, 0);
+    for asked in 0..LISTS_MAX {
+        if asked >= LISTS_AT_ONCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        match ask(&mut buffer) {
+            Ok(0) => return Ok(Vec::new()),
             Ok(len) => {
-                names.truncate(len);
-                return Ok(names);
+                let names = buffer[..len].to_vec();
+                same = if last.as_ref() == Some(&names) { same + 1 } else { 1 };
+                if same == times {
+                    return Ok(names);
+                }
+                last = Some(names);
             }
-            Err(Errno::RANGE) if names.len() < ATTRIBUTE_BYTES_MAX => names.resize(ATTRIBUTE_BYTES_MAX, 0),
-            // GlusterFS says so of a list beside which a name goes.
-            Err(Errno::NODATA) if again < LISTS_MAX => again += 1,
+            Err(Errno::RANGE) if buffer.len() < ATTRIBUTE_BYTES_MAX => buffer.resize(ATTRIBUTE_BYTES_MAX, 0),
+            // The first name went.
+            Err(Errno::NODATA) => {}
             Err(errno) => return Err(errno),
         }
     }
+    Err(Errno::AGAIN)
 }
 
 impl FdStub {
-    fn names(&self) -> Result<Vec<u8>> {
+    fn names(&self, times: usize) -> Result<Vec<u8>> {
         let fd = self.fd();
-        Ok(permitted(fd.as_fd(), || list(|names| fs::flistxattr(&*fd, names)))?)
+        Ok(permitted(fd.as_fd(), || agreed(times, |names| fs::flistxattr(&*fd, names)))?)
     }
 
     fn create(&self, name: &str, value: &[u8]) -> Result<bool> {
@@ -151,14 +173,14 @@ impl FdStub {
     /// The highest generation and its layout.
     pub(super) fn shared_layout(&self) -> Result<(u64, Option<Layout>)> {
         loop {
-            let Some(generation) = newest(&self.names()?) else {
+            let Some(generation) = newest(&self.names(AGREE)?) else {
                 let layout = self.plain_layout()?;
                 return Ok((layout.as_ref().map_or(0, |layout| layout.generation), layout));
             };
             // A newer one may have come, and this one gone.
             let Some(record) = self.attribute(&name_of(Mark::Layout(generation)))? else { continue };
             // A node that was frozen may have made an old generation again, after its removal.
-            if newest(&self.names()?) != Some(generation) {
+            if newest(&self.names(AGREE)?) != Some(generation) {
                 continue;
             }
             if record == IN_STUB {
@@ -171,7 +193,7 @@ impl FdStub {
                     match std::fs::read(self.side().join(&name)) {
                         Ok(record) => record,
                         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                            if newest(&self.names()?) != Some(generation) {
+                            if newest(&self.names(AGREE)?) != Some(generation) {
                                 continue;
                             }
                             return Err(Error::BadLayout(format!("side/{name}: {error}")));
@@ -184,9 +206,10 @@ impl FdStub {
         }
     }
 
-    pub(super) fn shared_look(&self) -> Result<Look> {
+    /// `surely` if somebody relies on what is not there.
+    pub(super) fn shared_look(&self, surely: bool) -> Result<Look> {
         loop {
-            let names = self.names()?;
+            let names = self.names(if surely { AGREE_SURELY } else { AGREE })?;
             let plain = texts(&names).any(|name| name == LAYOUT_ATTRIBUTE);
             let listed = texts(&names).filter_map(|name| Mark::parse(name.strip_prefix(OURS)?)).collect();
             let of_plain = if plain && newest(&names).is_none() { self.plain_layout()? } else { None };
@@ -250,7 +273,7 @@ impl FdStub {
     }
 
     pub(super) fn all_sums(&self) -> Result<Vec<String>> {
-        Ok(texts(&self.names()?).filter_map(sums_of).map(str::to_owned).collect())
+        Ok(texts(&self.names(AGREE)?).filter_map(sums_of).map(str::to_owned).collect())
     }
 
     pub(super) fn sums_that_count(&self) -> Result<Option<(String, String)>> {
@@ -320,4 +343,42 @@ impl FdStub {
 fn claim_of(generation: u64, value: &[u8]) -> Result<Claim> {
     let text = String::from_utf8_lossy(value);
     Claim::parse(generation, &text).ok_or_else(|| Error::BadLayout(format!("a claim that nobody understands: {text}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asks a server that gives these answers; how many were asked for.
+    fn asked(times: usize, answers: &[rustix::io::Result<&str>]) -> (rustix::io::Result<String>, usize) {
+        let mut given = 0;
+        let listed = agreed(times, |buffer| {
+            let answer = answers[given.min(answers.len() - 1)];
+            given += 1;
+            answer.map(|names| {
+                buffer[..names.len()].copy_from_slice(names.as_bytes());
+                names.len()
+            })
+        });
+        (listed.map(|names| String::from_utf8(names).unwrap()), given)
+    }
+
+    #[test]
+    fn a_list_without_the_names_behind_one_that_goes_is_not_believed() {
+        let (cut, whole) = (Ok("writer.2.1\0"), Ok("writer.2.1\0writer.1.1\0layout.1\0"));
+        assert_eq!(asked(2, &[cut, whole, whole]), (whole.map(str::to_owned), 3));
+        assert_eq!(asked(2, &[whole, Err(Errno::NODATA), whole]), (whole.map(str::to_owned), 3));
+        // What relies on nothing more being there asks more often.
+        let (also, again) = (Ok("layout.1\0"), [cut, cut, cut, whole]);
+        assert_eq!(asked(2, &again).0, cut.map(str::to_owned));
+        assert_eq!(asked(AGREE_SURELY, &again).0, whole.map(str::to_owned));
+        assert_eq!(asked(4, &[cut, also, cut, also, whole]).0, whole.map(str::to_owned));
+    }
+
+    #[test]
+    fn a_list_without_a_name_is_believed_at_once_and_one_that_never_holds_still_is_an_error() {
+        assert_eq!(asked(AGREE_SURELY, &[Ok("")]), (Ok(String::new()), 1));
+        assert_eq!(asked(2, &[Err(Errno::NODATA)]).0, Err(Errno::AGAIN));
+        assert_eq!(asked(2, &[Err(Errno::STALE)]), (Err(Errno::STALE), 1));
+    }
 }

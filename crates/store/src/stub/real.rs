@@ -286,7 +286,11 @@ impl Stub for FdStub {
     }
 
     fn look(&self) -> Result<Look> {
-        self.shared_look()
+        self.shared_look(false)
+    }
+
+    fn look_surely(&self) -> Result<Look> {
+        self.shared_look(true)
     }
 
     fn locker(&self) -> Result<Box<dyn Locker>> {

@@ -147,9 +147,15 @@ impl File {
 
     /// Waits until no other node writes the file. No if somebody was faster.
     fn drained(&self, cluster: &Arc<dyn Cluster>, claim: &Claim, patience: &mut Patience) -> Result<bool> {
+        let step = |look: &Look| share::step(claim, &look.marks, |node| cluster.is_over(node));
         loop {
-            let look = self.stub.look()?;
-            match share::step(claim, &look.marks, |node| cluster.is_over(node)) {
+            let mut look = self.stub.look()?;
+            let mut next = step(&look);
+            if next == Step::Go {
+                look = self.stub.look_surely()?;
+                next = step(&look);
+            }
+            match next {
                 Step::Retry => return Ok(false),
                 Step::Go => {
                     self.spoil(&look, claim.node)?;

@@ -44,7 +44,7 @@ impl File {
         self.stub.set_mark(Mark::Writer { node: me, entry })?;
         self.said.writer.store(me.0, Ordering::Release);
         loop {
-            let look = self.stub.look()?;
+            let look = self.stub.look_surely()?;
             let loaded = Some(self.said.generation.load(Ordering::Acquire));
             match share::enter(loaded, &look.marks, |node| cluster.is_over(node)) {
                 Enter::Load(_) => self.take_over(&look)?,
@@ -72,7 +72,7 @@ impl File {
             // Held shared, `io` keeps this node's word on the stub.
             return may_be_said(cluster, Node(self.said.writer.load(Ordering::Acquire)));
         }
-        let look = self.stub.look()?;
+        let look = self.stub.look_surely()?;
         let unchanged = look.marks.generation == self.said.generation.load(Ordering::Acquire);
         Ok(unchanged && look.marks.claim.is_none())
     }
