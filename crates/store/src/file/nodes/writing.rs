@@ -27,7 +27,17 @@ impl File {
         loop {
             match self.enter(cluster)? {
                 None => return Ok(()),
-                Some(claim) => self.wait_for(cluster, claim, &mut patience)?,
+                Some(claim) => self.wait_out(cluster, claim, &mut patience)?,
+            }
+        }
+    }
+
+    /// Waits for the end of a claim without a word on the stub, for which its node would wait in turn.
+    fn wait_out(&self, cluster: &Arc<dyn Cluster>, claim: Claim, patience: &mut Patience) -> Result<()> {
+        loop {
+            self.wait_for(cluster, claim, patience)?;
+            if !share::stands(&claim, &self.stub.look()?.marks, |node| cluster.is_over(node)) {
+                return Ok(());
             }
         }
     }
