@@ -131,6 +131,13 @@ fn an_order_given_while_the_store_is_away_holds_there_at_once_and_on_all_when_it
     is_kept(first, &["restore", "target1"], "ok");
     hosts.server.start_redis();
     all_see(&nodes, "target1", "ok");
+    // One that hangs breaks no connection, and who listens does not notice.
+    hosts.signal_redis("-STOP");
+    is_kept(second, &["fail", "target2"], "failed");
+    hosts.signal_redis("-CONT");
+    all_see(&nodes, "target2", "failed");
+    first.ok(&["target", "restore", "target2"]);
+    all_see(&nodes, "target2", "ok");
     std::fs::write(nodes[0].path("file"), noise(3 << 20)).expect("write");
     assert!(std::fs::read(nodes[2].path("file")).expect("read") == noise(3 << 20));
     are_in_order(&nodes);

@@ -132,6 +132,11 @@ impl Hosts {
         self.server.must("sh", &["-c", &format!("kill -9 $(cat {REDIS_PID})")]);
     }
 
+    /// Stops Redis as a host does that has too much to do, or has it go on: no connection breaks.
+    pub fn signal_redis(&self, signal: &str) {
+        self.server.must("sh", &["-c", &format!("kill {signal} $(cat {REDIS_PID})")]);
+    }
+
     /// Remembers what Redis has on disk now.
     pub fn keep_redis(&self) {
         self.server.must("sh", &["-c", &format!("rm -rf {LOCAL}/redis.old; cp -a {LOCAL}/redis {LOCAL}/redis.old")]);
