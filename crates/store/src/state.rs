@@ -116,11 +116,10 @@ pub trait State: Send + Sync {
     }
     /// Remembers the state of a target.
     fn set_target_state(&self, id: TargetId, state: TargetState, by_operator: bool) -> Result<()>;
-    /// Remembers what an operator ordered at that time; unless `now`, only where no later order is remembered. With `now` it counts as
-    /// later than any before. What is remembered then; none of a target that is not known.
-    fn order_target(&self, id: TargetId, state: TargetState, given_ms: u64, now: bool) -> Result<Option<Remembered>> {
-        // Only one daemon gives orders, so none is older than another.
-        let _ = now;
+    /// Remembers what an operator ordered at that time, unless an order of that time or a later one is remembered. What is remembered then;
+    /// none of a target that is not known.
+    fn order_target(&self, id: TargetId, state: TargetState, given_ms: u64) -> Result<Option<Remembered>> {
+        // Only one daemon gives orders, so none comes late.
         self.set_target_state(id, state, state == TargetState::Failed)?;
         Ok(Some(Remembered { state, last_ms: given_ms }))
     }

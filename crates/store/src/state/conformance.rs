@@ -67,14 +67,14 @@ fn changes_are_told_apart(state: &dyn State, target: TargetId) {
 }
 
 fn of_two_orders_the_later_one_counts(state: &dyn State, target: TargetId) {
-    let order = |state_of: TargetState, given_ms, now| {
-        state.order_target(target, state_of, given_ms, now).unwrap().map(|there| (there.state, there.last_ms))
+    let order = |state_of: TargetState, given_ms| {
+        state.order_target(target, state_of, given_ms).unwrap().map(|there| (there.state, there.last_ms))
     };
     let there =
         || state.targets_of(&[target]).unwrap().into_iter().map(|t| (t.state, t.by_operator)).collect::<Vec<_>>();
-    assert_eq!(order(TargetState::Draining, 1000, false), Some((TargetState::Draining, 1000)));
+    assert_eq!(order(TargetState::Draining, 1000), Some((TargetState::Draining, 1000)));
     let change = state.targets_change().unwrap();
-    assert_eq!(order(TargetState::Failed, 2000, true), Some((TargetState::Failed, 2000)));
+    assert_eq!(order(TargetState::Failed, 2000), Some((TargetState::Failed, 2000)));
     assert_eq!(there(), [(TargetState::Failed, true)]);
     // Where one daemon gives all orders none comes late.
     if change.is_none() {
@@ -82,12 +82,12 @@ fn of_two_orders_the_later_one_counts(state: &dyn State, target: TargetId) {
     }
     assert_ne!(state.targets_change().unwrap(), change);
     let last = Some((TargetState::Failed, 2000));
-    assert_eq!([order(TargetState::Ok, 1500, false), order(TargetState::Ok, 2000, false)], [last, last]);
-    assert_eq!(order(TargetState::Ok, 500, true), Some((TargetState::Ok, 2001)), "whatever the clock says");
+    assert_eq!([order(TargetState::Ok, 1500), order(TargetState::Ok, 2000)], [last, last]);
+    assert_eq!(order(TargetState::Ok, 2001), Some((TargetState::Ok, 2001)));
     assert_eq!(there(), [(TargetState::Ok, false)]);
     assert_eq!(state.targets().unwrap().iter().find(|t| t.id == target).unwrap().ordered_ms, 2001);
     assert_eq!(state.targets_of(&[target]).unwrap()[0].ordered_ms, 2001);
-    assert_eq!(state.order_target(TargetId(999), TargetState::Ok, 1, true).unwrap(), None, "there is no such target");
+    assert_eq!(state.order_target(TargetId(999), TargetState::Ok, 1).unwrap(), None, "there is no such target");
 }
 
 fn the_journal_turns_into_garbage(state: &dyn State) {

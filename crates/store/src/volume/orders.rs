@@ -26,6 +26,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The file in the state directory, and the format that this program knows.
 const FILE: &str = "orders";
 const FORMAT: u32 = 1;
+/// How often others may be faster. A guess: people give orders one at a time.
+const TRIES: usize = 8;
 
 /// An order as it is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,9 +198,29 @@ impl Orders {
     }
 }
 
+/// Tells the store of an order that is given now, which is later than all that it has. It never says so of itself: what hangs on its way
+/// to the store must not come out of it after a later order. The order as the store has it, or as it was told last.
+pub(super) fn tell_now(
+    mut order: Order,
+    mut tell: impl FnMut(Order) -> Result<Option<Remembered>>,
+) -> (Order, Result<Option<Remembered>>) {
+    for _ in 0..TRIES {
+        let there = match tell(order) {
+            Ok(Some(there)) => there,
+            said => return (order, said),
+        };
+        if there.last_ms == order.given_ms && state_name(there.state) == state_name(order.state) {
+            return (order, Ok(Some(there)));
+        }
+        // The clock of another host is ahead of this one's.
+        order.given_ms = there.last_ms + 1;
+    }
+    (order, Err(Error::Busy("other nodes get orders for the target all the time".into())))
+}
+
 /// Tells the store of an order that was kept, and then other nodes.
 pub(super) fn tell(state: &dyn State, id: TargetId, order: Order) -> Result<Option<Remembered>> {
-    let there = state.order_target(id, order.state, order.given_ms, false)?;
+    let there = state.order_target(id, order.state, order.given_ms)?;
     state.ring(&ordered_text(&[id]))?;
     Ok(there)
 }

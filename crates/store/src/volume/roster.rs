@@ -2,7 +2,7 @@
 
 use super::config::{Keeping, TargetConfig};
 use super::open::{self, Found};
-use super::orders::{Order as Given, tell};
+use super::orders::{Order as Given, tell, tell_now};
 use super::problem::{Problem, Problems};
 use super::{Volume, check, edit};
 use crate::exit;
@@ -50,10 +50,12 @@ impl Volume {
             .operate(target.id(), order)
             .map_err(|e| Problems::refused(e.to_string(), "See `entrepot target list`"))?;
         target.set_lost(state == State::Failed);
-        match self.state.order_target(target.id(), state, given_ms, true) {
+        let tell = |given: Given| self.state.order_target(target.id(), given.state, given.given_ms);
+        let (given, said) = tell_now(Given { state, given_ms }, tell);
+        match said {
             Ok(Some(remembered)) => self.orders.told(target.id(), remembered.last_ms),
             Ok(None) => return Err(self.unknown(name)),
-            Err(error) if self.config.is_shared() => return Err(self.kept(&target, Given { state, given_ms }, &error)),
+            Err(error) if self.config.is_shared() => return Err(self.kept(&target, given, &error)),
             Err(error) => {
                 let cause = format!("target {name} is {state}, but a restart will not know: {error}");
                 let problem = Problem::new(cause, "the order holds until then", "Mend the state store and repeat it");

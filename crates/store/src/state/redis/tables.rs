@@ -53,7 +53,6 @@ const ORDER: &str = "\
     if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return {} end \
     local last = tonumber(redis.call('HGET', KEYS[3], ARGV[4]) or '0') \
     local given = tonumber(ARGV[5]) \
-    if ARGV[6] == 'now' then given = math.max(given, last + 1) end \
     if given > last then \
       redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) \
       redis.call('SET', KEYS[2], ARGV[3]) \
@@ -354,11 +353,11 @@ impl State for RedisState {
         self.script(SET_STATE, &["target.state", CHANGE], &[&id.0.to_string(), &text, &unique()?])
     }
 
-    fn order_target(&self, id: TargetId, state: TargetState, given_ms: u64, now: bool) -> Result<Option<Remembered>> {
+    fn order_target(&self, id: TargetId, state: TargetState, given_ms: u64) -> Result<Option<Remembered>> {
         let text = state_text(state_name(state), state == TargetState::Failed);
-        let (keys, when) = (["target.state", CHANGE, "sequence"], if now { "now" } else { "then" });
-        let arguments = [&id.0.to_string(), &text, &unique()?, &order_of(id), &given_ms.to_string(), when];
-        let there: Vec<String> = self.script(ORDER, &keys, &arguments)?;
+        let arguments = [&id.0.to_string(), &text, &unique()?, &order_of(id), &given_ms.to_string()];
+        let there: Vec<String> =
+            self.script(ORDER, &["target.state", CHANGE, "sequence"], &arguments.map(String::as_str))?;
         let [state, last] = &there[..] else { return Ok(None) };
         let there = state_of(state).zip(last.parse().ok());
         let ((state, _), last_ms) = there.ok_or_else(|| not_understood("a target's state"))?;

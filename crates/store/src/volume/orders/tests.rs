@@ -13,14 +13,13 @@ struct Store {
 
 impl Store {
     /// As [`State::order_target`] says.
-    fn order(&mut self, id: TargetId, order: Order, now: bool) -> Result<Option<Remembered>> {
+    fn order(&mut self, id: TargetId, order: Order) -> Result<Option<Remembered>> {
         if self.is_away {
             return Err(Error::State("it is away".into()));
         }
         let Some(there) = self.there.get_mut(&id) else { return Ok(None) };
-        let given_ms = if now { order.given_ms.max(there.last_ms + 1) } else { order.given_ms };
-        if given_ms > there.last_ms {
-            *there = Remembered { state: order.state, last_ms: given_ms };
+        if order.given_ms > there.last_ms {
+            *there = Remembered { state: order.state, last_ms: order.given_ms };
         }
         Ok(Some(*there))
     }
@@ -54,14 +53,14 @@ impl Node {
     /// As `Volume::order_target` does.
     fn order(&self, store: &mut Store, state: TargetState) {
         let order = Order { state, given_ms: self.orders.time(T) };
-        match store.order(T, order, true) {
-            Ok(there) => self.orders.told(T, there.expect("known").last_ms),
-            Err(_) => self.orders.keep(T, order).expect("written"),
+        match tell_now(order, |order| store.order(T, order)) {
+            (_, Ok(there)) => self.orders.told(T, there.expect("known").last_ms),
+            (order, Err(_)) => self.orders.keep(T, order).expect("written"),
         }
     }
 
     fn send(&self, store: &mut Store) -> Result<()> {
-        self.orders.send(|id, order| store.order(id, order, false))
+        self.orders.send(|id, order| store.order(id, order))
     }
 }
 
@@ -121,6 +120,29 @@ fn an_order_that_was_given_meanwhile_on_another_node_is_not_undone() {
     store.is_away = false;
     here.order(&mut store, TargetState::Failed);
     assert_eq!((store.state(), here.orders.count()), (TargetState::Failed, 0));
+}
+
+/// What the store hears twice, or long after its answer was given up, changes nothing that was ordered since.
+#[test]
+fn an_order_that_hangs_on_its_way_to_the_store_is_as_old_as_it_is() {
+    let (here, other, mut store) = (Node::new(), Node::new(), Store::with(T));
+    // The clock of this host is behind.
+    store.there.insert(T, Remembered { state: TargetState::Draining, last_ms: u64::MAX / 2 });
+    let mut heard = Vec::new();
+    let early = Order { state: TargetState::Failed, given_ms: here.orders.time(T) };
+    let (early, said) = tell_now(early, |order| {
+        heard.push(order);
+        store.order(T, order)
+    });
+    assert_eq!((store.state(), said.expect("heard").expect("known").last_ms), (TargetState::Failed, early.given_ms));
+    assert_eq!((heard.len(), early.given_ms), (2, u64::MAX / 2 + 1));
+    other.order(&mut store, TargetState::Ok);
+    for order in heard {
+        store.order(T, order).expect("heard again");
+    }
+    assert_eq!(store.state(), TargetState::Ok);
+    let (_, busy) = tell_now(early, |order| Ok(Some(Remembered { state: TargetState::Ok, last_ms: order.given_ms })));
+    assert!(busy.is_err(), "it ends though others are always faster");
 }
 
 #[test]
