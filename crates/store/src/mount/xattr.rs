@@ -10,6 +10,7 @@ use super::{Server, describe};
 use crate::namespace::attributes::{ACL, LAYOUT, OURS, REQUEST};
 use crate::namespace::request::{check_mirrors, parse_request};
 use crate::namespace::{Caller, NodeId};
+use crate::stub::marks::list;
 use crate::stub::real::ROOM;
 use crate::{Error, Result};
 use fuser::ReplyEmpty;
@@ -203,12 +204,7 @@ impl Server {
             return Ok(Vec::new());
         }
         let stored = match self.open.get(id) {
-            Some(open) => {
-                let mut list = vec![0; VALUE_MAX];
-                let len = flistxattr(open.stub(), &mut list)?;
-                list.truncate(len);
-                list
-            }
+            Some(open) => list(|names| flistxattr(open.stub(), names))?,
             None => self.parts.namespace.attributes(id)?,
         };
         let mut shown = Vec::with_capacity(stored.len());

@@ -3,6 +3,7 @@
 use super::Namespace;
 use super::node::NodeId;
 use crate::host::descriptor_path;
+use crate::stub::marks::list;
 use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -51,12 +52,7 @@ impl Namespace {
 
     /// Names of all attributes, each ended by a zero byte.
     pub fn attributes(&self, id: NodeId) -> Result<Vec<u8>> {
-        self.by_path(id, |path| {
-            let mut list = vec![0; VALUE_MAX];
-            let len = listxattr(path, &mut list)?;
-            list.truncate(len);
-            Ok(list)
-        })
+        self.by_path(id, |path| list(|names| listxattr(path, names)))
     }
 
     /// Attributes have no call by directory and name (before Linux 6.13), so a pinned descriptor is named in `/proc`.

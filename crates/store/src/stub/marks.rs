@@ -111,7 +111,7 @@ pub(super) fn texts(names: &[u8]) -> impl Iterator<Item = &str> {
 }
 
 /// The names of a file's attributes, but for those that come and go meanwhile.
-pub(super) fn list(ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
+pub(crate) fn list(ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
     agreed(AGREE, ask)
 }
 
