@@ -148,12 +148,23 @@ impl Volume for JobsOnVolume {
                 (most, incoming.source) = (bytes, site(&one.uris[0]));
             }
             incoming.bytes += bytes;
+            incoming.parts.push(bytes);
             if let Some(limit) = self.core.stager.limit_of(one.limit).filter(|_| !one.foreign) {
                 *incoming.limited.entry(limit.bytes_s).or_default() += bytes;
                 incoming.limited_by.get_or_insert(limit.by);
             }
         }
         Some(incoming)
+    }
+
+    fn left(&self, owner: Caller, wanted: &Wanted, bytes: u64) -> Option<u64> {
+        let (path, uri) = (self.below(&wanted.path)?, wanted.uris.first().filter(|_| !wanted.foreign)?);
+        let left = self.core.under_way.left(owner.uid, &path, uri);
+        left.or_else(|| {
+            let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
+            let what = StageIn { uris: wanted.uris.clone(), path, ..StageIn::default() };
+            (!wanted.recursive && self.core.stager.is_in_place(&what, bytes, &who)).then_some(0)
+        })
     }
 
     fn free_bytes(&self) -> Option<u64> {

@@ -12,18 +12,21 @@
 //! asked of the sources on threads of their own; one thread looks at the queues as long as jobs wait. Where a source
 //! does not tell a size nothing is known and nothing is promised: the data come at once.
 
+mod landed;
 mod nodes;
+mod promise;
 mod queue_view;
 
 use crate::request::{Arrival, Caller, Wanted};
 use crate::volume::Volume;
+use landed::Landed;
+use nodes::Nodes;
 pub use nodes::Peers;
-use nodes::{Look, Nodes};
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
-use policy::schedule::just_in_time::{Config, Space, Stats, WhenFull};
+use policy::schedule::just_in_time::{Config, Stats, WhenFull};
 pub(crate) use queue_view::span;
-use queue_view::{Action, QueueView, Room};
+use queue_view::{Action, QueueView};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,10 +36,6 @@ use store::state::State;
 const RATES: &str = "source-rate";
 /// Sources are asked for sizes by so many at once. A guess: one that does not answer holds up few others.
 const ASKERS: usize = 4;
-/// Where other nodes are promised space in the same moment it is looked at so often; then the job waits. A guess: each time
-/// one of the nodes has got through.
-const LOOKS_MAX: u32 = 20;
-
 /// How it works.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -273,21 +272,26 @@ fn ask_sources(shared: &Arc<Shared>) {
             true => None,
             false => shared.volume.incoming(asked.owner, &asked.wanted),
         };
-        shared.view.lock().measured(now(), asked.ticket, known, asked.under_way);
+        let mut view = shared.view.lock();
+        let parts = known.as_ref().map(|known| known.parts.clone()).unwrap_or_default();
+        view.measured(now(), asked.ticket, known, asked.under_way);
+        view.comes_in(asked.ticket, asked.owner, asked.wanted.into_iter().zip(parts));
+        drop(view);
         shared.look();
     }
 }
 
 /// The thread that looks at the queues and at the space.
 fn watch(shared: &Arc<Shared>) {
-    let mut told = Stats::default();
+    let (mut told, mut landed) = (Stats::default(), Landed::default());
     let mut queues_at = Instant::now();
     while let Some(called) = wait(shared, queues_at) {
         if called || Instant::now() >= queues_at {
             queues_at = Instant::now() + shared.settings.poll;
             ask_queues(shared);
         }
-        let todo = promise(shared);
+        landed.look(shared);
+        let todo = promise::promise(shared);
         let (rates, stats) = {
             let mut view = shared.view.lock();
             (view.new_rates(), view.stats())
@@ -333,70 +337,6 @@ fn ask_queues(shared: &Shared) {
             shared.view.lock().estimates(now(), queue, &starts);
         }
     }
-}
-
-/// Looks at the space for those who ask, and has other nodes know what is promised here.
-fn promise(shared: &Shared) -> Vec<(Ticket, Action)> {
-    if !shared.flags.lock().taken_up {
-        return Vec::new();
-    }
-    // One that comes between the two locks has this thread look once more.
-    if !shared.view.lock().wants_space() {
-        shared.nodes.iter().for_each(|nodes| say_promised(shared, nodes));
-        return Vec::new();
-    }
-    let mut looks = 0;
-    let why = loop {
-        // In this order: `policy::schedule::just_in_time::nodes` says why.
-        let promises = shared.view.lock().promises();
-        let look = match shared.nodes.as_ref().map(Nodes::look).transpose() {
-            Ok(look) => look,
-            Err(why) => break why,
-        };
-        let elsewhere = match look.as_ref().map_or(Ok(0), Look::elsewhere) {
-            Ok(elsewhere) => elsewhere,
-            Err(why) => {
-                shared.nodes.iter().for_each(|nodes| say_promised(shared, nodes));
-                break why;
-            }
-        };
-        let free = shared.volume.free_bytes();
-        let room = free.map_or(Room::Unknown, |free| Room::Space(Space { free, elsewhere }));
-        let decided = shared.view.lock().decide(now(), promises, room);
-        let known = shared.nodes.as_ref().zip(look);
-        looks += 1;
-        match known.map_or(Ok(true), |(nodes, look)| nodes.put(look, decided.promised(), decided.grants())) {
-            Ok(true) => return carry(shared, decided),
-            Ok(false) if looks < LOOKS_MAX => {}
-            Ok(false) => break "other nodes were promised space in the same moment; looked at again soon".to_owned(),
-            Err(why) => break why,
-        }
-    };
-    let decided = {
-        let mut view = shared.view.lock();
-        let promises = view.promises();
-        view.decide(now(), promises, Room::Shut(why))
-    };
-    carry(shared, decided)
-}
-
-/// Has other nodes know what is promised here, where they know otherwise.
-fn say_promised(shared: &Shared, nodes: &Nodes) {
-    let promised = shared.view.lock().promised();
-    match nodes.look().and_then(|look| nodes.put(look, promised, false)) {
-        Ok(true) => {}
-        Ok(false) => tracing::debug!("another node was quicker: said again at the next look"),
-        Err(why) => tracing::debug!("{why}"),
-    }
-}
-
-fn carry(shared: &Shared, decided: queue_view::Decided) -> Vec<(Ticket, Action)> {
-    let mut view = shared.view.lock();
-    let todo = view.carry(now(), decided);
-    if view.asks() {
-        shared.look();
-    }
-    todo
 }
 
 #[cfg(test)]

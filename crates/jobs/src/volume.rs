@@ -34,6 +34,12 @@ pub trait Volume: Send + Sync {
         None
     }
 
+    /// Bytes still to come of one command that brings so many, as far as is known. Quick.
+    fn left(&self, owner: Caller, wanted: &Wanted, bytes: u64) -> Option<u64> {
+        let _ = (owner, wanted, bytes);
+        None
+    }
+
     /// Bytes of new files that fit; nothing if nobody knows.
     fn free_bytes(&self) -> Option<u64> {
         None

@@ -39,13 +39,22 @@ fn comes(node: &Node<'_>, job: &str) -> bool {
     stands(node, job).0 == "staging-in"
 }
 
-/// It waits, and says that a node besides was promised what one job brings.
+/// It waits, and says that all that is promised was promised by other nodes.
 fn waits_for_another(node: &Node<'_>, job: &str) -> bool {
     let (state, standing) = stands(node, job);
-    state == "queued" && standing.contains("60.0 MiB are promised to other jobs (60.0 MiB of them by other nodes)")
+    let told = standing.split_once("of which ").and_then(|(_, rest)| rest.split_once(" are promised to other jobs ("));
+    state == "queued" && told.is_some_and(|(all, rest)| rest.starts_with(&format!("{all} of them by other nodes)")))
 }
 
-/// [S-332] [S-333] [S-334]
+/// Bytes that the node has promised.
+fn promised(node: &Node<'_>) -> u64 {
+    let metrics = String::from_utf8_lossy(&node.run(&["stats", "--prometheus"]).stdout).into_owned();
+    let line = metrics.lines().find(|line| line.starts_with("entrepot_staging_promised_bytes{"));
+    let bytes: Option<f64> = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+    bytes.unwrap_or_else(|| panic!("{metrics}")) as u64
+}
+
+/// [S-332] [S-333] [S-334] [S-335]
 #[test]
 fn jobs_of_several_nodes_are_not_promised_the_same_space_whatever_dies() {
     let Some(hosts) = hosts() else { return };
@@ -80,6 +89,9 @@ fn jobs_of_several_nodes_are_not_promised_the_same_space_whatever_dies() {
     until_within(30, "nobody is trusted", || stands(two[second], &jobs[second]).1.contains("promised again in"));
     until_within(60, "it waits as before", || waits_for_another(two[second], &jobs[second]));
     assert!(comes(two[first], &jobs[first]), "which went on all the while");
+
+    // What has landed of it is not promised any more.
+    assert!((1..BYTES).contains(&promised(two[first])), "{}", promised(two[first]));
 
     // The first gives its space back, and the second begins.
     two[first].ok(&["job", "cancel", &jobs[first]]);

@@ -3,12 +3,12 @@
 mod room;
 
 use super::{QueueKind, Settings, Start, Ticket};
-use crate::request::{Arrival, Incoming};
+use crate::request::{Arrival, Caller, Incoming, Wanted};
 use policy::Time;
 use policy::machine::Machine;
 use policy::schedule::easy::JobId;
 use policy::schedule::just_in_time::{
-    self, Answer, Config, Event, JustInTime, Ledger, Load, Phase, Rates, Reason, SourceId, Space, Stats,
+    self, Answer, Coming, Config, Event, JustInTime, Ledger, Load, Phase, Rates, Reason, SourceId, Space, Stats,
 };
 use policy::units::{show_bytes, show_span_s};
 pub use room::{Decided, Room};
@@ -20,6 +20,14 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Action {
     Begin,
     GiveUp(String),
+}
+
+/// What one command of a job brings.
+#[derive(Clone)]
+pub struct Part {
+    pub owner: Caller,
+    pub wanted: Wanted,
+    pub coming: Coming,
 }
 
 struct Known {
@@ -38,6 +46,8 @@ struct Known {
     no_room: Option<NoRoom>,
     /// Nothing more comes.
     settled: bool,
+    /// What each of its commands brings.
+    parts: Vec<Part>,
     /// How it went, once that is decided.
     verdict: Option<String>,
 }
@@ -102,6 +112,7 @@ impl QueueView {
             reason: None,
             no_room: None,
             settled: false,
+            parts: Vec::new(),
             verdict: None,
         };
         self.jobs.insert(ticket, known);
@@ -190,6 +201,31 @@ impl QueueView {
     /// Whether a job may want space.
     pub fn wants_space(&self) -> bool {
         self.jobs.values().any(|known| known.submitted && !known.under_way)
+    }
+
+    /// What the commands of a job bring.
+    pub fn comes_in(&mut self, ticket: Ticket, owner: Caller, wanted: impl Iterator<Item = (Wanted, u64)>) {
+        let Some(known) = self.jobs.get_mut(&ticket) else { return };
+        let part = |(wanted, bytes)| Part { owner, wanted, coming: Coming::new(bytes) };
+        known.parts = wanted.map(part).collect();
+    }
+
+    /// What comes now: those that were promised space and are not all there.
+    pub fn coming(&self) -> Vec<(Ticket, Vec<Part>)> {
+        let comes = |known: &Known| known.under_way && !known.settled && !known.parts.is_empty();
+        self.jobs
+            .iter()
+            .filter(|(_, known)| comes(known))
+            .map(|(ticket, known)| (*ticket, known.parts.clone()))
+            .collect()
+    }
+
+    /// How much of it is still to come.
+    pub fn comes(&mut self, ticket: Ticket, parts: Vec<Part>) {
+        let Some(known) = self.jobs.get_mut(&ticket).filter(|known| known.parts.len() == parts.len()) else { return };
+        let left = parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.coming.left()));
+        known.parts = parts;
+        self.ledger.comes(known.id, left);
     }
 
     pub fn arrived(&mut self, now: Time, ticket: Ticket, took_ms: Option<u64>) {

@@ -6,7 +6,7 @@ use super::queue_view::{Action, QueueView, Room};
 use super::*;
 use crate::request::{CheckReport, Incoming, RecoveryEvent};
 use parking_lot::Mutex as Lock;
-use policy::schedule::just_in_time::Ledger;
+use policy::schedule::just_in_time::{Ledger, Space};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use store::state::SqliteState;
@@ -182,6 +182,32 @@ fn two_jobs_are_not_promised_the_same_space() {
     view.gone(s(50), A);
     assert_eq!(decide(&mut view, s(80), Some(100 * MB)), [(B, Action::Begin)]);
     assert_eq!(view.stats().no_space, 2);
+}
+
+/// [S-335]
+#[test]
+fn what_has_landed_is_promised_no_more() {
+    let mut view = view(false, WhenFull::Wait);
+    view.expect(A);
+    view.measured(s(0), A, incoming(60 * MB), false);
+    view.comes_in(A, OWNER, wanted().into_iter().chain(wanted()).zip([50 * MB, 10 * MB]));
+    assert!(view.coming().is_empty(), "it has not begun");
+    assert_eq!(decide(&mut view, s(0), Some(100 * MB)), [(A, Action::Begin)]);
+    let told = |view: &mut QueueView, at: u64, left: [Option<u64>; 2]| {
+        for (ticket, mut parts) in view.coming() {
+            parts.iter_mut().zip(left).for_each(|(part, left)| part.coming.told(s(at), left));
+            view.comes(ticket, parts);
+        }
+        view.promised()
+    };
+    assert_eq!(told(&mut view, 1, [Some(30 * MB), None]), 60 * MB, "it may not be on the devices yet");
+    assert_eq!(told(&mut view, 6, [Some(20 * MB), None]), 40 * MB);
+    assert_eq!(told(&mut view, 11, [Some(0), Some(10 * MB)]), 30 * MB);
+    assert_eq!(told(&mut view, 12, [None, Some(10 * MB)]), 60 * MB, "it begins anew");
+    view.arrived(s(13), A, None);
+    assert!(view.coming().is_empty() && view.promised() == 0);
+    view.comes(A, Vec::new());
+    assert_eq!(view.promised(), 0);
 }
 
 /// [S-064]

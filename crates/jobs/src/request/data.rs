@@ -27,6 +27,9 @@ pub struct Wanted {
 pub struct Incoming {
     /// Bytes, without those that are there already.
     pub bytes: u64,
+    /// The same for each command.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<u64>,
     /// Protocol and host that most of them come from: what has a rate.
     pub source: String,
     /// Those of them that are held to a rate: bytes by the rate.

@@ -21,11 +21,13 @@
 //!
 //! Source: the reference, section 6.1 (`est_start - est_transfer - slack`).
 
+mod coming;
 mod ledger;
 mod machine;
 pub mod nodes;
 mod rates;
 
+pub use coming::Coming;
 pub use ledger::{Answer, Ledger, Space, WhenFull};
 pub use machine::JustInTime;
 pub use rates::{Load, Rates, SourceId};

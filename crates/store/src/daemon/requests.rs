@@ -120,15 +120,17 @@ impl Commands {
             Request::Merge(files) => layout::merge(core, caller, &files),
             Request::Split { path } => layout::change(core, caller, &path, |file| Ok(core.mover.split(file)?)),
             Request::StageIn { what, limit, identity } => {
-                let by = stage::Asked { core, caller, path: &what.path, limit, identity };
+                let uri = what.uris.first().map(String::as_str);
+                let by = stage::Asked { core, caller, path: &what.path, uri, limit, identity };
                 by.staged(out, |stager, who, tell, stop| stager.stage_in(&what, who, tell, stop))
             }
             Request::StageInTree { what, chosen, limit, identity } => {
-                let by = stage::Asked { core, caller, path: &what.path, limit, identity };
+                let uri = what.uris.first().map(String::as_str);
+                let by = stage::Asked { core, caller, path: &what.path, uri, limit, identity };
                 by.staged(out, |stager, who, tell, stop| stager.stage_in_tree(&what, &chosen, who, tell, stop))
             }
             Request::StageInManifest { what, chosen, limit, identity } => {
-                let by = stage::Asked { core, caller, path: &what.path, limit, identity };
+                let by = stage::Asked { core, caller, path: &what.path, uri: None, limit, identity };
                 by.staged(out, |stager, who, tell, stop| stager.stage_in_manifest(&what, &chosen, who, tell, stop))
             }
             Request::LookAtStageIn { wanted, chosen, identity } => {
@@ -142,7 +144,7 @@ impl Commands {
                 Ok(json!(with_progress(out, look).map_err(stage::out_problem)?))
             }
             Request::StageOut { what, limit, identity } => {
-                let by = stage::Asked { core, caller, path: &what.path, limit, identity };
+                let by = stage::Asked { core, caller, path: &what.path, uri: None, limit, identity };
                 by.out(&what, out)
             }
             Request::Source { path } => stage::source(core, caller, &path),

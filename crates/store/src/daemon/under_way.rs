@@ -13,6 +13,8 @@ pub struct UnderWay {
 struct Staging {
     uid: u32,
     path: String,
+    /// The first source of one that comes in.
+    uri: Option<String>,
     progress: Progress,
 }
 
@@ -24,11 +26,12 @@ pub(super) struct Entry<'a> {
 
 impl UnderWay {
     /// A user has asked for a staging to or from a path below the mount point.
-    pub(super) fn begin(&self, uid: u32, path: &str) -> Entry<'_> {
+    pub(super) fn begin(&self, uid: u32, path: &str, uri: Option<&str>) -> Entry<'_> {
         let mut all = self.all.lock();
         all.0 += 1;
         let number = all.0;
-        all.1.insert(number, Staging { uid, path: path.to_string(), progress: Progress::default() });
+        let (path, uri) = (path.to_string(), uri.map(str::to_string));
+        all.1.insert(number, Staging { uid, path, uri, progress: Progress::default() });
         Entry { of: self, number }
     }
 
@@ -39,12 +42,29 @@ impl UnderWay {
 
     /// Those of a user at or below these paths, with their own.
     pub fn of(&self, uid: u32, paths: &[String]) -> Vec<(String, Progress)> {
-        let parts =
-            |path: &str| path.split('/').filter(|p| !p.is_empty() && *p != ".").map(String::from).collect::<Vec<_>>();
-        let paths: Vec<Vec<String>> = paths.iter().map(|path| parts(path)).collect();
+        let paths: Vec<Vec<&str>> = paths.iter().map(|path| parts(path)).collect();
         let all = self.all.lock();
         let is_one = |s: &&Staging| s.uid == uid && paths.iter().any(|path| parts(&s.path).starts_with(path));
         all.1.values().filter(is_one).map(|s| (s.path.clone(), s.progress.clone())).collect()
+    }
+}
+
+fn parts(path: &str) -> Vec<&str> {
+    path.split('/').filter(|part| !part.is_empty() && *part != ".").collect()
+}
+
+impl UnderWay {
+    /// Bytes that are still to come of what a user stages in from that source to that path; `None` while nothing does, or it
+    /// is not known yet how much it is.
+    pub fn left(&self, uid: u32, path: &str, uri: &str) -> Option<u64> {
+        let path = parts(path);
+        let all = self.all.lock();
+        let is_it = |s: &&Staging| s.uid == uid && s.uri.as_deref() == Some(uri) && parts(&s.path) == path;
+        let left = |s: &Staging| {
+            (s.progress.total_bytes > 0).then(|| s.progress.total_bytes.saturating_sub(s.progress.done_bytes))
+        };
+        let left: Option<Vec<u64>> = all.1.values().filter(is_it).map(left).collect();
+        left?.into_iter().max()
     }
 }
 
@@ -73,10 +93,18 @@ mod tests {
         let under_way = UnderWay::default();
         let done =
             |uid, path: &str| under_way.of(uid, &[path.to_string()]).iter().map(|(_, p)| p.done_bytes).sum::<u64>();
-        let entry = under_way.begin(7, "/d/./a");
+        let entry = under_way.begin(7, "/d/./a", Some("http://h/a"));
         entry.tell(&Progress { done_bytes: 5, total_bytes: 9, ..Progress::default() });
         assert_eq!([done(7, "d/a"), done(7, "d"), done(7, "d/b"), done(7, "d/a/b"), done(8, "d/a")], [5, 5, 0, 0, 0]);
-        drop(entry);
+        let left = |uid, path: &str, uri: &str| under_way.left(uid, path, uri);
+        assert_eq!(left(7, "d/a", "http://h/a"), Some(4));
+        assert_eq!([left(8, "d/a", "http://h/a"), left(7, "d", "http://h/a"), left(7, "d/a", "http://h/b")], [None; 3]);
+        let again = under_way.begin(7, "d/a", Some("http://h/a"));
+        assert_eq!(left(7, "d/a", "http://h/a"), None, "of one it is not known");
+        again.tell(&Progress { done_bytes: 0, total_bytes: 9, ..Progress::default() });
+        assert_eq!(left(7, "d/a", "http://h/a"), Some(9), "the most that may come");
+        drop((again, entry));
+        assert_eq!(left(7, "d/a", "http://h/a"), None);
         assert!(under_way.of(7, &["d/a".to_string()]).is_empty());
     }
 }

@@ -38,6 +38,12 @@ impl Stager {
         Err(failed.unwrap_or_else(|| StageError::path(&what.path, "no source is named")))
     }
 
+    /// Whether all of what is staged in is in its place, by its size.
+    pub fn is_in_place(&self, what: &StageIn, size: u64, who: &Identity) -> bool {
+        let name = what.uris.first().and_then(|uri| uri.trim_end_matches('/').rsplit('/').next());
+        self.has_size(&what.path, name, size, who)
+    }
+
     fn has_size(&self, path: &str, name: Option<&str>, size: u64, who: &Identity) -> bool {
         let found = Place::find(self.volume.tree(), path, name, who).and_then(|place| place.stat());
         found.is_ok_and(|stat| stat.is_some_and(|stat| u64::try_from(stat.st_size) == Ok(size)))

@@ -4,8 +4,8 @@
 //!   |<------------------- free space ------------------>|
 //!   [ promised, not there yet ][ can be promised ][ kept ]
 //! ```
-//! What is there no longer counts: it is not free space any more. Of data on their way all bytes count until the last is
-//! there, which errs to the safe side. What other nodes of the volume promised counts as well ([`Space`]); how they know
+//! What is there no longer counts: it is not free space any more. Of data on their way that is known some seconds later
+//! ([`super::Coming`]), which errs to the safe side. What other nodes of the volume promised counts as well ([`Space`]); how they know
 //! of each other is [`super::nodes`].
 
 use super::JobId;
@@ -81,6 +81,11 @@ impl Ledger {
         self.promised.insert(job, bytes);
     }
 
+    /// So much of what was promised to a job is still to come.
+    pub fn comes(&mut self, job: JobId, left: u64) {
+        self.promised.entry(job).and_modify(|bytes| *bytes = left);
+    }
+
     /// A job's data are there, or will not come.
     pub fn settle(&mut self, job: JobId) {
         self.promised.remove(&job);
@@ -110,7 +115,10 @@ mod tests {
         assert_eq!(ledger.ask(A, 60, free(100)), Answer::Granted);
         assert_eq!(ledger.ask(B, 60, free(100)), Answer::Wait);
         assert_eq!(ledger.ask(B, 30, free(100)), Answer::Granted);
-        // A's data are there: they took their space.
+        ledger.comes(A, 20);
+        ledger.comes(JobId(3), 20);
+        assert_eq!((ledger.promised(), ledger.room(free(60))), (50, 0), "most of A's data are there");
+        // All of them are: they took their space.
         ledger.settle(A);
         assert_eq!((ledger.promised(), ledger.ask(B, 31, free(40))), (30, Answer::Wait));
         assert_eq!(ledger.ask(B, 30, free(40)), Answer::Granted);

@@ -19,6 +19,8 @@ pub struct Asked<'a> {
     pub caller: &'a Caller,
     /// Where in the mount.
     pub path: &'a str,
+    /// The first source of what is staged in.
+    pub uri: Option<&'a str>,
     /// Bytes per second, at most.
     pub limit: Option<u64>,
     pub identity: Identity,
@@ -31,8 +33,8 @@ impl Asked<'_> {
         out: &mut Responder<'_>,
         work: impl FnOnce(&Stager, &Identity, Report<'_>, &Stop) -> Result<Staged, StageError>,
     ) -> Result<Value, E> {
-        let Asked { core, caller, path, limit, identity } = self;
-        let under_way = core.under_way.begin(caller.uid, path);
+        let Asked { core, caller, path, uri, limit, identity } = self;
+        let under_way = core.under_way.begin(caller.uid, path, uri);
         let limited = core.stager.limit_of(limit);
         let staged = with_progress(out, |report, stop| {
             let report: Report<'_> = &|progress| {

@@ -1,0 +1,74 @@
+//! One look at the space: who asks is promised what there is, and other nodes know it before a byte comes.
+
+use super::nodes::{Look, Nodes};
+use super::queue_view::{Action, Decided, Room};
+use super::{Shared, Ticket, now};
+use policy::schedule::just_in_time::Space;
+
+/// Where other nodes are promised space in the same moment it is looked at so often; then the job waits. A guess: each time
+/// one of the nodes has got through.
+const LOOKS_MAX: u32 = 20;
+
+/// Looks at the space for those who ask, and has other nodes know what is promised here.
+pub fn promise(shared: &Shared) -> Vec<(Ticket, Action)> {
+    if !shared.flags.lock().taken_up {
+        return Vec::new();
+    }
+    // One that comes between the two locks has this thread look once more.
+    if !shared.view.lock().wants_space() {
+        shared.nodes.iter().for_each(|nodes| say_promised(shared, nodes));
+        return Vec::new();
+    }
+    let mut looks = 0;
+    let why = loop {
+        // In this order: `policy::schedule::just_in_time::nodes` says why.
+        let promises = shared.view.lock().promises();
+        let look = match shared.nodes.as_ref().map(Nodes::look).transpose() {
+            Ok(look) => look,
+            Err(why) => break why,
+        };
+        let elsewhere = match look.as_ref().map_or(Ok(0), Look::elsewhere) {
+            Ok(elsewhere) => elsewhere,
+            Err(why) => {
+                shared.nodes.iter().for_each(|nodes| say_promised(shared, nodes));
+                break why;
+            }
+        };
+        let free = shared.volume.free_bytes();
+        let room = free.map_or(Room::Unknown, |free| Room::Space(Space { free, elsewhere }));
+        let decided = shared.view.lock().decide(now(), promises, room);
+        let known = shared.nodes.as_ref().zip(look);
+        looks += 1;
+        match known.map_or(Ok(true), |(nodes, look)| nodes.put(look, decided.promised(), decided.grants())) {
+            Ok(true) => return carry(shared, decided),
+            Ok(false) if looks < LOOKS_MAX => {}
+            Ok(false) => break "other nodes were promised space in the same moment; looked at again soon".to_owned(),
+            Err(why) => break why,
+        }
+    };
+    let decided = {
+        let mut view = shared.view.lock();
+        let promises = view.promises();
+        view.decide(now(), promises, Room::Shut(why))
+    };
+    carry(shared, decided)
+}
+
+/// Has other nodes know what is promised here, where they know otherwise.
+fn say_promised(shared: &Shared, nodes: &Nodes) {
+    let promised = shared.view.lock().promised();
+    match nodes.look().and_then(|look| nodes.put(look, promised, false)) {
+        Ok(true) => {}
+        Ok(false) => tracing::debug!("another node was quicker: said again at the next look"),
+        Err(why) => tracing::debug!("{why}"),
+    }
+}
+
+fn carry(shared: &Shared, decided: Decided) -> Vec<(Ticket, Action)> {
+    let mut view = shared.view.lock();
+    let todo = view.carry(now(), decided);
+    if view.asks() {
+        shared.look();
+    }
+    todo
+}

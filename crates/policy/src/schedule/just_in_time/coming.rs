@@ -1,0 +1,102 @@
+//! How much of data under way is still to come: what has landed is used space, and not promised any more.
+//!
+//! ```text
+//!   left
+//!    |‾‾‾‾‾\                 what the transfer says
+//!    |______\____            what is still promised: no less than was said at any time in the last [`SURE_AFTER`]
+//!    |       \___\____
+//!    '----------------> time
+//! ```
+//! It errs to the safe side: what a transfer says was written may not be on the devices yet, so it counts some seconds
+//! later. One that says nothing, or begins anew, counts wholly and at once.
+
+use crate::time::Time;
+
+/// What was written is on the devices after this: a transfer syncs what came every second. A guess with a margin.
+pub const SURE_AFTER: Time = Time(5_000_000_000);
+
+/// One part of the data of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coming {
+    promised: u64,
+    left: u64,
+    /// Since when less was left, and the most that was left since then.
+    less: Option<(Time, u64)>,
+}
+
+impl Coming {
+    /// Nothing of it is there.
+    pub fn new(promised: u64) -> Coming {
+        Coming { promised, left: promised, less: None }
+    }
+
+    /// What was promised at first.
+    pub fn promised(&self) -> u64 {
+        self.promised
+    }
+
+    /// What is still promised.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// So much of it is to come, as its transfer says; `None` if nobody knows.
+    pub fn told(&mut self, now: Time, left: Option<u64>) {
+        let left = left.map_or(self.promised, |left| left.min(self.promised));
+        if left >= self.left {
+            (self.left, self.less) = (left, None);
+            return;
+        }
+        let (since, most) = self.less.unwrap_or((now, 0));
+        let most = most.max(left);
+        if now.since(since) < SURE_AFTER {
+            self.less = Some((since, most));
+        } else {
+            (self.left, self.less) = (most, (left < most).then_some((now, left)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn s(secs: u64) -> Time {
+        Time::from_secs(secs)
+    }
+
+    #[test]
+    fn what_landed_is_promised_no_more_some_seconds_later() {
+        let mut coming = Coming::new(100);
+        let mut told = |at, left| {
+            coming.told(s(at), left);
+            coming.left()
+        };
+        assert_eq!([told(0, None), told(1, Some(90)), told(3, Some(70)), told(5, Some(60))], [100; 4]);
+        assert_eq!(told(6, Some(50)), 90, "which was so five seconds ago");
+        assert_eq!([told(10, Some(20)), told(11, Some(10))], [90, 50]);
+        assert_eq!(told(16, Some(0)), 10);
+        assert_eq!([told(18, Some(80)), told(19, None)], [80, 100], "it begins anew, and nobody knows");
+        assert_eq!(told(20, Some(1000)), 100, "no more than was promised");
+    }
+
+    proptest! {
+        /// Against all that was said.
+        #[test]
+        fn no_less_is_promised_than_was_left_at_any_time_in_the_last_seconds(
+            steps in prop::collection::vec((0u64..4, prop::option::of(0u64..120)), 1..100)
+        ) {
+            let (mut coming, mut now, mut said) = (Coming::new(100), 0, vec![(0, 100)]);
+            for (later, left) in steps {
+                now += later;
+                coming.told(s(now), left);
+                said.push((now, left.map_or(100, |left| left.min(100))));
+                // What was said last before those seconds was so in them, too.
+                let first = said.iter().rposition(|(at, _)| at + 5 <= now).unwrap_or(0);
+                let most = said[first..].iter().map(|(_, left)| *left).max().unwrap_or(100);
+                prop_assert!(coming.left() >= most && coming.left() <= 100, "{} {most} {said:?}", coming.left());
+            }
+        }
+    }
+}
