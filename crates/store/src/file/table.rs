@@ -94,6 +94,12 @@ impl FileTable {
         self.shard((dev, ino)).lock().entries.get(&(dev, ino))?.file.upgrade()
     }
 
+    /// Whether the file of that device and inode may be in use. Waits for nobody who opens another.
+    pub fn may_be_in_use(&self, dev: u64, ino: u64) -> bool {
+        let is_there = |shard: &Shard| shard.entries.get(&(dev, ino)).is_some_and(|e| e.file.strong_count() > 0);
+        self.shard((dev, ino)).try_lock().is_none_or(|shard| is_there(&shard))
+    }
+
     /// Those with that inode, on whichever device, that are in use.
     pub fn of_inode(&self, inode: u64) -> Vec<Arc<File>> {
         let of = |s: &Mutex<Shard>| {

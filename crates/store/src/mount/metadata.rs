@@ -72,7 +72,7 @@ impl Server {
         if is_virtual(parent, name) {
             return Ok((no_attributes(STATS_ID), Generation(0)));
         }
-        let in_use = |stat: &Stat| self.parts.files.get(stat.st_dev, stat.st_ino).is_some();
+        let in_use = |stat: &Stat| self.parts.files.may_be_in_use(stat.st_dev, stat.st_ino);
         self.entry(self.parts.namespace.lookup_with(parent, name, in_use))
     }
 
