@@ -88,6 +88,8 @@ pub struct Nodes {
     said: AtomicU32,
     events: Arc<Events>,
     inbox: Inbox,
+    /// Orders of operators were told of that the state store could not be asked for.
+    missed_orders: AtomicBool,
     letters: letters::Letters,
     reach: locks::Reach,
     workers: Workers,
@@ -138,6 +140,7 @@ impl Nodes {
             said: AtomicU32::new(0),
             events,
             inbox: Inbox::default(),
+            missed_orders: AtomicBool::new(false),
             letters: letters::Letters::default(),
             reach: locks::Reach::default(),
             workers: Workers::of("nodes"),
@@ -161,7 +164,7 @@ impl Nodes {
             while !nodes.ends.load(Ordering::Acquire) {
                 let mut hear = |told: Told<'_>| nodes.heard(told, &files);
                 let goes_on = || {
-                    nodes.send_orders();
+                    nodes.catch_up_with_orders();
                     !nodes.ends.load(Ordering::Acquire)
                 };
                 if let Err(error) = nodes.state.listen(&goes_on, &mut hear) {
@@ -204,17 +207,22 @@ impl Nodes {
         }
     }
 
-    /// Other nodes hear of orders that were given here while the state store was away.
-    fn send_orders(&self) {
-        let volume = self.volume.upgrade().filter(|volume| volume.orders_kept() > 0);
+    /// Other nodes hear of orders that were given here while the state store was away, and this one of those that it could not ask for when it
+    /// was told of them: a store that hung breaks no connection, so nobody says later that something may have been missed.
+    fn catch_up_with_orders(&self) {
+        let volume = self.volume.upgrade();
+        let volume =
+            volume.filter(|volume| volume.orders_kept() > 0 || self.missed_orders.swap(false, Ordering::AcqRel));
         if let Some(Err(error)) = volume.map(|volume| volume.follow_missed_orders()) {
-            tracing::debug!("orders are kept here for now: {error}");
+            self.missed_orders.store(true, Ordering::Release);
+            tracing::debug!("orders are kept here, or not known here, for now: {error}");
         }
     }
 
     fn follow_orders(&self, follow: impl FnOnce(&Volume) -> Result<()>) {
         if let Err(error) = self.volume.upgrade().map_or(Ok(()), |volume| follow(&volume)) {
-            tracing::warn!("what operators ordered elsewhere is not known here: {error}");
+            self.missed_orders.store(true, Ordering::Release);
+            tracing::warn!("what operators ordered elsewhere is not known here for now: {error}");
         }
     }
 
