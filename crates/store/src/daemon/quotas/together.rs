@@ -10,21 +10,29 @@
 
 use super::record::{self, KIND, Record};
 use super::{Book, Entry, Keeper, LOOK_SOON, answer};
-use crate::calls::{Calls, Service, To};
-use crate::control::{Caller, Problem, Responder};
+use crate::calls::{Calls, To};
+use crate::control::Caller;
 use crate::daemon::Core;
+use crate::daemon::led::Led;
 use crate::quota::Account;
 use crate::{Error, Result};
 use policy::quota::{Both, Quota};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// The name of calls that report.
-const REPORTS: &str = "quota.count";
+/// The node that leads adds up what the others report.
+static REPORTS: Led<Report> = Led {
+    name: "quota.count",
+    is_ready: |core| core.quotas.book.lock().decides,
+    serve: |core, _, report, _| {
+        let sums = core.quotas.book.lock().hear(report);
+        Ok(json!(sums))
+    },
+};
 /// Said to all nodes when limits changed.
 pub const WORD: &str = "quota ";
 /// So long a node waits for the sums. A guess: longer than a leader that is well takes.
@@ -105,8 +113,8 @@ pub struct Shared {
 impl Keeper {
     /// Serves the other nodes.
     pub(super) fn serve_others(core: &Arc<Core>) {
-        if let (Some(calls), Some(nodes)) = (&core.calls, &core.nodes) {
-            calls.register(REPORTS, Arc::new(Reports(Arc::downgrade(core))));
+        if let (Some(_), Some(nodes)) = (&core.calls, &core.nodes) {
+            REPORTS.register(core);
             answer::COMMANDS.register(core);
             let weak = Arc::downgrade(core);
             nodes.read_letters(WORD, move |_| {
@@ -173,7 +181,7 @@ impl Keeper {
         let To::Node(leader) = calls.leader() else { return Err(Error::Elsewhere("no node leads".into())) };
         let report = self.book.lock().report(calls.own());
         let who = Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw(), pid: 0 };
-        let said = calls.call_each(vec![leader], REPORTS, &who, &json!(report), ASKED_MAX);
+        let said = calls.call_each(vec![leader], REPORTS.name, &who, &json!(report), ASKED_MAX);
         let answer = said.into_iter().next().map(|(_, answer)| answer);
         let answer = answer.and_then(|answer| answer.ok()).and_then(|answer| serde_json::from_value(answer).ok());
         let sums: Sums =
@@ -280,22 +288,6 @@ impl Book {
         };
         let sums = self.entries.values().filter_map(sum).collect();
         Sums { edition: self.edition.clone(), version: self.version, sums }
-    }
-}
-
-struct Reports(Weak<Core>);
-
-impl Service for Reports {
-    fn is_here(&self) -> bool {
-        self.0.upgrade().is_some_and(|core| core.acts() && core.quotas.book.lock().decides)
-    }
-
-    fn serve(&self, _: &Caller, args: Value, _: &mut Responder<'_>) -> Result<Value, Problem> {
-        let report = serde_json::from_value(args)
-            .map_err(|error| Problem::wrong(format!("a report of another node makes no sense: {error}")))?;
-        let core = self.0.upgrade().ok_or_else(|| Problem::busy("this node ends"))?;
-        let sums = core.quotas.book.lock().hear(report);
-        Ok(json!(sums))
     }
 }
 
