@@ -147,15 +147,9 @@ impl File {
 
     /// Waits until no other node writes the file. No if somebody was faster.
     fn drained(&self, cluster: &Arc<dyn Cluster>, claim: &Claim, patience: &mut Patience) -> Result<bool> {
-        let step = |look: &Look| share::step(claim, &look.marks, |node| cluster.is_over(node));
         loop {
-            let mut look = self.stub.look()?;
-            let mut next = step(&look);
-            if next == Step::Go {
-                look = self.stub.look_surely()?;
-                next = step(&look);
-            }
-            match next {
+            let look = self.stub.look_surely()?;
+            match share::step(claim, &look.marks, |node| cluster.is_over(node)) {
                 Step::Retry => return Ok(false),
                 Step::Go => {
                     self.spoil(&look, claim.node)?;
