@@ -91,7 +91,6 @@ impl Nodes {
     /// Looks, before the space is measured.
     pub fn look(&self) -> Result<Look, String> {
         let node = self.peers.number().ok_or("this node has no lease now, so nothing is promised here")?;
-        let away = |error: store::Error| format!("no space can be promised now, since the state is away: {error}");
         let life = self.life().map_err(away)?;
         let read = self.state.record_get(KIND, KEY).map_err(away)?;
         let written = read.as_deref().map(serde_json::from_slice::<Written>).transpose();
@@ -107,7 +106,6 @@ impl Nodes {
     /// Writes what this node has promised, after `granted` if some of it is new. False where another was quicker: then
     /// nothing that was decided on this look counts. After an error neither.
     pub fn put(&self, look: Look, bytes: u64, granted: bool) -> Result<bool, String> {
-        let away = |error: store::Error| format!("no space can be promised now, since the state is away: {error}");
         let entry = Entry { node: look.node, bytes };
         let Some(table) = look.seen.with(&self.own, entry, granted) else { return Ok(true) };
         let value = serde_json::to_vec(&Written::of(&table)).expect("numbers and texts");
@@ -118,4 +116,8 @@ impl Nodes {
     fn life(&self) -> store::Result<String> {
         self.state.life().map(Option::unwrap_or_default)
     }
+}
+
+fn away(error: store::Error) -> String {
+    format!("no space can be promised now, since the state is away: {error}")
 }
