@@ -222,7 +222,7 @@ impl Server {
     }
 }
 
-/// The largest attribute, and list of attributes, that Linux allows.
+/// The largest attribute that Linux allows.
 const VALUE_MAX: usize = 64 << 10;
 
 fn read_open(open: &Open, name: &OsStr) -> rustix::io::Result<Vec<u8>> {
