@@ -68,7 +68,17 @@ static void unescape(char *field)
     *to = 0;
 }
 
-/* Mount point and state directory of a line of the kernel's table, if it is a mount of ours. */
+/* Whether root or this user mounted it: any user can mount something that names itself a volume. */
+static int is_trusted(const char *options)
+{
+    const char *user = strstr(options, ",user_id=");
+    if (!user)
+        return 0;
+    unsigned long uid = strtoul(user + strlen(",user_id="), NULL, 10);
+    return uid == 0 || uid == geteuid();
+}
+
+/* Mount point and state directory of a line of the kernel's table, if it is a mount that can be trusted. */
 static int is_volume(char *line, char **at, char **state)
 {
     char *after = strstr(line, " - "), *field = line;
@@ -80,8 +90,10 @@ static int is_volume(char *line, char **at, char **state)
     }
     if (!field || field > after)
         return 0;
-    char *device = after + 3 + 14;
-    device[strcspn(device, " ")] = 0;
+    char *device = after + 3 + 14, *options = strchr(device, ' ');
+    if (!options || !is_trusted(options))
+        return 0;
+    *options = 0;
     field[strcspn(field, " ")] = 0;
     unescape(device);
     unescape(field);
@@ -351,6 +363,39 @@ static int broken(const struct call *call, const char *cause)
     return fail(ENTREPOT_NO_DAEMON, "the connection to the daemon of %s broke: %s; " NOT_KNOWN, call->place.at, cause);
 }
 
+/* The number of root outside of a container whose user namespace does not have it; root's outside of containers. */
+static uid_t root_outside(void)
+{
+    unsigned long long inside = 0, outside = 0, count = 0;
+    unsigned uid = 0;
+    FILE *map = fopen("/proc/self/uid_map", "re");
+    int has_map = map && fscanf(map, "%llu %llu %llu", &inside, &outside, &count) == 3;
+    if (map)
+        fclose(map);
+    if (!has_map || (inside == 0 && outside == 0 && count == 4294967295))
+        return 0;
+    FILE *overflow = fopen("/proc/sys/kernel/overflowuid", "re");
+    if (overflow && fscanf(overflow, "%u", &uid) != 1)
+        uid = 0;
+    if (overflow)
+        fclose(overflow);
+    return uid;
+}
+
+/* Refuses a daemon of a user other than root and this one, before the first byte is sent. */
+static int check_listener(int fd, const char *path)
+{
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0)
+        return fail(ENTREPOT_FAILED, "the kernel does not report who listens on %s: %s; nothing was sent there. "
+                    "Call it again", path, strerror(errno));
+    if (peer.uid == 0 || peer.uid == geteuid() || peer.uid == root_outside())
+        return ENTREPOT_OK;
+    return fail(ENTREPOT_DENIED, "user %u listens on %s, neither root nor you; nothing was sent there. "
+                "Name another volume", (unsigned)peer.uid, path);
+}
+
 /* A connection to the daemon; what is sent over it waits no longer than that either. */
 static int connected(const struct call *call, int timeout_s, int *fd)
 {
@@ -375,7 +420,10 @@ static int connected(const struct call *call, int timeout_s, int *fd)
         close(*fd);
         return denied ? ENTREPOT_DENIED : ENTREPOT_NO_DAEMON;
     }
-    return ENTREPOT_OK;
+    int code = check_listener(*fd, address.sun_path);
+    if (code != ENTREPOT_OK)
+        close(*fd);
+    return code;
 }
 
 /* The next line, into `answer`; what was read of the one after it stays behind it, `have` bytes in all. */

@@ -1,7 +1,9 @@
 #!/bin/sh
-# Files change on three hosts while daemons freeze and die, targets are emptied and Redis comes and goes: tests/soak-cluster.sh [MINUTES [SEED]]
-# Ends with status 1 when something acknowledged is lost. Needs what crates/cli/tests/cluster needs; without it a line says "skipped".
+# usage: tests/soak-cluster.sh [MINUTES [SEED]]
+# An ordinary user changes files on three hosts while daemons freeze and die, hosts are cut off, bricks are killed, targets
+# are drained and Redis stops. Status 1: something acknowledged was lost. Without what crates/cli/tests/cluster needs, a line
+# says "skipped".
 set -eu
 cd "$(dirname "$0")/.."
 ENTREPOT_MINUTES=${1:-60} ENTREPOT_SEED=${2:-$(date +%s)} \
-    cargo test --locked -p entrepot-cli --test cluster -- --nocapture what_was_acknowledged_stays
+    cargo test --workspace --locked --test cluster -- --nocapture what_was_acknowledged_stays

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import socket
+import struct
 import time
 
 ENVIRONMENT = "ENTREPOT_VOLUME"
@@ -59,6 +60,7 @@ class Volume:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
                 stream.settimeout(_left(ends))
                 stream.connect(self.socket)
+                _check_listener(stream, self.socket)
                 asked = True
                 stream.sendall(request)
                 for line in _lines(stream, ends):
@@ -123,20 +125,43 @@ def _above(place, mounts):
 def _mounts():
     """The Entrepot mounts of this machine. Each has its state directory in the place of the device, as NAME#STATE."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
-        return parse(table.read())
+        return parse(table.read(), os.geteuid())
 
 
-def parse(mountinfo):
+def parse(mountinfo, own=0):
+    """Mounts of root and of the user `own`. Every user can mount something that names itself a volume."""
     found = []
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
         before, after = before.split(" "), after.split(" ")
-        if len(before) < 5 or len(after) < 2 or after[0] != "fuse.entrepot":
+        if len(before) < 5 or len(after) < 3 or after[0] != "fuse.entrepot":
+            continue
+        if not {"user_id=0", f"user_id={own}"} & set(after[2].split(",")):
             continue
         _, _, state = _unescape(after[1]).partition("#")
         if state.startswith("/"):
             found.append(Volume(_unescape(before[4]), state))
     return found
+
+
+def _check_listener(stream, path):
+    """Refuses a daemon of a user other than root and this one, before the first byte is sent."""
+    _, user, _ = struct.unpack("=iII", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    if user not in (0, os.geteuid(), _outside()):
+        raise Problem(DENIED, f"user {user} listens on {path}, neither root nor you", "nothing was sent there",
+                      "name another volume")
+
+
+def _outside():
+    """The number of root outside of a container whose user namespace does not have it; none outside of containers."""
+    try:
+        with open("/proc/self/uid_map") as table:
+            if table.read().split() in ([], ["0", "0", "4294967295"]):
+                return None
+        with open("/proc/sys/kernel/overflowuid") as number:
+            return int(number.read())
+    except OSError:
+        return None
 
 
 def _unescape(field):

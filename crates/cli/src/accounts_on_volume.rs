@@ -1,4 +1,4 @@
-//! What the accounts of the volume ask about jobs: whose they are, on whichever node.
+//! Owners of jobs on all nodes, for the accounts of the volume.
 
 use jobs::known::KnownJobs;
 use jobs::request::JobId;
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use store::daemon::OwnersOf;
 
-/// Who runs a job: the word before its number.
+/// Backend of a job: the word before its number.
 enum Of {
     Runner,
     Slurm,
@@ -24,7 +24,7 @@ fn read(job: &str) -> Option<(Of, JobId)> {
     }
 }
 
-/// Whose jobs are, by the names that their commands know.
+/// Lookup of the owners of jobs, by the names in their commands.
 pub fn owners_of(runner: &Arc<Runner>, slurm: &Arc<Slurm>, known: Option<Arc<KnownJobs>>) -> OwnersOf {
     let (runner, slurm): (Weak<Runner>, Weak<Slurm>) = (Arc::downgrade(runner), Arc::downgrade(slurm));
     Arc::new(move |jobs: &BTreeSet<String>| {

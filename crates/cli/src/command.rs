@@ -48,8 +48,8 @@ use terminal::man::Man;
 ///
 /// A volume is described by a `volume.toml`: a directory for names, directories on devices (targets) for bytes, a
 /// directory for state. `entrepot up` mounts it and serves it; all other commands talk to that daemon. They find it by
-/// `--volume`, by the environment variable ENTREPOT_VOLUME, by the mount that a path (or the working directory) lies in, or because
-/// there is only one.
+/// `--volume`, by the environment variable ENTREPOT_VOLUME, by the mount that a path (or the working directory) lies
+/// in, or because there is only one.
 #[derive(Debug, Parser)]
 #[command(
     name = "entrepot",
@@ -122,12 +122,13 @@ EXAMPLES:
 const LABORATORY: [&str; 6] = ["sim", "trace", "rules", "patterns", "bench", "emulate-disk"];
 
 impl Cli {
-    /// The command line, read; the end of the process if it asks for help or makes no sense.
+    /// Parses the command line; ends the process after help, or if it is wrong.
     pub fn read() -> Result<Cli> {
-        let error = match Cli::try_parse() {
+        let mut error = match Cli::try_parse() {
             Ok(cli) => return Ok(cli),
             Err(error) => error,
         };
+        suggest_no_hidden(&mut error);
         match error.get(ContextKind::InvalidSubcommand) {
             Some(ContextValue::String(name)) if LABORATORY.contains(&&**name) => {
                 Err(Problem::wrong(format!("`{name}` is no command of `entrepot`: it belongs to the laboratory"))
@@ -177,7 +178,38 @@ impl Cli {
     }
 }
 
-/// The supervisor of jobs speaks in `ExitCode`, which tells its number to the process alone.
+/// Removes hidden subcommands, which only programs run, from the suggestions of an error.
+fn suggest_no_hidden(error: &mut clap::Error) {
+    let command = Cli::command();
+    let is_hidden = |name: &str| command.get_subcommands().any(|known| known.is_hide_set() && known.get_name() == name);
+    let kind = ContextKind::SuggestedSubcommand;
+    let left: Vec<String> = match error.remove(kind) {
+        Some(ContextValue::String(name)) => vec![name],
+        Some(ContextValue::Strings(names)) => names,
+        _ => return,
+    };
+    let left: Vec<String> = left.into_iter().filter(|name| !is_hidden(name)).collect();
+    if !left.is_empty() {
+        error.insert(kind, ContextValue::Strings(left));
+    }
+}
+
+/// The supervisor of jobs returns an `ExitCode`, whose number cannot be read.
 fn code_of(code: ExitCode) -> u8 {
     u8::from(code != ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_programs_run_is_no_tip() {
+        let mut error = Cli::try_parse_from(["entrepot", "job-exe"]).expect_err("no command");
+        suggest_no_hidden(&mut error);
+        assert!(!error.to_string().contains("job-exec"), "{error}");
+        let mut error = Cli::try_parse_from(["entrepot", "statu"]).expect_err("no command");
+        suggest_no_hidden(&mut error);
+        assert!(error.to_string().contains("status"), "{error}");
+    }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use store::control::{Client, Found, Problem, Request, exit, find};
 
-/// What every subcommand may need of the command line.
+/// Global options of the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
     /// The `volume.toml`, or the mount point, named with `--volume`.
@@ -15,7 +15,7 @@ pub struct Context {
 
 /// A path inside a volume.
 pub struct Inside {
-    /// The volume.
+    /// Volume below that mount point.
     pub volume: Found,
     /// The path below the mount point, with `/` between its parts; empty for the mount point itself.
     pub path: String,
@@ -32,12 +32,12 @@ impl Context {
         Ok(Client::connect(&self.find()?.socket())?)
     }
 
-    /// Asks the store and drops progress.
+    /// Sends a request to the store and drops progress.
     pub fn ask_store(&self, request: &Request) -> Result<Value> {
         Ok(self.connect()?.ask(request, &mut |_| {})?)
     }
 
-    /// Asks the daemon and drops progress.
+    /// Sends a request to the daemon and drops progress.
     pub fn ask(&self, command: &str, args: Value) -> Result<Value> {
         Ok(self.connect()?.request(command, args, &mut |_| {})?)
     }
@@ -65,7 +65,7 @@ impl Context {
         Ok(Inside { path: below.to_string(), volume })
     }
 
-    /// Asks the store of the volume that `path` lies in; the request gets the path below its mount point.
+    /// Sends a request to the store of the volume that `path` lies in, with the path below its mount point.
     pub fn ask_about(
         &self,
         path: &Path,
@@ -82,7 +82,7 @@ fn real(path: &Path) -> Result<PathBuf> {
     let problem = |e: std::io::Error| {
         let cause = format!("{}: {e}", path.display());
         match e.raw_os_error() {
-            // The second is what a call hears that was under way when the daemon died.
+            // The second is the error of a call that was under way when the daemon died.
             Some(n) if [Errno::NOTCONN, Errno::CONNABORTED].iter().any(|dead| n == dead.raw_os_error()) => {
                 Problem::new(exit::NO_DAEMON, cause).try_this(
                     "the daemon of this mount has died: start it again with `entrepot up VOLUME.TOML --at MOUNTPOINT`",

@@ -1,4 +1,4 @@
-//! The connections of targets as numbers for whoever watches.
+//! Metrics of the connections of targets.
 
 use connect::status::{Connection, Status};
 use std::sync::{Arc, Weak};
@@ -19,7 +19,7 @@ const COLUMNS: [Column; 8] = [
     (Level::ConnectionMountedAgain, |c| c.mounted_again as f64),
 ];
 
-/// What the connections do, of each target that has several.
+/// Gauges of the connections, of each target that has several.
 pub fn gauges(volume: &Arc<Volume>) -> Gauges {
     let volume: Weak<Volume> = Arc::downgrade(volume);
     Arc::new(move || {

@@ -49,7 +49,7 @@ impl Copies for CopiesOnVolume {
     }
 }
 
-/// Starts the replication that `[replication]` asks for. With the policy `none` it removes what an earlier one left.
+/// Starts the replication of `[replication]`. With the policy `none` it removes the copies of an earlier one.
 pub fn start(
     core: &Arc<Core>,
     runner: &Arc<Runner>,
@@ -82,7 +82,7 @@ pub fn start(
     )
 }
 
-/// What one knows of a job, or the other: it was handed to us by Slurm, or to Slurm by us, or another node has it.
+/// Combines two lookups of a job's inputs: its record may be Slurm's, ours, or another node's.
 fn either(one: InputsOf, other: InputsOf) -> InputsOf {
     Arc::new(move |id: &str| {
         let inputs = one(id);

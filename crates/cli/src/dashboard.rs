@@ -1,23 +1,27 @@
-//! What the endpoint shows of this daemon: the volume as the store says it, and the jobs of the runner and of Slurm.
+//! Data of this daemon for the endpoint: the volume from the store, and the jobs of the runner and of Slurm.
 
 use crate::listed::{of_runner, of_slurm};
 use crate::users;
 use endpoint::{Job, Watched};
-use jobs::request::JobSummary;
+use jobs::request::{JobState, JobSummary};
 use jobs::slurm::wire::Summary;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 use store::control::{Caller, Handler, Problem, Responder};
 use store::daemon::{Core, Health};
 
-/// What is watched.
+/// Time for which failed jobs are shown after their end.
+const FAILED_SHOWN: Duration = Duration::from_secs(86_400);
+
+/// Sources of the dashboard's data.
 pub struct Dashboard {
-    /// The volume.
+    /// State of the volume.
     pub core: Arc<Core>,
-    /// What serves `job.*`, of all nodes.
+    /// Handler of `job.*`, for all nodes.
     pub runner: Arc<dyn Handler>,
-    /// What serves `slurm.*`, of all nodes.
+    /// Handler of `slurm.*`, for all nodes.
     pub slurm: Arc<dyn Handler>,
 }
 
@@ -35,9 +39,13 @@ impl Watched for Dashboard {
     }
 
     fn jobs(&self) -> Result<Vec<Job>, Problem> {
-        let own = rows::<JobSummary>(&*self.runner, "job.list")?.into_iter().map(of_runner);
-        let of_slurm = rows::<Summary>(&*self.slurm, "slurm.list")?.into_iter().map(of_slurm);
-        Ok(own.chain(of_slurm).collect())
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let oldest_ms = now.saturating_sub(FAILED_SHOWN).as_millis() as u64;
+        let own = rows::<JobSummary>(&*self.runner, "job.list")?.into_iter();
+        let own = own.filter(|job| is_shown(job.state, job.ended_ms.unwrap_or(job.submitted_ms), oldest_ms));
+        let slurm = rows::<Summary>(&*self.slurm, "slurm.list")?.into_iter();
+        let slurm = slurm.filter(|job| is_shown(job.phase, job.since_ms, oldest_ms));
+        Ok(own.map(of_runner).chain(slurm.map(of_slurm)).collect())
     }
 
     fn space(&self) -> Result<Value, Problem> {
@@ -54,16 +62,21 @@ impl Watched for Dashboard {
     }
 }
 
-/// The rows of a list as the operator sees it, of jobs that are not over.
+/// Whether a job is shown: those that are not over, and those that failed a short time ago.
+fn is_shown(state: JobState, since_ms: u64, oldest_ms: u64) -> bool {
+    !state.is_final() || state == JobState::Failed && since_ms >= oldest_ms
+}
+
+/// The rows of a list as the operator sees it, of all jobs.
 fn rows<T: DeserializeOwned>(handler: &dyn Handler, command: &str) -> Result<Vec<T>, Problem> {
     let operator = Caller {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
         pid: std::process::id() as i32,
     };
-    // Nodes that do not answer are told as progress: their jobs are not in the list.
+    // Nodes that do not answer are reported as progress: their jobs are not in the list.
     let mut ignored = |_: Value| true;
     let mut out = Responder::new(&mut ignored, Arc::default());
-    let rows = handler.handle(&operator, command, json!({"all": false}), &mut out)?;
+    let rows = handler.handle(&operator, command, json!({"all": true}), &mut out)?;
     serde_json::from_value(rows).map_err(|error| Problem::failed(format!("the list of jobs makes no sense: {error}")))
 }

@@ -1,4 +1,4 @@
-//! The input of waiting jobs, looked at and repaired by the running daemon.
+//! The input of waiting jobs, checked and repaired by the running daemon.
 
 use jobs::availability::{Guard, Inputs, Looked, Settings};
 use jobs::queue::Queue;
@@ -52,7 +52,8 @@ impl Inputs for InputsOnVolume {
     }
 }
 
-/// Starts looking after the input of all jobs that wait in a queue that is known here; of none if jobs' files are not checked.
+/// Starts looking after the input of all jobs that wait in a queue that is known here; of none if jobs' files are not
+/// checked.
 pub fn start(core: &Arc<Core>, runner: &Arc<Runner>, slurm: &Slurm, settings: &Jobs) -> std::io::Result<Guard> {
     let target_changes = Arc::new(AtomicU64::new(0));
     let own = target_changes.clone();

@@ -1,4 +1,4 @@
-//! The jobs of this node as numbers for whoever watches.
+//! Metrics of the jobs of this node.
 
 use jobs::arrivals::Arrivals;
 use jobs::request::JobState;

@@ -1,7 +1,7 @@
-//! What the job runner asks of the volume, answered by the running daemon.
+//! The job runner's interface to the volume, implemented by the running daemon.
 
 use jobs::replication::Replication;
-use jobs::request::{Caller, CheckReport, Incoming, JobId, JobState, Protected, RecoveryEvent, Transfer, Wanted};
+use jobs::request::{Caller, CheckReport, Incoming, JobId, JobState, Protected, RecoveryEvent, StageInput, Transfer};
 use jobs::volume::{Marked, Volume};
 use policy::schedule::just_in_time::Stats;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ pub struct JobsOnVolume {
 }
 
 impl JobsOnVolume {
-    /// The volume of a daemon. `check_before_job`: whether a job's data are looked at before it is dispatched.
+    /// The volume of a daemon. `check_before_job`: whether a job's data are checked before it is dispatched.
     pub fn new(core: Arc<Core>, check_before_job: bool) -> JobsOnVolume {
         JobsOnVolume { core, check_before_job, replication: OnceLock::new() }
     }
 
-    /// Who keeps second copies of input files. Only the first call counts.
+    /// Sets the replication of input files. Only the first call counts.
     pub fn set_replication(&self, replication: Arc<Replication>) {
         drop(self.replication.set(replication));
     }
@@ -72,7 +72,7 @@ impl Volume for JobsOnVolume {
             self.core.may_see(&caller, path).map_err(|p| p.cause)?;
         }
         let options = CheckOptions { repair: true, before_job: paths.clone(), paths, ..CheckOptions::default() };
-        // With the owner's rights: paths are what the script says.
+        // With the owner's rights: the paths come from the script.
         let own;
         let checker = if caller.is_operator() {
             &self.core.checker
@@ -83,7 +83,13 @@ impl Volume for JobsOnVolume {
         };
         let report = checker.check(&options, &|_| (), &Stop::default()).map_err(|e| e.to_string())?;
         let lost = report.findings.iter().filter(|f| f.outcome != Outcome::Repaired && f.missing_bytes > 0);
-        let lost: Vec<_> = lost.map(|f| format!("{} has lost {} bytes", f.path, f.missing_bytes)).collect();
+        let lost = lost.map(|f| match f.outcome {
+            Outcome::Away => {
+                format!("{} bytes of {} cannot be read until target {} is back", f.missing_bytes, f.path, f.target)
+            }
+            _ => format!("{} has lost {} bytes", f.path, f.missing_bytes),
+        });
+        let lost: Vec<_> = lost.collect();
         if !lost.is_empty() {
             return Err(format!("{}; restore the target, or stage the file in again", lost.join(", ")));
         }
@@ -136,7 +142,7 @@ impl Volume for JobsOnVolume {
         self.core.volume.stats().add(metric, 1);
     }
 
-    fn incoming(&self, owner: Caller, wanted: &[Wanted]) -> Option<Incoming> {
+    fn incoming(&self, owner: Caller, wanted: &[StageInput]) -> Option<Incoming> {
         let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
         let mut most = 0;
         let mut incoming = Incoming::default();
@@ -157,7 +163,7 @@ impl Volume for JobsOnVolume {
         Some(incoming)
     }
 
-    fn left(&self, owner: Caller, wanted: &Wanted, bytes: u64) -> Option<u64> {
+    fn left(&self, owner: Caller, wanted: &StageInput, bytes: u64) -> Option<u64> {
         let (path, uri) = (self.below(&wanted.path)?, wanted.uris.first().filter(|_| !wanted.foreign)?);
         let left = self.core.under_way.left(owner.uid, &path, uri);
         left.or_else(|| {
@@ -169,7 +175,7 @@ impl Volume for JobsOnVolume {
 
     fn free_bytes(&self) -> Option<u64> {
         let mirrors = self.core.volume.config().layout.mirrors.max(1) as u64;
-        // What came since the last look is not free any more.
+        // Data that came since the last measurement are not free any more.
         self.core.volume.targets().measure_now();
         Some(self.core.volume.targets().space().free_bytes / mirrors)
     }

@@ -17,7 +17,7 @@ pub fn of_runner(job: JobSummary) -> Job {
         state: job.state.to_string(),
         detail: job.why.unwrap_or(job.detail),
         cores: job.cores,
-        since_ms: job.submitted_ms,
+        since_ms: job.ended_ms.unwrap_or(job.submitted_ms),
         staging: job.staging.map(staging),
     }
 }

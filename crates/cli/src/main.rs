@@ -1,4 +1,4 @@
-//! The binary of operators and users, `entrepot`: reads the command line, hands it to the subcommand's file, shows what went wrong.
+//! The binary of operators and users, `entrepot`: parses the command line, runs the subcommand's file, prints errors.
 
 mod accounts_on_volume;
 mod command;
@@ -19,7 +19,7 @@ use terminal::{failure, log, served, shown, table};
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
-    if let Some(asked) = command::complete::Asked::read(&words) {
+    if let Some(asked) = command::complete::CompletionRequest::read(&words) {
         return asked.run().map_or_else(|failure| failure.show(), ExitCode::from);
     }
     let done = match mount_form::read(&words) {

@@ -1,5 +1,5 @@
-//! The words by which mount(8) calls us for a line of fstab: `mount.entrepot SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS]`, where that is a
-//! link to this program; or the same by way of `mount.fuse`.
+//! The words by which mount(8) calls us for a line of fstab: `mount.entrepot SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS]`,
+//! where that is a link to this program; or the same by way of `mount.fuse`.
 //!
 //! A volume that is mounted there already is left as it is, so that `mount -a` may come again.
 
@@ -7,24 +7,28 @@ use crate::command::up_in_background;
 use crate::failure::{Failure, Result};
 use rustix::mount::{MountFlags, mount_remount};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use store::control::{Problem, mounts};
 use store::volume::Config;
 
-/// What mount(8) wants.
+/// The option by which a mount that is there gets other flags. At a place without a mount it is mounted.
+const REMOUNT: &str = "remount";
+
+/// Request of mount(8).
 #[derive(Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct MountRequest {
     file: PathBuf,
     at: PathBuf,
     options: Vec<String>,
     /// Everything is to be done but the mount itself.
     only_looks: bool,
-    /// Options that nobody understands are passed over.
+    /// Options that are unknown are ignored.
     is_sloppy: bool,
 }
 
-/// Reads the words after the program's name; `None` if they are a command of ours. None of these has a `/` or ends like a volume's file.
-pub fn read(words: &[OsString]) -> Option<Asked> {
+/// Reads the words after the program's name; `None` if they are a command of ours. None of these has a `/` or ends like
+/// a volume's file.
+pub fn read(words: &[OsString]) -> Option<MountRequest> {
     let [file, at, rest @ ..] = words else { return None };
     let (named, place) = (file.to_str()?, at.to_str()?);
     let is_file = !named.starts_with('-') && (named.contains('/') || named.ends_with(".toml"));
@@ -32,7 +36,7 @@ pub fn read(words: &[OsString]) -> Option<Asked> {
         return None;
     }
     let mut asked =
-        Asked { file: file.into(), at: at.into(), options: Vec::new(), only_looks: false, is_sloppy: false };
+        MountRequest { file: file.into(), at: at.into(), options: Vec::new(), only_looks: false, is_sloppy: false };
     let mut rest = rest.iter().filter_map(|word| word.to_str());
     while let Some(word) = rest.next() {
         match word {
@@ -50,9 +54,9 @@ pub fn read(words: &[OsString]) -> Option<Asked> {
     Some(asked)
 }
 
-/// What the options ask for of the kernel. Those that only tell mount(8) and systemd when to mount ask for nothing.
-fn flags(options: &[String], is_sloppy: bool) -> std::result::Result<MountFlags, &str> {
-    let mut flags = MountFlags::empty();
+/// Flags for the kernel: `flags`, changed by the options. Options that are for mount(8) and systemd alone change
+/// nothing.
+fn flags(mut flags: MountFlags, options: &[String], is_sloppy: bool) -> std::result::Result<MountFlags, &str> {
     for option in options {
         match option.as_str() {
             "ro" => flags |= MountFlags::RDONLY,
@@ -66,8 +70,8 @@ fn flags(options: &[String], is_sloppy: bool) -> std::result::Result<MountFlags,
             "suid" => flags -= MountFlags::NOSUID,
             "dev" => flags -= MountFlags::NODEV,
             "exec" => flags -= MountFlags::NOEXEC,
-            "defaults" | "auto" | "noauto" | "nofail" | "_netdev" | "user" | "users" | "nouser" | "owner" | "group"
-            | "async" | "atime" | "diratime" => {}
+            REMOUNT | "defaults" | "auto" | "noauto" | "nofail" | "_netdev" | "user" | "users" | "nouser" | "owner"
+            | "group" | "async" | "atime" | "diratime" => {}
             other if ["x-", "user=", "comment="].iter().any(|known| other.starts_with(known)) => {}
             _ if is_sloppy => {}
             other => return Err(other),
@@ -76,16 +80,53 @@ fn flags(options: &[String], is_sloppy: bool) -> std::result::Result<MountFlags,
     Ok(flags)
 }
 
-impl Asked {
+/// The flags that a mount has.
+fn flags_of(at: &Path) -> std::io::Result<MountFlags> {
+    use rustix::fs::StatVfsMountFlags as Has;
+    let has = rustix::fs::statvfs(at)?.f_flag;
+    let both = [
+        (Has::RDONLY, MountFlags::RDONLY),
+        (Has::NOSUID, MountFlags::NOSUID),
+        (Has::NODEV, MountFlags::NODEV),
+        (Has::NOEXEC, MountFlags::NOEXEC),
+        (Has::NOATIME, MountFlags::NOATIME),
+        (Has::NODIRATIME, MountFlags::NODIRATIME),
+        (Has::RELATIME, MountFlags::RELATIME),
+    ];
+    Ok(both.into_iter().filter(|(flag, _)| has.contains(*flag)).fold(MountFlags::empty(), |all, (_, flag)| all | flag))
+}
+
+impl MountRequest {
+    fn flags(&self, before: MountFlags, so: &str) -> Result<MountFlags> {
+        Ok(flags(before, &self.options, self.is_sloppy).map_err(|option| {
+            Problem::wrong(format!("the mount option `{option}` is not understood"))
+                .so(so)
+                .try_this("how a volume behaves is said in its volume.toml, not by mount options")
+        })?)
+    }
+
+    /// Gives the mount that is there other flags, as `mount -i` does; its other flags stay.
+    fn remount(&self, at: &Path) -> Result<u8> {
+        let failed = |e: std::io::Error| {
+            Problem::failed(format!("{} cannot be mounted with {}: {e}", at.display(), self.options.join(",")))
+                .so("it stays mounted as it was")
+                .try_this("remount it as root; for `ro`, end what has files there open for writing")
+        };
+        let flags = self.flags(flags_of(at).map_err(failed)?, "it stays mounted as it was")?;
+        if !self.only_looks {
+            mount_remount(at, flags, c"").map_err(|e| failed(e.into()))?;
+        }
+        Ok(0)
+    }
+
     /// Mounts in the background.
     pub fn run(self) -> Result<u8> {
-        let flags = flags(&self.options, self.is_sloppy).map_err(|option| {
-            Problem::wrong(format!("the mount option `{option}` is not understood"))
-                .so("the volume is not mounted")
-                .try_this("how a volume behaves is said in its volume.toml, not by mount options")
-        })?;
         let at = self.at.canonicalize().map_err(|e| Failure::of_io(&self.at.display().to_string(), &e))?;
         let here = mounts().into_iter().find(|m| m.mount_point.as_ref() == Some(&at));
+        if self.options.iter().any(|option| option == REMOUNT) && here.is_some() {
+            return self.remount(&at);
+        }
+        let flags = self.flags(MountFlags::empty(), "the volume is not mounted")?;
         if let Some(here) = here
             && let Ok(config) = Config::read(&std::path::absolute(&self.file)?)
             && config.state.canonicalize().is_ok_and(|state| state == here.state)
@@ -112,7 +153,7 @@ impl Asked {
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> Option<Asked> {
+    fn of(line: &str) -> Option<MountRequest> {
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         read(&words)
     }
@@ -135,11 +176,13 @@ mod tests {
     fn options_ask_the_kernel_or_are_refused() {
         let of = |list: &str| {
             let options: Vec<String> = list.split(',').map(str::to_string).collect();
-            flags(&options, false).map_err(str::to_string)
+            flags(MountFlags::empty(), &options, false).map_err(str::to_string)
         };
         assert_eq!(of("rw,defaults,nofail,x-systemd.automount,user=me"), Ok(MountFlags::empty()));
         assert_eq!(of("nosuid,noexec,exec,ro"), Ok(MountFlags::NOSUID | MountFlags::RDONLY));
         assert_eq!(of("rw,stripes=4"), Err("stripes=4".into()));
-        assert_eq!(flags(&["ro".into(), "stripes=4".into()], true), Ok(MountFlags::RDONLY));
+        assert_eq!(flags(MountFlags::empty(), &["ro".into(), "stripes=4".into()], true), Ok(MountFlags::RDONLY));
+        let before = MountFlags::NODEV | MountFlags::RDONLY;
+        assert_eq!(flags(before, &["remount".into(), "rw".into()], false), Ok(MountFlags::NODEV));
     }
 }

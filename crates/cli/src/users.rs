@@ -1,4 +1,4 @@
-//! Users by name and by number, asked of the system, which may have them from a directory service.
+//! Users by name and by number, from the system, which may have them from a directory service.
 
 use crate::failure::Result;
 use std::process::Command;

@@ -82,6 +82,7 @@ const WORDS: Words = Words {
         &["slurm", "list"],
         &["slurm", "watch"],
         &["slurm", "show"],
+        &["slurm", "forget"],
         &["slurm", "retry"],
         &["slurm", "log"],
         &["checkpoint"],
@@ -270,6 +271,21 @@ fn a_script_that_cannot_be_planned_is_refused_with_its_line() {
     assert_eq!((told.status.code(), &said["complaints"][0]["line"]), (Some(2), &2.into()), "{said}");
     assert!(told.stderr.is_empty() && said["complaints"][0]["mend"].as_str().is_some_and(|mend| !mend.is_empty()));
     refused(&["job", "plan", "/nonexistent.sh"], 5, "/nonexistent.sh");
+}
+
+/// [S-344]
+#[test]
+fn a_script_does_not_steer_the_terminal_that_shows_its_plan() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let script = dir.path().join("job.sh");
+    std::fs::write(&script, "#!/bin/sh \u{1b}[2J\u{202e}\n#ENTREPOT -n 1 -t 00:01:00\ntrue\n").expect("script");
+    let path = script.to_str().expect("UTF-8");
+    for words in [&["job", "plan", path][..], &["job", "plan", path, "--output", "json"]] {
+        let told = entrepot(words);
+        let said = text(&told.stdout);
+        assert!(told.status.success(), "{}", text(&told.stderr));
+        assert!(said.contains("[2J") && !said.contains(['\u{1b}', '\u{202e}']), "{said}");
+    }
 }
 
 /// A new volume in a directory of its own.

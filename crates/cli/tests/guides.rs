@@ -1,8 +1,9 @@
-//! The command blocks of README.md and of the pages in docs/ run as they are printed, one after the other, on a machine without a network.
+//! The command blocks of README.md and of the pages in docs/ run as they are printed, one after the other, on a machine
+//! without a network.
 //!
-//! A fenced block of the language `sh` holds commands. Before it, a line `<!-- not run: why -->` leaves it out, and a line
-//! `<!-- given: commands -->` makes what it takes for granted. A block of the language `bash` is a job script: `entrepot job plan` reads it.
-//! Everything else that is set as code is `toml` or `text`.
+//! A fenced block of the language `sh` holds commands. Before it, a line `<!-- not run: why -->` leaves it out, and a
+//! line `<!-- given: commands -->` makes what it takes for granted. A block of the language `bash` is a job script:
+//! `entrepot job plan` reads it. Everything else that is set as code is `toml` or `text`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -163,7 +164,7 @@ fn every_page_that_is_named_is_there() {
     assert!(wrong.is_empty(), "pages that are not there:\n{}", wrong.join("\n"));
 }
 
-/// A page of results is one table of the newest run and what it says; what was before is in the log.
+/// A page of results has one table of the newest run and its conclusions; older runs are in the log.
 #[test]
 fn a_page_of_results_is_short() {
     let overviews = ["STATUS.md", "defects.md"];
@@ -178,8 +179,8 @@ fn a_page_of_results_is_short() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The laboratory's binary, beside ours. Cargo gives a test the binaries of its own package only, so it is built here when a source
-/// is newer than it, or it is not there.
+/// The laboratory's binary, beside ours. Cargo gives a test the binaries of its own package only, so it is built here
+/// when a source is newer than it, or it is not there.
 fn laboratory(ours: &Path) -> PathBuf {
     static BUILT: Once = Once::new();
     let beside = ours.with_file_name("entrepot-lab");
@@ -206,7 +207,8 @@ fn newest(path: &Path) -> Option<SystemTime> {
     below.chain([own]).max().flatten()
 }
 
-/// Runs all blocks of a page in a scratch directory, on a machine that has no network, no other mounts, and `/mnt` and `/srv` of its own.
+/// Runs all blocks of a page in a scratch directory, on a machine that has no network, no other mounts, and `/mnt` and
+/// `/srv` of its own.
 fn run(name: &str) {
     let can = rustix::process::geteuid().is_root()
         && Path::new("/dev/fuse").exists()
@@ -318,7 +320,8 @@ fn no_page_with_commands_is_forgotten() {
     assert!(forgotten.is_empty(), "{forgotten:?}");
 }
 
-/// It says first how long it takes, shows both checksums, names what to try next, and leaves what it names.
+/// The demo first prints its duration, shows both checksums, names the next commands to try, and leaves their files in
+/// place.
 #[test]
 fn the_demo_leaves_what_it_names() {
     let here = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
@@ -358,7 +361,8 @@ fn of_module(name: &str) -> String {
     if root().join(&file).is_file() { file } else { path }
 }
 
-/// Where a path of the table of mechanisms is: from the root, or beside or above the folder of the path before it. A `*` at its end is any ending.
+/// Resolves a path in the table of mechanisms: from the root, or beside or above the folder of the path before it. A
+/// `*` at its end is any ending.
 fn found(path: &str, before: Option<&Path>) -> Option<PathBuf> {
     let root = root();
     let there = |path: PathBuf| -> Option<PathBuf> {

@@ -1,6 +1,9 @@
 //! The order of the house: arrows between crates, files that keep to one idea, nothing left half done, promises paired
 //! with tests.
 
+#[path = "house/prose.rs"]
+mod prose;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +21,7 @@ fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in entries {
         let path = entry.expect("a directory that can be listed").path();
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        // What cargo builds, not `crates/store/src/target`.
+        // Build directories of cargo, not `crates/store/src/target`.
         if name.starts_with('.') || path.join("CACHEDIR.TAG").exists() {
             continue;
         }
@@ -219,7 +222,8 @@ fn every_promise_has_a_test_and_every_test_s_promise_is_made() {
     complain("tests of promises that nobody made", &tested.difference(&promised).cloned().collect::<Vec<_>>());
 }
 
-/// The modules of the crate's root that a module imports: by `crate::x`, `crate::{x, y}`, or as many `super::` as it is deep.
+/// The modules of the crate's root that a module imports: by `crate::x`, `crate::{x, y}`, or as many `super::` as it is
+/// deep.
 fn imports(product: &str, depth: usize) -> BTreeSet<String> {
     let name = |text: &str| {
         let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
@@ -274,7 +278,7 @@ fn product(text: &str) -> String {
     kept
 }
 
-/// What can be come to from a module, without the module itself unless a ring leads back to it.
+/// Modules reachable from a module, without itself unless a ring leads back to it.
 fn reach(imports: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<String> {
     let mut seen = BTreeSet::new();
     let mut next: Vec<&String> = imports[from].iter().collect();
@@ -358,7 +362,7 @@ fn named_modules() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for page in pages {
         let text = std::fs::read_to_string(&page).expect("text");
-        // What is to be renamed is not there under its new name yet.
+        // Names that are still to change do not exist under their new name yet.
         let code =
             text.split("## Names in code that are to change").next().unwrap_or_default().split('`').skip(1).step_by(2);
         let of_ours = code.filter(|c| c.split_once("::").is_some_and(|(first, _)| crates.iter().any(|c| c == first)));
@@ -401,4 +405,63 @@ fn every_machine_has_a_page() {
     let parent = |name: &str| name.rsplit_once("::").map(|(parent, _)| parent.to_owned()).unwrap_or_default();
     let mute = modules.iter().filter(|name| !named.contains(*name) && !named.contains(&parent(name)));
     complain("machines without a page in docs/internals/machines", &mute.cloned().collect::<Vec<_>>());
+}
+
+/// Calls that start a process or change what a thread may do.
+const OF_RIGHTS: [&str; 10] = [
+    "Command::new(",
+    "pre_exec(",
+    "set_thread_",
+    ".uid(",
+    ".gid(",
+    "unistd::set",
+    "libc::set",
+    "set_capabilities(",
+    "secure_bits(",
+    "set_no_new_privs(",
+];
+
+/// Product files besides `store::rights` that contain such calls, with the reason.
+const WITH_RIGHTS: [(&str, &str); 16] = [
+    ("crates/cli/src/command/doctor/looks.rs", "the program itself, with the caller's rights"),
+    ("crates/cli/src/command/down.rs", "fusermount3, with the caller's rights"),
+    ("crates/cli/src/command/job/elsewhere.rs", "commands of a scheduler, with the caller's rights"),
+    ("crates/cli/src/command/up.rs", "the daemon, with the caller's rights"),
+    ("crates/cli/src/users.rs", "id and getent, with the caller's rights"),
+    ("crates/connect/src/private.rs", "the cleaner of the daemon's own mounts"),
+    ("crates/connect/src/recipe.rs", "the daemon's own mounts"),
+    ("crates/jobs/src/exec/attempt.rs", "the program itself, which takes the user's rights before the user's command"),
+    ("crates/jobs/src/exec/become_user.rs", "the user's command, after `Rights::take_for_good`"),
+    ("crates/jobs/src/exec/outside.rs", "the supervisor: the program itself, with the daemon's rights"),
+    ("crates/jobs/src/queue.rs", "questions to a scheduler, with words that no user chooses"),
+    ("crates/jobs/src/scheduler/slurm.rs", "sbatch --test-only, with the caller's rights"),
+    ("crates/store/src/adapt/burst/tend.rs", "fstrim of the daemon's own targets"),
+    ("crates/store/src/mount/mountpoint.rs", "fusermount3 for the daemon's own mount"),
+    ("crates/store/src/namespace/credentials.rs", "the identity of new inodes; nothing is started in between"),
+    ("crates/terminal/src/served.rs", "the program itself, with the caller's rights"),
+];
+
+#[test]
+fn threads_and_processes_for_users_are_started_in_one_place() {
+    let is_product = |path: &Path| {
+        let words: Vec<_> = path.iter().filter_map(|part| part.to_str()).collect();
+        words[2] == "src" && !words.iter().any(|word| ["tests", "tests.rs"].contains(word))
+    };
+    let found: BTreeSet<String> = rust_files()
+        .into_iter()
+        .filter(|(path, _)| is_product(path) && !path.starts_with("crates/store/src/rights"))
+        .filter(|(_, text)| {
+            // A question for ids has no argument.
+            let text = product(text).replace(".uid()", "").replace(".gid()", "");
+            OF_RIGHTS.iter().any(|call| text.contains(call))
+        })
+        .map(|(path, _)| path.display().to_string())
+        .collect();
+    let listed: BTreeSet<String> = WITH_RIGHTS.iter().map(|(path, _)| path.to_string()).collect();
+    let list = |set: &BTreeSet<String>, other: &BTreeSet<String>| set.difference(other).cloned().collect::<Vec<_>>();
+    complain(
+        "rights are taken outside `store::rights`; use it, or list the file with a reason",
+        &list(&found, &listed),
+    );
+    complain("files without calls that need a reason", &list(&listed, &found));
 }

@@ -1,4 +1,5 @@
-//! The alert rules and boards that operators load: they ask for metrics that exist, say what to do, and fire when they should.
+//! The alert rules and boards that operators load: they ask for metrics that exist, say what to do, and fire when they
+//! should.
 
 #[path = "monitoring/boards.rs"]
 mod boards;
@@ -17,7 +18,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// All that begins with our prefix in a text.
+/// All names with our prefix in a text.
 fn metrics(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let words = text.split(|c| !is_part(c)).filter(|word| word.starts_with("entrepot_"));
@@ -55,7 +56,7 @@ fn annotation<'a>(rule: &'a str, name: &str) -> Option<&'a str> {
     Some(line.trim_matches('"')).filter(|text| !text.is_empty())
 }
 
-/// What promtool says of a file beside the rules; none where it is not installed.
+/// Result and output of promtool; `None` where it is not installed.
 fn promtool(words: &[&str]) -> Option<(bool, String)> {
     match Command::new("promtool").args(words).current_dir(monitoring()).output() {
         Ok(done) => {

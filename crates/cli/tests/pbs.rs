@@ -13,7 +13,7 @@ use std::process::Command;
 struct World {
     volume: Volume,
     home: PathBuf,
-    /// Where the stand-in keeps its jobs.
+    /// Directory where the stand-in keeps its jobs.
     jobs: Option<tempfile::TempDir>,
 }
 
@@ -22,7 +22,7 @@ fn stand_in() -> Option<World> {
     stand_in_with("stage_in = \"just-in-time\"")
 }
 
-/// The same, with other words on top of `[jobs]` in `volume.toml`.
+/// `stand_in` with other words on top of `[jobs]` in `volume.toml`.
 fn stand_in_with(words: &str) -> Option<World> {
     let dir = tempfile::Builder::new().prefix("entrepot-pbs").tempdir().expect("temp dir");
     let script = include_str!("pbs/stand_in.sh");
@@ -55,7 +55,7 @@ fn with_buffer(toml: String) -> String {
     toml.replace("\n[burst]\n", "\n[burst]\nfast = \"fast\"\ncapacity = \"capacity\"\nsize = \"20MB\"\n")
 }
 
-/// The same with the PBS that is here, if there is one.
+/// The world with the PBS of this machine, if there is one.
 fn real_pbs() -> Option<World> {
     if !Command::new("qstat").arg("-B").output().is_ok_and(|done| done.status.success()) {
         eprintln!("skipped: no PBS server answers `qstat -B` here; the stand-in is tested");
@@ -154,7 +154,7 @@ impl World {
 }
 
 impl World {
-    /// What a job marks in its script is a checkpoint while the job is there, whichever part writes it.
+    /// Files that a job marks in its script are checkpoints while the job exists, whichever part writes them.
     fn marks(&self) {
         let (home, at) = (self.home.display(), self.volume.at.display());
         std::fs::write(self.home.join("state"), real::noise(200_000)).expect("write");

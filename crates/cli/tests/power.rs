@@ -1,5 +1,6 @@
-//! Loss of power under a whole volume: names, state and four targets on block devices of their own, all cut at one instant, and everything
-//! that a call had acknowledged as durable looked for afterwards. `ENTREPOT_POWER_CUTS=50` plays so many rounds, from `ENTREPOT_SEED` on.
+//! Loss of power under a whole volume: names, state and four targets on block devices of their own, all cut at one
+//! instant, and everything that a call had acknowledged as durable looked for afterwards. `ENTREPOT_POWER_CUTS=50`
+//! plays so many rounds, from `ENTREPOT_SEED` on.
 
 #[path = "power/blocks.rs"]
 mod blocks;
@@ -62,7 +63,7 @@ fn play_part(name: &str) {
     std::fs::write(plan.dir.join("told"), told.to_string()).expect("write");
 }
 
-/// What rounds are played with; or says why none can be.
+/// The reason why no rounds can be played here, if there is one.
 fn cannot() -> Option<&'static str> {
     let can =
         |program: &str| ["/usr/sbin", "/sbin", "/usr/bin"].iter().any(|dir| Path::new(dir).join(program).exists());
@@ -162,7 +163,8 @@ fn what_was_acknowledged_as_durable_outlives_a_loss_of_power() {
     assert!(promised.iter().all(|sum| *sum > 0), "a way was never used: {promised:?}");
 }
 
-/// The devices of the targets say that they flushed, and forget: every way to write must be found to have lost something.
+/// The devices of the targets say that they flushed, and forget: every way to write must be found to have lost
+/// something.
 #[test]
 fn a_device_that_lies_about_its_flushes_is_found_out() {
     if let Some(why) = cannot() {

@@ -1,17 +1,17 @@
-//! Bytes that begin on a page's border: a request past the page cache that does not takes one page more, and is split where a request has a
-//! limit of pages (GlusterFS's mounts: 32).
+//! Page-aligned buffers. An unaligned request past the page cache takes one page more. It is split where a mount
+//! limits the pages of a request (GlusterFS: 32).
 //!
-//! Large buffers are used again, the latest first: memory that was just given back is still in the processor's caches, and fresh memory costs
-//! a fault per page, which is more than the copy that it is wanted for.
+//! Large buffers are reused, the latest first: memory that was just released is still in the processor's caches.
+//! Fresh memory costs a page fault per page, which is more than the copy into it.
 
 use parking_lot::Mutex;
 
 const PAGE: usize = 4096;
-/// From so many bytes on a buffer is large, and has [`LARGE`] bytes.
+/// From this size a buffer counts as large, and gets [`LARGE`] bytes.
 const LARGE_FROM: usize = 64 << 10;
-/// A request of the kernel's.
+/// Size of the largest request of the kernel.
 const LARGE: usize = 1 << 20;
-/// So many are kept when nobody has them.
+/// Unused large buffers that are kept.
 const SPARE_MAX: usize = 32;
 
 static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
@@ -26,12 +26,12 @@ pub struct Aligned {
 }
 
 impl Aligned {
-    /// Whether bytes elsewhere begin there.
+    /// Returns whether a caller's buffer is page-aligned.
     pub fn is(bytes: &[u8]) -> bool {
         bytes.as_ptr().align_offset(PAGE) == 0
     }
 
-    /// So many bytes, whatever is in them.
+    /// Returns a buffer of `len` bytes with undefined contents.
     pub fn room(len: usize) -> Aligned {
         let large = (LARGE_FROM..=LARGE).contains(&len);
         let spare = if large { SPARE.lock().pop() } else { None };
@@ -40,14 +40,14 @@ impl Aligned {
         Aligned { bytes, start, len }
     }
 
-    /// A copy.
+    /// Returns an aligned copy.
     pub fn copy_of(data: &[u8]) -> Aligned {
         let mut copy = Aligned::room(data.len());
         copy.copy_from_slice(data);
         copy
     }
 
-    /// Adds bytes; makes room for `most` bytes if there is none.
+    /// Appends bytes; a buffer that is too small is replaced by one of at least `most` bytes.
     pub fn extend(&mut self, data: &[u8], most: usize) {
         let (old, new) = (self.len, self.len + data.len());
         if self.start + new > self.bytes.len() {

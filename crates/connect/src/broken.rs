@@ -1,10 +1,10 @@
-//! What an error says about the connection that it came over.
+//! Classification of errors that may come from a broken connection.
 
 use crate::mounts::Root;
 use policy::connections::Sent;
 use rustix::io::Errno;
 
-/// Whether an error means that the connection is broken.
+/// Returns whether an error means that the connection is broken.
 pub fn is_broken(error: Errno) -> bool {
     matches!(
         error,
@@ -25,14 +25,15 @@ pub fn is_broken(error: Errno) -> bool {
     )
 }
 
-/// Whether an error may come from the connection as well as from the server: another connection tells. `BADFD` is what GlusterFS says of
-/// a file that was open before its client lost the server; `NOENT` and `STALE` what a file without a name gets where it is not open yet.
+/// Returns whether an error may come from the connection or from the server; a try over another connection decides.
+/// GlusterFS returns `BADFD` for a file that was open before its client lost the server. `NOENT` and `STALE` are
+/// returned for an unlinked file that is not open on this connection yet.
 pub fn is_doubtful(error: Errno) -> bool {
     matches!(error, Errno::IO | Errno::STALE | Errno::BADFD | Errno::BADF | Errno::NOENT)
 }
 
-/// How far an operation came that failed so. A FUSE mount whose process is gone refuses with `NOTCONN` what it never passed on; one that
-/// is alive says the same of what it had sent.
+/// Returns how far a failed operation came. A FUSE mount whose process is gone refuses requests with `NOTCONN` that
+/// were never passed on. A mount that is alive returns the same error for requests that were sent.
 pub fn sent(root: &Root, error: Errno) -> Sent {
     if error == Errno::NOTCONN && root.process_is_gone() { Sent::Never } else { Sent::Maybe }
 }

@@ -1,11 +1,11 @@
-//! A way for bytes that is not a connection's mount: the file system's own client library, where there is one.
+//! Client library of the file system: a second path for bytes, beside the mount of a connection.
 //!
-//! A mount moves bytes through the kernel and through the process that serves it; a library has them in this process and sends them. Names,
-//! attributes, appends and syncs go over the mount all the same, which each connection has anyway. Both ways reach the same server without
-//! caches of their own, so they may be mixed.
+//! A mount moves bytes through the kernel and the process that serves it; a library sends them from this process.
+//! Names, attributes, appends and syncs use the mount, which each connection has anyway. Both reach the same server
+//! without caches of their own, so they may be mixed.
 //!
-//! Nobody waits for the library: an operation is begun, and what is to happen when it has ended goes with it. So an answer goes from the
-//! library's thread straight to the kernel, as it does in a mount of the library's own.
+//! The library is asynchronous: an operation is begun with a completion callback. So an answer goes from the
+//! library's thread straight to the kernel, as in a mount of the library's own.
 
 use crate::aligned::Aligned;
 use rustix::fs::OFlags;
@@ -15,42 +15,42 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-/// A connection of the library's own.
+/// Connection of a client library.
 pub trait Client: fmt::Debug + Send + Sync {
-    /// Opens the file that is open on the mount.
+    /// Opens a file that is already open on the mount.
     fn open(&self, mounted: BorrowedFd<'_>, flags: OFlags) -> Result<Arc<dyn ClientFile>>;
-    /// Asks the server something: fails, or hangs, if the connection is broken.
+    /// Sends a request to the server: fails, or hangs, if the connection is broken.
     fn probe(&self) -> Result<()>;
-    /// What is under way ends with an error.
+    /// Ends all operations under way with an error.
     fn take_out(&self);
 }
 
-/// What happens when a read has ended. Called once, by a thread that must not be kept waiting.
+/// Completion callback of a read. Called once, on a thread that must not block.
 pub type ReadDone = Box<dyn FnOnce(Result<Aligned>) + Send>;
-/// What happens when a write has ended, with the bytes written; called as [`ReadDone`].
+/// Completion callback of a write, with the number of bytes written; called as [`ReadDone`].
 pub type WriteDone = Box<dyn FnOnce(Result<usize>) + Send>;
 
-/// A file that is open over it.
+/// File that is open over a client library.
 pub trait ClientFile: fmt::Debug + Send + Sync {
-    /// Begins to read at a place; less than asked for at the end of the file.
+    /// Begins a read at `offset`; returns fewer bytes only at the end of the file.
     fn begin_read(&self, length: usize, offset: u64, done: ReadDone);
-    /// Begins to write at a place. The bytes are not needed any more when this returns.
+    /// Begins a write at `offset`. The bytes are not needed any more when this returns.
     fn begin_write(&self, data: &[u8], offset: u64, done: WriteDone);
 
-    /// Reads at a place and waits for it.
+    /// Reads at `offset` and waits.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         let bytes = wait(|tell| self.begin_read(buffer.len(), offset, Box::new(tell)))?;
         buffer[..bytes.len()].copy_from_slice(&bytes);
         Ok(bytes.len())
     }
 
-    /// Writes at a place and waits for it.
+    /// Writes at `offset` and waits.
     fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
         wait(|tell| self.begin_write(data, offset, Box::new(tell)))
     }
 }
 
-/// Begins something and waits for its end.
+/// Begins an operation and waits for its completion.
 fn wait<T: Send + 'static>(begin: impl FnOnce(Box<dyn FnOnce(Result<T>) + Send>)) -> Result<T> {
     let (told, ended) = sync_channel(1);
     begin(Box::new(move |result| drop(told.send(result))));

@@ -1,4 +1,5 @@
-//! An open file: a descriptor per connection, opened when it is first needed, and its bytes over those that the policy chooses.
+//! An open file: one descriptor per connection, opened when it is first needed. Its bytes go over the connections
+//! that the policy chooses.
 
 mod in_flight;
 mod write_behind;
@@ -29,30 +30,29 @@ use store::mount::slow::{OWN, Slow};
 use store::namespace::NodeId;
 use write_behind::Queue;
 
-/// How often a name that leads elsewhere is looked at again while renames are under way.
+/// Retries of an open by name while renames change the path.
 const TRIES: usize = 8;
 
-/// Threads that do parts of what is split, and as many that do again what failed.
+/// Maximum of threads that move parts of split requests, and of threads that retry failed operations.
 const HELPERS_MAX: usize = 64;
-/// How long the end waits for those.
+/// Time that shutdown waits for these threads.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What files are opened in.
+/// Shared context of all open files of a mount or target.
 pub(crate) struct World {
-    /// The connections.
     pub set: Arc<Connections>,
-    /// Where files lie in it.
+    /// Paths of the files.
     pub paths: Arc<dyn Paths>,
-    /// Does the other parts of what is split.
+    /// Threads that move the other parts of split requests.
     pub helpers: Arc<Slow>,
-    /// Does again, waiting, what was begun and failed.
+    /// Threads that retry failed asynchronous operations, and may block.
     pub again: Arc<Slow>,
-    /// What was acknowledged and is on its way.
+    /// Acknowledged writes that the server does not have yet.
     pub writes: WriteBehind,
 }
 
 impl World {
-    /// Over connections, for so many threads that bring requests.
+    /// Creates the context for a set of connections; `threads` bring requests.
     pub fn new(set: Arc<Connections>, paths: Arc<dyn Paths>, write_behind_bytes: u64, threads: usize) -> Arc<World> {
         let helpers = Slow::new(HELPERS_MAX, usize::MAX, threads);
         let again = Slow::new(HELPERS_MAX, usize::MAX, threads);
@@ -61,7 +61,7 @@ impl World {
         Arc::new(World { set, paths, helpers, again, writes })
     }
 
-    /// Lets what is under way end, then no connection is made any more.
+    /// Waits for operations under way, then stops all reconnection.
     pub fn end(&self) {
         self.writes.end(self.set.options().patience);
         self.again.end(END_PATIENCE);
@@ -69,7 +69,7 @@ impl World {
         self.set.end();
     }
 
-    /// What the connections do.
+    /// Returns the state of the connections.
     pub fn status(&self) -> Status {
         Status { write_behind_bytes: self.writes.room_bytes(), ..self.set.status() }
     }
@@ -77,31 +77,30 @@ impl World {
 
 /// One open of a file.
 pub(crate) struct OpenFile {
-    /// Its node.
     pub id: NodeId,
     flags: OFlags,
     using: Mutex<Use>,
     descriptors: Vec<Mutex<Option<Descriptor>>>,
-    /// Connections written over since the last sync, a bit each.
+    /// Bit set of connections written over since the last sync.
     unsynced: AtomicU64,
-    /// The connection that appends go over.
+    /// Connection that appends use.
     appends: Mutex<Option<ConnectionId>>,
-    /// Writes of the file that are on their way.
+    /// Write-behind queue of the file, shared by all its opens.
     queue: Arc<Queue>,
-    /// Failures of such writes that this open was told of.
+    /// Number of write-behind failures that this open has reported.
     told: AtomicU64,
     writers: Writers,
-    /// The same file, opened to append if this is not and the other way round: a descriptor does one or the other, and a handle may
-    /// change its mind.
+    /// The same file, opened with `O_APPEND` if this one is not, and the other way round. A descriptor has one mode
+    /// only, and a handle may change its mode.
     twin: Mutex<Option<Arc<OpenFile>>>,
 }
 
-/// Where bytes are to be written.
+/// Position of a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
-    /// Here.
+    /// At this offset.
     At(u64),
-    /// At the end, which the kernel takes to be here.
+    /// At the end of the file, which the kernel assumes at this offset.
     End(u64),
 }
 
@@ -127,23 +126,23 @@ impl OpenFile {
             twin: Mutex::default(),
             queue,
         };
-        // It counts as a read of nothing, so that the connection is one that reads would take.
+        // Counts as an empty read, so that the chosen connection is one that reads would use.
         file.transfer(world, Direction::Read, 0, None, |_| Ok(0))?;
         Ok(Arc::new(file))
     }
 
-    /// The file for the kernel to read and write by itself, over the connection of the thread that opened it.
+    /// Returns a descriptor for FUSE passthrough, over the connection of the thread that opened the file.
     pub fn for_kernel(&self, world: &World) -> Result<OwnedFd> {
         let part = self.whole(&world.set, Direction::Read, 0, 0)?;
         world.set.done(Some(&self.using), Direction::Read, part, Instant::now(), Some(0));
         let root = world.set.root(part.connection).ok_or(Errno::NOTCONN)?;
         let path = world.paths.path(self.id)?;
-        // All opens of the file share it. What else each of them asked for, appending and syncing, comes with each write.
+        // All opens of the file share the descriptor. `O_APPEND` and `O_SYNC` of each open come with each write.
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         rustix::fs::openat(root.fd(), &path, flags, rustix::fs::Mode::empty())
     }
 
-    /// The last user is gone.
+    /// Closes the file: the last user is gone.
     pub fn close(&self, world: &World) {
         if let Err(error) = self.settle() {
             tracing::warn!(%error, node = self.id, "a write failed after its file was closed, and nobody is there to be told");
@@ -154,26 +153,27 @@ impl OpenFile {
         world.set.close(&mut self.using.lock());
     }
 
-    /// Waits until the server has what was written so far; an error if it cannot have it, once.
+    /// Waits until the server has all writes so far. A failed write is reported once.
     pub fn settle(&self) -> Result<()> {
         self.queue.settle();
         self.queue.told(&self.told)
     }
 
-    /// A descriptor was closed by a thread: waits as [`OpenFile::settle`], unless no connection can be used and its process wrote nothing.
-    /// Such a process is not told of failures either, which are the writer's.
+    /// Handles the close of a descriptor by a thread: waits as [`OpenFile::settle`], unless no connection is usable
+    /// and the thread's process wrote nothing. Such a process gets no write failures either; they belong to the
+    /// writer.
     pub fn flush(&self, world: &World, thread: u32) -> Result<()> {
         let nobody = || self.writers.exclude(thread);
         let settled = self.queue.settle_unless(|| world.set.usable() == 0 && nobody());
         if !settled || self.queue.has_news(&self.told) && nobody() { Ok(()) } else { self.queue.told(&self.told) }
     }
 
-    /// Some descriptor that is open, for attributes of a file without a name.
+    /// Returns a descriptor that is open, for attributes of an unlinked file.
     pub fn any(&self) -> Option<Arc<Opened>> {
         self.descriptors.iter().find_map(|slot| slot.lock().as_ref().map(|open| open.opened.clone()))
     }
 
-    /// The descriptor on a connection's mount. A file that has no name any more stays where it is open.
+    /// Returns the descriptor on a connection's mount. An unlinked file keeps the descriptors that it has.
     fn descriptor(&self, world: &World, root: &Root) -> Result<Arc<Opened>> {
         let slot = &self.descriptors[usize::from(root.number)];
         if let Some(open) = slot.lock().as_ref().filter(|open| open.generation == root.generation) {
@@ -201,7 +201,7 @@ impl OpenFile {
         Err(last)
     }
 
-    /// Moves bytes over one connection; over others when that one breaks. `act` may be done twice.
+    /// Moves bytes over one connection; over others if that one breaks. `act` may run twice.
     fn transfer(
         &self,
         world: &World,
@@ -228,7 +228,7 @@ impl OpenFile {
             set.done(Some(&self.using), direction, part, began, moved);
             match (done, root) {
                 (Ok(n), _) => {
-                    // Another one could what these could not.
+                    // Another connection succeeded where these failed.
                     suspects.iter().for_each(|(root, error): &(Arc<Root>, Errno)| set.failed(root, *error));
                     if direction == Direction::Write {
                         self.unsynced.fetch_or(1 << part.connection.0, Ordering::Relaxed);
@@ -243,7 +243,7 @@ impl OpenFile {
                         return Err(Errno::IO);
                     }
                     if set.usable() & 1 << part.connection.0 != 0 {
-                        set.breathe(); // there is no other one
+                        set.breathe(); // no other connection is usable
                     }
                 }
                 (Err(error), Some(root)) if is_doubtful(error) => {
@@ -270,7 +270,7 @@ impl OpenFile {
         Ok(choice.parts[0])
     }
 
-    /// Reads until `buffer` is full or the file ends, and sees all that was written before.
+    /// Reads until `buffer` is full or the file ends, after all earlier writes to the range have reached the server.
     pub fn read_at(self: &Arc<Self>, world: &Arc<World>, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         self.queue.settle_range(&(offset..offset.saturating_add(buffer.len() as u64)));
         self.read(world, offset, buffer, None)
@@ -287,14 +287,14 @@ impl OpenFile {
         let request = Request { direction: Direction::Read, bytes: buffer.len() as u64, whole: false };
         let choice = chosen.map_or_else(|| world.set.choose(&self.using, request, 0), Ok)?;
         let [first, rest @ ..] = &choice.parts[..] else { return Err(Errno::NOTCONN) };
-        // The other parts are on their way while this thread reads the first.
+        // Other threads read the remaining parts while this thread reads the first.
         let helped: Vec<_> = rest.iter().map(|part| self.help(world, offset, *part)).collect();
         let mine = &mut buffer[..first.bytes as usize];
         let mut got = self.read_part(world, offset, *first, mine);
         let mut end = first.bytes as usize;
         for (part, answer) in rest.iter().zip(helped) {
             let theirs: Result<Aligned> = answer.recv().unwrap_or(Err(Errno::IO));
-            // What is read after the end of the file is nothing.
+            // A short read means that the file ends: later parts are dropped.
             if let Ok(n) = got
                 && n == end
             {
@@ -327,7 +327,8 @@ impl OpenFile {
         })
     }
 
-    /// Writes all of `data`, or keeps it, unless it is wanted `now`: then it is sent when the writer has been answered.
+    /// Writes all of `data`. With write-behind, returns the pieces to send after the writer has been answered; with
+    /// `now`, writes through.
     pub fn write(
         self: &Arc<Self>,
         world: &Arc<World>,
@@ -365,7 +366,7 @@ impl OpenFile {
         Ok(twin.insert(opened).clone())
     }
 
-    /// Writes all of `data` to the server, over what was chosen already or is now.
+    /// Writes all of `data` to the server, over `chosen` or a new choice of connections.
     pub fn write_through(
         self: &Arc<Self>,
         world: &Arc<World>,
@@ -383,7 +384,7 @@ impl OpenFile {
         };
         let helped: Vec<_> = rest.iter().map(help).collect();
         let mine = self.write_part(world, offset, *first, piece(first));
-        // All must have ended before the first error is told.
+        // All parts must have ended before the first error is returned.
         helped.into_iter().fold(mine, |so_far, answer| so_far.and(answer.recv().unwrap_or(Err(Errno::IO))))
     }
 
@@ -391,8 +392,8 @@ impl OpenFile {
         self.transfer(world, Direction::Write, part.bytes, Some(part), |file| file.write(offset, data)).map(|_| ())
     }
 
-    /// Appends over one connection. `expected` is where the kernel takes the end to be; after a connection broke, it tells whether the
-    /// bytes arrived.
+    /// Appends over one connection. `expected` is the end of the file in the kernel's view; after a connection
+    /// broke, it shows whether the bytes arrived.
     fn append(&self, world: &World, expected: u64, data: &[u8]) -> Result<()> {
         about_to_wait();
         let set = &world.set;
@@ -403,7 +404,7 @@ impl OpenFile {
                 Some(on) => set.begin(on, data.len() as u64),
                 None => {
                     let part = self.whole(set, Direction::Write, data.len() as u64, 0)?;
-                    // Ends it for the file, since the parts that follow are not chosen for it.
+                    // Ends the choice for this file, since the following parts use `begin` instead.
                     set.done(Some(&self.using), Direction::Write, part, Instant::now(), Some(0));
                     set.begin(part.connection, data.len() as u64)
                 }
@@ -438,7 +439,7 @@ impl OpenFile {
         }
     }
 
-    /// Whether appended bytes are in the file; an error if it has become longer without them.
+    /// Returns whether appended bytes are in the file; an error if the file has grown without them.
     fn arrived(&self, world: &World, expected: u64, data: &[u8]) -> Result<bool> {
         let file = OpenFile::open(world, self.id, OFlags::RDONLY, 0)?;
         let looked = file.run(world, |fd| {
@@ -453,8 +454,8 @@ impl OpenFile {
         looked
     }
 
-    /// Makes what was written durable. Every connection that was written over is asked; where one is gone, another one: what was
-    /// acknowledged is with the server.
+    /// Makes all writes durable. Syncs over each connection that was written over; another connection replaces a
+    /// broken one, since acknowledged bytes are on the server.
     pub fn sync(&self, world: &World, data_only: bool) -> Result<()> {
         let sent = self.settle();
         let twin = self.twin.lock().clone();
@@ -463,7 +464,7 @@ impl OpenFile {
         }
         let mut over = self.unsynced.swap(0, Ordering::Relaxed);
         if over == 0 {
-            over = 1 << 63; // somebody else may have written; any connection will do
+            over = 1 << 63; // another open may have written; any connection will do
         }
         for number in (0..64u16).filter(|c| over & 1 << c != 0) {
             let usable = world.set.usable() & 1 << number != 0 && number < world.set.count();
@@ -487,7 +488,7 @@ impl OpenFile {
         sent
     }
 
-    /// Does something else with the file that may be done twice.
+    /// Runs another operation on the file that may be repeated.
     pub fn run<T>(&self, world: &World, act: impl Fn(BorrowedFd<'_>) -> Result<T>) -> Result<T> {
         self.queue.settle();
         let result = std::cell::RefCell::new(None);
@@ -499,7 +500,7 @@ impl OpenFile {
     }
 }
 
-/// Has something done by another thread; by this one if there is none.
+/// Runs `work` on a helper thread; on this thread if none is free.
 fn hand_over<T: Send + 'static>(world: &World, work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
     let (answer, answered) = channel();
     if let Err(work) = world.helpers.push_now(OWN, Box::new(move || drop(answer.send(work())))) {

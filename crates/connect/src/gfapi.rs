@@ -1,11 +1,13 @@
-//! GlusterFS's client library (`libgfapi`), found at run time: a connection of its own per handle, without a mount in between.
+//! GlusterFS's client library (`libgfapi`), loaded at run time: a connection of its own per handle, without a mount
+//! in between.
 //!
 //! ```text
 //!   one handle per connection -> glfs_pread_async, glfs_pwrite_async -> its own event thread -> the server
-//!                                                        the answer, or the connection taken out of use -> what is to happen then
+//!                                                        answer, or connection out of use -> the completion
 //! ```
-//! Nothing of it is needed to build. Files are opened by the identity (`glusterfs.gfid`) of what is open on the mount, so renames do not
-//! matter. Only the asynchronous calls are used for bytes, since one that hangs in the library could not be called back.
+//! The library is not needed to build. Files are opened by the identity (`glusterfs.gfid`) of the file open on the
+//! mount, so renames do not matter. Bytes use only the asynchronous calls, since a blocking call that hangs in the
+//! library cannot be cancelled.
 
 mod library;
 
@@ -24,19 +26,19 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How long a handle may take to connect.
+/// Time limit for a handle to connect.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
-/// Bytes of a file's identity.
+/// Size of a file's identity.
 const GFID: usize = 16;
-/// Where GlusterFS keeps its logs.
+/// Directory of GlusterFS's logs.
 const LOGS: &str = "/var/log/glusterfs";
 
-/// Whether the library is there; why not, otherwise.
+/// Returns `Ok` if the library can be loaded, otherwise the reason.
 pub fn present() -> std::result::Result<(), String> {
     Library::get().map(|_| ())
 }
 
-/// A handle with its connection.
+/// A handle of the library and its connection.
 #[derive(Debug)]
 pub struct Session {
     library: &'static Library,
@@ -44,12 +46,12 @@ pub struct Session {
     gone: AtomicBool,
     under_way: Mutex<HashMap<u64, Arc<Operation>>>,
     next: AtomicU64,
-    /// To the thread that closes files and, when nobody sends any more, the handle: both may take long.
+    /// Channel to the thread that closes files and, after the last sender is gone, the handle: both may take long.
     closing: Sender<Handle<glfs_fd_t>>,
     this: Weak<Session>,
 }
 
-/// A pointer of the library's, which may be used from any thread.
+/// A pointer that the library allows to be used from any thread.
 #[derive(Debug)]
 struct Handle<T>(*mut T);
 
@@ -65,7 +67,7 @@ unsafe impl<T> Send for Handle<T> {}
 unsafe impl<T> Sync for Handle<T> {}
 
 impl Session {
-    /// Connects to a volume, `HOST[,HOST ..]:/VOLUME[/BELOW]`, with those parts of its own passing everything through.
+    /// Connects to a volume, `HOST[,HOST ..]:/VOLUME[/BELOW]`, with the translators in `passed` set to pass-through.
     pub fn connect(server: &str, passed: &[&str]) -> io::Result<Arc<Session>> {
         let library = Library::get().map_err(|why| io::Error::new(io::ErrorKind::NotFound, why))?;
         let (hosts, path) = server.split_once(":/").ok_or(io::ErrorKind::InvalidInput)?;
@@ -101,7 +103,7 @@ impl Session {
         unsafe { (library.set_logging)(fs.0, log.as_ptr(), ERRORS) };
         let (closing, to_close) = channel::<Handle<glfs_fd_t>>();
         let (connected, answer) = channel();
-        // This thread has the handle to its end: connects, closes what is sent, and lets go of it.
+        // This thread owns the handle to its end: it connects, closes files, and releases the handle.
         std::thread::Builder::new().name("gfapi".into()).spawn(move || {
             let fs = fs;
             // SAFETY: the handle is alive and not connected yet.
@@ -135,7 +137,7 @@ impl Session {
     }
 }
 
-/// The error that the library left behind.
+/// Returns the error that the library left in `errno`.
 fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
@@ -148,7 +150,7 @@ impl Client for Session {
         if fgetxattr(mounted, c"glusterfs.gfid", &mut gfid)? != GFID {
             return Err(Errno::NODATA);
         }
-        // SAFETY: the handle is alive; the identity has the length that is said, and no attributes are asked for.
+        // SAFETY: the handle is alive; the identity has the given length, and no attributes are requested.
         let object = unsafe {
             (self.library.h_create_from_handle)(self.fs.0, gfid.as_mut_ptr(), GFID as i32, std::ptr::null_mut())
         };
@@ -166,7 +168,8 @@ impl Client for Session {
 
     fn probe(&self) -> Result<()> {
         self.check()?;
-        // SAFETY: a block of attributes of the file system is zeros before it is filled; both live until the call returns.
+        // SAFETY: a block of attributes of the file system is zeros before it is filled; both live until the call
+        // returns.
         let done = unsafe {
             let mut space: libc::statvfs = std::mem::zeroed();
             (self.library.statvfs)(self.fs.0, c"/".as_ptr(), &mut space)
@@ -200,13 +203,13 @@ impl Drop for Inner {
     }
 }
 
-/// What is under way in the library.
+/// An operation under way in the library.
 struct Operation {
     inner: Arc<Inner>,
-    /// Among those of its session.
+    /// Number within the session.
     number: u64,
     buffer: Mutex<Aligned>,
-    /// What is still to happen at its end: at the library's answer, or before, when the connection is taken out.
+    /// Completion callback: called at the library's answer, or before, when the connection is taken out.
     done: Mutex<Option<Done>>,
 }
 
@@ -216,14 +219,14 @@ impl std::fmt::Debug for Operation {
     }
 }
 
-/// What happens at the end.
+/// Completion callback of an operation.
 enum Done {
     Read(ReadDone),
     Write(WriteDone),
 }
 
 impl Operation {
-    /// It has ended: so many bytes were moved, or none.
+    /// Completes the operation with the number of bytes moved, or an error.
     fn end(&self, moved: Result<usize>) {
         self.inner.session.under_way.lock().remove(&self.number);
         let done = self.done.lock().take();
@@ -234,7 +237,7 @@ impl Operation {
                 bytes
             })),
             Some(Done::Write(done)) => done(moved),
-            None => {} // it was taken out before the library knew
+            None => {} // completed before, when the connection was taken out
         }
     }
 }
@@ -248,21 +251,22 @@ unsafe extern "C" fn ended(_: *mut glfs_fd_t, moved: isize, _: *mut c_void, _: *
 }
 
 impl File {
-    /// Starts an operation. `start` says whether the library took it, which then ends it.
+    /// Starts an operation. `start` returns a negative value if the library refused it; otherwise the library
+    /// completes it.
     fn begin(&self, buffer: Aligned, done: Done, start: impl FnOnce(&Operation, *mut c_void) -> i32) {
         let session = &self.0.session;
         let number = session.next.fetch_add(1, Ordering::Relaxed);
         let (buffer, done) = (Mutex::new(buffer), Mutex::new(Some(done)));
         let operation = Arc::new(Operation { inner: self.0.clone(), number, buffer, done });
         session.under_way.lock().insert(number, operation.clone());
-        // Whoever takes the connection out says so first, and looks for what is under way then: one of both sees it.
+        // `take_out` sets the flag before it drains the operations, so either it or this check sees the other.
         if let Err(gone) = session.check() {
             return operation.end(Err(gone));
         }
         let data = Arc::into_raw(operation.clone()) as *mut c_void;
         if start(&operation, data) < 0 {
             let error = last_error();
-            // SAFETY: it was not started, so nobody else takes this reference.
+            // SAFETY: the operation was not started, so the library does not take this reference.
             drop(unsafe { Arc::from_raw(data as *const Operation) });
             operation.end(Err(error));
         }
@@ -272,11 +276,11 @@ impl File {
 impl ClientFile for File {
     fn begin_read(&self, length: usize, offset: u64, done: ReadDone) {
         let (library, fd) = (self.0.session.library, self.0.fd);
-        // Into memory of the operation's own: an answer may come after the connection was taken out.
+        // Reads into memory of the operation's own: an answer may come after the connection was taken out.
         self.begin(Aligned::room(length), Done::Read(done), |operation, data| {
             let at = operation.buffer.lock().as_mut_ptr();
-            // SAFETY: the file is open and the buffer has that length; both live as long as the operation, which the callback holds. A
-            // buffer is taken away from its operation by the callback alone.
+            // SAFETY: the file is open and the buffer has that length; both live as long as the operation, which the
+            // callback holds. A buffer is taken away from its operation by the callback alone.
             unsafe { (library.pread_async)(fd.0, at.cast(), length, offset as i64, 0, ended, data) }
         });
     }

@@ -1,17 +1,20 @@
 //! Several connections to one storage server behind one mount point (paper 001, chapter 4).
 //!
 //! ```text
-//!   application -> kernel -> FUSE threads -> serve      names over one connection, bytes over those that the policy chooses
+//!   application -> kernel -> FUSE threads -> serve      names over one connection, bytes by policy
 //!                                             |
-//!                                           set         policy::connections driven: who is chosen, who is trusted, what is retried
+//!                                           set         driver of policy::connections: choice, trust, retries
 //!                                             |
-//!                                         private       n mounts by the file system's own mount command, in a mount namespace
-//!                                                       that nobody else sees; a client library's connection beside each, where that is faster
+//!                                         private       n mounts by the file system's own mount command, in a
+//!                                                       private mount namespace; beside each, where faster, a
+//!                                                       connection of the client library
 //! ```
-//! A target of a volume has the same below [`target`] instead of `serve`: the daemon asks, and there is no mount point.
+//! A target of a volume has the same below [`target`] instead of `serve`: the daemon sends the requests, and there is
+//! no mount point.
 //!
-//! The plain file system is shown as it is: no layouts, nothing stored beside it. What a connection acknowledged is with the server (each
-//! is mounted without caches of its own), and what we acknowledged before that stays here until then, so one that breaks takes nothing with it.
+//! The plain file system is shown as it is: no layouts, nothing stored beside it. Bytes that a connection
+//! acknowledged are on the server, since each is mounted without caches of its own. Bytes that we acknowledged
+//! earlier stay here until then, so a broken connection loses nothing.
 
 pub mod aligned;
 pub mod broken;

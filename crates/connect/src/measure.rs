@@ -1,6 +1,7 @@
-//! Whether bytes move faster over a connection's library than over its mount: a few writes and reads of a file of our own, in turn.
+//! Measures whether a connection's library moves bytes faster than its mount: a few writes and reads of a probe file,
+//! in turn.
 //!
-//! What counts is the median round, since one that met another program's turn says nothing.
+//! The median round counts, since a single round may be disturbed by another program.
 
 use crate::aligned::Aligned;
 use crate::mounts::Root;
@@ -10,35 +11,35 @@ use rustix::io::{Errno, Result};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Bytes of each round's write and read: a request of the kernel's.
+/// Bytes of each round's write and read: the largest request of the kernel.
 const REQUEST_BYTES: usize = 1 << 20;
-/// And it is read once more in pieces of so many bytes, since for small requests it is the way that counts and not the bytes.
+/// Bytes of the pieces in which each round reads a second time: small requests depend on latency, not on bandwidth.
 const PIECE_BYTES: usize = 128 << 10;
-/// Rounds at most, after one that is not counted.
+/// Maximum of rounds, after one that is not counted.
 const ROUNDS: u64 = 12;
-/// No round begins after so long.
+/// No round begins after this time.
 const LONG: Duration = Duration::from_millis(400);
-/// The library is used unless the mount's time is shorter than so much of its: what is closer is noise, and here somebody waits for each answer of the library,
-/// a thread more than when requests are served over it.
+/// The library is used unless the mount's time is below this share of the library's. A smaller difference is noise,
+/// and here a thread waits for each answer of the library, unlike in service.
 const WORTH: f64 = 0.9;
 
-/// What was measured.
+/// Result of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
     /// Time of the median round over the mount.
     pub mount: Duration,
-    /// And over the library.
+    /// Time of the median round over the library.
     pub library: Duration,
 }
 
 impl Measured {
-    /// Whether the library is to be used: it is faster, or nearly.
+    /// Returns whether the library is to be used: it is faster, or nearly.
     pub fn library_is_faster(&self) -> bool {
         WORTH * self.library.as_secs_f64() <= self.mount.as_secs_f64()
     }
 }
 
-/// Measures over one connection that has both, with a file `name` that is gone afterwards.
+/// Measures one connection that has both, with a file `name` that is removed afterwards.
 pub fn measure(root: &Root, name: &str) -> Result<Measured> {
     let create = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
     drop(openat(root.fd(), name, create, Mode::RUSR | Mode::WUSR)?);
@@ -66,7 +67,7 @@ fn both(root: &Root, name: &Path) -> Result<Measured> {
     let (mut mount, mut library) = (Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
         let took = (once(&over_mount, round)?, once(&over_library, round)?);
-        // Opening counts with the first one, and a slow link has shown enough by then.
+        // The first round includes opening; it counts only on a link too slow for another one.
         if round > 0 || began.elapsed() >= LONG {
             mount.push(took.0);
             library.push(took.1);

@@ -1,4 +1,4 @@
-//! A mount point with several connections behind it, from its start to its end.
+//! A mount point with several connections behind it, from start to unmount.
 
 use crate::file::World;
 use crate::mounts::Mounts;
@@ -20,9 +20,9 @@ use store::mount::front::{Mounting, serve};
 use store::mount::mountpoint::{clear_stale, connection, detach, unmount_unused, widen_read_ahead};
 use store::namespace::Namespace;
 
-/// Threads that serve requests, per connection: so many may wait for the server.
+/// Threads that serve requests, per connection: each may be blocked by the server.
 const THREADS_PER_CONNECTION: usize = 16;
-/// Threads at least and at most.
+/// Limits of the number of threads.
 const THREADS: std::ops::RangeInclusive<usize> = 32..=96;
 
 /// Why there is no mount point.
@@ -34,15 +34,15 @@ pub enum StartError {
     /// The mount point cannot be used.
     #[error("the mount point {path} cannot be used: {error}; nothing was mounted. Give an empty directory", path = .path.display())]
     Mountpoint {
-        /// Which.
+        /// Path of the mount point.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// The private mounts cannot be made.
     #[error("mounts of its own cannot be made: {0}; nothing was mounted. Run it as root")]
     Private(io::Error),
-    /// The connections cannot be had.
+    /// The connections cannot be made.
     #[error(
         "{0}; nothing was mounted. Try the same mount by hand, and check that the servers export the same directory"
     )]
@@ -50,9 +50,9 @@ pub enum StartError {
     /// The kernel refused.
     #[error("mounting at {path} was refused: {error}; nothing was mounted. Root and /dev/fuse are needed", path = .path.display())]
     Refused {
-        /// Where.
+        /// Path of the mount point.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         error: io::Error,
     },
 }
@@ -73,7 +73,7 @@ impl Connected {
         Connected::start_over(Box::new(mounts), &path, options)
     }
 
-    /// The same over mounts that somebody else makes.
+    /// Serves connections over the given mounts.
     pub fn start_over(mounts: Box<dyn Mounts>, mountpoint: &Path, options: Options) -> Result<Connected, StartError> {
         let path = usable(mountpoint)?;
         let set = Connections::start(mounts, options.set.clone())?;
@@ -100,31 +100,32 @@ impl Connected {
         Ok(Connected { path, world, session: Mutex::new(Some(session)) })
     }
 
-    /// Where it is mounted.
+    /// Path of the mount point.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the connections do.
+    /// Returns the state of the connections.
     pub fn status(&self) -> Status {
         self.world.status()
     }
 
-    /// Unmounts: `EBUSY` while somebody uses it.
+    /// Unmounts: `EBUSY` while it is in use.
     pub fn unmount(&self) -> io::Result<()> {
         unmount_unused(&self.path)
     }
 
-    /// Takes it away from everybody who comes; ends when those who use it are gone.
+    /// Detaches the mount point from the tree at once; the mount ends with its last user.
     pub fn detach(&self) -> io::Result<()> {
         detach(&self.path)
     }
 
-    /// Waits until it is unmounted, by whomever; what went over the connections, which are unmounted when this is dropped.
+    /// Waits until the mount point is unmounted. Returns the final state of the connections, which are unmounted on
+    /// drop.
     pub fn wait(&self) -> io::Result<Status> {
         let session = self.session.lock().take();
         match session.map_or(Ok(()), BackgroundSession::join) {
-            // A thread that was taking a request in the moment of the unmount hears this instead of the end.
+            // A thread that was taking a request at the moment of the unmount gets this error instead of the end.
             Err(error) if error.raw_os_error() == Some(Errno::CONNABORTED.raw_os_error()) => {}
             ended => ended?,
         }

@@ -1,4 +1,4 @@
-//! A connection's mount as the rest sees it: an open directory.
+//! The mount of a connection as other modules see it: an open directory.
 
 use crate::client::Client;
 use parking_lot::RwLock;
@@ -9,17 +9,17 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Makes and removes the mounts of connections. Calls for one connection come one after the other.
+/// Makes and removes the mounts of connections. Calls for one connection are serialised.
 pub trait Mounts: Send + Sync {
     /// Mounts connection `number` and opens its root.
     fn mount(&self, number: u16) -> io::Result<OwnedFd>;
-    /// Takes the mount away, by force: whatever hangs on it comes back with an error.
+    /// Unmounts by force: operations that hang on the mount return with an error.
     fn take_out(&self, number: u16);
-    /// Another way for the bytes of connection `number`, if there is one: a library's connection to the same server.
+    /// Makes the library's connection to the server of connection `number`, if there is a library.
     fn client(&self, _number: u16) -> io::Result<Arc<dyn Client>> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this type of file system has no client library that is known"))
     }
-    /// Where connection `number` leads, for people.
+    /// Server of connection `number`, for people.
     fn source(&self, number: u16) -> String;
 }
 
@@ -27,13 +27,13 @@ pub trait Mounts: Send + Sync {
 #[derive(Debug)]
 pub struct Root {
     fd: OwnedFd,
-    /// Which connection.
+    /// Number of the connection.
     pub number: u16,
-    /// Grows with each mount of it.
+    /// Generation of the mount; grows with each remount.
     pub generation: u64,
-    /// Whether a process serves it.
+    /// Whether it is a FUSE mount.
     fuse: bool,
-    /// Whether files are opened past the page cache, which would be one per connection.
+    /// Whether files are opened with `O_DIRECT`, since the page cache would be one per connection.
     direct: bool,
     client: RwLock<Option<Arc<dyn Client>>>,
 }
@@ -51,32 +51,32 @@ impl Root {
         Ok(Root { fd, number, generation, fuse: kind == FUSE, direct, client: RwLock::default() })
     }
 
-    /// Bytes may go over this library's connection from now on.
+    /// Sends bytes over this library's connection from now on.
     pub fn set_client(&self, client: Arc<dyn Client>) {
         *self.client.write() = Some(client);
     }
 
-    /// Bytes go over the mount from now on.
+    /// Sends bytes over the mount from now on.
     pub fn clear_client(&self) {
         *self.client.write() = None;
     }
 
-    /// The library's connection, if it has one.
+    /// Returns the library's connection, if there is one.
     pub fn client(&self) -> Option<Arc<dyn Client>> {
         self.client.read().clone()
     }
 
-    /// The directory.
+    /// Returns the root directory.
     pub fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 
-    /// The directory, for somebody who keeps it.
+    /// Returns a duplicate of the directory's descriptor.
     pub fn own(&self) -> Result<OwnedFd> {
         fcntl_dupfd_cloexec(&self.fd, 0)
     }
 
-    /// Opens a file below it, past the page cache where each connection would have one of its own.
+    /// Opens a file below the root, with `O_DIRECT` where each connection has a page cache of its own.
     pub fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         if self.direct {
@@ -88,7 +88,7 @@ impl Root {
         openat(&self.fd, path, flags, Mode::empty())
     }
 
-    /// Asks the server something: fails, or hangs, if the connection is broken.
+    /// Sends a request to the server: fails, or hangs, if the connection is broken.
     pub fn probe(&self) -> Result<()> {
         fstatfs(&self.fd)?;
         fstat(&self.fd)?;
@@ -101,8 +101,8 @@ impl Root {
         }
     }
 
-    /// Whether the process that served a FUSE mount is gone: then the kernel refuses a call that such processes do not know
-    /// with `NOTCONN`, where a living one says that it does not know it.
+    /// Returns whether the process that served a FUSE mount is gone. For this ioctl the kernel then returns
+    /// `NOTCONN`; a living FUSE process returns that it does not support the call.
     pub fn process_is_gone(&self) -> bool {
         if !self.fuse {
             return false;

@@ -1,6 +1,6 @@
-//! Names and attributes, over one connection: when it breaks, over another.
+//! Names and attributes, over one connection; over another one when it breaks.
 //!
-//! The mount point's are those of a [`Namespace`], a target's those of a [`DirectoryMedium`](store::target::DirectoryMedium).
+//! A mount point uses a [`Namespace`], a target a [`DirectoryMedium`](store::target::DirectoryMedium).
 
 use crate::broken::{is_broken, sent};
 use crate::mounts::Root;
@@ -16,19 +16,19 @@ use std::sync::Arc;
 use std::time::Instant;
 use store::namespace::{Namespace, NodeId};
 
-/// What another connection shows of an operation that may have been done or not.
+/// Result of checking over another connection whether an interrupted operation was done.
 pub enum Looked<T> {
-    /// It was done.
+    /// The operation was done.
     Done(T),
-    /// It was not.
+    /// The operation was not done.
     NotDone,
-    /// That cannot be told.
+    /// The result cannot be determined.
     Unknown,
 }
 
-/// What is seen over one connection at a time.
+/// A tree of names that is seen over one connection at a time.
 pub trait Tree {
-    /// Goes on over another one.
+    /// Switches to another connection.
     fn move_to(&self, root: &Arc<Root>) -> Result<()>;
 }
 
@@ -38,11 +38,11 @@ impl Tree for Namespace {
     }
 }
 
-/// Where files are opened, on whichever connection.
+/// Paths by which files are opened, on any connection.
 pub trait Paths: Send + Sync {
-    /// The path of a file below the root, by the name it was last seen under.
+    /// Returns the path of a file below the root, by its last known name.
     fn path(&self, id: NodeId) -> Result<PathBuf>;
-    /// Whether what such a path led to is the file.
+    /// Returns whether the file found at such a path is the expected one.
     fn is(&self, id: NodeId, found: BorrowedFd<'_>) -> Result<bool>;
 }
 
@@ -56,7 +56,7 @@ impl Paths for Names<Namespace> {
     }
 }
 
-/// The tree and the connection that it is seen over.
+/// A tree and the connection that it is seen over.
 pub struct Names<T> {
     tree: T,
     set: Arc<Connections>,
@@ -65,22 +65,23 @@ pub struct Names<T> {
 }
 
 impl<T: Tree> Names<T> {
-    /// The tree as a connection shows it.
+    /// Creates the names of `tree`, seen over `over`.
     pub fn new(set: Arc<Connections>, over: Arc<Root>, tree: T) -> Names<T> {
         Names { tree, set, over: RwLock::new(over), moving: Mutex::new(()) }
     }
 
-    /// The tree, for what asks no server.
+    /// Returns the tree, for operations without a request to the server.
     pub fn tree(&self) -> &T {
         &self.tree
     }
 
-    /// Does an operation that may be done twice.
+    /// Runs an operation that may be repeated.
     pub fn run<R>(&self, operation: Operation, act: impl Fn(&T) -> Result<R>) -> Result<R> {
         self.run_or_look(operation, act, |_| Looked::Unknown)
     }
 
-    /// Does an operation; when its connection breaks on the way, again or not, as `look` through another one tells.
+    /// Runs an operation. If its connection breaks, `look` checks over another one whether it was done, and decides
+    /// about a retry.
     pub fn run_or_look<R>(
         &self,
         operation: Operation,
@@ -98,7 +99,7 @@ impl<T: Tree> Names<T> {
                 self.set.failed(&root, error);
                 sent
             } else if matches!(error, Errno::STALE | Errno::XDEV) && !Arc::ptr_eq(&root, &self.over.read()) {
-                Sent::Never // it met nodes of one mount and the root of another
+                Sent::Never // the operation met nodes of one mount and the root of another
             } else {
                 return Err(error);
             };
@@ -113,7 +114,7 @@ impl<T: Tree> Names<T> {
         }
     }
 
-    /// Goes on over another connection than this broken one; nothing to do if somebody else did already.
+    /// Switches from a broken connection to another one, unless another thread did so already.
     fn move_from(&self, broken: &Arc<Root>) -> Result<()> {
         let _alone = self.moving.lock();
         if !Arc::ptr_eq(broken, &self.over.read()) {

@@ -1,4 +1,4 @@
-//! A file that is open over one connection: on its mount, and over its library once bytes move, if it has one.
+//! A file that is open over one connection: on its mount and, once bytes move, over its library, if it has one.
 
 use crate::client::{Client, ClientFile};
 use rustix::fs::OFlags;
@@ -6,7 +6,7 @@ use rustix::io::{Errno, Result, pread, pwrite, retry_on_intr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
-/// The file.
+/// File open on one connection.
 #[derive(Debug)]
 pub struct Opened {
     fd: OwnedFd,
@@ -16,17 +16,17 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Open on the mount; `client` is asked when bytes move.
+    /// Wraps a descriptor on the mount; `client` opens the file at the first transfer of bytes.
     pub fn new(fd: OwnedFd, flags: OFlags, client: Option<Arc<dyn Client>>) -> Opened {
         Opened { fd, flags, client, file: OnceLock::new() }
     }
 
-    /// As it is open on the mount.
+    /// Returns the descriptor on the mount.
     pub fn mounted(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Over the library. What it cannot open goes over the mount.
+    /// Returns the file as open over the library; `None` if its bytes go over the mount.
     fn file(&self) -> Option<&dyn ClientFile> {
         let client = self.client.as_ref()?;
         let open = || {
@@ -36,7 +36,7 @@ impl Opened {
         self.file.get_or_init(open).as_deref()
     }
 
-    /// As it is open over the library, if bytes went that way already.
+    /// Returns the file as open over the library, if bytes have moved over it.
     pub fn over_library(&self) -> Option<Arc<dyn ClientFile>> {
         self.file.get()?.clone()
     }
@@ -59,7 +59,7 @@ impl Opened {
         Ok(got)
     }
 
-    /// Writes everything.
+    /// Writes all bytes at `offset`.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<usize> {
         let file = self.file();
         let mut put = 0;
@@ -77,7 +77,7 @@ impl Opened {
         Ok(put)
     }
 
-    /// Writes everything at whatever the end is, of a file that is open for that.
+    /// Appends all bytes to a file that is open for appending.
     pub fn append(&self, data: &[u8]) -> Result<usize> {
         let mut put = 0;
         while put < data.len() {

@@ -1,34 +1,34 @@
-//! How a mount point with several connections behaves.
+//! Options of a mount point with several connections.
 
 use crate::set::SetOptions;
 pub use policy::connections::WRITE_BEHIND_BYTES;
 use std::time::Duration;
 use store::mount::front::REQUEST_BYTES_MAX;
 
-/// Whether the kernel may read and write files by itself.
+/// Use of FUSE passthrough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Passthrough {
-    /// Where the policy keeps all bytes of a file on one connection: `single`.
+    /// On where the policy keeps all bytes of a file on one connection: `single`.
     #[default]
     Auto,
-    /// Never: every operation can be done again over another connection.
+    /// Off: every operation can be repeated over another connection.
     Off,
 }
 
-/// How the mount point behaves.
+/// Options of a mount point.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How the connections behave.
+    /// Options of the connections.
     pub set: SetOptions,
-    /// How long the kernel may believe a name.
+    /// Time that the kernel caches a name.
     pub entry_timeout: Duration,
-    /// How long the kernel may believe attributes.
+    /// Time that the kernel caches attributes.
     pub attr_timeout: Duration,
-    /// Whether the kernel may read and write files by itself.
+    /// Use of FUSE passthrough.
     pub passthrough: Passthrough,
-    /// Bytes that are acknowledged before the server has them, of all files together; 0 for none.
+    /// Bytes that may be acknowledged before the server has them, of all files together; 0 disables write-behind.
     pub write_behind_bytes: u64,
-    /// Shown as the source in `/proc/mounts`.
+    /// Source shown in `/proc/mounts`.
     pub name: String,
 }
 
@@ -37,7 +37,7 @@ impl Options {
         self.passthrough == Passthrough::Auto && self.set.policy.keeps_to_one()
     }
 
-    /// So far that every connection has a request of a single reader.
+    /// Read-ahead that gives every connection one request of a single reader.
     pub(crate) fn read_ahead_bytes(&self) -> u32 {
         REQUEST_BYTES_MAX * u32::from(self.set.connections.clamp(1, 16))
     }

@@ -1,12 +1,14 @@
-//! Mounts that nobody else sees: made by a thread in a mount namespace of its own, and reached through open directories.
+//! Mounts in a private namespace: made by a thread in a mount namespace of its own, and reached through open
+//! directories.
 //!
 //! ```text
 //!   the host's namespace          /mnt/scratch    our FUSE mount, the only one that is seen
 //!   the private one, below it     DIR/0 DIR/1 ..  one mount per connection, on a tmpfs at DIR
 //! ```
-//! What the host mounts and unmounts is seen in the private namespace too (it is a slave), so nothing of the host is kept busy. Where the host
-//! shares none of its mounts, as in many containers, the namespace has copies of them for good; of mount points of ours, whose processes would
-//! wait for the end of a copy, it lets go at once. When this process ends in whatever way, a shell that waits for the end of a pipe unmounts what is left.
+//! The private namespace is a slave of the host's: mounts and unmounts of the host propagate to it, so it keeps no
+//! mount of the host busy. Where the host shares no mounts, as in many containers, the namespace holds permanent
+//! copies of them. Copies of our own mount points are detached at once, since their processes would wait for the end
+//! of the copy. When this process ends in any way, a shell that waits on a pipe unmounts the rest.
 
 use crate::client::Client;
 use crate::mounts::Mounts;
@@ -25,30 +27,30 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use store::mount::mountpoint::of_kind;
 
-/// How long a mount command may take.
+/// Time limit of a mount command.
 const MOUNT_PATIENCE: Duration = Duration::from_secs(30);
-/// How often it is looked at meanwhile.
+/// Interval of checks whether the mount command has ended.
 const LOOK: Duration = Duration::from_millis(5);
-/// How much of what a mount command complains about is kept.
+/// Maximum of a mount command's error output that is read.
 const COMPLAINT_BYTES_MAX: u64 = 4096;
 
-/// How the types of our own file systems begin.
+/// Prefix of the types of our own file systems.
 const OURS: &str = "fuse.entrepot";
 
 type Order = Box<dyn FnOnce() + Send>;
 
-/// The private namespace.
+/// The private mount namespace.
 pub struct Private {
     recipe: Recipe,
     dir: PathBuf,
     orders: Sender<Order>,
-    /// Its standard input ends with this process.
+    /// Shell that cleans up when its standard input ends with this process.
     cleaner: Child,
     connections: u16,
 }
 
 impl Private {
-    /// Makes the namespace, with a place for each connection. Only root may.
+    /// Makes the namespace, with a directory for each connection. Needs root.
     pub fn new(recipe: Recipe, connections: u16) -> io::Result<Private> {
         let dir = place()?;
         let (orders, todo) = channel::<Order>();
@@ -62,7 +64,7 @@ impl Private {
         Ok(Private { recipe, dir, orders, cleaner, connections })
     }
 
-    /// Runs `act` on a thread in the namespace and waits for it.
+    /// Runs `act` on a thread in the namespace and waits.
     fn inside<T: Send + 'static>(&self, act: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         let (answer, answered) = channel();
         let order = move || drop(answer.send(act()));
@@ -75,7 +77,7 @@ impl Private {
     }
 }
 
-/// A directory that exists for this process only.
+/// Creates a directory for this process only.
 fn place() -> io::Result<PathBuf> {
     let below = if Path::new("/run").is_dir() { PathBuf::from("/run") } else { std::env::temp_dir() };
     for number in 0.. {
@@ -89,7 +91,7 @@ fn place() -> io::Result<PathBuf> {
     unreachable!("numbers do not end")
 }
 
-/// The thread that is in the namespace: prepares it, then has each order carried out by a thread that inherits it.
+/// Main loop of the namespace's thread: prepares the namespace, then runs each order on a thread that inherits it.
 fn serve(dir: &Path, connections: u16, servers: &[String], told: &Sender<io::Result<Child>>, todo: &Receiver<Order>) {
     let prepared = prepare(dir, connections, servers);
     let ok = prepared.is_ok();
@@ -146,7 +148,7 @@ impl Mounts for Private {
     }
 }
 
-/// Lets go of this namespace's copies of mount points of ours, but for those that a server (a directory) lies below.
+/// Detaches this namespace's copies of our mount points, except those above a server (a directory).
 fn let_go(servers: &[String]) {
     let mut inner_first = of_kind(OURS);
     inner_first.reverse();
@@ -159,7 +161,7 @@ fn let_go(servers: &[String]) {
     }
 }
 
-/// Runs a mount command to its end, which must come in time.
+/// Runs a mount command until it ends or its time limit passes.
 fn run(mut command: Command) -> io::Result<()> {
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     let program = command.get_program().to_string_lossy().into_owned();
@@ -191,7 +193,7 @@ fn run(mut command: Command) -> io::Result<()> {
     Err(io::Error::other(format!("{program}: {status}: {}", last.trim())))
 }
 
-/// By force first, so that what hangs comes back; then for good. What is not mounted is fine.
+/// Unmounts by force, so that operations that hang return, and then detaches. A path that is not mounted is no error.
 fn take_out(at: &Path, force: bool) {
     if force {
         let _ = unmount(at, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW);
@@ -204,7 +206,7 @@ impl Drop for Private {
         for number in 0..self.connections {
             self.take_out(number);
         }
-        drop(self.cleaner.stdin.take()); // it unmounts the rest and removes the directory
+        drop(self.cleaner.stdin.take()); // the shell unmounts the rest and removes the directory
         if let Err(error) = self.cleaner.wait() {
             tracing::warn!(%error, dir = %self.dir.display(), "what cleans up after the connections did not end");
         }

@@ -1,23 +1,23 @@
-//! Few threads at a time take requests from the kernel.
+//! Limits the number of threads that wait for requests of the kernel.
 //!
-//! The kernel gives a request to the thread that has waited longest for one. With many waiting each request meets a cold thread: one whose
-//! stack and buffer are in no cache any more, on a processor that has to be woken. So only as many wait as there are processors, and the
-//! others are parked until those that took a request are about to wait for something.
+//! The kernel gives a request to the thread that has waited longest. With many waiting threads each request meets a
+//! cold one, whose stack and buffer are in no cache, on a processor that must be woken. So only as many threads wait
+//! as there are processors. The others are parked until a thread that took a request is about to block.
 //!
 //! ```text
 //!   waits for a request -> took() -> answers -------------------> waits again, if too few others do
-//!                             `-- about_to_wait() -> answers         else parked <- unparked when nobody waits for requests
-//!                                  unparks another, if nobody is left who waits for requests
+//!                             `-- about_to_wait() -> answers         else parked <- unparked when no thread waits
+//!                                  unparks another, if no other thread waits
 //! ```
-//! The threads belong to the FUSE library, which starts them all waiting for requests; of those that never took one nothing is known, and
-//! they are not counted. When the mount goes, the first thread that ends lets all the others go to their end.
+//! The threads belong to the FUSE library, which starts them all waiting for requests; a thread is counted from its
+//! first request on. When the mount ends, the first thread that ends releases all the others.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A request that waits without having said so is not to stop the mount for longer.
+/// Longest time that requests which block without notice may stop the mount.
 pub(crate) const WATCH: Duration = Duration::from_secs(1);
 
 /// The threads of one mount.
@@ -25,7 +25,7 @@ pub(crate) const WATCH: Duration = Duration::from_secs(1);
 pub(crate) struct ReaderPool {
     state: Mutex<State>,
     unparked: Condvar,
-    /// So many wait for requests, if there are as many.
+    /// Number of threads that wait for requests, if there are as many.
     keen: usize,
     watch: Duration,
 }
@@ -35,17 +35,17 @@ struct State {
     /// Threads that wait for a request, of those that took one before.
     waiting: usize,
     parked: usize,
-    /// Parked ones that were told to go on, and count as waiting already.
+    /// Parked threads that were woken, and count as waiting already.
     called: usize,
-    /// Whether one of the parked looks now and then whether it is needed.
+    /// Whether one parked thread checks periodically whether it is needed.
     watched: bool,
     ended: bool,
 }
 
-/// What a thread that takes requests remembers. Dropped at its end.
+/// Per-thread state of a thread that takes requests. Its drop marks the end of the thread.
 struct Mine {
     readers: Arc<ReaderPool>,
-    /// Whether its request may wait, which was seen to.
+    /// Whether this request was announced as one that may block.
     said: bool,
 }
 
@@ -59,7 +59,7 @@ thread_local! {
     static MINE: RefCell<Option<Mine>> = const { RefCell::new(None) };
 }
 
-/// A request was taken; its end is when this is dropped, and then this thread may be parked.
+/// Guard of a request; after its drop this thread may be parked.
 #[must_use]
 pub(crate) struct Took<'a>(&'a ReaderPool);
 
@@ -69,7 +69,7 @@ impl Drop for Took<'_> {
     }
 }
 
-/// This thread is about to wait for something else than a request. Others do not matter.
+/// Announces that this thread is about to block. No effect on threads outside a pool.
 pub(crate) fn about_to_wait() {
     MINE.with_borrow_mut(|mine| {
         if let Some(mine) = mine
@@ -81,12 +81,12 @@ pub(crate) fn about_to_wait() {
 }
 
 impl ReaderPool {
-    /// Keeps `keen` threads waiting for requests; looks every `watch` whether all of them wait for something else.
+    /// Creates a pool that keeps `keen` threads waiting, and checks every `watch` whether all of them are blocked.
     pub fn new(keen: usize, watch: Duration) -> Arc<ReaderPool> {
         Arc::new(ReaderPool { state: Mutex::default(), unparked: Condvar::new(), keen: keen.max(1), watch })
     }
 
-    /// This thread took a request, and does not expect to wait.
+    /// Begins a request that is not expected to block.
     pub fn took(self: &Arc<ReaderPool>) -> Took<'_> {
         MINE.with_borrow_mut(|mine| match mine {
             Some(mine) => {
@@ -98,14 +98,14 @@ impl ReaderPool {
         Took(self)
     }
 
-    /// This thread took a request that may wait.
+    /// Begins a request that may block.
     pub fn took_long(self: &Arc<ReaderPool>) -> Took<'_> {
         let took = self.took();
         about_to_wait();
         took
     }
 
-    /// Sees to it that somebody waits for requests while this thread does not.
+    /// Wakes a parked thread if no thread waits for requests.
     fn replace(&self) {
         let mut state = self.state.lock();
         if state.waiting == 0 && state.parked > state.called {
@@ -125,13 +125,13 @@ impl ReaderPool {
         while !(state.called > 0 || state.ended || self.wait(&mut state) && state.waiting == 0) {}
         state.parked -= 1;
         if state.called > 0 {
-            state.called -= 1; // it counts as waiting since it was called
+            state.called -= 1; // counted as waiting since it was woken
         } else {
             state.waiting += 1;
         }
     }
 
-    /// Waits to be called; of all parked threads one for `watch` at most, and this says whether that is over.
+    /// Waits to be woken. One parked thread waits for at most `watch`; returns whether that time has passed.
     fn wait(&self, state: &mut MutexGuard<'_, State>) -> bool {
         if std::mem::replace(&mut state.watched, true) {
             self.unparked.wait(state);
@@ -140,12 +140,12 @@ impl ReaderPool {
         let late = self.unparked.wait_for(state, self.watch).timed_out();
         state.watched = false;
         if state.called > 0 || late && state.waiting == 0 {
-            self.unparked.notify_one(); // another one watches
+            self.unparked.notify_one(); // another thread takes over the watch
         }
         late
     }
 
-    /// The mount is gone.
+    /// Releases all threads: the mount is gone.
     fn end(&self) {
         self.state.lock().ended = true;
         self.unparked.notify_all();
@@ -161,10 +161,10 @@ mod tests {
     use std::time::Instant;
 
     type Request = Box<dyn FnOnce() + Send>;
-    /// Requests that wait, threads that wait for them, and whether all is over.
+    /// Waiting requests, threads that wait for them, and whether the queue has ended.
     type Queue = (Mutex<(VecDeque<Request>, VecDeque<ThreadId>, bool)>, Condvar);
 
-    /// A kernel with a queue of requests and the threads that take them, the one that has waited longest first.
+    /// A model of the kernel: a queue of requests, taken by the thread that has waited longest.
     struct Mount {
         readers: Arc<ReaderPool>,
         queue: Arc<Queue>,
@@ -192,14 +192,14 @@ mod tests {
             self.queue.1.notify_all();
         }
 
-        /// Asks and waits for the answer: which thread it was.
+        /// Sends a request and returns the thread that answered it.
         fn answer(&self) -> ThreadId {
             let (told, answer) = channel();
             self.ask(move || told.send(std::thread::current().id()).unwrap());
             answer.recv().unwrap()
         }
 
-        /// Asks something that waits until its sender is dropped; returns when it waits.
+        /// Sends a request that blocks until its sender is dropped; returns once it blocks.
         fn waits(&self, says_so: bool) -> Sender<()> {
             let ((open, gate), (begun, begins)) = (channel::<()>(), channel());
             self.ask(move || {

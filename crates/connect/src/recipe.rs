@@ -1,8 +1,8 @@
-//! How a file system of each kind is mounted, so that a connection keeps nothing to itself.
+//! Mount commands of each kind of file system, with caches off.
 //!
-//! Several mounts of one directory must look like one. A mount that caches attributes, names or bytes shows old ones when another one
-//! changed them; one that holds written bytes back loses them when it breaks. So each kind is told to do neither, and the page cache of
-//! our own mount point, in front of all connections, is the one that is left.
+//! Several mounts of one directory must look like one. A mount that caches attributes, names or bytes shows stale
+//! ones after a change over another mount. A mount that delays written bytes loses them when it breaks. So both are
+//! disabled for each kind, and only the page cache of our own mount point remains.
 
 use crate::client::Client;
 use crate::gfapi::Session;
@@ -12,27 +12,28 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-/// What to mount.
+/// Description of the file system to mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
-    /// The type, as `mount -t` knows it; `bind` for a local directory.
+    /// Type as for `mount -t`; `bind` for a local directory.
     pub kind: String,
-    /// Where it is: connection `j` leads to server `j mod` their number. All must show the same directory.
+    /// Servers: connection `j` leads to server `j mod` their number. All must export the same directory.
     pub servers: Vec<String>,
-    /// More options for the mount command.
+    /// Additional options for the mount command.
     pub options: Vec<String>,
 }
 
-/// GlusterFS's own caches, each of which can be told to pass everything through. `md-cache` is the one of attributes.
+/// GlusterFS's own caches, each of which has a pass-through option. `md-cache` is the attribute cache.
 const GLUSTER_CACHES: [&str; 8] =
     ["write-behind", "quick-read", "md-cache", "open-behind", "io-cache", "read-ahead", "readdir-ahead", "nl-cache"];
 
-/// Threads of its own that each operation goes through on its way to the server. A mount has one thread that takes requests from the kernel,
-/// and needs them; over the library every thread of ours brings its own, and another one to be woken is a quarter of what a small read costs.
+/// Translator that hands each operation to threads of its own. A mount needs it, since one thread takes its requests
+/// from the kernel. Over the library every thread of ours brings its own, and waking another one is a quarter of the
+/// cost of a small read.
 const GLUSTER_THREADS: &str = "io-threads";
 
 impl Recipe {
-    /// Checks the words before anything is mounted.
+    /// Checks the description before anything is mounted.
     pub fn check(&self) -> Result<(), String> {
         if self.servers.is_empty() || self.servers.iter().any(|server| server.trim().is_empty()) {
             return Err("no server is named".into());
@@ -57,17 +58,18 @@ impl Recipe {
         Ok(())
     }
 
-    /// The server of a connection.
+    /// Returns the server of a connection.
     pub fn server(&self, number: u16) -> &str {
         &self.servers[usize::from(number) % self.servers.len()]
     }
 
-    /// Whether a forced unmount concerns this mount alone. That of a bind mount would concern the file system below it.
+    /// Returns whether a forced unmount affects this mount alone. For a bind mount it would affect the underlying
+    /// file system.
     pub fn may_force(&self) -> bool {
         self.kind != "bind"
     }
 
-    /// The options that keep a mount of this kind from caching.
+    /// Returns the options that disable caching for this kind.
     fn own_options(&self) -> &'static [&'static str] {
         match self.kind.as_str() {
             "nfs" | "nfs4" => &["sync", "noac", "lookupcache=none", "nosharecache"],
@@ -79,7 +81,7 @@ impl Recipe {
         }
     }
 
-    /// The command that mounts connection `number` at `at`.
+    /// Returns the command that mounts connection `number` at `at`.
     pub fn command(&self, number: u16, at: &Path) -> Command {
         let server = self.server(number);
         if self.kind == "bind" {
@@ -104,7 +106,7 @@ impl Recipe {
         command
     }
 
-    /// A connection of the file system's client library to the server of connection `number`.
+    /// Makes a connection of the client library to the server of connection `number`.
     pub fn client(&self, number: u16) -> io::Result<Arc<dyn Client>> {
         let unsupported = |why: &str| Err(io::Error::new(io::ErrorKind::Unsupported, why.to_owned()));
         match self.kind.as_str() {
@@ -117,7 +119,7 @@ impl Recipe {
         }
     }
 
-    /// GlusterFS's client called directly: its mount command passes on only one option for its inner parts.
+    /// Returns GlusterFS's client command itself, since its mount command passes on only one translator option.
     fn glusterfs(&self, server: &str, at: &Path) -> Option<Command> {
         let (host, path) = server.split_once(":/")?;
         let (volume, below) = path.split_once('/').unwrap_or((path, ""));
@@ -125,7 +127,7 @@ impl Recipe {
         for cache in GLUSTER_CACHES {
             command.arg(format!("--xlator-option=*-{cache}.pass-through=true"));
         }
-        // We read and write past this mount's page cache, and that is no wish for the server's disk.
+        // We bypass this mount's page cache with `O_DIRECT`, which the server's disk need not do.
         command.arg("--xlator-option=*-client-*.filter-O_DIRECT=on");
         for timeout in ["attribute", "entry", "negative"] {
             command.arg(format!("--{timeout}-timeout=0"));

@@ -1,4 +1,4 @@
-//! What the front serves: names go to [`super::names`], bytes to [`super::file`]; both may wait.
+//! The served file system: [`super::names`] handles names, [`super::file`] handles bytes; both may wait.
 
 mod bytes;
 mod entries;
@@ -29,10 +29,10 @@ use store::mount::handles::Handles;
 use store::namespace::{Caller, Listing, Namespace, NodeId, ROOT};
 use store::stats::Op;
 
-/// Requests that the kernel sends ahead of anybody waiting for them.
+/// Maximum number of background requests of the kernel, such as read-ahead.
 const BACKGROUND_MAX: u16 = 256;
 
-/// What is served.
+/// State shared by all requests.
 pub(crate) struct Shared {
     world: Arc<World>,
     names: Arc<Names<Namespace>>,
@@ -86,9 +86,9 @@ impl FileSystem for Shared {
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-            InitFlags::FUSE_POSIX_ACL,
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
+        capabilities.extend(self.names.tree().has_acls().then_some(InitFlags::FUSE_POSIX_ACL));
         capabilities.extend(self.options.passes_through().then_some(InitFlags::FUSE_PASSTHROUGH));
         Wanted { capabilities, read_ahead_bytes: self.options.read_ahead_bytes(), background_max: BACKGROUND_MAX }
     }
@@ -106,7 +106,7 @@ impl FileSystem for Shared {
         attributes(id, &self.settled(id, stat))
     }
 
-    fn lookup(&self, parent: NodeId, name: &OsStr) -> Result<(FileAttr, Generation)> {
+    fn lookup(self: &Arc<Self>, parent: NodeId, name: &OsStr) -> Result<(FileAttr, Generation)> {
         let (node, stat) = self.ask(|tree| tree.lookup(parent, name))?;
         Ok((self.shown(node.id, stat), Generation(node.generation())))
     }
@@ -186,7 +186,7 @@ impl FileSystem for Shared {
         match self.written(&request, data) {
             Ok(unsent) => {
                 answer.give(Ok(data.len()));
-                // The writer goes on meanwhile.
+                // The writer goes on during the send.
                 unsent.into_iter().for_each(|unsent| unsent.send(&self.world));
             }
             Err(error) => answer.give(Err(error)),

@@ -1,7 +1,7 @@
-//! All connections together: `policy::connections` with its eyes and hands.
+//! All connections together: drives the state machines of `policy::connections`.
 //!
-//! Whoever has an operation asks for a connection, does it, and says how it went. What the machines then want is done by threads of
-//! their own: `reconnect`.
+//! An operation requests a connection, uses it, and reports the result. Threads of `reconnect` carry out the actions
+//! of the machines.
 
 mod reconnect;
 
@@ -26,64 +26,64 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// How connections behave.
+/// Options of the connections.
 #[derive(Clone, Debug)]
 pub struct SetOptions {
-    /// How many; 1 to [`CONNECTIONS_MAX`].
+    /// Number of connections; 1 to [`CONNECTIONS_MAX`].
     pub connections: u16,
-    /// Who chooses.
+    /// Policy that chooses connections.
     pub policy: Policy,
-    /// Limits of health.
+    /// Limits of the health checks.
     pub link: LinkConfig,
-    /// How long an operation waits for a connection when none can be used, before it fails.
+    /// Time that an operation waits for a usable connection before it fails.
     pub patience: Duration,
-    /// Which way bytes go.
+    /// Path of the bytes: mount or library.
     pub bytes_over: BytesOver,
     /// Type of the file system, for people.
     pub kind: String,
 }
 
-/// Why there is no set of connections.
+/// Reason why a set of connections cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
-    /// One could not be mounted.
+    /// A connection could not be mounted.
     #[error("connection {number} to {source_name} cannot be mounted: {error}")]
     Mount {
-        /// Which.
+        /// Number of the connection.
         number: u16,
-        /// Where it leads.
+        /// Server of the connection.
         source_name: String,
-        /// Why.
+        /// Error of the mount.
         error: io::Error,
     },
-    /// The library was asked for and cannot be used.
+    /// The library was requested and cannot be used.
     #[error("connection {number} to {source_name} cannot have the client library: {error}")]
     Library {
-        /// Which.
+        /// Number of the connection.
         number: u16,
-        /// Where it leads.
+        /// Server of the connection.
         source_name: String,
-        /// Why.
+        /// Error of the library.
         error: io::Error,
     },
-    /// The first one broke as soon as it was there.
+    /// The first connection broke right after its mount.
     #[error("connection 0 broke at once")]
     Gone,
-    /// Two show different directories.
+    /// Two connections show different directories.
     #[error("connection {number} to {source_name} does not show the same directory as connection 0 ({first}): {why}")]
     Different {
-        /// Which.
+        /// Number of the connection.
         number: u16,
-        /// Where it leads.
+        /// Server of the connection.
         source_name: String,
-        /// Where the first leads.
+        /// Server of connection 0.
         first: String,
-        /// What differs.
+        /// Difference that was found.
         why: String,
     },
 }
 
-/// One connection.
+/// State of one connection.
 pub(crate) struct Slot {
     pub root: RwLock<Option<Arc<Root>>>,
     pub counts: Counts,
@@ -100,7 +100,7 @@ pub struct Connections {
     chooser: Mutex<Chooser>,
     links: Mutex<Vec<Link>>,
     usable: AtomicU64,
-    /// Counts changes of what is usable.
+    /// Number of changes to the usable connections.
     changes: Mutex<u64>,
     changed: Condvar,
     origin: Instant,
@@ -112,7 +112,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Mounts all of them and looks whether they show the same directory.
+    /// Mounts all connections and checks that they show the same directory.
     pub fn start(mounts: Box<dyn Mounts>, options: SetOptions) -> std::result::Result<Arc<Connections>, SetError> {
         let count = options.connections.clamp(1, CONNECTIONS_MAX);
         let mut roots = Vec::new();
@@ -149,12 +149,12 @@ impl Connections {
         Ok(set)
     }
 
-    /// How many there are.
+    /// Number of connections.
     pub fn count(&self) -> u16 {
         self.slots.len() as u16
     }
 
-    /// How they behave.
+    /// Options of the connections.
     pub fn options(&self) -> &SetOptions {
         &self.options
     }
@@ -173,27 +173,27 @@ impl Connections {
         Time(self.origin.elapsed().as_nanos() as u64)
     }
 
-    /// The mount of a connection, if it has one.
+    /// Returns the mount of a connection, if it has one.
     pub fn root(&self, connection: ConnectionId) -> Option<Arc<Root>> {
         self.slots[usize::from(connection.0)].root.read().clone()
     }
 
-    /// What can be chosen now, a bit for each.
+    /// Bit set of usable connections.
     pub fn usable(&self) -> u64 {
         self.usable.load(Ordering::Acquire)
     }
 
-    /// A file was opened by a thread.
+    /// Registers an open of a file by a thread.
     pub fn open(&self, thread: u32) -> Use {
         self.chooser.lock().open(thread)
     }
 
-    /// And closed.
+    /// Removes a closed file.
     pub fn close(&self, file: &mut Use) {
         self.chooser.lock().close(file);
     }
 
-    /// Chooses for an operation, but for those in `not`; waits for one to come back if none can be used.
+    /// Chooses connections for an operation, except those in `not`; waits if none is usable.
     pub fn choose(&self, file: &Mutex<Use>, request: Request, not: u64) -> Result<Choice> {
         let until = Instant::now() + self.options.patience;
         loop {
@@ -207,18 +207,18 @@ impl Connections {
         }
     }
 
-    /// Chooses if one can be used now.
+    /// Chooses connections if one is usable now.
     pub fn choose_now(&self, file: &Mutex<Use>, request: Request) -> Option<Choice> {
         self.chooser.lock().choose(self.now(), &mut file.lock(), request, self.usable())
     }
 
-    /// Takes a connection that was chosen otherwise.
+    /// Starts a part on a connection that was chosen elsewhere.
     pub fn begin(&self, connection: ConnectionId, bytes: u64) -> Part {
         self.chooser.lock().begin(self.now(), connection, bytes);
         Part { connection, offset: 0, bytes }
     }
 
-    /// A part is done, `bytes` of it moved.
+    /// Ends a part; `moved` is the number of bytes, `None` after an error.
     pub fn done(
         &self,
         file: Option<&Mutex<Use>>,
@@ -238,12 +238,12 @@ impl Connections {
         }
     }
 
-    /// An operation without bytes ended.
+    /// Counts an operation without bytes.
     pub fn counted(&self, number: u16, began: Instant) {
         self.slots[usize::from(number)].counts.operation(began.elapsed());
     }
 
-    /// An operation on this mount ended with an error that says that the connection is broken.
+    /// Reports an error on this mount that means that the connection is broken.
     pub fn failed(self: &Arc<Self>, root: &Root, error: Errno) {
         let slot = &self.slots[usize::from(root.number)];
         slot.counts.failures.fetch_add(1, Ordering::Relaxed);
@@ -251,14 +251,14 @@ impl Connections {
         self.event(root.number, root.generation, Event::OperationFailed);
     }
 
-    /// Waits until what is usable changes from what it was at `seen`, for a moment at most: for whoever has nowhere else to go.
+    /// Waits for a short time, or until the usable connections change: for a caller without another connection.
     pub fn breathe(&self) {
         const MOMENT: Duration = Duration::from_millis(20);
         let mut changes = self.changes.lock();
         self.changed.wait_for(&mut changes, MOMENT);
     }
 
-    /// Some usable connection other than one that was seen to be broken; waits for it.
+    /// Returns a usable connection other than `broken`; waits for one.
     pub fn other_than(&self, broken: &Root) -> Result<Arc<Root>> {
         let until = Instant::now() + self.options.patience;
         loop {
@@ -283,11 +283,11 @@ impl Connections {
         Ok(())
     }
 
-    /// Tells a connection's machine what happened to its mount of that generation, and does what it wants.
+    /// Passes an event of a mount of that generation to the connection's machine, and carries out its actions.
     pub(crate) fn event(self: &Arc<Self>, number: u16, generation: u64, event: Event) {
         let slot = &self.slots[usize::from(number)];
         if slot.generation.load(Ordering::Acquire) != generation {
-            return; // about a mount that is gone
+            return; // the mount has been replaced
         }
         let actions: Vec<Action> = {
             let mut links = self.links.lock();
@@ -308,7 +308,7 @@ impl Connections {
         self.waker.wake();
     }
 
-    /// When the first machine wants to be ticked; ticks those that are due.
+    /// Ticks all machines; returns the time until the next deadline.
     pub(crate) fn tick(self: &Arc<Self>) -> Option<Duration> {
         for number in 0..self.count() {
             let generation = self.slots[usize::from(number)].generation.load(Ordering::Acquire);
@@ -318,7 +318,7 @@ impl Connections {
         next.map(|at| Duration::from_nanos(at.since(self.now()).0))
     }
 
-    /// Whether a mount shows what the others show. With nobody to compare with, the root's inode number has to do.
+    /// Checks that a mount shows the same directory as another usable one. Without another one the check passes.
     pub(crate) fn is_same(&self, fresh: &Root) -> std::result::Result<(), String> {
         let usable = self.usable();
         let others = (0..self.count()).filter(|c| *c != fresh.number && usable & 1 << c != 0);
@@ -328,7 +328,7 @@ impl Connections {
         }
     }
 
-    /// What the connections do; of what is written behind nothing is known here.
+    /// Returns the state of the connections; write-behind is not included.
     pub fn status(&self) -> Status {
         let links = self.links.lock();
         let chooser = self.chooser.lock();
@@ -360,7 +360,7 @@ impl Connections {
         }
     }
 
-    /// No more mounts are made, and nobody waits for one any more.
+    /// Ends all reconnection, and wakes all waiting operations.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Release);
         *self.changes.lock() += 1;
@@ -368,7 +368,7 @@ impl Connections {
         self.waker.wake();
     }
 
-    /// Unmounts all of them by force.
+    /// Unmounts all connections by force.
     pub(crate) fn take_out(&self) {
         (0..self.count()).for_each(|number| reconnect::take_out(self, number));
     }
@@ -393,7 +393,8 @@ fn mount_all(mounts: &dyn Mounts, count: u16, roots: &mut Vec<Arc<Root>>) -> std
     Ok(())
 }
 
-/// Gives each connection its library's, if that is wanted and, unless it must be, faster. Whether they have it.
+/// Gives each connection its library's, if requested; with `Auto`, only if it is faster. Returns whether they have
+/// it.
 fn libraries(mounts: &dyn Mounts, roots: &[Arc<Root>], wanted: BytesOver) -> std::result::Result<bool, SetError> {
     if wanted == BytesOver::Mount {
         return Ok(false);
@@ -434,7 +435,7 @@ fn measured_faster(root: &Root) -> bool {
     }
 }
 
-/// Whether all show the same directory; says whether they agree on inode numbers.
+/// Checks that all show the same directory; returns whether their inode numbers agree.
 fn all_the_same(mounts: &dyn Mounts, roots: &[Arc<Root>]) -> std::result::Result<bool, SetError> {
     let mut same_inodes = true;
     for root in &roots[1..] {
@@ -449,8 +450,8 @@ fn all_the_same(mounts: &dyn Mounts, roots: &[Arc<Root>]) -> std::result::Result
     Ok(same_inodes)
 }
 
-/// Puts a file with a word into the directory through one mount and looks for it through the other. Where nothing can be put there (it is
-/// read-only), the roots' inode numbers have to agree. Says whether the mounts agree on inode numbers.
+/// Writes a probe file through one mount and reads it through the other. In a read-only directory the roots' inode
+/// numbers must agree. Returns whether the inode numbers of the mounts agree.
 fn same_directory(one: &Root, other: &Root) -> std::result::Result<bool, String> {
     let (name, word) = probe_name().map_err(|error| error.to_string())?;
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
@@ -485,7 +486,7 @@ fn by_inode(one: &Root, other: &Root) -> std::result::Result<bool, String> {
     if inode(one)? == inode(other)? { Ok(true) } else { Err("the directory has another inode number there".into()) }
 }
 
-/// A name that nobody has, and the word in it.
+/// Returns a random file name and the bytes for the file.
 fn probe_name() -> Result<(String, [u8; 16])> {
     let mut word = [0; 16];
     rustix::rand::getrandom(&mut word, rustix::rand::GetRandomFlags::empty())?;

@@ -1,16 +1,16 @@
-//! What the connections do, for people and programs.
+//! State of the connections, for people and programs.
 
 use serde::{Deserialize, Serialize};
 
-/// The name of the extended attribute of the mount point that holds the status as JSON; it is in no list of attributes.
+/// Name of the extended attribute of the mount point that holds the status as JSON; it is not listed.
 pub const ATTRIBUTE: &str = "user.entrepot.connections";
 
-/// One connection.
+/// State of one connection.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 pub struct Connection {
-    /// Its number.
+    /// Number of the connection.
     pub number: u16,
-    /// Where it leads.
+    /// Server of the connection.
     pub source: String,
     /// `in use`, `suspect`, `out`, `mounting`.
     pub state: String,
@@ -24,27 +24,27 @@ pub struct Connection {
     pub outstanding_bytes: u64,
     /// Mean time of an operation, in microseconds.
     pub latency_us: u64,
-    /// Bytes per second that it was measured to carry while it was busy; 0 if not yet.
+    /// Measured rate while busy, in bytes per second; 0 before the first measurement.
     pub rate_bytes_per_s: u64,
     /// Operations that ended with an error of the connection.
     pub failures: u64,
-    /// Times it was mounted again.
+    /// Number of successful remounts.
     pub mounted_again: u64,
 }
 
 /// All connections of one mount point or target.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 pub struct Status {
-    /// Who chooses.
+    /// Policy that chooses connections.
     pub policy: String,
     /// Type of the file system.
     pub kind: String,
-    /// Which way bytes go: `mount`, or `library`.
+    /// Path of the bytes: `mount` or `library`.
     #[serde(default)]
     pub bytes_over: String,
-    /// Bytes that may be acknowledged before the server has them, of all files together; 0 for none.
+    /// Bytes that may be acknowledged before the server has them, of all files together; 0 disables write-behind.
     #[serde(default)]
     pub write_behind_bytes: u64,
-    /// One after the other.
+    /// Connections, in order of their numbers.
     pub connections: Vec<Connection>,
 }

@@ -4,8 +4,8 @@
 //!   store::target -> Target (a Medium)  identity, names and space of objects: names::Names, over one connection
 //!                 -> Object (a Handle)  bytes: file::OpenFile, a descriptor per connection
 //! ```
-//! There is no mount point and no page cache of ours in between, and the kernel gets no descriptor: it would stay with one
-//! connection, and what it does by itself cannot be done again over another.
+//! There is no mount point and no page cache of ours in between. The kernel gets no descriptor: it would stay with
+//! one connection, and its operations cannot be repeated over another.
 
 use crate::aligned::Aligned;
 use crate::file::{OpenFile, Place, World};
@@ -25,15 +25,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use store::namespace::NodeId;
-use store::target::{DirectoryMedium, FileHandle, Handle, Identity, Medium, Space, Way};
+use store::target::{DirectoryAccess, DirectoryMedium, FileHandle, Handle, Identity, Medium, Space};
 use store::volume::{ConnectionsConfig, FileServer, FileServers};
 
-/// How long an operation waits when no connection can be used. The target has missed its deadline long before.
+/// Time that an operation waits for a usable connection. The target has missed its deadline long before.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Threads that bring requests, for the limits of what these wait for: a mount's and a target's workers. A guess.
+/// Assumed number of threads that bring requests: workers of a mount and a target. A guess.
 const THREADS: usize = 64;
 
-/// The file servers that a daemon is connected to for its targets.
+/// File servers that a daemon is connected to for its targets.
 #[derive(Default)]
 pub struct Servers(Mutex<Vec<Arc<World>>>);
 
@@ -52,7 +52,7 @@ impl Servers {
         Ok(Box::new(Server { world, root }))
     }
 
-    /// Lets what was acknowledged reach the servers, then unmounts by force, so that no call that hangs outlives the daemon.
+    /// Sends all acknowledged writes, then unmounts by force, so that no hanging call outlives the daemon.
     pub fn end(&self) {
         for world in self.0.lock().drain(..) {
             world.end();
@@ -81,7 +81,7 @@ impl FileServers for Servers {
     }
 }
 
-/// Servers that were reached.
+/// A connected file server.
 struct Server {
     world: Arc<World>,
     root: Arc<Root>,
@@ -105,7 +105,7 @@ fn directory(root: &Root) -> Result<OwnedFd> {
     openat(root.fd(), ".", OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Objects have one path for ever.
+/// Paths of objects, which never change.
 struct ObjectPaths;
 
 impl Paths for ObjectPaths {
@@ -118,17 +118,17 @@ impl Paths for ObjectPaths {
     }
 }
 
-/// The way to a target's directory: the connection that its names go over.
+/// Root directory of a target: that of the connection that its names use.
 #[derive(Clone)]
 struct Over(Arc<RwLock<Arc<Root>>>);
 
-impl Way for Over {
+impl DirectoryAccess for Over {
     fn open(&self) -> Result<OwnedFd> {
         directory(&self.0.read().clone())
     }
 }
 
-/// The names of a target's objects.
+/// Names of a target's objects.
 struct Objects {
     way: Over,
     directory: DirectoryMedium,
@@ -148,7 +148,7 @@ struct Target {
 }
 
 impl Target {
-    /// Does what may be done twice.
+    /// Runs an operation that may be repeated.
     fn run<R>(&self, operation: Operation, act: impl Fn(&DirectoryMedium) -> Result<R>) -> Result<R> {
         self.run_or_look(operation, act, |_| Looked::Unknown)
     }
@@ -159,7 +159,8 @@ impl Target {
         act: impl Fn(&DirectoryMedium) -> Result<R>,
         look: impl Fn(&DirectoryMedium) -> Looked<Option<R>>,
     ) -> Result<R> {
-        // `NODEV` is a target that is not there, over whichever connection; to the connections it would be a broken one.
+        // `NODEV` means that the target is missing on every connection; the connections would take it for a broken
+        // one.
         let act = |objects: &Objects| match act(&objects.directory) {
             Err(Errno::NODEV) => Ok(None),
             done => done.map(Some),
@@ -167,7 +168,7 @@ impl Target {
         self.names.run_or_look(operation, act, |objects| look(&objects.directory))?.ok_or(Errno::NODEV)
     }
 
-    /// Makes a name that must not be there before.
+    /// Creates a name that must not exist before.
     fn make(
         &self,
         id: ObjectId,
@@ -200,7 +201,7 @@ impl Medium for Target {
         Ok(Arc::new(Object { world: self.world.clone(), file, read_only }))
     }
 
-    /// What is written behind is kept by name, so that a second one would show the object without it.
+    /// Refused with write-behind: kept bytes belong to one name, so a second name would show the object without them.
     fn link(&self, id: ObjectId, name: ObjectId) -> Result<Arc<dyn Handle>> {
         if self.world.writes.is_on() {
             return Err(Errno::OPNOTSUPP);
@@ -265,7 +266,7 @@ struct Object {
 }
 
 impl Object {
-    /// Does something that may be done twice with the object as it is open on a mount.
+    /// Runs an operation that may be repeated on the object as open on a mount.
     fn on_mount<R>(&self, act: impl Fn(&FileHandle) -> Result<R>) -> Result<R> {
         self.file.run(&self.world, |fd| act(&FileHandle::plain(fcntl_dupfd_cloexec(fd, 0)?)))
     }
@@ -286,7 +287,7 @@ impl Handle for Object {
         self.read_vectored_at(offset, &mut [IoSliceMut::new(buf)], usize::MAX)
     }
 
-    /// As one request: each has a way to the server and back.
+    /// Reads with one request, since each request costs a round trip.
     fn read_vectored_at(&self, offset: u64, buffers: &mut [IoSliceMut<'_>], _demand_bytes: usize) -> Result<usize> {
         let mut all = Aligned::room(buffers.iter().map(|buffer| buffer.len()).sum());
         let read = self.file.read_at(&self.world, offset, &mut all)?;

@@ -1,15 +1,15 @@
-//! Who wrote through an open file: whose close has to wait for the server, even when no server answers.
+//! Threads that wrote through an open file: their close must wait for the server, even when no server answers.
 //!
-//! A program that starts another one has the files closed there that are its own (`O_CLOEXEC`), and the kernel tells us
-//! of each as of any close. If that waited for bytes that the server cannot take, the new program would stay in the
-//! middle of its start, where whoever looks at its memory or its command line waits for it: `ps`, and with it half of
-//! the machine. So while no connection can be used, a close by a process that did not write does not wait; a process
-//! that wrote still has the file, and its close does.
+//! A program that starts another one closes its `O_CLOEXEC` files there, and the kernel reports each as any other
+//! close. If such a close waited for bytes that the server cannot take, the new program would hang in the middle of
+//! its start. A read of its memory or command line, as by `ps`, would then hang as well, and with it half of the
+//! machine. So while no connection is usable, a close by a process that did not write does not wait. A process that
+//! wrote still has the file, and its own close waits.
 
 use parking_lot::Mutex;
 use std::path::Path;
 
-/// More threads than that are not told apart.
+/// Maximum of threads that are recorded separately.
 const THREADS_MAX: usize = 64;
 /// A thread that the kernel did not name.
 const UNKNOWN: u32 = 0;
@@ -19,7 +19,7 @@ const UNKNOWN: u32 = 0;
 pub(crate) struct Writers(Mutex<Vec<u32>>);
 
 impl Writers {
-    /// A thread wrote.
+    /// Records a thread that wrote.
     pub fn add(&self, thread: u32) {
         let mut threads = self.0.lock();
         if !threads.contains(&thread) {
@@ -29,14 +29,14 @@ impl Writers {
         }
     }
 
-    /// Whether it is certain that no thread of the process of `thread` wrote.
+    /// Returns whether certainly no thread of the process of `thread` wrote.
     pub fn exclude(&self, thread: u32) -> bool {
         let threads = self.0.lock();
         thread != UNKNOWN && threads.iter().all(|writer| *writer != UNKNOWN && of_another_process(thread, *writer))
     }
 }
 
-/// Whether both live and belong to different processes.
+/// Returns whether both threads live and belong to different processes.
 fn of_another_process(thread: u32, writer: u32) -> bool {
     let of = |path: String| Path::new(&path).exists();
     of(format!("/proc/{writer}/stat"))

@@ -110,8 +110,8 @@ fn a_connection_that_hangs_is_replaced() {
     tell.borrow_mut().tell("unshape");
 }
 
-/// The library's connections are this process's own; one of them hangs, and those of the mounts do not. (Not all: this process has files of
-/// the mount point open, which a mount command that it starts would close, and wait for.)
+/// The library's connections are this process's own; one of them hangs, and those of the mounts do not. (Not all: this
+/// process has files of the mount point open, which a mount command that it starts would close, and wait for.)
 #[test]
 fn a_connection_of_the_library_that_hangs_is_replaced() {
     let Some(mut gluster) = Gluster::start() else { return };
@@ -133,7 +133,7 @@ impl Drop for Plain {
     }
 }
 
-/// What a GlusterFS mount answers is what several of them behind one mount point answer, whichever way the bytes go.
+/// Several GlusterFS mounts behind one mount point answer like one mount, by either path of the bytes.
 #[test]
 fn it_is_like_one_mount() {
     let Some(gluster) = Gluster::start() else { return };

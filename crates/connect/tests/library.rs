@@ -1,4 +1,5 @@
-//! Bytes over a client library that answers late, refuses, or does not answer at all: a directory stands for the server.
+//! Bytes over a client library that answers late, refuses, or does not answer at all: a directory stands for the
+//! server.
 
 #[path = "../../store/tests/mount/steps.rs"]
 mod steps;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What goes wrong with the server.
+/// Injected faults of the server.
 #[derive(Debug, Default)]
 struct Faults {
     /// One operation out of so many fails as on a connection that breaks; 0 for none.
@@ -34,7 +35,8 @@ struct Faults {
     /// Writes wait for it, and so many do.
     gate: Mutex<()>,
     held: AtomicU64,
-    /// Its clock stands still: a write leaves the time of the file as it was. Real ones have ticks of milliseconds or seconds.
+    /// Its clock stands still: a write leaves the time of the file as it was. Real ones have ticks of milliseconds or
+    /// seconds.
     timeless: AtomicBool,
 }
 
@@ -69,7 +71,7 @@ struct Library {
 struct Shared {
     faults: Arc<Faults>,
     gone: AtomicBool,
-    /// What waits for an answer that does not come.
+    /// Requests that wait for an answer that never comes.
     hang: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -218,7 +220,8 @@ fn a_directory_is_the_same_while_operations_fail() {
     }
 }
 
-/// Readers and writers of blocks past the page cache, many at once, over a server that goes away for a while in the middle.
+/// Readers and writers of blocks past the page cache, many at once, over a server that goes away for a while in the
+/// middle.
 #[test]
 fn nothing_is_lost_by_a_server_that_goes_away_and_comes_back() {
     const BLOCK: usize = 64 << 10;
@@ -247,7 +250,8 @@ fn nothing_is_lost_by_a_server_that_goes_away_and_comes_back() {
     });
 }
 
-/// A program that is started closes the files that it does not get. No server takes their bytes, and it starts all the same.
+/// A program that is started closes the files that it does not get. No server takes their bytes, and it starts all the
+/// same.
 #[test]
 fn a_program_that_is_started_does_not_wait_for_what_its_parent_wrote() {
     let Some(behind) = Behind::start(2, Policy::Load) else { return };
@@ -269,8 +273,8 @@ fn a_program_that_is_started_does_not_wait_for_what_its_parent_wrote() {
     assert_eq!(found, [2; 4096]);
 }
 
-/// What a write changed in the page cache is gone, and read again from the server, while the write is still on its way there:
-/// then old bytes would be read after it was acknowledged.
+/// A page changed by a write is dropped and read again while the write is still in transit: a read must not return old
+/// bytes after the acknowledgement.
 #[test]
 fn nothing_brings_back_what_a_write_under_way_changes() {
     const PAGE: usize = 4096;

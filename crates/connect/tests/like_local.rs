@@ -1,4 +1,4 @@
-//! A directory over several connections is like a local directory, whoever chooses the connection.
+//! A directory over several connections is like a local directory, under every policy.
 
 #[path = "../../store/tests/mount/steps.rs"]
 mod steps;
@@ -128,7 +128,8 @@ impl Drop for Small {
     }
 }
 
-/// Writes are acknowledged before the server has them: whoever wrote is told all the same, once, and what is there is read.
+/// Writes are acknowledged before the server has them: a later failure is still reported, once, to the writer, and
+/// reads return the bytes that are there.
 #[test]
 fn what_was_acknowledged_and_cannot_be_written_is_told() {
     let Some(small) = Small::new() else { return };
@@ -178,7 +179,7 @@ fn after_a_close_the_server_has_everything() {
     }
 }
 
-/// A handle that was opened to append may be told otherwise, and pages that are written back through it have their places.
+/// A handle can lose `O_APPEND` after its open; pages written back through it keep their offsets.
 #[test]
 fn a_handle_for_appending_writes_elsewhere_when_it_is_told_to() {
     use rustix::fs::OFlags;
@@ -215,7 +216,7 @@ fn a_handle_for_appending_writes_elsewhere_when_it_is_told_to() {
     }
 }
 
-/// Another node writes while nobody here has the file open.
+/// Another node writes while no process here has the file open.
 #[test]
 fn what_changed_on_the_server_is_seen_by_the_next_open() {
     let Some(behind) = Behind::bind(2, Policy::Load) else { return };
@@ -225,7 +226,7 @@ fn what_changed_on_the_server_is_seen_by_the_next_open() {
         fs::read(&path).unwrap();
         fs::write(behind.backing().join("f"), [number; 8192]).unwrap();
         let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        // The kernel says after `close` that the file is not open any more.
+        // The kernel sends the release of the file after `close` has returned.
         while fs::read(&path).unwrap() != [number; 8192] {
             assert!(std::time::Instant::now() < until, "change {number} is never seen");
             std::thread::yield_now();

@@ -1,4 +1,5 @@
-//! Connections over sshfs to a real sshd on loopback: another engine than GlusterFS, with inode numbers of its own per mount.
+//! Connections over sshfs to a real sshd on loopback: another engine than GlusterFS, with inode numbers of its own per
+//! mount.
 
 #[path = "../../source/tests/server/port.rs"]
 mod port;

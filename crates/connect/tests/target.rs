@@ -132,7 +132,7 @@ fn a_directory_of_another_volume_is_a_target_that_is_away() {
     servers.end();
 }
 
-/// Waits until all connections are in use and `times` of them were made anew.
+/// Waits until all connections are in use and `times` of them were replaced.
 fn whole_again(medium: &dyn Medium, times: u64) {
     let until = Instant::now() + Duration::from_secs(120);
     loop {

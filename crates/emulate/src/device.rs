@@ -1,8 +1,8 @@
-//! The emulated device in its own time: requests in, the times at which they are done out.
+//! The emulated device in virtual time: takes requests, and returns the times at which they are done.
 //!
-//! This is `sim::storage` with its queue of events, as in the simulator's world, but for one difference: the times at which requests
-//! come are not known beforehand. So events happen when the time is said to have come ([`Device::advance`]), each at its own
-//! time, however late it is said.
+//! This is `sim::storage` with its queue of events, as in the simulator's world, with one difference: arrival times
+//! are not known in advance. So the caller advances the time ([`Device::advance`]). Each event still happens at its
+//! own time, however late the call.
 
 use policy::precedence::Class;
 use policy::time::Time;
@@ -12,48 +12,48 @@ use sim::latency::Latencies;
 use sim::storage::{Storage, Wake};
 use std::collections::{HashMap, VecDeque};
 
-/// Sectors of the largest request that the block layer passes on: 512 KiB, as it merges up to.
+/// Largest request that the block layer passes on, in sectors: 512 KiB, the limit of its merges.
 const REQUEST_SECTORS_MAX: u64 = 1024;
 
 /// A request that is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// What it was called.
+    /// Tag given at its submission.
     pub tag: u64,
-    /// When it came.
+    /// Time of arrival.
     pub came: Time,
-    /// When it was done.
+    /// Time of completion.
     pub at: Time,
 }
 
-/// What the device has done so far.
+/// Counters of the device since its start.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Reads done.
+    /// Number of completed reads.
     pub reads: u64,
-    /// Writes done.
+    /// Number of completed writes.
     pub writes: u64,
-    /// Sectors read.
+    /// Sectors of the completed reads.
     pub sectors_read: u64,
-    /// Sectors written.
+    /// Sectors of the completed writes.
     pub sectors_written: u64,
-    /// From a request's arrival to its end, reads.
+    /// Response times of reads, from arrival to completion.
     pub read_response: Latencies,
-    /// The same, writes.
+    /// Response times of writes, from arrival to completion.
     pub write_response: Latencies,
     /// Time with a request waiting or in service.
     pub busy_ns: u64,
-    /// Requests inside at once, at most.
+    /// Maximum of requests inside at once.
     pub inside_max: u64,
 }
 
-/// The device with all that waits for it.
+/// The device with its queues.
 #[derive(Debug)]
 pub struct Device {
     storage: Storage,
     events: EventQueue<Wake>,
     depth: usize,
-    /// Pieces the block layer has; at most `depth`.
+    /// Pieces in the block layer; at most `depth`.
     queued: usize,
     backlog: VecDeque<(u64, Io)>,
     requests: HashMap<u64, Request>,
@@ -72,7 +72,8 @@ struct Request {
 }
 
 impl Device {
-    /// `storage` at rest; its block layer holds at most `depth` requests, others wait in front of it in their order.
+    /// Creates a device over an idle `storage`. Its block layer holds at most `depth` requests; the others wait in
+    /// front of it in FIFO order.
     pub fn new(storage: Storage, depth: usize) -> Device {
         Device {
             storage,
@@ -88,13 +89,14 @@ impl Device {
         }
     }
 
-    /// Sectors that can be addressed.
+    /// Number of addressable sectors.
     pub fn sectors(&self) -> u64 {
         self.storage.sectors()
     }
 
-    /// A request for the sectors of `runs` comes at `now`. `tag` must not be in use; `owner` is the thread that asks, for schedulers that care.
-    /// What was to happen until `now` happens first. The time at which it counts as come: `now`, or that of the last event if later.
+    /// Submits a request for the sectors of `runs`. `tag` must not be in use; `owner` is the requesting thread, for
+    /// schedulers that use it. Events up to `now` happen first. Returns the arrival time: `now`, or the time of the
+    /// last event if that is later.
     pub fn submit(&mut self, now: Time, tag: u64, runs: &[(u64, u64)], write: bool, owner: u32) -> Time {
         self.advance(now);
         let now = now.max(self.events.now());
@@ -120,7 +122,7 @@ impl Device {
         now
     }
 
-    /// Everything that was to happen until `now` happens.
+    /// Processes all events up to `now`.
     pub fn advance(&mut self, now: Time) {
         while self.events.next_at().is_some_and(|at| at <= now) {
             let (at, wake) = self.events.pop().expect("an event was seen");
@@ -136,29 +138,29 @@ impl Device {
         }
     }
 
-    /// When something happens next, if nothing comes.
+    /// Time of the next event if no request arrives.
     pub fn next_at(&self) -> Option<Time> {
         self.events.next_at()
     }
 
-    /// The requests that got done since the last call, in the order in which they did.
+    /// Returns the requests completed since the last call, in order of completion.
     pub fn take_done(&mut self) -> Vec<Done> {
         std::mem::take(&mut self.done)
     }
 
-    /// Whether requests that are done wait to be taken.
+    /// Returns whether completed requests wait to be taken.
     pub fn has_done(&self) -> bool {
         !self.done.is_empty()
     }
 
-    /// What was done so far; busy until `now`.
+    /// Returns the counters, with the busy time up to `now`.
     pub fn counts(&self, now: Time) -> Counts {
         let mut counts = self.counts.clone();
         counts.busy_ns += self.busy_since.map_or(0, |since| now.since(since).0);
         counts
     }
 
-    /// The storage below, for what it counts.
+    /// The storage below, for its counters.
     pub fn storage(&self) -> &Storage {
         &self.storage
     }
@@ -217,7 +219,7 @@ mod tests {
         Device::new(setup.storage().unwrap(), depth)
     }
 
-    /// One request after the other: sector, sectors, write, think time.
+    /// Serves requests one at a time: sector, sectors, write, think time.
     fn serve(device: &mut Device, requests: &[(u64, u64, bool, u64)]) -> Vec<Time> {
         let mut now = Time::ZERO;
         let mut took = Vec::new();

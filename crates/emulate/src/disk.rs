@@ -1,4 +1,4 @@
-//! An emulated disk from its start to its end.
+//! An emulated disk from start to unmount.
 
 use crate::device::Device;
 use crate::extents::{BLOCK_BYTES, Extents, Run};
@@ -22,49 +22,49 @@ use store::mount::front::{Mounting, serve};
 use store::mount::mountpoint::{clear_stale, detach, unmount_unused};
 use store::namespace::Namespace;
 
-/// FUSE threads: they never wait for the device.
+/// FUSE threads. Few suffice, since they never wait for the device.
 const THREADS: usize = 4;
 
-/// Why there is no emulated disk.
+/// Reason why an emulated disk cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The device cannot be had.
+    /// The device cannot be made.
     #[error("{} `{}`: {}; nothing was mounted", .0.what, .0.value, .0.why)]
     Setup(#[from] SetupError),
-    /// A number that makes no sense.
+    /// A number is out of its range.
     #[error("{0}; nothing was mounted")]
     Number(String),
     /// A directory cannot be used.
     #[error("{path} cannot be used: {error}; nothing was mounted. Give two directories, of which neither lies in the other", path = .path.display())]
     Directory {
-        /// Which.
+        /// Path of the directory.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// The files that are there do not fit.
+    /// The existing files do not fit.
     #[error(
         "the files in {path} need {need_bytes} bytes and the emulated device has {have_bytes}; nothing was mounted. Remove some, or give a larger --capacity or model", path = .path.display()
     )]
     TooSmall {
         /// The backing directory.
         path: PathBuf,
-        /// What they need.
+        /// Bytes that the files need.
         need_bytes: u64,
-        /// What there is.
+        /// Capacity of the device.
         have_bytes: u64,
     },
     /// The kernel refused.
     #[error("mounting at {path} was refused: {error}; nothing was mounted. As an ordinary user you need `fusermount3` (package fuse3) and access to /dev/fuse", path = .path.display())]
     Refused {
-        /// Where.
+        /// Path of the mount point.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         error: io::Error,
     },
 }
 
-/// An emulated disk at work. Dropping it detaches it.
+/// A running emulated disk. Dropping it detaches it.
 pub struct EmulatedDisk {
     path: PathBuf,
     shared: Arc<Shared>,
@@ -74,7 +74,7 @@ pub struct EmulatedDisk {
 }
 
 impl EmulatedDisk {
-    /// Serves `backing` at `mountpoint`. Files that are there lie one after the other in the order of their paths.
+    /// Serves `backing` at `mountpoint`. Existing files are placed one after the other in the order of their paths.
     pub fn start(backing: &Path, mountpoint: &Path, options: Options) -> Result<EmulatedDisk, StartError> {
         let pace = Pace::new(options.speedup)
             .ok_or_else(|| StartError::Number(format!("the speedup {} is not a number above 0", options.speedup)))?;
@@ -113,42 +113,42 @@ impl EmulatedDisk {
         Ok(EmulatedDisk { path, shared, options, pace, session: Mutex::new(Some(session)) })
     }
 
-    /// Where it is mounted.
+    /// Path of the mount point.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How it is emulated.
+    /// Options of the emulation.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Between real time and the device's.
+    /// Ratio of the device's time to real time.
     pub fn pace(&self) -> Pace {
         self.pace
     }
 
-    /// The device's time.
+    /// Current time of the device.
     pub fn now(&self) -> Time {
         self.shared.spindle.now()
     }
 
-    /// What it did so far.
+    /// Returns the figures since the start.
     pub fn figures(&self) -> Figures {
         self.shared.figures()
     }
 
-    /// From now on requests are written down as they reach the device.
+    /// Begins to record requests as they reach the device.
     pub(crate) fn record(&self) {
         self.shared.spindle.record();
     }
 
-    /// What was written down; no more is.
+    /// Ends the recording and returns it.
     pub(crate) fn recorded(&self) -> Vec<Arrival> {
         self.shared.spindle.recorded()
     }
 
-    /// The sectors that a part of a file, given by its inode, lies on.
+    /// Returns the sectors of a range of a file, which is given by its inode.
     pub fn place(&self, inode: u64, offset: u64, length: u64) -> Vec<Run> {
         self.shared.extents.lock().find(inode, offset, length)
     }
@@ -158,12 +158,12 @@ impl EmulatedDisk {
         unmount_unused(&self.path)
     }
 
-    /// Takes its name away; ends when it is not in use any more.
+    /// Detaches the mount point from the tree; the mount ends with its last user.
     pub fn detach(&self) -> io::Result<()> {
         detach(&self.path)
     }
 
-    /// Waits until it is unmounted; what it did.
+    /// Waits until it is unmounted, and returns the figures.
     pub fn wait(&self) -> io::Result<Figures> {
         if let Some(session) = self.session.lock().take() {
             session.join()?;
@@ -184,14 +184,14 @@ impl Drop for EmulatedDisk {
     }
 }
 
-/// Gives the files that are there their places: in the order of their paths, holes left out, each inode once.
+/// Places the existing files: in the order of their paths, without holes, each inode once.
 fn lay_out(backing: &Path, extents: &mut Extents) -> Result<(), StartError> {
     let mut seen = HashSet::new();
     let mut need_bytes = 0;
     let mut fits = true;
     let device =
         fs::metadata(backing).map_err(|error| StartError::Directory { path: backing.to_path_buf(), error })?.dev();
-    // Last in, first out: names in falling order come out in rising order.
+    // A stack: names pushed in descending order are popped in ascending order.
     let mut ahead = vec![backing.to_path_buf()];
     while let Some(path) = ahead.pop() {
         let wrong = |error| StartError::Directory { path: path.clone(), error };
@@ -219,7 +219,7 @@ fn lay_out(backing: &Path, extents: &mut Extents) -> Result<(), StartError> {
     Err(StartError::TooSmall { path: backing.to_path_buf(), need_bytes, have_bytes: extents.bytes() })
 }
 
-/// The parts of a file that are not holes; all of it when that cannot be found out.
+/// Returns the ranges of a file that are not holes; the whole file if they cannot be determined.
 fn data(path: &Path, found: &fs::Metadata) -> io::Result<Vec<(u64, u64)>> {
     let size = found.len();
     if found.blocks() * 512 >= size {

@@ -1,27 +1,27 @@
-//! Where the bytes of each file lie on the emulated device.
+//! Map from the bytes of each file to the emulated device.
 //!
-//! A file has extents of blocks of 4 KiB. Blocks get a place when they are first written (or allocated), in extents of at least
-//! `Extents::growth_blocks`, each right behind the one before if that is free; what a file reserved and did not use
-//! goes back when it is closed. Holes have no place and cost nothing.
+//! A file has extents of blocks of 4 KiB. Blocks are placed at their first write or allocation, in extents of at
+//! least `Extents::growth_blocks`. Each extent follows the previous one if that space is free. An unused reservation
+//! is released when the file is closed. Holes take no space.
 
 use crate::space::Space;
 use std::collections::{BTreeMap, HashMap};
 
-/// Bytes of a block.
+/// Size of a block.
 pub const BLOCK_BYTES: u64 = 4096;
 /// Sectors of a block.
 pub const BLOCK_SECTORS: u64 = BLOCK_BYTES / 512;
-/// Blocks that a growing file reserves at least: 8 MiB.
+/// Minimum that a growing file reserves, in blocks: 8 MiB.
 pub const GROWTH_BLOCKS: u64 = 2048;
 
-/// A run of sectors.
+/// A run of sectors: first sector and count.
 pub type Run = (u64, u64);
 
-/// The device is full.
+/// Error: the device is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// The map of the device.
+/// The block map of the device.
 #[derive(Debug)]
 pub struct Extents {
     space: Space,
@@ -31,14 +31,14 @@ pub struct Extents {
 
 #[derive(Debug, Default)]
 struct File {
-    /// First block of the file, to first block on the device and length.
+    /// Extents by first block of the file: first block on the device, and length.
     extents: BTreeMap<u64, (u64, u64)>,
-    /// Reserved behind the last extent: first block on the device and length.
+    /// Reservation behind the last extent: first block on the device, and length.
     reserved: (u64, u64),
 }
 
 impl Extents {
-    /// An empty device of `sectors`.
+    /// Creates an empty device of `sectors`.
     pub fn new(sectors: u64, growth_blocks: u64) -> Extents {
         Extents {
             space: Space::new(sectors / BLOCK_SECTORS),
@@ -47,7 +47,7 @@ impl Extents {
         }
     }
 
-    /// Bytes of the device.
+    /// Capacity of the device.
     pub fn bytes(&self) -> u64 {
         self.space.blocks() * BLOCK_BYTES
     }
@@ -57,7 +57,7 @@ impl Extents {
         self.space.free_blocks() * BLOCK_BYTES
     }
 
-    /// Sectors that `[offset, offset + length)` of `file` lies on, in order of the file; runs that follow each other are one.
+    /// Returns the sectors of `[offset, offset + length)` of `file`, in order of the file; adjacent runs are merged.
     pub fn find(&self, file: u64, offset: u64, length: u64) -> Vec<Run> {
         let mut runs = Vec::new();
         let Some(file) = self.files.get(&file).filter(|_| length > 0) else { return runs };
@@ -73,7 +73,7 @@ impl Extents {
         runs
     }
 
-    /// The same after giving a place to all blocks of the range that have none. Nothing changes when there is no room for all.
+    /// Places all blocks of the range that have no place, and returns its sectors. If not all fit, nothing changes.
     pub fn place(&mut self, file: u64, offset: u64, length: u64) -> Result<Vec<Run>, Full> {
         if length > 0 {
             let (first, end) = (offset / BLOCK_BYTES, (offset + length).div_ceil(BLOCK_BYTES));
@@ -115,7 +115,7 @@ impl Extents {
         Ok(())
     }
 
-    /// When space runs out, what others reserved and do not use is taken back.
+    /// Releases the unused reservations of other files when space runs out.
     fn space_from_others(&mut self, id: u64, wanted: u64) -> Result<(), Full> {
         let own = self.files.get(&id).map_or(0, |file| file.reserved.1);
         let reserved: u64 = self.files.values().map(|file| file.reserved.1).sum();
@@ -128,7 +128,7 @@ impl Extents {
         Ok(())
     }
 
-    /// Nobody has the file open any more: what it reserved and did not use goes back.
+    /// Releases the unused reservation of a file that was closed.
     pub fn close(&mut self, file: u64) {
         if let Some(file) = self.files.get_mut(&file) {
             let (start, length) = std::mem::take(&mut file.reserved);
@@ -136,18 +136,18 @@ impl Extents {
         }
     }
 
-    /// The file ends at `size` now: what lay behind is free.
+    /// Cuts the file to `size`, and frees the blocks behind it.
     pub fn truncate(&mut self, file: u64, size: u64) {
         self.free_blocks(file, size.div_ceil(BLOCK_BYTES), u64::MAX);
         self.close(file);
     }
 
-    /// A hole was punched: whole blocks inside are free.
+    /// Punches a hole: frees the whole blocks inside.
     pub fn punch(&mut self, file: u64, offset: u64, length: u64) {
         self.free_blocks(file, offset.div_ceil(BLOCK_BYTES), offset.saturating_add(length) / BLOCK_BYTES);
     }
 
-    /// The file is gone.
+    /// Removes the file, and frees its blocks.
     pub fn remove(&mut self, file: u64) {
         self.free_blocks(file, 0, u64::MAX);
         self.close(file);
@@ -175,7 +175,7 @@ impl Extents {
     }
 }
 
-/// The blocks of `[first, end)` without a place.
+/// Returns the blocks of `[first, end)` without a place.
 fn missing(extents: &BTreeMap<u64, (u64, u64)>, first: u64, end: u64) -> Vec<(u64, u64)> {
     let mut gaps = Vec::new();
     let mut at = first;
@@ -192,7 +192,7 @@ fn missing(extents: &BTreeMap<u64, (u64, u64)>, first: u64, end: u64) -> Vec<(u6
     gaps
 }
 
-/// Adds an extent, joined with the one before if it goes on there.
+/// Adds an extent; merges it with the previous one if they are adjacent.
 fn insert(extents: &mut BTreeMap<u64, (u64, u64)>, block: u64, place: u64, length: u64) {
     if let Some((_, (before, long))) =
         extents.range_mut(..block).next_back().filter(|(at, (_, long))| *at + long == block)

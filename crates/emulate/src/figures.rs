@@ -1,54 +1,54 @@
-//! What an emulated disk did, for programs and for people.
+//! Figures of an emulated disk, for programs and people.
 
 use serde::Serialize;
 
-/// What an emulated disk did since its start. Times are the device's own, but for `late`.
+/// Figures of an emulated disk since its start. Times are the device's own, except for `late`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// How many times faster than real time.
+    /// Speed of the device's time relative to real time.
     pub speedup: f64,
     /// Size of the device.
     pub capacity_bytes: u64,
-    /// Neither used nor reserved.
+    /// Bytes that are neither used nor reserved.
     pub free_bytes: u64,
     /// The device's time since its start.
     pub elapsed_s: f64,
-    /// Of it, with a request waiting or in service.
+    /// Time with a request waiting or in service.
     pub busy_s: f64,
     /// `busy_s / elapsed_s`.
     pub utilisation: f64,
-    /// Reads done.
+    /// Number of completed reads.
     pub reads: u64,
-    /// Writes done.
+    /// Number of completed writes.
     pub writes: u64,
-    /// Bytes read.
+    /// Bytes of the completed reads.
     pub bytes_read: u64,
-    /// Bytes written.
+    /// Bytes of the completed writes.
     pub bytes_written: u64,
     /// Mean time from a read's arrival to its end.
     pub read_response_ms: f64,
-    /// What 99 % of the reads did not exceed.
+    /// Response time that 99 % of the reads did not exceed.
     pub read_response_p99_ms: f64,
     /// Mean time from a write's arrival to its end.
     pub write_response_ms: f64,
-    /// What 99 % of the writes did not exceed.
+    /// Response time that 99 % of the writes did not exceed.
     pub write_response_p99_ms: f64,
     /// Requests to the devices, after splitting and merging.
     pub device_requests: u64,
-    /// Mean time that one took in the device; 0 for a solid-state drive, whose requests overlap.
+    /// Mean service time of a request in the device; 0 for a solid-state drive, whose requests overlap.
     pub service_ms: f64,
-    /// Requests inside at once, at most.
+    /// Maximum of requests inside at once.
     pub inside_max: u64,
-    /// How much later than the device's end answers went out, mean, in microseconds of real time.
+    /// Mean delay of answers after the device's completion, in microseconds of real time.
     pub late_mean_us: f64,
-    /// The same, at most.
+    /// Maximum of this delay.
     pub late_max_us: f64,
 }
 
 impl Figures {
-    /// The same for people.
+    /// Formats the figures for people.
     pub fn text(&self) -> String {
         let mib = |bytes: u64| bytes as f64 / 1048576.0;
         format!(

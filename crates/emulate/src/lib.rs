@@ -9,8 +9,8 @@
 //!             |
 //!           spindle  the answer waits until then
 //! ```
-//! `space`, `extents`, `device` and `pace` are arithmetic: no clock, thread or file. `device` drives the very machines that the
-//! simulator drives, so the same requests at the same times take the same time in both.
+//! `space`, `extents`, `device` and `pace` are arithmetic: no clock, thread or file. `device` drives the same state
+//! machines as the simulator, so the same requests at the same times take the same time in both.
 
 pub mod device;
 pub mod disk;

@@ -1,10 +1,10 @@
-//! An emulated disk against the simulator: the same requests live and in virtual time.
+//! Comparison of an emulated disk with the simulator: the same requests live and in virtual time.
 //!
-//! Requests are timed by the application that makes them, through the kernel and back. Then a second device at rest gets
-//! them in virtual time, in the order and at the very moments at which they reached the first one. So every request must be done at
-//! the same time there, and what the application waited longer is what the live path adds: the way through the kernel, and
-//! timers and processors that come late. Had the second device the moments at which requests were made, several at a time
-//! could meet its queue in another order by a few microseconds, and from then on it would choose differently.
+//! The application times its requests, through the kernel and back. Then a second, idle device gets them in virtual
+//! time, in the order and at the times at which they reached the first one. So every request must complete there at
+//! the same time. The application's additional wait is the cost of the live path: the way through the kernel, and
+//! late timers and processors. The application's own times are not used for the second device. By a few microseconds,
+//! concurrent requests could reach its queue in another order, and the scheduler would then choose differently.
 
 use crate::device::Device;
 use crate::disk::{EmulatedDisk, StartError};
@@ -18,21 +18,21 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::Instant;
 
-/// Readers at once in the last phase.
+/// Concurrent readers in the last phase.
 const READERS: u32 = 4;
-/// Bytes of a small request.
+/// Size of a small request.
 const SMALL_BYTES: u64 = 4096;
-/// Bytes of a sequential request.
+/// Size of a sequential request.
 const LARGE_BYTES: u64 = 64 << 10;
-/// The largest file that is made for it.
+/// Largest size of the file for the measurement.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// How one kind of request went. Times are the device's own, in milliseconds.
+/// Result for one kind of request. Times are the device's own, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Phase {
-    /// What was asked.
+    /// Kind of the requests.
     pub what: &'static str,
-    /// How many requests.
+    /// Number of requests.
     pub requests: u64,
     /// Mean response time in virtual time.
     pub simulated_ms: f64,
@@ -40,11 +40,12 @@ pub struct Phase {
     pub measured_ms: f64,
     /// `measured_ms / simulated_ms - 1`.
     pub error: f64,
-    /// How much longer than in virtual time the application waited for the request that was answered most promptly; negative if early.
+    /// Additional wait of the application over virtual time, for the request answered most promptly; negative if
+    /// early.
     pub late_least_ms: f64,
-    /// The same for half of them.
+    /// Median of this additional wait.
     pub late_median_ms: f64,
-    /// Requests that the live device was done with at another time than the one in virtual time; 0 unless one of them is wrong.
+    /// Requests whose completion time on the live device differs from virtual time; 0 unless one device is wrong.
     pub apart: u64,
 }
 
@@ -58,7 +59,7 @@ struct Made {
     write: bool,
 }
 
-/// Makes `requests` of each kind on a file of its own in the mount, which is removed again.
+/// Makes `requests` of each kind on a file of its own in the mount, which is removed afterwards.
 pub fn against_simulator(disk: &EmulatedDisk, requests: u64, seed: u64) -> Result<Vec<Phase>, StartError> {
     let path = disk.path().join(format!(".emulated-disk-check-{}", std::process::id()));
     let refused = |error| StartError::Directory { path: path.clone(), error };
@@ -78,7 +79,7 @@ pub fn against_simulator(disk: &EmulatedDisk, requests: u64, seed: u64) -> Resul
     })
 }
 
-/// When `device`, at rest, is done with each of `arrivals`.
+/// Returns the times at which `device`, idle at first, completes each of `arrivals`.
 fn in_virtual_time(mut device: Device, arrivals: &[Arrival]) -> Vec<Time> {
     for (tag, arrival) in arrivals.iter().enumerate() {
         device.submit(arrival.came, tag as u64, &arrival.runs, arrival.write, arrival.owner);
@@ -91,7 +92,7 @@ fn in_virtual_time(mut device: Device, arrivals: &[Arrival]) -> Vec<Time> {
     ends
 }
 
-/// A request, and where its bytes lie.
+/// A request, and the sectors of its bytes.
 type Placed = (Made, Vec<Run>);
 
 fn on_file(
@@ -158,8 +159,8 @@ fn make(disk: &EmulatedDisk, file: &File, requests: impl Iterator<Item = (u64, u
     Ok(all)
 }
 
-/// What the application saw of `made`, against when the device in virtual time was done; each request takes its arrival out of
-/// `unmatched`. `None` if one never arrived.
+/// Compares the application's response times in `made` with the completion times in virtual time. Each request
+/// removes its arrival from `unmatched`. Returns `None` if one never arrived.
 fn compare(unmatched: &mut Vec<(&Arrival, Time)>, what: &'static str, made: &[Placed]) -> Option<Phase> {
     let (mut simulated_ns, mut measured_ns, mut apart) = (0, 0, 0);
     let mut late_ns = Vec::with_capacity(made.len());
@@ -214,7 +215,7 @@ mod tests {
             let mut unmatched = arrivals.iter().zip(ends(arrivals)).collect();
             compare(&mut unmatched, "reads", all)
         };
-        // They came in another order than they were made.
+        // The arrivals have another order than the requests.
         let late = compared(&right, &[made(0, 43, 800), made(1, 21, 0)]).unwrap();
         assert_eq!((late.simulated_ms, late.measured_ms), (29.5, 32.0));
         assert_eq!((late.late_least_ms, late.late_median_ms, late.apart), (1.0, 4.0, 0));

@@ -1,22 +1,23 @@
-//! What an emulated disk is asked to be.
+//! Options of an emulated disk.
 
 use sim::setup::Setup;
 
-/// How a disk is emulated.
+/// Options of the emulation.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The device in the simulator's words: `disk`, `disks`, `raid`, `stripe_unit`, `disk_bus_mb_s`, `scheduler`.
+    /// The device, in settings of the simulator: `disk`, `disks`, `raid`, `stripe_unit`, `disk_bus_mb_s`,
+    /// `scheduler`.
     pub setup: Setup,
-    /// Bytes, if less than the device has.
+    /// Capacity in bytes, if less than the device's.
     pub capacity_bytes: Option<u64>,
-    /// Requests that the block layer holds at most.
+    /// Maximum of requests in the block layer.
     pub queue_depth: usize,
-    /// How many times faster than real time the device works.
+    /// Speed of the device's time relative to real time.
     pub speedup: f64,
     /// Whether the kernel's page cache may hide the device.
     pub page_cache: bool,
     /// Whether `fsync` reaches the backing directory's file system.
     pub sync: bool,
-    /// Bytes that a growing file reserves at least.
+    /// Minimum that a growing file reserves, in bytes.
     pub extent_bytes: u64,
 }

@@ -1,24 +1,24 @@
-//! Between real time and the emulated device's time.
+//! Conversion between real time and the emulated device's time.
 
 use policy::time::Time;
 use std::time::Duration;
 
-/// How many times faster than real time the emulated device's time runs.
+/// Speed of the emulated device's time relative to real time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace(f64);
 
 impl Pace {
-    /// `speedup` times faster; `None` unless it is a number above 0.
+    /// Returns a pace of `speedup` times real time; `None` unless that is a number above 0.
     pub fn new(speedup: f64) -> Option<Pace> {
         (speedup.is_finite() && speedup > 0.0).then_some(Pace(speedup))
     }
 
-    /// The device's time after `real` has passed.
+    /// Converts real time to the device's time.
     pub fn device_time(self, real: Duration) -> Time {
         Time((real.as_nanos() as f64 * self.0) as u64)
     }
 
-    /// How much real time passes until the device's time is `at`; never rounded down, so that nothing is done early.
+    /// Converts the device's time to real time, rounded up, so that nothing completes early.
     pub fn real(self, at: Time) -> Duration {
         Duration::from_nanos((at.0 as f64 / self.0).ceil() as u64)
     }

@@ -1,4 +1,4 @@
-//! What the kernel asks: names and attributes are the backing directory's; bytes wait for the emulated device.
+//! The FUSE operations: names and attributes come from the backing directory; bytes wait for the emulated device.
 
 mod bytes;
 mod names;
@@ -22,10 +22,10 @@ use store::mount::handles::Handles;
 use store::namespace::{Caller, Listing, Namespace, NodeId};
 use store::stats::Op;
 
-/// Requests that the kernel sends before anything waits for them.
+/// Maximum of background requests that the kernel sends at once.
 const BACKGROUND_MAX: u16 = 256;
 
-/// What is served.
+/// State of the mount.
 pub(crate) struct Shared {
     pub namespace: Namespace,
     pub extents: Mutex<Extents>,
@@ -37,14 +37,14 @@ pub(crate) struct Shared {
     /// Files in use, by inode; the inode is the handle.
     open: Mutex<HashMap<NodeId, InUse>>,
     directories: Handles<Mutex<Listing>>,
-    /// What each open `.stats` shows.
+    /// Contents of each open `.stats`.
     texts: Handles<Vec<u8>>,
 }
 
 struct InUse {
     file: Arc<OwnedFd>,
     users: u64,
-    /// Whether its last name is gone: its place is free at the last close.
+    /// Whether its last name is removed: its blocks are freed at the last close.
     gone: bool,
 }
 
@@ -64,7 +64,7 @@ impl Shared {
         }
     }
 
-    /// What the device did so far.
+    /// Returns the device's figures since the start.
     pub fn figures(&self) -> Figures {
         let (counts, started, service_ns, late) = self.spindle.counts();
         let elapsed_s = self.spindle.now().as_secs_f64();
@@ -104,8 +104,8 @@ impl FileSystem for Shared {
     fn passing(self: &Arc<Self>, _op: Option<Op>) {}
 
     fn wanted(&self) -> Wanted {
-        // Not FUSE_DIRECT_IO_ALLOW_MMAP: what is written past the page cache would be written over by the pages of a shared
-        // mapping, so without the page cache there is none.
+        // Not FUSE_DIRECT_IO_ALLOW_MMAP: pages of a shared mapping would overwrite data written past the page cache.
+        // So without the page cache there is no shared mapping.
         let capabilities = Vec::new();
         Wanted { capabilities, read_ahead_bytes: REQUEST_BYTES_MAX, background_max: BACKGROUND_MAX }
     }
@@ -118,7 +118,7 @@ impl FileSystem for Shared {
         attributes(id, &stat)
     }
 
-    fn lookup(&self, parent: NodeId, name: &OsStr) -> Result<(FileAttr, Generation)> {
+    fn lookup(self: &Arc<Self>, parent: NodeId, name: &OsStr) -> Result<(FileAttr, Generation)> {
         Shared::lookup(self, parent, name)
     }
 

@@ -1,11 +1,11 @@
 //! Free space of the emulated device, in blocks.
 //!
-//! Next fit with a wish: a file that grows goes on where it ended if that is free; otherwise the search begins behind
-//! the place given out last, so files written one after the other lie one after the other. Deterministic.
+//! Next fit with a preferred start: a growing file continues at its end if that is free. Otherwise the search begins
+//! behind the last allocation, so files written in sequence are placed in sequence. Deterministic.
 
 use std::collections::BTreeMap;
 
-/// What is free.
+/// Map of the free regions.
 #[derive(Clone, Debug)]
 pub struct Space {
     /// Start and length of each free region; regions do not touch.
@@ -16,24 +16,25 @@ pub struct Space {
 }
 
 impl Space {
-    /// `blocks`, all of them free.
+    /// Creates a map of `blocks` free blocks.
     pub fn new(blocks: u64) -> Space {
         let free = if blocks > 0 { BTreeMap::from([(0, blocks)]) } else { BTreeMap::new() };
         Space { free, blocks, free_blocks: blocks, cursor: 0 }
     }
 
-    /// How many there are.
+    /// Total number of blocks.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// How many are free.
+    /// Number of free blocks.
     pub fn free_blocks(&self) -> u64 {
         self.free_blocks
     }
 
-    /// Take up to `wanted` blocks in one piece: from `near` on if that is free, else from the first region behind the last place
-    /// that is long enough, else the longest there is. `None` when nothing is free.
+    /// Takes up to `wanted` blocks in one piece: at `near` if that is free, otherwise from the first long enough
+    /// region behind the last allocation. If no region is long enough, takes from the longest one. Returns `None`
+    /// when nothing is free.
     pub fn take(&mut self, near: Option<u64>, wanted: u64) -> Option<(u64, u64)> {
         debug_assert!(wanted > 0);
         if let Some(start) = near
@@ -45,7 +46,7 @@ impl Space {
             return Some((start, taken));
         }
         let fits = |(_, length): &(&u64, &u64)| **length >= wanted;
-        // The region around the cursor begins before it.
+        // The region that contains the cursor may begin before it.
         let around = self.free.range(..self.cursor).next_back().filter(|(start, length)| {
             let end = **start + **length;
             end > self.cursor && end - self.cursor >= wanted
@@ -66,7 +67,7 @@ impl Space {
         Some((start, taken))
     }
 
-    /// Take `taken` blocks from `start` on out of a free region.
+    /// Takes `taken` blocks at `start` out of a free region.
     fn cut(&mut self, region: u64, length: u64, start: u64, taken: u64) {
         self.free.remove(&region);
         if start > region {
@@ -78,7 +79,7 @@ impl Space {
         self.free_blocks -= taken;
     }
 
-    /// Give `length` blocks from `start` on back.
+    /// Frees `length` blocks at `start`.
     pub fn give(&mut self, start: u64, length: u64) {
         if length == 0 {
             return;

@@ -1,4 +1,4 @@
-//! The emulated device in real time: answers wait on one thread until the device would be done.
+//! The emulated device in real time: one thread holds answers back until the device would be done.
 
 use crate::device::{Counts, Device, Done};
 use crate::extents::Run;
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What is to be done when a request is.
+/// Completion callback of a request.
 pub type Answer = Box<dyn FnOnce() + Send>;
 
-/// The thread with its device.
+/// The device and its thread.
 pub struct Spindle {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -32,16 +32,16 @@ struct State {
     device: Device,
     waiting: HashMap<u64, Answer>,
     next_tag: u64,
-    /// When the thread looks next without being called.
+    /// Time of the thread's next wake-up without a notification.
     looks_at: Option<Time>,
     ending: bool,
     late: Late,
     journal: Option<Journal>,
 }
 
-/// What came since recording began.
+/// Requests that arrived since recording began.
 struct Journal {
-    /// Tag of the first.
+    /// Tag of the first recorded request.
     first: u64,
     arrivals: Vec<Arrival>,
 }
@@ -49,13 +49,13 @@ struct Journal {
 /// A request as it reached the device.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// When.
+    /// Time of arrival.
     pub came: Time,
-    /// The sectors it is for.
+    /// Sectors of the request.
     pub runs: Vec<Run>,
     pub write: bool,
     pub owner: u32,
-    /// When the device was done with it, if it is.
+    /// Completion time, if the request is done.
     pub done: Option<Time>,
 }
 
@@ -68,7 +68,7 @@ impl Journal {
     }
 }
 
-/// How much later than the device would have been answers went out, in real time.
+/// Delays of answers after the device's completion, in real time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Late {
     pub answers: u64,
@@ -94,12 +94,13 @@ impl Spindle {
         Ok(Spindle { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// The device's time now.
+    /// Current time of the device.
     pub fn now(&self) -> Time {
         self.shared.now()
     }
 
-    /// A request for the sectors of `runs`; `answer` is called when it is done, on another thread, or here if it lies nowhere.
+    /// Submits a request for the sectors of `runs`. `answer` is called at its completion on another thread, or here
+    /// if `runs` is empty.
     pub fn submit(&self, runs: &[(u64, u64)], write: bool, owner: u32, answer: Answer) {
         if runs.is_empty() {
             return answer();
@@ -119,18 +120,18 @@ impl Spindle {
         }
     }
 
-    /// From now on requests are written down, in the order in which they reach the device.
+    /// Begins to record requests, in the order in which they reach the device.
     pub fn record(&self) {
         let mut state = self.shared.state.lock();
         state.journal = Some(Journal { first: state.next_tag, arrivals: Vec::new() });
     }
 
-    /// What was written down; no more is.
+    /// Ends the recording and returns it.
     pub fn recorded(&self) -> Vec<Arrival> {
         self.shared.state.lock().journal.take().map_or_else(Vec::new, |journal| journal.arrivals)
     }
 
-    /// What the device did, what its storage started and how long it was busy with that, and how late the answers were.
+    /// Returns the device's counters, its storage's counters and busy time, and the delays of answers.
     pub fn counts(&self) -> (Counts, sim::block::Counts, u64, Late) {
         let mut state = self.shared.state.lock();
         let now = self.shared.now();
@@ -142,7 +143,7 @@ impl Spindle {
         (state.device.counts(now), storage.counts(), storage.busy_ns(), state.late)
     }
 
-    /// Ends the thread; requests that wait get no answer.
+    /// Ends the thread; waiting requests get no answer.
     pub fn end(&self) {
         self.shared.state.lock().ending = true;
         self.shared.changed.notify_one();
@@ -164,7 +165,7 @@ impl Shared {
     }
 
     fn turn(&self) {
-        // The default slack of 50 us would be added to every service time.
+        // The default timer slack of 50 us would be added to every service time.
         if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
             tracing::debug!(%error, "timers keep their slack; answers will be late by as much");
         }

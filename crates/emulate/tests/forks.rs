@@ -1,5 +1,5 @@
-//! Reads of two sizes on a file with two forks, on eight drives in virtual time: with their arms, buffers and schedulers, which the
-//! model that plans the forks and chooses among them knows nothing of.
+//! Reads of two sizes on a file with two forks, on eight drives in virtual time: with their arms, buffers and
+//! schedulers, which the model that plans the forks and chooses among them knows nothing of.
 
 use emulate::device::Device;
 use policy::Time;
@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 /// Reads per second, and their bytes.
 const MIX: [(f64, u64); 2] = [(200.0, 64 * KIB), (13.0, 512 * KIB)];
 const SECONDS: f64 = 60.0;
-/// Not counted.
+/// Seconds before the measurement.
 const WARM_UP_SECONDS: f64 = 2.0;
 
 /// The same numbers for the same seed.
@@ -28,7 +28,7 @@ impl Random {
     }
 }
 
-/// What a read has of one drive: which, the first byte within the copy there, and how many.
+/// Part of a read on one drive: offset within the copy, and length.
 struct Part {
     drive: usize,
     offset: u64,
@@ -82,7 +82,7 @@ impl World {
     }
 }
 
-/// Who chooses among copies with these units, under this load.
+/// A chooser among copies with these units, under this load.
 fn chooser(units: &[u64], drive: Measured) -> Chooser {
     let planner = Planner::new(drive.parameters(DRIVES as u32), 4096);
     let class = |&(rate, bytes): &(f64, u64)| Class { class: class_of(bytes), rate, bytes: bytes as f64 };
@@ -94,7 +94,8 @@ fn chooser(units: &[u64], drive: Measured) -> Chooser {
     planner.chooser(found.utilisation * DRIVES as f64 / stripes, found.utilisation)
 }
 
-/// Mean response time in milliseconds on a file of so many bytes with copies of these units, one behind the other on each drive.
+/// Mean response time in milliseconds on a file of so many bytes with copies of these units, one behind the other on
+/// each drive.
 fn mean_ms(bytes: u64, units: &[u64]) -> f64 {
     let storage = || Setup { disk: "cheetah9lp".into(), ..Setup::default() }.storage().expect("a drive");
     let mut world = World {

@@ -1,4 +1,4 @@
-//! An emulated disk as the kernel sees it. Skipped with the reason where nobody may mount.
+//! An emulated disk as the kernel sees it. Skipped, with the reason, where users cannot mount.
 
 use emulate::{EmulatedDisk, Options, StartError, measure};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -211,7 +211,7 @@ fn a_file_past_the_page_cache_has_no_shared_mappings() {
         // Before it is unmapped: the kernel writes back what a mapping left while no thread of its process, and so none
         // that serves the disk, gets memory.
         file.sync_all().unwrap();
-        // SAFETY: as above; nobody uses it any more.
+        // SAFETY: as above; the mapping is used no more.
         unsafe { munmap(at as *mut _, PAGES as usize * 4096).unwrap() };
         let bytes = fs::read(mounted.path("f")).unwrap();
         assert!(bytes.chunks(4096).all(|page| page[..8] == [1; 8] && page[64] == 2));

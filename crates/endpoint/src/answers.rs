@@ -1,8 +1,8 @@
-//! What is answered to which request.
+//! Answers to HTTP requests.
 
 use crate::access::Access;
 use crate::jobs::{self, Job};
-use crate::look::Look;
+use crate::look::CachedQuery;
 use crate::space::{self, Space};
 use crate::{Watched, page};
 use bytes::Bytes;
@@ -19,55 +19,61 @@ use store::control::{Problem, exit};
 use store::daemon::Health;
 use store::stats::OPEN_METRICS;
 
-/// What was looked at is shown for so long: however many ask, looks are bounded.
+/// Time that a result is reused: it bounds the work, however many clients ask.
 const FRESH: Duration = Duration::from_millis(500);
-/// What people look at.
+/// Time that a result for the dashboard is reused.
 const FRESH_FOR_EYES: Duration = Duration::from_secs(1);
 
-/// A look that takes longer is itself the answer.
+/// Time limit of a query; a slower one is answered as a failure.
 const LOOK_MAX: Duration = Duration::from_secs(3);
-/// What may have to ask other nodes, each of which has 3 s.
+/// Time limit of a query that may ask other nodes, each of which has 3 s.
 const LOOK_AROUND_MAX: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// An answer.
+/// Response to a request.
 pub type Answer = Response<Full<Bytes>>;
 
-/// What is answered.
+/// State from which requests are answered.
 pub struct Answers {
     watched: Arc<dyn Watched>,
     access: Access,
     metrics: Mutex<Option<(Instant, Bytes)>>,
-    health: Look<Health>,
-    glance: Look<Result<Bytes, Problem>>,
-    jobs: Look<Result<Arc<Vec<Job>>, Problem>>,
-    file: Look<Result<Bytes, Problem>>,
+    health: CachedQuery<Health>,
+    glance: CachedQuery<Result<Bytes, Problem>>,
+    jobs: CachedQuery<Result<Arc<Vec<Job>>, Problem>>,
+    file: CachedQuery<Result<Bytes, Problem>>,
     space: Space,
 }
 
 impl Answers {
-    /// About that daemon, to those who may watch it.
+    /// Creates the answers of a daemon, with its access control.
     pub fn new(watched: Arc<dyn Watched>, access: Access) -> Answers {
         Answers {
             watched,
             access,
             metrics: Mutex::default(),
-            health: Look::new(FRESH, LOOK_MAX),
-            glance: Look::new(FRESH_FOR_EYES, LOOK_AROUND_MAX),
-            jobs: Look::new(FRESH_FOR_EYES, LOOK_AROUND_MAX),
-            file: Look::new(FRESH_FOR_EYES, LOOK_MAX),
+            health: CachedQuery::new(FRESH, LOOK_MAX),
+            glance: CachedQuery::new(FRESH_FOR_EYES, LOOK_AROUND_MAX),
+            jobs: CachedQuery::new(FRESH_FOR_EYES, LOOK_AROUND_MAX),
+            file: CachedQuery::new(FRESH_FOR_EYES, LOOK_MAX),
             space: Space::new(space::EVERY),
         }
     }
 
-    /// To one request.
+    /// Answers one request.
     pub async fn to<B>(&self, request: &Request<B>) -> Answer {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut answer = said(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
+        }
+        if !self.access.is_meant(request.headers()) {
+            return said(
+                StatusCode::MISDIRECTED_REQUEST,
+                "without a token this answers to its address and localhost only\n",
+            );
         }
         let is_granted = self.access.is_granted(request.headers());
         let path = request.uri().path();
@@ -75,7 +81,7 @@ impl Answers {
             return answer(StatusCode::OK, kind, Bytes::from_static(text.as_bytes()));
         }
         match path {
-            // Whether it serves is said to everybody, why not only to those who may watch.
+            // The health status is public; the reasons need access.
             "/healthz" => well(self.health().await, is_granted),
             _ if !is_granted => {
                 let mut answer = said(StatusCode::UNAUTHORIZED, "this takes the token of `token_file`\n");
@@ -84,7 +90,7 @@ impl Answers {
             }
             "/metrics" => answer(StatusCode::OK, OPEN_METRICS, self.metrics()),
             "/api/volume" => self.at_a_glance().await,
-            // Without a token every user of the machine may ask: nobody is shown what is another's.
+            // Without a token every user of the machine has access, so data of other users are not shown.
             "/api/jobs" | "/api/file" | "/api/space" if !self.access.has_token() => {
                 said(StatusCode::FORBIDDEN, "this takes a token; name a `token_file` in `[endpoint]`\n")
             }
@@ -148,13 +154,13 @@ impl Answers {
     }
 }
 
-/// A parameter of an address.
+/// Returns a parameter of a query string.
 fn parameter(query: &str, name: &str) -> Option<String> {
     let mut all = form_urlencoded::parse(query.as_bytes());
     all.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
-/// What was found, or why it was not: as an object with `error`.
+/// Returns the result as JSON; an error as an object with `error`.
 fn found(found: Option<Result<Bytes, Problem>>, what: &str) -> Answer {
     let failed = |status, error: Value| answer(status, JSON, Bytes::from(json!({"error": error}).to_string()));
     match found {

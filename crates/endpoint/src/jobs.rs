@@ -1,4 +1,4 @@
-//! The jobs as the dashboard shows them: those that do something first, and never more than a page of them.
+//! The jobs as the dashboard shows them: active ones first, and at most one page at a time.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -7,48 +7,48 @@ use std::collections::BTreeMap;
 
 /// Jobs on a page.
 const PAGE: usize = 100;
-/// Users that are shown.
+/// Maximum of users in the summary.
 const USERS_MAX: usize = 20;
-/// Letters of a text, at most.
+/// Maximum of characters of a text.
 const LETTERS_MAX: usize = 300;
 
-/// States in the order that they are shown in: what moves data and what runs is what one looks for.
+/// States in display order: jobs that move data first, then running ones, since users look for these.
 const ORDER: [&str; 8] =
     ["staging-in", "staging-out", "verifying", "checking", "running", "staged-in", "set-up", "queued"];
 
-/// A job that is not over.
+/// A job that has not ended, or failed in the last day.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// Its number.
+    /// Number of the job.
     pub id: u64,
-    /// Its name; a job of Slurm has none here.
+    /// Name of the job; empty for a job of Slurm.
     pub name: String,
-    /// Its owner.
+    /// Owner of the job.
     pub user: String,
-    /// The host that has it, on a volume of several nodes.
+    /// Host that has the job, on a volume of several nodes.
     pub host: Option<String>,
-    /// Whose number it is, where another scheduler has it.
+    /// Scheduler that gave the number, if it is an external one.
     pub scheduler: Option<String>,
-    /// Where it stands, in the word of `entrepot job list`.
+    /// State, as printed by `entrepot job list`.
     pub state: String,
-    /// What it waits for or does.
+    /// Current action of the job, or the reason why it waits.
     pub detail: String,
     /// Cores of its script.
     pub cores: u32,
-    /// When it was submitted, or entered its state; in milliseconds since 1970.
+    /// Time of its submission, of its end, or of the entry into its state; in milliseconds since 1970.
     pub since_ms: u64,
-    /// How far its data are that come or go now.
+    /// Progress of a transfer of its data that runs now.
     pub staging: Option<Staging>,
 }
 
-/// How far data are on their way.
+/// Progress of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Staging {
-    /// Bytes that are there.
+    /// Bytes that have arrived.
     pub done_bytes: u64,
-    /// Bytes in all.
+    /// Total number of bytes.
     pub total_bytes: u64,
-    /// Seconds left at the present rate; nothing while there is none.
+    /// Seconds left at the present rate; `None` without a rate.
     pub left_s: Option<u64>,
 }
 
@@ -74,20 +74,23 @@ impl Job {
     }
 }
 
-/// In the order that they are shown in, with no text longer than it may be.
+/// Sorts jobs into display order, and shortens long texts.
 pub fn ordered(mut jobs: Vec<Job>) -> Vec<Job> {
     jobs.iter_mut().for_each(Job::cut);
     jobs.sort_by_cached_key(Job::rank);
     jobs
 }
 
-/// A page from that job on of those that have all words of `find`, with how many there are.
+/// Returns a page of the jobs that contain all words of `find`, from index `from` on, with the totals.
 pub fn page(jobs: &[Job], find: &str, from: usize) -> Value {
     let words: Vec<String> = find.split_whitespace().map(str::to_lowercase).collect();
     let mut states: BTreeMap<&str, u64> = BTreeMap::new();
     let mut users: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
     for job in jobs {
         *states.entry(&job.state).or_default() += 1;
+        if job.state == "failed" {
+            continue; // It uses nothing any more.
+        }
         let (all, running, cores) = users.entry(&job.user).or_default();
         *all += 1;
         if job.state == "running" {

@@ -1,7 +1,7 @@
-//! What a daemon shows by HTTP to whoever watches it: `/metrics` for Prometheus, `/healthz` for whoever starts it again, and a
-//! dashboard for people, which asks `/api/...` in turn.
+//! HTTP endpoint of a daemon: `/metrics` for Prometheus, `/healthz` for a supervisor, and a dashboard for people,
+//! which polls `/api/...`.
 //!
-//! One thread does all of it, so it takes at most one core. Nothing that is asked changes anything.
+//! One thread does all of it, so it takes at most one core. No request changes anything.
 
 mod access;
 mod answers;
@@ -21,18 +21,18 @@ use serde_json::Value;
 use store::control::Problem;
 use store::daemon::Health;
 
-/// What is watched. What may take its time is asked on a thread of its own, one at a time.
+/// Interface to the daemon. Slow queries run on a thread of their own, one at a time.
 pub trait Watched: Send + Sync + 'static {
-    /// All metrics, as OpenMetrics text. Waits for nothing.
+    /// All metrics, as OpenMetrics text. Does not block.
     fn metrics(&self) -> String;
-    /// Whether it is well. May take its time.
+    /// Health of the daemon. May be slow.
     fn health(&self) -> Health;
-    /// The volume at a glance: of files, users and jobs nothing but with their names. May take its time.
+    /// Summary of the volume; names of files, users and jobs only with `with_names`. May be slow.
     fn at_a_glance(&self, with_names: bool) -> Result<Value, Problem>;
-    /// All jobs that are not over. May take its time.
+    /// All jobs that have not ended. May be slow.
     fn jobs(&self) -> Result<Vec<Job>, Problem>;
-    /// Whose files take how much room: `users` with `user`, `files`, `bytes` and `on_targets_bytes`. Takes as long as a look at all names.
+    /// Usage per user: `users` with `user`, `files`, `bytes` and `on_targets_bytes`. Takes a full scan of the names.
     fn space(&self) -> Result<Value, Problem>;
-    /// How a file lies, and why. May take its time.
+    /// Layout of a file, with reasons. May be slow.
     fn file(&self, path: &str) -> Result<Value, Problem>;
 }

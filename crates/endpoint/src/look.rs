@@ -1,40 +1,40 @@
-//! A look at what may hang: one at a time, on a thread of its own, and everybody who asks meanwhile gets what it finds.
+//! Query that may hang: one at a time, on a thread of its own, shared by all clients that ask in the same period.
 //!
-//! A look that takes too long is not given up, since nothing can end it; until it ends, no further one is begun. So however
-//! many ask, a thing that hangs holds one thread.
+//! A query that takes too long cannot be cancelled; until it ends, no further one begins. So a hanging query holds
+//! one thread, however many clients ask.
 
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-/// What is looked at, and what was found last.
-pub struct Look<T> {
-    /// What was found is shown for so long: however many ask, looks are bounded.
+/// A query and its last result.
+pub struct CachedQuery<T> {
+    /// Time that a result is reused, which bounds the number of queries.
     fresh: Duration,
-    /// Who asks waits no longer.
+    /// Maximum wait of a client.
     patience: Duration,
     state: Mutex<State<T>>,
 }
 
 struct State<T> {
-    kept: Option<Kept<T>>,
+    kept: Option<CachedResult<T>>,
     under_way: Option<(String, JoinHandle<T>)>,
 }
 
-struct Kept<T> {
+struct CachedResult<T> {
     at: Instant,
     what: String,
-    /// `None`: it does not answer.
+    /// `None`: the query did not end in time.
     found: Option<T>,
 }
 
-impl<T: Clone + Send + 'static> Look<T> {
-    /// What was found is good for that long, and so long is it waited for.
-    pub fn new(fresh: Duration, patience: Duration) -> Look<T> {
-        Look { fresh, patience, state: Mutex::new(State { kept: None, under_way: None }) }
+impl<T: Clone + Send + 'static> CachedQuery<T> {
+    /// Creates a query whose results are reused for `fresh`; clients wait for at most `patience`.
+    pub fn new(fresh: Duration, patience: Duration) -> CachedQuery<T> {
+        CachedQuery { fresh, patience, state: Mutex::new(State { kept: None, under_way: None }) }
     }
 
-    /// What `look` at `what` finds, or found just now; `None` if it does not answer.
+    /// Returns the result of `look` at `what`, or a fresh earlier one; `None` if there is no result in time.
     pub async fn at(&self, what: &str, look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let mut state = self.state.lock().await;
         if let Some(kept) = state.kept.as_ref().filter(|kept| kept.at.elapsed() < self.fresh)
@@ -44,7 +44,7 @@ impl<T: Clone + Send + 'static> Look<T> {
         }
         let until = tokio::time::Instant::now() + self.patience;
         let mut found = None;
-        // One at something else, which took too long, comes first.
+        // A query of something else that took too long must end first.
         if let Some((other, handle)) = state.under_way.as_mut() {
             let is_same = other == what;
             if let Ok(ended) = tokio::time::timeout_at(until, handle).await {
@@ -53,14 +53,14 @@ impl<T: Clone + Send + 'static> Look<T> {
             }
         }
         if state.under_way.is_none() && found.is_none() {
-            // It stays in the state while it is waited for: who asked may go away meanwhile.
+            // The handle stays in the state during the wait, since the client may disconnect.
             let (_, handle) = state.under_way.insert((what.to_owned(), tokio::task::spawn_blocking(look)));
             if let Ok(ended) = tokio::time::timeout_at(until, handle).await {
                 state.under_way = None;
                 found = ended.ok();
             }
         }
-        state.kept = Some(Kept { at: Instant::now(), what: what.to_owned(), found: found.clone() });
+        state.kept = Some(CachedResult { at: Instant::now(), what: what.to_owned(), found: found.clone() });
         found
     }
 }

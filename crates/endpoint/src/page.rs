@@ -1,12 +1,12 @@
-//! The dashboard itself: pages, their style and scripts, which are part of the program and hold no data.
+//! Static files of the dashboard: pages, style and scripts, which are part of the program and hold no data.
 //!
-//! A browser that has them loads nothing from anywhere else and runs nothing else: `POLICY` says so to it.
+//! `POLICY` restricts the browser to these files: it loads nothing from other sources and runs nothing else.
 
-/// What the pages may load and run.
+/// Content security policy of the pages.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                           frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
-/// The type and the text of what is served at that path.
+/// Returns the content type and the text of the file at a path.
 pub fn at(path: &str) -> Option<(&'static str, &'static str)> {
     const HTML: &str = "text/html; charset=utf-8";
     const SCRIPT: &str = "text/javascript; charset=utf-8";

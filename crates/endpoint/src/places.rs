@@ -1,12 +1,12 @@
-//! A bounded number of connections: when all places are taken, the one that was idle for longest makes room.
+//! A bounded number of connections: when all places are taken, the connection that was idle for longest is closed.
 //!
-//! So whoever holds connections without asking anything keeps nobody out.
+//! So idle connections never keep a new client out.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use tokio::task::AbortHandle;
 
-/// The places.
+/// Table of connections.
 pub struct Places {
     max: usize,
     all: Mutex<All>,
@@ -15,9 +15,9 @@ pub struct Places {
 #[derive(Default)]
 struct All {
     next: u64,
-    /// By when they became idle.
+    /// Connections that are idle, in the order in which they became so.
     idle: BTreeMap<u64, (u64, AbortHandle)>,
-    /// By their number: when each became idle; nothing while it is answered.
+    /// Sequence number of the start of idleness, by connection; `None` while a request is answered.
     taken: BTreeMap<u64, Option<u64>>,
 }
 
@@ -36,12 +36,13 @@ impl All {
 }
 
 impl Places {
-    /// So many.
+    /// Creates a table of `max` places.
     pub fn new(max: usize) -> Places {
         Places { max, all: Mutex::default() }
     }
 
-    /// A place for a connection, whose task is ended when somebody else needs it. `false` if all others are being answered.
+    /// Takes a place for a connection, whose task is aborted when its place is needed. Returns `false` if all others
+    /// are busy.
     pub fn take(&self, number: u64, task: AbortHandle) -> bool {
         let mut all = self.all.lock();
         if all.taken.len() >= self.max {
@@ -53,14 +54,14 @@ impl Places {
         true
     }
 
-    /// It is being answered. What marks it as idle again is given back.
+    /// Marks a connection as busy. Returns the handle that marks it as idle again.
     pub fn busy(&self, number: u64) -> Option<AbortHandle> {
         let mut all = self.all.lock();
         let since = all.taken.get_mut(&number)?.take()?;
         all.idle.remove(&since).map(|(_, task)| task)
     }
 
-    /// It was answered, or the answer is on its way.
+    /// Marks a connection as idle: its answer was produced.
     pub fn idle(&self, number: u64, task: Option<AbortHandle>) {
         let mut all = self.all.lock();
         if let Some(task) = task.filter(|_| all.taken.contains_key(&number)) {
@@ -68,7 +69,7 @@ impl Places {
         }
     }
 
-    /// It is over.
+    /// Removes a connection that has ended.
     pub fn leave(&self, number: u64) {
         self.all.lock().leave(number);
     }

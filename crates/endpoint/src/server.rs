@@ -34,10 +34,10 @@ const LOOKS_MAX: usize = 4;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// A connection lasts no longer, whatever it does.
 const CONNECTION_MAX: Duration = Duration::from_secs(300);
-/// After a refusal by the system, nobody is let in for so long.
+/// Pause of `accept` after an error of the system.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// An address that is listened at, where nobody is answered yet.
+/// A listening socket that is not served yet.
 pub struct Listening {
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -51,7 +51,7 @@ pub struct Endpoint {
 }
 
 impl Listening {
-    /// Listens where `volume.toml` says, if it does.
+    /// Listens on the address in `volume.toml`, if there is one.
     pub fn at(config: &volume::Endpoint) -> Result<Option<Listening>, Problem> {
         let Some(address) = config.listen else { return Ok(None) };
         let access = Access::of(config.token_file.as_deref())?;
@@ -71,7 +71,7 @@ impl Listening {
         Ok(Some(Listening { listener, tls, access }))
     }
 
-    /// Where it listens.
+    /// Address of the listening socket.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }

@@ -1,7 +1,7 @@
-//! Whose files take the room, with its age: a look through all names takes long, so it is made seldom, and by nobody's waiting.
+//! Space per user, with the age of the result: a full scan is slow, so it runs rarely, in the background.
 //!
-//! A look begins while somebody has the page open, never two at a time. The next one waits until at least [`EVERY`] passed since the
-//! last, and fifty times as long as that took: looking takes at most a fiftieth of the time, however many names there are.
+//! A scan begins at a request for the page, never two at a time. The next one waits at least [`EVERY`] after the
+//! last, and fifty times its duration. So scans take at most a fiftieth of the time, however many names there are.
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -10,31 +10,32 @@ use std::time::{Duration, Instant};
 use store::control::Problem;
 use tokio::task::JoinHandle;
 
-/// Between two looks, at least.
+/// Minimum interval between two scans.
 pub const EVERY: Duration = Duration::from_secs(600);
-/// As many times as a look takes there is rest after it.
+/// Rest after a scan, as a multiple of its duration.
 const REST: u32 = 50;
 
-/// What was found last, and whether a look is under way.
+/// Result of the last scan, and the scan under way.
 pub struct Space {
     every: Duration,
-    found: Arc<Mutex<Option<Found>>>,
+    found: Arc<Mutex<Option<ScanResult>>>,
     under_way: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Found {
+struct ScanResult {
     ended: Instant,
     took: Duration,
     what: Result<Value, Problem>,
 }
 
 impl Space {
-    /// Looks no more often than that.
+    /// Creates a scanner with a minimum interval of `every`.
     pub fn new(every: Duration) -> Space {
         Space { every, found: Arc::default(), under_way: Mutex::default() }
     }
 
-    /// What was found last, with `age_s` and `took_s`; nothing but `looking` before the first look has ended. Waits for nothing.
+    /// Returns the last result, with `age_s` and `took_s`; only `looking` before the first scan has ended. Does not
+    /// block.
     pub fn at(&self, look: impl FnOnce() -> Result<Value, Problem> + Send + 'static) -> Result<Value, Problem> {
         let mut under_way = self.under_way.lock();
         let found = self.found.lock();
@@ -46,7 +47,7 @@ impl Space {
                 let began = Instant::now();
                 let what = look();
                 let ended = Instant::now();
-                *found.lock() = Some(Found { ended, took: ended - began, what });
+                *found.lock() = Some(ScanResult { ended, took: ended - began, what });
             }));
         }
         let Some(found) = found.as_ref() else { return Ok(json!({"looking": true})) };

@@ -1,4 +1,4 @@
-//! Real connections to a served address: what is answered to whom, and that nobody keeps others out.
+//! Real connections to a served address: answers by access, and no client can keep others out.
 
 mod browser;
 mod dashboard;
@@ -98,7 +98,7 @@ fn serve_shared(daemon: Arc<Daemon>, with: impl FnOnce(&Path, &mut volume::Endpo
 }
 
 fn ask(mut stream: impl Read + Write, head: &str) -> (u16, String) {
-    write!(stream, "{head}\r\nHost: x\r\nConnection: close\r\n\r\n").expect("asked");
+    write!(stream, "{head}\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("asked");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("answered");
     (answer.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status"), answer)
@@ -123,6 +123,31 @@ fn metrics_are_shown_to_prometheus_and_looked_at_so_often_only() {
     assert_eq!([get(served.at, "/", "").0, get(served.at, "/x", "").0], [200, 404]);
     let (code, text) = ask(TcpStream::connect(served.at).expect("connects"), "POST /metrics HTTP/1.1");
     assert!(code == 405 && text.contains("allow: GET, HEAD"), "{text}");
+}
+
+/// [S-342]
+#[test]
+fn a_name_that_leads_here_is_refused_where_there_is_no_token() {
+    let of = |served: &Served, host: &str, path: &str| {
+        let mut stream = TcpStream::connect(served.at).expect("connects");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").expect("asked");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        answer
+    };
+    let served = serve(Daemon::default(), |_, _| ());
+    for path in ["/", "/metrics", "/healthz", "/api/volume"] {
+        let answer = of(&served, "evil.example:9469", path);
+        assert!(answer.starts_with("HTTP/1.1 421 ") && !answer.contains("fast0"), "{answer}");
+    }
+    let own = served.at.to_string();
+    for host in [own.as_str(), "localhost", "[::1]:9469"] {
+        assert!(of(&served, host, "/metrics").starts_with("HTTP/1.1 200 "), "{host}");
+    }
+    let with_token =
+        serve(Daemon::default(), |dir, config| config.token_file = Some(file(dir, "token", &format!("{TOKEN}\n"))));
+    assert!(of(&with_token, "node1.cluster:9469", "/healthz").starts_with("HTTP/1.1 200 "));
+    assert!(of(&with_token, "node1.cluster:9469", "/metrics").starts_with("HTTP/1.1 401 "));
 }
 
 #[test]
@@ -160,8 +185,8 @@ fn whoever_holds_connections_keeps_nobody_out() {
     let served = serve(Daemon::default(), |_, _| ());
     let mut held: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(served.at).expect("connects")).collect();
     for stream in &mut held {
-        // Of those that had to make room already the other end is gone.
-        let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX: ");
+        // Connections that were evicted are closed at the other end already.
+        let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: ");
     }
     for _ in 0..20 {
         assert_eq!(get(served.at, "/metrics", "").0, 200);
@@ -218,7 +243,7 @@ fn it_speaks_tls_with_its_certificate() {
     let (code, text) = ask(stream, "GET /metrics HTTP/1.1");
     assert!(code == 200 && text.contains("looks 1"), "{text}");
     let mut plain = TcpStream::connect(served.at).expect("connects");
-    plain.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+    plain.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer);
     assert!(!String::from_utf8_lossy(&answer).contains("looks"), "nothing in clear");

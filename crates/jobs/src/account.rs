@@ -23,7 +23,8 @@ pub(crate) struct Account {
     shell: PathBuf,
 }
 
-/// Looks the user up. Without an account root could not take its groups, so root refuses; a user's own daemon needs none.
+/// Looks the user up. Without an account root could not take its groups, so root refuses; a user's own daemon needs
+/// none.
 pub(crate) fn account(uid: u32, needed: bool) -> Result<Account, Error> {
     match nix::unistd::User::from_uid(uid.into()) {
         Ok(Some(user)) => Ok(Account { name: user.name, home: user.dir, shell: user.shell }),
@@ -41,12 +42,12 @@ pub fn uid_of(user: &str) -> Option<u32> {
     known.map(|user| user.uid.as_raw()).or_else(|| user.parse().ok())
 }
 
-/// Who may pass: only we, or, where jobs run as other users, all.
+/// Mode of the directory: ours alone, or passable for all where jobs run as other users.
 fn dir_mode() -> u32 {
     if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 }
 }
 
-/// What all parts have in common.
+/// Common fields of all parts.
 pub(crate) fn base(
     config: &Config,
     caller: Caller,

@@ -1,23 +1,23 @@
-//! When the data of waiting jobs begin to come, and whether there is room for them: the live driver of
+//! Start of the stage-ins of waiting jobs, and the space for them: the live driver of
 //! `policy::schedule::just_in_time`.
 //!
 //! ```text
 //!   runner, Slurm --ask--> sizes (from the sources) --> QueueView --begin, give up--> runner, Slurm
 //!                           queues (when they start) --^   ^-- free space of the volume
 //! ```
-//! Of several nodes each says what it has promised before a byte of it comes ([`Peers`]), so all of them together promise no
-//! more than there is.
+//! On a volume of several nodes, each node publishes its promises before a byte of them comes ([`Peers`]). So all
+//! nodes together promise no more than there is.
 //!
-//! A job asks when it could bring its data; it is told to begin when that is due and space is promised to it. Sizes are
-//! asked of the sources on threads of their own; one thread looks at the queues as long as jobs wait. Where a source
-//! does not tell a size nothing is known and nothing is promised: the data come at once.
+//! A job requests a time for its data; it begins when that time is due and space is promised to it. Sizes are
+//! requested from the sources on separate threads; one thread polls the queues while jobs wait. If a source reports no
+//! size, nothing is promised and the data come at once.
 
 mod landed;
 mod nodes;
 mod promise;
 mod queue_view;
 
-use crate::request::{Arrival, Caller, Wanted};
+use crate::request::{Arrival, Caller, StageInput};
 use crate::volume::Volume;
 use landed::Landed;
 use nodes::Nodes;
@@ -34,16 +34,16 @@ use store::state::State;
 
 /// The name under which rates of sources are kept in the state store.
 const RATES: &str = "source-rate";
-/// Sources are asked for sizes by so many at once. A guess: one that does not answer holds up few others.
+/// Threads that request sizes from the sources. A guess: one source that does not answer delays few others.
 const ASKERS: usize = 4;
-/// How it works.
+/// Settings of the arrivals.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Margins and the rate of unknown sources.
     pub machine: Config,
     /// Whether the queue decides when data come; else they come at once, as soon as there is room.
     pub by_queue: bool,
-    /// What becomes of jobs that find no space.
+    /// Treatment of jobs that find no space.
     pub when_full: WhenFull,
     /// Bytes that are never promised.
     pub keep_free: u64,
@@ -51,14 +51,14 @@ pub struct Settings {
     pub poll: Duration,
 }
 
-/// The queue that says when a job starts.
+/// The queue that estimates when a job starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QueueKind {
     /// The built-in runner's.
     Local,
-    /// Slurm's.
+    /// Queue of Slurm.
     Slurm,
-    /// A job whose parts another scheduler runs. That scheduler chooses when the stage-in begins; only its space is
+    /// Jobs whose parts another scheduler runs. It chooses the begin of the stage-in itself; only its space is
     /// promised here.
     Elsewhere,
 }
@@ -69,7 +69,7 @@ pub type Ticket = (QueueKind, u64);
 /// When a waiting job starts, as its queue sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// Milliseconds since 1970, if the queue can say.
+    /// Milliseconds since 1970, if the queue has an estimate.
     pub at_ms: Option<u64>,
     /// Whether it would have started by now if its data were there.
     pub kept_waiting: bool,
@@ -77,20 +77,20 @@ pub struct Start {
 
 /// The waiting jobs of one queue. Calls may block; none is made under a lock.
 pub trait WaitingJobs: Send + Sync {
-    /// The jobs that wait for their turn or their data, as far as the queue says something that can be believed.
-    /// Nothing where it does not answer.
+    /// Jobs that wait for their turn or their data, if the queue's estimate can be trusted. Nothing if the queue does
+    /// not answer.
     fn starts(&self) -> Option<BTreeMap<u64, Start>>;
     /// The data of a job may begin to come.
     fn begin(&self, job: u64);
-    /// They will not: why.
+    /// The data of the job will not come, for this cause.
     fn give_up(&self, job: u64, cause: String);
 }
 
-struct Asked {
+struct ArrivalRequest {
     ticket: Ticket,
     owner: Caller,
-    wanted: Vec<Wanted>,
-    /// Its data come already.
+    wanted: Vec<StageInput>,
+    /// Whether its data are already in transit.
     under_way: bool,
 }
 
@@ -98,7 +98,7 @@ struct Shared {
     settings: Settings,
     volume: Arc<dyn Volume>,
     state: Arc<dyn State>,
-    /// Where several nodes have the volume.
+    /// Present where several nodes share the volume.
     nodes: Option<Nodes>,
     view: Mutex<QueueView>,
     queues: Mutex<BTreeMap<QueueKind, Arc<dyn WaitingJobs>>>,
@@ -113,8 +113,8 @@ struct Flags {
     stopped: bool,
     /// All whose data come already are known.
     taken_up: bool,
-    /// Whose sources are to be asked for sizes.
-    asked: VecDeque<Asked>,
+    /// Jobs whose sources are still to be queried for sizes.
+    asked: VecDeque<ArrivalRequest>,
 }
 
 /// The driver. Ends with [`Arrivals::stop`].
@@ -156,23 +156,23 @@ impl Arrivals {
         Ok(Arrivals { shared })
     }
 
-    /// Adds the queue that is asked when jobs of this kind start, and that is told to begin.
+    /// Adds the queue that supplies the starts of jobs of this kind, and that receives `begin`.
     pub fn attach(&self, queue: QueueKind, jobs: Arc<dyn WaitingJobs>) {
         self.shared.queues.lock().insert(queue, jobs);
         self.shared.look();
     }
 
     /// A job could bring its data. Returns at once; `begin` or `give_up` follows. A second call changes nothing.
-    pub fn ask(&self, ticket: Ticket, owner: Caller, wanted: Vec<Wanted>) {
+    pub fn ask(&self, ticket: Ticket, owner: Caller, wanted: Vec<StageInput>) {
         if self.shared.view.lock().expect(ticket) {
-            self.take(Asked { ticket, owner, wanted, under_way: false });
+            self.take(ArrivalRequest { ticket, owner, wanted, under_way: false });
         }
     }
 
-    /// The data of a job come already, begun by an earlier daemon that promised it so much.
-    pub fn adopt(&self, ticket: Ticket, owner: Caller, wanted: Vec<Wanted>, promised: u64) {
+    /// Adds a job whose data come already, started by an earlier daemon that promised it `promised` bytes.
+    pub fn adopt(&self, ticket: Ticket, owner: Caller, wanted: Vec<StageInput>, promised: u64) {
         if self.shared.view.lock().adopt(ticket, promised) {
-            self.take(Asked { ticket, owner, wanted, under_way: true });
+            self.take(ArrivalRequest { ticket, owner, wanted, under_way: true });
         }
     }
 
@@ -182,7 +182,7 @@ impl Arrivals {
         self.shared.look();
     }
 
-    fn take(&self, asked: Asked) {
+    fn take(&self, asked: ArrivalRequest) {
         self.shared.flags.lock().asked.push_back(asked);
         self.shared.woken.notify_all();
     }
@@ -192,7 +192,8 @@ impl Arrivals {
         self.shared.view.lock().promised()
     }
 
-    /// A job's data are there. `took_ms` is how long they came, where that says something about their source.
+    /// Records that a job's data are there. `took_ms` is the duration of the transfer, if it is a measure of their
+    /// source.
     pub fn arrived(&self, ticket: Ticket, took_ms: Option<u64>) {
         self.shared.view.lock().arrived(now(), ticket, took_ms);
         self.shared.look();
@@ -221,15 +222,15 @@ impl Arrivals {
         self.shared.view.lock().told(now(), ticket)
     }
 
-    /// When a stage-in should begin that another scheduler runs, for a job that it says will start then: milliseconds
-    /// since 1970, if not at once. Asks the sources.
-    pub fn due_ms(&self, owner: Caller, wanted: &[Wanted], start_ms: u64) -> Option<u64> {
+    /// Start of a stage-in that another scheduler runs, for a job that would start at `start_ms`. In milliseconds
+    /// since 1970; nothing means at once. Queries the sources.
+    pub fn due_ms(&self, owner: Caller, wanted: &[StageInput], start_ms: u64) -> Option<u64> {
         let known = self.shared.settings.by_queue.then(|| self.shared.volume.incoming(owner, wanted))??;
         let due_ms = self.shared.view.lock().due(&known, Time::from_millis(start_ms)).0 / 1_000_000;
         (due_ms > now().0 / 1_000_000).then_some(due_ms)
     }
 
-    /// Ends the threads. Nobody is told to begin any more.
+    /// Ends the threads. No job is begun after this.
     pub fn stop(&self) {
         self.shared.flags.lock().stopped = true;
         self.shared.woken.notify_all();
@@ -253,7 +254,7 @@ impl Shared {
     }
 }
 
-/// The threads that ask sources for sizes.
+/// Loop of the threads that request sizes from the sources.
 fn ask_sources(shared: &Arc<Shared>) {
     loop {
         let asked = {
@@ -313,11 +314,11 @@ fn watch(shared: &Arc<Shared>) {
     }
 }
 
-/// Waits for something to look at. Whether somebody called; nothing at the end.
+/// Waits for work. Returns whether it was woken by a call; nothing when stopped.
 fn wait(shared: &Shared, queues_at: Instant) -> Option<bool> {
     let nobody = shared.view.lock().is_empty();
     let mut flags = shared.flags.lock();
-    // Whoever comes sets `look` when the sources were asked.
+    // Each new job sets `look` once its sources have answered.
     while shared.nodes.is_none() && nobody && !flags.stopped && !flags.look {
         shared.woken.wait(&mut flags);
     }

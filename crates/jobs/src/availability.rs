@@ -1,13 +1,13 @@
-//! The input of waiting jobs is looked at, and what it lost is brought back before they start: the live driver of
+//! Checks the input of waiting jobs, and restores losses before the jobs start: the live driver of
 //! `policy::protect::availability`.
 //!
 //! ```text
 //!   queues --waiting jobs--> machine --looks, repairs--> Inputs (the volume)
 //!                               ^--lost, repaired--+
 //! ```
-//! One thread looks at the queues every few seconds and at files when it is told to; repairs run on threads of their own, as
-//! many as the machine allows. A queue that does not answer keeps its last picture. What is being repaired when the daemon
-//! ends is found again at the next start.
+//! One thread polls the queues every few seconds, and checks files when the machine requests it. Repairs run on their
+//! own threads, as many as the machine allows. A queue that does not answer keeps its last snapshot. Repairs
+//! interrupted by the daemon's end are found again at the next start.
 
 use crate::exec::now_ms;
 use crate::queue::{Queue, State, WaitsFor};
@@ -21,11 +21,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a look found at the input of one job.
+/// State of the input of one job.
 pub struct Looked<L> {
     /// All its files.
     pub files: Vec<FileId>,
-    /// What they have lost.
+    /// Losses found in those files.
     pub lost: Vec<(Lost, L)>,
 }
 
@@ -37,13 +37,13 @@ pub trait Inputs: Send + Sync + 'static {
     fn target_changes(&self) -> u64;
     /// Looks at the files at or below the paths of each job.
     fn look(&self, jobs: &[Vec<PathBuf>]) -> Result<Vec<Looked<Self::Lost>>, String>;
-    /// Brings one thing back. What is in order by now needs nothing.
+    /// Repairs one loss. Does nothing if it is repaired already.
     fn repair(&self, lost: &Self::Lost) -> Result<(), String>;
-    /// The places of files in the order of the starts of the jobs that read them, in place of those told before.
+    /// Replaces the order of files by the starts of the jobs that read them.
     fn starts(&self, starts: BTreeMap<FileId, Time>);
 }
 
-/// How it works.
+/// Settings of the checks.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// The machine's settings.
@@ -52,14 +52,14 @@ pub struct Settings {
     pub poll: Duration,
 }
 
-enum Word {
+enum GuardMessage {
     Ended(ObjectId, bool),
     Stop,
 }
 
 /// The thread that looks. Ends with [`Guard::stop`].
 pub struct Guard {
-    tell: Sender<Word>,
+    tell: Sender<GuardMessage>,
     thread: parking_lot::Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -90,7 +90,7 @@ impl Guard {
 
     /// Ends the thread. Repairs under way go on until the volume's mover stops.
     pub fn stop(&self) {
-        drop(self.tell.send(Word::Stop));
+        drop(self.tell.send(GuardMessage::Stop));
         if self.thread.lock().take().is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("bug: the thread that looks after the input of waiting jobs panicked");
         }
@@ -109,7 +109,7 @@ struct Driver<I: Inputs> {
     queues: Vec<Arc<dyn Queue>>,
     pictures: Vec<Picture>,
     inputs: Arc<I>,
-    tell: Sender<Word>,
+    tell: Sender<GuardMessage>,
     /// The machine's numbers of the jobs, by queue and number there.
     jobs: BTreeMap<(usize, String), JobId>,
     lost: BTreeMap<ObjectId, I::Lost>,
@@ -119,7 +119,7 @@ struct Driver<I: Inputs> {
 }
 
 impl<I: Inputs> Driver<I> {
-    fn work(mut self, told: &Receiver<Word>, poll: Duration) {
+    fn work(mut self, told: &Receiver<GuardMessage>, poll: Duration) {
         self.changes = self.inputs.target_changes();
         loop {
             self.look_at_queues();
@@ -130,9 +130,9 @@ impl<I: Inputs> Driver<I> {
                 let due = self.machine.next_deadline().map(|at| Duration::from_nanos(at.since(now).0));
                 let left = until.saturating_duration_since(Instant::now());
                 match told.recv_timeout(due.map_or(left, |due| due.min(left))) {
-                    Ok(Word::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                    Ok(Word::Ended(object, true)) => self.handle(Event::Repaired { object }),
-                    Ok(Word::Ended(object, false)) => self.handle(Event::RepairFailed { object }),
+                    Ok(GuardMessage::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                    Ok(GuardMessage::Ended(object, true)) => self.handle(Event::Repaired { object }),
+                    Ok(GuardMessage::Ended(object, false)) => self.handle(Event::RepairFailed { object }),
                     Err(RecvTimeoutError::Timeout) => self.handle(Event::Tick),
                 }
                 if Instant::now() >= until {
@@ -155,7 +155,7 @@ impl<I: Inputs> Driver<I> {
         for (queue, picture) in self.queues.iter().zip(&mut self.pictures) {
             match queue.snapshot() {
                 Ok(snapshot) => {
-                    // What still waits for its data, or for a job that brings them, has nothing to look at yet.
+                    // A job that waits for its data, or for another job that brings them, has nothing to check yet.
                     let waits = |job: &crate::queue::QueuedJob| {
                         job.state == State::Pending && !matches!(job.waits_for, WaitsFor::Data | WaitsFor::Dependency)
                     };
@@ -167,7 +167,7 @@ impl<I: Inputs> Driver<I> {
                 Err(_) if picture.complained => {}
                 Err(error) => {
                     picture.complained = true;
-                    // Whoever watches its jobs says so louder.
+                    // A message at `info` is enough: the watcher of the queue's jobs warns.
                     let name = queue.name();
                     tracing::info!(
                         "the {name} queue is not seen; the input of its jobs is looked after by its last picture: {error}"
@@ -241,8 +241,8 @@ impl<I: Inputs> Driver<I> {
                 Ok(()) => tracing::info!("{lost}, the input of a waiting job, is whole again"),
                 Err(error) => tracing::info!("{lost}, the input of a waiting job, is not repaired for now: {error}"),
             }
-            // Nobody listens at the end.
-            drop(tell.send(Word::Ended(object, done.is_ok())));
+            // The receiver is gone after `stop`.
+            drop(tell.send(GuardMessage::Ended(object, done.is_ok())));
         };
         if std::thread::Builder::new().name("repair-input".into()).spawn(work).is_err() {
             self.handle(Event::RepairFailed { object });
@@ -254,7 +254,7 @@ impl<I: Inputs> Driver<I> {
 mod tests {
     use super::*;
     use crate::queue::QueuedJob;
-    use crate::queue::told::Told;
+    use crate::queue::told::FixedQueue;
     use parking_lot::{Condvar, Mutex};
 
     /// A volume whose file N has object N; a target takes some of them.
@@ -317,7 +317,8 @@ mod tests {
     /// [S-185]
     #[test]
     fn the_input_of_waiting_jobs_is_repaired_in_the_order_of_their_starts() {
-        let (memory, here, there) = (Arc::new(Memory::default()), Arc::new(Told::default()), Arc::new(Told::default()));
+        let (memory, here, there) =
+            (Arc::new(Memory::default()), Arc::new(FixedQueue::default()), Arc::new(FixedQueue::default()));
         let far = now_ms() + 3_600_000;
         here.0.lock().jobs = vec![
             job(1, None, WaitsFor::Nodes),

@@ -1,8 +1,8 @@
-//! What the threads of a backend share: its jobs under one lock, remembered in the state store, and the scheduler of their
-//! parts or transfers.
+//! State that the threads of a backend share: its jobs under one lock, and the scheduler of their parts or transfers.
+//! Jobs are kept in the state store.
 //!
-//! Under the lock are only memory, the state store and the start of processes; waiting for processes, asking the volume
-//! and asking a scheduler happen on threads of their own.
+//! Under the lock are only memory, the state store and the start of processes. Waiting for processes, and requests to
+//! the volume or a scheduler, happen on separate threads.
 
 mod arrival;
 mod clearing;
@@ -25,6 +25,7 @@ use crate::volume::Volume;
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
 use policy::schedule::easy::{self, Easy};
+use policy::schedule::retention::{Finished, Retention};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -33,7 +34,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::state::State;
 
-/// Who runs jobs: this machine or another scheduler at our word, or Slurm at its own.
+/// Backend that runs jobs: the built-in runner, another scheduler on our behalf, or Slurm through its hooks.
 pub(crate) trait Backend: Sized + Send + Sync + 'static {
     /// How the volume names its jobs, before their numbers.
     const NAME: &'static str;
@@ -41,26 +42,26 @@ pub(crate) trait Backend: Sized + Send + Sync + 'static {
     const RECORDS: &'static str;
     /// The directory of its results that leave early.
     const EARLY: &'static str;
-    /// What it keeps of a job beside what all keep.
-    type Own: Clone + Send + Serialize + DeserializeOwned;
-    /// What it keeps under the lock beside the jobs.
+    /// Data that the backend keeps of each job beside the common ones.
+    type JobData: Clone + Send + Serialize + DeserializeOwned;
+    /// Data that the backend keeps under the lock beside the jobs.
     type Shelf: Default + Send;
 
-    /// Whose queue says when a job starts.
-    fn queue_of(job: &Job<Self::Own>) -> QueueKind;
+    /// Queue whose estimates apply to the job.
+    fn queue_of(job: &Job<Self::JobData>) -> QueueKind;
     /// The queue of another scheduler in which a job finds what it has brought, and its number there.
-    fn queued(job: &Job<Self::Own>) -> Option<(Kind, String)>;
+    fn queued(job: &Job<Self::JobData>) -> Option<(Kind, String)>;
     /// Whether the files that a job names must stay.
-    fn needs_files(job: &Job<Self::Own>) -> bool;
+    fn needs_files(job: &Job<Self::JobData>) -> bool;
     /// Whether the script of a job runs, and its results may leave.
-    fn runs(job: &Job<Self::Own>) -> bool;
+    fn runs(job: &Job<Self::JobData>) -> bool;
     /// Why a job failed.
-    fn why(job: &Job<Self::Own>) -> Option<String>;
+    fn why(job: &Job<Self::JobData>) -> Option<String>;
     /// Owner, directory and environment of the stage-out commands of a job.
-    fn stage_out(core: &Core<Self>, job: &Job<Self::Own>) -> Result<Spec, String>;
+    fn stage_out(core: &Core<Self>, job: &Job<Self::JobData>) -> Result<Spec, String>;
 }
 
-/// What the threads share.
+/// State that the threads share.
 pub(crate) struct Core<B: Backend> {
     pub config: Config,
     pub state: Arc<dyn State>,
@@ -73,18 +74,20 @@ pub(crate) struct Core<B: Backend> {
     pub changed: Condvar,
     /// Readable at the end.
     pub closing: OwnedFd,
-    /// What the backend needs without the lock.
+    /// Data of the backend that need no lock.
     pub own: B,
-    /// The state of each job as the volume heard it.
+    /// State of each job as last reported to the volume.
     told: Mutex<BTreeMap<JobId, JobState>>,
     started: (u64, Instant),
 }
 
 pub(crate) struct JobTable<B: Backend> {
     pub machine: Easy,
-    pub jobs: BTreeMap<JobId, Job<B::Own>>,
+    pub jobs: BTreeMap<JobId, Job<B::JobData>>,
     /// The supervisors that run, by the numbers that the machine knows.
     pub running: BTreeMap<easy::JobId, Arc<OwnedFd>>,
+    /// End and bytes of finished jobs, as last measured.
+    measured: BTreeMap<JobId, (u64, u64)>,
     pub own: B::Shelf,
     /// The end: nothing more is decided.
     pub closed: bool,
@@ -106,7 +109,14 @@ impl<B: Backend> Core<B> {
             state,
             volume,
             recogniser,
-            table: Mutex::new(JobTable { machine, jobs, running, own: B::Shelf::default(), closed: false }),
+            table: Mutex::new(JobTable {
+                machine,
+                jobs,
+                running,
+                measured: BTreeMap::new(),
+                own: B::Shelf::default(),
+                closed: false,
+            }),
             clearing: Arc::default(),
             changed: Condvar::new(),
             closing: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?,
@@ -130,7 +140,7 @@ impl<B: Backend> Core<B> {
         Ok(self.state.records(kind)?.into_iter().filter_map(read).collect())
     }
 
-    /// How many jobs are in each state, of those that have not ended.
+    /// Number of unfinished jobs in each state.
     pub fn states(&self) -> BTreeMap<JobState, u64> {
         let mut states = BTreeMap::new();
         let table = self.table.lock();
@@ -142,16 +152,16 @@ impl<B: Backend> Core<B> {
         states
     }
 
-    /// Remembers a job, after the other nodes know of it.
-    pub fn remember(&self, job: &Job<B::Own>) -> Result<(), String> {
+    /// Saves a new job, after its publication to the other nodes.
+    pub fn remember(&self, job: &Job<B::JobData>) -> Result<(), String> {
         self.tell_other_nodes(job).map_err(|e| e.to_string())?;
         self.put(B::RECORDS, job.id.0, job)?;
         self.tell_volume(job);
         Ok(())
     }
 
-    /// Each state is told once.
-    fn tell_volume(&self, job: &Job<B::Own>) {
+    /// Reports the job's state to the volume, each state once.
+    fn tell_volume(&self, job: &Job<B::JobData>) {
         if self.told.lock().insert(job.id, job.state) != Some(job.state) {
             let why = B::why(job).filter(|_| job.state == JobState::Failed);
             self.volume.job_changed(B::NAME, job.id, job.owner, job.state, why.as_ref().unwrap_or(&job.detail));
@@ -159,8 +169,8 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Remembers a job's change. If that fails the job goes on; a restart then finds its processes and status files.
-    pub fn keep(&self, job: &Job<B::Own>) {
+    /// Saves a job's change. If that fails the job goes on; a restart then finds its processes and status files.
+    pub fn keep(&self, job: &Job<B::JobData>) {
         self.keep_as(B::RECORDS, job.id.0, job);
         self.tell_volume(job);
         if let Err(error) = self.tell_other_nodes(job) {
@@ -168,20 +178,20 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// A job is over, its staging too: the operator's command and its owner's mail may say so. `scheduled`: a scheduler reads
-    /// the lines of its script, too.
-    pub fn is_over(&self, job: &Job<B::Own>, scheduled: bool) {
+    /// Sends the notices of a job that is over with its staging: the operator's command and its owner's mail.
+    /// `scheduled`: a scheduler reads the lines of its script, too.
+    pub fn is_over(&self, job: &Job<B::JobData>, scheduled: bool) {
         if let Some(notices) = &self.config.notices {
             let why = B::why(job).filter(|_| job.state == JobState::Failed);
             notices.over(Over::new(B::NAME, job, why, scheduled));
         }
     }
 
-    fn tell_other_nodes(&self, job: &Job<B::Own>) -> store::Result<()> {
+    fn tell_other_nodes(&self, job: &Job<B::JobData>) -> store::Result<()> {
         self.config.known.as_ref().map_or(Ok(()), |known| known.put(known_job::<B>(known, job)))
     }
 
-    /// Nothing of a job is remembered any more.
+    /// Removes all records of a job.
     pub fn forget_job(&self, id: JobId) {
         self.told.lock().remove(&id);
         self.forget_as(B::RECORDS, id.0);
@@ -192,9 +202,9 @@ impl<B: Backend> Core<B> {
     }
 
     /// The jobs that the last daemon kept. The other nodes know of these, and of no others.
-    pub fn kept_jobs(&self) -> store::Result<BTreeMap<JobId, Job<B::Own>>> {
+    pub fn kept_jobs(&self) -> store::Result<BTreeMap<JobId, Job<B::JobData>>> {
         let jobs =
-            self.records(B::RECORDS)?.into_iter().map(|job: Job<B::Own>| (job.id, job)).collect::<BTreeMap<_, _>>();
+            self.records(B::RECORDS)?.into_iter().map(|job: Job<B::JobData>| (job.id, job)).collect::<BTreeMap<_, _>>();
         self.config
             .known
             .as_ref()
@@ -202,7 +212,7 @@ impl<B: Backend> Core<B> {
         Ok(jobs)
     }
 
-    /// The same for anything with a number.
+    /// Keeps a record with a number in the state store; failure is logged.
     pub fn keep_as(&self, kind: &str, number: u64, what: &impl Serialize) {
         if let Err(error) = self.put(kind, number, what) {
             tracing::error!("{kind} {number} could not be remembered: {error}; check the state directory's disk");
@@ -226,7 +236,7 @@ impl<B: Backend> Core<B> {
         format!("{} {id}", B::NAME)
     }
 
-    /// Whose a job is.
+    /// User id of a job's owner.
     pub fn owner_of(&self, id: JobId) -> Option<u32> {
         self.table.lock().jobs.get(&id).map(|job| job.owner.uid)
     }
@@ -257,7 +267,7 @@ impl<B: Backend> Core<B> {
         !table.closed
     }
 
-    /// Ends the threads. What runs goes on under its supervisors and is found again at the next start.
+    /// Ends the threads. Running parts go on under their supervisors and are found at the next start.
     pub fn shut_down(&self) {
         self.table.lock().closed = true;
         self.changed.notify_all();
@@ -266,8 +276,8 @@ impl<B: Backend> Core<B> {
     }
 }
 
-/// A job as other nodes are told of it.
-fn known_job<B: Backend>(known: &KnownJobs, job: &Job<B::Own>) -> KnownJob {
+/// Record of a job for other nodes.
+fn known_job<B: Backend>(known: &KnownJobs, job: &Job<B::JobData>) -> KnownJob {
     let queued = B::queued(job);
     KnownJob {
         inputs: if queued.is_some() { job.staged_paths() } else { Vec::new() },
@@ -278,13 +288,25 @@ fn known_job<B: Backend>(known: &KnownJobs, job: &Job<B::Own>) -> KnownJob {
 }
 
 impl<B: Backend> JobTable<B> {
-    /// The jobs that came to their end, by the time when they did: what is too much beyond `n_max` goes, the oldest first.
-    pub fn too_many(&self, n_max: usize, over: impl Fn(&Job<B::Own>) -> bool) -> Vec<JobId> {
+    /// The finished jobs to forget. `bytes_of` measures what a job keeps in the state directory, once for each end.
+    pub fn excess(
+        &mut self,
+        retention: &Retention,
+        over: impl Fn(&Job<B::JobData>) -> bool,
+        bytes_of: impl Fn(JobId) -> u64,
+    ) -> Vec<JobId> {
         let over = self.jobs.values().filter(|job| job.state.is_final() && over(job));
-        let mut over: Vec<_> = over.map(|job| (job.since_ms(), job.id)).collect();
-        over.sort_unstable();
-        over.truncate(over.len().saturating_sub(n_max));
-        over.into_iter().map(|(_, id)| id).collect()
+        let mut measured = BTreeMap::new();
+        let finished = over.map(|job| {
+            let ended_ms = job.since_ms();
+            let known = self.measured.get(&job.id).filter(|(end, _)| *end == ended_ms).map(|(_, bytes)| *bytes);
+            let bytes = known.unwrap_or_else(|| bytes_of(job.id));
+            measured.insert(job.id, (ended_ms, bytes));
+            Finished { ended_ms, id: job.id.0, user: job.owner.uid, bytes }
+        });
+        let excess = retention.excess(finished.collect());
+        self.measured = measured;
+        excess.into_iter().map(JobId).collect()
     }
 }
 

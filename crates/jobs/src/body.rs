@@ -1,4 +1,4 @@
-//! Bodies of requests and answers on the control socket: from JSON and to JSON, for all who serve jobs.
+//! Bodies of requests and answers on the control socket: from JSON and to JSON, for all handlers of jobs.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,7 +17,7 @@ pub(crate) fn answer<T: Serialize>(value: &T) -> Result<Value, Problem> {
     serde_json::to_value(value).map_err(|e| Problem::failed(format!("the answer cannot be written: {e}")))
 }
 
-/// The answer to a request that nobody serves.
+/// The answer to a request without a handler.
 pub(crate) fn unknown(prefix: &str, verb: &str) -> Problem {
     Problem::wrong(format!("the daemon knows no request {prefix}.{verb}"))
         .try_this("restart the daemon: it is of another version than this command")

@@ -3,10 +3,15 @@
 use crate::arrivals::Arrivals;
 use crate::known::KnownJobs;
 use crate::notice::Notices;
-use crate::request::Found;
+use crate::request::NamedSource;
+use policy::schedule::retention::{Bound, Retention};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// Enough jobs for a user's history, and few enough bytes for the file system of the state (guesses).
+const RETENTION: Retention =
+    Retention { per_user: Bound { n_max: 1000, bytes_max: 1 << 30 }, total: Bound { n_max: 4000, bytes_max: 8 << 30 } };
 
 /// How the runner runs.
 pub struct Config {
@@ -18,8 +23,8 @@ pub struct Config {
     pub n_transfers_max: u32,
     /// Longest run of a compute part that names none, in seconds.
     pub walltime_default_s: u64,
-    /// Finished jobs that are remembered; the oldest go first.
-    pub n_finished_max: usize,
+    /// Finished jobs that are remembered, with their scripts and logs.
+    pub retention: Retention,
     /// Jobs that one user may have unfinished at once.
     pub n_unfinished_per_user_max: usize,
     /// Largest log of a stream of a part; the rest is dropped and noted.
@@ -34,11 +39,11 @@ pub struct Config {
     pub supervisor_args: Vec<OsString>,
     /// Whether results named in `#STAGEOUT` leave as soon as they are closed.
     pub offload_on_close: bool,
-    /// Who says when data begin to come; without it they come as soon as there is a place in the queue `dataxfer`.
+    /// Schedule of stage-ins; without it they begin as soon as there is a place in the queue `dataxfer`.
     pub arrivals: Option<Arc<Arrivals>>,
-    /// What tells the other nodes of the volume of jobs here, where there may be any.
+    /// Table of jobs that is shared with other nodes; nothing on a volume of one node.
     pub known: Option<Arc<KnownJobs>>,
-    /// What tells of the ends of jobs.
+    /// Sender of notices of the ends of jobs.
     pub notices: Option<Arc<Notices>>,
     /// Variables that every job gets, such as where the control socket is.
     pub environment: Vec<(String, String)>,
@@ -53,7 +58,7 @@ impl Config {
             cores: limits.cores,
             n_transfers_max: 4,
             walltime_default_s: limits.walltime_default_s,
-            n_finished_max: 1000,
+            retention: RETENTION,
             n_unfinished_per_user_max: 1000,
             log_bytes_max: 64 * 1024 * 1024,
             grace_ms: 10_000,
@@ -70,4 +75,4 @@ impl Config {
 }
 
 /// Recognises the sources in the words of an ordinary command.
-pub type Recogniser = Arc<dyn Fn(&[String]) -> Vec<Found> + Send + Sync>;
+pub type Recogniser = Arc<dyn Fn(&[String]) -> Vec<NamedSource> + Send + Sync>;

@@ -16,7 +16,7 @@ pub use resources::Resources;
 use crate::request::{Checkpoint, Complaint, DataWarp, PartKind};
 use std::fmt;
 
-/// Largest script.
+/// Largest script, in bytes.
 pub const SCRIPT_BYTES_MAX: usize = 1024 * 1024;
 /// Most staging commands of a script.
 pub const COMMANDS_MAX: usize = 1000;
@@ -26,15 +26,15 @@ pub const RETRIES_MAX: u32 = 100;
 /// A staging directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directive {
-    /// Its first line, from 1.
+    /// First line of the directive, from 1.
     pub line: u32,
     /// Stage-in or stage-out.
     pub kind: PartKind,
-    /// What it says.
+    /// Content of the directive.
     pub says: Says,
 }
 
-/// What a staging directive says.
+/// Content of a staging directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Says {
     /// `-retry N`: try a failed command again, up to that often.
@@ -60,25 +60,25 @@ impl fmt::Display for Directive {
     }
 }
 
-/// What the head of a script says.
+/// Directives in the head of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// The interpreter and its argument, from the `#!` line.
     pub interpreter: Vec<String>,
     /// Staging directives in order.
     pub directives: Vec<Directive>,
-    /// Which files are checkpoints.
+    /// Files marked as checkpoints.
     pub checkpoints: Vec<Checkpoint>,
-    /// What it asks for in DataWarp's words, besides data that come and go.
+    /// Resources requested in DataWarp directives, besides data that come and go.
     pub datawarp: DataWarp,
-    /// Resources asked for.
+    /// Resources that are requested.
     pub resources: Resources,
-    /// Those of them that were asked for in `#ENTREPOT` lines, which no other scheduler reads.
+    /// Resources requested in `#ENTREPOT` lines, which no other scheduler reads.
     pub own_resources: Resources,
-    /// Options that ask for an array of jobs, with their lines.
+    /// Options that request an array of jobs, with their lines.
     pub arrays: Vec<(u32, String)>,
     /// The script with each line of a staging directive replaced by an empty comment.
     pub compute_script: Vec<u8>,
-    /// What is ignored or may surprise.
+    /// Directives that are ignored or may surprise.
     pub warnings: Vec<Complaint>,
 }

@@ -1,11 +1,12 @@
-//! Directories in the volume that a script written for DataWarp finds by its variables: made when the job gets its number,
-//! the job's own removed when its results are home.
+//! Directories in the volume that a script for DataWarp finds by its variables. They are made when the job gets its
+//! number; the job's own one is removed when its results are home.
 //!
 //! ```text
 //! MOUNT/.datawarp/job-7/striped        the job's, mode 0700, its owner's
-//! MOUNT/.datawarp/persistent/NAME      made by #BB create_persistent, used by whomever its owner lets
+//! MOUNT/.datawarp/persistent/NAME      made by #BB create_persistent, used by users that its owner admits
 //! ```
-//! All is done below descriptors of directories that only the daemon's user can change, so nobody leads it elsewhere by a link.
+//! All calls are relative to descriptors of directories that only the daemon's user can change, so a link cannot
+//! redirect them.
 
 use crate::directives::datawarp::{self, PERSISTENT, PRIVATE, STRIPED};
 use crate::error::Error;
@@ -16,17 +17,17 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// All of them are below this one, at the top of the volume.
+/// Parent of all directories of jobs, at the top of the volume.
 const TOP: &str = ".datawarp";
-/// Those that outlive their jobs.
+/// Directory of those that outlive their jobs.
 const KEPT: &str = "persistent";
 
-/// Who can give each node of a job a directory of its own.
+/// Number of nodes of the job, which decides about node-local directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nodes {
     /// The job runs on one.
     One,
-    /// Another scheduler says on how many.
+    /// Another scheduler chooses the number.
     Any,
 }
 
@@ -48,10 +49,11 @@ pub fn variables(datawarp: &DataWarp) -> Vec<(String, String)> {
     own.chain(kept.map(|(name, path)| (name, shown(path)))).collect()
 }
 
-/// Makes the directories that a plan asks for and puts their paths into its commands. `job`: how the volume knows the job.
+/// Creates the directories that a plan requests and puts their paths into its commands. `job` is the volume's name of
+/// the job.
 ///
 /// # Errors
-/// All lines that cannot be had, or what the volume says; then the job's own directory is not there.
+/// All lines that cannot be satisfied, or the error of the volume; then the job's own directory is not there.
 pub fn give(volume: &dyn Volume, owner: Caller, job: &str, nodes: Nodes, plan: &mut Plan) -> Result<(), Error> {
     if plan.datawarp.is_empty() {
         return Ok(());
@@ -81,7 +83,7 @@ pub fn give(volume: &dyn Volume, owner: Caller, job: &str, nodes: Nodes, plan: &
     Ok(())
 }
 
-/// What cannot be had: more space than there is, and a directory of its own for each of many nodes.
+/// Requests that cannot be satisfied: more space than there is, and a directory of its own for each of many nodes.
 fn wrong(volume: &dyn Volume, nodes: Nodes, datawarp: &DataWarp) -> Vec<Complaint> {
     let own = datawarp.own.iter().map(|own| (own.line, own.capacity_bytes));
     let made = datawarp.persistent.iter().filter_map(|one| Some((one.line, one.create_bytes?)));
@@ -147,14 +149,14 @@ fn put_paths(plan: &mut Plan) {
     }
 }
 
-/// Removes a job's own directory with all in it, or tells the log why not.
+/// Removes a job's own directory with all in it; failure is logged.
 pub fn remove(datawarp: &DataWarp) {
     if let Err(error) = try_to_remove(datawarp) {
         tracing::warn!("the directory of a job that is over cannot be removed: {error}");
     }
 }
 
-/// The same for one that may not be reached: the volume may not be mounted yet. One that is gone is no error.
+/// Removes it if it can be reached: the volume may not be mounted yet. One that is gone is no error.
 pub fn try_to_remove(datawarp: &DataWarp) -> std::io::Result<()> {
     let path = datawarp.own.as_ref().and_then(|own| own.path.as_deref());
     let Some((at, name)) = path.and_then(|path| path.parent().zip(path.file_name())) else { return Ok(()) };
@@ -166,7 +168,7 @@ pub fn try_to_remove(datawarp: &DataWarp) -> std::io::Result<()> {
     }
 }
 
-/// What is said of a job's own directory that is left for its owner.
+/// Note for the owner about a directory of the job that is kept.
 pub fn kept(datawarp: &DataWarp) -> Option<String> {
     let path = datawarp.own.as_ref()?.path.as_ref()?;
     Some(format!("its directory {} is kept: remove it when you need it no longer", path.display()))

@@ -1,4 +1,4 @@
-//! Why a request about jobs was refused, and how the command line says so.
+//! Refusals of requests about jobs, and their form on the control socket.
 
 use crate::request::{Complaint, JobId};
 use store::control::Problem;
@@ -15,9 +15,9 @@ pub enum Error {
     /// The request cannot be granted.
     #[error("{cause}; {mend}")]
     Refused {
-        /// Why not.
+        /// Cause of the refusal.
         cause: String,
-        /// What to do about it.
+        /// Remedy for the user.
         mend: String,
     },
     /// The machine failed: disk, state store, processes.

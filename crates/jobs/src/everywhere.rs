@@ -1,4 +1,4 @@
-//! Jobs on any node of a volume: what is asked of a job that another node has goes there; lists are of all nodes.
+//! Jobs on any node of a volume: requests about a job of another node are forwarded; lists are of all nodes.
 //!
 //! ```text
 //!   entrepot job show 7 -- control socket -- Everywhere -- this node's runner: it has no job 7
@@ -36,7 +36,7 @@ impl Service for Here {
     }
 }
 
-/// What serves `PREFIX.*` on a node of a volume of several nodes.
+/// Handler of `PREFIX.*` on a node of a volume of several nodes.
 pub struct Everywhere {
     here: Arc<dyn Handler>,
     prefix: &'static str,
@@ -68,7 +68,7 @@ impl Everywhere {
         found.is_open_to(Caller { uid: caller.uid, gid: caller.gid }).then_some(found)
     }
 
-    /// The rows of this node and of all others that have jobs. Hosts that do not answer are told as progress.
+    /// The rows of this node and of all others that have jobs. Hosts that do not answer are reported as progress.
     fn list(&self, caller: &control::Caller, request: &Request, out: &mut Responder<'_>) -> Answer {
         let mut rows = self.here.handle(caller, &request.command, request.args.clone(), out)?;
         name_host(&mut rows, self.known.host());
@@ -102,7 +102,7 @@ impl Handler for Everywhere {
         if verb == "list" {
             return self.list(caller, &Request { command: command.to_owned(), args }, out);
         }
-        // One that is about no job, such as a new script, is for this node, and may be long.
+        // A request about no job, such as a new script, is for this node, and may be long.
         let Some(id) = job_of(&args) else { return self.here.handle(caller, command, args, out) };
         let request = Request { command: command.to_owned(), args: args.clone() };
         let here = self.here.handle(caller, command, args, out);
@@ -131,7 +131,7 @@ fn job_of(value: &Value) -> Option<JobId> {
     value.get("id").or_else(|| value.get("job"))?.as_u64().map(JobId)
 }
 
-/// Says of jobs on which host they are.
+/// Adds the host to each job of an answer.
 fn name_host(answer: &mut Value, host: &str) {
     match answer {
         Value::Array(rows) => rows.iter_mut().for_each(|row| name_host(row, host)),

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! The supervisor outlives the daemon, so a restart of the daemon does not touch running jobs. It keeps the daemon's
-//! identity and so is out of its job's reach; the step gives all privilege up before it becomes the user's command. Whatever the
-//! command leaves behind falls to the supervisor, which ends it: nothing of a part outlives the part.
+//! identity and so is out of its job's reach; the step drops all privileges before it becomes the user's command.
+//! Processes that the command leaves behind become the supervisor's, which ends them: nothing of a part outlives the
+//! part.
 
 mod attempt;
 mod become_user;
@@ -24,21 +25,22 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use store::control::exit;
 
-/// All that a part needs to run, fixed at submission. Holds the user's environment: mode 0600, removed when the job ends.
+/// Everything that a part needs to run, fixed at submission. Holds the user's environment: mode 0600, removed when the
+/// job ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     /// Stage-in, compute or stage-out.
     pub kind: PartKind,
-    /// Its commands, one after the other.
+    /// Commands of the part, in order.
     pub steps: Vec<Vec<String>>,
-    /// How often a failed command is tried again.
+    /// Number of retries of a failed command.
     pub retries: u32,
     /// The first pause before that, in milliseconds; each further one is twice as long, up to a minute.
     #[serde(default = "pause_ms")]
     pub retry_pause_ms: u64,
-    /// Who the commands run as; nothing for whoever the supervisor is.
+    /// User that the commands run as; nothing for the user of the supervisor.
     pub user: Option<User>,
-    /// Where they start.
+    /// Working directory of the commands.
     pub cwd: PathBuf,
     /// Their file creation mask.
     pub umask: u32,
@@ -50,12 +52,12 @@ pub struct Spec {
     pub grace_ms: u64,
     /// Largest log of a stream.
     pub log_bytes_max: u64,
-    /// What its commands read; nothing where there is none.
+    /// Input of its commands; nothing where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
     /// Whether each attempt is announced in the log.
     pub announce: bool,
-    /// Where status, pid and logs go.
+    /// Directory of status, pid and logs.
     pub dir: PathBuf,
 }
 
@@ -64,9 +66,9 @@ pub struct Spec {
 pub struct User {
     /// Login name, for the groups.
     pub name: String,
-    /// User id.
+    /// Numeric user id.
     pub uid: u32,
-    /// Primary group.
+    /// Primary group id.
     pub gid: u32,
 }
 
@@ -77,16 +79,16 @@ pub struct Status {
     pub started_ms: u64,
     /// When it ended.
     pub ended_ms: u64,
-    /// What became of it.
+    /// Outcome of the part.
     pub ending: Ending,
-    /// Its commands, as far as they ran.
+    /// Commands of the part, as far as they ran.
     pub steps: Vec<StepReport>,
 }
 
 /// The processes of a part, as the supervisor leaves them behind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Processes {
-    /// The supervisor.
+    /// Identity of the supervisor.
     pub supervisor: process::Identity,
     /// The command, which leads a session of its own.
     pub command: Option<process::Identity>,
@@ -99,8 +101,8 @@ pub fn pause_ms() -> u64 {
 
 /// Statuses of our own commands that stay what they are: wrong words, not allowed, not there, damaged.
 pub(crate) const OURS_FOR_GOOD: [u8; 4] = [exit::WRONG_INPUT, exit::DENIED, exit::NOT_FOUND, exit::INCOMPLETE];
-/// Statuses of foreign commands that stay: a shell's for no such program, and one that may not run. What others mean by
-/// theirs is not known.
+/// Statuses of foreign commands that are permanent: a shell's "not found" and "not executable". Other statuses have no
+/// common meaning.
 pub(crate) const FOREIGN_FOR_GOOD: [u8; 2] = [126, 127];
 
 /// Whether a command that ended so may end otherwise when it is run again. `ours`: it is this program.

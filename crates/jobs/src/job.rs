@@ -13,25 +13,25 @@ use std::path::PathBuf;
 pub struct Job<X> {
     /// Our number, or Slurm's where its hooks handed the job over.
     pub id: JobId,
-    /// Its owner.
+    /// Caller that submitted it.
     pub owner: Caller,
     /// The owner's name.
     pub user: String,
-    /// Its plan, without the script.
+    /// Plan of the job, without the script.
     pub plan: Plan,
-    /// Where it was submitted.
+    /// Directory in which it was submitted.
     pub cwd: PathBuf,
-    /// Where the volume was mounted then.
+    /// Mount point of the volume at submission.
     pub mount: Option<PathBuf>,
-    /// Where it stands.
+    /// Current state of the job.
     #[serde(rename = "phase", alias = "state")]
     pub state: JobState,
-    /// What it waits for or does, in a few words.
+    /// Activity or reason for waiting, in a few words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
     /// The states that it was in.
     pub timeline: Vec<Moment>,
-    /// What the look just before the start found.
+    /// Result of the check just before the start.
     pub check: Option<CheckReport>,
     /// Results that left while the script ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -39,28 +39,28 @@ pub struct Job<X> {
     /// How its data came, as last seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrival: Option<Arrival>,
-    /// What its backend keeps of it.
+    /// Data that its backend keeps of it.
     #[serde(flatten)]
     pub own: X,
 }
 
-/// How far a part of a job or a transfer is.
+/// Progress of a part of a job or of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Progress {
     /// Others are before it.
     Waiting,
-    /// Dispatched; its data are being looked at.
+    /// Dispatched; its data are being checked.
     Checking,
-    /// It runs.
+    /// The part runs.
     #[serde(alias = "started")]
     Running,
-    /// It succeeded.
+    /// The part succeeded.
     #[serde(alias = "ended")]
     Done,
-    /// It failed.
+    /// The part failed.
     Failed,
-    /// It will never run, or is no longer needed.
+    /// The part will never run, or is no longer needed.
     Dropped,
 }
 
@@ -96,17 +96,17 @@ impl<X> Job<X> {
         caller.uid == 0 || caller.uid == self.owner.uid
     }
 
-    /// What its stage-in brings into the volume.
+    /// Paths that its stage-in brings into the volume.
     pub fn staged_paths(&self) -> Vec<PathBuf> {
         paths::staged(&self.plan, &self.cwd, self.mount.as_deref())
     }
 
-    /// What its own stage-out commands take out: the number of the command and the path.
+    /// Results that its own stage-out commands send: number of the command and path.
     pub fn results(&self) -> Vec<(usize, PathBuf)> {
         paths::results(&self.plan, &self.cwd, self.mount.as_deref())
     }
 
-    /// All that it names in the volume.
+    /// All paths in the volume that the plan names.
     pub fn needed_paths(&self) -> Vec<PathBuf> {
         paths::needed(&self.plan, &self.cwd, self.mount.as_deref())
     }

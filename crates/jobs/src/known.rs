@@ -1,4 +1,4 @@
-//! What the nodes of a volume know of each other's jobs: on which node each is, and which files it needs.
+//! Table of the jobs of all nodes of a volume: the node of each job, and the files that it needs.
 //!
 //! It is kept in the records that all nodes share, so it outlives the node. The jobs themselves are their node's.
 
@@ -14,26 +14,26 @@ use store::state::{KNOWN_JOBS as KIND, State};
 
 /// In which records a node keeps the jobs of its runner.
 pub(crate) const OF_RUNNER: &str = "job";
-/// What jobs elsewhere brought may be known so much later: it is asked for each job of a queue.
+/// Longest age of the cached inputs of jobs elsewhere, since they are read for each job of a queue.
 const INPUTS_FOR: Duration = Duration::from_secs(5);
 
 /// A job, as other nodes know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownJob {
-    /// The name under which its node hears.
+    /// Name under which its node receives calls.
     pub node: String,
-    /// That node's host.
+    /// Host of that node.
     pub host: String,
     /// In which records its node keeps it.
     pub records: String,
-    /// Its number there.
+    /// Number of the job in those records.
     pub id: JobId,
-    /// Its owner.
+    /// User id of its owner.
     pub uid: u32,
     /// The queue of another scheduler that it waits in, and its number there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<(Kind, String)>,
-    /// What it has brought, for whoever looks at that queue.
+    /// Staged input of the job, for readers of that queue.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<PathBuf>,
     /// Files that must stay until it is over.
@@ -52,7 +52,7 @@ impl KnownJob {
     }
 }
 
-/// It begins with the node, see [`KIND`].
+/// The key begins with the node, see [`KIND`].
 fn key(node: &str, records: &str, id: JobId) -> String {
     format!("{node} {records} {:020}", id.0)
 }
@@ -62,14 +62,14 @@ pub struct KnownJobs {
     state: Arc<dyn State>,
     node: String,
     host: String,
-    /// What was written of this node's, by key.
+    /// Records of this node's jobs as written, by key.
     written: Mutex<BTreeMap<String, KnownJob>>,
-    /// Those of the others, as last read.
+    /// Records of other nodes' jobs, as last read.
     read: Mutex<Option<(Instant, Arc<Vec<KnownJob>>)>>,
 }
 
 impl KnownJobs {
-    /// Of the node that hears under the name `node`.
+    /// Opens the table for the node that receives calls under the name `node`.
     pub fn new(state: Arc<dyn State>, node: &str, host: &str) -> KnownJobs {
         let (node, host) = (node.to_owned(), host.to_owned());
         KnownJobs { state, node, host, written: Mutex::default(), read: Mutex::default() }
@@ -94,7 +94,7 @@ impl KnownJobs {
         }
     }
 
-    /// Tells of a job of this node.
+    /// Publishes a job of this node.
     pub(crate) fn put(&self, known: KnownJob) -> store::Result<()> {
         let key = known.key();
         let mut written = self.written.lock();
@@ -114,7 +114,7 @@ impl KnownJobs {
         self.state.record_remove(KIND, &key).map(drop)
     }
 
-    /// Tells of all jobs that this node keeps in some records, and of no others.
+    /// Publishes all jobs that this node keeps in some records, and removes the others.
     pub(crate) fn settle(&self, records: &str, jobs: impl Iterator<Item = KnownJob>) -> store::Result<()> {
         let mut there = BTreeSet::new();
         for job in jobs {
@@ -143,7 +143,7 @@ impl KnownJobs {
         Ok(self.elsewhere()?.into_iter().find(|job| job.id == id && job.records == records))
     }
 
-    /// Whose the jobs of other nodes are, by the records that they are kept in there and their numbers.
+    /// Owners of the jobs of other nodes, by the name of their records and their numbers.
     pub fn owners_elsewhere(&self) -> store::Result<BTreeMap<(String, JobId), u32>> {
         Ok(self.elsewhere()?.into_iter().map(|job| ((job.records, job.id), job.uid)).collect())
     }
@@ -153,7 +153,7 @@ impl KnownJobs {
         Ok(self.elsewhere()?.into_iter().flat_map(|job| job.needs).collect())
     }
 
-    /// What jobs of other nodes have brought, by their numbers in a queue.
+    /// Inputs staged by jobs of other nodes, by their numbers in a queue.
     pub fn inputs_elsewhere(self: &Arc<Self>, queue: Kind) -> InputsOf {
         let known = self.clone();
         Arc::new(move |id: &str| {

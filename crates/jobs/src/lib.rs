@@ -1,9 +1,9 @@
 //! Job scripts in, dependent jobs out.
 //!
-//! A batch script says with `#STAGEIN` and `#STAGEOUT` lines what data it needs and what becomes of its results.
-//! [`directives`] reads them, [`plan`] makes dependent parts of them (stage-in, compute, stage-out), [`runner`] runs the
-//! parts on this machine with first come, first served and EASY backfilling, and [`exec`] is the small supervisor that
-//! each part runs under, as the user who submitted it.
+//! A batch script names in `#STAGEIN` and `#STAGEOUT` lines the data that it needs and the destinations of its
+//! results. [`directives`] reads them, and [`plan`] makes dependent parts of them: stage-in, compute, stage-out.
+//! [`runner`] runs the parts on this machine with first come, first served and EASY backfilling. Each part runs under
+//! [`exec`], a small supervisor, as the user who submitted it.
 
 mod account;
 pub mod arrivals;

@@ -2,7 +2,7 @@
 
 use policy::units;
 
-/// Less than this would keep a connection so long that its source gives it up (a guess).
+/// A lower rate keeps a connection open for longer than its source may tolerate (a guess).
 const BYTES_S_MIN: u64 = 64 << 10;
 
 /// Bytes per second of such a word.
@@ -14,7 +14,7 @@ pub fn of(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The limit among the words of a command, if it says one; what is wrong with it.
+/// The limit among the words of a command, if it has one; the error is the complaint about its form.
 pub fn among(argv: &[String]) -> Result<Option<u64>, String> {
     let mut words = argv.iter();
     while let Some(word) = words.next() {

@@ -1,4 +1,4 @@
-//! Pieces of what a command wrote, for those who may read it.
+//! Pieces of the output of commands, for callers with access to the job.
 
 use crate::error::Error;
 use crate::request::{LogPiece, PartKind, Script, Stream};

@@ -1,4 +1,4 @@
-//! Checkpoints that a script marks: told to the volume when the job is submitted, taken back when it is over.
+//! Checkpoints that a script marks: registered in the volume at submission, removed when the job is over.
 
 use crate::error::Error;
 use crate::plan::paths;
@@ -6,10 +6,10 @@ use crate::request::{Caller, Complaint, Plan};
 use crate::volume::{Marked, Volume};
 use std::path::Path;
 
-/// Tells the volume which files a job marks. Gives what its owner should know.
+/// Registers the files that a job marks in the volume. Returns warnings for its owner.
 ///
 /// # Errors
-/// Files that are not in the volume, or what the volume says; then nothing is marked.
+/// Files outside the volume, or the error of the volume; then nothing is marked.
 pub fn mark(volume: &dyn Volume, owner: Caller, job: &str, plan: &Plan, cwd: &Path) -> Result<Vec<Complaint>, Error> {
     let Some(first) = plan.checkpoints.first() else { return Ok(Vec::new()) };
     let mount = volume.mount_point();

@@ -1,13 +1,13 @@
-//! What happens when a job is over, its staging too: the operator's command, and mail to its owner. The live driver of
+//! Notices of the end of a job and its staging: the operator's command, and mail to its owner. The live driver of
 //! `policy::schedule::notices`.
 //!
 //! ```text
 //!   runner, Slurm's hooks ── over ──> [ a line for each user ] ── 4 threads at most ──> supervisor ──> command, as operator
 //!                                                                                        └──> sendmail, as the job's owner
 //! ```
-//! Each runs under a supervisor, as a part of a job does: without a shell, as its user, for a minute at most, and nothing of
-//! it outlives it. A notice that fails is an event of the volume, and changes nothing for the job. It is told once: a daemon
-//! that ends before takes it along.
+//! Each runs under a supervisor, like a part of a job: without a shell, as its user, for a minute at most. It leaves
+//! no process. A notice that fails is an event of the volume, and changes nothing for the job. It is sent at most
+//! once; lost if the daemon stops first.
 
 use crate::exec::{Spec, User, now_ms, outside};
 use crate::job::Job;
@@ -28,11 +28,11 @@ const SECONDS_MAX: u64 = 60;
 /// Results that a mail lists.
 const RESULTS_MAX: usize = 50;
 
-/// How it is done.
+/// Settings of the notices.
 pub struct Settings {
     /// The operator's command and its words; none where there is none.
     pub on_end: Vec<String>,
-    /// What sends mail.
+    /// Path of the program that sends mail.
     pub sendmail: PathBuf,
     /// The supervisor, and the words before `--spec`.
     pub program: PathBuf,
@@ -57,7 +57,8 @@ pub(crate) struct Over {
 }
 
 impl Over {
-    /// What there is to tell of a job. `scheduled`: a scheduler reads its `#SBATCH` lines itself, mail and all.
+    /// Collects the notices of a job. `scheduled`: a scheduler reads its `#SBATCH` lines itself, with their mail
+    /// options.
     pub fn new<X>(of: &'static str, job: &Job<X>, why: Option<String>, scheduled: bool) -> Over {
         let mail = job.plan.mail.clone().filter(|mail| !(scheduled && mail.theirs));
         Over {
@@ -74,7 +75,7 @@ impl Over {
         }
     }
 
-    /// What a mail says: its head and its text.
+    /// Text of a mail, with its head.
     fn text(&self, mail: &Mail) -> String {
         let (id, name, of) = (self.id, &self.name, if self.of == "slurm" { "Slurm's job" } else { "job" });
         let to = mail.to.as_deref().unwrap_or(&self.user);
@@ -127,10 +128,10 @@ impl Over {
     }
 }
 
-/// One thing to run.
+/// One command to run.
 struct Notice {
     over: Arc<Over>,
-    /// What failed if it does.
+    /// Name of the action in the message of its failure.
     what: &'static str,
     argv: Vec<String>,
     /// Whether as the job's owner.
@@ -160,15 +161,15 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// Nothing runs before there is something to tell.
+    /// Creates the notices. Threads start with the first notice.
     pub fn new(settings: Settings, volume: Arc<dyn Volume>) -> Notices {
-        // What an earlier daemon left.
+        // Remove the leftovers of an earlier daemon.
         let _ = std::fs::remove_dir_all(&settings.dir);
         let line = Mutex::new((notices::Notices::new(PLACES, WAITING_MAX), Line::default()));
         Notices { shared: Arc::new(Shared { settings, volume, line, changed: Condvar::new() }) }
     }
 
-    /// Whether this machine can send mail; else what to tell who asks for some.
+    /// Reason and remedy if this machine cannot send mail; nothing if it can.
     pub fn no_mail(&self) -> Option<String> {
         let sendmail = &self.shared.settings.sendmail;
         let why = || {
@@ -215,7 +216,7 @@ impl Notices {
 }
 
 impl Notices {
-    /// Another thread for a notice that comes, as long as there are fewer than may run at once. Those that are there do with less.
+    /// Starts a thread for a new notice unless the limit is reached. If the start fails, the threads there go on.
     fn one_more_thread(&self, line: &mut Line) -> std::io::Result<()> {
         if line.threads == PLACES {
             return Ok(());

@@ -1,10 +1,10 @@
-//! Results that leave early: what a `#STAGEOUT` line names starts on its way as soon as it is closed, while the script runs,
-//! whoever runs it: the built-in runner, Slurm with hooks, or another scheduler as one of three dependent jobs.
+//! Results that leave early: the files of a `#STAGEOUT` line are sent as soon as they are closed, while the script
+//! runs. This works with the built-in runner, Slurm with hooks, and another scheduler with three dependent jobs.
 //!
-//! A result is sent by the very command of its line, as the job's owner, under a supervisor of its own. What was sent
-//! so and not written to since is not sent again by the stage-out part; what failed, or changed, is. So the part decides
-//! about success as ever, and is over the sooner the more has left before. Of jobs of another scheduler the daemon does not
-//! know the environment: a destination that wants credentials from it is reached by the part alone.
+//! A result is sent by the very command of its line, as the job's owner, under a supervisor of its own. If it was not
+//! written to since, the stage-out part does not send it again; failed or changed results it does. So success is still
+//! decided by that part, and it ends sooner if more has left before. The environment of another scheduler's job is
+//! unknown to the daemon: only the part reaches destinations with credentials from it.
 
 use crate::backend::{Backend, Core};
 use crate::config::Config;
@@ -22,24 +22,24 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// A line of a job.
 type Line = (JobId, usize);
 
-/// What is known of a result between two looks.
+/// State of a result between two looks.
 #[derive(Default)]
-struct Seen {
-    /// Its version at the last look.
+struct ResultState {
+    /// Version of the result at the last look.
     last: Option<String>,
     /// The version that was sent, or tried.
     tried: Option<String>,
     sending: bool,
 }
 
-type Lines = Arc<parking_lot::Mutex<BTreeMap<Line, Seen>>>;
+type Lines = Arc<parking_lot::Mutex<BTreeMap<Line, ResultState>>>;
 
-/// Starts looking, on a thread of its own that ends with the jobs, if the operator wants results to leave early.
+/// Starts the watcher on a separate thread that ends with the jobs, if the operator enabled early results.
 pub(crate) fn start<B: Backend>(core: &Arc<Core<B>>) {
     if !core.config.offload_on_close {
         return;
     }
-    // What transfers of an earlier daemon left behind; they hold the environment of users.
+    // Leftovers of an earlier daemon's transfers; they hold the environment of users.
     let _ = std::fs::remove_dir_all(root::<B>(&core.config));
     let weak = Arc::downgrade(core);
     let looking = move || {
@@ -99,7 +99,7 @@ fn send<B: Backend>(core: &Weak<Core<B>>, (id, command): Line, path: PathBuf) {
     let dir = root::<B>(&core.config).join(format!("{id}-{command}-{at_ms}"));
     let run = |spec| outside::run_to_end(&core.config.program, &core.config.supervisor_args, spec, &dir);
     let failed = spec(&core, id, command).and_then(run).err();
-    // It holds the user's environment.
+    // The directory holds the user's environment.
     let _ = std::fs::remove_dir_all(&dir);
     if let Some(cause) = &failed {
         tracing::info!("job {id}: {} did not leave early: {cause}", path.display());

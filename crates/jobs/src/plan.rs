@@ -1,4 +1,4 @@
-//! What would be submitted: the dependent parts of a job, made from its script.
+//! The plan of a job: its dependent parts, made from its script.
 
 pub mod paths;
 mod run_words;
@@ -9,20 +9,20 @@ pub use text::render;
 
 use crate::directives::{self, Directive, RETRIES_MAX, Resources, Says};
 use crate::limit;
-use crate::request::{Command, Complaint, Found, Mail, Overrides, Part, PartKind, Plan, Queue, Script};
+use crate::request::{Command, Complaint, Mail, NamedSource, Overrides, Part, PartKind, Plan, Queue, Script};
 use policy::schedule::staging;
 
 /// Recognises the sources in the words of an ordinary command (`scp`, `curl`, ...). Implemented by the crate `source`.
-pub type Recognise<'a> = &'a (dyn Fn(&[String]) -> Vec<Found> + Send + Sync);
+pub type Recognise<'a> = &'a (dyn Fn(&[String]) -> Vec<NamedSource> + Send + Sync);
 
-/// What the planner knows of the machine.
+/// Limits of the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Cores of the machine; a job that asks for more is refused.
+    /// Cores of the machine; a job that requests more is refused.
     pub cores: u32,
     /// Longest run of a part that names none, in seconds.
     pub walltime_default_s: u64,
-    /// Whether a script may ask for an array of jobs: where a scheduler makes one job after the other of it by itself.
+    /// Whether a script may request an array of jobs: allowed where a scheduler splits it itself.
     pub arrays: bool,
 }
 
@@ -48,7 +48,7 @@ pub fn plan(
     }
 }
 
-/// The plan as far as the script is understood, and all that is wrong with it: so who finds more in the plan can say all at
+/// The plan as far as the script is understood, and all complaints. Callers that find more errors can report all at
 /// once.
 pub fn draft(
     script: &[u8],
@@ -110,7 +110,7 @@ pub fn draft(
     (plan, draft.complaints)
 }
 
-/// When the owner gets mail, and whether only lines ask for it that a scheduler reads, too.
+/// Events of which the owner gets mail, and whether only lines request it that a scheduler reads, too.
 fn mail(own: &Resources, all: &Resources) -> Option<Mail> {
     let mail = all.mail.clone().filter(|mail| !mail.is_none())?;
     Some(Mail { theirs: own.mail.is_none(), ..mail })
@@ -122,7 +122,7 @@ fn display_name(name: &str) -> String {
     if name.trim().is_empty() { "job".into() } else { name }
 }
 
-/// What the directives of one kind say, together.
+/// Combined directives of one kind.
 #[derive(Default)]
 struct Staging {
     retries: u32,

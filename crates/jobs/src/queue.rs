@@ -1,7 +1,7 @@
-//! What waits and runs, as one picture of a scheduler's queue: who has the nodes, who is next, when and with which data.
+//! Snapshot of a scheduler's queue: running jobs, waiting jobs in order, their expected starts and their inputs.
 //!
-//! [`Queue`] is one trait over Slurm, PBS and the built-in runner, so that whoever decides by the queue (when to bring
-//! data, what to protect) does not care whose queue it is. A picture is taken, never held: ask again in a few seconds.
+//! [`Queue`] is one trait over Slurm, PBS and the built-in runner. Decisions by the queue (when to bring data, what to
+//! protect) do not depend on the scheduler. A snapshot ages: take another after a few seconds.
 
 mod forecast;
 pub mod pbs;
@@ -16,13 +16,13 @@ use std::path::PathBuf;
 
 /// A scheduler's queue.
 pub trait Queue: Send + Sync {
-    /// Its name: `slurm`, `pbs` or `local`.
+    /// Name of the queue: `slurm`, `pbs` or `local`.
     fn name(&self) -> &'static str;
 
     /// The queue as it is now. Blocks for as long as the scheduler takes to answer.
     ///
     /// # Errors
-    /// The scheduler does not answer, or says what is not understood. The last picture is then the best there is.
+    /// The scheduler does not answer, or its answer cannot be parsed. The last snapshot is then the best there is.
     fn snapshot(&self) -> Result<Snapshot, Error>;
 }
 
@@ -32,17 +32,17 @@ pub enum Error {
     /// The scheduler's command failed or could not be run.
     #[error("{command} failed: {cause}; is the scheduler up, and may this user ask it?")]
     Command {
-        /// Which command.
+        /// Command that was run.
         command: String,
-        /// What it said.
+        /// Error output of the command, or the reason why it did not run.
         cause: String,
     },
-    /// Its answer has another shape than the versions that are known.
+    /// The answer has another shape than those of the known versions.
     #[error("{command} wrote what is not understood: {line:?}")]
     Answer {
-        /// Which command.
+        /// Command that was run.
         command: String,
-        /// The line.
+        /// Line that could not be parsed.
         line: String,
     },
 }
@@ -54,7 +54,7 @@ pub struct Snapshot {
     pub taken_ms: u64,
     /// Nodes of the system (cores for the built-in runner, whose one machine has one).
     pub nodes: u32,
-    /// What runs, then what waits in the order in which the scheduler looks at it.
+    /// Running jobs, then waiting jobs in the order in which the scheduler considers them.
     pub jobs: Vec<QueuedJob>,
 }
 
@@ -78,23 +78,23 @@ impl Snapshot {
 /// A job in a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuedJob {
-    /// Its number as the scheduler gives it to programs: one number for each element of a job array.
+    /// Number of the job as the scheduler passes it to programs: one number for each element of a job array.
     pub id: String,
-    /// Its owner's login name.
+    /// Login name of the owner.
     pub user: String,
     /// The queue (partition) it is in.
     pub queue: String,
-    /// Nodes that it asks for or has (cores for the built-in runner).
+    /// Nodes that it requests or has (cores for the built-in runner).
     pub nodes: u32,
-    /// Where it stands.
+    /// Whether it runs or waits.
     pub state: State,
-    /// What it waits for, if it waits.
+    /// Kind of event that it waits for.
     pub waits_for: WaitsFor,
     /// Why it waits, in the scheduler's words.
     pub reason: String,
     /// When the scheduler thinks that it starts, or when it started; milliseconds since 1970.
     pub start_ms: Option<u64>,
-    /// How long it may run, in seconds; nothing where there is no limit.
+    /// Time limit in seconds; nothing if there is none.
     pub time_limit_s: Option<u64>,
     /// When it was submitted, in milliseconds since 1970.
     pub submitted_ms: Option<u64>,
@@ -103,8 +103,8 @@ pub struct QueuedJob {
 }
 
 impl QueuedJob {
-    /// Its input is known, because it is there. Slurm looks anew at the reasons of those at the head only: others seem to wait
-    /// for data that are there.
+    /// Records that the input of the job is known, so that it does not wait for data. Slurm updates the reason of the
+    /// first jobs only: later ones seem to wait for data that are there.
     pub(crate) fn knows_its_data(&mut self) {
         if self.waits_for == WaitsFor::Data && !self.inputs.is_empty() {
             self.waits_for = WaitsFor::Nodes;
@@ -112,13 +112,13 @@ impl QueuedJob {
     }
 }
 
-/// Where a job of a queue stands.
+/// State of a job in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// Has no nodes yet.
+    /// The job has no nodes yet.
     Pending,
-    /// Has its nodes.
+    /// The job has its nodes.
     Running,
     /// Gives its nodes back, or takes its results home: it reads no input any more.
     Ending,
@@ -126,28 +126,28 @@ pub enum State {
     Ended,
 }
 
-/// What a pending job waits for.
+/// Reason why a pending job waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitsFor {
     /// Its turn and its nodes.
     Nodes,
-    /// Another job.
+    /// The end or start of another job.
     Dependency,
-    /// Somebody to release it.
+    /// Release by a user or the operator.
     Release,
     /// A time of day.
     Time,
-    /// Its data.
+    /// Staging of its data.
     Data,
-    /// Nothing: it does not wait.
+    /// The job does not wait.
     Nothing,
 }
 
 /// Finds the input files of a job by its number: the schedulers do not know them.
 pub type InputsOf = std::sync::Arc<dyn Fn(&str) -> Vec<PathBuf> + Send + Sync>;
 
-/// Runs a scheduler's command in the time zone that its answer is read in; gives back what it wrote.
+/// Runs a scheduler's command in the time zone that its answer is parsed in; returns its output.
 pub(crate) fn ask(program: &str, args: &[&str], environment: &[(&str, &str)]) -> Result<String, Error> {
     let command = || format!("{program} {}", args.join(" "));
     let done = std::process::Command::new(program)

@@ -1,15 +1,16 @@
-//! Temporal replication: watches a queue, and tells the volume what jobs do whose input gets second copies.
+//! Temporal replication: watches a queue, and reports to the volume the progress of jobs whose input gets second
+//! copies.
 //!
 //! ```text
 //!   queue --picture--> ReplicaTable --events--> policy::protect::replica, in the volume's loop
 //! ```
-//! One thread looks at the queue every few seconds. A queue that does not answer changes nothing: what is there stays,
-//! what is wanted is still made.
+//! One thread polls the queue every few seconds. A queue that does not answer changes nothing: copies stay, and
+//! planned ones are still made.
 
 mod replica_table;
 
 use crate::queue::Queue;
-use crate::request::Kept;
+use crate::request::InputReplica;
 use parking_lot::{Condvar, Mutex};
 use policy::protect::replica::{CreateReason, Event, JobId, Life, Protection};
 use policy::{FileId, Time};
@@ -25,13 +26,13 @@ pub trait Copies: Send + Sync + 'static {
     fn is_here(&self) -> bool;
     /// The files at or below these paths that can be copied.
     fn files_of(&self, inputs: &[PathBuf]) -> Vec<FileId>;
-    /// What jobs did, in this order.
+    /// Reports events of jobs, in this order.
     fn tell(&self, events: Vec<Event>);
     /// Whether there are any, also of an earlier daemon.
     fn any(&self) -> bool;
-    /// What protects the input of a job, and the time on the same clock.
+    /// Protection of the input of a job, and the time on the same clock.
     fn protection(&self, job: JobId) -> (Vec<Protection>, Time);
-    /// Whether processes of that job of that user had the file open and have closed it. Where nobody can tell, they have not.
+    /// Whether processes of that user's job had the file open and have closed it. False where it cannot be observed.
     fn has_closed(&self, job: &str, user: &str, file: FileId) -> bool;
 }
 
@@ -58,7 +59,7 @@ struct Shared {
 }
 
 impl Replication {
-    /// Starts watching.
+    /// Starts the watcher thread.
     pub fn start(settings: Settings, queue: Arc<dyn Queue>, copies: Arc<dyn Copies>) -> std::io::Result<Replication> {
         let shared =
             Arc::new(Shared { table: Mutex::default(), copies, stopped: Mutex::new(false), woken: Condvar::new() });
@@ -68,12 +69,12 @@ impl Replication {
         Ok(Replication { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// What protects a file of a job, by the job's number in the queue.
-    pub fn kept(&self, job: &str, file: FileId) -> Option<Kept> {
+    /// Replication of a file of a job, by the job's number in the queue.
+    pub fn kept(&self, job: &str, file: FileId) -> Option<InputReplica> {
         let job = self.shared.table.lock().number(job)?;
         let (all, now) = self.shared.copies.protection(job);
         let of = all.into_iter().find(|protection| protection.file == file)?;
-        Some(Kept { copy: copy_text(of.life, now), why: why_text(of.reason, of.life), at_risk: of.at_risk })
+        Some(InputReplica { copy: copy_text(of.life, now), why: why_text(of.reason, of.life), at_risk: of.at_risk })
     }
 
     /// Ends the driver; copies stay and are taken over at the next start.
@@ -135,7 +136,7 @@ fn watch(shared: &Shared, queue: &dyn Queue, Settings { on, poll }: Settings) {
         match queue.snapshot() {
             Ok(picture) => {
                 complained = false;
-                // The files are looked up before the lock: that asks the volume.
+                // The files are looked up before the lock, since that calls the volume.
                 let fresh = shared.table.lock().unknown(&picture);
                 let inputs = fresh.into_iter().map(|(id, inputs)| (id, copies.files_of(&inputs))).collect();
                 let events = shared.table.lock().take(&picture, inputs);

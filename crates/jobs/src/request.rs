@@ -1,4 +1,4 @@
-//! What clients and the runner say to each other: the bodies of the `job.*` requests and of their answers.
+//! Requests and answers between clients and the runner: the bodies of `job.*`.
 
 mod data;
 mod job;
@@ -24,12 +24,12 @@ impl fmt::Display for JobId {
     }
 }
 
-/// Who asks, from the credentials of the socket's peer.
+/// Caller of a request, from the credentials of the socket's peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
-    /// User id.
+    /// Numeric user id.
     pub uid: u32,
-    /// Group id.
+    /// Numeric group id.
     pub gid: u32,
 }
 
@@ -37,9 +37,9 @@ pub struct Caller {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Script {
-    /// UTF-8.
+    /// Text in UTF-8.
     Text(String),
-    /// Anything else.
+    /// Bytes that are not UTF-8.
     Bytes(Vec<u8>),
 }
 
@@ -59,7 +59,7 @@ impl From<Vec<u8>> for Script {
     }
 }
 
-/// What the options of `job submit` say over the head of the script.
+/// Options of `job submit` that override the head of the script.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overrides {
     /// Name of the job.
@@ -81,9 +81,9 @@ pub struct Overrides {
 pub struct Submit {
     /// Name of the script's file, for display only.
     pub file_name: String,
-    /// The script.
+    /// Text of the script.
     pub script: Script,
-    /// Where the job starts: the directory in which it was submitted, absolute.
+    /// Working directory of the job: the directory of its submission, absolute.
     pub cwd: PathBuf,
     /// The submitter's file creation mask.
     pub umask: u32,
@@ -101,9 +101,9 @@ pub struct Submit {
 pub struct Register {
     /// The job; its environment and mask are the scheduler's affair and left out.
     pub job: Submit,
-    /// Who runs it.
+    /// Scheduler that runs the job.
     pub scheduler: Kind,
-    /// When that scheduler would start its script, if it can say: milliseconds since 1970.
+    /// Estimated start of the script at that scheduler, if it has an estimate: milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_ms: Option<u64>,
 }
@@ -113,14 +113,14 @@ pub struct Register {
 pub struct Registered {
     /// The new job.
     pub id: JobId,
-    /// Its parts and its script.
+    /// Parts and script of the job.
     pub plan: Plan,
     /// Variables that its data parts need to find the volume.
     pub environment: Vec<(String, String)>,
     /// Variables that its script finds its directories by.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub script_environment: Vec<(String, String)>,
-    /// The stage-in part is to start no sooner than in so many seconds.
+    /// Least delay of the stage-in part, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_s: Option<u64>,
 }
@@ -130,7 +130,7 @@ pub struct Registered {
 pub struct SubmittedParts {
     /// The number that `entrepot job list` shows.
     pub id: JobId,
-    /// Its parts there.
+    /// Parts of the job in the scheduler.
     pub parts: BTreeMap<PartKind, ExternalPart>,
 }
 
@@ -139,7 +139,7 @@ pub struct SubmittedParts {
 pub struct Submitted {
     /// The new job.
     pub id: JobId,
-    /// What the user should know: directives that are ignored, and the like.
+    /// Warnings for the user, such as ignored directives.
     #[serde(default)]
     pub warnings: Vec<String>,
 }
@@ -173,17 +173,17 @@ pub struct Retry {
     pub environment: BTreeMap<String, String>,
 }
 
-/// `job.log`: what a part wrote. The answer is a [`LogPiece`]; ask again from `next_offset` for the rest.
+/// `job.log`: output of a part. The answer is a [`LogPiece`]; repeat from `next_offset` for the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log {
     /// The number that `entrepot job list` shows.
     pub id: JobId,
     /// Stage-in, compute or stage-out.
     pub part: PartKind,
-    /// Which of its two streams.
+    /// Standard output or standard error.
     #[serde(default)]
     pub stream: Stream,
-    /// First byte wanted.
+    /// First byte requested.
     #[serde(default)]
     pub offset: u64,
 }
@@ -191,9 +191,9 @@ pub struct Log {
 /// A piece of a log, at most 256 KiB.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogPiece {
-    /// The bytes.
+    /// Bytes of the log.
     pub data: Script,
-    /// Where the next piece starts.
+    /// Offset of the next piece.
     pub next_offset: u64,
     /// Whether there is nothing more now and nothing will come: the part has ended or never will start.
     pub ended: bool,
@@ -203,10 +203,10 @@ pub struct LogPiece {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stream {
-    /// Standard output.
+    /// Standard output stream.
     #[default]
     Out,
-    /// Standard error.
+    /// Standard error stream.
     Err,
 }
 
@@ -223,7 +223,7 @@ pub enum PartKind {
 }
 
 impl PartKind {
-    /// Its name in files, logs and answers.
+    /// Name of the part in files, logs and answers.
     pub fn name(self) -> &'static str {
         match self {
             PartKind::StageIn => "stage-in",

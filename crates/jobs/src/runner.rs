@@ -63,7 +63,7 @@ impl Runner {
         Ok(Runner { core })
     }
 
-    /// What serves the requests about its jobs: on a volume of several nodes those about jobs of other nodes, too.
+    /// Handler of requests about its jobs; on a volume of several nodes it also forwards to other nodes.
     pub fn handler(self: &Arc<Self>, calls: Option<&Arc<Calls>>) -> Arc<dyn Handler> {
         Everywhere::over(self.clone(), PREFIX, Local::RECORDS, self.core.config.known.as_ref(), calls)
     }
@@ -74,17 +74,18 @@ impl Runner {
         table.jobs.values().filter(|record| Local::needs_files(record)).flat_map(Record::needed_paths).collect()
     }
 
-    /// Whose a job of its is.
+    /// User id of the owner of a job.
     pub fn owner_of(&self, id: JobId) -> Option<u32> {
         self.core.owner_of(id)
     }
 
-    /// How many of its jobs are in each state, of those that have not ended.
+    /// Number of unfinished jobs in each state.
     pub fn states(&self) -> BTreeMap<JobState, u64> {
         self.core.states()
     }
 
-    /// Ends the runner's own threads. Running parts go on under their supervisors and are adopted again at the next start.
+    /// Ends the runner's own threads. Running parts go on under their supervisors and are adopted again at the next
+    /// start.
     pub fn shut_down(&self) {
         self.core.shut_down();
     }

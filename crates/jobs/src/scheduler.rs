@@ -1,7 +1,7 @@
-//! Schedulers that run the three dependent parts of a job elsewhere: how each is told, and asked what became of a part.
+//! Schedulers that run the three dependent parts of a job elsewhere: submission commands and queries about a part.
 //!
 //! The paper's way, for schedulers without hooks: stage-in in the queue of data jobs, the script after it succeeded,
-//! stage-out after that. The commands are run by the user, from the command line; only questions are the daemon's.
+//! stage-out after that. The user runs the commands, from the command line; the daemon only sends queries.
 //!
 //! Source: the reference, section 6.1.
 
@@ -33,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// Its queue.
+    /// Queue of the scheduler, for snapshots.
     pub fn queue(self) -> Box<dyn queue::Queue> {
         match self {
             Kind::Slurm => Box::new(queue::slurm::Slurm::with_conf(None)),
@@ -53,9 +53,9 @@ pub trait Scheduler: Send + Sync {
         &[]
     }
 
-    /// When the script would start if it were submitted now and had its data, in milliseconds since 1970; nothing where
-    /// the scheduler does not tell. Blocks while it is asked.
-    fn start_of(&self, script: &Wanted<'_>) -> Option<u64>;
+    /// Start of the script if it were submitted now and had its data, in milliseconds since 1970; nothing without an
+    /// estimate. Blocks while the scheduler is queried.
+    fn start_of(&self, script: &ScriptToEstimate<'_>) -> Option<u64>;
 
     /// The number in what that command wrote.
     fn read_id(&self, said: &str) -> Option<String>;
@@ -63,8 +63,8 @@ pub trait Scheduler: Send + Sync {
     /// Program and arguments that cancel these.
     fn cancel(&self, ids: &[String]) -> Vec<String>;
 
-    /// What is known of a part. Blocks while the scheduler is asked.
-    fn look(&self, id: &str) -> Result<Look, queue::Error>;
+    /// State of a part. Blocks while the scheduler is queried.
+    fn look(&self, id: &str) -> Result<PartStatus, queue::Error>;
 }
 
 /// A part to be submitted.
@@ -80,11 +80,11 @@ pub struct Submission<'a> {
     pub data_queue: &'a str,
     /// Cores and longest run, where the user said so to us and not to the scheduler.
     pub cores: Option<u32>,
-    /// In seconds.
+    /// Longest run in seconds, likewise.
     pub walltime_s: Option<u64>,
-    /// A data part that is not due yet starts no sooner than in so many seconds.
+    /// Least delay in seconds of a data part that is not due yet.
     pub delay_s: Option<u64>,
-    /// Where a data part writes; compute writes where its script says.
+    /// Log file of a data part; a compute part writes where its script directs it.
     pub log: &'a Path,
     /// Parameters from directives, in the scheduler's own words.
     pub parameters: &'a [Vec<String>],
@@ -92,29 +92,29 @@ pub struct Submission<'a> {
     pub variables: &'a [(String, String)],
 }
 
-/// A script whose start is asked for.
+/// A script for which a start is estimated.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
-    /// Its text, with the scheduler's own lines.
+pub struct ScriptToEstimate<'a> {
+    /// Text of the script, with the scheduler's own lines.
     pub text: &'a [u8],
     /// Cores and longest run, where the user said so to us and not to the scheduler.
     pub cores: Option<u32>,
-    /// In seconds.
+    /// Walltime in seconds.
     pub walltime_s: Option<u64>,
-    /// All cores that it takes, whoever was told.
+    /// Total of its cores, whether given to us or to the scheduler.
     pub cores_in_all: u32,
-    /// Its longest run in seconds, whoever was told.
+    /// Longest run in seconds, whether given to us or to the scheduler.
     pub walltime_in_all_s: u64,
 }
 
 /// A part, as the scheduler knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Look {
-    /// How it ended, if it did; of one that the scheduler has forgotten nobody knows.
+pub struct PartStatus {
+    /// Outcome, if it has ended; nothing if the scheduler has forgotten the part.
     pub ending: Option<Ending>,
-    /// Where its output goes.
+    /// File of its output.
     pub out: Option<PathBuf>,
-    /// Where its errors go.
+    /// File of its errors.
     pub err: Option<PathBuf>,
 }
 

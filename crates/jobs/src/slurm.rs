@@ -1,16 +1,18 @@
-//! Jobs of a real Slurm: their data brought before they start, looked at just before, results taken home after.
+//! Jobs of a real Slurm: their data brought before they start, checked just before, results sent home after.
 //!
 //! ```text
 //!   slurmctld -- burst_buffer.lua -- `entrepot slurm hook ...` -- control socket -- this
 //!      setup, data_in, pre_run, data_out, teardown                jobs --< transfers (one command each, supervised)
 //! ```
 //!
-//! Slurm decides when each step is due; the script in its plug-in hands the job's number and script over and asks how it
-//! stands. The work is the daemon's: a transfer goes on when slurmctld restarts or its hook is killed, and every step
-//! may be asked for again. Jobs of one user that bring the same data share one transfer, which ends only with the last.
-//! A transfer runs as the job's owner, under the same supervisor as the parts of the built-in runner.
+//! Slurm decides when each step is due; the script in its plug-in passes on the job's number and script and polls its
+//! progress. The work is the daemon's: a transfer goes on when slurmctld restarts or its hook is killed, and every
+//! step may be requested again. Jobs of one user that bring the same data share one transfer, which ends only with the
+//! last. A transfer runs as the job's owner, under the same supervisor as the parts of the built-in runner.
 
 mod core;
+mod ending;
+mod forget;
 mod hooked;
 mod hooks;
 pub mod install;
@@ -49,7 +51,7 @@ use store::state::State;
 /// The jobs of Slurm that use this volume. Ends when dropped or [`Slurm::shut_down`]; transfers go on running.
 pub struct Slurm {
     core: Arc<Core>,
-    /// Who knows the jobs whose parts are submitted to Slurm by themselves.
+    /// Runner of the jobs whose parts are submitted to Slurm by themselves.
     runner: OnceLock<Weak<Runner>>,
 }
 
@@ -90,18 +92,18 @@ impl Slurm {
         Ok(Slurm { core, runner: OnceLock::new() })
     }
 
-    /// What serves the requests about its jobs: on a volume of several nodes those about jobs of other nodes, too.
+    /// Handler of requests about its jobs; on a volume of several nodes it also forwards to other nodes.
     pub fn handler(self: &Arc<Self>, calls: Option<&Arc<Calls>>) -> Arc<dyn Handler> {
         Everywhere::over(self.clone(), PREFIX, Hooks::RECORDS, self.core.config.known.as_ref(), calls)
     }
 
-    /// Who is asked whether a part is expected that somebody submits. Only the first call counts.
+    /// Sets the runner that knows which parts are expected from users. Only the first call counts.
     pub fn set_runner(&self, runner: &Arc<Runner>) {
         drop(self.runner.set(Arc::downgrade(runner)));
     }
 
-    /// The files that a job of Slurm has brought, for whoever looks at Slurm's queue. None before all are there: Slurm may show
-    /// a job as waiting for its turn before it asks for its data.
+    /// Lookup of the files that a job of Slurm has staged, for readers of Slurm's queue. Empty before all are there:
+    /// Slurm may show a job as waiting for its turn before its data are requested.
     pub fn inputs_of(&self) -> crate::queue::InputsOf {
         let core = Arc::downgrade(&self.core);
         Arc::new(move |id: &str| -> Vec<PathBuf> {
@@ -123,12 +125,12 @@ impl Slurm {
         table.jobs.values().filter(|job| Hooks::needs_files(job)).flat_map(Job::needed_paths).collect()
     }
 
-    /// Whose a job of its is.
+    /// User id of the owner of a job.
     pub fn owner_of(&self, id: JobId) -> Option<u32> {
         self.core.owner_of(id)
     }
 
-    /// How many of its jobs are in each state, of those that have not ended.
+    /// Number of unfinished jobs in each state.
     pub fn states(&self) -> BTreeMap<JobState, u64> {
         self.core.states()
     }

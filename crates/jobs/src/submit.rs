@@ -1,4 +1,4 @@
-//! What a client gathers to submit a job: the script and the surroundings in which it was submitted.
+//! Request to submit a job, as a client gathers it: the script and the environment of the submission.
 
 use crate::directives::SCRIPT_BYTES_MAX;
 use crate::request::{Overrides, Script, Submit};

@@ -1,4 +1,4 @@
-//! The laboratory's binary, `entrepot-lab`: reads the command line, hands it to the subcommand's file, shows what went wrong.
+//! The laboratory's binary, `entrepot-lab`: parses the command line, runs the subcommand's file, prints errors.
 
 mod command;
 

@@ -1,9 +1,9 @@
-//! What is simulated is what runs: one list of requests through the simulator's level and through the block cache of the
-//! live world, and the logs of what went in and came out are equal, word for word and at the same times.
+//! The simulator and the live system run the same machine. One list of requests goes through the simulator's level and
+//! through the live block cache; the logs of events and actions are equal, word for word and at the same times.
 //!
-//! The simulator runs first, over a device that takes 5 ms. Then the live cache is led through the same moments: its clock
-//! shows the simulator's time, requests come when they came there, and each read of its target (in memory) ends when the
-//! simulator says that it ended.
+//! The simulator runs first, over a device that takes 5 ms. The live cache then passes through the same moments. Its
+//! clock shows the simulator's time, requests come at the same times, and each read of its target (in memory) ends at
+//! the simulated end.
 
 #[path = "parity/burst.rs"]
 mod burst;
@@ -59,7 +59,8 @@ fn level([prefetch, replacement, trigger, coordinator]: [&str; 4]) -> LevelConfi
     level
 }
 
-/// Three streams over two files, each sequential with jumps, at irregular times: some requests find their blocks on the way.
+/// Three streams over two files, each sequential with jumps, at irregular times: some requests find their blocks on the
+/// way.
 fn requests(seed: u64) -> Vec<Access> {
     let mut state = seed;
     let mut below = |n: u64| {

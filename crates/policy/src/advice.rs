@@ -1,53 +1,56 @@
-//! Whether a file is read at random: then nothing is worth reading ahead of a request.
+//! Detects files that are read at random, for which the kernel's read-ahead is wasted.
 //!
 //! ```text
-//!   reads of one open file --> Reader: does it go on where one of the last streams was? --> Habit of the file --> Advice
+//!   reads of one open file --> Reader: does it continue a recent stream? --> Habit of the file --> Advice
 //! ```
-//! A kernel reads ahead of a read that begins a file, or that happens to follow the one before. Objects are short (a segment of 1 MiB over four
-//! targets has 256 KiB in each), so that of random reads a third look like that to it, and devices read for nothing. Whoever serves
-//! the file sees more: all its reads, by the open file they came through.
+//! A kernel reads ahead of a read that begins a file, or that happens to follow the one before. Objects are short: a
+//! segment of 1 MiB over four targets has 256 KiB in each. So the kernel takes a third of random reads for sequential
+//! ones, and devices read in vain. The daemon sees more: all reads of the file, by the open file that they came
+//! through.
+//! A read continues a stream if it starts near the end of one of eight streams. Near means within a request or two,
+//! since requests overtake each other. The stream must have continued a few times already, so that two neighbours hit
+//! by chance do not count. The share of recent reads that continued a stream is the file's habit.
+//! count. The share of recent reads that continued a stream is the file's habit.
 //!
-//! A read goes on if it starts where one of eight streams is, give or take a request or two that others overtook, and that stream has gone on
-//! some times already; so two neighbours hit by chance do not count. What share of the last reads did so is the file's habit. It must be
-//! small for long until the file counts as read at random, since a reader in order who is not read ahead for waits for the device each time,
-//! and a few reads in order end it: nothing is lost where the two mix.
+//! A file counts as random only after many reads: a sequential reader without read-ahead waits for the device each
+//! time. A few sequential reads end it, so nothing is lost where the two mix.
 
-/// Streams told apart within one open file.
+/// Number of streams tracked in one open file.
 const STREAMS: usize = 8;
 
-/// Reads of a stream from which on it counts.
+/// Number of continuing reads from which on a stream counts.
 const RUN_MIN: u32 = 4;
 
-/// Reads of others after which a stream makes room like one that never went on.
+/// Number of other reads after which an idle stream is replaced like one that never continued.
 const IDLE_MAX: u64 = 8 * STREAMS as u64;
 
-/// Requests that the share is the mean of, more or less.
+/// Number of requests that the share averages over, approximately.
 const MEMORY: u16 = 32;
 
-/// Below the first share of reads that go on the file is read at random, above the second it is not.
+/// Shares of continuing reads: below the first the file becomes random, above the second it becomes sequential.
 const SHARES: (u16, u16) = (u16::MAX / 8, u16::MAX / 4);
 
-/// How an object's next reads are expected to lie.
+/// Expected access to an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Advice {
     /// Reading ahead is worth it.
     #[default]
     Ahead,
-    /// Only what is asked for is.
+    /// Only the requested bytes are worth reading.
     Random,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Stream {
-    /// The byte after its last read; 0: none yet.
+    /// Byte after its last read; 0: unused.
     end: u64,
-    /// Reads that went on.
+    /// Number of reads that continued it.
     run: u32,
-    /// When it was last seen, in reads.
+    /// Time of its last read, counted in reads.
     seen: u64,
 }
 
-/// The streams of one open file.
+/// Streams of one open file.
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
     streams: [Stream; STREAMS],
@@ -55,7 +58,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A read of `len` bytes; whether it goes on in a stream.
+    /// Records a read of `len` bytes. Returns whether it continues a stream.
     pub fn read(&mut self, offset: u64, len: u64) -> bool {
         self.reads += 1;
         let (reads, end) = (self.reads, offset.saturating_add(len));
@@ -63,7 +66,7 @@ impl Reader {
             of.end > 0 && offset <= of.end.saturating_add(len) && offset.saturating_add(2 * len) >= of.end
         };
         if let Some(of) = self.streams.iter_mut().find(near) {
-            // The same bytes again are no progress.
+            // A repeated read of the same bytes is no progress.
             of.run = of.run.saturating_add(u32::from(end > of.end || offset.saturating_add(len) < of.end));
             (of.end, of.seen) = (of.end.max(end), reads);
             return of.run >= RUN_MIN;
@@ -76,23 +79,23 @@ impl Reader {
     }
 }
 
-/// What share of a file's last reads went on, and what follows from it.
+/// Share of a file's recent reads that continued a stream, and the resulting advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Habit {
-    /// Of `u16::MAX`.
+    /// In units of 1 / `u16::MAX`.
     share: u16,
     advice: Advice,
 }
 
 impl Default for Habit {
-    /// In order, until proven otherwise.
+    /// Sequential, until proven otherwise.
     fn default() -> Habit {
         Habit { share: u16::MAX, advice: Advice::Ahead }
     }
 }
 
 impl Habit {
-    /// A read that goes on, or not.
+    /// Records a read that continued a stream, or did not.
     pub fn read(&mut self, goes_on: bool) {
         let share = self.share;
         self.share = if goes_on { share + (u16::MAX - share) / MEMORY } else { share - share / MEMORY };
@@ -103,17 +106,17 @@ impl Habit {
         };
     }
 
-    /// How the next reads are expected to lie.
+    /// Expected access by the next reads.
     pub fn advice(self) -> Advice {
         self.advice
     }
 
-    /// All of it in one word, for those that share it without a lock.
+    /// Packs the habit into one word, which threads can share without a lock.
     pub fn to_bits(self) -> u32 {
         u32::from(self.share) << 1 | u32::from(self.advice == Advice::Random)
     }
 
-    /// What [`Habit::to_bits`] gave.
+    /// Unpacks a word made by [`Habit::to_bits`].
     pub fn from_bits(bits: u32) -> Habit {
         let advice = if bits & 1 == 1 { Advice::Random } else { Advice::Ahead };
         Habit { share: (bits >> 1) as u16, advice }
@@ -132,7 +135,7 @@ mod tests {
         (*state >> 33) % n
     }
 
-    /// Reads these blocks through one open file; how many were advised as random.
+    /// Reads these blocks through one open file. Returns how many were advised as random.
     fn advised(habit: &mut Habit, reader: &mut Reader, blocks: impl IntoIterator<Item = u64>) -> usize {
         let mut random = 0;
         for block in blocks {
@@ -153,7 +156,7 @@ mod tests {
 
     #[test]
     fn readers_in_order_are_read_ahead_for_whatever_else_they_do() {
-        // One; one whose requests overtake each other; eight in turn; one that reads everything twice.
+        // One stream; one whose requests overtake each other; eight in turn; one that reads everything twice.
         let one: Vec<u64> = (0..1000).collect();
         let overtaken = (0..1000).map(|n| n ^ 1).collect();
         let eight = (0..1000).map(|n| n % 8 * 100_000 + n / 8).collect();
@@ -171,7 +174,7 @@ mod tests {
         assert_eq!(habit.advice(), Advice::Random);
         let late = advised(&mut habit, &mut Reader::default(), 0..100);
         assert!((4..20).contains(&late), "{late}");
-        // One read in order to two elsewhere, through the same open file.
+        // One sequential read to two elsewhere, through the same open file.
         let mut both = Reader::default();
         let blocks = (0..3000).map(|n| if n % 3 == 0 { n / 3 } else { 10_000 + below(&mut seed, 100_000) });
         assert_eq!(advised(&mut habit, &mut both, blocks), 0);

@@ -1,16 +1,18 @@
 //! Evens out how full the targets of each tier are, file by file, after a target was added.
 //!
 //! ```text
-//!   fill  A ######## 80 %         a file with a part on A lies there no longer, but on C,
-//!         B #####    50 %  mean   where A stays at least as full as C becomes
+//!   fill  A ######## 80 %         a file's part moves from A to C,
+//!         B #####    50 %  mean   if A stays at least as full as C becomes
 //!         C ##       20 %
 //! ```
-//! A pass looks at all files. A part moves from a target that is fuller than the mean of its tier to the emptiest one that
-//! has no part of the file, and never to another tier: tiers, widths and mirrors are decided by other mechanisms. Each
-//! move makes the fullest of the two emptier than it was and the other no fuller than that. So the sum of the squares of
-//! the fills falls with every move, none is undone by another, and a pass that moves nothing is the last.
+//! A pass visits all files. A part moves from a target that is fuller than the mean of its tier to the emptiest one
+//! without a part of the file. It never moves to another tier: tiers, widths and mirrors are decided by other
+//! mechanisms.
 //!
-//! Left alone: files in use, and those that another mechanism or a user has put where they lie.
+//! After a move, the source is at least as full as the destination. So every move lowers the sum of the squares of the
+//! fills. No move undoes another, and a pass without a move is the last.
+//!
+//! Not moved: files in use, and files that a user or another mechanism has pinned to their targets.
 //!
 //! Ours; no paper has it.
 
@@ -20,74 +22,74 @@ use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
-/// So often all files are looked at: others write and remove meanwhile, and it must end all the same. A guess.
+/// Limit on passes, so that it ends even while clients write and remove files. A guess.
 const PASSES_MAX: u32 = 16;
 
-/// A target that takes new objects.
+/// Fill of a target that accepts new objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// The target.
+    /// Target that is described.
     pub target: TargetId,
-    /// Its tier.
+    /// Tier of the target.
     pub tier: u8,
-    /// The file system that it lies on: targets on one are as full as each other.
+    /// File system of the target: targets on one file system share their fill.
     pub file_system: u64,
-    /// All bytes of it.
+    /// Size in bytes.
     pub total_bytes: u64,
-    /// Those that are free.
+    /// Free space in bytes.
     pub free_bytes: u64,
 }
 
-/// What happens.
+/// Input of [`Balance`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A pass begins, with the targets as they are now.
+    /// A pass begins, with the present fill of the targets.
     Begin(Vec<Room>),
-    /// A file was met.
+    /// The pass reached a file.
     File {
-        /// Its number.
+        /// File that was reached.
         file: FileId,
-        /// Its bytes on each target.
+        /// Bytes of the file on each target.
         parts: Vec<(TargetId, u64)>,
-        /// It is in use, or lies where something else wants it.
+        /// Whether the file is in use or pinned to its targets.
         keep: bool,
     },
-    /// The move was made.
+    /// The requested move succeeded.
     Moved,
-    /// It was not made.
+    /// The requested move was not made.
     Left,
-    /// All files were met.
+    /// The pass reached the last file.
     Walked,
 }
 
-/// What to do.
+/// Output of [`Balance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Put the parts of a file that lie on a target on another; answer with [`Event::Moved`] or [`Event::Left`].
+    /// Move a file's parts between two targets; answer with [`Event::Moved`] or [`Event::Left`].
     Move {
-        /// The file.
+        /// File to move.
         file: FileId,
-        /// Where they lie.
+        /// Target of the parts now.
         from: TargetId,
-        /// Where to.
+        /// Target of the parts afterwards.
         to: TargetId,
-        /// Why.
+        /// Fills behind the decision.
         reason: Reason,
     },
-    /// Measure the targets, send [`Event::Begin`] and look at all files.
+    /// Measure the targets, send [`Event::Begin`] and visit all files.
     Walk,
-    /// It is over.
+    /// Balancing has ended.
     End(End),
 }
 
-/// Why a part moves: how full the two targets are before, in thousandths.
+/// Fills of the two targets and of their tier before a move, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// The one that it leaves.
+    /// Fill of the source.
     pub from_permille: u64,
-    /// The one that it goes to.
+    /// Fill of the destination.
     pub to_permille: u64,
-    /// All of the tier.
+    /// Mean fill of the tier.
     pub mean_permille: u64,
 }
 
@@ -99,29 +101,29 @@ impl fmt::Display for Reason {
     }
 }
 
-/// How it ended.
+/// Outcome of balancing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Every target is as full as its tier, within the spread.
+    /// Every target is within the spread around its tier's mean.
     Balanced,
-    /// Nothing more can be moved: what is left is in use, wanted where it lies, or too large.
+    /// Nothing more can be moved: the rest is in use, pinned, or too large.
     NothingToMove,
-    /// All passes were made.
+    /// The limit on passes was reached.
     PassesMade,
 }
 
-/// What was done so far.
+/// Progress so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Passes begun.
+    /// Passes begun so far.
     pub passes: u32,
-    /// Files met in this pass.
+    /// Files reached in this pass.
     pub seen: u64,
-    /// Of them left alone, since they are in use or wanted where they lie.
+    /// Files of these that were skipped: in use or pinned.
     pub kept: u64,
-    /// Moves made.
+    /// Moves that succeeded.
     pub moves: u64,
-    /// Their bytes.
+    /// Bytes of these moves.
     pub bytes: u64,
     /// Moves that were not made.
     pub left: u64,
@@ -138,7 +140,7 @@ impl Fill {
         (u128::from(self.used) * 1000 / u128::from(self.total.max(1))) as u64
     }
 
-    /// Whether this is fuller than that.
+    /// Whether this fill is higher than the other.
     fn exceeds(self, other: Fill) -> bool {
         u128::from(self.used) * u128::from(other.total) > u128::from(other.used) * u128::from(self.total)
     }
@@ -146,14 +148,14 @@ impl Fill {
 
 type Place = (u8, u64);
 
-/// The machine.
+/// State machine that balances the targets of each tier.
 #[derive(Debug)]
 pub struct Balance {
-    /// How far from its tier's mean a target may be, in thousandths.
+    /// Largest allowed distance of a target's fill from its tier's mean, in thousandths.
     spread_permille: u64,
     places: BTreeMap<TargetId, Place>,
     fills: BTreeMap<Place, Fill>,
-    /// A move that is not answered.
+    /// Move without an answer so far: source, destination and bytes.
     under_way: Option<(Place, Place, u64)>,
     moved_in_pass: u64,
     stats: Stats,
@@ -161,7 +163,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Begins: the first thing that it wants is a walk.
+    /// Begins by requesting a pass.
     pub fn new(spread_permille: u64) -> Balance {
         Balance {
             spread_permille,
@@ -174,12 +176,12 @@ impl Balance {
         }
     }
 
-    /// What was done so far.
+    /// Progress so far.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// Whether every target is as full as its tier, within the spread.
+    /// Whether every target is within the spread around its tier's mean.
     pub fn is_even(&self) -> bool {
         self.fills
             .iter()
@@ -204,10 +206,10 @@ impl Balance {
         })
     }
 
-    /// The best move of a file's part, if any evens something out.
+    /// Returns the best move of the file's parts, if any makes the fills more even.
     fn choose(&self, parts: &[(TargetId, u64)]) -> Option<(TargetId, TargetId, u64)> {
         let taken: BTreeSet<TargetId> = parts.iter().map(|(target, _)| *target).collect();
-        // From the fullest target of the file that may give.
+        // Tries the fullest target of the file first.
         let mut sources: Vec<_> =
             parts.iter().filter_map(|(target, bytes)| Some((*target, *bytes, *self.places.get(target)?))).collect();
         sources.sort_by_key(|(target, _, place)| (std::cmp::Reverse(self.fills[place].permille()), *target));
@@ -330,7 +332,7 @@ mod tests {
         assert_eq!((from, to), (TargetId(1), TargetId(3)));
         assert_eq!(reason.to_string(), "its target was 80.0 % full, the other 20.0 %, the tier 50.0 %");
         machine.handle(Time::ZERO, Event::Moved);
-        // It has parts on all others of the tier, is kept, or would only change places with the fullness.
+        // Not moved: a file on all targets of the tier, a pinned one, and one that would only exchange the fills.
         assert_eq!(told(&mut machine, file(2, &[(1, 100), (2, 100), (3, 100)])), None);
         let kept = Event::File { file: FileId(3), parts: vec![(TargetId(1), 100)], keep: true };
         assert_eq!(told(&mut machine, kept), None);
@@ -355,14 +357,13 @@ mod tests {
         rooms.push(room(100, 0, 100, 0));
         machine.handle(Time::ZERO, Event::Begin(rooms));
         assert!(matches!(told(&mut machine, file(1, &[(5, 10)])), Some(Action::Move { to: TargetId(100), .. })));
-        // One that was not made counts as if it had never been wanted.
+        // A move that was not made leaves no trace in the fills.
         machine.handle(Time::ZERO, Event::Left);
         assert_eq!(told(&mut machine, Event::Walked), Some(Action::End(End::NothingToMove)));
     }
 
     proptest! {
-        /// It ends, with or without moves that fail; what the fullest and the emptiest are apart never grows; and what it
-        /// calls balanced is.
+        /// It ends, with and without failing moves. The spread never grows, and `Balanced` is true.
         #[test]
         fn it_ends_and_makes_nothing_worse(
             used in prop::collection::vec((0u64..=1000, 0u8..2, 0u64..6), 1..8),

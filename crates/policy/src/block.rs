@@ -1,6 +1,6 @@
-//! What caches, prefetchers and coordinators share: the names of blocks, requests for them, and the pages of a level.
+//! Blocks, requests for them, and the pages of a level, as shared by caches, prefetchers and coordinators.
 //!
-//! A block's name is file and index in one word, so that one flat table serves all files and a successor is `+ 1`.
+//! A block is file and index in one word, so that one flat table serves all files and the next block is `+ 1`.
 
 mod lists;
 pub(crate) mod page;
@@ -17,43 +17,43 @@ pub use two_lists::TwoLists;
 
 use std::fmt;
 
-/// Bits of the index; the file number has the rest.
+/// Number of bits of the index; the file number has the rest.
 const INDEX_BITS: u32 = 40;
 
-/// Largest block index in a file. The last number is left out, so that no file's end touches the next one's start.
+/// Largest block index in a file. The last number is unused, so that no file's end touches the next one's start.
 pub const INDEX_MAX: u64 = (1 << INDEX_BITS) - 2;
 
-/// Largest file number. The last number is left out: its blocks mark free places in tables.
+/// Largest file number. The last number is unused: its blocks mark free places in tables.
 pub const FILE_MAX: u32 = (1 << (64 - INDEX_BITS)) - 2;
 
-/// One block of one file. Drivers number files densely as they meet them; how long a block is, is the driver's business.
+/// One block of one file. Drivers number files densely in order of appearance, and choose the size of a block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block(pub(crate) u64);
 
 impl Block {
-    /// Block `index` of `file`. Panics when either is beyond [`FILE_MAX`] or [`INDEX_MAX`]: readers of traces and the
-    /// mount check their input.
+    /// Block `index` of `file`. Panics if either exceeds [`FILE_MAX`] or [`INDEX_MAX`]: trace readers and the mount
+    /// check their input.
     pub fn new(file: u32, index: u64) -> Block {
         assert!(file <= FILE_MAX && index <= INDEX_MAX, "block {index} of file {file} is out of range");
         Block((u64::from(file) << INDEX_BITS) | index)
     }
 
-    /// The file.
+    /// Number of the file.
     pub fn file(self) -> u32 {
         (self.0 >> INDEX_BITS) as u32
     }
 
-    /// The index in the file.
+    /// Index in the file.
     pub fn index(self) -> u64 {
         self.0 & ((1 << INDEX_BITS) - 1)
     }
 
-    /// The block `n` further on. Drivers keep requests within a file and plans are clipped to it.
+    /// Returns the block `n` further on. Drivers keep requests within a file, and plans are clipped to it.
     pub(crate) fn plus(self, n: u64) -> Block {
         Block(self.0 + n)
     }
 
-    /// The block before, unless this is the first of its file.
+    /// Returns the block before, unless this is the first of its file.
     pub(crate) fn before(self) -> Option<Block> {
         (self.index() > 0).then(|| Block(self.0 - 1))
     }
@@ -65,34 +65,34 @@ impl fmt::Debug for Block {
     }
 }
 
-/// A run of blocks of one file.
+/// Run of blocks of one file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// The first block.
+    /// First block of the run.
     pub first: Block,
-    /// How many.
+    /// Number of blocks.
     pub len: u32,
 }
 
 impl Span {
-    /// `len` blocks of `file` from `index`. Panics like [`Block::new`], also when the end is out of range.
+    /// Returns `len` blocks of `file` from `index`. Panics like [`Block::new`], also if the end is out of range.
     pub fn new(file: u32, index: u64, len: u32) -> Span {
         let first = Block::new(file, index);
         assert!(index + u64::from(len) <= INDEX_MAX + 1, "{len} blocks from {index} of file {file} end out of range");
         Span { first, len }
     }
 
-    /// The block after the last.
+    /// Block after the last.
     pub(crate) fn end(self) -> Block {
         self.first.plus(u64::from(self.len))
     }
 
-    /// Whether a block is in it.
+    /// Whether a block is in the run.
     pub fn contains(self, block: Block) -> bool {
         self.first <= block && block < self.end()
     }
 
-    /// Its blocks, ascending.
+    /// Iterates over the blocks, ascending.
     pub fn blocks(self) -> impl Iterator<Item = Block> {
         (self.first.0..self.first.0 + u64::from(self.len)).map(Block)
     }

@@ -1,11 +1,12 @@
-//! A burst buffer that everybody shares: how fast checkpoints are written, what is demoted when, what stays for a restart.
+//! A shared burst buffer: rates of checkpoints, demotion, and versions kept for restarts.
 //!
 //! ```text
 //!   checkpoints -> queue (one application's at a time) -> control (write and demotion rates) -> burst buffer
-//!   burst buffer -> tables (old versions first, then the highest MTBF) -> demoted, kept as clean copies, deleted when space is short
+//!   burst buffer -> tables (old versions first, then the highest MTBF) -> demoted, kept as clean copies
+//!                                                                      -> deleted when space is short
 //! ```
-//! Quantities: `S` the buffer's capacity; `DWPP` the data written per period; `DWSF` the data written so far in the period. The buffer is over-subscribed
-//! when `DWPP > S`; the difference must leave while checkpoints are written.
+//! Quantities: `S` the buffer's capacity; `DWPP` the data written per period; `DWSF` the data written so far in the
+//! period. The buffer is over-subscribed when `DWPP > S`; the difference must leave during checkpoints.
 //!
 //! Source: Sung (2020), chapters 3.2 and 5 (BBOS); the reference, section 8.
 

@@ -12,8 +12,8 @@
 //!             Fetch to below (next level, or a device) ---- FetchDone -----+
 //! ```
 //!
-//! A level knows nothing of time but the `now` it is given, and nothing of what lies above and below it: the simulator
-//! stacks levels to any depth, and the live cache drives one level with the mount as its client.
+//! A level sees no time but the `now` of each event, and nothing of the levels above and below it. The simulator stacks
+//! levels to any depth, and the live cache drives one level with the mount as its client.
 
 mod config;
 mod event;
@@ -29,5 +29,5 @@ pub use event::{Action, Event, Fetch, FetchId, Logged, Outcome};
 pub use level::{Level, Violation};
 pub use stats::{Stats, StreamStats};
 
-/// Blocks a level can hold at most: slots are numbered in 32 bits with room for marks.
+/// Largest number of blocks of a level: slots are numbered in 32 bits with room for marks.
 pub const CAPACITY_MAX: u32 = 1 << 30;

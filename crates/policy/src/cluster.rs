@@ -1,4 +1,4 @@
-//! Several nodes share one volume: who is there and leads, and what a node may do to a file that others use, too.
+//! Cluster membership of a shared volume, and the rules for files that several nodes use.
 //!
 //! ```text
 //!   lease files in the namespace --> [ lease ] -- I hold my lease until --> acknowledgements, publications
@@ -9,12 +9,13 @@
 //! ```
 //! All that safety needs is in the shared file system. A message between nodes only makes things faster.
 //!
-//! - [`lease`]: a node's own lease, those of the others, the leader.
-//! - [`share`]: writers and changers of one file, over what its stub says.
-//! - [`look`]: a look through the volume by all nodes together.
-//! - [`past`]: numbers that are over, of which there may be many.
-//! - [`locks`]: when a call for a user's lock is asked of the shared file system.
-//! - [`idle`]: which node looks at the space of targets that are idle.
+//! - [`lease`]: a node's own lease, the leases of the others, the leader.
+//! - [`share`]: writers and changers of one file, by the attributes of its stub.
+//! - [`look`]: a scan of the volume by all nodes together.
+//! - [`past`]: the set of node numbers that are over; there may be many.
+//! - [`locks`]: schedule of the tries for users' locks at the shared file system.
+//! - [`names`]: names that other nodes replace, and the stay of objects of removed files.
+//! - [`idle`]: choice of the node that measures the space of an idle target.
 
 #[cfg(test)]
 mod explore;
@@ -22,12 +23,13 @@ pub mod idle;
 pub mod lease;
 pub mod locks;
 pub mod look;
+pub mod names;
 pub mod past;
 pub mod share;
 
 use std::fmt;
 
-/// A node of the cluster, for one life of its daemon: numbers begin with 1, leave none out, and are never given twice.
+/// One life of a daemon. Numbers begin with 1, without gaps, and are never given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node(pub u32);
 
@@ -37,13 +39,13 @@ impl fmt::Display for Node {
     }
 }
 
-/// How a node stands with its lease, when it looks.
+/// State of a node's own lease at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Standing {
-    /// It holds it: it may acknowledge and publish.
+    /// The lease is valid: the node may acknowledge and publish.
     Held,
-    /// Its time is over, or it is in doubt; it may be renewed yet.
+    /// The lease expired or is in doubt; a renewal may still succeed.
     Lapsed,
-    /// This number is over for ever, or given up.
+    /// The number is over for ever, or was given up.
     Lost,
 }

@@ -1,5 +1,4 @@
-//! Several connections to one storage server: which of them serves an operation, which of them can be trusted, and what may be
-//! tried again on another.
+//! Several connections to one storage server: choice, health, and retries on another connection.
 //!
 //! ```text
 //!                       open: a Use per open file, with its home
@@ -8,8 +7,8 @@
 //!                          |  usable?  Link (one per connection)  <--- failed, hangs, probe
 //!                          +--- began, done: outstanding bytes, measured rate <-------+
 //! ```
-//! Each connection is a mount of the same directory, so that any of them can serve any operation; they differ in what is under way on
-//! them. After "Mulconn" (paper 001, sections 4.1.3 and 4.1.4): thread-to-single, thread-to-multiple and automatic are its
+//! Each connection is a mount of the same directory, so any of them can serve any operation; they differ in their load.
+//! After "Mulconn" (paper 001, sections 4.1.3 and 4.1.4): thread-to-single, thread-to-multiple and automatic are its
 //! policies; [`Policy::Load`] is ours.
 
 mod behind;
@@ -28,7 +27,7 @@ pub use width::{Config as WidthConfig, Width};
 use std::fmt;
 use std::str::FromStr;
 
-/// A connection, by its number from 0.
+/// Number of a connection, from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u16);
 
@@ -38,29 +37,30 @@ impl fmt::Display for ConnectionId {
     }
 }
 
-/// More connections than that to one server gain nothing.
+/// Limit on the connections to one server. More gain nothing, and a set of 64 fits into one word.
 pub const CONNECTIONS_MAX: u16 = 64;
 
-/// What chooses the connection of an operation.
+/// Policy that chooses the connection of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// The thread that opens a file chooses its connection: the thread's number modulo the connections (paper 001, algorithm 4.1).
+    /// Connection by the thread that opens the file: the thread's number modulo the connections (paper 001, algorithm
+    /// 4.1).
     Single,
     /// Every operation on an open file takes the next connection (paper 001, algorithms 4.2 and 4.4).
     Multiple,
     /// Writes as [`Policy::Single`], reads as [`Policy::Multiple`] (paper 001, section 4.1.4).
     Automatic,
-    /// The connection with the least to do, by measure: a file that is written stays on one unless several are measured to be
-    /// faster, reads go to whichever is free, and what is large is split over idle ones when that pays. Ours.
+    /// The connection with the least load, by measurement. A written file stays on one unless several are measured to
+    /// be faster. Reads go to a free one, and large operations are split over idle ones when that pays. Ours.
     #[default]
     Load,
 }
 
 impl Policy {
-    /// All, as one may write them.
+    /// Accepted words, for messages.
     pub const WORDS: &'static str = "single, multiple, automatic, load";
 
-    /// Whether all bytes of an open file go over one connection, whatever is asked of it.
+    /// Whether all bytes of an open file always go over one connection.
     pub fn keeps_to_one(self) -> bool {
         self == Policy::Single
     }
@@ -90,20 +90,20 @@ impl FromStr for Policy {
     }
 }
 
-/// Which way the bytes of files go, where a connection has two.
+/// Path of file bytes on a connection that has two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BytesOver {
-    /// The file system's client library if it is there and was measured at the start to be faster; else the mount.
+    /// The file system's client library if it exists and was measured at the start to be faster; otherwise the mount.
     #[default]
     Auto,
-    /// The mount.
+    /// Always the mount.
     Mount,
-    /// The client library.
+    /// Always the client library.
     Library,
 }
 
 impl BytesOver {
-    /// All, as one may write them.
+    /// Accepted words, for messages.
     pub const WORDS: &'static str = "auto, mount, library";
 }
 
@@ -129,7 +129,7 @@ impl FromStr for BytesOver {
     }
 }
 
-/// Bytes of all files together that are acknowledged before the server has them, unless somebody says otherwise.
+/// Default limit on acknowledged bytes that the server does not have, of all files together.
 pub const WRITE_BEHIND_BYTES: u64 = 64 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How a level takes part in a hierarchy: demand labels, PFC, exclusive caching.
+//! Coordination of a level with its hierarchy: demand labels, PFC, exclusive caching.
 
 pub(crate) mod adaptive;
 mod config;

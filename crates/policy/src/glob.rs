@@ -1,20 +1,21 @@
-//! Patterns over paths, as shells and `.gitignore` have them.
+//! Patterns over paths, with the syntax of shells and `.gitignore`.
 //!
 //! ```text
 //!   tmp/**         all below tmp                 tmp/*.log      tmp/a.log, not tmp/run/a.log
 //!   **/core        core in any directory         run/**/x?.dat  run/x1.dat, run/a/b/x1.dat
 //! ```
-//! `*` stands for any characters but slashes, `?` for one of these, `**` for anything; `**/` for any directories, or none. A pattern
-//! begins where the path does. Matching takes time in proportion to both lengths, whatever the names of users are.
+//! `*` matches any characters but slashes, `?` one of these, `**` anything, and `**/` any directories, or none. A
+//! pattern is anchored at the start of the path. Matching takes time proportional to both lengths, whatever names users
+//! choose.
 
 use std::fmt;
 
-/// A pattern that was understood.
+/// Parsed pattern over paths.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Glob {
     text: String,
     parts: Vec<Part>,
-    /// Bytes at its front that stand for themselves.
+    /// Length of the literal prefix, in bytes.
     plain_len: usize,
 }
 
@@ -47,7 +48,7 @@ impl std::str::FromStr for Glob {
     type Err = String;
 
     /// # Errors
-    /// What is wrong, as an instruction.
+    /// The cause, as an instruction.
     fn from_str(text: &str) -> Result<Glob, String> {
         let example = "Give a pattern such as \"tmp/**\"";
         if text.starts_with('/') || text.ends_with('/') {
@@ -78,24 +79,24 @@ impl std::str::FromStr for Glob {
 }
 
 impl Glob {
-    /// Whether it stands for this path.
+    /// Whether the pattern matches this path.
     pub fn matches(&self, path: &str) -> bool {
         self.run(path).0
     }
 
-    /// Whether it stands for this path or for a directory above it.
+    /// Whether the pattern matches this path or a directory above it.
     pub fn covers(&self, path: &str) -> bool {
         let (whole, above) = self.run(path);
         whole || above
     }
 
-    /// Whether it stands for the path, and whether it does for a directory above.
+    /// Returns whether the pattern matches the path, and whether it matches a directory above.
     fn run(&self, path: &str) -> (bool, bool) {
         if !path.starts_with(&self.text[..self.plain_len]) {
             return (false, false);
         }
         let end = self.parts.len();
-        // Where in the pattern one may be after what was read so far.
+        // Possible positions in the pattern after the characters read so far.
         let (mut at, mut next) = (vec![false; end + 1], vec![false; end + 1]);
         at[0] = true;
         self.skip(&mut at, true);
@@ -117,7 +118,7 @@ impl Glob {
         (at[end], above)
     }
 
-    /// What may stand for nothing is passed over; `between`: the last character was a slash, or there was none.
+    /// Adds positions after parts that may match nothing; `between`: at the start, or after a slash.
     fn skip(&self, at: &mut [bool], between: bool) {
         for (i, part) in self.parts.iter().enumerate() {
             let ends = match part {
@@ -189,7 +190,7 @@ mod tests {
         }
     }
 
-    /// By trying every way.
+    /// Tries every way of matching.
     fn slow(parts: &[Part], path: &[char], between: bool) -> bool {
         let Some((first, rest)) = parts.split_first() else { return path.is_empty() };
         let tail = path.get(1..).unwrap_or_default();

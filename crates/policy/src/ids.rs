@@ -1,23 +1,24 @@
-//! The names of things: targets, objects, files. All are opaque numbers to the policies.
+//! Numbers of targets, objects and files. All are opaque to the policies.
 
 use std::fmt;
 
-/// A target: one directory on one device or file system. Its number is part of the on-disk format and is never
-/// given to another target of the same volume.
+/// Number of a target: one directory on one device or file system. It is part of the on-disk format and is never given
+/// to another target of the same volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetId(pub u16);
 
-/// An object: one plain file on a target. Unique in the volume and never reused: the upper 32 bits are the epoch
-/// (one per start of the daemon), the lower 32 a counter.
+/// Number of an object: one plain file on a target. Unique in the volume and never reused: the upper 32 bits are the
+/// epoch (one per start of the daemon), the lower 32 a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u64);
 
-/// A file with a layout. Drawn from the same numbers as objects, so unique in the volume and never reused.
+/// Number of a file with a layout. It shares the number space of objects, so it is unique in the volume and never
+/// reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u64);
 
 impl ObjectId {
-    /// The upper half of its number: which daemon drew it.
+    /// Upper half of the number: the daemon start that allocated it.
     pub fn epoch(self) -> u32 {
         (self.0 >> 32) as u32
     }

@@ -1,4 +1,4 @@
-//! A layout says where the bytes of a file lie: mirrors, each a complete copy; each cut into segments; each segment
+//! A layout records where the bytes of a file lie: mirrors, each a complete copy, consist of segments; each segment is
 //! striped round-robin over objects.
 //!
 //! ```text
@@ -9,16 +9,15 @@
 //! mirror 1    | segment 0: 2 objects, other stripe_size, other targets                 |
 //! ```
 //!
-//! Inside a segment that starts at file offset `start`, stripe `k` covers
-//! `[start + k*stripe_size, start + (k+1)*stripe_size)` and lies on object `k mod m` at object offset
-//! `(k div m) * stripe_size`, with `m` the number of objects.
+//! Inside a segment that starts at file offset `start`, with `m` objects, stripe `k` covers `[start + k*stripe_size,
+//! start + (k+1)*stripe_size)`. It lies on object `k mod m` at object offset `(k div m) * stripe_size`.
 //!
 //! Invariants (`Layout::check`): at least one mirror, at least one of them in sync; the segments of a mirror start at
-//! 0, follow each other without gap, and only the last may be open-ended; every segment has at least one object and
-//! a stripe size that is a positive multiple of 4096; no object occurs twice; a shared object ([`Merged`]) is complete. Offsets in an
-//! object are those of the file's own part of it, whether it is shared or not.
+//! 0, follow each other without gap, and only the last may be open-ended; every segment has at least one object and a
+//! stripe size that is a positive multiple of 4096; no object occurs twice; a shared object ([`Merged`]) is complete.
+//! Offsets in an object are those of the file's own part, also in a shared object.
 //!
-//! This module does not know sizes: the size of a file belongs to its stub. It does not know whether a target works.
+//! This module has no file sizes, which belong to stubs, and no state of targets.
 
 mod check;
 mod codec;
@@ -44,19 +43,19 @@ pub use verbs::{Verb, VerbError};
 
 use crate::ids::{FileId, ObjectId, TargetId};
 
-/// The end of a segment that goes on for ever.
+/// End of a segment without an upper bound.
 pub const OPEN_END: u64 = u64::MAX;
 
-/// Where the bytes of one file lie.
+/// Places of the bytes of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The file's own number, the key of its records in the state store and of its side files.
     pub file: FileId,
-    /// Grows by one with every change of the record. A reader that met an error looks whether it grew.
+    /// Counter of changes of the record. After an error, a reader checks whether it grew.
     pub generation: u64,
-    /// The copies. The first in-sync one on healthy targets is read.
+    /// The copies. Reads use the first in-sync one on healthy targets.
     pub mirrors: Vec<Mirror>,
-    /// Why the layout is as it is: the last few changes, oldest first.
+    /// Reasons for the last few changes, oldest first.
     pub history: History,
 }
 
@@ -96,24 +95,24 @@ pub struct Segment {
 pub struct Object {
     /// Its name on the target.
     pub id: ObjectId,
-    /// Where it lies.
+    /// Target that holds it.
     pub target: TargetId,
     /// Whether a hole in it is data.
     pub state: ObjectState,
-    /// What of it is this file's, where files that are read together share it.
+    /// This file's part of it, if files that are read together share it.
     pub merged: Option<Merged>,
 }
 
-/// Whether what is in an object may be believed.
+/// Whether the contents of an object are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectState {
-    /// Every stripe is there; holes read as zeros.
+    /// Every stripe is valid; holes read as zeros.
     Complete,
-    /// Being recovered from a source: a stripe may be read only when its recovery said so.
+    /// Being recovered from a source: a stripe may be read only after its recovery.
     Partial,
 }
 
-/// Names one object of a layout by where it stands.
+/// Position of one object in a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// Index into [`Layout::mirrors`].
@@ -125,17 +124,17 @@ pub struct Position {
 }
 
 impl Layout {
-    /// The object at a position.
+    /// Returns the object at a position.
     pub fn object(&self, at: Position) -> Option<&Object> {
         self.mirrors.get(at.mirror)?.object(at)
     }
 
-    /// The object at a position, to change it.
+    /// Returns the object at a position, for changes.
     pub fn object_mut(&mut self, at: Position) -> Option<&mut Object> {
         self.mirrors.get_mut(at.mirror)?.segments.get_mut(at.segment)?.objects.get_mut(at.index)
     }
 
-    /// Every object with its position, mirror by mirror, segment by segment.
+    /// Returns every object with its position, mirror by mirror, segment by segment.
     pub fn objects(&self) -> impl Iterator<Item = (Position, &Object)> {
         self.mirrors.iter().enumerate().flat_map(|(mirror, m)| {
             m.segments.iter().enumerate().flat_map(move |(segment, s)| {
@@ -144,12 +143,12 @@ impl Layout {
         })
     }
 
-    /// Whether it shares objects with other files.
+    /// Whether the file shares objects with others.
     pub fn is_merged(&self) -> bool {
         self.objects().any(|(_, o)| o.merged.is_some())
     }
 
-    /// The one object that holds the whole file and nothing else, if the layout is that simple.
+    /// Returns the one object that holds the whole file and nothing else, if the layout is that simple.
     pub fn single_object(&self) -> Option<&Object> {
         let [mirror] = self.mirrors.as_slice() else { return None };
         let [segment] = mirror.segments.as_slice() else { return None };
@@ -159,19 +158,19 @@ impl Layout {
 }
 
 impl Object {
-    /// A complete object that is this file's alone.
+    /// Makes a complete object of this file alone.
     pub fn whole(id: ObjectId, target: TargetId) -> Object {
         Object { id, target, state: ObjectState::Complete, merged: None }
     }
 }
 
 impl Mirror {
-    /// The object at a position in this mirror.
+    /// Returns the object at a position in this mirror.
     pub fn object(&self, at: Position) -> Option<&Object> {
         self.segments.get(at.segment)?.objects.get(at.index)
     }
 
-    /// One past the last file offset that the segments cover.
+    /// Returns one past the last file offset that the segments cover.
     pub fn covered(&self) -> u64 {
         self.segments.last().map_or(0, |s| s.end)
     }

@@ -1,7 +1,7 @@
 //! Every decision of Entrepot, as state machines without clock, thread, file or hidden randomness.
 //!
 //! All have one contract, [`machine::Machine`]. The live file system drives them in real time and the simulator in
-//! virtual time, so that what was simulated is what runs.
+//! virtual time. So the simulated code is the code that runs.
 
 pub mod advice;
 pub mod balance;
@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod connections;
 pub mod coordinate;
 pub mod glob;
+pub mod holders;
 pub mod ids;
 pub mod layout;
 pub mod machine;

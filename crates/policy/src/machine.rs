@@ -1,49 +1,49 @@
-//! The contract of every state machine: events and the time go in, actions come out, and it says when to come back.
+//! The contract of every state machine: events and the time go in, actions and the next deadline come out.
 //!
 //! ```text
 //!   handle(now, event) --> [ state ] --> poll() until None --> next_deadline()
 //!          ^                                                        |
 //!          '-- the machine's tick, if nothing else happens before --'
 //! ```
-//! A driver hands over an event with the time at which it happened, carries out every action, and comes back at the
-//! deadline with the machine's `Tick` (for the striper, its `Look`). Time that goes backwards is the driver's mistake;
-//! a machine that remembers the time keeps the latest.
+//! A driver passes each event with the time at which it happened, and carries out every action. At the deadline it
+//! sends the machine's `Tick` (for the striper, its `Look`). Time that goes backwards is an error of the driver; a
+//! machine that remembers the time keeps the latest.
 
 use crate::time::Time;
 
 /// A state machine that a driver runs in real time and the simulator in virtual time.
 pub trait Machine {
-    /// What it takes in.
+    /// Input of the machine.
     type Event;
-    /// What it asks for.
+    /// Output of the machine.
     type Action;
 
-    /// Takes in what happened. Follow with [`Machine::poll`] until it gives nothing.
+    /// Handles an event. Call [`Machine::poll`] afterwards until it returns `None`.
     fn handle(&mut self, now: Time, event: Self::Event);
 
-    /// The next thing to do, as of the time of the latest event.
+    /// Returns the next action, as of the time of the latest event.
     fn poll(&mut self) -> Option<Self::Action>;
 
-    /// When to send the machine's tick, if nothing else happens before; `None` if only events change anything.
+    /// Time to send the machine's tick if no event comes before; `None` if only events change anything.
     fn next_deadline(&self) -> Option<Time>;
 
-    /// All that is to be done now, as [`Machine::poll`] gives it.
+    /// Iterates over all pending actions, as [`Machine::poll`] returns them.
     fn drain(&mut self) -> impl Iterator<Item = Self::Action> {
         std::iter::from_fn(|| self.poll())
     }
 }
 
-/// A line of a log.
+/// Line of a log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Logged<E, A> {
-    /// It went in.
+    /// Event handled at this time.
     Event(Time, E),
-    /// It came out; the time is that of the latest event.
+    /// Action returned; the time is that of the latest event.
     Action(Time, A),
 }
 
-/// What went into a machine and came out, once it is started: two drivers do the same when their logs are equal.
-/// Memory grows with it: for tests.
+/// Log of a machine's events and actions: two drivers do the same if their logs are equal. It grows without limit: for
+/// tests.
 #[derive(Clone, Debug)]
 pub struct Log<E, A> {
     now: Time,
@@ -57,17 +57,17 @@ impl<E, A> Default for Log<E, A> {
 }
 
 impl<E: Clone, A: Clone> Log<E, A> {
-    /// Keeps what comes from now on.
+    /// Starts the log.
     pub fn start(&mut self) {
         self.lines = Some(Vec::new());
     }
 
-    /// What was kept; empty unless it was started.
+    /// Lines so far; empty unless started.
     pub fn lines(&self) -> &[Logged<E, A>] {
         self.lines.as_deref().unwrap_or_default()
     }
 
-    /// An event goes in.
+    /// Logs an event.
     pub fn event(&mut self, now: Time, event: &E) {
         if let Some(lines) = &mut self.lines {
             self.now = self.now.max(now);
@@ -75,7 +75,7 @@ impl<E: Clone, A: Clone> Log<E, A> {
         }
     }
 
-    /// An action comes out.
+    /// Logs an action.
     pub fn action(&mut self, action: &A) {
         if let Some(lines) = &mut self.lines {
             lines.push(Logged::Action(self.now, action.clone()));

@@ -1,14 +1,14 @@
-//! What the requests of a file look like, and which come next.
+//! Classifies the requests of a file, and predicts the next ones.
 //!
 //! ```text
-//!   window of requests --> features --> rules of thumb        --> read-only | write-only | mixed
-//!                                   \-> small trained network --> sequential | strided | random,  uniform | variable sizes
+//!   window of requests --> features --> rules of thumb    --> read-only | write-only | mixed
+//!                                   \-> trained network   --> sequential | strided | random, uniform | variable sizes
 //!   offsets, one by one --> hidden Markov model of their steps --> the next ranges, for a prefetcher
 //! ```
 //! A label is a hint: it decides nothing by itself.
 //!
-//! Source: Simitci & Reed, section 5 and future work, after Madhyastha & Reed; the reference, section 10.3. The paper gives neither
-//! topology nor training: window, features and network are ours.
+//! Source: Simitci & Reed, section 5 and future work, after Madhyastha & Reed; the reference, section 10.3. The paper
+//! gives neither topology nor training: window, features and network are ours.
 
 pub mod features;
 pub mod hmm;
@@ -16,61 +16,61 @@ pub mod network;
 pub mod recent;
 pub mod rules;
 
-/// A request.
+/// Request as the classifiers see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Whether it writes.
     pub write: bool,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
-/// Reads and writes.
+/// Mix of reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mix {
-    /// Nothing is written.
+    /// Only reads occur.
     ReadOnly,
-    /// Nothing is read.
+    /// Only writes occur.
     WriteOnly,
-    /// Both.
+    /// Reads and writes occur.
     Mixed,
 }
 
-/// Where the next request begins.
+/// Start of the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Order {
-    /// Where the last ended.
+    /// At the end of the last.
     Sequential,
-    /// At a fixed distance from where the last began.
+    /// At a fixed distance from the start of the last.
     Strided,
-    /// Anywhere.
+    /// Anywhere in the file.
     Random,
 }
 
-/// Sizes of requests.
+/// Sizes of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sizes {
-    /// All alike.
+    /// All sizes are equal.
     Uniform,
-    /// Different.
+    /// The sizes differ.
     Variable,
 }
 
-/// What a window looks like.
+/// Class of a window of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label {
-    /// Reads and writes.
+    /// Mix of reads and writes.
     pub mix: Mix,
-    /// Where the next begins.
+    /// Start of the next request.
     pub order: Order,
-    /// Sizes.
+    /// Sizes of the requests.
     pub sizes: Sizes,
 }
 
 impl Label {
-    /// Every label.
+    /// Iterates over every label.
     pub fn all() -> impl Iterator<Item = Label> {
         let mixes = [Mix::ReadOnly, Mix::WriteOnly, Mix::Mixed];
         let orders = [Order::Sequential, Order::Strided, Order::Random];
@@ -102,16 +102,16 @@ impl std::fmt::Display for Label {
     }
 }
 
-/// What a window looks like, for rules that want no jumps: each from 0 to 1.
+/// Class of a window as numbers from 0 to 1, for rules that must not jump.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hints {
-    /// The label itself.
+    /// Most likely label.
     pub label: Label,
-    /// How sequential: 1 sequential, 1/2 strided, 0 random.
+    /// Order: 1 sequential, 1/2 strided, 0 random.
     pub sequentiality: f64,
-    /// How much is written: 1 all, 1/2 mixed, 0 nothing.
+    /// Share of writes: 1 all, 1/2 mixed, 0 none.
     pub writes: f64,
-    /// How different the sizes are: 1 variable, 0 uniform.
+    /// Difference of the sizes: 1 variable, 0 uniform.
     pub variability: f64,
 }
 
@@ -132,18 +132,18 @@ impl From<Label> for Hints {
     }
 }
 
-/// Says what a window of requests looks like.
+/// Classifier of windows of requests.
 pub trait Classifier {
-    /// The label of a window, oldest request first; `None` for fewer than [`features::WINDOW_MIN`].
+    /// Returns the label of a window, oldest request first; `None` for fewer than [`features::WINDOW_MIN`].
     fn classify(&self, window: &[Request]) -> Option<Label> {
         self.hints(window).map(|hints| hints.label)
     }
 
-    /// The label, and how sure it is.
+    /// Returns the label with its certainty.
     fn hints(&self, window: &[Request]) -> Option<Hints>;
 }
 
-/// One of the classifiers, chosen by configuration.
+/// Classifier chosen by configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Chosen {
     /// The trained network.
@@ -153,11 +153,11 @@ pub enum Chosen {
 }
 
 impl Default for Chosen {
-    /// The network that comes with the program.
+    /// The network built into the program.
     fn default() -> Chosen {
         match network::Network::parse(network::BUILT_IN) {
             Ok(network) => Chosen::Network(Box::new(network)),
-            Err(_) => Chosen::Thumb(rules::RulesOfThumb), // never so: a test reads it
+            Err(_) => Chosen::Thumb(rules::RulesOfThumb), // unreachable: a test parses it
         }
     }
 }

@@ -1,47 +1,47 @@
-//! Which of the reads that wait for a device goes next: awaited reads before prefetches.
+//! Order of the reads that wait for a device: awaited reads before prefetches.
 //!
 //! ```text
 //!   awaited   a3 a2 a1 --\
-//!                          >--> device      a prefetch that becomes awaited moves from its line to the other
+//!                          >--> device      a prefetch that becomes awaited moves to the other queue
 //!   prefetch     p2 p1 --/
 //! ```
-//! A prefetch that is done before it is asked for gains nothing, and every read behind it loses. So prefetches go when
+//! A prefetch that is done before it is requested gains nothing, and every read behind it loses. So prefetches go when
 //! no awaited read waits. None starves: the oldest goes once it has waited for `expiry`, at most one between two
 //! awaited reads.
 //!
-//! There are two exceptions, for devices that position. In a crowd of awaited reads a prefetch is merged with the read
-//! that it follows. A short prefetch that continues where the device has just stopped goes at once: now it costs its
-//! transfer, later it would cost the positioning as well. At most one of these goes between two awaited reads, and it
-//! goes before an expired one, since an overloaded device must not seek to and fro.
+//! There are two exceptions, for devices with positioning times. In a crowd of awaited reads, a prefetch is merged with
+//! the read that it follows. A short prefetch that continues where the device has just stopped goes at once. Now it
+//! costs its transfer; later it would cost the positioning as well. At most one of these goes between two awaited
+//! reads. It goes before an expired one, since an overloaded device must not seek to and fro.
 //!
-//! The lines themselves, and the order within one, are the driver's: the simulator's block layer sorts them by sector,
-//! the file system's targets serve each in order of arrival.
+//! The queues themselves, and the order within one, belong to the driver. The simulator's block layer sorts by sector;
+//! the file system's targets serve in order of arrival.
 
 use crate::time::Time;
 
-/// Why a read waits.
+/// Class of a waiting read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
     /// A caller waits for it.
     #[default]
     Awaited,
-    /// Nobody has asked for it yet.
+    /// No caller has requested it so far.
     Prefetch,
 }
 
-/// Who goes next.
+/// Next read for the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// An awaited read.
     Awaited,
-    /// A prefetch, the oldest or whichever the driver's order has first.
+    /// A prefetch: the oldest, or the first in the driver's order.
     Prefetch,
-    /// The prefetch that goes on where the device stopped.
+    /// The prefetch that continues where the device stopped.
     Onward,
 }
 
 impl Turn {
-    /// Whose line it is.
+    /// Class of the queue that it is taken from.
     pub fn class(self) -> Class {
         match self {
             Turn::Awaited => Class::Awaited,
@@ -50,17 +50,16 @@ impl Turn {
     }
 }
 
-/// How long prefetches stand back.
+/// Limits on the delay of prefetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// A prefetch that has waited so long goes before awaited reads: 500 ms, what the deadline scheduler of Linux gives
-    /// a read.
+    /// Wait after which a prefetch goes before awaited reads: 500 ms, the read expiry of Linux's deadline scheduler.
     pub expiry: Time,
-    /// From so many awaited reads in the queue on a prefetch goes along with the one that it follows: 4, a guess; a
-    /// device that keeps up has fewer.
+    /// Number of queued awaited reads from which on a prefetch is merged with the read before it. A guess: a device
+    /// that keeps up has fewer than 4.
     pub crowd: usize,
-    /// A prefetch of so many bytes at most goes on where the device stopped: 32 KiB, two milliseconds of a Cheetah 9LP,
-    /// which takes eight to come back.
+    /// Largest prefetch that continues where the device stopped: 32 KiB, or two milliseconds of a Cheetah 9LP, which
+    /// needs eight to come back.
     pub onward_max: u64,
 }
 
@@ -70,24 +69,25 @@ impl Default for Config {
     }
 }
 
-/// The order of two lines.
+/// Order between the two queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Precedence {
     config: Config,
-    /// Since the last awaited read one has gone that had expired.
+    /// Whether an expired prefetch has gone since the last awaited read.
     expired_went: bool,
-    /// Since the last awaited read one has gone that was on the way.
+    /// Whether a continuing prefetch has gone since the last awaited read.
     onward_went: bool,
 }
 
 impl Precedence {
-    /// With nothing gone yet.
+    /// Begins with no read served.
     pub fn new(config: Config) -> Precedence {
         Precedence { config, expired_went: false, onward_went: false }
     }
 
-    /// The line that goes next, of which there is one: whether an awaited read waits, since when the oldest prefetch
-    /// does, and how many bytes the prefetch has that goes on where the device stopped, if there is one.
+    /// Chooses the queue to serve; one of them must have a read. `awaited`: an awaited read waits. `oldest_prefetch`:
+    /// time since when the oldest prefetch waits. `onward`: bytes of the prefetch that continues where the device
+    /// stopped.
     pub fn next(&self, now: Time, awaited: bool, oldest_prefetch: Option<Time>, onward: Option<u64>) -> Turn {
         let Some(since) = oldest_prefetch else { return Turn::Awaited };
         if !awaited {
@@ -101,13 +101,13 @@ impl Precedence {
         }
     }
 
-    /// Whether a prefetch right behind an awaited read that waits with so many others goes with it as one request: in a
-    /// crowd it is the device's time that everybody waits for, and one request takes less than two.
+    /// Whether a prefetch is merged with the awaited read that it follows, among `awaited` waiting ones. In a crowd
+    /// every read waits for the device, and one request takes less of its time than two.
     pub fn rides_along(&self, awaited: usize) -> bool {
         awaited >= self.config.crowd
     }
 
-    /// It was done so, while awaited reads waited or not.
+    /// Records the served queue, and whether awaited reads were waiting.
     pub fn went(&mut self, turn: Turn, awaited: bool) {
         match turn {
             Turn::Prefetch => self.expired_went = awaited,
@@ -157,8 +157,8 @@ mod tests {
     }
 
     proptest! {
-        /// However reads come, each awaited one has at most one prefetch go between two awaited ones, and no prefetch
-        /// waits longer than its expiry and the turns of the prefetches before it, two each.
+        /// In any arrival order, at most one prefetch goes between two awaited reads. No prefetch waits longer than its
+        /// expiry and the turns of the prefetches before it, two each.
         #[test]
         fn nobody_starves(arrivals in prop::collection::vec((any::<bool>(), 0u64..3), 1..200)) {
             const TURN_MS: u64 = 10;

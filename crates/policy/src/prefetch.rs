@@ -1,4 +1,4 @@
-//! Sequential prefetchers and the trigger distances that are set over them.
+//! Sequential prefetchers, and the trigger distances set over them.
 
 mod amp;
 mod context;
@@ -22,27 +22,27 @@ pub(crate) use context::{Ahead, Context, Verdict};
 pub(crate) use prefetcher::{Prefetcher, check};
 pub use trigger::{Share, Trigger};
 
-/// Largest degree or window that can be set: 4 GiB in blocks of 4 KiB.
+/// Largest configurable degree or window: 4 GiB in blocks of 4 KiB.
 pub const DEGREE_MAX: u32 = 1 << 20;
 
-/// Which blocks are fetched unasked.
+/// Choice of the prefetched blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Prefetch {
-    /// None.
+    /// No prefetching at all.
     None,
     /// A fixed number of blocks after every request (section 3.1).
     Ra {
-        /// How many: 4.
+        /// Number of blocks: 4.
         degree: u32,
     },
-    /// The groups that double of the paper's simulator (section 3.2).
+    /// The doubling groups of the paper's simulator (section 3.2).
     LinuxSimple {
         /// First group: 3.
         min: u32,
         /// Largest group: 32.
         max: u32,
-        /// Whether the first group counts the block asked for, so that groups are 4, 8, 16, 32 instead of 3, 6, 12, 24, 32
-        ///
+        /// Whether the first group counts the requested block, so that groups are 4, 8, 16, 32 instead of 3, 6, 12, 24,
+        /// 32.
         incl_demand: bool,
     },
     /// The two windows of Linux 2.6.18 (section 3.3).
@@ -57,8 +57,8 @@ pub enum Prefetch {
         /// Largest window: 32.
         max: u32,
     },
-    /// Read-ahead per stream with separate degree and trigger distance, what ETS and ESF are about (section 2). With a
-    /// degree of 32 and a fixed distance of 32 it is Linux 2.6.18 for a steady stream.
+    /// Read-ahead per stream with separate degree and trigger distance, as assumed by ETS and ESF (section 2). With a
+    /// degree and a fixed distance of 32 it is Linux 2.6.18 for a steady stream.
     Stream {
         /// Largest degree: 48. It grows 4, 8, 16, 32.
         degree_max: u32,
@@ -67,36 +67,36 @@ pub enum Prefetch {
     },
     /// SARC's run counters with fixed degree and distance (section 3.5).
     Sarc {
-        /// Degree: 8.
+        /// Number of blocks: 8.
         degree: u32,
-        /// Trigger distance `g`, counted without the block that is read: 4.
+        /// Trigger distance `g`, counted without the block being read: 4.
         distance: u32,
-        /// Contiguous blocks, the one that is read included, that make a run sequential: 4.
+        /// Contiguous blocks, including the one being read, that make a run sequential: 4.
         threshold: u8,
     },
     /// AMP: degree and distance adapted per stream, kept in pages (section 3.6).
     Amp {
-        /// Asynchronous only above this degree: 4.
+        /// Largest degree with synchronous prefetching only: 4.
         apt: u32,
         /// Largest degree: 256.
         degree_max: u32,
-        /// Blocks before a miss that must be cached to call it sequential: 1.
+        /// Cached blocks before a miss that make it sequential: 1.
         run: u32,
     },
-    /// The ranges that a hidden Markov model of the steps between a file's requests foretells (Simitci & Reed, future work).
+    /// Ranges predicted by a hidden Markov model of the steps between a file's requests (Simitci & Reed, future work).
     Markov {
-        /// Requests ahead, at most: 2.
+        /// Largest number of requests ahead: 2.
         degree: u32,
     },
 }
 
 impl Prefetch {
-    /// Whether a [`Trigger`] other than the native can be set over it.
+    /// Whether a [`Trigger`] other than the native one can be set over it.
     pub fn has_trigger_distance(self) -> bool {
         !matches!(self, Prefetch::None | Prefetch::Ra { .. } | Prefetch::LinuxSimple { .. } | Prefetch::Markov { .. })
     }
 
-    /// The name by which it is chosen.
+    /// Name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Prefetch::None => "none",
@@ -111,7 +111,7 @@ impl Prefetch {
         }
     }
 
-    /// All of them, with the reference's parameters.
+    /// Every prefetcher, with the reference's parameters.
     pub const ALL: [Prefetch; 9] = [
         Prefetch::None,
         Prefetch::Ra { degree: 4 },
@@ -128,13 +128,13 @@ impl Prefetch {
 impl FromStr for Prefetch {
     type Err = UnknownPrefetch;
 
-    /// By name, with the reference's parameters.
+    /// Parses a name; the parameters are the reference's.
     fn from_str(name: &str) -> Result<Prefetch, UnknownPrefetch> {
         Prefetch::ALL.into_iter().find(|p| p.name() == name).ok_or_else(|| UnknownPrefetch(name.to_owned()))
     }
 }
 
-/// No prefetcher has this name.
+/// Name that no prefetcher has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownPrefetch(pub String);
 
@@ -147,27 +147,27 @@ impl fmt::Display for UnknownPrefetch {
 
 impl std::error::Error for UnknownPrefetch {}
 
-/// Why a prefetcher or a trigger cannot be had.
+/// Invalid configuration of a prefetcher or trigger.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ConfigError {
-    /// A degree or window of 0, or a smallest above the largest.
+    /// A degree or window of 0, or a minimum above the maximum.
     Degree {
-        /// Of which prefetcher.
+        /// Name of the prefetcher.
         prefetch: &'static str,
     },
-    /// A trigger distance where the prefetcher has none.
+    /// A trigger distance for a prefetcher that has none.
     NoTriggerDistance {
-        /// Of which prefetcher.
+        /// Name of the prefetcher.
         prefetch: &'static str,
     },
-    /// A trigger distance that does not lie within the degree.
+    /// A trigger distance beyond the degree.
     Distance {
-        /// What was asked for.
+        /// Configured trigger distance.
         distance: u32,
-        /// The degree.
+        /// Degree that bounds it.
         degree: u32,
     },
-    /// A smallest distance above the largest, or a sampling period of 0.
+    /// A smallest distance of 0 or above the largest, or a sampling period or time constant of 0.
     Share,
 }
 

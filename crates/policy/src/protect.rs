@@ -1,5 +1,4 @@
-//! What to do about targets that fail: whether one can be trusted, how lost objects come back, and which job's input is
-//! copied beforehand.
+//! Protection against failing targets: health of targets, recovery of lost objects, and advance copies of jobs' input.
 
 pub mod availability;
 pub mod failover;

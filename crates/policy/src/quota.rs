@@ -1,15 +1,15 @@
-//! Quotas: up to where a user, a group or a directory may grow, and since when one is over its soft limit.
+//! Quotas: limits on the growth of users, groups and directories, with a grace period above the soft limit.
 //!
 //! ```text
 //! used     0 ---------------- soft ---------------- hard
 //! grows    | freely            | for the grace       | never
 //!                              '- from T on; after T + grace not beyond soft either, until it is back at soft or below
 //! ```
-//! The machine hears limits, and now and then what is used. For each subject it gives a *ceiling*: whoever counts refuses
-//! what would grow beyond it, and nothing else. As setquota(8) and the kernel's quotas have it: reads, overwrites, removals
-//! and truncation are no growth, and one who is above a ceiling only may not grow.
+//! The machine receives limits and, now and then, usage. For each subject it returns a *ceiling*: the driver refuses
+//! growth beyond it, and nothing else. As in setquota(8) and the kernel's quotas, reads, overwrites, removals and
+//! truncation are no growth. A subject above its ceiling may do all of them.
 //!
-//! What is used is counted by the driver between two looks at all files; [`count`] brings both together.
+//! The driver counts usage between two scans of all files; [`count`] reconciles both.
 
 pub mod count;
 
@@ -18,31 +18,31 @@ use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-/// How long one may be over a soft limit where nobody says otherwise: seven days, as setquota(8) and `lfs setquota` have it.
+/// Default grace period above a soft limit: seven days, as in setquota(8) and `lfs setquota`.
 pub const GRACE: Time = Time::from_secs(7 * 86_400);
 
-/// What has limits.
+/// Owner of a set of limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
     /// The owner of files, by user id.
     User(u32),
     /// The group of files, by group id.
     Group(u32),
-    /// All below a directory, by a number that the driver gave it.
+    /// A directory tree, by a number that the driver assigned.
     Directory(u64),
 }
 
-/// What is limited.
+/// Resources that have limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
     /// The lengths of files.
     Bytes,
-    /// Files, directories and whatever else has an inode.
+    /// Files, directories and all other inodes.
     Files,
 }
 
 impl Resource {
-    /// Both.
+    /// All resources, in the order of reports.
     pub const ALL: [Resource; 2] = [Resource::Bytes, Resource::Files];
 }
 
@@ -58,14 +58,14 @@ impl fmt::Display for Resource {
 /// One value for each resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Both<T> {
-    /// For bytes.
+    /// The value for bytes.
     pub bytes: T,
-    /// For files.
+    /// The value for files.
     pub files: T,
 }
 
 impl<T> Both<T> {
-    /// That of one resource.
+    /// Returns the value of one resource.
     pub fn of(&self, resource: Resource) -> &T {
         match resource {
             Resource::Bytes => &self.bytes,
@@ -80,7 +80,7 @@ impl<T> Both<T> {
         }
     }
 
-    /// One made for each resource.
+    /// Makes one value for each resource.
     pub fn each(mut make: impl FnMut(Resource) -> T) -> Both<T> {
         Both { bytes: make(Resource::Bytes), files: make(Resource::Files) }
     }
@@ -89,18 +89,18 @@ impl<T> Both<T> {
 /// The limits of one resource; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limit {
-    /// May be passed for the grace.
+    /// Limit that may be exceeded during the grace period.
     pub soft: Option<u64>,
-    /// Is never passed.
+    /// Limit that is never exceeded.
     pub hard: Option<u64>,
 }
 
 /// The limits of one subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Of bytes and of files.
+    /// Limits of bytes and of files.
     pub of: Both<Limit>,
-    /// How long one may be over a soft limit.
+    /// Grace period above a soft limit.
     pub grace: Time,
 }
 
@@ -116,36 +116,38 @@ impl Limits {
         Resource::ALL.iter().any(|resource| *self.of.of(*resource) != Limit::default())
     }
 
+    /// Checks that no soft limit is above its hard limit.
+    ///
     /// # Errors
-    /// A soft limit above the hard one would never be passed.
+    /// The resource whose soft limit would never be exceeded.
     pub fn check(&self) -> Result<(), Resource> {
         let wrong = |limit: &Limit| limit.soft.zip(limit.hard).is_some_and(|(soft, hard)| soft > hard);
         Resource::ALL.iter().find(|resource| wrong(self.of.of(**resource))).map_or(Ok(()), |resource| Err(*resource))
     }
 }
 
-/// How a subject stands with a soft limit.
+/// State of a subject towards a soft limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
-    /// At or below it, or there is none, or nobody knows what is used.
+    /// At or below the soft limit; also without a limit, or with unknown usage.
     #[default]
     Within,
-    /// Over it, and may grow until then.
+    /// Above the soft limit, within the grace period.
     Over {
-        /// Since when.
+        /// Time at which the limit was exceeded.
         since: Time,
-        /// Until when it may.
+        /// End of the grace period.
         until: Time,
     },
-    /// Over it for longer than the grace.
+    /// Above the soft limit for longer than the grace period.
     Expired {
-        /// Since when it is over.
+        /// Time at which the limit was exceeded.
         since: Time,
     },
 }
 
 impl Standing {
-    /// Since when it is over, if it is.
+    /// Returns the time at which the limit was exceeded, if it is.
     pub fn since(self) -> Option<Time> {
         match self {
             Standing::Within => None,
@@ -154,53 +156,53 @@ impl Standing {
     }
 }
 
-/// What happened.
+/// Events that drivers report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A subject has these limits now. `since` says since when it is over a soft one, as was remembered: it counts unless the
-    /// machine knows better.
+    /// The limits of a subject. `since` is the saved time at which a soft limit was exceeded; the machine's own time
+    /// takes precedence.
     Limited {
-        /// Which.
+        /// The limited subject.
         subject: Subject,
-        /// All of them.
+        /// All its limits.
         limits: Limits,
-        /// Since when it is over.
+        /// Saved time at which each soft limit was exceeded.
         since: Both<Option<Time>>,
     },
-    /// A subject has no limits any more.
+    /// The limits of a subject were removed.
     Unlimited(Subject),
-    /// So much is used.
+    /// Usage of a subject.
     Used {
-        /// By which.
+        /// The subject measured.
         subject: Subject,
-        /// How much.
+        /// Usage of each resource.
         used: Both<u64>,
     },
-    /// Time went by.
+    /// Time has passed; sent at the machine's deadline.
     Tick,
 }
 
-/// What is to be done.
+/// Actions that the driver carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// From now on what would grow beyond this is refused; [`u64::MAX`] is no ceiling.
+    /// Refuse growth beyond this from now on; [`u64::MAX`] is no ceiling.
     Ceiling {
-        /// Of which.
+        /// The limited subject.
         subject: Subject,
-        /// Of bytes and of files.
+        /// Ceilings of bytes and of files.
         most: Both<u64>,
     },
-    /// It stands otherwise than before: to be told, and remembered over restarts.
+    /// The standing of a subject changed: report it, and save it for restarts.
     Stands {
-        /// Which.
+        /// The subject whose standing changed.
         subject: Subject,
-        /// With what.
+        /// The resource whose limit matters.
         resource: Resource,
-        /// How.
+        /// The new standing.
         standing: Standing,
-        /// The soft limit that it is about; 0 where there is none any more.
+        /// The soft limit; 0 if it was removed.
         soft: u64,
-        /// What is used.
+        /// Current usage of the resource.
         used: u64,
     },
 }
@@ -208,13 +210,13 @@ pub enum Action {
 #[derive(Clone, Debug, Default)]
 struct Account {
     limits: Limits,
-    /// As long as nobody knows what is used, nothing is refused.
+    /// Usage; while it is unknown, nothing is refused.
     used: Option<Both<u64>>,
     standing: Both<Standing>,
     most: Option<Both<u64>>,
 }
 
-/// The machine.
+/// The quota machine of a volume.
 #[derive(Clone, Debug, Default)]
 pub struct Quota {
     now: Time,
@@ -223,27 +225,27 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// How a subject stands; within, if it has no limits.
+    /// Returns the standing of a subject; `Within` if it has no limits.
     pub fn standing(&self, subject: Subject) -> Both<Standing> {
         self.accounts.get(&subject).map_or_else(Both::default, |account| account.standing)
     }
 
-    /// Whether it is known what a subject has, so that its limits hold.
+    /// Whether the usage of a subject is known, so that its limits apply.
     pub fn is_known(&self, subject: Subject) -> bool {
         self.accounts.get(&subject).is_some_and(|account| account.used.is_some())
     }
 
-    /// What has limits.
+    /// Returns the subjects that have limits.
     pub fn subjects(&self) -> impl Iterator<Item = Subject> + '_ {
         self.accounts.keys().copied()
     }
 
-    /// The limits of a subject, if it has any.
+    /// Returns the limits of a subject, if it has any.
     pub fn limits(&self, subject: Subject) -> Option<Limits> {
         self.accounts.get(&subject).map(|account| account.limits)
     }
 
-    /// Whether more than a soft limit is used, and whether the grace is over, of whichever resource.
+    /// Counts subjects above a soft limit, and those of them with an expired grace period, over both resources.
     pub fn over(&self) -> (usize, usize) {
         let any = |is: fn(&Standing) -> bool| {
             let has = |account: &&Account| Resource::ALL.iter().any(|r| is(account.standing.of(*r)));
@@ -252,7 +254,7 @@ impl Quota {
         (any(|standing| *standing != Standing::Within), any(|standing| matches!(standing, Standing::Expired { .. })))
     }
 
-    /// Looks at one subject anew.
+    /// Recomputes standing and ceiling of a subject, and queues the changes.
     fn judge(&mut self, subject: Subject) {
         let now = self.now;
         let Some(account) = self.accounts.get_mut(&subject) else { return };
@@ -278,7 +280,7 @@ impl Quota {
         }
     }
 
-    /// What must always hold.
+    /// Checks the invariants of all accounts.
     pub fn check(&self) {
         for account in self.accounts.values() {
             let Some(used) = account.used else { continue };
@@ -315,7 +317,7 @@ impl Machine for Quota {
                 account.limits = limits;
                 for resource in Resource::ALL {
                     let known = account.standing.of(resource).since();
-                    // From a clock that was ahead: it can't be over since a time to come.
+                    // A saved time in the future comes from a clock that was ahead.
                     if let Some(since) = known.or(since.of(resource).map(|since| since.min(self.now))) {
                         *account.standing.of_mut(resource) = Standing::Over { since, until: since + limits.grace };
                     }

@@ -1,6 +1,7 @@
-//! When jobs run, into which jobs a script is cut, and when their data start on their way.
+//! Scheduling: when jobs run, how a script is cut into jobs, and when the staging of their data starts.
 
 pub mod easy;
 pub mod just_in_time;
 pub mod notices;
+pub mod retention;
 pub mod staging;

@@ -1,37 +1,37 @@
-//! Shares of something bounded: how much of it each user may hold, so that one user at the limit leaves enough for the rest.
+//! Shares of a bounded resource: a limit for each user, so that one user at the limit leaves enough for the rest.
 //!
 //! ```text
 //! 0            used             limit - reserve        limit
 //! |--- held ---|------ free ----------|-- operator alone --|
 //! ```
-//! A user may take what leaves at least as much free as the user then holds: the dynamic threshold of Choudhury and Hahne
-//! (IEEE/ACM Transactions on Networking 6(2), 1998) with factor 1. One user alone gets half, two at their limit a third
-//! each, and whoever comes next always finds something. The operator is bound by the limit only.
+//! A user may take an amount that leaves at least as much free as the user then holds. This is the dynamic threshold of
+//! Choudhury and Hahne (IEEE/ACM Transactions on Networking 6(2), 1998) with factor 1. One user alone gets half, two at
+//! their limit a third each, and the next user always finds a part free. Only the limit itself binds the operator.
 
 use std::collections::BTreeMap;
 
-/// Who takes.
+/// User that takes from the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taker {
-    /// User id.
+    /// Numeric user id.
     pub uid: u32,
-    /// Root, or who runs the daemon: the reserve is for them.
+    /// Whether this is root or the user that runs the daemon: the reserve is for them.
     pub operator: bool,
 }
 
-/// Why nothing was taken.
+/// Cause of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The taker holds as much as one user may now.
+    /// The user holds as much as one user may now.
     Share {
-        /// What the taker holds.
+        /// Amount that the user holds.
         held: u64,
     },
-    /// Nobody but the operator may take more, or nobody at all.
+    /// The limit for users, or for the operator too, is reached.
     Full,
 }
 
-/// How much there is, and who holds it.
+/// Limit of the resource, and the amount that each user holds.
 #[derive(Clone, Debug)]
 pub struct Shares {
     limit: u64,
@@ -41,22 +41,22 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// `limit` in all, of which users leave `reserve` to the operator.
+    /// A resource of `limit` in all; users leave `reserve` of it to the operator.
     pub fn new(limit: u64, reserve: u64) -> Shares {
         Shares { limit, reserve: reserve.min(limit), used: 0, held: BTreeMap::new() }
     }
 
-    /// What is held by everybody together.
+    /// Amount held by all users together.
     pub fn used(&self) -> u64 {
         self.used
     }
 
-    /// What a user holds.
+    /// Amount that a user holds.
     pub fn held(&self, uid: u32) -> u64 {
         self.held.get(&uid).copied().unwrap_or(0)
     }
 
-    /// Whether `who` may take `n` more now.
+    /// Checks whether `who` may take `n` more now.
     pub fn admits(&self, who: Taker, n: u64) -> Result<(), Refusal> {
         let reserved = if who.operator { 0 } else { self.reserve };
         let left = (self.limit - reserved).checked_sub(self.used.saturating_add(n)).ok_or(Refusal::Full)?;
@@ -71,7 +71,7 @@ impl Shares {
         Ok(())
     }
 
-    /// Counts `n` that a user holds already, admitted or not.
+    /// Counts `n` that a user already holds, admitted or not.
     pub fn force(&mut self, uid: u32, n: u64) {
         if n > 0 {
             self.used += n;
@@ -79,7 +79,7 @@ impl Shares {
         }
     }
 
-    /// A user gives `n` back.
+    /// Releases `n` of a user's amount.
     pub fn give_back(&mut self, uid: u32, n: u64) {
         let Some(held) = self.held.get_mut(&uid) else { return };
         let n = n.min(*held);
@@ -97,20 +97,20 @@ impl Shares {
     }
 }
 
-/// How the descriptors of a daemon are divided. The shares are guesses; that there is one for everybody is not.
+/// Division of the daemon's file descriptors. The parts are guesses; each purpose needs a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
-    /// Directories that the kernel knows and that are kept open.
+    /// Directories kept open because the kernel caches them.
     pub directories: u64,
-    /// Open files and directories of users, the objects behind them counted too.
+    /// Open files and directories of users, including the objects behind them.
     pub files: u64,
-    /// Of `files`, what is for the operator alone.
+    /// Part of `files` that is reserved for the operator.
     pub operator: u64,
 }
 
 impl Descriptors {
-    /// Of `limit`, an eighth (at least 192) stays for the daemon itself: probes, the control socket, the state store, the mover,
-    /// repair, staging.
+    /// Divides `limit` descriptors. An eighth (at least 192) stays for the daemon itself: probes, the control socket,
+    /// the state store, the mover, repair, staging.
     pub fn of(limit: u64) -> Descriptors {
         let own = (limit / 8).max(192);
         let directories = (limit / 4).max(16);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the rule said in other words: after an admitted take, as much is free as the taker holds.
+        /// Against the rule in another form: after an admitted take, at least as much is free as the taker holds.
         #[test]
         fn an_admitted_take_leaves_as_much_as_the_taker_holds(
             limit in 0u64..200, reserve in 0u64..50, steps in prop::collection::vec((0u32..4, 0u64..40, any::<bool>()), 0..200)

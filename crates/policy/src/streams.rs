@@ -1,25 +1,25 @@
-//! Sequential streams told apart by address, for requests that carry no file: block traces, a server behind a network.
+//! Distinguishes sequential streams by address, for requests without a file: block traces, a server behind a network.
 //!
-//! A bounded table of places where a request may go on. A request that starts there, or a little before or after, belongs to
-//! that stream; any other begins one of its own. When the table is full a place that nothing went on from goes first, the
-//! oldest of them; a stream that did go on only goes when it has been idle for eight rounds of the table, or when
-//! all others have gone on, too. So random requests between the turns of 64 streams do not wear the streams out.
+//! A bounded table holds the blocks at which a request may continue a stream. A request that starts there, or a little
+//! before or after, belongs to that stream; any other begins a new one. In a full table, the oldest stream without a
+//! second request is replaced first. A continued stream is replaced only after eight idle rounds of the table, or if
+//! all others were continued, too. So random requests between the turns of 64 streams do not displace the streams.
 
 use crate::block::Span;
 
-/// A request may overlap the one before by so many blocks: the level above has asked for some of them already.
+/// Largest overlap with the request before, in blocks: the level above has requested some of them already.
 const BACK: u64 = 32;
 
-/// A request may leave out so many blocks: the level above had them.
+/// Largest gap after the request before, in blocks: the level above had them.
 const FORWARD: u64 = 16;
 
-/// Rounds of the table after which a stream that went on may be forgotten.
+/// Rounds of the table after which an idle continued stream may be replaced.
 const IDLE_ROUNDS: u64 = 8;
 
-/// The table of streams.
+/// Bounded table of streams.
 #[derive(Clone, Debug)]
 pub struct Streams {
-    /// The block after the last of each stream.
+    /// Block after the last of each stream.
     next: Vec<u64>,
     streams: Vec<Stream>,
     max: usize,
@@ -30,35 +30,35 @@ pub struct Streams {
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     name: u32,
-    /// Blocks it has read in sequence.
+    /// Number of blocks read in sequence.
     run: u64,
     /// Whether a second request came.
     confirmed: bool,
-    /// When it was last seen, in requests.
+    /// Time of its last request, counted in requests.
     seen: u64,
 }
 
-/// The stream that a request belongs to.
+/// Stream that a request belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Its place in the table, below the table's size.
+    /// Index in the table, below the table's size.
     pub at: usize,
-    /// Its name; names come around after 2^32 streams.
+    /// Number of the stream; numbers repeat after 2^32 streams.
     pub name: u32,
-    /// Blocks it had read in sequence before this request; 0 for a new stream.
+    /// Blocks read in sequence before this request; 0 for a new stream.
     pub run: u64,
-    /// Whether it is new: what was kept for its place is another stream's.
+    /// Whether the stream is new: state kept for its index is another stream's.
     pub fresh: bool,
 }
 
 impl Streams {
-    /// A table of up to `max` streams, at least 1. A request takes time linear in it, some 10 ns for 64.
+    /// Creates a table of up to `max` streams, at least 1. A request takes time linear in it, some 10 ns for 64.
     pub fn new(max: usize) -> Streams {
         let max = max.max(1);
         Streams { next: Vec::with_capacity(max), streams: Vec::with_capacity(max), max, requests: 0, named: 0 }
     }
 
-    /// The stream that a request of at least one block belongs to.
+    /// Returns the stream of a request of at least one block.
     pub fn enter(&mut self, span: Span) -> Seen {
         self.requests += 1;
         let (first, end) = (span.first.0, span.end().0);
@@ -86,7 +86,7 @@ impl Streams {
         self.requests - stream.seen > IDLE_ROUNDS * self.max as u64
     }
 
-    /// A place for a new stream: a free one, or that of the stream that goes.
+    /// Returns an index for a new stream: a free one, or that of the replaced stream.
     fn place(&mut self) -> usize {
         if self.next.len() < self.max {
             self.next.push(0);

@@ -1,10 +1,10 @@
-//! A token bucket: how long whoever moves bytes must wait so that no more than so many per second are moved.
+//! Token bucket: the wait of each caller that moves bytes, so that a rate is kept.
 //!
-//! The bucket holds up to `burst` bytes and fills at `rate`. Taking more than is there is allowed and leaves a debt;
-//! who takes waits until the debt is paid. So a piece larger than the burst needs no special case, and the rate holds
-//! over any span: by `t` seconds after the start at most `burst + rate * t` bytes were let through.
+//! The bucket holds up to `burst` bytes and fills at `rate`. Taking more than its content is allowed and leaves a debt;
+//! the caller waits until the debt is paid. So a piece larger than the burst needs no special case, and the rate holds
+//! over any span. By `t` seconds after the start, at most `burst + rate * t` bytes have passed.
 //!
-//! Reckoned in byte-nanoseconds in 128 bits, so nothing is rounded away however often it is called.
+//! Amounts are byte-nanoseconds in 128 bits, so that no call loses anything by rounding.
 
 mod turns;
 
@@ -14,24 +14,24 @@ use crate::time::Time;
 
 const NS_PER_SEC: i128 = 1_000_000_000;
 
-/// The bucket.
+/// State of a token bucket.
 #[derive(Clone, Debug)]
 pub struct Throttle {
     rate_bytes_per_sec: Option<u64>,
     burst_bytes: u64,
-    /// What is there, in bytes times nanoseconds per second; negative is debt.
+    /// Content, in bytes times nanoseconds per second; negative: debt.
     level: i128,
     filled_at: Time,
 }
 
 impl Throttle {
-    /// A full bucket. A rate of `None` is no limit; a rate of 0 counts as 1 byte/s.
+    /// Begins with a full bucket. A rate of `None` is no limit; a rate of 0 counts as 1 byte/s.
     pub fn new(rate_bytes_per_sec: Option<u64>, burst_bytes: u64, now: Time) -> Throttle {
         let level = i128::from(burst_bytes) * NS_PER_SEC;
         Throttle { rate_bytes_per_sec, burst_bytes, level, filled_at: now }
     }
 
-    /// Takes `bytes`; they may be moved at the returned time, which is `now` if there is no need to wait.
+    /// Takes `bytes`. Returns the time at which they may be moved: `now` if there is no debt.
     pub fn take(&mut self, now: Time, bytes: u64) -> Time {
         let Some(rate) = self.rate_bytes_per_sec else { return now };
         self.fill(now);
@@ -50,7 +50,7 @@ impl Throttle {
         self.rate_bytes_per_sec = rate_bytes_per_sec;
     }
 
-    /// The rate; `None` is no limit.
+    /// Rate in bytes per second; `None` is no limit.
     pub fn rate(&self) -> Option<u64> {
         self.rate_bytes_per_sec
     }

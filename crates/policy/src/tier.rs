@@ -1,12 +1,12 @@
-//! Hot data on the fast devices: which locations lie on which tier, and which move when the devices are idle.
+//! Hot data on the fast devices: the tier of each location, and moves while the devices are idle.
 //!
 //! ```text
 //!   access --> table (read region, write region: location -> hotness, last access; a sliding window)
 //!   end of a pane --> reorganize (the paper's Algorithm 2)  or  tuned (ours: expected gain against cost)  --> moves
 //!   idle devices, budget --> machine --> Action::Move, one after the other
 //! ```
-//! Source: J. Chen, J. Liu, P. C. Roth, Y. Chen, "Using Working Set Reorganization to Manage Storage Systems with Hard and
-//! Solid State Disks" (WS-ROS); the reference, section 11.
+//! Source: J. Chen, J. Liu, P. C. Roth, Y. Chen, "Using Working Set Reorganization to Manage Storage Systems with Hard
+//! and Solid State Disks" (WS-ROS); the reference, section 11.
 
 pub mod cost;
 pub mod frequency;
@@ -33,7 +33,7 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// The other one.
+    /// Returns the other tier.
     pub fn other(self) -> Tier {
         match self {
             Tier::Fast => Tier::Slow,
@@ -51,25 +51,25 @@ impl fmt::Display for Tier {
     }
 }
 
-/// What is moved as a whole: a stripe or a segment of a file.
+/// A unit of movement: a stripe or a segment of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
     /// The file, as the driver numbers it.
     pub file: u64,
-    /// Which piece of it, from 0.
+    /// Number of the piece in the file, from 0.
     pub segment: u64,
 }
 
-/// Which region of the working set an access belongs to.
+/// Region of the working set that an access belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Region {
-    /// Reads.
+    /// Accesses that read.
     Read,
-    /// Writes.
+    /// Accesses that write.
     Write,
 }
 
-/// Why a location is moved.
+/// Reason for a move.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
     /// Read more than `threshold` times in the window.
@@ -79,7 +79,8 @@ pub enum Reason {
         /// The threshold H that it exceeds.
         threshold: u32,
     },
-    /// Written more than `threshold` times in the window: it goes where writes cost no erasing (the paper's rule).
+    /// Written more than `threshold` times in the window: it moves to the tier where writes need no erasing (the
+    /// paper's rule).
     WriteHot {
         /// Writes in the window.
         hotness: u32,
@@ -93,26 +94,26 @@ pub enum Reason {
         /// The threshold L that it falls short of.
         threshold: u32,
     },
-    /// The time that the move is expected to save exceeds what it costs.
+    /// The expected saving of time exceeds the cost of the move.
     Gain {
         /// Device time saved within the horizon, in nanoseconds.
         saves_ns: u64,
         /// Device time of the move, in nanoseconds.
         costs_ns: u64,
     },
-    /// It was just accessed, so that moving it costs little, and is expected to come back often enough.
+    /// It was just accessed, so that moving it costs little, and enough further accesses are expected.
     AtHand {
         /// Device time saved by the accesses to come, in nanoseconds.
         saves_ns: u64,
         /// Device time of the move, in nanoseconds.
         costs_ns: u64,
     },
-    /// It makes room for one that is worth more.
+    /// It makes room for a more valuable location.
     Room {
-        /// What it was still worth on the fast tier, with writing it back if it must be, in nanoseconds.
+        /// Its remaining value on the fast tier, with the cost of writing it back if needed, in nanoseconds.
         worth_ns: u64,
     },
-    /// It takes more of the fast tier than this use of it may have.
+    /// It takes more of the fast tier than its use may have.
     OverShare,
 }
 
@@ -155,13 +156,13 @@ impl fmt::Display for Reason {
     }
 }
 
-/// One location to the other tier.
+/// A move of one location to the other tier.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Move {
-    /// What.
+    /// The location to move.
     pub location: Location,
-    /// Where to.
+    /// The destination tier.
     pub to: Tier,
-    /// Why.
+    /// Reason for the move.
     pub reason: Reason,
 }

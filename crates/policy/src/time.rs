@@ -1,9 +1,9 @@
-//! Time as the policies see it: nanoseconds since an origin that the driver chose.
+//! Time of the policies: nanoseconds since an origin chosen by the driver.
 
 use std::fmt;
 use std::ops::{Add, Sub};
 
-/// A point in time or a span, in nanoseconds. The origin is the driver's business.
+/// Point in time or span, in nanoseconds. The driver chooses the origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
@@ -11,22 +11,22 @@ impl Time {
     /// The origin, or an empty span.
     pub const ZERO: Time = Time(0);
 
-    /// A span of whole seconds.
+    /// Returns a span of whole seconds.
     pub const fn from_secs(secs: u64) -> Time {
         Time(secs * 1_000_000_000)
     }
 
-    /// A span of whole milliseconds.
+    /// Returns a span of whole milliseconds.
     pub const fn from_millis(millis: u64) -> Time {
         Time(millis * 1_000_000)
     }
 
-    /// The span in seconds.
+    /// Returns the span in seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// The span since `earlier`, or zero if `earlier` is later.
+    /// Returns the span since `earlier`, or zero if `earlier` is later.
     pub fn since(self, earlier: Time) -> Time {
         Time(self.0.saturating_sub(earlier.0))
     }

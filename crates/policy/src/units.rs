@@ -1,7 +1,7 @@
-//! Sizes and spans of time as people write and read them: `64MiB`, `1.5GB`, `500ms`, `2min`. The one grammar of volume.toml, job
-//! scripts, both command lines and grids, and the one way in which they are shown.
+//! Sizes and spans of time in text: `64MiB`, `1.5GB`, `500ms`, `2min`. The one grammar of volume.toml, job scripts,
+//! both command lines and grids, and the one format of output.
 
-/// Units of sizes; capitals make no difference.
+/// Units of sizes, without regard to case.
 const SIZES: [(&str, u64); 14] = [
     ("", 1),
     ("b", 1),
@@ -32,32 +32,33 @@ const SPANS: [(&str, u64); 9] = [
     ("d", 86_400_000_000_000),
 ];
 
-/// Bytes of a text such as `64KiB`, `1.5 GB` or `4096`; nothing if it is none, or too many for the number.
+/// Parses bytes such as `64KiB`, `1.5 GB` or `4096`; `None` if the text is invalid or the number too large.
 pub fn bytes(text: &str) -> Option<u64> {
     let (number, unit) = split(text);
     scaled(number, *SIZES.iter().find(|(name, _)| unit.eq_ignore_ascii_case(name)).map(|(_, scale)| scale)?)
 }
 
-/// Bytes per second of a text such as `100MiB/s` or `100MiB`.
+/// Parses bytes per second such as `100MiB/s` or `100MiB`.
 pub fn rate(text: &str) -> Option<u64> {
     let text = text.trim();
     bytes(text.strip_suffix("/s").unwrap_or(text))
 }
 
-/// Nanoseconds of a text such as `500ms`, `2min` or `5`; nothing if it is none, or too many for the number.
+/// Parses a span such as `500ms`, `2min` or `5` into nanoseconds; `None` if the text is invalid or the number too
+/// large.
 pub fn span_ns(text: &str) -> Option<u64> {
     let (number, unit) = split(text);
     scaled(number, *SPANS.iter().find(|(name, _)| unit == *name).map(|(_, scale)| scale)?)
 }
 
-/// A number and the unit behind it.
+/// Splits a number from the unit behind it.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     (&text[..end], text[end..].trim())
 }
 
-/// A whole number exactly, another one to the nearest.
+/// Scales a number: a whole one exactly, a fraction to the nearest.
 fn scaled(number: &str, scale: u64) -> Option<u64> {
     match number.parse::<u64>() {
         Ok(whole) => whole.checked_mul(scale),
@@ -68,7 +69,7 @@ fn scaled(number: &str, scale: u64) -> Option<u64> {
     }
 }
 
-/// A size with a binary unit and three digits or so.
+/// Formats a size with a binary unit and about three digits.
 pub fn show_bytes(n: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = n as f64;
@@ -84,14 +85,20 @@ pub fn show_bytes(n: u64) -> String {
     }
 }
 
-/// A span in the two largest units that matter.
+/// Formats a number of things: `1 file`, `2 files`.
+pub fn show_count(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// Formats a span in its two largest units; without the second one if that is zero.
 pub fn show_span_s(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
-    }
+    let (large, unit, small, smaller) = match seconds {
+        0..60 => (seconds, "s", 0, ""),
+        60..3600 => (seconds / 60, "min", seconds % 60, "s"),
+        3600..86_400 => (seconds / 3600, "h", seconds % 3600 / 60, "min"),
+        _ => (seconds / 86_400, "d", seconds % 86_400 / 3600, "h"),
+    };
+    if small == 0 { format!("{large} {unit}") } else { format!("{large} {unit} {small} {smaller}") }
 }
 
 #[cfg(test)]
@@ -134,6 +141,7 @@ mod tests {
         let shown = [0, 1023, 1536, 150 << 20].map(show_bytes);
         assert_eq!(shown, ["0 B", "1023 B", "1.5 KiB", "150 MiB"]);
         assert_eq!(show_bytes(u64::MAX), "16.0 EiB");
-        assert_eq!([59, 61, 90_000].map(show_span_s), ["59 s", "1 min 1 s", "1 d 1 h"]);
+        assert_eq!([0, 59, 61, 90_000].map(show_span_s), ["0 s", "59 s", "1 min 1 s", "1 d 1 h"]);
+        assert_eq!([120, 7200, 172_800].map(show_span_s), ["2 min", "2 h", "2 d"]);
     }
 }

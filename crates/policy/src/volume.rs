@@ -5,12 +5,13 @@
 //!                                                                                   (who decides, one per file, in turn)
 //!                                     <--------------------- Done ------------------------------'
 //! ```
-//! Each mechanism is a machine of its own and says what it wants of files. `changes` begins one change of a file at
-//! a time, or of several of its segments, if the table of [`ownership`] gives the file to the mechanism; the mechanisms
-//! take turns, with so many changes each under way at most. What cannot be done is told to the mechanism as a failure.
+//! Each mechanism is a separate machine and requests changes of files. `changes` begins one change of a file at a
+//! time, or of several of its segments. The table of [`ownership`] must give the file to the mechanism. The mechanisms
+//! take turns, each with a limited number of changes under way. A request that cannot be met is reported to the
+//! mechanism as a failure.
 //!
-//! Duties of the driver: it tells how a file lies after each change of its layout, then answers each
-//! [`Action::Change`] with [`Event::Done`], whatever became of it.
+//! Duties of the driver: it sends the layout of a file after each change of it, then answers each [`Action::Change`]
+//! with [`Event::Done`], whatever the outcome.
 //!
 //! Invariant: no change takes away the last intact mirror of a file.
 
@@ -52,14 +53,14 @@ use stripes::Stripes;
 /// Files known, of which none is forgotten. A guess: some megabytes.
 const FILES_MIN: usize = 1 << 14;
 
-/// Which mechanisms a volume has, and how they are set up.
+/// Mechanisms of a volume, with their configurations.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The burst buffer.
     pub burst: Option<BurstConfig>,
     /// Working-set reorganisation between two tiers.
     pub tiers: Option<machine::Config>,
-    /// Adaptive striping.
+    /// Adaptive striping of files.
     pub stripes: Option<StripesConfig>,
     /// Temporal replication, and failover.
     pub replicas: Option<ReplicasConfig>,
@@ -69,7 +70,7 @@ pub struct Config {
     pub repairs: bool,
 }
 
-/// The machine.
+/// The machine that joins all mechanisms.
 #[derive(Debug)]
 pub struct Volume {
     files: BTreeMap<FileId, File>,
@@ -116,7 +117,7 @@ impl Volume {
         self.files.get(&file)?.owner(aspect)
     }
 
-    /// Changes wanted, and under way.
+    /// Number of changes requested, and under way.
     pub fn pending(&self) -> (usize, usize) {
         self.changes.pending()
     }
@@ -131,7 +132,7 @@ impl Volume {
         self.tiers.as_ref()
     }
 
-    /// The same, to log what it is told.
+    /// The tiers' machine, to start its log.
     pub fn tiers_mut(&mut self) -> Option<&mut Reorganizer> {
         self.tiers.as_mut()
     }
@@ -146,17 +147,17 @@ impl Volume {
         self.replicas.as_ref().map(|replicas| &replicas.replication)
     }
 
-    /// When stripes look next, if there are any. What was asked of files is told just before.
+    /// Next look of the striper, if there is one. The requests to files are sent just before.
     pub fn stripes_look_at(&self) -> Option<Time> {
         self.stripes.as_ref().map(|stripes| stripes.look_at)
     }
 
-    /// What admission to the burst buffer knows, if there is one.
+    /// State of admission to the burst buffer, if there is one.
     pub fn admission(&self) -> Option<&admission::Admission> {
         self.burst.as_ref().map(|burst| &burst.admission)
     }
 
-    /// What was done for the burst buffer, if there is one.
+    /// Counters of the burst buffer, if there is one.
     pub fn burst_stats(&self) -> Option<BurstStats> {
         self.burst.as_ref().map(|burst| burst.stats)
     }
@@ -171,7 +172,7 @@ impl Volume {
         self.log.start();
     }
 
-    /// What was kept.
+    /// Lines of the log.
     pub fn log(&self) -> &[Logged] {
         self.log.lines()
     }
@@ -187,9 +188,9 @@ impl Volume {
         let Some(file) = file else { return };
         let by_tiers = file.owner(Aspect::Tier) == Some(Mechanism::Tiers);
         match event {
-            FileEvent::Accessed { segment, region, bytes } if by_tiers => {
+            FileEvent::Accessed { segment, region, bytes, ends_request } if by_tiers => {
                 let location = Location { file: id.0, segment };
-                self.tell_tiers(machine::Event::Access { location, region, bytes });
+                self.tell_tiers(machine::Event::Access { location, region, bytes, ends_request });
             }
             FileEvent::Asked { counts, recent } => {
                 if let Some(stripes) = &mut self.stripes {
@@ -221,6 +222,10 @@ impl Volume {
         if let Some(tiers) = self.tiers.as_mut().filter(|_| file.owner(Aspect::Tier) == Some(Mechanism::Tiers)) {
             for (segment, tier) in file.lies.segments.iter().enumerate() {
                 let location = Location { file: id.0, segment: segment as u64 };
+                let reached = !file.lies.away.contains(&location.segment);
+                if tiers.is_away(location) == reached {
+                    tiers.handle(self.now, machine::Event::Reach { location, reached });
+                }
                 if tiers.tier(location) != *tier && !tiers.is_moving(location) {
                     tiers.handle(self.now, machine::Event::Placed { location, tier: *tier });
                 }
@@ -301,7 +306,7 @@ impl Volume {
         }
     }
 
-    /// What all mechanisms say.
+    /// Collects the requests of all mechanisms.
     fn collect(&mut self) {
         let (now, mut wanted) = (self.now, Vec::new());
         let burst = self.burst.as_mut().map(|burst| burst.collect(now, &mut self.says));
@@ -325,7 +330,7 @@ impl Volume {
         wanted.into_iter().for_each(|of| self.changes.want(of));
     }
 
-    /// How a change yields to applications: moves of tiers do, which nobody waits for.
+    /// Pace at which a change yields to applications. Only moves of tiers yield, since no application waits for them.
     fn pace(&self, of: &Wanted) -> Option<(Yielding, u64)> {
         let location = |segment| Location { file: of.file.0, segment };
         let tiers = self.tiers.as_ref()?;
@@ -355,7 +360,7 @@ impl Volume {
         }
     }
 
-    /// What was wanted of a file has ended: its mechanism is told.
+    /// Reports the end of a requested change to its mechanism.
     fn ended(&mut self, of: &Wanted, result: Outcome) {
         let (now, file) = (self.now, of.file);
         let made = matches!(result, Outcome::Made { .. });

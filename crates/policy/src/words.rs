@@ -1,19 +1,19 @@
-//! The algorithms of a cache level in words: a name, and parameters after a colon, as in `sarc:threshold=6,degree=8`. The
-//! same words choose them on the command line of the simulator and in `volume.toml`.
+//! Parses the algorithms of a cache level: a name, and parameters after a colon, as in `sarc:threshold=6,degree=8`. The
+//! command line of the simulator and `volume.toml` share this syntax.
 
 use crate::cache::{Replacement, TwoLists};
 use crate::coordinate::{Coordination, Labels, Large, Pfc, Scope};
 use crate::prefetch::{Prefetch, Share, Trigger};
 use std::fmt;
 
-/// Words that mean nothing.
+/// Invalid name or parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WordError {
-    /// What they should have chosen.
+    /// Kind of algorithm that the text should name.
     pub what: &'static str,
-    /// The words.
+    /// Text as it was given.
     pub text: String,
-    /// What is wrong with them and what would be right.
+    /// Cause, with the valid choices.
     pub why: String,
 }
 
@@ -25,7 +25,7 @@ impl fmt::Display for WordError {
 
 impl std::error::Error for WordError {}
 
-/// A name with its parameters.
+/// Name with its parameters.
 struct Parser<'t> {
     what: &'static str,
     text: &'t str,
@@ -34,7 +34,7 @@ struct Parser<'t> {
 }
 
 impl<'t> Parser<'t> {
-    /// Takes `text` apart; a parameter without a value has an empty one.
+    /// Splits `text`; a parameter without a value has an empty one.
     fn new(what: &'static str, text: &'t str) -> Parser<'t> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let parts = rest.split(',').map(str::trim).filter(|part| !part.is_empty());
@@ -55,7 +55,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// A prefetcher: its name as in `policy`, its parameters by the names of its fields.
+/// Parses a prefetcher: names as in `policy`, parameters by the names of its fields.
 pub fn prefetch(text: &str) -> Result<Prefetch, WordError> {
     let parser = Parser::new("prefetcher", text);
     let mut chosen: Prefetch = parser.name.parse().map_err(|error| parser.wrong(format!("{error}")))?;
@@ -96,7 +96,7 @@ pub fn prefetch(text: &str) -> Result<Prefetch, WordError> {
     Ok(chosen)
 }
 
-/// What decides which block goes: `lru` or `sarc`.
+/// Parses a replacement: `lru` or `sarc`.
 pub fn replacement(text: &str) -> Result<Replacement, WordError> {
     let parser = Parser::new("replacement", text);
     let mut lists = TwoLists::default();
@@ -116,7 +116,7 @@ pub fn replacement(text: &str) -> Result<Replacement, WordError> {
     Ok(Replacement::Sarc(lists))
 }
 
-/// What sets trigger distances: `native`, `fixed:24`, `ets`, `esf`; the last two with `default=`, `min=`, `max=`, `redistribute`.
+/// Parses a trigger: `native`, `fixed:24`, `ets`, `esf`; the last two with `default=`, `min=`, `max=`, `redistribute`.
 pub fn trigger(text: &str) -> Result<Trigger, WordError> {
     let parser = Parser::new("trigger", text);
     match (parser.name, &parser.parameters[..]) {
@@ -138,10 +138,12 @@ pub fn trigger(text: &str) -> Result<Trigger, WordError> {
     Ok(if parser.name == "ets" { Trigger::Ets(share) } else { Trigger::Esf(share) })
 }
 
-/// What coordinates a level with the one above: `none`, or several of `labels`, `early`, `pfc`, `du` joined by `+`. Labels take `onward` for our
-/// reading of what the upper level prefetches. PFC takes `bypass` or
-/// `readmore` for one action only, `file` or `client` for its scope, `text` (`text=0.5`) for the other reading of its code,
-/// `queue=0.1`, `cap=BLOCKS`. `pfc:adaptive` is our per-stream coordinator.
+/// Parses a coordination: `none`, or several of `labels`, `early`, `pfc`, `du` joined by `+`. Labels take `onward` for
+/// our reading of the upper level's prefetches.
+///
+/// PFC takes `bypass` or `readmore` for one action only, and `file` or `client` for its scope. `text` (`text=0.5`) is
+/// the other reading of its code; further parameters are `queue=0.1` and `cap=BLOCKS`. `pfc:adaptive` is our per-stream
+/// coordinator.
 pub fn coordination(text: &str) -> Result<Coordination, WordError> {
     let mut chosen = Coordination::NONE;
     for part in text.split('+') {

@@ -1,4 +1,4 @@
-//! What an event costs the leader of a cluster: accesses into `policy::volume` with tiers and stripes on.
+//! Cost of an event on the leader of a cluster: accesses into `policy::volume` with tiers and stripes on.
 //!
 //! `cargo bench -p entrepot-sim --bench leader`. A second of virtual time has as many events as a thousand nodes send; the machine looks,
 //! plans, and its moves are made at once. Each line has the median of five runs, the fastest and the slowest, in
@@ -22,7 +22,7 @@ const RUNS: usize = 5;
 /// Events of a run, and how many there are per second of virtual time.
 const EVENTS: u64 = 1_000_000;
 const EVENTS_PER_SECOND: u64 = 100_000;
-/// Of a file.
+/// Segments of one file.
 const SEGMENTS: usize = 16;
 
 fn config() -> Config {
@@ -70,7 +70,8 @@ fn run(files: u64) -> f64 {
     for n in 0..EVENTS {
         let now = Time(n * 1_000_000_000 / EVENTS_PER_SECOND);
         let region = if rng.chance(0.3) { Region::Write } else { Region::Read };
-        let event = FileEvent::Accessed { segment: rng.below(SEGMENTS as u64), region, bytes: 1 << 20 };
+        let event =
+            FileEvent::Accessed { segment: rng.below(SEGMENTS as u64), region, bytes: 1 << 20, ends_request: true };
         volume.handle(now, Event::File(FileId(rng.small_below(files)), event));
         if volume.next_deadline().is_some_and(|at| at <= now) {
             volume.handle(now, Event::Tick);

@@ -1,13 +1,13 @@
-//! The block layer between the last cache and a device: requests queue, are merged with neighbours, and a scheduler
-//! chooses who goes next.
+//! The block layer between the last cache and a device: requests queue and are merged with neighbours, and a
+//! scheduler chooses the next one.
 //!
 //! ```text
 //! submit --> merge with a waiting neighbour, or wait --> scheduler chooses --> device --> completed --> tags
 //! ```
-//! A request carries a *tag*, the caller's name for it; merged requests complete together and give all their tags back.
+//! A request carries a *tag*, the caller's name for it; merged requests complete together and return all their tags.
 //!
-//! With a [`Precedence`] the scheduler sees the awaited reads first, and prefetches only when their turn has come; without, a read is a read, as
-//! in Linux 2.6. A prefetch is merged with an awaited read then only where many wait.
+//! With a [`Precedence`] the scheduler sees awaited reads first, and prefetches only in their turn. Without one all
+//! reads are alike, as in Linux 2.6. With one a prefetch is only merged with an awaited read if many reads wait.
 
 mod anticipatory;
 mod deadline;
@@ -17,30 +17,30 @@ pub use anticipatory::Anticipatory;
 pub use deadline::Deadline;
 pub use pending::{Io, Slot};
 
-use anticipatory::Look;
+use anticipatory::Dispatch;
 use pending::Pending;
 use policy::precedence::{Class, Precedence, Turn};
 use policy::time::Time;
 
-/// Which request goes next.
+/// Policy that orders the requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scheduler {
     /// In order of arrival.
     Noop,
     /// Batches in sector order, with a deadline for each request.
     Deadline(Deadline),
-    /// A one-way elevator that waits a moment for the next request of whoever was just served.
+    /// A one-way elevator that waits briefly for the next request of the owner just served.
     Anticipatory(Anticipatory),
 }
 
-/// What the block layer wants done.
+/// Decision of the block layer about the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Choice {
-    /// Give this to the device; it is out of the queue and has to be [`Queue::completed`].
+    /// Start this request. It has left the queue and must be [`Queue::completed`].
     Start(Slot, Io),
-    /// Nothing before this time unless something arrives.
+    /// Start nothing before this time, unless a request arrives.
     WaitUntil(Time),
-    /// Nothing waits.
+    /// Nothing to start: the queue is empty.
     Idle,
 }
 
@@ -61,22 +61,22 @@ impl Default for Merging {
     }
 }
 
-/// What went through.
+/// Counters of the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests submitted.
+    /// Number of submitted requests.
     pub submitted: u64,
-    /// Of these, merged with one that waited.
+    /// Submitted requests that were merged with a waiting one.
     pub merged: u64,
     /// Requests given to the device.
     pub started: u64,
     /// Sectors given to the device.
     pub sectors: u64,
-    /// Of `started`, writes.
+    /// Started requests that are writes.
     pub writes: u64,
-    /// Sum over the started requests of the time they waited.
+    /// Sum of the waiting times of the started requests.
     pub waited_ns: u64,
-    /// Most requests that ever waited.
+    /// Maximum of requests that waited at once.
     pub waiting_max: u64,
 }
 
@@ -85,7 +85,7 @@ pub struct Counts {
 pub struct Queue {
     pending: Pending,
     precedence: Option<Precedence>,
-    /// Behind the last request started.
+    /// Sector behind the last started request.
     head: u64,
     scheduler: State,
     merging: Merging,
@@ -100,7 +100,7 @@ enum State {
 }
 
 impl Queue {
-    /// An empty queue in which all reads are alike.
+    /// Creates an empty queue in which all reads are alike.
     pub fn new(scheduler: Scheduler, merging: Merging) -> Queue {
         let scheduler = match scheduler {
             Scheduler::Noop => State::Noop,
@@ -110,12 +110,12 @@ impl Queue {
         Queue { pending: Pending::new(), precedence: None, head: 0, scheduler, merging, counts: Counts::default() }
     }
 
-    /// The same, in which awaited reads go before prefetches.
+    /// Lets awaited reads go before prefetches.
     pub fn with_precedence(self, precedence: Precedence) -> Queue {
         Queue { precedence: Some(precedence), ..self }
     }
 
-    /// A request that waits for the device from `now` on.
+    /// Submits a request, which waits for the device from `now` on.
     pub fn submit(&mut self, now: Time, mut io: Io, tag: u64) {
         self.counts.submitted += 1;
         if self.precedence.is_none() {
@@ -132,7 +132,7 @@ impl Queue {
         self.counts.waiting_max = self.counts.waiting_max.max(self.pending.waiting() as u64);
     }
 
-    /// Whether a prefetch joined the awaited read that it follows.
+    /// Merges a prefetch with the awaited read that it follows, if allowed; returns whether it did.
     fn rides_along(&mut self, io: &Io, tag: u64) -> bool {
         let awaited = self.pending.awaited();
         let may = |precedence: &Precedence| precedence.rides_along(awaited);
@@ -143,14 +143,14 @@ impl Queue {
             && self.pending.merge(&awaited, tag, Merging { front: false, ..self.merging })
     }
 
-    /// Somebody waits for `tag`, which was a prefetch.
+    /// Marks `tag`, so far a prefetch, as awaited.
     pub fn raise(&mut self, tag: u64) {
         if self.precedence.is_some() {
             self.pending.raise(tag);
         }
     }
 
-    /// What to do with a device that can take a request.
+    /// Chooses the next action for a device that can take a request.
     pub fn choose(&mut self, now: Time) -> Choice {
         if self.pending.waiting() == 0 {
             return Choice::Idle;
@@ -162,7 +162,7 @@ impl Queue {
             let bytes = onward.map(|slot| self.pending.io(slot).count * 512);
             turn = precedence.next(now, awaited, oldest_prefetch, bytes);
             self.pending.serve(turn.class());
-            // What goes on where the device stopped is next whatever the scheduler thinks of the others.
+            // A request that continues at the device's position is next, whatever the scheduler's order.
             if let (Turn::Onward, Some(slot)) = (turn, onward) {
                 return self.start(now, slot, turn, awaited);
             }
@@ -171,8 +171,8 @@ impl Queue {
             State::Noop => self.pending.first().expect("something waits"),
             State::Deadline(state) => state.choose(now, &self.pending),
             State::Anticipatory(state) => match state.choose(now, &self.pending) {
-                Look::Start(slot) => slot,
-                Look::WaitUntil(until) => return Choice::WaitUntil(until),
+                Dispatch::Start(slot) => slot,
+                Dispatch::WaitUntil(until) => return Choice::WaitUntil(until),
             },
         };
         self.start(now, slot, turn, awaited)
@@ -191,7 +191,7 @@ impl Queue {
         Choice::Start(slot, io)
     }
 
-    /// The device is done with `slot`: `tag` is called for each request in it, in the order they were submitted.
+    /// Completes `slot`: calls `tag` for each of its requests, in order of submission.
     pub fn completed(&mut self, now: Time, slot: Slot, tag: impl FnMut(u64)) {
         let io = self.pending.finish(slot, tag);
         if let State::Anticipatory(state) = &mut self.scheduler {
@@ -199,17 +199,17 @@ impl Queue {
         }
     }
 
-    /// How many requests wait.
+    /// Number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.pending.waiting()
     }
 
-    /// What went through.
+    /// Returns the counters of the queue.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Panic unless the queue's state makes sense.
+    /// Panics if an invariant of the queue is broken.
     pub fn check(&self) {
         self.pending.check();
     }

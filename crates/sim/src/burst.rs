@@ -1,11 +1,11 @@
-//! A shared burst buffer under checkpoints: who waits, who is slowed, what is demoted, what a restart finds.
+//! A shared burst buffer under checkpoints: waits, slowdowns, demotions, and the versions that a restart finds.
 //!
 //! ```text
 //!   applications, each with its period, versions, MTBF --> crate::volume, with nothing but a burst buffer --> figures
 //! ```
-//! An application writes a checkpoint piece by piece; `policy::volume` holds each piece until its turn, its room and its
-//! share of the speed have come. Writing and demotion share the device along the line of equation 5.1; the capacity tier
-//! is never the bottleneck beyond that.
+//! An application writes a checkpoint piece by piece; `policy::volume` holds each piece until its turn, its space and
+//! its share of the bandwidth are available. Writing and demotion share the device along the line of equation 5.1;
+//! the capacity tier is never the bottleneck beyond that.
 
 pub mod list;
 mod load;

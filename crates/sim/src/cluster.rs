@@ -8,12 +8,12 @@
 //!      │      └── orders read, space told ───────────────^
 //!      └── fail, come back under another number
 //! ```
-//! The leases are `policy::cluster::lease`, what is done to a file is asked of `policy::cluster::share`. A call takes
-//! its way there and back, and its turn at a server; it has its effect when it is answered.
+//! The leases are `policy::cluster::lease`, operations on files are decided by `policy::cluster::share`. A call takes
+//! a round trip and its turn at a server; it has its effect when it is answered.
 //!
-//! What is left out: the bytes, the calls of applications that only the shared file system serves, the targets
-//! themselves, and what the leader does with what it hears. How long nodes take to start is only computed. Nothing in the live volume sends batches yet: they are
-//! two calls of the store each.
+//! Not modelled: bytes, calls that only the shared file system serves, the targets themselves, and the leader's
+//! reaction to events. The time that nodes take to start is only computed. The live volume sends no batches yet; they
+//! are modelled as two calls of the store each.
 
 mod demand;
 mod directory;
@@ -30,40 +30,40 @@ use policy::Time;
 use policy::cluster::lease;
 use serde::Serialize;
 
-/// What a call costs the one that serves it.
+/// Cost of each kind of call at its server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
     /// Servers of the namespace that names are spread over.
     pub servers: u32,
-    /// The way to a server and back.
+    /// Round-trip time to a server.
     pub round_trip: Time,
-    /// To rename a lease file.
+    /// Renaming a lease file.
     pub rename: Time,
-    /// To list the lease files, on each server.
+    /// Listing the lease files, on each server.
     pub list: Time,
-    /// For each name of a listing.
+    /// Each name of a listing.
     pub name: Time,
-    /// To read, set or remove an attribute of a stub, or to look at its size.
+    /// Reading, setting or removing an attribute of a stub, or querying its size.
     pub attribute: Time,
     /// A call of the store.
     pub store: Time,
-    /// For each node that hears a bell.
+    /// Delivery of a notification to one node.
     pub delivery: Time,
-    /// For each target that a node reads from the store.
+    /// Each target record that a node reads from the store.
     pub record: Time,
-    /// For each byte that a node hears.
+    /// Each byte that a node receives.
     pub byte: f64,
-    /// To take one event in, at the leader.
+    /// Processing one event at the leader.
     pub event: Time,
     /// A node's turn to open the volume.
     pub turn: Time,
-    /// The part of it for each target.
+    /// The part of this turn for each target.
     pub turn_target: Time,
 }
 
 impl Default for Costs {
-    /// Processor time of the servers of GlusterFS and Redis, measured: `docs/results/cluster-scale.md`. The way is a
-    /// guess: that of a network of a machine room.
+    /// Processor time of the servers of GlusterFS and Redis, measured: `docs/results/cluster-scale.md`. The round
+    /// trip is a guess: that of a machine room's network.
     fn default() -> Costs {
         Costs {
             servers: 3,
@@ -83,30 +83,30 @@ impl Default for Costs {
     }
 }
 
-/// What nodes do.
+/// Load of the nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// Files opened for reading, per node and second.
     pub opens: f64,
     /// Files opened for writing, per node and second.
     pub writes: f64,
-    /// The share of these that any node may write.
+    /// Share of these files that any node may write.
     pub shared: f64,
-    /// How long a writer has a file open, on average.
+    /// Mean time that a writer has a file open.
     pub held: Time,
     /// Moves that the leader begins, per second.
     pub moves: f64,
-    /// How long the copying of one takes.
+    /// Time to copy the bytes of a move.
     pub copy: Time,
     /// Batches of events that a node sends, per second.
     pub batches: f64,
-    /// Events in one.
+    /// Events in a batch.
     pub events: u32,
-    /// From one failure of a node to the next; `None`: none fails.
+    /// Interval between failures of nodes; `None`: none fails.
     pub fail_every: Option<Time>,
-    /// So long it is away.
+    /// Time that a failed node is away.
     pub away: Time,
-    /// From one order of an operator for a target to the next; `None`: there is none.
+    /// Interval between an operator's orders for a target; `None`: there is none.
     pub order_every: Option<Time>,
 }
 
@@ -128,40 +128,40 @@ impl Default for Load {
     }
 }
 
-/// Calls at a stub's server for a file that is opened for reading, and closed. A guess, by the
-/// code: not counted on a mount.
+/// Calls at a stub's server for a file that is opened for reading, and closed. A guess from the code, not counted on
+/// a mount.
 pub const CALLS_OF_OPEN: u32 = 8;
 
-/// Nanoseconds for each byte that a node hears.
+/// Nanoseconds for each byte that a node receives.
 const BYTE_NS: f64 = 0.5;
-/// A node's turn to open the volume, and the part of it for each target.
+/// A node's turn to open the volume.
 const TURN: Time = Time(100_000_000);
-/// See [`TURN`].
+/// Part of [`TURN`] for each target.
 const TURN_TARGET: Time = Time(100_000);
 
-/// Everything about a run.
+/// Parameters of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// Nodes that are up.
     pub nodes: u32,
     /// Targets of the volume.
     pub targets: u32,
-    /// Nodes that were up before, and are over.
+    /// Earlier nodes, which are over.
     pub past: u32,
-    /// Nothing is done for many nodes: leases do not grow with them, names of what is over stay, each looks at all
-    /// idle targets, and reads all targets' states after an order.
+    /// Without the measures for many nodes: leases do not grow, and names of nodes that are over stay. Each node
+    /// checks all idle targets, and reads all targets' states after an order.
     pub plain: bool,
-    /// Leases.
+    /// Configuration of the leases.
     pub lease: lease::Config,
-    /// What calls cost.
+    /// Costs of the calls.
     pub costs: Costs,
-    /// What nodes do.
+    /// Load of the nodes.
     pub load: Load,
-    /// So long everything is counted, after half as long in which nothing is.
+    /// Time that is counted, after a warm-up of half this time.
     pub span: Time,
-    /// At its end so many of the lowest nodes fail at once, the leader first.
+    /// Number of the lowest nodes that fail at once at the end, the leader first.
     pub gone: u32,
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
 }
 
@@ -183,13 +183,13 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// The spans of a node that joins so many others.
+    /// Returns the lease configuration of a node that joins `others` nodes.
     fn lease_beside(&self, others: usize) -> lease::Config {
         if self.plain { self.lease.clone() } else { self.lease.clone().beside(others) }
     }
 }
 
-/// What came out.
+/// Figures of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Nodes that were up at first.
@@ -198,54 +198,54 @@ pub struct Figures {
     pub renewals: f64,
     /// Listings of the lease files per second.
     pub looks: f64,
-    /// Names in these per second.
+    /// Names in these listings per second.
     pub names: f64,
     /// Leases that ended before they were renewed.
     pub lapses: u64,
     /// Nodes that were expelled.
     pub expelled: u64,
-    /// What the leases ask of the namespace, as a share of what its servers can do.
+    /// Load of the leases on the namespace, as a share of its servers' capacity.
     pub lease_share: f64,
-    /// What everything asks of it.
+    /// Total load on the namespace, as a share of its servers' capacity.
     pub namespace_share: f64,
-    /// What the busiest server was busy, as a share of the time.
+    /// Utilisation of the busiest server.
     pub namespace_busy: f64,
     /// Mean time of the calls for a file that is opened for reading, in milliseconds.
     pub open_ms: f64,
-    /// Mean time from there until the file may be written, in milliseconds.
+    /// Mean further time until the file may be written, in milliseconds.
     pub enter_ms: f64,
-    /// Moves that were made, and given up.
+    /// Number of successful moves.
     pub moves: u64,
-    /// See `moves`.
+    /// Number of moves that were given up.
     pub moves_failed: u64,
-    /// Mean time of one, without the copying, in milliseconds.
+    /// Mean time of a move without the copying, in milliseconds.
     pub move_ms: f64,
     /// Calls of the store per second.
     pub store_calls: f64,
-    /// What is asked of the store, as a share of what it can do.
+    /// Load on the store, as a share of its capacity.
     pub store_share: f64,
-    /// Events that the leader takes in per second.
+    /// Events that the leader processes per second.
     pub events: f64,
-    /// What is asked of the leader.
+    /// Load on the leader, as a share of its capacity.
     pub leader_share: f64,
-    /// How far the leader is behind at the end, in seconds.
+    /// Lag of the leader at the end, in seconds.
     pub leader_lag_s: f64,
-    /// From the failure of the leader until another leads, in seconds; `None` if none did within two minutes.
+    /// Time from the failure of the leader until another leads, in seconds; `None` if none did within two minutes.
     pub takeover_s: Option<f64>,
-    /// The most nodes whose leases alone the namespace can serve.
+    /// Maximum of nodes whose leases alone the namespace can serve.
     pub lease_nodes: u64,
-    /// The most that it can serve with files.
+    /// Maximum of nodes that the namespace can serve with files.
     pub namespace_nodes: u64,
-    /// The most that the store can serve.
+    /// Maximum of nodes that the store can serve.
     pub store_nodes: u64,
-    /// The most whose events the leader can take in.
+    /// Maximum of nodes whose events the leader can process.
     pub leader_nodes: u64,
-    /// Looks at the space of each idle target per second.
+    /// Queries of the space of each idle target per second.
     pub space_looks: f64,
-    /// The longest from an operator's order until all nodes have followed it, in seconds.
+    /// Longest time from an operator's order until all nodes have followed it, in seconds.
     pub order_s: f64,
-    /// How long the store takes until every node knows that it missed no order while the store was away, in seconds.
+    /// Time of the store to confirm to every node that it missed no order during an outage, in seconds.
     pub back_s: f64,
-    /// Until all nodes that start at once have the volume open, in seconds: one after the other.
+    /// Time until all nodes that start at once have opened the volume, one after the other, in seconds.
     pub start_s: f64,
 }

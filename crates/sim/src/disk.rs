@@ -1,7 +1,7 @@
 //! A mechanical disk: command overheads, a segmented buffer with read-ahead and write-behind, arm and spindle.
 //!
-//! One command at a time. What the drive does between commands (reading ahead, writing what it has acknowledged) is
-//! worked out when the next command comes, from the time that has passed: no events, the same result.
+//! One command at a time. The drive's own work between commands (read-ahead, destaging) is computed when the next
+//! command arrives, from the time that has passed. So no events are needed, and the result is the same.
 //!
 //! ```text
 //! read:   | overhead | seek | rotation | medium ......... |      read-ahead until the segment is full or a command comes
@@ -29,31 +29,31 @@ use policy::time::Time;
 pub struct Command {
     /// First sector, of 512 bytes.
     pub sector: u64,
-    /// How many; at least one.
+    /// Number of sectors; at least one.
     pub count: u64,
-    /// Whether it writes.
+    /// Whether it is a write.
     pub write: bool,
 }
 
-/// What a command took.
+/// Times of a served command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
-    /// When the host has its answer.
+    /// Time of the answer to the host.
     pub done: Time,
-    /// Command overhead.
+    /// Time of the command overhead.
     pub overhead_ns: u64,
-    /// Moving the arm.
+    /// Time of the arm's movement.
     pub seek_ns: u64,
-    /// Waiting for the first sector.
+    /// Wait for the first sector.
     pub rotation_ns: u64,
     /// Whether the buffer held the first sector, or took the write where it already held its neighbours.
     pub hit: bool,
 }
 
-/// What a drive has done so far.
+/// Counters of a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Commands.
+    /// Number of commands.
     pub commands: u64,
     /// Commands that the buffer answered or took.
     pub hits: u64,
@@ -63,13 +63,13 @@ pub struct Counts {
     pub read_ahead_sectors: u64,
     /// Time with a command in service.
     pub busy_ns: u64,
-    /// Time the arm moved.
+    /// Time of the arm's movements.
     pub seek_ns: u64,
     /// Time spent waiting for the first sector.
     pub rotation_ns: u64,
 }
 
-/// One drive.
+/// State of a drive.
 #[derive(Debug)]
 pub struct Disk {
     model: &'static Model,
@@ -77,14 +77,14 @@ pub struct Disk {
     segments: Segments,
     bus_sector_ns: u64,
     arm: Arm,
-    /// When the arm has finished what cannot be interrupted.
+    /// Time at which the arm has finished its uninterruptible work.
     free_ns: u64,
     read_ahead: Option<ReadAhead>,
     wrote_last: bool,
     counts: Counts,
 }
 
-/// Reading on behind the last request.
+/// Read-ahead behind the last request.
 #[derive(Clone, Copy, Debug)]
 struct ReadAhead {
     segment: usize,
@@ -93,7 +93,7 @@ struct ReadAhead {
 }
 
 impl Disk {
-    /// A drive at rest with its arm at the first cylinder.
+    /// Creates an idle drive with its arm at the first cylinder.
     pub fn new(model: &'static Model) -> Disk {
         Disk {
             model,
@@ -108,23 +108,23 @@ impl Disk {
         }
     }
 
-    /// The same drive on a bus that moves a sector in `sector_ns`.
+    /// Puts the drive on a bus that moves a sector in `sector_ns`.
     pub fn with_bus(mut self, sector_ns: u64) -> Disk {
         self.bus_sector_ns = sector_ns;
         self
     }
 
-    /// Sectors that a host can address.
+    /// Number of sectors that a host can address.
     pub fn sectors(&self) -> u64 {
         self.mechanics.sectors()
     }
 
-    /// What it has done so far.
+    /// Returns the counters of the drive.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Serve `command`, which comes at `now`, not before the one before it was done.
+    /// Serves `command`, which arrives at `now`, not before the end of the previous one.
     pub fn serve(&mut self, now: Time, command: Command) -> Served {
         let end = command.sector + command.count;
         assert!(
@@ -144,7 +144,7 @@ impl Disk {
         served
     }
 
-    /// Panic unless the drive's state makes sense.
+    /// Panics if an invariant of the drive is broken.
     pub fn check(&self) {
         self.segments.check();
         if let Some(ahead) = &self.read_ahead {
@@ -185,11 +185,11 @@ impl Disk {
         served
     }
 
-    /// Read what the buffer lacks of `command`, continuing the segment `found` or in a fresh one, then read ahead.
+    /// Reads the part of `command` that the buffer lacks, into the segment `found` or a fresh one, then reads ahead.
     fn read_medium(&mut self, start: u64, command: Command, found: Option<usize>, served: &mut Served) -> u64 {
         let end = command.sector + command.count;
         self.stop_read_ahead(start);
-        // Data not yet on the medium must be there before it is read; clean copies are read again.
+        // Data not yet on the medium must be written before it is read; clean copies are read again.
         while let Some(dirty) = self.segments.forget(command.sector, end, found) {
             self.destage(dirty, start);
         }
@@ -215,7 +215,7 @@ impl Disk {
                     self.segments.extend_front(segment, pass.passed_before());
                 }
             }
-            // Straight lines: the bus is behind most either at the pass's first sector or at its last.
+            // Both are straight lines: the bus is furthest behind either at the pass's first sector or at its last.
             let behind = |passed: u64| pass.passed_ns(passed) + (end - sector - passed + 1) * self.bus_sector_ns;
             done = done.max(behind(1)).max(behind(pass.count));
             at = pass.end_ns();
@@ -224,7 +224,7 @@ impl Disk {
         }
         self.free_ns = at;
         self.segments.extend(segment, end);
-        // What was read on arrival takes its part of the segment.
+        // Sectors that were read on arrival take their part of the segment.
         let full = on_arrival.then(|| self.segments.get(segment).start + self.model.buffer.segment_sectors);
         let limit = self.read_ahead_limit(end).min(full.unwrap_or(u64::MAX));
         if end < limit {
@@ -233,7 +233,7 @@ impl Disk {
         done
     }
 
-    /// The read-ahead under way brings what `command` wants.
+    /// Waits for the read-ahead under way, which brings the sectors of `command`.
     fn wait_for(&mut self, start: u64, command: Command) -> u64 {
         let end = command.sector + command.count;
         let mut done = start + command.count * self.bus_sector_ns;
@@ -261,7 +261,8 @@ impl Disk {
         let taking = reaching.filter(|&at| self.segments.takes_write(at, command.sector, end));
         let overheads = &self.model.overheads;
         let hit = reaching.is_some();
-        // What the buffer takes at once costs what a hit costs, wherever it goes: so the drive was measured, whatever its parameters call it.
+        // A write that the buffer takes at once costs as much as a hit, wherever it goes. The drive was measured so,
+        // whatever its parameters call it.
         let fits = command.count <= self.model.buffer.segment_sectors;
         let buffered = fits && !self.waits_for_segment(taking);
         let overhead_ns = if buffered { overheads.write_hit_ns[after] } else { overheads.write_miss_ns[after] };
@@ -289,20 +290,20 @@ impl Disk {
         served
     }
 
-    /// Whether a write that `taking` would take has to wait until a segment is on the medium.
+    /// Returns whether a write into `taking` must wait until a segment is on the medium.
     fn waits_for_segment(&self, taking: Option<usize>) -> bool {
         let adds_dirty = taking.is_none_or(|at| !self.segments.get(at).dirty);
         adds_dirty && self.segments.dirty() >= self.model.buffer.write_segments_max
     }
 
-    /// A write longer than a segment goes to the medium while the host waits; the bus is never what it waits for.
+    /// Writes more than a segment to the medium while the host waits; the bus is never the bottleneck.
     fn write_through(&mut self, start: u64, command: Command, served: &mut Served) -> u64 {
         let seek = self.transfer(start.max(self.free_ns), command.sector, command.count);
         (served.seek_ns, served.rotation_ns) = seek;
         self.free_ns.max(start + command.count * self.bus_sector_ns)
     }
 
-    /// Write `count` sectors to the medium; the first pass's seek and rotation.
+    /// Writes `count` sectors to the medium; returns the first pass's seek and rotation.
     fn transfer(&mut self, at: u64, sector: u64, count: u64) -> (u64, u64) {
         let (mut at, mut sector, end) = (at, sector, sector + count);
         let mut first = None;
@@ -317,7 +318,7 @@ impl Disk {
         first.unwrap_or((0, 0))
     }
 
-    /// Bring what waits in `segment` to the medium, from `at` on; returns when it is there.
+    /// Writes the dirty data of `segment` to the medium, from `at` on; returns the time of its end.
     fn destage(&mut self, segment: usize, at: u64) -> u64 {
         let waiting = self.segments.get(segment);
         let start = at.max(self.free_ns);
@@ -335,7 +336,7 @@ impl Disk {
         self.segments.reuse(sector).expect("a segment was just written")
     }
 
-    /// What the drive did by itself until `now`.
+    /// Applies the drive's own work until `now`.
     fn catch_up(&mut self, now: u64) {
         while let Some(ahead) = self.read_ahead.filter(|ahead| ahead.pass.end_ns() <= now) {
             self.progress(&ahead, ahead.pass.count);
@@ -368,7 +369,7 @@ impl Disk {
         }
     }
 
-    /// How far to read on for a host that took everything up to `end`.
+    /// Returns the limit of read-ahead for a host that took everything up to `end`.
     fn read_ahead_limit(&self, end: u64) -> u64 {
         (end + self.model.buffer.read_ahead_sectors_max).min(self.sectors())
     }
@@ -378,7 +379,7 @@ impl Disk {
         self.read_ahead = Some(ReadAhead { segment, pass, limit });
     }
 
-    /// The host took everything up to `end`: reading ahead may go that much further.
+    /// Extends the limit of read-ahead: the host took everything up to `end`.
     fn consumed(&mut self, segment: usize, end: u64) {
         let limit = self.read_ahead_limit(end);
         let Some(ahead) = self.read_ahead.as_mut().filter(|ahead| ahead.segment == segment) else { return };
@@ -395,7 +396,7 @@ impl Disk {
         }
     }
 
-    /// A command needs the arm, or is a write: what was read ahead until now stays.
+    /// Stops read-ahead, since a command needs the arm or is a write; the sectors read so far stay.
     fn stop_read_ahead(&mut self, now: u64) {
         self.catch_up(now);
         if let Some(ahead) = self.read_ahead.take() {

@@ -1,18 +1,18 @@
-//! The event queue of a world: a heap with a total order, so that a run never depends on insertion luck.
+//! The event queue of a world: a heap with a total order, so that a run never depends on chance.
 //!
-//! Order: (1) earlier time first; (2) at the same time, [`Rank`]: completions before timers before arrivals, so a
-//! request that arrives at the instant another completes finds its result; (3) the order in which they were pushed.
+//! Order: (1) earlier time first; (2) at the same time by [`Rank`]: completions, timers, arrivals; (3) order of
+//! insertion. So an arriving request finds the result of one that completes at the same time.
 
 use policy::time::Time;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// What kind of event: decides who goes first at the same instant.
+/// Kind of event, which gives the order at the same instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
-    /// Something that was under way ends: a device finishes, a message is delivered.
+    /// An operation under way ends: a device finishes, a message is delivered.
     Completion = 0,
-    /// A timer that a model set for itself.
+    /// A timer that a model has set for itself.
     Timer = 1,
     /// New work from outside.
     Arrival = 2,
@@ -29,18 +29,18 @@ pub struct EventQueue<E> {
 #[derive(Debug)]
 struct Entry<E> {
     at: Time,
-    /// Rank in the top byte, sequence number below: one comparison settles both.
+    /// Rank in the top byte, sequence number below: one comparison covers both.
     order: u64,
     event: E,
 }
 
 impl<E> EventQueue<E> {
-    /// An empty queue at time zero.
+    /// Creates an empty queue at time zero.
     pub fn new() -> EventQueue<E> {
         EventQueue { heap: BinaryHeap::new(), pushed: 0, now: Time::ZERO }
     }
 
-    /// Let `event` happen at `at`, which must not be in the past.
+    /// Schedules `event` at `at`, which must not be in the past.
     pub fn push(&mut self, at: Time, rank: Rank, event: E) {
         assert!(at >= self.now, "an event at {at} was pushed at {}: time would run backwards", self.now);
         let order = (rank as u64) << 56 | self.pushed;
@@ -48,35 +48,35 @@ impl<E> EventQueue<E> {
         self.heap.push(Entry { at, order, event });
     }
 
-    /// The next event; the time of the world becomes its time.
+    /// Removes the next event; the time of the world becomes its time.
     pub fn pop(&mut self) -> Option<(Time, E)> {
         let entry = self.heap.pop()?;
         self.now = entry.at;
         Some((entry.at, entry.event))
     }
 
-    /// Something happens at `at` without having waited here; nothing that waits comes before it.
+    /// Sets the time for an event that was not queued; no queued event is before it.
     pub fn advance(&mut self, at: Time) {
         debug_assert!(at >= self.now && self.next_at().is_none_or(|next| next > at));
         self.now = at;
     }
 
-    /// When the next event happens.
+    /// Returns the time of the next event.
     pub fn next_at(&self) -> Option<Time> {
         self.heap.peek().map(|entry| entry.at)
     }
 
-    /// The time of the last event popped.
+    /// Returns the time of the last event.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// How many events wait.
+    /// Number of queued events.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Whether none waits.
+    /// Returns whether no event is queued.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }

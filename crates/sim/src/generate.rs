@@ -1,9 +1,9 @@
-//! Generated traces: seeded streams with the published characteristics of workloads that are not to be had.
+//! Generated traces: seeded streams with the published characteristics of workloads that are not available.
 //!
-//! Every generator is an iterator of records in the order of time. The same seed gives the same records on any machine:
-//! random numbers are our own (`Rng`), logarithms too (`arithmetic`), and nothing else of floating point is used but the
-//! four operations and the root, which are exact everywhere. What of a generator is published, derived or a guess is
-//! said in its own file and in `docs/reference/traces.md`.
+//! Every generator is an iterator of records in order of time. The same seed gives the same records on any machine:
+//! random numbers (`Rng`) and logarithms (`arithmetic`) are our own. Other floating-point operations are the four
+//! basic ones and the square root, which are exact everywhere. Each generator's file and `docs/reference/traces.md`
+//! list which parameters are published, derived or guesses.
 
 pub(crate) mod arithmetic;
 mod arrivals;

@@ -1,4 +1,4 @@
-//! Grids: one setup varied along axes, run side by side, resumed where it stopped, compared pair by pair.
+//! Grids: one setup varied along axes, run in parallel, resumed after a stop, compared pair by pair.
 //!
 //! [`cross`] and [`side_by_side`] are for all worlds; the rest is for caches, whose grid file is:
 //!

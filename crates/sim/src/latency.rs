@@ -1,13 +1,13 @@
-//! A histogram of times with a relative error below one percent, in memory that does not grow.
+//! A histogram of times with a relative error below one percent, in bounded memory.
 //!
-//! Buckets: 64 to each power of two; below 64 ns each nanosecond its own. Mean and extremes are exact.
+//! Buckets: 64 per power of two; below 64 ns one per nanosecond. Mean and extremes are exact.
 
 use policy::time::Time;
 
 const SUB_BITS: u32 = 6;
 const SUB: usize = 1 << SUB_BITS;
 
-/// Counts of times.
+/// Histogram of times.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     buckets: Box<[u64]>,
@@ -25,13 +25,13 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Count one time.
+    /// Adds one time.
     #[inline]
     pub fn add(&mut self, time: Time) {
         self.add_many(time, 1);
     }
 
-    /// Count one time so often.
+    /// Adds one time `count` times.
     #[inline]
     pub fn add_many(&mut self, time: Time, count: u64) {
         if count == 0 {
@@ -44,7 +44,7 @@ impl Latencies {
         self.max_ns = self.max_ns.max(time.0);
     }
 
-    /// Count all that `other` counted.
+    /// Adds all times of `other`.
     pub fn merge(&mut self, other: &Latencies) {
         self.buckets.iter_mut().zip(&other.buckets).for_each(|(mine, theirs)| *mine += theirs);
         self.count += other.count;
@@ -53,27 +53,28 @@ impl Latencies {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// How many were counted.
+    /// Number of times.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their mean in milliseconds; 0 if there are none.
+    /// Mean in milliseconds; 0 if there are none.
     pub fn mean_ms(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum_ns as f64 / self.count as f64 / 1e6 }
     }
 
-    /// Their sum.
+    /// Sum of all times.
     pub fn sum_ns(&self) -> u128 {
         self.sum_ns
     }
 
-    /// The largest, in milliseconds.
+    /// Maximum in milliseconds.
     pub fn max_ms(&self) -> f64 {
         self.max_ns as f64 / 1e6
     }
 
-    /// The time that a share `quantile` of all does not exceed, in milliseconds, to the upper end of its bucket.
+    /// Returns the time that a share `quantile` of all does not exceed, in milliseconds, as the upper end of its
+    /// bucket.
     pub fn quantile_ms(&self, quantile: f64) -> f64 {
         let rank = ((self.count as f64 * quantile).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;

@@ -1,8 +1,8 @@
 //! Worlds in virtual time: traces, devices, links and caches, driven by the machines of `policy`.
 //!
-//! Time is `policy::time::Time`, nanoseconds in a u64. Nothing here reads a clock, starts a thread (but `grid`, which
-//! runs independent worlds side by side) or draws a random number that its caller did not seed: the same inputs give
-//! the same bytes out on any machine.
+//! Time is `policy::time::Time`, nanoseconds in a u64. Nothing here reads a clock, starts a thread (except `grid`,
+//! which runs independent worlds in parallel) or draws an unseeded random number. The same inputs give the same bytes
+//! on any machine.
 
 pub mod block;
 pub mod burst;

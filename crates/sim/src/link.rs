@@ -1,19 +1,19 @@
-//! The link between two levels: what a message costs, and whether messages wait for each other.
+//! The link between two levels: cost of a message, and sharing of the bandwidth.
 //!
-//! A reply of `n` blocks takes `alpha + n * beta` (reference, section 5). A request costs nothing of its own unless told
-//! so: the published `alpha` is that of an exchange. On a *shared* link one reply's `n * beta` begins when the one before is
-//! through, so that bandwidth is shared first come, first served; `alpha` overlaps.
+//! A reply of `n` blocks takes `alpha + n * beta` (reference, section 5). A request is free unless configured
+//! otherwise: the published `alpha` is that of an exchange. On a *shared* link one reply's `n * beta` begins at the
+//! end of the previous one, so bandwidth is first come, first served; `alpha` overlaps.
 
 use policy::time::Time;
 
 /// Parameters of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Part of a reply that does not depend on its size.
+    /// Fixed part of a reply's time.
     pub alpha: Time,
-    /// Per block.
+    /// Time per block.
     pub beta: Time,
-    /// What a request takes on its way down.
+    /// Time of a request.
     pub request: Time,
     /// Whether replies share the bandwidth.
     pub shared: bool,
@@ -22,11 +22,11 @@ pub struct Link {
 impl Link {
     /// No link: levels on one machine.
     pub const NONE: Link = Link { alpha: Time::ZERO, beta: Time::ZERO, request: Time::ZERO, shared: false };
-    /// The one of the PFC paper: 6 ms and 0.03 ms per page.
+    /// The link of the PFC paper: 6 ms and 0.03 ms per page.
     pub const PUBLISHED: Link =
         Link { alpha: Time::from_millis(6), beta: Time(30_000), request: Time::ZERO, shared: false };
 
-    /// What a reply of `blocks` takes on an idle link.
+    /// Returns the time of a reply of `blocks` on an idle link.
     pub fn reply(&self, blocks: u64) -> Time {
         self.alpha + Time(self.beta.0 * blocks)
     }
@@ -37,24 +37,24 @@ impl Link {
 pub struct Wire {
     link: Link,
     free: Time,
-    /// Replies carried.
+    /// Number of replies.
     pub replies: u64,
-    /// Blocks carried.
+    /// Blocks in the replies.
     pub blocks: u64,
 }
 
 impl Wire {
-    /// An idle link.
+    /// Creates an idle link.
     pub fn new(link: Link) -> Wire {
         Wire { link, free: Time::ZERO, replies: 0, blocks: 0 }
     }
 
-    /// When a request sent at `now` is there.
+    /// Returns the arrival of a request sent at `now`.
     pub fn request_at(&self, now: Time) -> Time {
         now + self.link.request
     }
 
-    /// When a reply of `blocks` sent at `now` is there.
+    /// Returns the arrival of a reply of `blocks` sent at `now`.
     pub fn reply_at(&mut self, now: Time, blocks: u64) -> Time {
         self.replies += 1;
         self.blocks += blocks;

@@ -1,7 +1,8 @@
-//! Windows of requests with a known pattern: what the classifier of `policy::pattern` is trained and tested on.
+//! Windows of requests with a known pattern: training and test data of the classifier of `policy::pattern`.
 //!
-//! Windows are not clean: some requests of others in between, reads and writes of a few percent in what is called read-only, jumps between
-//! runs. How much of that is still called by the name of the pattern is a guess, and the labels say what was meant, not what came out.
+//! Windows are not clean: they contain some foreign requests, a few percent of writes in a read-only pattern, and
+//! jumps between runs. The amount of disturbance is a guess. Labels give the intended pattern, whatever the
+//! disturbance.
 
 use crate::generate::Rng;
 use policy::pattern::features::{Features, WINDOW, WINDOW_MIN, features};
@@ -10,7 +11,7 @@ use policy::pattern::{Classifier, Label, Mix, Order, Request, Sizes};
 
 const FILE_BYTES: u64 = 1 << 36;
 
-/// A window of that pattern, with up to this share of disturbance.
+/// Draws a window of that pattern, with up to this share of disturbance.
 pub fn window(rng: &mut Rng, label: Label, noise: f64) -> Vec<Request> {
     let len = if rng.chance(0.2) { WINDOW_MIN as u64 + rng.below((WINDOW - WINDOW_MIN) as u64) } else { WINDOW as u64 };
     let noise = noise * rng.unit();
@@ -24,7 +25,7 @@ pub fn window(rng: &mut Rng, label: Label, noise: f64) -> Vec<Request> {
         Mix::WriteOnly => 1.0,
         Mix::Mixed => 0.15 + 0.7 * rng.unit(),
     };
-    // A stride is from begin to begin, and is no sequence in disguise.
+    // A stride is from start to start, and never sequential.
     let stride = unit.max(40 * 512) * (2 + rng.below(64));
     let backwards = label.order == Order::Strided && rng.chance(0.2);
     let mut at = FILE_BYTES / 2 + rng.below(1 << 20) * 512;
@@ -39,7 +40,7 @@ pub fn window(rng: &mut Rng, label: Label, noise: f64) -> Vec<Request> {
         };
         let disturbed = rng.chance(noise);
         if disturbed && label.order != Order::Random {
-            // A jump: from here on the pattern goes on elsewhere.
+            // A jump: the pattern continues elsewhere from here.
             at = FILE_BYTES / 2 + rng.below(1 << 20) * 512;
             let elsewhere =
                 if label.order == Order::Sequential { at } else { offset.wrapping_add(rng.below(1 << 20) * 512) };
@@ -51,10 +52,10 @@ pub fn window(rng: &mut Rng, label: Label, noise: f64) -> Vec<Request> {
     all
 }
 
-/// A labelled window as the network sees it.
+/// Features of a window, with its label.
 type Sample = (Features, Label);
 
-/// So many windows of every pattern.
+/// Draws `each` windows of every pattern.
 pub fn samples(seed: u64, each: usize, noise: f64) -> Vec<Sample> {
     let mut rng = Rng::new(seed, 0);
     let mut all = Vec::new();
@@ -67,18 +68,18 @@ pub fn samples(seed: u64, each: usize, noise: f64) -> Vec<Sample> {
     all
 }
 
-/// How a network is trained.
+/// Parameters of a network's training.
 #[derive(Clone, Copy, Debug)]
 pub struct Training {
-    /// For windows, first weights and order.
+    /// Seed of windows, first weights and order.
     pub seed: u64,
     /// Windows of every pattern.
     pub each: usize,
-    /// Times that all windows are shown.
+    /// Passes over all windows.
     pub epochs: usize,
     /// Size of the steps.
     pub rate: f64,
-    /// Share of disturbance in windows, at most.
+    /// Maximum share of disturbance in windows.
     pub noise: f64,
 }
 
@@ -102,22 +103,22 @@ pub fn train(how: Training) -> Network {
     network
 }
 
-/// Shares of windows that were named rightly.
+/// Shares of correctly classified windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Accuracy {
-    /// Windows.
+    /// Number of windows.
     pub windows: usize,
-    /// Reads and writes right.
+    /// Share with the right mix of reads and writes.
     pub mix: f64,
-    /// Order right.
+    /// Share with the right order.
     pub order: f64,
-    /// Sizes right.
+    /// Share with the right sizes.
     pub sizes: f64,
-    /// All three right.
+    /// Share with all three right.
     pub all: f64,
 }
 
-/// How often a classifier is right.
+/// Measures a classifier.
 pub fn accuracy(classifier: &dyn Classifier, windows: impl Iterator<Item = (Vec<Request>, Label)>) -> Accuracy {
     let (mut n, mut right) = (0usize, [0usize; 4]);
     for (window, label) in windows {
@@ -130,7 +131,7 @@ pub fn accuracy(classifier: &dyn Classifier, windows: impl Iterator<Item = (Vec<
     Accuracy { windows: n, mix, order, sizes, all }
 }
 
-/// Generated windows with their labels, of another seed than a network was trained on.
+/// Generates windows with labels, from other random numbers than the training windows.
 pub fn windows(seed: u64, each: usize, noise: f64) -> impl Iterator<Item = (Vec<Request>, Label)> {
     let mut rng = Rng::new(seed, 3);
     (0..each).flat_map(move |_| Label::all().map(|label| (window(&mut rng, label, noise), label)).collect::<Vec<_>>())

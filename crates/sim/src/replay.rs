@@ -1,7 +1,7 @@
-//! From a trace's records to a client's requests: bytes to blocks, address spaces to files, who reads sequentially.
+//! From a trace's records to a client's requests: bytes to blocks, address spaces to files, and sequential streams.
 //!
-//! A trace is read twice: once for its [`Survey`] (census, files and their lengths), once as it is replayed. Memory is that of the
-//! survey, linear in files and in the footprint, not in the length of the trace.
+//! A trace is read twice: once for its [`Survey`] (census, files and their lengths), once for the replay. The survey
+//! takes memory linear in files and footprint, not in the length of the trace.
 
 mod survey;
 
@@ -13,31 +13,31 @@ use policy::cache::Span;
 use policy::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// What a sequential stream is in the eyes of the prefetchers that keep a position.
+/// Definition of a sequential stream for prefetchers that keep a position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Streams {
-    /// Each file or device one.
+    /// One stream per file or device.
     #[default]
     File,
-    /// Each client of the trace one.
+    /// One stream per client of the trace.
     Client,
-    /// All requests one: a single global history.
+    /// A single stream of all requests.
     All,
-    /// Told apart by address, for traces that name no files: [`policy::streams`].
+    /// Streams separated by address, for traces without files: [`policy::streams`].
     Address,
 }
 
-/// How much of a trace, and how it is cut into blocks.
+/// Limits of a trace, and its division into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Bytes of a block; a multiple of 512.
     pub block_bytes: u32,
-    /// End before the requests' bytes would exceed this.
+    /// Limit of the sum of the requests' bytes.
     pub bytes_max: Option<u64>,
-    /// End after so many requests.
+    /// Limit of the number of requests.
     pub requests_max: Option<u64>,
-    /// What a stream is.
+    /// Definition of a stream.
     pub streams: Streams,
 }
 
@@ -47,28 +47,28 @@ impl Default for Cut {
     }
 }
 
-/// The requests of one client, read from a trace as they are needed.
+/// Requests of one client, read from a trace as needed.
 pub struct Replay<'s> {
     reader: Box<dyn Reader>,
     survey: &'s Survey,
-    /// Which of the surveyed traces this is.
+    /// Index of the trace in the survey.
     trace: usize,
     cut: Cut,
-    /// Only records of this client, or all.
+    /// Client whose records are replayed; `None` for all.
     client: Option<u32>,
     start_ns: u64,
     meter: Meter,
-    /// The streams of this client, if they are told apart by address.
+    /// Streams of this client, if they are separated by address.
     streams: policy::streams::Streams,
-    /// Where the last request went: its file or device, that one's number and length.
+    /// File or device of the last request, with its number and length.
     last: Option<(u64, u32, u64)>,
     failed: Option<Error>,
 }
 
-/// Streams of one client that are told apart by address.
+/// Maximum of streams of one client that are separated by address.
 const STREAMS: usize = 256;
 
-/// Counts requests until the cut.
+/// Counter of requests up to the limits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Meter {
     requests: u64,
@@ -76,7 +76,7 @@ struct Meter {
 }
 
 impl Meter {
-    /// Whether `record` still belongs to the cut; counts it if so.
+    /// Returns whether `record` is within the limits, and counts it then.
     fn takes(&mut self, cut: &Cut, record: &Record) -> bool {
         let bytes = self.bytes + u64::from(record.length);
         if cut.requests_max.is_some_and(|max| self.requests >= max) || cut.bytes_max.is_some_and(|max| bytes > max) {
@@ -88,12 +88,13 @@ impl Meter {
     }
 }
 
-/// Whether a record is a request that a cache sees: a read or a write of something that its system did not fetch unasked.
+/// Returns whether a record is a request that a cache sees: a read or write that is not a prefetch of the traced
+/// system.
 pub fn is_request(record: &Record) -> bool {
     matches!(record.op, Op::Read | Op::Write) && record.length > 0 && !record.flags.has(Flags::SPECULATIVE)
 }
 
-/// First block and number of blocks that `record` touches.
+/// Returns first block and number of blocks that `record` touches.
 fn blocks(record: &Record, block_bytes: u32) -> (u64, u64) {
     let first = record.offset / u64::from(block_bytes);
     let last = (record.end() - 1) / u64::from(block_bytes);
@@ -101,7 +102,8 @@ fn blocks(record: &Record, block_bytes: u32) -> (u64, u64) {
 }
 
 impl<'s> Replay<'s> {
-    /// The requests of `client` (or all) in trace number `trace` of `survey`, which `reader` reads from the start.
+    /// Creates the replay of `client` (or all) in trace number `trace` of `survey`; `reader` is at the start of the
+    /// trace.
     pub fn new(reader: Box<dyn Reader>, survey: &'s Survey, trace: usize, cut: Cut, client: Option<u32>) -> Replay<'s> {
         let start_ns = survey.start_ns(trace);
         let streams = policy::streams::Streams::new(STREAMS);
@@ -119,7 +121,7 @@ impl<'s> Replay<'s> {
         }
     }
 
-    /// Why it ended early, if it did: the trace changed or became unreadable since its survey.
+    /// Error that ended it early: the trace changed or became unreadable since its survey.
     pub fn failed(&self) -> Option<&Error> {
         self.failed.as_ref()
     }
@@ -158,7 +160,7 @@ impl Iterator for Replay<'_> {
                 Streams::File => file,
                 Streams::Client => record.client,
                 Streams::All => 0,
-                // Each client has a table; the high bits keep their streams apart.
+                // Each client has a table; the high bits separate their streams.
                 Streams::Address => self.streams.enter(span).name ^ self.client.unwrap_or(self.trace as u32) << 24,
             };
             return Some(Access {

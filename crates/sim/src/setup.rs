@@ -1,4 +1,4 @@
-//! A simulation described in words, as the command line and grids say it, and the world that these words mean.
+//! A simulation described in words, for command line and grids, and the world built from it.
 
 mod axis;
 mod quantity;
@@ -15,27 +15,27 @@ use policy::cache::{CAPACITY_MAX, LevelConfig};
 use policy::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// A simulation in words. Everything but the levels has a default; times are like `6ms`, sizes like `64KiB`.
+/// A simulation in words. All settings except the levels have defaults; times are like `6ms`, sizes like `64KiB`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Setup {
-    /// The levels, that of the application first.
+    /// Levels, that of the application first.
     pub levels: Vec<LevelSetup>,
-    /// How many of them each client has for itself; the others are shared, behind the link.
+    /// Number of levels that each client has for itself; the others are shared, behind the link.
     pub private_levels: usize,
     /// The device: `none` for instant fetches and no times, `cheetah9lp`, `atlas10k`, `ssd-sata`, `ssd-nvme`, `constant:TIME`, or `plain:read=RATE,write=RATE,latency=TIME,capacity=SIZE`.
     pub disk: String,
-    /// How many of them.
+    /// Number of devices.
     pub disks: u32,
     /// `0` or `5` for an array.
     pub raid: Option<u8>,
     /// Stripe unit of an array.
     pub stripe_unit: String,
-    /// The bus of a mechanical disk in MB/s, if not that of its measurement.
+    /// Bandwidth of a mechanical disk's bus in MB/s; the default is that of its measurement.
     pub disk_bus_mb_s: Option<f64>,
-    /// `noop`, `deadline` or `anticipatory`; with `:awaited` behind it awaited reads go before prefetches.
+    /// Scheduler `noop`, `deadline` or `anticipatory`; with the suffix `:awaited` awaited reads go before prefetches.
     pub scheduler: String,
-    /// Part of the link's time that does not depend on the size.
+    /// Fixed part of the link's time.
     pub alpha: String,
     /// Time of the link per block.
     pub beta: String,
@@ -43,55 +43,56 @@ pub struct Setup {
     pub link_request: String,
     /// Whether replies share the link's bandwidth.
     pub link_shared: bool,
-    /// Whether requests wait for the answer to the one before, instead of coming at the times of the trace.
+    /// Whether requests wait for the previous answer, instead of coming at the times of the trace.
     pub closed: bool,
-    /// How long a client thinks in a closed loop.
+    /// Think time of a client in a closed loop.
     pub think: String,
-    /// Whether requests come as long after the one before as in the trace, but not before that is answered.
+    /// Whether requests keep the intervals of the trace, but wait for the previous answer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paced: bool,
-    /// No request comes at this time or later.
+    /// Time from which on no request comes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// Times faster than the trace in an open loop.
+    /// Speed relative to the trace, in an open loop.
     pub speed: f64,
-    /// What becomes of writes: `cached`, `background` or `dropped`.
+    /// Treatment of writes: `cached`, `background` or `dropped`.
     pub writes: String,
-    /// What blocks on the way occupy: `frames` of the cache, or `buffers` beside it.
+    /// Place of blocks under way: `frames` of the cache, or `buffers` beside it.
     pub in_flight: String,
     /// Bytes of a block.
     pub block: String,
-    /// What a stream is.
+    /// Definition of a stream.
     pub streams: Streams,
-    /// Whether each client of a trace is one here, with levels of its own.
+    /// Whether each client of a trace is a client here, with levels of its own.
     pub client_each: bool,
-    /// End before the requests' bytes would exceed this.
+    /// Limit of the sum of the requests' bytes.
     pub limit_bytes: Option<String>,
-    /// End after so many requests.
+    /// Limit of the number of requests.
     pub limit_requests: Option<u64>,
     /// Whether counts are kept per stream.
     pub per_stream: bool,
     /// Whether invariants are checked after every event.
     pub check: bool,
-    /// How often inventories are sampled.
+    /// Interval of samples of the inventories.
     pub sample_every: Option<String>,
 }
 
-/// One level in words.
+/// A level in words.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LevelSetup {
     /// The prefetcher: `linux`, `sarc:threshold=6` ...
     pub prefetch: String,
-    /// `5%` of the footprint for the first level, of the level above for the others; `64MiB`; or blocks, as in `1000`.
+    /// Size: `5%` of the footprint for the first level, of the level above for the others; `64MiB`; or blocks, as in
+    /// `1000`.
     pub size: String,
-    /// `lru` or `sarc`; what goes with the prefetcher if not said.
+    /// Replacement: `lru` or `sarc`; the default depends on the prefetcher.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replacement: Option<String>,
-    /// `native`, `fixed:24`, `ets`, `esf`.
+    /// Trigger: `native`, `fixed:24`, `ets`, `esf`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<String>,
-    /// `none`, `labels`, `pfc`, `du`, several joined by `+`.
+    /// Coordinators: `none`, `labels`, `pfc`, `du`, several joined by `+`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coordinator: Option<String>,
 }
@@ -130,21 +131,21 @@ impl Default for Setup {
     }
 }
 
-/// What is wrong with a setup.
+/// Error in a setup.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} `{value}`: {why}; nothing was simulated")]
 pub struct SetupError {
-    /// Which part.
+    /// Name of the setting.
     pub what: &'static str,
-    /// What it says.
+    /// Value of the setting.
     pub value: String,
-    /// What is wrong with it and what would be right.
+    /// Error in the value, and the valid ones.
     pub why: String,
 }
 
-/// A setup whose settings have names.
+/// A setup with named settings.
 pub trait Settable: Clone {
-    /// Sets one of them to what a word says.
+    /// Sets the named setting to the value `word`.
     fn set(&mut self, name: &str, word: &str) -> Result<(), SetupError>;
 }
 
@@ -155,14 +156,14 @@ impl From<policy::words::WordError> for SetupError {
 }
 
 impl SetupError {
-    /// A word that is none, and what would be one.
+    /// Creates the error of an invalid value; `why` lists the valid ones.
     pub fn new(what: &'static str, value: impl Into<String>, why: impl Into<String>) -> SetupError {
         SetupError { what, value: value.into(), why: why.into() }
     }
 }
 
 impl Setup {
-    /// How traces are cut for this setup.
+    /// Returns the limits and block size of traces.
     pub fn cut(&self) -> Result<Cut, SetupError> {
         let block_bytes = size_bytes("block", &self.block)?;
         if block_bytes % 512 != 0 || !(512..=1 << 24).contains(&block_bytes) {
@@ -172,7 +173,7 @@ impl Setup {
         Ok(Cut { block_bytes: block_bytes as u32, bytes_max, requests_max: self.limit_requests, streams: self.streams })
     }
 
-    /// The world's configuration for a trace with this footprint.
+    /// Returns the world's configuration for a trace with this footprint.
     pub fn config(&self, footprint_blocks: u64) -> Result<Config, SetupError> {
         if self.private_levels == 0 || self.private_levels > self.levels.len() {
             let why =
@@ -257,17 +258,17 @@ impl Setup {
         Ok(configs)
     }
 
-    /// Whether fetches are done at once: one level, no device, no times.
+    /// Returns whether fetches take no time: one level, no device.
     pub fn has_no_device(&self) -> bool {
         self.disk == "none"
     }
 
-    /// The storage.
+    /// Builds the storage.
     pub fn storage(&self) -> Result<Storage, SetupError> {
         storage::build(self)
     }
 
-    /// Where the blocks of what `survey` found lie on `storage`.
+    /// Returns the location of the surveyed files on `storage`.
     pub fn placement(&self, survey: &Survey, storage: &Storage) -> Result<Placement, SetupError> {
         Ok(Placement::new(survey.file_blocks(), u64::from(self.cut()?.block_bytes) / 512, storage.sectors()))
     }

@@ -1,4 +1,4 @@
-//! One simulation from words to figures: survey the traces, build the world, run it, report.
+//! One simulation from words to figures: survey of the traces, construction of the world, run, report.
 
 mod instant;
 mod report;
@@ -12,9 +12,9 @@ use crate::setup::{Setup, SetupError};
 use crate::trace::{self, Reader};
 use crate::world::{Arrival, Sample, World};
 
-/// Opens a trace anew from its start. Every call gives the same records.
+/// Opens a trace at its start, repeatedly. Every call gives the same records.
 pub trait Opener: Sync {
-    /// A reader at the start of the trace.
+    /// Returns a reader at the start of the trace.
     fn open(&self) -> Result<Box<dyn Reader>, trace::Error>;
 }
 
@@ -24,7 +24,7 @@ impl<F: Fn() -> Result<Box<dyn Reader>, trace::Error> + Sync> Opener for F {
     }
 }
 
-/// Why a simulation has no result.
+/// Reason why a simulation has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulateError {
     /// The setup is wrong.
@@ -33,7 +33,7 @@ pub enum SimulateError {
     /// The traces cannot be surveyed.
     #[error(transparent)]
     Survey(#[from] SurveyError),
-    /// A trace that could be surveyed cannot be read again.
+    /// A surveyed trace cannot be read again.
     #[error("a trace changed while it was replayed: {0}")]
     Trace(String),
     /// Requests without times cannot come at their times.
@@ -42,7 +42,7 @@ pub enum SimulateError {
          loop: `--closed`, or `closed = true` beside the trace in a grid"
     )]
     NoTimes {
-        /// Which trace, from 1.
+        /// Number of the trace, from 1.
         number: usize,
     },
     /// A level cannot be made.
@@ -50,16 +50,16 @@ pub enum SimulateError {
     Level(#[from] policy::cache::ConfigError),
 }
 
-/// What came out.
+/// Result of a simulation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The figures.
+    /// Figures of the run.
     pub report: Report,
-    /// Samples of inventories, if asked for.
+    /// Samples of inventories, if requested.
     pub samples: Vec<Sample>,
 }
 
-/// Read all traces once, for [`run`].
+/// Reads all traces once, for [`run`].
 pub fn survey(setup: &Setup, traces: &[&dyn Opener]) -> Result<Survey, SimulateError> {
     let cut = setup.cut()?;
     let mut survey = Survey::default();
@@ -69,7 +69,7 @@ pub fn survey(setup: &Setup, traces: &[&dyn Opener]) -> Result<Survey, SimulateE
     Ok(survey)
 }
 
-/// Simulate `setup` on traces that were surveyed. Each trace is one client, or as many as it names.
+/// Simulates `setup` on surveyed traces. Each trace is one client, or as many as it names.
 pub fn run(setup: &Setup, survey: &Survey, traces: &[&dyn Opener]) -> Result<Outcome, SimulateError> {
     let config = setup.config(survey.footprint_blocks())?;
     let cut = setup.cut()?;
@@ -106,7 +106,7 @@ pub fn run(setup: &Setup, survey: &Survey, traces: &[&dyn Opener]) -> Result<Out
     Ok(Outcome { report: Report::new(&tally, cut.block_bytes), samples: world.samples().to_vec() })
 }
 
-/// Whether a setup's words make sense, as far as that can be said without its traces.
+/// Checks a setup's words, as far as possible without its traces.
 pub fn check(setup: &Setup) -> Result<(), SetupError> {
     setup.config(1 << 20)?;
     if setup.has_no_device() { instant::check(setup) } else { setup.storage().map(drop) }

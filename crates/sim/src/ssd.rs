@@ -1,37 +1,37 @@
-//! A solid-state drive: parallel channels, reads cheaper than writes, and reads that suffer from the writes beside them.
+//! A solid-state drive: parallel channels, cheap reads, and reads delayed by concurrent writes.
 //!
-//! Pages are striped over the channels. A channel does one page at a time; changing between reading and writing costs a pause,
-//! and after every `erase_every_pages` written a channel is busy erasing. The interface carries all bytes one after the other.
-//! The parameters are round numbers of their class (a guess, not a measured drive).
+//! Pages are striped over the channels. A channel handles one page at a time; a change between reading and writing
+//! costs a pause. After every `erase_every_pages` written pages a channel is busy erasing. The interface transfers
+//! all bytes serially. The parameters are round numbers of their class (a guess, not a measured drive).
 
 use policy::time::Time;
 
 /// Parameters of a solid-state drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SsdModel {
-    /// What the command line calls it.
+    /// Name on the command line.
     pub name: &'static str,
-    /// Sectors of 512 bytes.
+    /// Capacity in sectors of 512 bytes.
     pub sectors: u64,
-    /// Channels that work side by side.
+    /// Number of parallel channels.
     pub channels: u32,
-    /// Requests it takes at a time.
+    /// Maximum of concurrent requests.
     pub slots: u32,
     /// Sectors in a page.
     pub page_sectors: u64,
-    /// Reading a page.
+    /// Time to read a page.
     pub read_ns: u64,
-    /// Writing a page.
+    /// Time to write a page.
     pub write_ns: u64,
-    /// Changing between reading and writing on one channel.
+    /// Time to change between reading and writing on a channel.
     pub turn_ns: u64,
     /// Pages written on a channel between two erasures.
     pub erase_every_pages: u64,
-    /// Erasing.
+    /// Time of an erasure.
     pub erase_ns: u64,
-    /// Command overhead.
+    /// Time of the command overhead.
     pub overhead_ns: u64,
-    /// The interface, per sector.
+    /// Time of the interface, per sector.
     pub bus_sector_ns: u64,
 }
 
@@ -67,7 +67,7 @@ pub static NVME: SsdModel = SsdModel {
     bus_sector_ns: 170,
 };
 
-/// One drive.
+/// State of a drive.
 #[derive(Debug)]
 pub struct Ssd {
     model: &'static SsdModel,
@@ -83,27 +83,27 @@ struct Channel {
 }
 
 impl SsdModel {
-    /// The models by name.
+    /// All models, by name.
     pub const ALL: [&'static SsdModel; 2] = [&SATA, &NVME];
 
-    /// The model called `name`.
+    /// Returns the model with this name.
     pub fn named(name: &str) -> Option<&'static SsdModel> {
         SsdModel::ALL.into_iter().find(|model| model.name == name)
     }
 }
 
 impl Ssd {
-    /// An idle drive.
+    /// Creates an idle drive.
     pub fn new(model: &'static SsdModel) -> Ssd {
         Ssd { model, channels: vec![Channel::default(); model.channels as usize], bus_free_ns: 0 }
     }
 
-    /// Its parameters.
+    /// Parameters of the drive.
     pub fn model(&self) -> &'static SsdModel {
         self.model
     }
 
-    /// Begin a request; when it will be done. Requests may overlap.
+    /// Begins a request; returns the time of its completion. Requests may overlap.
     pub fn serve(&mut self, now: Time, sector: u64, count: u64, write: bool) -> Time {
         let model = self.model;
         let start = now.0 + model.overhead_ns;

@@ -1,5 +1,5 @@
-//! What of a change of a layout is left to be copied: how much next, and whether now. Moves between tiers give way to
-//! requests (`policy::tier::yielding`).
+//! Remaining bytes of a layout change: size and time of the next step. Moves between tiers yield to requests
+//! (`policy::tier::yielding`).
 
 use policy::tier::yielding::{Turn, Yielding};
 use policy::time::Time;
@@ -13,23 +13,23 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// So many bytes at the pace that the machine says; if it says none, so many at a time.
+    /// Creates the steps of `left` bytes with the machine's `pace`; without one, in steps of `bytes`.
     pub fn new(left: u64, pace: Option<(Yielding, u64)>, bytes: u64) -> Steps {
         let bytes = pace.map_or(bytes, |(_, bytes)| bytes);
         Steps { left, bytes, yielding: pace.map(|(yielding, _)| yielding) }
     }
 
-    /// Whether no step is left.
+    /// Returns whether no step is left.
     pub fn is_done(&self) -> bool {
         self.left == 0
     }
 
-    /// All that is left, without giving way: it is at hand.
+    /// Returns all remaining bytes without yielding, for data that are already at hand.
     pub fn next_at_once(&mut self) -> (Turn, u64) {
         (Turn::Go, std::mem::take(&mut self.left))
     }
 
-    /// Whether the next step may be made, and if so its bytes. `used` is when a request last came to a device, if ever.
+    /// Returns whether the next step may begin, and its bytes. `used` is the time of a device's last request, if any.
     pub fn next(&mut self, now: Time, used: Option<Time>) -> (Turn, u64) {
         let turn = self.yielding.as_mut().map_or(Turn::Go, |yielding| yielding.next(now, used));
         let bytes = if turn == Turn::Go { self.left.min(self.bytes) } else { 0 };

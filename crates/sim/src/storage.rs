@@ -1,7 +1,7 @@
-//! Storage below the last cache: one device or an array of them, each behind a block layer of its own.
+//! Storage below the last cache: one device or an array, each device behind a block layer of its own.
 //!
-//! The owner of the world calls [`Storage::submit`] and, when their time comes, [`Storage::happen`]; both say through `wake` what to
-//! call back and when. Requests come back by their tag.
+//! The owner of the world calls [`Storage::submit`] and, at their times, [`Storage::happen`]. Both announce through
+//! `wake` the next calls and their times. Completed requests return their tags.
 
 mod array;
 mod device;
@@ -16,19 +16,19 @@ use array::Split;
 use policy::precedence::{Class, Precedence};
 use policy::time::Time;
 
-/// Something that will happen to a member.
+/// Event of a member.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Wake {
-    /// The device is done with this request.
+    /// The device has completed this request.
     Done {
-        /// Which member.
+        /// Index of the member.
         member: u32,
-        /// Its request.
+        /// Slot of the request.
         slot: Slot,
     },
     /// The scheduler has waited long enough.
     Look {
-        /// Which member.
+        /// Index of the member.
         member: u32,
     },
 }
@@ -38,7 +38,7 @@ pub enum Wake {
 pub struct Storage {
     members: Vec<Member>,
     array: Array,
-    /// Requests that were split, by number; free numbers below.
+    /// Requests that were split, by number; the free numbers follow.
     joints: Vec<Joint>,
     free_joints: Vec<u32>,
     split: Split,
@@ -53,22 +53,22 @@ struct Member {
     looks_at: Option<Time>,
 }
 
-/// A request that consists of several.
+/// A request that was split into several.
 #[derive(Debug, Default)]
 struct Joint {
     tag: u64,
     owner: u32,
     class: Class,
     outstanding: u32,
-    /// What follows when all of that is done: the writes of a read-modify-write.
+    /// Pieces that follow once all others are done: the writes of a read-modify-write.
     then: Vec<Piece>,
 }
 
-/// The tag of background work: nobody waits for it.
+/// Tag of background work, whose completion is not reported.
 pub const UNATTENDED: u64 = u64::MAX;
 
 impl Storage {
-    /// `devices` as an array; each with its own queue.
+    /// Creates an array of `devices`, each with a queue of its own.
     pub fn new(devices: Vec<Device>, array: Array, scheduler: Scheduler, merging: Merging) -> Storage {
         assert!(!devices.is_empty(), "an array of nothing");
         let member = |device| Member { queue: Queue::new(scheduler, merging), device, under_way: 0, looks_at: None };
@@ -83,14 +83,14 @@ impl Storage {
         }
     }
 
-    /// The same with awaited reads before prefetches in each member's queue.
+    /// Lets awaited reads go before prefetches in each member's queue.
     pub fn with_precedence(mut self, precedence: Precedence) -> Storage {
         let with = |member: Member| Member { queue: member.queue.with_precedence(precedence), ..member };
         self.members = self.members.into_iter().map(with).collect();
         self
     }
 
-    /// Somebody waits for the request `tag`, which was a prefetch.
+    /// Marks the request `tag`, so far a prefetch, as awaited.
     pub fn raise(&mut self, tag: u64) {
         if let [member] = &mut self.members[..] {
             return member.queue.raise(tag);
@@ -102,13 +102,13 @@ impl Storage {
         }
     }
 
-    /// Sectors that can be addressed.
+    /// Number of addressable sectors.
     pub fn sectors(&self) -> u64 {
         let smallest = self.members.iter().map(|member| member.device.sectors()).min().unwrap_or(0);
         self.array.sectors(smallest, self.members.len() as u64)
     }
 
-    /// A request from above; `tag` comes back when it is done.
+    /// Submits a request; `tag` is returned at its completion.
     pub fn submit(&mut self, now: Time, io: Io, tag: u64, mut wake: impl FnMut(Time, Wake)) {
         if self.members.len() == 1 {
             self.members[0].queue.submit(now, io, tag);
@@ -128,7 +128,7 @@ impl Storage {
         self.split.first = first;
     }
 
-    /// What was announced through `wake` happens now. The tags of requests that are done are left for [`Storage::drain`].
+    /// Processes an event announced through `wake`. The tags of completed requests are left for [`Storage::drain`].
     pub fn happen(&mut self, now: Time, what: Wake, mut wake: impl FnMut(Time, Wake)) {
         let member = match what {
             Wake::Look { member } => {
@@ -152,12 +152,12 @@ impl Storage {
         self.start(now, member, &mut wake);
     }
 
-    /// Call `tag` for each request that is done since the last call.
+    /// Calls `tag` for each request completed since the last call.
     pub fn drain(&mut self, tag: impl FnMut(u64)) {
         self.done.drain(..).filter(|&tag| tag != UNATTENDED).for_each(tag);
     }
 
-    /// What went through the block layers, summed.
+    /// Returns the sum of the block layers' counters.
     pub fn counts(&self) -> block::Counts {
         let mut sum = block::Counts::default();
         for counts in self.members.iter().map(|member| member.queue.counts()) {
@@ -172,17 +172,17 @@ impl Storage {
         sum
     }
 
-    /// Time that the devices had something to do, summed over them.
+    /// Busy time of the devices, summed over them.
     pub fn busy_ns(&self) -> u64 {
         self.members.iter().map(|member| member.device.busy_ns()).sum()
     }
 
-    /// Whether nothing waits or is under way.
+    /// Returns whether no request waits or is under way.
     pub fn is_idle(&self) -> bool {
         self.members.iter().all(|member| member.under_way == 0 && member.queue.waiting() == 0)
     }
 
-    /// Panic unless the state of all members makes sense.
+    /// Panics if an invariant of a member is broken.
     pub fn check(&self) {
         for member in &self.members {
             member.queue.check();
@@ -205,7 +205,7 @@ impl Storage {
         }
     }
 
-    /// The tags from `first` on are joints of which a piece is done.
+    /// Handles the completion of pieces: the tags from `first` on are joints.
     fn join(&mut self, now: Time, first: usize, wake: &mut impl FnMut(Time, Wake)) {
         let pieces = self.done.len() - first;
         for _ in 0..pieces {
@@ -227,7 +227,7 @@ impl Storage {
         }
     }
 
-    /// Keep the device of `member` as busy as it can be.
+    /// Starts as many requests on `member` as its device takes.
     fn start(&mut self, now: Time, member: u32, wake: &mut impl FnMut(Time, Wake)) {
         let Member { queue, device, under_way, looks_at } = &mut self.members[member as usize];
         while *under_way < device.slots() {

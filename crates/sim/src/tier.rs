@@ -1,10 +1,11 @@
-//! Two tiers of devices under one file system: how fast a workload is, depending on where its data lie.
+//! Two tiers of devices under one file system: speed of a workload, depending on the placement of its data.
 //!
-//! This is [`crate::volume`] with blocks as its load and tiers as its one mechanism, on the devices of the paper: a service
-//! time of latency plus bytes over bandwidth, first come first served; moves queue with everything else. Where blocks
-//! lie or are served otherwise, that is a scheme to compare with.
+//! This is [`crate::volume`] with blocks as its load and tiers as its one mechanism, on the devices of the paper.
+//! Their service time is latency plus bytes over bandwidth, first come first served; moves share the queues. Other
+//! placements are schemes for comparison.
 //!
-//! Memory is linear in the trace: it is held, so that every scheme sees the same requests and the offline optimum can look ahead.
+//! Memory is linear in the trace: it is kept, so that every scheme gets the same requests and the offline optimum can
+//! look ahead.
 
 mod scheme;
 #[cfg(test)]
@@ -22,34 +23,34 @@ use policy::tier::machine::Logged;
 use policy::tier::{Region, Tier};
 use policy::time::Time;
 
-/// Room on a target that has room for everything.
+/// Capacity of a target without a limit.
 const ENOUGH_BYTES: u64 = 1 << 60;
 
-/// The devices and the load on them.
+/// Devices and their load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setup {
-    /// The devices.
+    /// Costs of the devices.
     pub costs: Costs,
     /// Bytes of the fast tier.
     pub fast_bytes: u64,
-    /// Bytes of a location: the stripe.
+    /// Size of a location: the stripe.
     pub block_bytes: u64,
-    /// When requests are issued.
+    /// Times at which requests are issued.
     pub arrivals: Arrivals,
-    /// The first requests, which are not counted: what is hot moves meanwhile, and devices fill their queues.
+    /// First requests that are not counted, while hot data move and queues fill.
     pub warm_up: u64,
-    /// Moves are made at once and cost nothing: the limit of what a planner's choices are worth.
+    /// Moves take no time and cost nothing: an upper limit of the value of a planner's choices.
     pub free_moves: bool,
-    /// After so many requests, each time, the devices rest for so long.
+    /// Idle time of the devices after this number of requests, repeated.
     pub rest: Option<(usize, Time)>,
-    /// What the trace reads before it writes it has lain there for so long when the first request comes, and the devices had nothing to do; zero:
-    /// everything is placed when it is first asked for.
+    /// Idle time before the first request, during which data lie in place that the trace reads before it writes them.
+    /// Zero: all data are placed at their first request.
     pub before: Time,
-    /// Bytes of the slow tier, as far as slow copies must keep to them.
+    /// Size of the slow tier, as a limit for slow copies.
     pub slow_bytes: Option<u64>,
-    /// Percent of these that copies leave free.
+    /// Percentage of it that copies leave free.
     pub copies_free_percent: u32,
-    /// What answers reads before the devices do, if anything.
+    /// Page cache that answers reads before the devices, if any.
     pub page_cache: Option<PageCacheSetup>,
     /// Check the accounts after every event.
     pub check: bool,
@@ -67,17 +68,17 @@ pub fn run(setup: &Setup, scheme: &Scheme, requests: &Requests) -> Figures {
     if better { one } else { other }
 }
 
-/// Runs all requests under a scheme that reorganises, and gives what went into its machine and came out.
+/// Runs all requests under a scheme that reorganises; returns the events and actions of its machine as well.
 pub fn run_logged(setup: &Setup, scheme: &Scheme, requests: &Requests) -> (Figures, Vec<Logged>) {
     volume::play_logged(setup.volume(scheme), &setup.blocks(scheme, requests, true), requests)
 }
 
 impl Setup {
-    /// The volume that a scheme needs.
+    /// Returns the volume that a scheme needs.
     fn volume(&self, scheme: &Scheme) -> volume::Setup {
         let target =
             |tier: Tier, bytes| Target { tier: tier as u8, bytes, device: Device::of_cost(self.costs.of(tier)) };
-        // Of the blocks that there is room for, some devices take one more than others.
+        // If the blocks do not divide evenly, some devices take one more than others.
         let (blocks, devices) = (self.fast_bytes / self.block_bytes, u64::from(self.costs.fast_devices.max(1)));
         let room = |nth: u64| match scheme {
             Scheme::FastOnly => ENOUGH_BYTES,
@@ -103,7 +104,7 @@ impl Setup {
         }
     }
 
-    /// The requests as a load of it.
+    /// Returns the requests as a load of the volume.
     fn blocks(&self, scheme: &Scheme, requests: &Requests, balanced: bool) -> Blocks {
         let baseline = match *scheme {
             Scheme::Lru => Some(Baseline::Lru { fast_bytes: self.fast_bytes }),

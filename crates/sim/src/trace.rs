@@ -1,10 +1,11 @@
-//! Traces: requests with a time, read from the formats of the field and written in our own.
+//! Traces: requests with times, read from common formats and written in our own.
 //!
 //! ```text
 //!   file -> bytes (gz, zst by magic) -> lines or fixed records -> format -> Record
 //! ```
-//! All readers stream with bounded memory and close their accounts: every line (or binary record) of the file is a
-//! record, was passed over for a stated reason, or was malformed. Formats, units and options are in `docs/reference/traces.md`.
+//! All readers stream with bounded memory and close their accounts. Every line (or binary record) of the file is a
+//! record, was passed over for a stated reason, or is malformed. Formats, units and options are in
+//! `docs/reference/traces.md`.
 
 mod accounting;
 mod arc;
@@ -47,41 +48,41 @@ pub use open::{identify, open, open_all};
 pub use windows::{Windows, WindowsReport};
 pub use write::{Target, WriteError, Writer, Written};
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Op {
-    /// Bytes are read.
+    /// Read of bytes.
     #[default]
     Read = 0,
-    /// Bytes are written.
+    /// Write of bytes.
     Write = 1,
-    /// Bytes are given up (discard).
+    /// Discard of bytes.
     Trim = 2,
-    /// What was written becomes durable; offset and length are 0.
+    /// Flush of earlier writes; offset and length are 0.
     Sync = 3,
 }
 
-/// Marks of a request: a set of bits.
+/// Flags of a request: a set of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flags(pub u8);
 
 impl Flags {
-    /// Nothing is known of it.
+    /// No known flag.
     pub const NONE: Flags = Flags(0);
-    /// Nobody asked for it: it is a prefetch of the traced system (blktrace's `A`).
+    /// A prefetch of the traced system (blktrace's `A`).
     pub const SPECULATIVE: Flags = Flags(1);
-    /// Somebody waits for it.
+    /// A synchronous request: its issuer waits.
     pub const SYNC: Flags = Flags(2);
-    /// File-system metadata.
+    /// A request for file-system metadata.
     pub const META: Flags = Flags(4);
 
-    /// Whether all bits of `other` are set.
+    /// Returns whether all bits of `other` are set.
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Both sets together.
+    /// Returns the union of both sets.
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
@@ -92,43 +93,43 @@ impl Flags {
 /// `offset` counts from the start of the file if `file` is not 0, else from the start of the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Record {
-    /// When it was issued, from the start of the trace; a format without times gives 0.
+    /// Time of issue, from the start of the trace; 0 in a format without times.
     pub time_ns: u64,
-    /// First byte.
+    /// First byte of the request.
     pub offset: u64,
-    /// Bytes; 0 only for `Sync` and where the trace says so.
+    /// Bytes; 0 only for `Sync` and where the trace has it.
     pub length: u32,
-    /// Who issued it: rank, process, host, or stream; 0 where the format does not say.
+    /// Issuer: rank, process, host, or stream; 0 in a format without one.
     pub client: u32,
-    /// The file, numbered from 1 in the order of appearance; 0 if the trace is one of devices.
+    /// File, numbered from 1 in the order of appearance; 0 if the trace is one of devices.
     pub file: u32,
-    /// The device (unit, disk of a host, mount), as numbered in the trace or in the order of appearance.
+    /// Device (unit, disk of a host, mount), as numbered in the trace or in the order of appearance.
     pub device: u16,
-    /// What it does.
+    /// Operation of the request.
     pub op: Op,
-    /// Marks.
+    /// Flags of the request.
     pub flags: Flags,
 }
 
 impl Record {
-    /// The byte after the last one.
+    /// Returns the offset behind the last byte.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(u64::from(self.length))
     }
 
-    /// The address space that `offset` counts in: the device and the file in one number.
+    /// Returns the address space that `offset` counts in: device and file in one number.
     pub fn space(&self) -> u64 {
         u64::from(self.device) << 32 | u64::from(self.file)
     }
 }
 
-/// A stream of records with its accounts. After an error that is not counted (`lenient` off, or the device failed) it
-/// ends.
+/// A stream of records with its accounts. It ends after an error that is not counted (`lenient` off, or a failed
+/// device).
 pub trait Reader: Iterator<Item = Result<Record, Error>> + Send {
-    /// What was read so far.
+    /// Returns the accounts so far.
     fn accounting(&self) -> &Accounting;
 
-    /// Whether what was read so far says when its requests came.
+    /// Returns whether the requests read so far have times.
     fn has_times(&self) -> bool {
         true
     }

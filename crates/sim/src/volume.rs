@@ -1,17 +1,17 @@
-//! A whole volume: its targets, files, jobs and faults, with every mechanism that adapts it switched on at once.
+//! A whole volume: its targets, files, jobs and faults, with all adaptive mechanisms on at once.
 //!
 //! ```text
 //!   load (jobs, readers), faults by seed --> world --> policy::volume --> changes --> copied step by step on the targets' devices
 //!                                              ^------------------------ Done ------------------'
 //! ```
-//! The machine is the one that [`policy::volume`] describes; this world only carries out what it says. Targets are
-//! devices of [`crate::storage`] with a queue each. Files are `policy::layout` layouts, so room is counted to the byte.
-//! [`crate::burst`] is this world with [`Applications`] in place of the load, [`crate::stripe`] with one file, stripes
+//! The state machine is that of [`policy::volume`]; this world only carries out its actions. Targets are devices of
+//! [`crate::storage`] with a queue each. Files are `policy::layout` layouts, so space is counted to the byte.
+//! [`crate::burst`] is this world with [`Applications`] in place of the load; [`crate::stripe`] has one file, stripes
 //! alone and the disks of their model.
 //!
-//! [`crate::tier`] is it with [`Blocks`], on the devices of that model.
+//! [`crate::tier`] is this world with [`Blocks`], on the devices of that model.
 //!
-//! What is left out: the namespace, caches but for the kernel's below blocks, and the order of requests within a
+//! Not modelled: the namespace, caches except for the kernel's below blocks, and the order of requests within a
 //! device's queue.
 
 mod access;
@@ -47,97 +47,97 @@ use policy::volume::ownership::Mechanism;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A target to be.
+/// Description of a target.
 #[derive(Debug)]
 pub struct Target {
     /// 0: the fast tier, 1: the slow one.
     pub tier: u8,
-    /// Its room.
+    /// Capacity of the target.
     pub bytes: u64,
-    /// Its device.
+    /// Device of the target.
     pub device: Device,
 }
 
 /// Faults of targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// How many.
+    /// Number of faults.
     pub count: u32,
-    /// How long it takes until an empty device is in the place of one that failed.
+    /// Time until an empty device replaces a failed one.
     pub replaced_after: Time,
-    /// The seed.
+    /// Seed of the faults.
     pub seed: u64,
 }
 
-/// Everything about a run.
+/// Parameters of a run.
 #[derive(Debug, Default)]
 pub struct Setup {
-    /// The mechanisms.
+    /// Configuration of the mechanisms.
     pub config: Config,
-    /// The targets.
+    /// Targets of the volume.
     pub targets: Vec<Target>,
-    /// Segments that tiers move.
+    /// Size of the segments that tiers move.
     pub segment_bytes: u64,
-    /// Targets that a file is striped over unless stripes know better.
+    /// Targets that a file is striped over unless the striper decides otherwise.
     pub stripe_count: u32,
     /// Bytes of a stripe.
     pub stripe_bytes: u64,
-    /// What a part of a request takes a target longer for each object that takes part.
+    /// Additional service time of a part of a request, for each object that takes part.
     pub overhead: Time,
     /// Whether the targets are behind a network.
     pub far: bool,
-    /// Copies are made at once and cost nothing.
+    /// Whether copies take no time and cost nothing.
     pub free_copies: bool,
-    /// Percent of each slow target that slow copies of the fast tier leave free.
+    /// Percentage of each slow target that slow copies of the fast tier leave free.
     pub copies_free_percent: u32,
-    /// Bytes of all slow targets, as far as these copies may count on them; `None`: all that they have.
+    /// Limit of these copies' space on all slow targets; `None`: their capacity.
     pub copies_within: Option<u64>,
-    /// Files that are read in parts, instead of those of the load: their bytes, and how each mirror is striped.
+    /// Files that are read in parts, instead of those of the load: size, and striping of each mirror.
     pub files: Vec<(u64, Vec<Shape>)>,
-    /// What jobs and readers do.
+    /// Load of jobs and readers.
     pub load: Load,
     /// Requests of a trace, instead of the readers of the load.
     pub requests: Option<Vec<Request>>,
-    /// Applications that write at given times into a buffer that is one device, beside or instead of the load.
+    /// Applications that write at given times into a buffer on one device, beside or instead of the load.
     pub applications: Option<Applications>,
-    /// Which targets fail when.
+    /// Faults of the targets.
     pub faults: Faults,
-    /// How long the world goes on after the load and the faults, so that what was begun can end.
+    /// Time that the world continues after load and faults, so that operations can end.
     pub rest: Time,
-    /// Check the promises after every event; slow. They are checked at the end in any case.
+    /// Check the promises after every event; slow. They are always checked at the end.
     pub check: bool,
 }
 
-/// What came out.
+/// Figures of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Jobs that ended.
     pub jobs: u64,
-    /// Checkpoints written.
+    /// Number of written checkpoints.
     pub checkpoints: u64,
-    /// Checkpoints given up: refused for want of room, or lost with a target.
+    /// Checkpoints given up: refused for lack of space, or lost with a target.
     pub refused: u64,
-    /// Mean time from the wish to write a checkpoint to its end, in seconds.
+    /// Mean time from the start of a checkpoint's request to its end, in seconds.
     pub checkpoint_s: f64,
     /// Requests of readers.
     pub requests: u64,
-    /// Their mean response, in milliseconds.
+    /// Mean response time of these requests, in milliseconds.
     pub request_ms: f64,
     /// Share of all bytes that the fast tier served.
     pub fast_share: f64,
     /// Changes of layouts, by mechanism.
     pub changes: BTreeMap<String, u64>,
-    /// Bytes copied for them.
+    /// Bytes copied for these changes.
     pub copied_bytes: BTreeMap<String, u64>,
     /// Changes that failed.
     pub failed: u64,
-    /// The most bytes that slow copies of the fast tier took at a time.
+    /// Maximum of bytes of slow copies of the fast tier.
     pub copies_bytes: u64,
     /// Targets that failed.
     pub faults: u64,
-    /// Files whose only copy was on them.
+    /// Files whose only copy was on failed targets.
     pub lost_files: u64,
-    /// Changes that took back what another mechanism had done to the file just before.
+    /// Changes that undid the previous change of the file by another mechanism.
     pub undone: u64,
 }
 

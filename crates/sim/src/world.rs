@@ -4,10 +4,11 @@
 //! client 0: trace -> level -> ... -> level \
 //! client 1: trace -> level -> ... -> level  --- link ---> level -> ... -> level -> block layer -> device(s)
 //! ```
-//! The world drives `policy::cache::Level` and decides nothing itself: a level's fetches are requests to what lies below, its
-//! deliveries answer what lies above. A write is put into every level on its way and costs nobody's time (A-13).
+//! The world drives `policy::cache::Level` and decides nothing itself: a level's fetches are requests to the level
+//! below, its deliveries answer the level above. A write is put into every level on its way and delays no client
+//! (A-13).
 //!
-//! Order of things: events as in [`crate::event`]; within one event the work it causes is done first in, first out.
+//! Order: events as in [`crate::event`]; within one event the work it causes is done first in, first out.
 
 mod access;
 mod client;
@@ -32,30 +33,30 @@ use policy::precedence::Class;
 use policy::time::Time;
 use std::collections::VecDeque;
 
-/// What a world is made of, but for its storage and its traces.
+/// Parameters of a world, except for its storage and traces.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The levels that each client has for itself, from the application down; at least one.
+    /// Levels that each client has for itself, from the application down; at least one.
     pub private: Vec<LevelConfig>,
-    /// The levels that all clients share, from the link down.
+    /// Levels that all clients share, from the link down.
     pub shared: Vec<LevelConfig>,
-    /// Between the two.
+    /// Link between the two.
     pub link: Link,
-    /// When requests come.
+    /// Arrival of the requests.
     pub arrival: Arrival,
-    /// No request comes at this time or later; never ending if `None`.
+    /// Time from which on no request comes; `None` for no limit.
     pub until: Option<Time>,
-    /// What becomes of writes.
+    /// Treatment of writes.
     pub writes: Writes,
     /// Whether every machine checks its invariants after every event; slow.
     pub check: bool,
     /// Whether response times are kept per stream.
     pub per_stream: bool,
-    /// How often the streams' inventories are sampled; never if `None`.
+    /// Interval of samples of the streams' inventories; `None` for no samples.
     pub sample_every: Option<Time>,
 }
 
-/// A world in the making or at work; `S` brings one client's requests.
+/// A world; `S` yields one client's requests.
 pub struct World<S> {
     config: Config,
     /// Clients' levels first, client by client; then the shared ones.
@@ -66,11 +67,11 @@ pub struct World<S> {
     wire: Wire,
     events: EventQueue<Event>,
     work: VecDeque<Work>,
-    /// The client that may go on at this time, if nothing comes before.
+    /// Client that may continue at this time, if no event is earlier.
     ready: Option<(Time, u32)>,
     messages: Vec<Request>,
     free_messages: Vec<u32>,
-    /// Fetches under way; free places below.
+    /// Fetches under way; the free places follow.
     sent: Vec<Sent>,
     free_sent: Vec<u32>,
     passed_on: u64,
@@ -86,7 +87,7 @@ struct Node {
     linked: bool,
     /// Fetches sent down and not answered.
     outstanding: u64,
-    /// What its fetches are called below, by their places.
+    /// Places of its fetches in the world's table.
     names: Vec<u32>,
 }
 
@@ -105,18 +106,18 @@ enum Work {
     Hurry { at: u32, sent: Sent },
 }
 
-/// A fetch under way: whose it is and what that level calls it. Its place here is what the level below, or the storage, calls it.
+/// A fetch under way: its level, and its number there. Its place is the number for the level below, or the storage.
 #[derive(Clone, Copy, PartialEq)]
 struct Sent {
     node: u32,
     fetch: FetchId,
 }
 
-/// Names of writes that are passed on have this bit: nobody waits for them.
+/// Bit in the numbers of passed-on writes, whose completion is not awaited.
 const PASSED_ON: u64 = 1 << 63;
 
 impl<S: Iterator<Item = Access>> World<S> {
-    /// A world with one client per source.
+    /// Creates a world with one client per source.
     pub fn new(
         config: Config,
         storage: Storage,
@@ -173,7 +174,7 @@ impl<S: Iterator<Item = Access>> World<S> {
         })
     }
 
-    /// Run until nothing is left to happen.
+    /// Runs until no event is left.
     pub fn run(&mut self) {
         for client in 0..self.clients.len() as u32 {
             self.schedule(Time::ZERO, client);
@@ -183,7 +184,7 @@ impl<S: Iterator<Item = Access>> World<S> {
         }
         loop {
             if let Some((at, client)) = self.ready.take() {
-                // Going on at once saves a turn through the heap and is the same when nothing else comes first.
+                // Continuing at once saves a turn through the heap, and is equivalent if no other event is earlier.
                 if self.events.next_at().is_none_or(|next| next > at) {
                     self.events.advance(at);
                     self.happen(at, Event::Arrive { client });
@@ -197,22 +198,22 @@ impl<S: Iterator<Item = Access>> World<S> {
         self.check_end();
     }
 
-    /// Keeps logs of what goes into the levels and comes out of them, from now on.
+    /// Starts logs of the events and actions of the levels.
     pub fn start_logs(&mut self) {
         self.nodes.iter_mut().for_each(|node| node.level.start_log());
     }
 
-    /// The log of a level, clients' levels first, client by client; empty unless started.
+    /// Returns the log of a level, clients' levels first, client by client; empty unless started.
     pub fn log(&self, level: usize) -> &[cache::Logged] {
         self.nodes[level].level.log()
     }
 
-    /// The sources of the clients' requests, which may have something to say when all is over.
+    /// Returns the sources of the clients' requests, which may report errors after the run.
     pub fn sources(&self) -> impl Iterator<Item = &S> {
         self.clients.iter().map(Client::source)
     }
 
-    /// Samples of the streams' inventories, if they were asked for.
+    /// Returns samples of the streams' inventories, if requested.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
     }
@@ -262,7 +263,7 @@ impl<S: Iterator<Item = Access>> World<S> {
                 at.level.handle(now, CacheEvent::FetchDone(fetch));
                 node
             }
-            // What was answered meanwhile needs no hurry.
+            // A fetch answered in between needs no hurry.
             Work::Hurry { at, sent } if self.sent[at as usize] != sent => return,
             Work::Hurry { at, sent } => {
                 let Some(below) = self.nodes[sent.node as usize].below else { return };
@@ -322,7 +323,7 @@ impl<S: Iterator<Item = Access>> World<S> {
         self.send(now, at, below, request);
     }
 
-    /// Somebody waits for a fetch of `node`, which was a prefetch: the storage, or the level below, hears of it.
+    /// Marks a prefetch of `node` as awaited, at the storage or at the level below.
     fn hurry(&mut self, now: Time, node: u32, fetch: FetchId) {
         let Node { below, linked, ref names, .. } = self.nodes[node as usize];
         let at = names[fetch.place()];
@@ -351,7 +352,7 @@ impl<S: Iterator<Item = Access>> World<S> {
         self.events.push(at, Rank::Completion, Event::Message { node, message });
     }
 
-    /// A written block goes to all levels below; what the device does of it is nobody's concern in the foreground.
+    /// Passes a written block to all levels below; the device writes it in the background.
     fn pass_on(&mut self, now: Time, node: u32, request: Request) {
         let Node { below, linked, .. } = self.nodes[node as usize];
         if let Some(below) = below {
@@ -366,7 +367,7 @@ impl<S: Iterator<Item = Access>> World<S> {
         }
     }
 
-    /// `node` has all of `request`, which was of `blocks`.
+    /// Delivers all of `request`, which has `blocks` blocks, to `node`.
     fn answer(&mut self, now: Time, node: u32, request: RequestId, blocks: u64) {
         let depth = self.config.private.len() as u32;
         if node < self.clients.len() as u32 * depth && node.is_multiple_of(depth) {
@@ -399,7 +400,7 @@ impl<S: Iterator<Item = Access>> World<S> {
         }
     }
 
-    /// Whatever the world is made of, everything that was asked for has been answered when nothing is left to happen.
+    /// Panics if a request is unanswered although no event is left.
     fn check_end(&self) {
         assert!(self.storage.is_idle(), "nothing is left to happen and the device has work");
         for node in &self.nodes {
@@ -412,7 +413,8 @@ impl<S: Iterator<Item = Access>> World<S> {
 }
 
 impl Config {
-    /// Clients with one level each and a server with one, over the published link, requests at the times of the trace.
+    /// Creates clients with one level each and a server with one, over the published link, requests at the times of
+    /// the trace.
     pub fn two_levels(upper: LevelConfig, lower: LevelConfig) -> Config {
         Config {
             private: vec![upper],

@@ -1,4 +1,5 @@
-//! What a replay allocates: nothing per request once its tables have grown, and no more for a long trace than for a short one.
+//! Allocations of a replay: none per request once its tables have grown, and no more for a long trace than for a short
+//! one.
 //!
 //! The allocator of this test binary counts, thread by thread.
 
@@ -24,7 +25,7 @@ thread_local! {
 }
 
 fn count(calls: u64, bytes: i64) {
-    // A thread that ends may free after its counters are gone; nobody asks for its counts.
+    // A thread that ends may free after its counters are gone; its counts are not needed.
     let _ = CALLS.try_with(|count| count.set(count.get() + calls));
     let live = LIVE.try_with(|live| {
         live.set(live.get() + bytes);
@@ -161,8 +162,8 @@ fn two_levels_over_a_disk_allocate_nothing_per_request() {
     ];
     for (prefetch, trigger, coordination) in cases {
         let (calls, samples) = two_levels(prefetch, trigger, coordination, 20_000);
-        // A table doubles when more is under way at once than ever before, and the rate-aware triggers share out anew ten times a
-        // second of simulated time: nothing goes by the number of requests.
+        // A table doubles at a new maximum of concurrent requests, and the rate-aware triggers recompute shares ten
+        // times per simulated second: neither depends on the number of requests.
         let shared_out = if trigger == Trigger::Native { 0 } else { 4 * samples };
         assert!(calls <= 8 + shared_out, "{calls} allocations: {}, {trigger:?}, {coordination:?}", prefetch.name());
     }

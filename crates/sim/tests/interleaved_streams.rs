@@ -11,7 +11,7 @@ use sim::world::{Access, Arrival, Config, Placement, World};
 
 const STREAMS: u32 = 64;
 
-/// How a prefetcher is told which requests belong together.
+/// Grouping of requests into streams, as given to the prefetcher.
 #[derive(Clone, Copy)]
 enum Told {
     ByFile,

@@ -1,5 +1,5 @@
 //! The disk models against the service times measured on the real drives. The measurements are not part of the project:
-//! they are looked for in `$ENTREPOT_DATA` and in `../shared/data`, and the test says so when it finds none.
+//! the test looks in `$ENTREPOT_DATA` and in `../shared/data`, and is skipped with a message if it finds none.
 
 use sim::disk::{Model, validate};
 use std::path::PathBuf;

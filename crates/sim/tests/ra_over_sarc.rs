@@ -79,8 +79,9 @@ fn demand_labels_cure_it_and_hurt_no_other_pair() {
     let onward = Coordination { labels: Labels::Onward, ..Coordination::NONE };
     let mean_ms = |upper, lower, labels| run(upper, lower, labels).reads.mean_ms();
     let without = run(RA, sarc(4), Coordination::NONE);
-    // The deeper SARC prefetches, the worse the anomaly; labels end it whatever the degree. Table 3.2 says which it was: with labels 2.03 times
-    // the disk requests for 0.31 of the blocks, so that a request of RA's five blocks was one of 33 without, one and 32.
+    // The deeper SARC prefetches, the worse the anomaly; labels end it at any degree. Table 3.2 shows the cause: with
+    // labels 2.03 times the disk requests for 0.31 of the blocks, so without labels a request of RA's five blocks was
+    // one of 33, one and 32.
     let deep = Prefetch::Sarc { degree: 32, distance: 16, threshold: 4 };
     let without_deep = mean_ms(RA, deep, Coordination::NONE);
     for (name, labels) in [("published", Coordination::LABELS), ("onward", onward)] {

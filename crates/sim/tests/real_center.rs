@@ -1,6 +1,6 @@
-//! The simulated centre on real logs and real failures: what was published about recovery and replication shows here too.
-//! The data are not part of the project: they are looked for in `$ENTREPOT_DATA` and in `../shared/data`, and the test
-//! says so when it finds none.
+//! The simulated centre on real logs and real failures: the published results on recovery and replication hold here
+//! too. The data are not part of the project: the test looks in `$ENTREPOT_DATA` and in `../shared/data`, and is
+//! skipped with a message if it finds none.
 
 use sim::center::plan::{Plan, Row, run};
 use std::path::{Path, PathBuf};

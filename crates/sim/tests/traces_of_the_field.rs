@@ -84,7 +84,7 @@ fn lru_misses_the_arc_paper_s_oltp_trace_as_often_as_is_known() {
     }
 }
 
-/// What a description of a block trace says.
+/// Description of a block trace.
 struct Said {
     file: &'static str,
     unit: TimeUnit,

@@ -32,7 +32,7 @@ pub const SCHEMES: &str = "http, https, webdav, webdavs, s3, ftp, ftps, sftp, fi
 pub struct Address {
     /// The URI as it was given.
     pub uri: String,
-    /// How it is spoken to.
+    /// Protocol of the server.
     pub scheme: Scheme,
     /// Whether the transport is encrypted by the scheme's name (`https`, `webdavs`, `ftps`).
     pub secure: bool,
@@ -51,13 +51,13 @@ pub struct Address {
 /// Why a URI is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// It must not be stored; see `store::source::check_uri`.
+    /// A URI that must not be stored; see `store::source::check_uri`.
     #[error("{0}")]
     Uri(String),
     /// A part that could be mistaken for something else.
     #[error("the {part} of the URI has a character that is not allowed there; write it without")]
     Part {
-        /// Which part.
+        /// Name of the part.
         part: &'static str,
     },
     /// No server, or a file with one.
@@ -88,7 +88,8 @@ impl Address {
         if path.chars().any(char::is_control) {
             return Err(part("path"));
         }
-        // A name that climbs is never needed: the parser resolved the plain ones, what is left was hidden in percent signs.
+        // A name that climbs is never needed: the parser resolved the plain ones, what is left was hidden in percent
+        // signs.
         if scheme != Scheme::Other && path.split('/').any(|name| name == "..") {
             return Err(part("path"));
         }

@@ -1,6 +1,7 @@
-//! Whether an http answer is the answer to what was asked: the other side is not believed.
+//! Checks whether an http answer matches its request: the server is not trusted.
 //!
-//! A cache or a proxy that answers a range with another one, or with the whole file, would put right bytes at the wrong place.
+//! A cache or a proxy that answers a range with another one, or with the whole file, would put right bytes at the
+//! wrong place.
 
 use crate::failure;
 use crate::guard::same;
@@ -19,7 +20,7 @@ pub fn guarding(tag: &str) -> Option<String> {
     (!tag.starts_with("W/") && tag.len() <= TAG_BYTES_MAX).then(|| tag.to_string())
 }
 
-/// What the headers say of the data, as a version of that size.
+/// Version of data of that size, from the headers.
 pub fn version(headers: &HeaderMap, size: u64) -> Version {
     let etag = parse_etag(headers).ok().flatten().and_then(guarding);
     let modified = parse_last_modified(headers).ok().flatten().map(SystemTime::from);
@@ -32,7 +33,7 @@ pub fn length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// What `Content-Range` says: the range, if it names one, and the size of the whole, if it is known.
+/// Range and size from `Content-Range`: the range, if it names one, and the size of the whole, if it is known.
 pub fn content_range(headers: &HeaderMap) -> (Option<Range<u64>>, Option<u64>) {
     let text = headers.get(CONTENT_RANGE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let Some((range, size)) = text.trim().strip_prefix("bytes").and_then(|rest| rest.trim().split_once('/')) else {
@@ -45,7 +46,7 @@ pub fn content_range(headers: &HeaderMap) -> (Option<Range<u64>>, Option<u64>) {
     (range, size.trim().parse().ok())
 }
 
-/// The bytes that a successful answer to a range brings are those asked for.
+/// Checks that a successful answer contains exactly the requested range.
 pub fn check_range(status: StatusCode, headers: &HeaderMap, asked: &Range<u64>) -> Result<(), String> {
     let shown = |range: &Range<u64>| format!("{}-{}", range.start, range.end - 1);
     match (status, content_range(headers).0) {

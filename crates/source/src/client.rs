@@ -21,7 +21,7 @@ use store::source::SourceError;
 /// Redirects that are followed for one request. As reqwest has it.
 const REDIRECTS_MAX: usize = 10;
 
-/// What a request brings.
+/// Body of a request.
 pub type Body = UnsyncBoxBody<Buffer, BoxError>;
 
 /// A body that is there already, perhaps empty.
@@ -61,7 +61,7 @@ impl Client {
         Ok(Client { pool, proxies, redirects })
     }
 
-    /// Sends a request, and sends it again to where the server says, unless it has a body.
+    /// Sends a request, and follows redirects, unless it has a body.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
         let (mut parts, body) = request.into_parts();
         let follow = self.redirects && body.is_end_stream();
@@ -75,7 +75,7 @@ impl Client {
             }
             let answer = self.pool.request(request).await?;
             let Some(next) = redirect(&parts.uri, &answer).filter(|_| follow) else { return Ok(answer) };
-            // What was meant for one server is not told to another.
+            // Credentials for one server are not sent to another.
             if (next.scheme(), next.authority()) != (parts.uri.scheme(), parts.uri.authority()) {
                 parts.headers.remove(AUTHORIZATION);
                 parts.headers.remove(COOKIE);
@@ -89,7 +89,7 @@ impl Client {
     }
 }
 
-/// Where the server wants the request to go.
+/// Target of a redirect.
 fn redirect(from: &Uri, answer: &Response<Incoming>) -> Option<Uri> {
     if !matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
@@ -109,7 +109,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// A server that answers each request with what `answer` says to its path, and hands on what it heard.
+    /// A server that answers each request with `answer` of its path, and forwards the requests to the receiver.
     fn server(answer: impl Fn(&str) -> String + Send + 'static) -> (String, Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         let authority = listener.local_addr().expect("address").to_string();

@@ -1,16 +1,15 @@
 //! Sources of other schemes through an external program: gridftp, xrootd, a tape archive.
 //!
 //! The words of the template are arguments as they stand, never a shell line: `{uri}`, `{offset}` and `{length}` are
-//! replaced inside them. The program runs as the user who asks, with an empty environment but for their home and a
-//! plain search path.
+//! replaced inside them. The program runs as the requesting user, without privileges that a setuid program could give
+//! back. Its environment holds only the user's name, their home and a plain search path.
 
 use crate::failure;
 use crate::guard::Guard;
 use crate::runtime::Runtime;
-use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::sync::Arc;
-use store::source::rights;
+use store::rights;
 use store::source::{Identity, Source, SourceError, Version};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -25,7 +24,7 @@ pub struct CommandTemplate {
     pub scheme: String,
     /// Writes `{length}` bytes from `{offset}` of `{uri}` to its standard output.
     pub read: Vec<String>,
-    /// Writes the size in bytes to its standard output, and after a space what tells versions apart, if it knows.
+    /// Writes the size in bytes to its standard output; after a space optionally a tag that differs between versions.
     pub stat: Vec<String>,
 }
 
@@ -56,15 +55,8 @@ impl CommandSource {
         let Some((program, arguments)) = words.split_first() else {
             return Err(SourceError::Permanent(format!("the command for {} has no words", self.template.scheme)));
         };
-        let mut command = std::process::Command::new(program);
-        command.args(arguments).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").current_dir("/");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        if let Some(home) = rights::home_of(self.who.uid) {
-            command.env("HOME", home);
-        }
-        if rustix::process::geteuid().as_raw() != self.who.uid {
-            command.uid(self.who.uid).gid(self.who.gid);
-        }
+        let mut command = rights::command(program, &self.who)?;
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut command = tokio::process::Command::from(command);
         let spawned = command.kill_on_drop(true).spawn();
         let mut child = spawned.map_err(|e| SourceError::Permanent(format!("cannot start {program}: {e}")))?;
@@ -82,7 +74,7 @@ impl CommandSource {
 /// Puts the values into the words. A value is never split and never begins a word that the template did not begin.
 fn fill(words: &[String], uri: &str, offset: u64, length: u64) -> Vec<String> {
     let put = |word: &String| {
-        // The URI last: what it holds is not looked at again.
+        // The URI last: its content is not substituted again.
         let word = word.replace("{offset}", &offset.to_string()).replace("{length}", &length.to_string());
         word.replace("{uri}", uri)
     };
@@ -121,7 +113,7 @@ impl Source for CommandSource {
         self.runtime.wait("read", length, run)
     }
 
-    /// With one run of the program: where it tells no versions apart, two runs could bring two.
+    /// With one run of the program: without version tags, two runs could bring two versions.
     fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
         self.guard.check(version, || self.stat())?;
         let run = self.run(&self.template.read, 0, version.size, async |output| {

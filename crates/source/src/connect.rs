@@ -23,10 +23,10 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-/// How long a connection may be silent before the other side is asked whether it is there. As reqwest has it.
+/// Silence of a connection after which keepalive probes are sent. Same as in reqwest.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// What went wrong on the way, from hyper or from below it.
+/// Error of a connection, from hyper or from below it.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Connects to a server or to the proxy before it.
@@ -84,7 +84,7 @@ impl Service<Uri> for Connector {
 /// A connection, plain or with TLS, perhaps through a tunnel that has TLS itself.
 pub struct Wire {
     stream: MaybeHttpsStream<MaybeHttpsStream<TokioIo<TcpStream>>>,
-    /// The other end is a proxy that wants to be told whole URIs.
+    /// The other end is a proxy that requires whole URIs.
     full_uris: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Where a user's credentials come from: the variables that their client passed on, or a file of theirs that nobody
-//! else may read. Secrets have no `Debug` and no `Display`.
+//! Credentials of a user: variables that the client passed on, or a file of the user that no other user may read.
+//! Secrets have no `Debug` and no `Display`.
 //!
 //! The file is TOML, one table per server (or bucket), `*` for all others:
 //! ```toml
@@ -19,10 +19,10 @@ use std::fmt;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use store::source::rights;
+use store::rights;
 use store::source::{Identity, SourceError};
 
-/// The variables of a user's environment that are looked at; a client passes on these and no others.
+/// The variables of a user's environment that are read; a client passes on these and no others.
 pub const CREDENTIAL_VARIABLES: &[&str] = &[
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -40,7 +40,7 @@ pub const CREDENTIAL_VARIABLES: &[&str] = &[
     "SSH_AUTH_SOCK",
 ];
 
-/// Where the file is when nobody says: below the user's home.
+/// Default path of the file, below the user's home.
 const DEFAULT_FILE: &str = ".config/entrepot/credentials.toml";
 
 /// The largest file that is read.
@@ -64,13 +64,13 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What is known for one server.
+/// Credentials for one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Credentials {
-    /// User name.
+    /// Name of the user.
     pub user: Option<String>,
-    /// Password.
+    /// Password for that name.
     pub password: Option<Secret>,
     /// Bearer token (http).
     pub token: Option<Secret>,
@@ -80,7 +80,7 @@ pub struct Credentials {
     pub secret_access_key: Option<Secret>,
     /// Session token (s3).
     pub session_token: Option<Secret>,
-    /// Region (s3).
+    /// Region of the service (s3).
     pub region: Option<String>,
     /// URL of the service (s3).
     pub endpoint: Option<String>,
@@ -94,7 +94,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// What `who` has for the server of `address`: the environment first, then the file.
+    /// Credentials of `who` for the server of `address`: the environment first, then the file.
     pub fn find(address: &Address, who: &Identity) -> Result<Credentials, SourceError> {
         let mut found = from_file(address, who)?;
         overlay(&mut found, address.scheme, &who.environment);
@@ -152,7 +152,7 @@ fn from_file(address: &Address, who: &Identity) -> Result<Credentials, SourceErr
         Err(e) if e.kind() == std::io::ErrorKind::NotFound && named.is_none() => return Ok(Credentials::default()),
         Err(e) => return Err(SourceError::Permanent(format!("credentials file {}: {e}", path.display()))),
     };
-    // The parser's message quotes the line, which may hold a secret: say only where it is.
+    // The parser's message quotes the line, which may hold a secret: report only its number.
     let tables: BTreeMap<String, Credentials> = toml::from_str(&text).map_err(|e| {
         let line = e.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
         let why = format!("credentials file {}: line {line} is not as it should be", path.display());
@@ -162,7 +162,7 @@ fn from_file(address: &Address, who: &Identity) -> Result<Credentials, SourceErr
     Ok(found.cloned().unwrap_or_default())
 }
 
-/// Reads a file that belongs to `uid` and that nobody else may open.
+/// Reads a file that belongs to `uid` and is closed to other users.
 fn read_private(path: &Path, uid: u32) -> std::io::Result<String> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -28,7 +28,7 @@ pub struct DalSession {
     operator: Operator,
     scheme: Scheme,
     slots: Semaphore,
-    /// Questions do not wait behind bytes: a slow transfer would hold up a question about a size.
+    /// Queries do not wait behind bytes: a slow transfer would hold up a query for a size.
     question_slots: Semaphore,
     runtime: Arc<Runtime>,
 }
@@ -39,8 +39,8 @@ impl DalSession {
         DalSession::below(address, who, runtime, "/")
     }
 
-    /// The same, with paths that count from a directory of an ftp server. OpenDAL writes uploads under a temporary name where the session
-    /// begins, so this is the directory of the destination.
+    /// Opens a session whose paths count from a directory of an ftp server. OpenDAL writes uploads under a temporary
+    /// name where the session begins, so this is the directory of the destination.
     pub fn below(
         address: &Address,
         who: &Credentials,
@@ -76,13 +76,13 @@ impl DalSession {
         let modified = meta.last_modified().map(SystemTime::from);
         let mut modified_ns = modified.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map(|d| d.as_nanos() as u64);
         if self.scheme == Scheme::Ftp {
-            // A listing says hour and minute only of the last half year: later the same file shows its day alone.
+            // A listing shows hour and minute only for the last half year; for older files the day alone.
             modified_ns = modified_ns.map(|ns| ns - ns % DAY_NS);
         }
         Version { size: meta.content_length(), etag, modified_ns }
     }
 
-    /// Streams a range (all of it if `range` is `None`) to `each`, which says whether to go on.
+    /// Streams a range (all of it if `range` is `None`) to `each`, which returns whether to go on.
     async fn stream(
         &self,
         path: &str,
@@ -119,7 +119,8 @@ impl DalSession {
         self.operator.info().capability().read_with_if_match
     }
 
-    /// All below a directory. Directory by directory where the service lists that way anyway: OpenDAL's own walk leaves empty ones out.
+    /// All below a directory. Directory by directory where the service lists that way anyway: OpenDAL's own walk leaves
+    /// empty ones out.
     async fn list(&self, path: &str) -> Result<Vec<Entry>, SourceError> {
         let dir = if path.ends_with('/') { path.to_string() } else { format!("{path}/") };
         let prefix = dir.trim_start_matches('/').to_string();
@@ -270,7 +271,8 @@ impl Source for DalSource {
         Ok(true) // s3 and ftp's REST are ranges by definition; a server without REST fails the read
     }
 
-    /// A day is all that ftp tells: a daemon that looks on the day of the file, or in another zone on the next, sees no replacement.
+    /// The times of ftp are whole days. On the day of the file, or in another zone on the next, a replacement cannot
+    /// be noticed.
     fn notices_replacement(&self, version: &Version) -> bool {
         match (self.session.scheme, version.modified_ns) {
             (Scheme::Ftp, Some(at)) => UNIX_EPOCH + Duration::from_nanos(at + 2 * DAY_NS) < SystemTime::now(),
@@ -353,14 +355,13 @@ impl Upload for DalUpload {
         Ok(self.arrived.expect("it was completed"))
     }
 
-    fn abort(mut self: Box<Self>) {
+    fn abort(mut self: Box<Self>) -> Option<String> {
         if self.arrived.is_some() {
-            return self.remove();
+            self.remove();
+            return None;
         }
         let runtime = self.session.runtime.clone();
         let aborted = runtime.wait("abort", 0, async { self.writer.abort().await.map_err(failure::of_opendal) });
-        if let Err(e) = aborted {
-            tracing::warn!("an upload that was given up may have left parts behind: {e}");
-        }
+        aborted.err().map(|e| format!("the upload that was given up may have left parts behind ({e})"))
     }
 }

@@ -1,4 +1,4 @@
-//! From what a protocol's library says to whether it is worth trying again.
+//! Classifies the errors of protocol libraries: whether another try may succeed.
 
 use crate::client::Endless;
 use crate::connect::BoxError;
@@ -8,10 +8,10 @@ use openssh_sftp_client::error::SftpErrorKind;
 use std::error::Error;
 use store::source::SourceError;
 
-/// Longer texts of a server are pages for people, which say less than the status does.
+/// Longer texts of a server are pages for people, less informative than the status.
 const SAID_MAX: usize = 300;
 
-/// What OpenDAL said.
+/// Maps an error of OpenDAL.
 pub fn of_opendal(e: opendal::Error) -> SourceError {
     use opendal::ErrorKind;
     let said = Some(e.message().trim()).filter(|t| !t.is_empty() && !t.starts_with('<') && t.len() <= SAID_MAX);
@@ -32,7 +32,7 @@ pub fn of_opendal(e: opendal::Error) -> SourceError {
         | ErrorKind::IsADirectory
         | ErrorKind::NotADirectory
         | ErrorKind::RangeNotSatisfied => SourceError::Permanent(text),
-        // 530 is "not logged in" in ftp, and says so as text.
+        // Code 530 is "not logged in" in ftp, which OpenDAL passes on as text only.
         ErrorKind::Unexpected if !e.is_temporary() && (text.contains("[530]") || text.contains("530 ")) => {
             SourceError::Denied(text)
         }
@@ -46,7 +46,7 @@ fn http_status(text: &str) -> Option<StatusCode> {
     StatusCode::from_bytes(rest.get(..3)?.as_bytes()).ok()
 }
 
-/// What an http request met before there was an answer, or in the middle of one.
+/// Maps an error of an http request, before its answer or in the middle of it.
 pub fn of_http(e: BoxError) -> SourceError {
     if e.is::<Endless>() {
         return SourceError::Permanent("the server sends from one place to the next without an end".into());
@@ -60,7 +60,7 @@ pub fn of_http(e: BoxError) -> SourceError {
     of_network(format!("{what}: {inner}"))
 }
 
-/// The innermost cause says most: those around it only say that there was a call.
+/// The innermost cause is the most informative; the outer ones only name the call.
 fn innermost<'a>(e: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     let mut inner = e;
     while let Some(source) = inner.source() {
@@ -83,7 +83,7 @@ fn answered(status: StatusCode) -> String {
     format!("the server answered {status}")
 }
 
-/// What an http status means where success was expected.
+/// Maps an http status where success was expected.
 pub fn of_status(status: StatusCode) -> SourceError {
     let text = answered(status);
     match status.as_u16() {
@@ -97,13 +97,16 @@ pub fn of_status(status: StatusCode) -> SourceError {
 
 /// The error that ended an upload, with what became of what was sent.
 pub fn left(e: SourceError, removed: Result<(), SourceError>, temporary: &str) -> SourceError {
-    e.map(|text| match removed {
-        Ok(()) => format!("{text}; what was sent was removed again"),
-        Err(why) => format!("{text}; what was sent still lies at {temporary} and could not be removed ({why})"),
-    })
+    let lies = lies(removed, temporary).unwrap_or_else(|| "what was sent was removed again".into());
+    e.map(|text| format!("{text}; {lies}"))
 }
 
-/// What lies at the other end has the size of what was sent.
+/// Location of the bytes of an abandoned upload, if they could not be removed.
+pub fn lies(removed: Result<(), SourceError>, temporary: &str) -> Option<String> {
+    removed.err().map(|why| format!("what was sent still lies at {temporary} and could not be removed ({why})"))
+}
+
+/// Checks that the file at the other end has the size of the data sent.
 pub fn same_size(there: u64, sent: u64) -> Result<(), SourceError> {
     if there == sent {
         return Ok(());
@@ -116,7 +119,7 @@ pub fn short(came: u64, wanted: u64) -> SourceError {
     SourceError::Passing(format!("the server sent {came} of {wanted} bytes"))
 }
 
-/// What the sftp library said.
+/// Maps an error of the sftp library.
 pub fn of_sftp(what: &str, e: openssh_sftp_client::Error) -> SourceError {
     use openssh_sftp_client::Error::SftpError;
     let text = format!("sftp, {what}: {e}");
@@ -127,7 +130,7 @@ pub fn of_sftp(what: &str, e: openssh_sftp_client::Error) -> SourceError {
     }
 }
 
-/// What `ssh` said last, or else the library that talks through it.
+/// Maps the last line of `ssh`, or else the error of the library that uses it.
 pub fn of_ssh(said: &str, otherwise: &str) -> SourceError {
     let text = format!("ssh: {}", if said.is_empty() { otherwise } else { said });
     match () {
@@ -139,7 +142,7 @@ pub fn of_ssh(said: &str, otherwise: &str) -> SourceError {
     }
 }
 
-/// What a local file system said.
+/// Maps an error of a local file system.
 pub fn of_io(what: &str, e: &std::io::Error) -> SourceError {
     use std::io::ErrorKind;
     let text = format!("{what}: {e}");

@@ -1,21 +1,21 @@
-//! Whether a source is still what it was.
+//! Checks whether a source has changed.
 //!
-//! Where the protocol guards each read by an entity tag, that decides. Elsewhere size and modification time are looked at again, but not
-//! before every single range: stripe checksums catch what slips through between two looks.
+//! Where the protocol guards each read by an entity tag, that decides. Elsewhere size and modification time are
+//! checked again, but not before every single range: stripe checksums catch changes between two checks.
 
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 use store::source::{SourceError, Version};
 
-/// How long a look is good for. A guess: short against a staging, long against a range.
+/// Validity of a check. A guess: short against a staging, long against a range.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// Remembers when it was last looked.
+/// Time of the last check.
 #[derive(Default)]
 pub struct Guard(Mutex<Option<Instant>>);
 
 impl Guard {
-    /// Looks if it is time to: `stat` says what is there now.
+    /// Checks the version when a check is due: `stat` returns the present one.
     pub fn check(
         &self,
         expected: &Version,

@@ -1,4 +1,4 @@
-//! Sources over http and webdav: ranges and whole files, each answer compared with what was asked for.
+//! Sources over http and webdav: ranges and whole files, each answer compared with its request.
 
 use crate::address::Address;
 use crate::answer;
@@ -16,6 +16,7 @@ use opendal::Buffer;
 use opendal::raw::{format_authorization_by_basic, format_authorization_by_bearer};
 use parking_lot::Mutex;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store::source::{Source, SourceError, Version};
@@ -24,7 +25,7 @@ use tokio::sync::Semaphore;
 /// Transfers over one session at once.
 const TRANSFERS_MAX: usize = 8;
 
-/// Questions at once. They do not wait behind bytes: a slow transfer would hold up a question about a size.
+/// Parallel queries. They do not wait behind bytes: a slow transfer would hold up a query for a size.
 const QUESTIONS_MAX: usize = 8;
 
 /// A page that is read whole: a listing of a hundred thousand names is smaller.
@@ -44,7 +45,8 @@ impl HttpAccess {
         HttpAccess::with(address, who, Client::new(patience, true)?)
     }
 
-    /// The same for uploads. A client that follows a redirect turns a PUT into a GET, and a page to log in at into success.
+    /// Access for uploads, without redirects. A client that follows one turns a PUT into a GET, and a login page into
+    /// success.
     pub fn without_redirects(
         address: &Address,
         who: &Credentials,
@@ -86,7 +88,7 @@ impl HttpAccess {
         self.client.send(request).await.map_err(failure::of_http)
     }
 
-    /// What is there: by HEAD, and by the probe where the server knows no HEAD or does not say a size to it.
+    /// Version of the file: by HEAD, or by the probe where the server has no HEAD or omits the size in its answer.
     pub async fn stat(&self, path: &str) -> Result<Version, SourceError> {
         if path.ends_with('/') {
             return Err(SourceError::Permanent("it is a directory, not a file".into()));
@@ -104,7 +106,8 @@ impl HttpAccess {
         found.version.ok_or_else(|| SourceError::Permanent("the server does not say how large the file is".into()))
     }
 
-    /// Asks for byte 1 alone, looks what comes, and reads none of it: a server that ignores `Range` sends the whole file.
+    /// Requests byte 1 alone, inspects the answer's head, and reads no body: a server that ignores `Range` sends the
+    /// whole file.
     async fn probe(&self, path: &str) -> Result<Probe, SourceError> {
         let answer = self.send(self.request(Method::GET, path).header(RANGE, "bytes=1-1")).await?;
         let (status, headers) = (answer.status(), answer.headers());
@@ -121,7 +124,7 @@ impl HttpAccess {
         Ok(Probe { ranges, version: size.map(|size| answer::version(headers, size)) })
     }
 
-    /// Sends a request that changes something and must succeed; `what` says in a message what it was for.
+    /// Sends a request that changes something and must succeed; `what` names its purpose in messages.
     pub async fn done(&self, request: Builder, body: Body, what: &str) -> Result<(), SourceError> {
         match self.send_with(request, body).await?.status() {
             // 207 lists what did not succeed.
@@ -144,11 +147,11 @@ fn authorization(who: &Credentials) -> Result<Option<HeaderValue>, SourceError> 
     Ok(Some(value))
 }
 
-/// What the probe found.
+/// Result of the probe.
 struct Probe {
     /// Whether ranges are served.
     ranges: bool,
-    /// What is there, if the answer said its size.
+    /// Version of the file, if the answer contained its size.
     version: Option<Version>,
 }
 
@@ -168,17 +171,17 @@ impl HttpSession {
         Ok(HttpSession { access, transfers, questions, runtime })
     }
 
-    /// Where it waits.
+    /// Runtime that it waits on.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// What is there.
+    /// Version of the file now.
     pub async fn version(&self, path: &str) -> Result<Version, SourceError> {
         self.ask(self.access.stat(path)).await
     }
 
-    /// All of a page, with its URL and what the server says that it is.
+    /// Content of a page, with its URL and its content type.
     pub async fn page(&self, path: &str) -> Result<(url::Url, String, Vec<u8>), SourceError> {
         self.ask(async {
             let mut answer = self.access.send(self.access.request(Method::GET, path)).await?;
@@ -206,7 +209,7 @@ impl HttpSession {
         question.await
     }
 
-    /// Streams a range (all of it if `range` is `None`) to `each`, which says whether to go on.
+    /// Streams a range (all of it if `range` is `None`) to `each`, which returns whether to go on.
     async fn stream(
         &self,
         path: &str,
@@ -250,7 +253,7 @@ pub struct HttpSource {
     path: String,
     guard: Guard,
     ranges: OnceLock<bool>,
-    /// Held while the server is asked, so that of several readers one asks.
+    /// Held while the server is probed, so that of several readers one does it.
     probing: Mutex<()>,
 }
 
@@ -279,6 +282,16 @@ impl Source for HttpSource {
     }
 
     fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
+        self.read_at_counted(version, offset, buf, &AtomicU64::new(0))
+    }
+
+    fn read_at_counted(
+        &self,
+        version: &Version,
+        offset: u64,
+        buf: &mut [u8],
+        arrived: &AtomicU64,
+    ) -> Result<(), SourceError> {
         if buf.is_empty() {
             return Ok(());
         }
@@ -290,6 +303,7 @@ impl Source for HttpSource {
         let mut each = |bytes: &[u8]| {
             buf[filled..filled + bytes.len()].copy_from_slice(bytes);
             filled += bytes.len();
+            arrived.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             true
         };
         let session = &self.session;

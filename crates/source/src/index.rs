@@ -5,17 +5,17 @@ use crate::listing::{self, Kind};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use store::source::{Entry, SourceError};
 
-/// Entries that a tree may have. Each file's size is asked for, unless its listing says it: more take hours.
+/// Most entries of a tree. Each file's size is requested, unless its listing contains it: more take hours.
 const ENTRIES_MAX: usize = 100_000;
 
-/// Directories that a tree may have: a link of the server's that leads round is found out by one of these two.
+/// Most directories of a tree: a link of the server that forms a cycle ends at one of these two limits.
 const DIRECTORIES_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 32;
 
 /// Sizes asked for at once. As many as a session has slots for questions.
 const QUESTIONS: usize = 8;
 
-/// What a listing may take in all, in bytes at the slowest rate: the time that is waited for it.
+/// Time limit of a listing, in bytes at the slowest rate.
 const WORTH_BYTES: u64 = 64 << 20;
 
 /// The tree below a directory, parents before children.

@@ -1,18 +1,19 @@
-//! What a page says that a server made of a directory: nginx's and Apache's listings, other servers' like them, and nginx's
-//! as json.
+//! Names in the page that a server makes of a directory: nginx's and Apache's listings, similar ones of other servers,
+//! and nginx's as json.
 //!
-//! The page is hostile input. Only links to what lies directly in the directory are taken, on the same server, without a
-//! query: so neither the links by which columns are sorted nor that to the parent count. One pass, however the page is made.
+//! The page is hostile input. Only links to what lies directly in the directory are taken, on the same server, without
+//! a query: so neither the links by which columns are sorted nor that to the parent count. One pass, however the page
+//! is made.
 
 use crate::address::decode;
 use std::collections::BTreeMap;
 use store::source::EntryKind;
 use url::Url;
 
-/// What lies in a directory, by name. A file's size is known where the page says it exactly.
+/// Entries of a directory by name. A file's size is known where the page gives it exactly.
 pub type Names = BTreeMap<String, Kind>;
 
-/// What a page says of a name.
+/// Kind of an entry, as the page shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Directory,
@@ -74,7 +75,8 @@ fn of_html(base: &Url, page: &str) -> Result<Names, String> {
         }
         let Some(path) = decode(to.path()) else { return Err(format!("it names {}, which is no UTF-8", to.path())) };
         let Some(name) = path.strip_prefix(&directory).filter(|name| !name.is_empty()) else { continue };
-        // Of a link to further below only the names that percent signs hide are more than what the listings there say.
+        // A link to a deeper level is skipped: the listing of that level has the name. A slash hidden by percent signs
+        // is left to `checked`.
         if to.path().trim_end_matches('/').matches('/').count() > base.path().matches('/').count() {
             continue;
         }
@@ -95,7 +97,7 @@ fn checked(name: String) -> Result<String, String> {
     if bad { Err(format!("its listing has a name that cannot be taken: {name:?}")) } else { Ok(name) }
 }
 
-/// Where a tag links to, if it is a link, and what comes after the tag. `tag` begins behind its `<`.
+/// Target of a tag, if it is a link, and the text after the tag. `tag` begins behind its `<`.
 fn link(tag: &str) -> (Option<String>, &str) {
     let is_link = tag.starts_with(['a', 'A']) && tag[1..].starts_with(|c: char| c.is_ascii_whitespace());
     if !is_link {

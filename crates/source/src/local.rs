@@ -6,10 +6,10 @@ use crate::runtime::Runtime;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{Result as IoResult, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use store::source::rights::with_rights_of;
+use store::rights::with_rights_of;
 use store::source::{Entry, EntryKind, Identity, Source, SourceError, Upload, Version};
 
 /// Bytes of one read where all of a file is read: what stays in a processor's cache.
@@ -26,7 +26,7 @@ fn open_as(
     opened_as(who, refused, path, flags, mode)?.map_err(|e| failure::of_io(&path.display().to_string(), &e))
 }
 
-/// The same, with what the system said left to the caller.
+/// Opens as `who`; the error of the system is left to the caller.
 fn opened_as(
     who: &Identity,
     refused: &Arc<Vec<PathBuf>>,
@@ -59,9 +59,47 @@ pub fn is_directory(who: &Identity, path: &str) -> Result<bool, SourceError> {
     with_rights_of(who, move || path.is_dir())
 }
 
+/// The file that a result for this path replaces: the path itself or, where a symbolic link is, the file that it leads
+/// to. Everything that is there and is no plain file is refused: a rename would put a file in its place.
+pub fn destination(who: &Identity, path: &str) -> Result<String, SourceError> {
+    let at = PathBuf::from(path);
+    let found = with_rights_of(who, move || -> IoResult<Result<PathBuf, &'static str>> {
+        let Ok(entry) = std::fs::symlink_metadata(&at) else { return Ok(Ok(at)) };
+        if !entry.is_symlink() {
+            return Ok(kind_of_other(&entry).map_or(Ok(at), Err));
+        }
+        match std::fs::metadata(&at) {
+            Ok(behind) => match kind_of_other(&behind) {
+                Some(kind) => Ok(Err(kind)),
+                None => std::fs::canonicalize(&at).map(Ok),
+            },
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Err("a symbolic link that leads nowhere")),
+            Err(e) => Err(e),
+        }
+    })?;
+    match found.map_err(|e| failure::of_io(path, &e))? {
+        Ok(at) => at.into_os_string().into_string().map_err(|at| {
+            SourceError::Permanent(format!("the link leads to {}, which is no UTF-8; name a file", at.display()))
+        }),
+        Err(kind) => Err(SourceError::Permanent(format!("it is {kind}, which no file replaces; name a plain file"))),
+    }
+}
+
+/// The kind of an entry that is no plain file.
+fn kind_of_other(entry: &std::fs::Metadata) -> Option<&'static str> {
+    let kind = entry.file_type();
+    match () {
+        () if kind.is_file() => None,
+        () if kind.is_dir() => Some("a directory"),
+        () if kind.is_fifo() => Some("a named pipe"),
+        () if kind.is_socket() => Some("a socket"),
+        () => Some("a device"),
+    }
+}
+
 /// Makes a directory and those above it that are missing, as the user.
 fn make_directories(who: &Identity, refused: &Arc<Vec<PathBuf>>, dir: &Path) -> Result<(), SourceError> {
-    // The nearest one that is there says whether this leads into the volume.
+    // The nearest existing one decides whether this leads into the volume.
     for above in dir.ancestors() {
         match opened_as(who, refused, above, OFlags::PATH | OFlags::DIRECTORY, 0)? {
             Ok(_) if above == dir => return Ok(()),
@@ -70,8 +108,8 @@ fn make_directories(who: &Identity, refused: &Arc<Vec<PathBuf>>, dir: &Path) -> 
             Err(e) => return Err(failure::of_io(&above.display().to_string(), &e)),
         }
     }
-    let (made, mode) = (dir.to_path_buf(), 0o777 & !who.mask());
-    let done = with_rights_of(who, move || std::fs::DirBuilder::new().recursive(true).mode(mode).create(made))?;
+    let made = dir.to_path_buf();
+    let done = with_rights_of(who, move || std::fs::create_dir_all(made))?;
     done.map_err(|e| failure::of_io(&format!("make the directory {}", dir.display()), &e))
 }
 
@@ -91,7 +129,7 @@ pub struct LocalSource {
 }
 
 impl LocalSource {
-    /// Opens it.
+    /// Opens the file as `who`.
     pub fn open(
         who: &Identity,
         refused: &Arc<Vec<PathBuf>>,
@@ -173,7 +211,7 @@ impl LocalUpload {
         if let Some(parent) = temporary.parent() {
             make_directories(who, refused, parent)?;
         }
-        // The user named the destination, not what stands in for it meanwhile.
+        // The message names the user's destination, not the temporary file in its place.
         let started = opened_as(who, refused, &temporary, flags, 0o666)
             .and_then(|opened| opened.map_err(|e| failure::of_io(path, &e)));
         if let Err(SourceError::Permanent(why)) = &started
@@ -203,9 +241,10 @@ impl LocalUpload {
         Ok(version)
     }
 
-    fn remove(&self) {
+    fn remove(&self) -> Result<(), SourceError> {
         let temporary = self.temporary.clone();
-        let _ = with_rights_of(&self.who, move || std::fs::remove_file(temporary));
+        let removed = with_rights_of(&self.who, move || std::fs::remove_file(temporary))?;
+        removed.map_err(|e| failure::of_io("remove", &e))
     }
 }
 
@@ -220,14 +259,11 @@ impl Upload for LocalUpload {
 
     fn finish(self: Box<Self>, expect_size: u64) -> Result<Version, SourceError> {
         let result = self.arrive(expect_size).and_then(|version| self.rename(version));
-        if result.is_err() {
-            self.remove();
-        }
-        result
+        result.map_err(|e| failure::left(e, self.remove(), &self.temporary.display().to_string()))
     }
 
-    fn abort(self: Box<Self>) {
-        self.remove();
+    fn abort(self: Box<Self>) -> Option<String> {
+        failure::lies(self.remove(), &self.temporary.display().to_string())
     }
 }
 

@@ -12,7 +12,7 @@ use store::source::{SourceError, Upload, Version};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// How many blocks an upload may be ahead of the network.
+/// Maximum number of blocks of an upload that wait for the network.
 const BLOCKS_AHEAD: usize = 4;
 
 /// An upload by PUT under a temporary name beside the destination, and MOVE.
@@ -63,13 +63,13 @@ impl HttpUpload {
             .header("Overwrite", "T");
         let renamed = access.done(rename, client::whole(Buffer::new()), "MOVE to the final name");
         self.runtime.wait("MOVE", 0, renamed)?;
-        // Said to be done is not done: it is looked at under its name.
+        // The server's success is not trusted: the file is looked up under its name.
         let there = self.runtime.wait("stat", 0, access.stat(&self.path))?;
         failure::same_size(there.size, expect_size)?;
         Ok(there)
     }
 
-    /// What is not there any more is removed.
+    /// Removes the temporary file. One that is gone already is no error.
     fn remove(&mut self) -> Result<(), SourceError> {
         let delete = self.access.request(Method::DELETE, &self.temporary);
         let gone = async {
@@ -90,7 +90,7 @@ impl Upload for HttpUpload {
         let sent = async { blocks.send(block).await.map_err(|_| SourceError::Passing("the server hung up".into())) };
         match self.runtime.wait("write", data.len() as u64, sent) {
             Ok(()) => Ok(()),
-            // The server's own answer says more than that the channel is closed.
+            // The server's own answer is more informative than the closed channel.
             Err(e) => self.answer().and(Err(e)),
         }
     }
@@ -105,17 +105,16 @@ impl Upload for HttpUpload {
         result.map_err(|e| failure::left(e, self.remove(), self.access.url(&self.temporary).as_str()))
     }
 
-    fn abort(mut self: Box<Self>) {
+    fn abort(mut self: Box<Self>) -> Option<String> {
         if let Some(blocks) = self.blocks.take() {
-            // An error in the body makes the client break the connection, so that the server keeps no half file as whole.
+            // An error in the body makes the client break the connection, so that the server keeps no half file as
+            // whole.
             let broken = async {
                 blocks.send(Err(std::io::Error::other("given up"))).await.map_err(|_| failure::timeout("abort"))
             };
             let _ = self.runtime.wait("abort", 0, broken);
         }
         let _ = self.answer();
-        if let Err(e) = self.remove() {
-            tracing::warn!("an upload that failed could not be removed again: {e}");
-        }
+        failure::lies(self.remove(), self.access.url(&self.temporary).as_str())
     }
 }

@@ -1,9 +1,9 @@
-//! Which source an ordinary copy command reads: `scp`, `sftp`, `rsync`, `curl`, `wget`, `cp`.
+//! Recognises the source that an ordinary copy command reads: `scp`, `sftp`, `rsync`, `curl`, `wget`, `cp`.
 //!
-//! Works on words, never on a shell line. Where it is not sure it says nothing: a file without a source is only not
-//! recovered, a file with a wrong one would be refused later.
+//! Works on words, never on a shell line. If unsure it returns nothing: a file without a source is only not recovered,
+//! but a file with a wrong one would be refused later.
 
-/// What a command copies where.
+/// Source and destination of a copy command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recognised {
     /// The source as a URI.
@@ -61,19 +61,19 @@ const WGET_VALUES: &[&str] = &[
     "-U",
     "-w",
 ];
-/// What changes the request, so that a plain read of the URI is another thing.
+/// Options that change the request, so that a plain read of the URI would return other data.
 const CURL_OTHER: &[&str] =
     &["-d", "--data", "-X", "--request", "-F", "--form", "-T", "--upload-file", "-r", "--range", "-C"];
 
 /// The words of a command, sorted.
-struct Words {
+struct CommandWords {
     options: Vec<(String, Option<String>)>,
     operands: Vec<String>,
 }
 
-impl Words {
-    fn sort(argv: &[String], with_value: &[&str]) -> Words {
-        let mut words = Words { options: Vec::new(), operands: Vec::new() };
+impl CommandWords {
+    fn sort(argv: &[String], with_value: &[&str]) -> CommandWords {
+        let mut words = CommandWords { options: Vec::new(), operands: Vec::new() };
         let mut rest = argv.iter();
         while let Some(word) = rest.next() {
             if word == "--" {
@@ -127,22 +127,22 @@ fn glued<'a>(word: &'a str, with_value: &[&str]) -> Option<&'a str> {
     with_value.contains(&name).then_some(name)
 }
 
-/// The source and destination of a command, if it is one that copies a single file and both can be told.
+/// The source and destination of a command, if it copies a single file and names both.
 pub fn recognise(argv: &[String]) -> Option<Recognised> {
     let (program, rest) = argv.split_first()?;
     let found = match program.rsplit('/').next()? {
         "scp" => {
-            let words = Words::sort(rest, SCP_VALUES);
+            let words = CommandWords::sort(rest, SCP_VALUES);
             let (from, to) = words.pair().filter(|_| !recursive(&words))?;
             recognised(ssh_uri(from, words.value(&["-P"]))?, to)
         }
         "sftp" => {
-            let words = Words::sort(rest, SFTP_VALUES);
+            let words = CommandWords::sort(rest, SFTP_VALUES);
             let (from, to) = words.pair().filter(|_| !recursive(&words))?;
             recognised(ssh_uri(from, words.value(&["-P"]))?, to)
         }
         "rsync" => {
-            let words = Words::sort(rest, RSYNC_VALUES);
+            let words = CommandWords::sort(rest, RSYNC_VALUES);
             let (from, to) = words.pair()?;
             // A trailing slash copies a directory; `host::module` and `rsync://` are another protocol.
             if from.ends_with('/') || from.contains("::") || from.starts_with("rsync://") || words.has(&["-e", "--rsh"])
@@ -152,7 +152,7 @@ pub fn recognise(argv: &[String]) -> Option<Recognised> {
             recognised(ssh_uri(from, None).or_else(|| file_uri(from))?, to)
         }
         "cp" => {
-            let words = Words::sort(rest, CP_VALUES);
+            let words = CommandWords::sort(rest, CP_VALUES);
             if recursive(&words) || words.has(&["-a", "--archive"]) {
                 return None;
             }
@@ -162,11 +162,11 @@ pub fn recognise(argv: &[String]) -> Option<Recognised> {
                 _ => None,
             }
         }
-        "curl" => curl(&Words::sort(rest, CURL_VALUES)),
-        "wget" => wget(&Words::sort(rest, WGET_VALUES)),
+        "curl" => curl(&CommandWords::sort(rest, CURL_VALUES)),
+        "wget" => wget(&CommandWords::sort(rest, WGET_VALUES)),
         _ => None,
     }?;
-    // What may not be stored (a password in it, say) is no source.
+    // A URI that may not be stored (with a password in it, say) is no source.
     let storable = store::source::check_uri(&found.uri).is_ok();
     (storable && !found.destination.is_empty()).then_some(found)
 }
@@ -175,7 +175,7 @@ fn recognised(uri: String, destination: &str) -> Option<Recognised> {
     Some(Recognised { uri, destination: destination.to_string() })
 }
 
-fn recursive(words: &Words) -> bool {
+fn recursive(words: &CommandWords) -> bool {
     words
         .options
         .iter()
@@ -212,7 +212,7 @@ fn encode(path: &str) -> String {
     path.bytes().map(|b| if keep(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
-fn curl(words: &Words) -> Option<Recognised> {
+fn curl(words: &CommandWords) -> Option<Recognised> {
     if words.has(CURL_OTHER) {
         return None;
     }
@@ -234,7 +234,7 @@ fn curl(words: &Words) -> Option<Recognised> {
     recognised(uri, &destination).filter(|r| r.destination != "-")
 }
 
-fn wget(words: &Words) -> Option<Recognised> {
+fn wget(words: &CommandWords) -> Option<Recognised> {
     if words.has(&["--post-data", "--post-file", "-r", "--recursive", "-i", "-m", "--mirror", "-c", "--continue"]) {
         return None;
     }

@@ -1,7 +1,7 @@
 //! Records of repositories of data: Zenodo's, and DOIs that lead to one or name their files themselves.
 //!
-//! What a repository answers is not believed: its files are on the server that was asked, and their names are checked
-//! where they are used.
+//! The answer of a repository is not trusted. Its files must be on the server that was queried, and their names are
+//! checked where they are used.
 
 use crate::http::HttpSession;
 use serde::Deserialize;
@@ -17,16 +17,16 @@ const FILES_MAX: usize = 100_000;
 /// Files that a DOI may name itself: each is asked for its size.
 const CONTENT_MAX: usize = 1000;
 
-/// What an answer may take in all, in bytes at the slowest rate.
+/// Time limit of an answer, in bytes at the slowest rate.
 const WORTH_BYTES: u64 = 1 << 20;
 
-/// Where is asked.
+/// Servers for queries of records and DOIs.
 pub struct Bases<'a> {
     pub zenodo: &'a str,
     pub datacite: &'a str,
 }
 
-/// What is asked: a record by its number, or what a DOI leads to.
+/// Query: a record by its number, or the record that a DOI leads to.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Asked {
     Record(String),
@@ -159,7 +159,7 @@ fn content(
     sized.collect()
 }
 
-/// What a server answers in json.
+/// Reads a server's answer in json.
 fn answer<T: serde::de::DeserializeOwned>(session: &HttpSession, base: &str, path: &str) -> Result<T, SourceError> {
     let below = Url::parse(base).map_or(String::new(), |url| url.path().trim_end_matches('/').to_string());
     let shown = |why: String| format!("{base}/{path}: {why}");

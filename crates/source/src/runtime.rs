@@ -33,7 +33,8 @@ impl Runtime {
         Ok(Runtime { tokio, patience })
     }
 
-    /// Waits for a future that moves about `bytes`, not longer than the patience and the slowest source's time for them.
+    /// Waits for a future that moves about `bytes`, not longer than the patience and the slowest source's time for
+    /// them.
     pub fn wait<T>(
         &self,
         what: &str,
@@ -49,25 +50,25 @@ impl Runtime {
         })
     }
 
-    /// Where background tasks are started.
+    /// Handle of the runtime, for background tasks.
     pub fn handle(&self) -> &tokio::runtime::Handle {
         self.tokio.handle()
     }
 
-    /// How long a call without bytes may take.
+    /// Timeout of a call without bytes.
     pub fn patience(&self) -> Duration {
         self.patience
     }
 }
 
-/// The least that a transfer has to bring over its patience, in bytes a second. A guess: an eighth of the slowest source, because so many
-/// transfers share one.
+/// The least that a transfer has to bring over its patience, in bytes a second. A guess: an eighth of the slowest
+/// source, because so many transfers share one.
 const LEAST_BYTES_S: u64 = SLOWEST_BYTES_S / 8;
 
-/// So often within its patience a transfer is looked at.
+/// Number of checks of a transfer within its timeout.
 const LOOKS: u32 = 4;
 
-/// What a transfer has brought, and how long it waited for the taker of its bytes.
+/// Progress of a transfer: bytes moved, and time spent waiting for the consumer of its bytes.
 #[derive(Default)]
 pub struct Moved {
     bytes: AtomicU64,
@@ -75,7 +76,7 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// So many bytes came.
+    /// Adds bytes that arrived.
     pub fn add(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -93,7 +94,7 @@ impl Moved {
 #[derive(Debug, PartialEq, Eq)]
 enum Going {
     Well,
-    /// Nothing came for the whole patience.
+    /// No byte came within the timeout.
     Stalled,
     /// Only so many bytes a second came.
     Slowly(u64),
@@ -104,7 +105,7 @@ struct Pace {
     patience: Duration,
     /// When the last byte was seen, and how many there were then.
     last: (Duration, u64),
-    /// Where the rate is measured from; not before the first byte, for which a source may take its whole patience.
+    /// Start of the measurement of the rate; not before the first byte, for which a source may take its whole timeout.
     window: Option<(Duration, u64)>,
 }
 
@@ -133,8 +134,8 @@ impl Pace {
     }
 }
 
-/// Waits for a transfer as long as it moves. One of which no byte has come for the whole patience has failed in passing, and so has one that
-/// brings so little over that time that it would only hold its place.
+/// Waits for a transfer while it moves. It fails temporarily if no byte has come for the whole timeout. The same holds
+/// if it brings so little in that time that it would only hold its place.
 pub async fn while_moving<T>(
     what: &str,
     patience: Duration,
@@ -185,7 +186,7 @@ mod tests {
         assert!(said.contains("nothing came for"), "{said}");
     }
 
-    /// What is said after each second of a transfer that brings `bytes(k)` in second `k`, until it is given up.
+    /// Verdict after each second of a transfer that brings `bytes(k)` in second `k`, until it is given up.
     fn judged(patience_s: u64, seconds: u64, bytes: impl Fn(u64) -> u64) -> (u64, Going) {
         let mut pace = Pace::new(Duration::from_secs(patience_s));
         let mut sum = 0;

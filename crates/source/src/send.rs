@@ -20,12 +20,16 @@ impl SftpUpload {
     /// Creates the temporary file; it must not exist yet.
     pub fn start(session: Arc<SftpSession>, path: &str, temporary: &str) -> Result<SftpUpload, SourceError> {
         let (path, temporary) = (remote_path(path).to_string(), remote_path(temporary).to_string());
-        let (live, file) = session.runtime.wait("create", 0, async {
-            let live = session.live().await?;
-            let file = live.sftp.options().write(true).create_new(true).open(&temporary).await;
-            let file = file.map_err(|e| failure::of_sftp("create the temporary file", e))?;
-            Ok((live, file))
-        })?;
+        session.remove_left(&path);
+        let create = || {
+            session.run_over("create", 0, async |sftp| {
+                let file = sftp.options().write(true).create_new(true).open(&temporary).await;
+                file.map_err(|e| failure::of_sftp("create the temporary file", e))
+            })
+        };
+        // The session of an earlier upload may have died since: once more over a new one.
+        let created = create().or_else(|e| if matches!(e, SourceError::Passing(_)) { create() } else { Err(e) });
+        let (live, file) = created?;
         Ok(SftpUpload { session, live, file: Some(file), temporary, path, arrived: None })
     }
 
@@ -54,13 +58,12 @@ impl SftpUpload {
     }
 
     fn remove(&mut self) -> Result<(), SourceError> {
-        let runtime = self.session.runtime.clone();
-        let file = self.file.take();
-        runtime.wait("remove", 0, async {
-            drop(file);
-            let gone = self.live.sftp.fs().remove_file(&self.temporary).await;
-            gone.map_err(|e| failure::of_sftp("remove", e))
-        })
+        drop(self.file.take());
+        let removed = self.session.remove(&self.temporary);
+        if removed.is_err() {
+            self.session.remember_left(&self.path, &self.temporary);
+        }
+        removed
     }
 }
 
@@ -84,9 +87,7 @@ impl Upload for SftpUpload {
         result.map_err(|e| failure::left(e, self.remove(), &self.temporary.clone()))
     }
 
-    fn abort(mut self: Box<Self>) {
-        if let Err(e) = self.remove() {
-            tracing::warn!("an upload that failed could not be removed again: {e}");
-        }
+    fn abort(mut self: Box<Self>) -> Option<String> {
+        failure::lies(self.remove(), &self.temporary)
     }
 }

@@ -1,8 +1,8 @@
 //! Sources over sftp, through the user's own `ssh`: their keys, known hosts and configuration.
 //!
 //! One `ssh` child per server and user carries all requests of it. When root runs the daemon, the child runs with the
-//! user's ids (without their supplementary groups) and finds their `~/.ssh` by the password file; the daemon's own keys
-//! are never used on behalf of somebody else.
+//! user's ids and no privilege that a setuid program could give back, and finds their `~/.ssh` by the password file.
+//! The daemon's own keys are never used on behalf of other users.
 
 use crate::address::Address;
 use crate::credentials::Credentials;
@@ -13,11 +13,10 @@ use bytes::BytesMut;
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
 use openssh_sftp_client::{Sftp, SftpOptions, file::File};
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
-use store::source::rights;
+use store::rights;
 use store::source::{Entry, EntryKind, Identity, Source, SourceError, Version};
 use tokio::io::AsyncSeekExt;
 use tokio::sync::{Mutex, Semaphore};
@@ -25,13 +24,16 @@ use tokio::sync::{Mutex, Semaphore};
 /// Ranges in flight over one session.
 const IN_FLIGHT_MAX: usize = 8;
 
+/// Temporary files that are remembered because they could not be removed.
+const LEFT_MAX: usize = 1000;
+
 /// Bytes of one request: what every server takes.
 const REQUEST_BYTES: usize = 32 << 10;
 
 /// Bytes that are asked for at once where all of a file is read.
 const BLOCK_BYTES: usize = 2 << 20;
 
-/// Whether a server that nobody has seen before is talked to over ssh.
+/// Treatment of servers with unknown host keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostKeys {
     /// Only servers in the user's known hosts.
@@ -47,6 +49,8 @@ pub struct SftpSession {
     who: Identity,
     agent: Option<PathBuf>,
     live: Mutex<Option<Arc<Live>>>,
+    /// Destinations, each with a temporary file beside it that could not be removed.
+    left: parking_lot::Mutex<Vec<(String, String)>>,
     slots: Semaphore,
     pub(crate) runtime: Arc<Runtime>,
 }
@@ -71,6 +75,7 @@ impl SftpSession {
             who: who.clone(),
             agent: found.agent.clone(),
             live: Mutex::new(None),
+            left: parking_lot::Mutex::default(),
             slots: Semaphore::new(IN_FLIGHT_MAX),
             runtime,
         }
@@ -88,25 +93,10 @@ impl SftpSession {
     }
 
     async fn start(&self) -> Result<Live, SourceError> {
-        let mut command = std::process::Command::new("ssh");
-        command.args(&self.arguments).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).current_dir("/");
-        if let Some(home) = rights::home_of(self.who.uid) {
-            command.env("HOME", home);
-        }
-        if let Some(name) = rights::name_of(self.who.uid) {
-            command.env("USER", &name).env("LOGNAME", &name);
-        }
+        let mut command = rights::command("ssh", &self.who)?;
+        command.args(&self.arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(agent) = &self.agent {
             command.env("SSH_AUTH_SOCK", agent);
-        }
-        let own = rustix::process::geteuid().as_raw();
-        if own != self.who.uid {
-            if own != 0 {
-                let why = format!("this daemon runs as user {own} and cannot act for user {}", self.who.uid);
-                return Err(SourceError::Permanent(why));
-            }
-            command.uid(self.who.uid).gid(self.who.gid); // this drops root's groups too
         }
         let mut command = tokio::process::Command::from(command);
         let spawned = command.kill_on_drop(true).spawn();
@@ -132,6 +122,36 @@ impl SftpSession {
         }
     }
 
+    /// A temporary file could not be removed: the next upload to the same destination tries it again.
+    pub(crate) fn remember_left(&self, path: &str, temporary: &str) {
+        let mut left = self.left.lock();
+        if left.len() < LEFT_MAX {
+            left.push((path.to_owned(), temporary.to_owned()));
+        }
+    }
+
+    /// Removes the temporary files of uploads to that destination that failed.
+    pub(crate) fn remove_left(&self, path: &str) {
+        let left: Vec<_> = self.left.lock().extract_if(.., |(of, _)| of == path).collect();
+        for (path, temporary) in left {
+            match self.remove(&temporary) {
+                Ok(()) => tracing::info!("{temporary} of an upload that failed is removed"),
+                Err(SourceError::Permanent(_)) => {} // it is gone
+                Err(_) => self.remember_left(&path, &temporary),
+            }
+        }
+    }
+
+    /// Removes a file, over another child if the one that is there is dead.
+    pub(crate) fn remove(&self, path: &str) -> Result<(), SourceError> {
+        let remove = || {
+            self.run("remove", 0, async |sftp| {
+                sftp.fs().remove_file(path).await.map_err(|e| failure::of_sftp("remove", e))
+            })
+        };
+        remove().or_else(|e| if matches!(e, SourceError::Passing(_)) { remove() } else { Err(e) })
+    }
+
     /// Runs one piece of work over the child; a child that failed in passing is not used again.
     pub(crate) fn run<T>(
         &self,
@@ -139,6 +159,16 @@ impl SftpSession {
         bytes: u64,
         work: impl AsyncFnOnce(&Sftp) -> Result<T, SourceError>,
     ) -> Result<T, SourceError> {
+        self.run_over(what, bytes, work).map(|(_, done)| done)
+    }
+
+    /// [`Self::run`], returning also the child that it ran over.
+    pub(crate) fn run_over<T>(
+        &self,
+        what: &str,
+        bytes: u64,
+        work: impl AsyncFnOnce(&Sftp) -> Result<T, SourceError>,
+    ) -> Result<(Arc<Live>, T), SourceError> {
         let result = self.runtime.wait(what, bytes, async {
             let _slot = self.slots.acquire().await.expect("the slots are never closed");
             let live = self.live().await?;
@@ -146,7 +176,7 @@ impl SftpSession {
             if matches!(result, Err(SourceError::Passing(_))) {
                 self.forget(&live).await;
             }
-            result
+            result.map(|done| (live, done))
         });
         if matches!(result, Err(SourceError::Passing(_))) {
             // Also after a deadline, where the piece of work above did not come to its end.
@@ -191,7 +221,7 @@ fn arguments(address: &Address, found: &Credentials, host_keys: HostKeys) -> Vec
     words
 }
 
-/// Keeps the last line that `ssh` says; the rest is read and forgotten, so that it never blocks.
+/// Keeps the last line of `ssh`; the rest is read and dropped, so that `ssh` never blocks.
 async fn last_words(stderr: tokio::process::ChildStderr) -> String {
     use tokio::io::{AsyncBufReadExt, BufReader};
     let mut lines = BufReader::new(stderr).lines();
@@ -209,7 +239,7 @@ pub fn remote_path(path: &str) -> &str {
     path.strip_prefix("/~/").unwrap_or(path)
 }
 
-/// What sftp says about a file.
+/// Version of a file as sftp reports it.
 pub(crate) async fn stat(sftp: &Sftp, path: &str) -> Result<Version, SourceError> {
     let meta = sftp.fs().metadata(path).await.map_err(|e| failure::of_sftp("stat", e))?;
     if meta.file_type().is_some_and(|t| !t.is_file()) {
@@ -289,7 +319,7 @@ impl Source for SftpSource {
         self.read(version, buf.len() as u64, async |file, moved| read_range(file, offset, buf, moved).await)
     }
 
-    /// Through one open file: a file that takes its name meanwhile is not mixed in.
+    /// Through one open file: a file that takes its name during the read is not mixed in.
     fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
         self.read(version, version.size, async |file, moved| {
             let mut buf = vec![0; BLOCK_BYTES.min(version.size as usize)];

@@ -22,18 +22,18 @@ use store::source::{Deposited, Entry, Identity, Opener, Source, SourceError, Sta
 /// Sessions that are kept; the one not used for longest goes first.
 const SESSIONS_MAX: usize = 32;
 
-/// What the operator decides about sources.
+/// Settings of the operator for sources.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How long a server may take for one call without bytes.
+    /// Timeout of a call of a server without bytes.
     pub patience: Duration,
     /// Whether unknown ssh servers are talked to.
     pub host_keys: HostKeys,
     /// Directories that no `file://` may reach into: namespace, targets, state.
     pub refused: Vec<PathBuf>,
-    /// Where records of Zenodo are asked for: `http(s)://HOST[:PORT][/PATH]`.
+    /// Server for records of Zenodo: `http(s)://HOST[:PORT][/PATH]`.
     pub zenodo: String,
-    /// Where it is asked what a DOI leads to.
+    /// Server that resolves DOIs.
     pub datacite: String,
     /// Programs for other schemes.
     pub commands: Vec<CommandTemplate>,
@@ -61,7 +61,7 @@ pub struct Sources {
     temporaries: AtomicU32,
 }
 
-/// What makes two sessions the same.
+/// Key by which sessions are shared.
 #[derive(PartialEq, Eq)]
 struct Key {
     scheme: Scheme,
@@ -79,7 +79,7 @@ enum Session {
     Sftp(Arc<SftpSession>),
 }
 
-/// A directory that says nothing for so long is refused by the name that was given. A guess.
+/// Longest wait for a directory's real path; after it the configured path is refused as given. A guess.
 const REAL_PATHS_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Sources {
@@ -93,7 +93,7 @@ impl Sources {
         Ok(Sources { runtime, settings, refused, sessions: Mutex::default(), temporaries: AtomicU32::new(0) })
     }
 
-    /// How many sessions are kept. For tests and statistics.
+    /// Number of open sessions. For tests and statistics.
     pub fn sessions(&self) -> usize {
         self.sessions.lock().len()
     }
@@ -192,7 +192,10 @@ impl Opener for Sources {
     }
 
     fn create(&self, uri: &str, who: &Identity) -> Result<Started, SourceError> {
-        let address = address_of(uri)?;
+        let mut address = address_of(uri)?;
+        if address.scheme == Scheme::File {
+            address.path = local::destination(who, &address.path)?;
+        }
         let temporary = self.temporary(&address)?;
         let beside = beside(uri, &temporary)?;
         let started = |upload: Box<dyn Upload>| Started { upload, at: beside };

@@ -46,7 +46,7 @@ fn asked(headers: &HeaderMap) -> Option<Range<u64>> {
     (first <= last).then(|| Some(first..last.checked_add(1)?))?
 }
 
-/// Where OpenDAL's services send their requests.
+/// Context with the transport for requests of OpenDAL's services.
 pub fn checked(client: Client) -> OperationContext {
     OperationContext::new().with_http_transport(HttpTransporter::new(Checked(client)))
 }

@@ -14,7 +14,7 @@ use store::source::{Identity, Opener};
 const URI: &str = "TEST_URI";
 const ENDPOINT: &str = "TEST_ENDPOINT";
 
-/// What a process that trusts `trusted` (else what the system trusts) says of the file at `uri`.
+/// Output of a process that reads the file at `uri` and trusts `trusted`, or else the system's authorities.
 fn asked(uri: &str, endpoint: &str, trusted: Option<&Authority>) -> String {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command.args(["--exact", "a_process_that_asks", "--nocapture"]);

@@ -16,12 +16,12 @@ struct Request {
     range: Option<Range<usize>>,
 }
 
-/// What is written back, as it stands.
+/// An answer that is sent unchanged.
 struct Answer {
     status: &'static str,
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
-    /// The body ends with the connection, its length is not said.
+    /// The body ends with the connection; there is no length.
     unmeasured: bool,
 }
 
@@ -44,7 +44,7 @@ impl Answer {
     }
 }
 
-/// A server on a free port of loopback that answers as it is told to. Its threads end with the test's process.
+/// A server with scripted answers on a free port of loopback. Its threads end with the test's process.
 struct Liar {
     authority: String,
     asked: Arc<Mutex<Vec<String>>>,
@@ -65,7 +65,7 @@ impl Liar {
         Liar { authority, asked }
     }
 
-    /// One that serves `bytes` but for what `lie` says first.
+    /// A server of `bytes`, except where `lie` returns an answer.
     fn of(bytes: &[u8], lie: impl Fn(&Request) -> Option<Answer> + Send + Sync + 'static) -> Liar {
         let bytes = bytes.to_vec();
         Liar::start(move |request| lie(request).unwrap_or_else(|| honest(request, &bytes)))
@@ -159,7 +159,7 @@ fn data() -> Vec<u8> {
     (0..200_000u32).flat_map(|k| k.wrapping_mul(0x9e37_79b9).to_be_bytes()).collect()
 }
 
-/// What a range read gives where the server answers every range but the probe so.
+/// Result of a range read from a server that gives this answer to every range except the probe.
 fn of_range(lie: impl Fn(&[u8], Range<usize>) -> Answer + Send + Sync + 'static) -> Result<(), SourceError> {
     let bytes = data();
     let lying = bytes.clone();
@@ -307,7 +307,7 @@ fn a_page_to_log_in_at_is_no_success() {
         _ => answer("302 Found").with("Location", "/login"),
     });
     assert!(matches!(&ended, Err(SourceError::Permanent(why)) if why.contains("302 Found")), "{ended:?}");
-    // It says that it was done, and there is nothing.
+    // The server reports success, and the file is missing.
     let (ended, _) = upload(|r| match r.method.as_str() {
         "PUT" | "MOVE" | "DELETE" => answer("204 No Content"),
         _ if r.path == "/x" => answer("404 Not Found"),

@@ -1,5 +1,5 @@
-//! Sources against real servers on loopback: nginx with and without ranges, sshd, vsftpd. Each is started by the test
-//! in a directory of its own and stopped by its process; a test whose server is not installed says so and ends.
+//! Sources against real servers on loopback: nginx with and without ranges, sshd, vsftpd. The test starts each server
+//! in a directory of its own and stops it; a test without its server is skipped with a message.
 
 #[allow(dead_code, reason = "some of it is for the tests of the whole alone")]
 mod server;
@@ -41,7 +41,7 @@ fn reads_well(source: &Arc<dyn Source>, expected: &[u8]) {
     assert!(all == expected);
 }
 
-/// What was completed can be read where the upload says, byte for byte.
+/// A completed upload can be read back, byte for byte.
 fn reads_back(sources: &Sources, at: &str, who: &Identity, expected: &[u8]) {
     let source = sources.open(at, who).expect("open");
     let version = source.stat().expect("stat");
@@ -157,6 +157,33 @@ fn http_without_ranges_is_found_out() {
 fn http_put_and_move() {
     let Some(nginx) = Nginx::start() else { return };
     writes_well(&sources(), &nginx.uri("up/result"), &who(), &nginx.root().join("up"));
+}
+
+/// [S-367]
+#[test]
+fn an_sftp_session_that_died_is_replaced_and_what_it_left_is_removed() {
+    let Some(sshd) = Sshd::start() else { return };
+    let (up, who, sources) = (sshd.dir().join("up"), sshd.who(), sources());
+    std::fs::create_dir(&up).expect("dir");
+    let uri = sshd.uri(&up.join("result"));
+    let mut cut = sources.create(&uri, &who).expect("create").upload;
+    cut.append(b"half").expect("append");
+    sshd.end_sessions();
+    let sent = cut.append(&[0; 1 << 20]).and_then(|()| cut.complete(4 + (1 << 20)));
+    assert!(matches!(sent, Err(SourceError::Passing(_))), "{sent:?}");
+    assert_eq!(cut.abort(), None, "removed over a session of its own");
+    writes_well(&sources, &uri, &who, &up);
+    // The session that is there dies while nothing is sent over it.
+    sshd.end_sessions();
+    writes_well(&sources, &uri, &who, &up);
+    // Out of reach at the end of an upload: the next one to the same place removes it.
+    let mut lost = sources.create(&uri, &who).expect("create").upload;
+    lost.append(b"half").expect("append");
+    std::fs::rename(&up, sshd.dir().join("away")).expect("rename");
+    let lies = lost.abort().expect("it could not be removed");
+    assert!(lies.contains("/up/.result.entrepot-"), "{lies}");
+    std::fs::rename(sshd.dir().join("away"), &up).expect("rename");
+    writes_well(&sources, &uri, &who, &up);
 }
 
 #[test]
@@ -278,6 +305,40 @@ fn local_files_and_the_volumes_own() {
     let up = dir.path().join("up");
     std::fs::create_dir(&up).expect("dir");
     writes_well(&sources, &uri("up/result"), &who(), &up);
+}
+
+/// [S-366]
+#[test]
+fn what_is_no_plain_file_is_not_replaced_and_a_link_is_followed() {
+    let dir = tempfile::tempdir().expect("dir");
+    let at = |name: &str| dir.path().join(name);
+    let uri = |name: &str| format!("file://{}/{name}", dir.path().display());
+    std::fs::create_dir(at("directory")).expect("dir");
+    rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RWXU).expect("pipe");
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).expect("socket");
+    std::os::unix::fs::symlink("/dev/full", at("device")).expect("link");
+    std::os::unix::fs::symlink("nowhere", at("dangling")).expect("link");
+    let refused = [
+        ("directory", "a directory"),
+        ("pipe", "a named pipe"),
+        ("socket", "a socket"),
+        ("device", "a device"),
+        ("dangling", "a symbolic link that leads nowhere"),
+    ];
+    for (name, kind) in refused {
+        let error = sources().create(&uri(name), &who()).err().expect(name);
+        assert!(matches!(&error, SourceError::Permanent(why) if why.contains(kind)), "{name}: {error:?}");
+    }
+    assert!(sources().create("file:///dev/full", &who()).is_err());
+    std::fs::write(at("directory/file"), "old").expect("write");
+    std::os::unix::fs::symlink("directory/file", at("link")).expect("link");
+    let Started { mut upload, at: read_at } = sources().create(&uri("link"), &who()).expect("create");
+    upload.append(b"new").expect("append");
+    upload.complete(3).expect("complete");
+    reads_back(&sources(), &read_at, &who(), b"new");
+    upload.finish(3).expect("finish");
+    assert!(std::fs::symlink_metadata(at("link")).expect("link").is_symlink());
+    assert_eq!(std::fs::read(at("directory/file")).expect("read"), b"new");
 }
 
 #[test]

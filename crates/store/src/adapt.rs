@@ -1,4 +1,4 @@
-//! The live loop: what applications and devices do goes into [`policy::volume`], and what it says is carried out.
+//! The live loop: feeds the events of applications and devices to [`policy::volume`] and carries out its actions.
 //!
 //! ```text
 //!   read, write ──> recorder (bounded) ──.                      other nodes: reports ──> the one that leads
@@ -6,9 +6,10 @@
 //!   checkpoints, control, jobs ──────────┴─> tell ──>   ^                                 |
 //!                                                       '───── LaidOut, Done, Prepared ───'
 //! ```
-//! [`Volume`] decides, the same that `entrepot-lab sim volume` drives. Threads of applications record what they do,
-//! and ask whether a write of a checkpoint may go on; one thread steps, some carry. The machine's lock is held for one
-//! event, or some of those recorded, and until what it says waits in its lane.
+//! [`Volume`] decides, the same machine that `entrepot-lab sim volume` drives. Threads of applications record accesses
+//! and request permission for writes of checkpoints; one thread steps the machine, carriers do its actions. The
+//! machine's lock is held for one event, or a batch of recorded ones, and until the resulting actions are queued in
+//! their lanes.
 //!
 //! An access is what reaches the daemon: what the kernel's page cache answers costs no device anything and is none.
 //!
@@ -64,7 +65,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tiers::Tiers;
 
-/// What `volume.toml` says of the mechanisms.
+/// Configuration of the mechanisms from `volume.toml`.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `[tiering]`.
@@ -83,13 +84,13 @@ pub struct Settings {
 
 /// The parts of a volume that the loop works on.
 pub struct Parts {
-    /// All files.
+    /// Table of all files.
     pub files: Arc<FileTable>,
     /// Makes the changes.
     pub mover: Arc<Mover>,
     /// Remembers forks and the speed of devices.
     pub state: Arc<dyn State>,
-    /// What is counted.
+    /// Counters of the daemon.
     pub stats: Arc<Stats>,
     /// The volume, if it has a burst buffer.
     pub burst: Option<Arc<volume::Volume>>,
@@ -118,7 +119,7 @@ impl Adapt {
     /// [`Adapt::step`]. Tiers begin with [`Adapt::set_costs`].
     ///
     /// # Errors
-    /// The state store does not say which mirrors are forks or replicas, or what it knows of checkpoints.
+    /// The state store cannot read the records of forks, replicas or checkpoints.
     pub fn new(settings: Settings, stripes: Option<StripesConfig>, parts: Parts, clock: Clock) -> Result<Arc<Adapt>> {
         let Parts { files, mover, state, stats, burst } = parts;
         let burst = burst.map(|volume| (burst::capacity_bytes(&volume), volume));
@@ -168,13 +169,13 @@ impl Adapt {
         &self.replicas
     }
 
-    /// What hears of what applications do, for `crate::file::Pool::advisers`.
+    /// Observers of applications' accesses, for `crate::file::Pool::advisers`.
     pub fn advisers(&self) -> Vec<Arc<dyn Adviser>> {
         let burst = self.burst.iter().map(|burst| burst.clone() as Arc<dyn Adviser>);
         burst.chain([self.recorder.clone() as Arc<dyn Adviser>]).collect()
     }
 
-    /// Something that the operator should know.
+    /// Records an event for the operator.
     fn news(&self, kind: Kind, text: String) {
         self.files.pool().events.record(events::Event::new(kind, text));
     }
@@ -184,18 +185,18 @@ impl Adapt {
         self.settings.tiering.policy != volume::TieringPolicy::Off
     }
 
-    /// Moves nothing more between tiers until told otherwise, or goes on; what is under way ends.
+    /// Pauses or resumes moves between tiers; moves under way end.
     pub fn pause(&self, paused: bool) {
         self.tiers.pause(paused);
         self.driver.tell(Event::Tiers(policy::tier::machine::Event::Paused(paused)));
     }
 
-    /// Asks the striper.
+    /// Runs `ask` on the striper; `None` without one.
     fn striper<T>(&self, ask: impl FnOnce(&mut Striper) -> T) -> Option<T> {
         self.driver.machine().striper().map(ask)
     }
 
-    /// Tells the metrics what tiers did since the last time.
+    /// Adds the work of the tiers since the last call to the metrics.
     fn count(&self) {
         let now = self.driver.machine().tiers().map(|tiers| tiers.stats());
         let Some(now) = now else { return };

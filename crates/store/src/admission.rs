@@ -1,19 +1,18 @@
-//! What users hold of something bounded, counted for as long as they hold it. Who may take more is decided by
-//! [`policy::shares`].
+//! Counts the shares of a bounded resource that users hold. [`policy::shares`] decides whether a user may take more.
 
 use parking_lot::Mutex;
 use policy::shares::{Refusal, Shares, Taker};
 use std::sync::Arc;
 
-/// Something bounded.
+/// A bounded resource.
 #[derive(Debug)]
 pub struct Admission {
     shares: Mutex<Shares>,
-    /// Who runs the daemon.
+    /// User of the daemon.
     own: u32,
 }
 
-/// What a user holds; given back when dropped.
+/// A user's share, given back when dropped.
 #[derive(Debug)]
 pub struct Held {
     of: Arc<Admission>,
@@ -44,19 +43,19 @@ impl Admission {
         Held { of: self.clone(), uid, n }
     }
 
-    /// What is held by everybody together.
+    /// Returns the sum of all shares.
     pub fn used(&self) -> u64 {
         self.shares.lock().used()
     }
 }
 
 impl Held {
-    /// How much it is.
+    /// Returns the size of the share.
     pub fn n(&self) -> u64 {
         self.n
     }
 
-    /// Whose it is.
+    /// Returns the user that holds it.
     pub fn uid(&self) -> u32 {
         self.uid
     }

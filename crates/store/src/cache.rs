@@ -1,4 +1,4 @@
-//! The mount's block cache: `policy::cache` decides, this carries out. The simulator drives the same machine.
+//! The mount's block cache: `policy::cache` decides, this module acts. The simulator drives the same machine.
 //!
 //! ```text
 //! read ──> Level ──> Hit: copy           Wait: until the fetch is over, at most a deadline
@@ -7,13 +7,13 @@
 //!            └─────> Evict: the frame is free
 //! write, truncate, punch, new layout ──> Forget, after it took effect and before it is acknowledged
 //! ```
-//! **No stale byte.** A fetch looks at layout, size and bytes only after the level knows of it. A change forgets its
-//! range after it took effect. So a fetch that may have seen the old bytes is known when the range is forgotten: it is
-//! not kept, and nobody who comes later waits for it.
+//! **No stale byte.** A fetch looks at layout, size and bytes only after it is registered with the level. A change
+//! forgets its range after it took effect. So a fetch that may have read old bytes is registered when the range is
+//! forgotten: its result is dropped, and no later request waits for it.
 //!
 //! **Bounded.** A block that is resident or on the way has a frame; there are never more frames than the level has
-//! blocks. A fetch that hangs keeps its frames until it returns. What the level passes through is read by the reader
-//! without the cache.
+//! blocks. A fetch that hangs keeps its frames until it returns. Blocks that the level passes through are read by the
+//! reader without the cache.
 //!
 //! **Locks.** `inner` is held while the level and the frames change, and for copying hits; never while anything is
 //! handed to a target.
@@ -54,7 +54,7 @@ pub const BLOCK_BYTES: u32 = 4096;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Nanoseconds since whatever the clock counts from.
+/// Nanoseconds since the clock's own origin.
 pub type Clock = Box<dyn Fn() -> Time + Send + Sync>;
 
 /// The block cache of a volume.
@@ -64,7 +64,7 @@ pub struct BlockCache {
     deadline: Duration,
     /// Requests that were on handles opened with `O_NOATIME`.
     speculative: AtomicU64,
-    /// Reads that did not get their bytes from here although they began here.
+    /// Reads that began here and got their bytes elsewhere.
     around: AtomicU64,
 }
 
@@ -78,14 +78,14 @@ struct Inner {
     stream_last: u32,
 }
 
-/// What is read.
+/// Request for a range of a file.
 pub(crate) struct Asked<'a> {
     pub stream: &'a Stream,
     pub file: FileId,
     pub offset: u64,
     /// Within the file.
     pub len: usize,
-    /// Of the file.
+    /// Size of the file.
     pub size: u64,
 }
 
@@ -94,20 +94,20 @@ pub(crate) struct Order {
     pub fetch: FetchId,
     /// Index of the first block in the file.
     pub first: u64,
-    /// So many blocks an application waits for.
+    /// Number of leading blocks that an application waits for.
     pub demand_len: u32,
-    /// Where it stands in the targets' queues.
+    /// Class in the targets' queues.
     pub class: Class,
     pub frames: Vec<Frame>,
 }
 
-/// How a read began.
+/// State of a read after its start.
 pub(crate) struct Begun {
-    /// What is to be fetched now.
+    /// Fetches to issue now.
     pub orders: Vec<Order>,
-    /// Prefetches that are awaited now.
+    /// Prefetches that have become awaited.
     pub hurried: Vec<Queued>,
-    /// What is to be waited for; `None` if all bytes were here.
+    /// Pending fetches to wait for; `None` if all bytes were resident.
     pub wait: Option<ticket::Wait>,
 }
 
@@ -118,7 +118,7 @@ impl BlockCache {
         BlockCache::with_clock(config, deadline, Box::new(move || Time(began.elapsed().as_nanos() as u64)))
     }
 
-    /// The same on another clock.
+    /// As [`BlockCache::new`], on another clock.
     pub fn with_clock(config: LevelConfig, deadline: Duration, clock: Clock) -> Result<Arc<BlockCache>, ConfigError> {
         let config = LevelConfig { announce: true, ..config };
         Ok(Arc::new(BlockCache {
@@ -138,7 +138,7 @@ impl BlockCache {
         }))
     }
 
-    /// Keeps a log of what goes into the level and what comes out of it, from now on.
+    /// Starts a log of the level's events and actions.
     pub fn start_log(&self) {
         self.inner.lock().level.start_log();
     }
@@ -148,7 +148,7 @@ impl BlockCache {
         self.inner.lock().level.log().to_vec()
     }
 
-    /// What it counted.
+    /// Counters since the start.
     pub fn counts(&self) -> CacheCounts {
         let inner = self.inner.lock();
         let bytes = inner.frames.made() as u64 * BLOCK;
@@ -168,7 +168,7 @@ impl BlockCache {
         inner.frames.check()
     }
 
-    /// A request arrives. Bytes that are here are copied into `buf`.
+    /// Starts a request. Resident bytes are copied into `buf`.
     pub(crate) fn begin(&self, asked: &Asked<'_>, buf: &mut [u8]) -> Begun {
         if asked.stream.is_speculative() {
             self.speculative.fetch_add(1, Ordering::Relaxed);
@@ -214,7 +214,7 @@ impl BlockCache {
         Begun { orders, hurried, wait: Some(wait) }
     }
 
-    /// Bytes of a file changed, or its end: what is here of them is not used again. To be called after the change took
+    /// Drops cached bytes of a range whose bytes, or whose file end, changed. Must be called after the change took
     /// effect and before it is acknowledged.
     pub(crate) fn forget(&self, file: FileId, offset: u64, len: u64) {
         if len == 0 {
@@ -234,14 +234,14 @@ impl BlockCache {
         }
     }
 
-    /// So many pieces of a fetch are on their way.
+    /// Sets the number of pieces of a fetch that are on their way.
     pub(crate) fn set_out(&self, fetch: FetchId, pieces: usize) {
         if let Some(flying) = self.inner.lock().flying.get_mut(&fetch) {
             flying.pieces_left = pieces;
         }
     }
 
-    /// A piece of a prefetch waits for a worker. Given back if a caller waits for the fetch meanwhile.
+    /// Queues a piece of a prefetch for a worker. Returns the piece if a caller already waits for the fetch.
     pub(crate) fn queued(&self, fetch: FetchId, piece: Queued) -> Option<Queued> {
         let mut inner = self.inner.lock();
         let flying = inner.flying.get_mut(&fetch)?;
@@ -252,7 +252,7 @@ impl BlockCache {
         None
     }
 
-    /// A piece of a fetch is over: its frames come back, filled if `done`.
+    /// Ends a piece of a fetch: takes its frames back, filled if `done`.
     pub(crate) fn piece_over(&self, fetch: FetchId, first: usize, frames: Vec<Frame>, done: bool) {
         let now = (self.clock)();
         let mut inner = self.inner.lock();
@@ -267,7 +267,7 @@ impl BlockCache {
         }
     }
 
-    /// The reader has read, without the cache, what the level passed through.
+    /// Ends a fetch that the level passed through and the reader read without the cache.
     fn direct_over(&self, fetch: FetchId, done: bool) {
         let now = (self.clock)();
         let mut inner = self.inner.lock();
@@ -277,7 +277,7 @@ impl BlockCache {
         }
     }
 
-    /// A fetch passed its deadline: no caller waits for it any more.
+    /// Marks fetches that passed their deadline: no caller waits for them any more.
     fn give_up(&self, fetches: &[FetchId]) {
         let mut inner = self.inner.lock();
         for fetch in fetches {
@@ -287,12 +287,12 @@ impl BlockCache {
         }
     }
 
-    /// A read went on without the cache.
+    /// Counts a read that continued without the cache.
     fn went_around(&self) {
         self.around.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A reader waits no longer.
+    /// Removes a reader that no longer waits.
     fn leave(&self, request: RequestId) {
         self.inner.lock().waiting.remove(&request);
     }
@@ -308,14 +308,14 @@ impl BlockCache {
     }
 }
 
-/// The part of `span` that lies in `[offset, offset+len)`: where in the range, and how many bytes.
+/// Part of `span` that lies in `[offset, offset+len)`, relative to `offset`.
 fn part(span: Span, offset: u64, len: usize) -> std::ops::Range<usize> {
     let start = (span.first.index() * BLOCK).max(offset);
     let end = ((span.first.index() + u64::from(span.len)) * BLOCK).min(offset + len as u64);
     (start - offset) as usize..(end.max(start) - offset) as usize
 }
 
-/// The part of one block that lies in a range: where in the range, and where in the block.
+/// Part of a block that lies in a range, relative to `offset`, and its start within the block.
 fn part_of_block(block: Block, offset: u64, len: usize) -> Option<(std::ops::Range<usize>, usize)> {
     let of = part(Span::new(block.file(), block.index(), 1), offset, len);
     let in_block = (offset + of.start as u64).checked_sub(block.index() * BLOCK)? as usize;

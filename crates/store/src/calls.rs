@@ -1,12 +1,12 @@
-//! Requests that another node serves: said again until an answer comes, served once, answered in one piece.
+//! Requests that another node serves: sent until an answer comes, served once, answered in one piece.
 //!
 //! ```text
-//!   who asks                            who serves
-//!   Ask, Ask again, ... --------------> a thread
+//!   caller                              server
+//!   Ask, Ask, ...       --------------> a thread
 //!                   <------ Serves ---- is it being served, or how far
 //!                   <------ Answer ---- kept for a while: it may get lost
 //! ```
-//! Both sides give up on the other without a sign of life for [`SILENT`]. Words travel as [`crate::talk`] has them.
+//! Each side gives up after [`SILENT`] without a message from the other. Messages travel through `talk`.
 
 use crate::admission::{Admission, Held};
 use crate::control::{Caller, Problem, Responder, exit};
@@ -20,54 +20,54 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Texts about calls begin with this.
+/// Prefix of texts about calls.
 pub(crate) const WORD: &str = "call ";
-/// Without a sign of life for so long, nobody serves a call, and nobody waits for its answer.
+/// Timeout: without a message for this span, the call counts as not served, or its answer as not awaited.
 pub const SILENT: Duration = Duration::from_secs(15);
-/// A word that is not answered is said again after so long. A guess: words are seldom lost.
+/// Interval of retries of an unanswered message. A guess: messages are seldom lost.
 const AGAIN: Duration = Duration::from_millis(1000);
-/// One that is told to stop has so long to say that it has ended.
+/// Time that a call has to stop once asked to.
 const STOPPED_MAX: Duration = Duration::from_secs(5);
-/// What was answered is remembered for so long, since the answer may get lost.
+/// Time for which an answer is kept, in case it gets lost.
 const ANSWERED: Duration = Duration::from_secs(60);
-/// Calls of all other nodes that one serves at the same time; of these for root and for who runs the daemon.
+/// Calls of all other nodes served at the same time; the second number is reserved for root and the daemon's user.
 const SERVED_MAX: u64 = 128;
 const SERVED_RESERVED: u64 = 32;
-/// Lines of progress of one call that wait to be taken; the oldest go first.
+/// Lines of progress of one call that are queued; the oldest are dropped first.
 const PROGRESS_MAX: usize = 64;
-/// Nodes that are asked the same at the same time.
+/// Nodes called at the same time by [`Calls::call_each`].
 const EACH_MAX: usize = 16;
-/// Longer answers do not travel.
+/// Largest answer that is sent.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
-/// What comes of a call.
+/// Result of a call.
 pub type Answer = Result<Value, Problem>;
 
-/// Who is to serve a call.
+/// Destination of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum To {
-    /// This node.
+    /// The node that sends the request.
     Here,
-    /// The node that hears under that name.
+    /// The node that receives messages under this name.
     Node(String),
-    /// It is not known now.
+    /// No node is known to serve it now.
     Unknown,
 }
 
-/// What serves the calls of one name.
+/// Server of all calls of one name.
 pub trait Service: Send + Sync {
-    /// Whether it is for this node to serve them now; who asks goes on asking.
+    /// Whether this node serves them now; if not, the caller retries.
     fn is_here(&self) -> bool {
         true
     }
 
-    /// Serves one call on behalf of a user of another node, or of this one.
+    /// Serves one call on behalf of a user of this or another node.
     fn serve(&self, caller: &Caller, args: Value, out: &mut Responder<'_>) -> Answer;
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Ask {
-    /// The name under which the answer is heard.
+    /// Address of the calling node, for the answer.
     by: String,
     number: u64,
     uid: u32,
@@ -77,7 +77,7 @@ struct Ask {
 }
 
 impl Ask {
-    /// On whose behalf: what the node that asks saw on its socket.
+    /// The user of the call, as the calling node saw it on its socket.
     fn caller(&self) -> Caller {
         Caller { uid: self.uid, gid: self.gid, pid: 0 }
     }
@@ -86,12 +86,12 @@ impl Ask {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Word {
     Ask(Ask),
-    /// Nobody waits for the answer any more, but to know that it has ended.
+    /// Asks the server to stop and to report its end; the answer is no longer needed.
     Stop {
         by: String,
         number: u64,
     },
-    /// That call is being served.
+    /// Confirms that the call is being served.
     Serves {
         number: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,23 +103,23 @@ enum Word {
     },
 }
 
-/// A call of this node.
+/// A call made by this node.
 struct Made {
     heard: Instant,
     progress: VecDeque<Value>,
     answer: Option<Answer>,
 }
 
-/// A call that this node serves, or served.
+/// A call that this node serves or served.
 struct Served {
-    /// When it was asked last.
+    /// Time of the last request for it.
     asked: Instant,
     stop: Arc<Stop>,
     answer: Option<Answer>,
 }
 
-/// The name of a node, and the number of its call.
-type Asker = (String, u64);
+/// Name of a calling node, and the number of its call.
+type CallId = (String, u64);
 
 /// Calls under way: this node's, and those that it serves.
 pub struct Calls {
@@ -128,13 +128,13 @@ pub struct Calls {
     next_number: AtomicU64,
     made: Mutex<HashMap<u64, Made>>,
     changed: Condvar,
-    served: Mutex<HashMap<Asker, Served>>,
+    served: Mutex<HashMap<CallId, Served>>,
     room: Arc<Admission>,
     me: Weak<Calls>,
 }
 
 impl Calls {
-    /// No calls yet.
+    /// Starts without calls.
     pub(crate) fn new(talk: Arc<dyn Talk>) -> Arc<Calls> {
         // A daemon that starts again must not repeat numbers that it gave before.
         let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_millis() as u64);
@@ -150,17 +150,17 @@ impl Calls {
         })
     }
 
-    /// From now on calls of that name are served here.
+    /// Registers the server for calls of a name.
     pub fn register(&self, name: &'static str, service: Arc<dyn Service>) {
         self.services.write().insert(name, service);
     }
 
-    /// The name under which this node hears.
+    /// This node's address for messages.
     pub fn own(&self) -> &str {
         self.talk.own()
     }
 
-    /// The name of the node that leads, as far as is known.
+    /// The leader, as far as it is known.
     pub(crate) fn leader(&self) -> To {
         match self.talk.leads() {
             true => To::Here,
@@ -168,12 +168,13 @@ impl Calls {
         }
     }
 
-    /// Has another node serve a call; `to` is asked again and again which one that is. Its progress goes to `out`.
+    /// Has another node serve a call. `to` is evaluated at each retry, as the destination may change. Its progress goes
+    /// to `out`.
     ///
-    /// When nobody waits for the answer any more, the other node is told to stop, and its answer to that is waited for.
+    /// Once the caller of this node is gone, the other node is asked to stop, and the answer to that is awaited.
     ///
     /// # Errors
-    /// What it says; [`exit::NO_DAEMON`] if none answers for so long: then it may still be at it.
+    /// Errors of the server; [`exit::NO_DAEMON`] after [`SILENT`] without an answer: the call may still be running.
     pub fn call(
         &self,
         to: &dyn Fn() -> To,
@@ -193,7 +194,7 @@ impl Calls {
         answer
     }
 
-    /// Has several nodes serve the same call at the same time; what each of them says.
+    /// Has several nodes serve the same call at the same time. Returns the answer of each.
     pub fn call_each(
         &self,
         names: Vec<String>,
@@ -220,7 +221,7 @@ impl Calls {
         said.into_inner()
     }
 
-    /// The other nodes that are there.
+    /// The other live nodes.
     pub(crate) fn others(&self) -> Vec<Member> {
         let me = self.talk.me();
         self.talk.members().into_iter().filter(|other| other.node != me).collect()
@@ -264,7 +265,7 @@ impl Calls {
         }
     }
 
-    /// A word of another node.
+    /// Handles a message of another node.
     pub(crate) fn hear(&self, text: &str) {
         match serde_json::from_str(text) {
             Ok(Word::Ask(ask)) => self.asked(ask),
@@ -297,7 +298,7 @@ impl Calls {
         }
     }
 
-    /// Another node asks, perhaps again.
+    /// Handles a request of another node, possibly a retry.
     fn asked(&self, ask: Ask) {
         let (key, number) = ((ask.by.clone(), ask.number), ask.number);
         let say = |word: Word| self.talk.tell(&ask.by, &text(&word));

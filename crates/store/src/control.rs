@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A connection serves one request after the other. Requests find their handler by the part of the command before the
-//! dot. The kernel says who the caller is; a caller that goes away stops its request.
+//! dot. The kernel supplies the identity of the caller; a caller that hangs up stops its request.
 
 mod client;
 mod find;
@@ -18,10 +18,12 @@ mod request;
 mod server;
 mod sums;
 mod top;
+mod trust;
 mod wire;
 
 pub use crate::exit;
 pub use client::{Client, is_dead};
+pub(crate) use find::mounted_at;
 pub use find::{ENVIRONMENT, Found, device_of, find, mounts, socket_of};
 pub use problem::Problem;
 pub use request::{
@@ -37,24 +39,25 @@ use crate::stop::Stop;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Who asks, from the credentials of the socket's peer.
+/// Identity of a client, from the credentials of the socket's peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// User id.
+    /// User id of the process.
     pub uid: u32,
-    /// Group id.
+    /// Group id of the process.
     pub gid: u32,
-    /// Process id.
+    /// Id of the process.
     pub pid: i32,
 }
 
 impl Caller {
-    /// Whether this is root or who runs the daemon: only the operator may act on targets and on the volume.
+    /// Whether the caller is root or the user that runs the daemon: only the operator may act on targets and on the
+    /// volume.
     pub fn is_operator(&self) -> bool {
         self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
     }
 
-    /// Refuses everybody else.
+    /// Refuses callers that are not the operator.
     pub fn must_be_operator(&self, what: &str) -> Result<(), Problem> {
         if self.is_operator() {
             return Ok(());
@@ -65,23 +68,23 @@ impl Caller {
 
 /// Serves the commands that start with the prefix it was registered for.
 pub trait Handler: Send + Sync {
-    /// Serves one request; may take long, and should look at [`Responder::stop`] then.
+    /// Serves one request; a long one should check [`Responder::stop`].
     fn handle(&self, caller: &Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value, Problem>;
 }
 
-/// Where a handler's progress goes, and where it hears that nobody listens any more.
+/// Sink for the progress of a handler, with the signal that the caller is gone.
 pub struct Responder<'a> {
     send: &'a mut (dyn FnMut(Value) -> bool + Send),
     stop: Arc<Stop>,
 }
 
 impl<'a> Responder<'a> {
-    /// A responder that hands progress to `send`, which says with `false` that nobody listens any more.
+    /// A responder that passes progress to `send`, which returns `false` once the caller is gone.
     pub fn new(send: &'a mut (dyn FnMut(Value) -> bool + Send), stop: Arc<Stop>) -> Responder<'a> {
         Responder { send, stop }
     }
 
-    /// Sends a line of progress. `false`: nobody listens any more, and [`Responder::stop`] is set.
+    /// Sends a line of progress. `false`: the caller is gone, and [`Responder::stop`] is set.
     pub fn progress(&mut self, value: Value) -> bool {
         if !self.stop.is_set() && !(self.send)(value) {
             self.stop.set();
@@ -89,7 +92,7 @@ impl<'a> Responder<'a> {
         !self.stop.is_set()
     }
 
-    /// Set when the caller went away or the daemon stops.
+    /// Set when the caller hangs up or the daemon stops.
     pub fn stop(&self) -> &Arc<Stop> {
         &self.stop
     }

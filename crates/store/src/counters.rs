@@ -28,7 +28,7 @@ impl Counter {
         self.0[shard()].0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// What has been added so far.
+    /// Returns the sum of all shards.
     pub fn get(&self) -> u64 {
         self.0.iter().map(|shard| shard.0.load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
     }
@@ -43,7 +43,7 @@ const FIRST_POWER: u32 = 10;
 #[derive(Default)]
 struct HistogramShard([AtomicU64; BUCKETS]);
 
-/// How long things took, in powers of two nanoseconds.
+/// Histogram of durations, in powers of two nanoseconds.
 #[derive(Default)]
 pub struct Histogram([HistogramShard; SHARDS]);
 
@@ -55,7 +55,7 @@ impl Histogram {
         self.0[shard()].0[bucket as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many spans fell into each bucket.
+    /// Number of spans in each bucket.
     pub fn buckets(&self) -> [u64; BUCKETS] {
         std::array::from_fn(|i| self.0.iter().map(|shard| shard.0[i].load(Ordering::Relaxed)).sum())
     }
@@ -66,19 +66,19 @@ impl Histogram {
     }
 }
 
-/// How long operations took, and how many failed.
+/// Durations of operations, and the number of failures.
 #[derive(Default)]
 pub struct Timed {
     /// All of them.
     pub spans: Histogram,
     /// Nanoseconds that they took together.
     pub total_ns: Counter,
-    /// How many failed.
+    /// Number of failed operations.
     pub failed: Counter,
 }
 
 impl Timed {
-    /// One ended.
+    /// Records a finished operation.
     pub fn record(&self, took: Duration, failed: bool) {
         let took_ns = took.as_nanos() as u64;
         self.spans.record(took_ns);
@@ -88,7 +88,7 @@ impl Timed {
         }
     }
 
-    /// Does one.
+    /// Runs an operation and records it.
     pub fn during<T, E>(&self, op: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let began = Instant::now();
         let done = op();

@@ -5,7 +5,7 @@
 //! end:    unmount (refused while in use) | jobs | control socket | repair, mover | settle files | targets, state
 //! ```
 //!
-//! Nothing in the end waits without bound: what hangs is left behind and ends with the process.
+//! No step of the end waits without bound: a step that hangs is abandoned and ends with the process.
 
 mod accounting;
 mod background;
@@ -18,6 +18,7 @@ mod forget;
 mod helping;
 mod led;
 mod left;
+mod memory;
 mod purge;
 mod quotas;
 mod rebuild;
@@ -28,6 +29,7 @@ mod shutting_down;
 mod source_attribute;
 mod space;
 mod sums;
+mod unclean;
 mod under_way;
 mod users;
 mod walk;
@@ -70,64 +72,66 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Checks that ordinary users may have under way together; one user half of them. Each may hold the names of all objects.
+/// Maximum of concurrent checks of ordinary users; one user may have half of them. Each check may hold the names of
+/// all objects.
 const CHECKS_MAX: u64 = 6;
 
-/// The parts of a running volume, shared by everybody who serves requests.
+/// The parts of a running volume, shared by all request handlers.
 pub struct Core {
-    /// The volume.
+    /// The volume, opened.
     pub volume: Arc<Volume>,
-    /// What files share.
+    /// State that all files share.
     pub pool: Arc<Pool>,
-    /// Which objects were made durable.
+    /// Record of the objects whose names are durable.
     pub names: Arc<DurableNames>,
     /// The files in use.
     pub files: Arc<FileTable>,
-    /// What moves bytes.
+    /// The part that moves bytes.
     pub mover: Arc<Mover>,
-    /// What brings lost bytes back.
+    /// Recovery of lost bytes.
     pub repair: Arc<Repair>,
-    /// What looks for what is lost.
+    /// Checks for lost data.
     pub checker: Checker,
-    /// The same by all nodes, where there may be several.
+    /// Checks by all nodes, where there may be several.
     pub together: Option<Arc<Together>>,
-    /// Checks under way that ordinary users asked for.
+    /// Admission of checks for ordinary users.
     checks: Arc<Admission>,
-    /// What stages in and out.
+    /// Staging in and out.
     pub stager: Arc<Stager>,
     /// Adapts files to their load: burst buffer, tiers, stripes and replicas.
     pub adapt: Arc<Adapt>,
-    /// How far stagings are.
+    /// Progress of running stagings.
     pub under_way: under_way::UnderWay,
-    /// Where the volume is mounted.
+    /// Mount point of the volume.
     pub mount_point: PathBuf,
     /// The nodes of the volume, where there may be several.
     pub nodes: Option<Arc<Nodes>>,
     /// Requests that nodes serve for each other, where there may be several.
     pub calls: Option<Arc<Calls>>,
-    /// What knows which files jobs need.
+    /// Sources of the files that jobs need.
     needs: Mutex<Vec<Needs>>,
     scrubs: Scrubs,
     sums: Arc<sums::ToSum>,
-    /// What has further numbers to show.
+    unclean: Arc<unclean::Unclean>,
+    /// Sources of further metrics.
     gauges: Mutex<Vec<Gauges>>,
     background: Arc<Background>,
     balancing: balance::Balancing,
     started: Instant,
     clock: clock::Clock,
-    /// What users and jobs did.
+    /// Accounts of users and jobs.
     pub accounts: Accounts,
     quotas: Arc<quotas::Keeper>,
 }
 
 impl Core {
-    /// Whether what nobody asked for is done here: of several nodes one does it.
+    /// Whether this node runs background work (the leader does).
     pub fn acts(&self) -> bool {
         self.nodes.as_ref().is_none_or(|nodes| nodes.leads())
     }
 
-    /// The recoveries that began in that span (milliseconds since 1970), as far as remembered, of files at or below
-    /// `paths` that the caller may reach: each with the file's path.
+    /// Recoveries that began in that span (milliseconds since 1970), as far as recorded, of files at or below `paths`
+    /// that the caller may reach. Each has the file's path.
     pub fn recoveries(&self, caller: &Caller, paths: &[String], from_ms: u64, to_ms: u64) -> Vec<(String, Arc<Tally>)> {
         let mut tallies = self.repair.tallies();
         tallies.retain(|t| (from_ms..=to_ms).contains(&(t.began_ns / 1_000_000)));
@@ -143,7 +147,7 @@ impl Core {
     }
 }
 
-/// A daemon that serves its mount, and no command yet: who asks waits until [`Starting::serve`].
+/// A daemon that serves its mount, but no command yet: requests wait until [`Starting::serve`].
 pub struct Starting {
     daemon: Daemon<Binding>,
 }
@@ -157,8 +161,8 @@ pub struct Daemon<S = Server> {
 }
 
 impl Starting {
-    /// Opens the volume, settles what a crash left, mounts it and binds the control socket. Everything that may be wrong
-    /// with the configuration or the mount point is looked at before anything is touched.
+    /// Opens the volume, settles the leftovers of a crash, mounts it and binds the control socket. The configuration
+    /// and the mount point are checked before anything is changed.
     pub fn new(
         config: Config,
         mount_point: &Path,
@@ -211,6 +215,7 @@ impl Starting {
         drop(pool.advisers.set(adapt.advisers()));
         let keeper = quotas(&volume, &pool).map_err(|e| problem(&e))?;
         end::clear_dead_mount(mount_point);
+        let unclean = Arc::new(unclean::Unclean::begin(volume.state_dir()));
         let mount = Arc::new(mount(&volume, &pool, &files, &stager, adapt.replicas().openers(), mount_point)?);
         let node = calls.as_ref().map_or("-", |calls| calls.own());
         let accounts = Accounts::new(node, volume.config().accounting.keep);
@@ -239,6 +244,7 @@ impl Starting {
             needs: Mutex::default(),
             scrubs: Scrubs::new(),
             sums: sums::ToSum::new(),
+            unclean,
             gauges: Mutex::default(),
         });
         background.start(&core);
@@ -246,6 +252,7 @@ impl Starting {
         balance::BALANCE.register(&core);
         requests::TIERING.register(&core);
         core.sums.start(&core);
+        core.unclean.start(&core);
         Accounts::start(&core);
         quotas::Keeper::start(&core);
         if let Some(calls) = &core.calls {
@@ -269,24 +276,24 @@ impl Starting {
         match bind(&core, &ending) {
             Ok(control) => Ok(Starting { daemon: Daemon { core, mount, control, ending } }),
             Err(error) => {
-                // Nobody could end it otherwise.
+                // Without a socket no command could end the daemon.
                 drop(mount.abort());
                 Err(no_socket(&error))
             }
         }
     }
 
-    /// Its parts, for handlers that are registered from outside.
+    /// Parts of the daemon, for handlers that are registered from outside.
     pub fn core(&self) -> &Arc<Core> {
         &self.daemon.core
     }
 
-    /// Further commands of the control socket.
+    /// Registers further commands of the control socket.
     pub fn register(&mut self, prefix: &str, handler: Arc<dyn Handler>) {
         self.daemon.control.register(prefix, handler);
     }
 
-    /// Serves the control socket: all commands are there.
+    /// Serves the control socket, once all commands are registered.
     pub fn serve(self) -> Result<Daemon, Problems> {
         let Daemon { core, mount, control, ending } = self.daemon;
         match control.serve() {
@@ -298,7 +305,7 @@ impl Starting {
         }
     }
 
-    /// Unmounts again and ends everything in order.
+    /// Unmounts and ends everything in order.
     pub fn give_up(self) {
         drop(self.daemon.ending.unmount(true));
         end::finish(self.daemon, || ());
@@ -306,22 +313,22 @@ impl Starting {
 }
 
 impl Daemon {
-    /// Its parts.
+    /// Parts of the daemon.
     pub fn core(&self) -> &Arc<Core> {
         &self.core
     }
 
-    /// Where it is mounted.
+    /// Mount point of the volume.
     pub fn mount_point(&self) -> &Path {
         self.mount.path()
     }
 
-    /// How it is told to end.
+    /// Handle that ends the daemon.
     pub fn ending(&self) -> &Arc<Ending> {
         &self.ending
     }
 
-    /// Waits until it is unmounted, by whomever; then calls `stop_jobs` and ends everything in order.
+    /// Waits until the volume is unmounted by any means; then calls `stop_jobs` and ends everything in order.
     pub fn run(self, stop_jobs: impl FnOnce() + Send + 'static) {
         self.ending.wait();
         end::finish(self, stop_jobs);
@@ -329,7 +336,8 @@ impl Daemon {
 }
 
 fn problem(cause: &impl ToString) -> Problems {
-    Problems::one(Problem::new(cause.to_string(), "the volume is not mounted", "Mend that and start it again"))
+    let problem = Problem::new(cause.to_string(), "the volume is not mounted", "Mend that and start it again");
+    Problems::one(problem.failed())
 }
 
 fn no_socket(error: &std::io::Error) -> Problems {
@@ -339,7 +347,7 @@ fn no_socket(error: &std::io::Error) -> Problems {
 fn bind(core: &Arc<Core>, ending: &Arc<Ending>) -> std::io::Result<Binding> {
     let everybody = core.volume.config().mount.allow_other.unwrap_or(rustix::process::geteuid().is_root());
     if everybody {
-        // Others must reach the socket; what else is here stays closed by its own mode.
+        // Other users must reach the socket; the other files here are protected by their own modes.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
         std::fs::set_permissions(core.volume.state_dir(), mode)?;
     }
@@ -349,7 +357,7 @@ fn bind(core: &Arc<Core>, ending: &Arc<Ending>) -> std::io::Result<Binding> {
     Ok(binding)
 }
 
-/// Notes garbage in the state store.
+/// Records garbage in the state store.
 struct InState(Arc<dyn State>);
 
 impl Garbage for InState {
@@ -361,7 +369,8 @@ impl Garbage for InState {
 fn pool(volume: &Arc<Volume>, background: Arc<Background>, events: Arc<Events>) -> crate::Result<Arc<Pool>> {
     let config = volume.config();
     let ids = volume.clone();
-    // Numbers come from memory; only every four thousand million the state store is asked, and without it there is no volume.
+    // Object numbers come from memory; the state store is needed once in 2^32 numbers, and without it there is no
+    // volume.
     let next_id = move || ids.next_id().expect("the state store gives a new epoch");
     Ok(Arc::new(Pool {
         mirror_writes: config.layout.mirror_writes,
@@ -376,7 +385,7 @@ fn pool(volume: &Arc<Volume>, background: Arc<Background>, events: Arc<Events>) 
     }))
 }
 
-/// Joins the other nodes, where there may be any.
+/// Joins the other nodes, where there may be several.
 fn nodes(volume: &Arc<Volume>, pool: &Pool, mount_point: &Path) -> crate::Result<Option<Arc<Nodes>>> {
     if !volume.config().is_shared() {
         return Ok(None);
@@ -387,7 +396,7 @@ fn nodes(volume: &Arc<Volume>, pool: &Pool, mount_point: &Path) -> crate::Result
     Ok(Some(nodes))
 }
 
-/// What has other nodes serve requests, and serves theirs.
+/// Sends requests to other nodes, and serves theirs.
 fn calls(nodes: &Arc<Nodes>) -> Arc<Calls> {
     let calls = Calls::new(nodes.clone());
     let reader = Arc::downgrade(&calls);
@@ -395,14 +404,14 @@ fn calls(nodes: &Arc<Nodes>) -> Arc<Calls> {
     calls
 }
 
-/// The burst buffer is that of all nodes.
+/// Shares the burst buffer with all nodes.
 fn share(burst: &Arc<Burst>, nodes: &Arc<Nodes>, calls: &Arc<Calls>) {
     burst.share(nodes.clone(), calls.clone());
     let burst = Arc::downgrade(burst);
     nodes.read_letters(adapt::burst::WORD, move |text| burst.upgrade().into_iter().for_each(|burst| burst.hear(text)));
 }
 
-/// What looks through the volume by all nodes, and takes part when another has it done.
+/// Runs checks by all nodes, and takes part in those of other nodes.
 fn together(nodes: &Arc<Nodes>, checker: &Checker) -> Arc<Together> {
     let together = Together::new(checker.clone(), nodes.clone());
     let reader = Arc::downgrade(&together);
@@ -412,34 +421,35 @@ fn together(nodes: &Arc<Nodes>, checker: &Checker) -> Arc<Together> {
     together
 }
 
-/// Where stubs are, by the numbers of their files.
+/// Index from file numbers to paths of stubs.
 fn places(volume: &Volume) -> crate::Result<Arc<Places>> {
     let places = Places::open(&volume.state_dir().join("files.db"), &volume.config().namespace)?;
     places.start();
     Ok(places)
 }
 
-/// Who may have how much.
+/// Opens the quotas of the volume.
 fn quotas(volume: &Volume, pool: &Pool) -> crate::Result<Arc<quotas::Keeper>> {
     let tree = std::fs::read_link(host::descriptor_path(volume.tree())).map_err(|_| rustix::io::Errno::NOENT)?;
     let records = volume.state().records(quotas::KIND)?;
-    // Of several nodes the one that leads decides.
+    // Among several nodes, the leader decides.
     let alone = !volume.config().is_shared();
     Ok(quotas::Keeper::open(&pool.quotas, &records, &tree, ((pool.clock)(), alone)))
 }
 
-/// The block cache, if `volume.toml` asks for one.
+/// Starts the block cache, if `volume.toml` requests one.
 fn start_cache(volume: &Volume, pool: &Pool) -> Result<(), Problems> {
     let config = volume.config();
     if let Some(level) = &config.cache.level {
-        let cache = BlockCache::new(level.clone(), config.health.deadline).map_err(|e| problem(&e))?;
+        let cache = BlockCache::new(level.clone(), config.health.deadline)
+            .map_err(|e| Problems::refused(e, "Correct `[cache]`"))?;
         volume.stats().attach_cache(&cache);
         drop(pool.cache.set(cache));
     }
     Ok(())
 }
 
-/// The mechanisms that adapt files to their load, as `volume.toml` asks for them.
+/// The mechanisms that adapt files to their load, as configured in `volume.toml`.
 fn adapt(
     volume: &Arc<Volume>,
     stripes: StripesConfig,
@@ -508,7 +518,7 @@ fn mount(
         openers: Some(openers),
     };
     let state = volume.state_dir().canonicalize().unwrap_or_else(|_| volume.state_dir().to_path_buf());
-    // What other nodes do to names and attributes is seen at once.
+    // Changes of names and attributes by other nodes must be visible at once.
     let remembered = |span| if config.is_shared() { Duration::ZERO } else { span };
     let options = Options {
         threads: config.mount.threads,

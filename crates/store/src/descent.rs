@@ -27,7 +27,7 @@ struct Level {
 pub struct Met {
     /// The directory that it is in.
     pub directory: Arc<OwnedFd>,
-    /// That one's inode number.
+    /// Inode number of the parent directory.
     pub above: u64,
     /// Its name there.
     pub name: CString,
@@ -48,7 +48,7 @@ impl Level {
 }
 
 impl Descent {
-    /// Begins.
+    /// Begins at the root.
     pub fn new(root: &OwnedFd) -> Result<Descent> {
         Ok(Descent { levels: vec![Level::open(root, c".")?], others: false })
     }
@@ -72,7 +72,8 @@ impl Descent {
     }
 }
 
-/// What cannot be read is an error, and the rest comes after it. Symbolic links are not followed, and not met unless all are.
+/// An unreadable entry is an error, and the remaining entries follow. Symbolic links are never followed, and returned
+/// only with `others`.
 impl Iterator for Descent {
     type Item = Result<Met>;
 
@@ -110,7 +111,7 @@ impl Iterator for Descent {
     }
 }
 
-/// What an entry is, also where the file system's directories do not say.
+/// Returns an entry's type, even if the file system's directories do not report it.
 fn kind(directory: &OwnedFd, entry: &DirEntry) -> FileType {
     match entry.file_type() {
         FileType::Unknown => statat(directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)

@@ -1,4 +1,4 @@
-//! How many files this process may have open.
+//! Limit of the files that this process may have open.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -11,7 +11,7 @@ pub fn raise() -> u64 {
     let allowed = std::fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse::<u64>().ok());
     let most = allowed.unwrap_or(WANTED_MAX).min(WANTED_MAX);
     if limit.maximum.is_some_and(|hard| hard < most) {
-        // Refused to whoever is not root.
+        // Refused unless the process is root's.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: Some(most) });
     }
     let hard = getrlimit(Resource::Nofile).maximum;

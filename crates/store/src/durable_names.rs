@@ -1,5 +1,5 @@
-//! Up to which number the names of objects are known to be durable, so that after a loss of power an object that was
-//! never made durable is told apart from one that was lost.
+//! Bound below which the names of objects are durable. After a loss of power it separates lost objects from objects
+//! that were never made durable.
 //!
 //! ```text
 //! numbers  ---------------------+---------------------------+--------------->
@@ -9,11 +9,12 @@
 //!                             bound                      next epoch
 //! ```
 //!
-//! Creating an object syncs nothing: a record that names it can be durable before its name is. [`DurableNames::pass`], called now
-//! and then, syncs the names on every target and remembers the bound; it costs one creation nothing. After the machine (not
-//! only the daemon) went down, numbers between the bound and the next epoch are *rolled back* until a walk over all files gave
-//! each file its empty objects back ([`File::restore_rolled_back`](crate::file::File::restore_rolled_back)). `fsync` makes names durable by
-//! itself; so on a disk that keeps what it said was synced, no object of a synced file is ever among the missing.
+//! Creating an object syncs nothing: a record that names it can be durable before its name is. [`DurableNames::pass`],
+//! called periodically, syncs the names on every target and records the bound; creation itself costs nothing extra. If
+//! the machine (not only the daemon) went down, numbers between the bound and the next epoch are *rolled back*. A walk
+//! over all files then gives each file its empty objects back
+//! ([`File::restore_rolled_back`](crate::file::File::restore_rolled_back)). `fsync` makes names durable by itself. So
+//! on a disk that keeps synced data, no object of a synced file is ever missing.
 
 use crate::file::Pool;
 use crate::state::{NAMES, State};
@@ -31,18 +32,18 @@ const KEY: &str = "durable";
 struct RolledBack {
     target: u16,
     from: u64,
-    /// One past the last.
+    /// One past the last number.
     to: u64,
 }
 
-/// What is remembered.
+/// Content of the record in the state store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 struct Record {
     /// The start of the machine that this is about.
     boot: String,
     /// The first number that may have been given in it.
     since: u64,
-    /// By target: all names of smaller numbers are durable.
+    /// Bound of each target: all names of smaller numbers are durable.
     durable: BTreeMap<u16, u64>,
     #[serde(rename = "undone")]
     rolled_back: Vec<RolledBack>,
@@ -93,8 +94,8 @@ impl DurableNames {
         self.state.record_put(NAMES, KEY, &bytes)
     }
 
-    /// Makes names durable. What was created before the pass before this one is, after it: between two passes lies more than
-    /// an operation may take. A target that cannot now keeps its bound.
+    /// Makes names durable. Afterwards all names created before the previous pass are durable: the time between two
+    /// passes exceeds that of any operation. A target that cannot sync now keeps its bound.
     pub fn pass(&self) -> Result<()> {
         let mut inner = self.inner.lock();
         let drawn = self.pool.next_object().0;
@@ -138,7 +139,8 @@ impl DurableNames {
         inner.record.rolled_back.iter().any(|u| u.target == target.0 && (u.from..u.to).contains(&object.0))
     }
 
-    /// All files were looked at and got their objects back: what is missing on targets that work is lost from now on.
+    /// Ends the rollback after all files got their objects back: from now on, objects missing on working targets are
+    /// lost.
     pub fn made(&self) -> Result<()> {
         let mut inner = self.inner.lock();
         let away = |t: u16| self.pool.targets.get(TargetId(t)).is_some_and(|t| t.state() == TargetState::Failed);

@@ -1,4 +1,4 @@
-//! What can go wrong in the world, and the one place that says which errno an application sees for it.
+//! Errors of the outside world, and the one place that maps them to an application's errno.
 
 use crate::quota::Refused;
 use crate::target::TargetError;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 /// The result of everything in the store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong while serving a file.
+/// Errors while serving a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -19,22 +19,25 @@ pub enum Error {
     /// A target could not do its part and no mirror or source could stand in.
     #[error("target {target}: {error}")]
     Target {
-        /// Which target.
+        /// Target that failed.
         target: TargetId,
-        /// What it said.
+        /// Error of the target.
         #[source]
         error: TargetError,
     },
     /// No target can take new objects.
     #[error("no usable target: all are failed, draining or full")]
     NoTarget,
+    /// Every target is failed: that is no lack of space.
+    #[error("no usable target: all are failed")]
+    AllTargetsFailed,
     /// A layout record that cannot be believed.
     #[error("bad layout record: {0}")]
     BadLayout(String),
     /// The embedded state store failed.
     #[error("state store: {0}")]
     State(String),
-    /// It was written by a program that this one is too old for.
+    /// The record was written by a newer program.
     #[error("{0}")]
     Newer(String),
     /// The bytes were lost and every source failed.
@@ -46,7 +49,10 @@ pub enum Error {
     /// Another node, or what nodes share, kept a call waiting for too long.
     #[error("another node: {0}. Try again; `entrepot node list` shows the nodes")]
     Elsewhere(String),
-    /// Somebody has as much as they may.
+    /// A checkpoint lacks something: a write of it failed.
+    #[error("{0}")]
+    NotWhole(String),
+    /// A user or group has reached its limit.
     #[error("{0}")]
     Quota(Refused),
     /// The request itself is wrong.
@@ -67,7 +73,12 @@ impl From<LayoutError> for Error {
 }
 
 impl Error {
-    /// What the application sees.
+    /// Whether another node removed the file, so that its stub answers no more requests for attributes.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, Error::Namespace(Errno::STALE | Errno::NOENT))
+    }
+
+    /// Returns the errno for the application.
     pub fn errno(&self) -> Errno {
         match self {
             Error::Namespace(errno) => *errno,
@@ -83,6 +94,8 @@ impl Error {
             | Error::Unrecoverable(_)
             | Error::BadLayout(_)
             | Error::Newer(_)
+            | Error::AllTargetsFailed
+            | Error::NotWhole(_)
             | Error::State(_) => Errno::IO,
             Error::NoTarget => Errno::NOSPC,
             Error::Busy(_) => Errno::BUSY,

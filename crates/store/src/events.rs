@@ -1,11 +1,11 @@
-//! What the volume does, in names and paths: decisions and changes of state, never single reads and writes.
+//! Log of decisions and state changes of the volume, by names and paths; single reads and writes are not events.
 //!
 //! ```text
 //!   mover, repair, targets, nodes, burst buffer, purge, jobs ── record ──> [ rare | common ] ── batch ──> followers, `status`
 //! ```
-//! Both rings are bounded in events and bytes. What comes often (moves, purged files, jobs) has a ring of its own, so that a long
-//! drain does not push out that a target failed. Whoever records waits for a short lock and for nobody who reads: a follower
-//! that falls behind loses events, and the gap in the numbers says how many.
+//! Both rings are bounded in events and bytes. Frequent events (moves, purged files, jobs) have their own ring, so that
+//! a long drain does not push out a failed target. Recording waits for a short lock and never for a follower. A
+//! follower that falls behind loses events, and the gap in the numbers shows how many.
 
 mod cause;
 mod event;
@@ -36,10 +36,10 @@ const FOLLOWERS_RESERVED: u64 = 8;
 pub struct Events {
     rings: Mutex<Rings>,
     came: Condvar,
-    /// The directory of all names, which says whose a file is.
+    /// The directory of all names, from which the owner of a file is read.
     tree: OnceLock<OwnedFd>,
     followers: Arc<Admission>,
-    /// Tells the numbers of one daemon from those of the next.
+    /// Distinguishes the numbers of one daemon from those of the next.
     run: u64,
 }
 
@@ -52,11 +52,11 @@ struct Rings {
 /// Events after a number, and how many there were that are there no more.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Those that are there, by number.
+    /// Events still in the rings, by number.
     pub events: Vec<Arc<Event>>,
-    /// Those that are not.
+    /// Number of lost events.
     pub missed: u64,
-    /// All up to this one are told by the two above.
+    /// Last number covered by the two fields above.
     pub last: u64,
 }
 
@@ -97,7 +97,7 @@ impl Events {
         Some(statat(self.tree.get()?, path, AtFlags::SYMLINK_NOFOLLOW).ok()?.st_uid)
     }
 
-    /// Which daemon's numbers these are.
+    /// Identifier of the daemon that gave the numbers.
     pub fn run(&self) -> u64 {
         self.run
     }

@@ -1,6 +1,6 @@
 //! Exit codes of the command line: the same cause has the same code in all commands.
 
-/// It failed.
+/// The command failed.
 pub const FAILED: u8 = 1;
 /// The request itself is wrong: options, names, configuration.
 pub const WRONG_INPUT: u8 = 2;
@@ -8,16 +8,16 @@ pub const WRONG_INPUT: u8 = 2;
 pub const NO_DAEMON: u8 = 3;
 /// The caller may not do this.
 pub const DENIED: u8 = 4;
-/// What was asked about is not there.
+/// The object of the request does not exist.
 pub const NOT_FOUND: u8 = 5;
-/// It is in use; nothing was changed.
+/// The object is in use; nothing was changed.
 pub const BUSY: u8 = 6;
 /// Some of it was done and some failed, or data are lost.
 pub const INCOMPLETE: u8 = 7;
-/// It was interrupted and can be resumed.
+/// The operation was interrupted and can be resumed.
 pub const INTERRUPTED: u8 = 130;
 
-/// The code of what a system call said: the same cause has the same code in all commands.
+/// Returns the code for a failed system call: the same cause has the same code in all commands.
 pub fn of_io(e: &std::io::Error) -> u8 {
     use std::io::ErrorKind;
     match e.kind() {
@@ -28,7 +28,7 @@ pub fn of_io(e: &std::io::Error) -> u8 {
     }
 }
 
-/// What to do about it.
+/// Advice after a failed system call.
 pub fn next_of_io(e: &std::io::Error) -> &'static str {
     match of_io(e) {
         NOT_FOUND => "check the path",

@@ -1,16 +1,16 @@
 //! A file of the volume: reads and writes split by its layout, its size, its growth, its mirrors.
 //!
-//! One [`File`] per inode, shared by all who use it: open handles of the mount, mover, repair, staging; [`FileTable`]
-//! sees to that. Locks, outermost first:
+//! One [`File`] per inode, shared by all its users: open handles of the mount, mover, repair, staging. [`FileTable`]
+//! ensures this. Locks, outermost first:
 //!
 //! * `io`: writers hold it shared; conversion, growth, truncation, punching and the mover's swap hold it exclusively.
-//!   No caller waits for a recovery while holding it. Where several nodes have the volume, to hold it exclusively is to have the
-//!   file alone on all of them: `nodes`.
+//!   No caller waits for a recovery while holding it. With several nodes, holding it exclusively excludes writers on
+//!   all of them: see `nodes`.
 //! * `record`: one change of the layout record at a time (a writer marks a mirror stale while it holds `io` shared).
 //! * `extend`: the size in memory and in the stub change together.
 //! * `view`: the pointer to layout and opened objects; held only to copy or replace it.
 //!
-//! Readers hold nothing. They take the view, read, and look whether the view is still the same; if not, they read again.
+//! Readers hold nothing. They take a snapshot, read, and compare it with the file; after a difference they read again.
 
 mod advise;
 mod byte_ranges;
@@ -24,10 +24,12 @@ mod grow;
 mod habit;
 mod in_use;
 mod inline;
+mod lease;
 mod load;
 mod locks;
 mod lost;
 mod making;
+mod mapped;
 mod moving;
 mod nodes;
 mod numbered;
@@ -45,6 +47,7 @@ mod rollback;
 mod seek;
 mod share;
 mod slow_copy;
+mod snapshot;
 mod source;
 mod summed;
 mod sync;
@@ -64,7 +67,7 @@ pub use making::Making;
 pub use nodes::Cluster;
 pub(crate) use nodes::SAID_EVERY;
 pub use numbered::Numbered;
-pub use passthrough::PassthroughGuard;
+pub use passthrough::{Backing, FileOpen};
 pub use payer::Payer;
 pub use pool::{Event, Garbage, MirrorWrites, Observer, Pool, Recover, Unobserved};
 pub use slow_copy::SlowCopies;
@@ -75,7 +78,7 @@ pub use usage::{Usage, Used};
 pub use crate::target::OnDeadline;
 
 pub(crate) use byte_ranges::ByteRanges;
-pub(crate) use grow::{NewObjects, Noted, targets_of};
+pub(crate) use grow::{JournalNote, NewObjects, targets_of};
 pub(crate) use making::BeingMade;
 pub(crate) use moving::Changed;
 pub(crate) use range::object_range;
@@ -107,6 +110,7 @@ pub struct File {
     io: Arc<RwLock<()>>,
     record: Mutex<()>,
     extend: Mutex<nodes::Growth>,
+    cuts: snapshot::Cuts,
     append: Mutex<()>,
     /// The size, except while the kernel writes the object by itself.
     size: AtomicU64,
@@ -114,9 +118,9 @@ pub struct File {
     tail_clean: AtomicBool,
     /// The stub may hold bytes that were made durable.
     promised: AtomicBool,
-    /// What of the stub changed since it was last synced.
+    /// Changes of the stub since its last sync.
     stub_unsynced: Unsynced<Errno>,
-    /// What of the bytes in the stub could not be made durable.
+    /// Bytes in the stub that could not be made durable.
     stub_lost: Lost,
     /// Pending modification time in nanoseconds since 1970; 0 is none.
     modified: AtomicU64,
@@ -124,15 +128,17 @@ pub struct File {
     kernel_modified: AtomicU64,
     placement: Mutex<Option<Placement>>,
     source: source::SourceState,
-    /// The stub may say something of checksums.
+    /// The stub may have marks of checksums.
     has_sums: AtomicBool,
     sync_errors: Mutex<sync::SyncErrors>,
     claims: Mutex<passthrough::Claims>,
-    /// This node took it away: the objects go with whoever uses the file here.
+    /// This node removed the last link: the last user of the file here removes the objects.
     lost_its_last_link: AtomicBool,
+    /// The objects have been removed; set while `io` is held exclusively. No layout is published from then on.
+    removed: AtomicBool,
     /// The kernel writes the object by itself: its length is the size.
     kernel_writes: AtomicBool,
-    /// Where the mover wants to hear of writes.
+    /// Receiver of writes for the mover.
     watch: RwLock<Option<Arc<ByteRanges>>>,
     /// Handles that applications hold.
     handles: AtomicUsize,
@@ -140,15 +146,15 @@ pub struct File {
     usage: Arc<Usage>,
     habits: habit::Habits,
     staged_as: OnceLock<Box<str>>,
-    /// What answers for its descriptors.
+    /// Payer of its open descriptors.
     payer: Mutex<Option<Weak<dyn Payer>>>,
-    /// What this node said to others on the stub.
-    said: nodes::Said,
+    /// State that this node published on the stub.
+    said: nodes::PublishedMarks,
     locks: locks::Locks,
     charges: charged::Charges,
 }
 
-/// What a stub says of its file.
+/// State of a file as its stub has it.
 #[derive(Default)]
 struct Known {
     generation: u64,
@@ -159,9 +165,9 @@ struct Known {
 }
 
 impl File {
-    /// Opens the file behind a stub. Everybody else goes through [`FileTable::get_or_open`].
+    /// Opens the file behind a stub, not shared through a table. Other code uses [`FileTable::get_or_open`].
     pub fn open(stub: Arc<dyn Stub>, pool: Arc<Pool>) -> Result<Arc<File>> {
-        // One look says what there is, where several nodes have the volume: most stubs have neither layout nor source.
+        // With several nodes one look shows which records exist: most stubs have neither layout nor source.
         let look = pool.cluster.get().map(|_| stub.look()).transpose()?;
         let (generation, layout) = match &look {
             Some(look) if look.marks.generation == 0 => (0, None),
@@ -189,14 +195,14 @@ impl File {
         Ok(file)
     }
 
-    /// The file behind a stub that was made just now and has nothing on it.
+    /// The file behind a stub that was just created and has no attributes.
     pub(crate) fn made(stub: Arc<dyn Stub>, pool: Arc<Pool>) -> Arc<File> {
         File::at(stub, pool, Known::default())
     }
 
     fn at(stub: Arc<dyn Stub>, pool: Arc<Pool>, known: Known) -> Arc<File> {
         let Known { generation, layout, source, has_sums, size } = known;
-        let said = nodes::Said::at(generation, (pool.clock)());
+        let said = nodes::PublishedMarks::at(generation, (pool.clock)());
         Arc::new_cyclic(|this| File {
             this: this.clone(),
             tail_clean: AtomicBool::new(layout.is_none()),
@@ -210,6 +216,7 @@ impl File {
             io: Arc::default(),
             record: Mutex::new(()),
             extend: Mutex::default(),
+            cuts: snapshot::Cuts::default(),
             append: Mutex::new(()),
             stub_unsynced: Unsynced::unknown(),
             stub_lost: Lost::default(),
@@ -219,6 +226,7 @@ impl File {
             sync_errors: Mutex::default(),
             claims: Mutex::default(),
             lost_its_last_link: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
             kernel_writes: AtomicBool::new(false),
             watch: RwLock::new(None),
             handles: AtomicUsize::new(0),
@@ -233,25 +241,25 @@ impl File {
         })
     }
 
-    /// What all files share.
+    /// State shared by all files.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
 
-    /// It was staged in under this path below the mount's root.
+    /// Records the path below the mount's root under which the file was staged in.
     pub fn say_staged_as(&self, path: &str) {
         let _ = self.staged_as.set(path.into());
     }
 
-    /// Its path below `tree`, for messages. Found without a search: it is the name by which the file was opened, or under which it was
-    /// staged in, and `None` where that one is gone.
+    /// Path below `tree`, for messages. Found without a search: the name under which the file was opened or staged in;
+    /// `None` if that name is gone.
     pub fn shown_below(&self, tree: &Path) -> Option<String> {
         let opened = self.stub.path().filter(|path| !path.to_string_lossy().ends_with(" (deleted)"));
         let below = opened.and_then(|path| Some(path.strip_prefix(tree).ok()?.to_str()?.to_string()));
         below.or_else(|| self.staged_as.get().map(|path| path.to_string()))
     }
 
-    /// The stub.
+    /// Inode of the file in the namespace.
     pub fn stub(&self) -> &Arc<dyn Stub> {
         &self.stub
     }
@@ -261,7 +269,7 @@ impl File {
         self.view.read().layout.clone()
     }
 
-    /// Whether it has no layout yet.
+    /// Whether the bytes are in the stub, since there is no layout.
     pub fn is_in_stub(&self) -> bool {
         self.view.read().layout.is_none()
     }
@@ -276,12 +284,12 @@ impl File {
         self.size_and_modified_ns().0
     }
 
-    /// An application opened it.
+    /// Counts a handle of an application.
     pub(crate) fn opened(&self) {
         self.handles.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// An application closed it.
+    /// Releases a handle of an application.
     pub(crate) fn closed(&self) {
         let was_last = self.handles.fetch_sub(1, Ordering::AcqRel) == 1;
         if let Some(closed) = self.pool.closed.get().filter(|_| was_last && !self.is_guarded())
@@ -296,7 +304,7 @@ impl File {
         self.handles() > 0
     }
 
-    /// How many handles applications hold.
+    /// Number of handles that applications hold.
     pub fn handles(&self) -> usize {
         self.handles.load(Ordering::Acquire)
     }
@@ -306,7 +314,7 @@ impl File {
         self.size_and_modified_ns().1
     }
 
-    /// Both, with one look at the object where one is needed.
+    /// Size and modification time, with one look at the object where one is needed.
     pub fn size_and_modified_ns(&self) -> (u64, Option<u64>) {
         let (size, kernel) = match self.passthrough_state() {
             Some((size, modified)) => (size, modified),
@@ -316,7 +324,7 @@ impl File {
         (size, (modified != 0).then_some(modified))
     }
 
-    /// How the file will be laid out when it grows (inherited from its directory). Not remembered on disk.
+    /// Sets the layout for future growth, inherited from the directory. Not stored on disk.
     pub fn set_placement(&self, placement: Placement) {
         *self.placement.lock() = Some(placement);
     }
@@ -329,7 +337,7 @@ impl File {
         self.view.read().clone()
     }
 
-    fn is_current(&self, view: &Arc<View>) -> bool {
+    pub(crate) fn same_view(&self, view: &Arc<View>) -> bool {
         Arc::ptr_eq(&self.view.read(), view)
     }
 
@@ -349,10 +357,10 @@ impl File {
     }
 }
 
-/// The most bytes that any `inline_max` keeps in a stub.
+/// Largest `inline_max` that a volume may have.
 const INLINE_BYTES_MAX: usize = 1 << 20;
 
-/// Whether there is anything but zeros where bytes kept in a stub lie.
+/// Whether a stub has any nonzero byte in the range of inline bytes.
 fn holds_bytes(stub: &dyn Stub) -> Result<bool> {
     let mut bytes = vec![0; INLINE_BYTES_MAX];
     let read = stub.read_at(0, &mut bytes)?;

@@ -1,4 +1,4 @@
-//! What the kernel says of this process and this machine in `/proc`, and files with secrets.
+//! Facts about this process and this machine in `/proc`, and files with secrets.
 
 use rustix::fs::{AtFlags, CWD, Stat, StatxFlags, statat, statx};
 use rustix::io::Result;
@@ -25,7 +25,7 @@ pub fn born_ns(file: impl AsFd) -> Result<Option<u64>> {
     Ok(is_told.then(|| ns(told.stx_btime.tv_sec.try_into().unwrap_or(0), told.stx_btime.tv_nsec.into())))
 }
 
-/// What a file holds that is a secret, which must not be everybody's; else why not.
+/// Returns the secret in a file, or the reason for a refusal, such as a file that other users can read.
 pub fn read_secret(file: &Path) -> std::result::Result<String, String> {
     let about = std::fs::metadata(file).map_err(|error| error.to_string())?;
     if about.permissions().mode() & 0o007 != 0 {
@@ -46,6 +46,24 @@ pub fn is_fuse(file: impl AsFd) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|fs| fs.f_type as u64 == FUSE_MAGIC)
 }
 
+/// Type of the FUSE mount that a directory lies on, as tables of mounts show it; `None` for other file systems.
+pub fn fuse_type(directory: impl AsFd) -> Option<String> {
+    if !is_fuse(&directory) {
+        return None;
+    }
+    let stat = rustix::fs::fstat(&directory).ok()?;
+    let device = format!("{}:{}", rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    table.lines().find_map(|line| type_in_line(line, &device)).map(str::to_owned)
+}
+
+/// Type in a line of mountinfo, if it is of that device. Third field: the device. After the lone dash: the type, with
+/// FUSE's subtype.
+fn type_in_line<'a>(line: &'a str, device: &str) -> Option<&'a str> {
+    let kind = line.split_once(" - ").and_then(|(_, rest)| rest.split(' ').next());
+    kind.filter(|_| line.split(' ').nth(2) == Some(device))
+}
+
 /// This process's file mode creation mask, read where reading does not change it.
 pub fn umask() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -57,7 +75,7 @@ pub fn name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// The name of this start of the machine; empty where the kernel tells none.
+/// Returns the identifier of this boot of the machine; empty if the kernel reports none.
 pub fn boot() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }
@@ -76,5 +94,14 @@ mod tests {
         assert_eq!((remembered.st_dev, remembered.st_ino), (again.dev(), again.ino()));
         assert!(umask().is_some_and(|mask| mask <= 0o777));
         assert_eq!((boot().len(), boot()), (36, boot()));
+    }
+
+    #[test]
+    fn the_type_of_a_fuse_mount_is_that_of_its_line() {
+        let line =
+            "163 29 0:57 / /mnt/scratch rw,nosuid,nodev,relatime shared:1 - fuse.entrepot entrepot:/v rw,user_id=0";
+        assert_eq!(type_in_line(line, "0:57"), Some("fuse.entrepot"));
+        assert_eq!(type_in_line(line, "0:5"), None);
+        assert_eq!(fuse_type(std::fs::File::open("/proc").unwrap()), None);
     }
 }

@@ -28,6 +28,7 @@ pub mod places;
 pub mod quota;
 pub mod recovery;
 pub mod renewal;
+pub mod rights;
 pub mod source;
 pub mod stage;
 pub mod state;

@@ -11,7 +11,7 @@ const RECORDS: &str = "failed-syncs";
 
 struct InState(Arc<dyn State>);
 
-/// What may be lost by what the state store says, which also remembers what comes.
+/// Losses recorded in the state store, which also records later ones.
 pub fn remembered(state: &Arc<dyn State>) -> Result<Lost> {
     let records = state.records(RECORDS)?;
     let losses = records.iter().filter_map(|(key, value)| {

@@ -5,8 +5,8 @@
 //!   random reads of 4 KiB, many at once   channels = how many times as many come back in the same time
 //!   a task handed to a thread and back    overhead per stripe
 //! ```
-//! Past the page cache (`O_DIRECT`) where the file system can; where it cannot, pages are dropped before each read, and the report says so.
-//! The slowest twentieth of each kind is left out: something else was at the device then.
+//! Bypasses the page cache (`O_DIRECT`) if the file system can; else pages are dropped before each read, and the report
+//! records it. The slowest twentieth of each kind is left out, as disturbed by other use of the device.
 
 mod pair;
 
@@ -36,24 +36,24 @@ const SPREAD_MIN: f64 = 0.1;
 pub struct Options {
     /// Size of the scratch file, in bytes; at least 16 MiB.
     pub bytes: u64,
-    /// How long all of it may take, roughly.
+    /// Approximate duration of the measurement.
     pub time: Duration,
     /// For the random offsets.
     pub seed: u64,
 }
 
-/// What was found.
+/// Result of a measurement.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The parameters.
+    /// Parameters of the device.
     pub measured: Measured,
     /// Whether the page cache was passed by.
     pub direct: bool,
     /// Mean and standard deviation of a 4 KiB read, in seconds.
     pub small_read_s: (f64, f64),
-    /// The same of a 1 MiB read.
+    /// As above, of a 1 MiB read.
     pub large_read_s: (f64, f64),
-    /// The same of a 1 MiB write.
+    /// As above, of a 1 MiB write.
     pub large_write_s: (f64, f64),
     /// 4 KiB reads per second, by how many were under way at a time.
     pub parallel: Vec<(usize, f64)>,
@@ -203,7 +203,7 @@ fn overhead() -> f64 {
 /// Measures the device on which `dir` lies. The scratch file has no name and goes with the process.
 ///
 /// # Errors
-/// What the file system says: no space, no right to write.
+/// Errors of the file system, such as no space or no right to write.
 pub fn device(dir: &Path, options: Options) -> std::io::Result<Report> {
     let scratch = Scratch::new(dir, (options.bytes.max(16 << 20) / LARGE as u64) * LARGE as u64)?;
     let mut offsets = Offsets(options.seed);

@@ -1,4 +1,5 @@
-//! The FUSE mount: translates the kernel's requests into operations of the namespace and of files. It knows no layouts.
+//! The FUSE mount: translates the kernel's requests into operations of the namespace and of files. It is independent of
+//! layouts.
 //!
 //! ```text
 //! kernel -> FUSE threads -> namespace            names, attributes, small files' bytes: here and now
@@ -6,8 +7,8 @@
 //!                        -> slow pool -> file    everything that may wait
 //! ```
 //!
-//! A FUSE thread that hangs in a target is watched; its request is answered by another. What may hang and is not watched never
-//! runs on a FUSE thread, so names and attributes are served whatever the targets do.
+//! A FUSE thread that hangs in a target is watched; another thread answers its request. Work that may hang and is not
+//! watched never runs on a FUSE thread. So names and attributes are served whatever the targets do.
 
 pub mod answer;
 mod attach;
@@ -22,6 +23,7 @@ mod hand_over;
 pub mod handles;
 mod holders;
 mod interrupted;
+mod later;
 mod layout_text;
 mod locking;
 mod locks;
@@ -29,6 +31,7 @@ mod metadata;
 mod mode;
 pub mod mountpoint;
 mod open;
+mod pinned;
 mod ranges;
 mod removal;
 mod request;
@@ -46,7 +49,7 @@ pub use session::{Mount, MountError};
 use crate::Result;
 use crate::admission::{Admission, Held};
 use crate::descriptors;
-use crate::file::{File, FileTable, PassthroughGuard, Pool, SyncCursor};
+use crate::file::{File, FileTable, Pool, SyncCursor};
 use crate::namespace::Namespace;
 use crate::stats::Stats;
 use crate::target::Targets;
@@ -57,14 +60,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// What the mount is made of.
+/// Parts that the mount is made of.
 #[derive(Clone)]
 pub struct Parts {
-    /// The tree.
+    /// Directory tree that the mount shows.
     pub namespace: Arc<Namespace>,
-    /// The files in use.
+    /// Files in use.
     pub files: Arc<FileTable>,
-    /// What files share.
+    /// Resources that files share.
     pub pool: Arc<Pool>,
     /// The targets, for their space.
     pub targets: Arc<Targets>,
@@ -72,27 +75,27 @@ pub struct Parts {
     pub stats: Arc<Stats>,
     /// Names of the tiers, fastest first.
     pub tiers: Vec<String>,
-    /// Who checks what users set as `user.entrepot.source`.
+    /// Checks of values that users set as `user.entrepot.source`.
     pub sources: Arc<dyn Sources>,
-    /// Who hears which processes open files.
+    /// Receiver of the processes that open files.
     pub openers: Option<Arc<dyn Openers>>,
 }
 
-/// Hears which processes open files.
+/// Receiver of the processes that open files.
 pub trait Openers: Send + Sync {
-    /// A process opens a file; what is given back is dropped when that open ends. The process waits meanwhile.
+    /// Called when a process opens a file, which waits for the return. The result is dropped when that open ends.
     fn opened(&self, file: &File, uid: u32, pid: u32) -> Option<Box<dyn Send + Sync>>;
 }
 
 /// Checks and shows the source records that users set and read as the attribute `user.entrepot.source`.
 pub trait Sources: Send + Sync {
-    /// The record to keep for what a user set. Must refuse credentials.
+    /// Returns the record to keep for a text that a user set. Must refuse credentials.
     fn set(&self, file: &Arc<File>, uid: u32, text: &str) -> Result<()>;
-    /// What a user sees of the file's record.
+    /// Returns the file's record as a user sees it.
     fn show(&self, file: &Arc<File>) -> Result<Option<String>>;
 }
 
-/// Keeps the text as it is set. For volumes without staging.
+/// Source records that are kept as they are set, for volumes without staging.
 pub struct PlainSources;
 
 impl Sources for PlainSources {
@@ -104,18 +107,18 @@ impl Sources for PlainSources {
     }
 }
 
-/// Bytes of writes that are held for room at the same time. A guess: one user alone has 448 writers of the largest size, more than a node
-/// has cores.
+/// Limit of the bytes of writes held for room at the same time. A guess: one user alone has 448 writers of the largest
+/// size, more than a node has cores.
 const HELD_BYTES_MAX: u64 = 1 << 30;
 
-/// How the mount behaves.
+/// Settings of a mount.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// FUSE threads; at least 4.
     pub threads: usize,
-    /// How long the kernel may believe a name.
+    /// Time for which the kernel may cache a name.
     pub entry_timeout: Duration,
-    /// How long the kernel may believe attributes.
+    /// Time for which the kernel may cache attributes.
     pub attr_timeout: Duration,
     /// Whether other users may use it; `None`: if run by root.
     pub allow_other: Option<bool>,
@@ -125,9 +128,9 @@ pub struct Options {
     pub io: Io,
     /// Shown as the source in `/proc/mounts`.
     pub name: String,
-    /// Descriptors that the process may have.
+    /// Limit of descriptors of the process.
     pub descriptors_max: u64,
-    /// Bytes of writes that may be held for room at the same time.
+    /// Limit of the bytes of writes held for room at the same time.
     pub held_bytes_max: u64,
 }
 
@@ -148,7 +151,7 @@ impl Default for Options {
     }
 }
 
-/// Everything the FUSE threads share.
+/// State that the FUSE threads share.
 struct Server {
     parts: Parts,
     options: Options,
@@ -157,19 +160,21 @@ struct Server {
     /// Open files by handle.
     handles: Handles<open::Handle>,
     directories: Handles<directory::Open>,
-    /// What each open `.stats` shows.
+    /// Text of each open `.stats`.
     texts: Handles<(Vec<u8>, Held)>,
-    /// Who may have how much open.
+    /// Admission of open files, by user.
     admission: Arc<Admission>,
-    /// Who may have how many bytes of writes held.
+    /// Admission of bytes of held writes, by user.
     held: Arc<Admission>,
-    /// Calls for locks; none where one node has the volume.
+    /// Lock calls; unused where one node has the volume.
     locks: Arc<locks::Locks>,
     slow: Arc<Slow>,
-    /// Files whose objects are to go.
+    /// Work that waits for a moment: files kept open, and removals of objects that other nodes may read.
+    later: Arc<later::Later>,
+    /// Files whose objects are to be removed.
     removal: Arc<removal::Removal<Arc<open::Open>>>,
-    /// Whether the kernel lets us register backing files; found out at the first try.
+    /// Whether the kernel lets us register backing files; cleared at the first refusal.
     passthrough: AtomicBool,
-    /// Rung when all FUSE threads have left.
+    /// Set when all FUSE threads have left.
     ended: mountpoint::Ended,
 }

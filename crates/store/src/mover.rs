@@ -7,7 +7,7 @@
 //!               '---------- a restart removes the new objects ------------' '------- a restart removes the old ones --------'
 //! ```
 //!
-//! The journal names old and new objects together; whatever of them the layout does not name is garbage.
+//! The journal names old and new objects together; objects of it that the layout does not name are garbage.
 
 mod copy;
 mod crash;
@@ -28,6 +28,7 @@ pub use drain::{DrainProgress, Walk};
 pub use journal::{Found, Recovered};
 pub(crate) use mend::Proof;
 pub use progress::{Phase, Progress, ProgressEntry};
+pub(crate) use told::said;
 pub use told::words;
 
 use crate::file::Pool;
@@ -40,23 +41,23 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Bytes that may be copied at once before the throttle bites. A guess: one step of copying.
+/// Bytes that may be copied at once before the throttle takes effect. A guess: one step of copying.
 const BURST_BYTES: u64 = 4 << 20;
 
-/// Sets the speed of one move.
+/// Rate limiter of one move.
 pub trait Pace: Send + Sync {
-    /// Waits until so many bytes may be moved.
+    /// Waits until `bytes` may be moved.
     ///
     /// # Errors
     /// `Busy` if the move is to be given up.
     fn take(&self, bytes: u64) -> crate::Result<()>;
-    /// Bytes of a step, where the move is made in such steps and each is on its device before the next; `None`: as is quickest.
+    /// Step size of a move that waits for its device after each step; `None`: the fastest way.
     fn step_bytes(&self) -> Option<u64> {
         None
     }
 }
 
-/// Carries out changes of layouts. See the module.
+/// Carries out changes of layouts; see the module.
 pub struct Mover {
     pool: Arc<Pool>,
     state: Arc<dyn State>,
@@ -72,7 +73,7 @@ pub struct Mover {
 }
 
 impl Mover {
-    /// A mover of at most so many bytes per second (`None`: as fast as it goes).
+    /// A mover with a maximum rate (`None`: no limit).
     pub fn new(pool: Arc<Pool>, state: Arc<dyn State>, rate_bytes_per_sec: Option<u64>) -> Mover {
         Mover {
             pool,
@@ -88,7 +89,7 @@ impl Mover {
         }
     }
 
-    /// Counts into the metrics of the volume.
+    /// Sets the metrics that the mover updates.
     pub fn with_stats(mut self, stats: Arc<Stats>) -> Mover {
         self.stats = stats;
         self
@@ -100,7 +101,7 @@ impl Mover {
         self
     }
 
-    /// What is being moved, for `entrepot status`.
+    /// Progress of the moves, for `entrepot status`.
     pub fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
@@ -110,7 +111,7 @@ impl Mover {
         self.throttle.lock().set_rate(self.now(), rate_bytes_per_sec);
     }
 
-    /// Ends waits and moves under way with `Busy`; what was half done is undone.
+    /// Ends waits and moves under way with `Busy`; half-done moves are undone.
     pub fn stop(&self) {
         *self.stopped.lock() = true;
         self.woken.notify_all();
@@ -120,7 +121,7 @@ impl Mover {
         Time(self.started.elapsed().as_nanos() as u64)
     }
 
-    /// Waits, or not if the mover is stopped meanwhile. Whether it goes on.
+    /// Waits, unless the mover is stopped. Returns whether to go on.
     pub(crate) fn wait(&self, span: Duration) -> bool {
         let until = Instant::now() + span;
         let mut stopped = self.stopped.lock();

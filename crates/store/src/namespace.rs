@@ -1,9 +1,9 @@
-//! The directory tree that the mount shows: operations by node, each of them one or two system calls on the namespace's own
-//! file system, which stays the authority on names, permissions, links and times.
+//! The directory tree that the mount shows. Each operation on a node is one or two system calls on the namespace's own
+//! file system. This file system stays the authority on names, permissions, links and times.
 //!
-//! A node is an inode that somebody looked up. Directories are reached through an `O_PATH` descriptor; everything else
-//! relative to its directory, by the name it was last seen under, and what answers is taken only if its inode number is
-//! the one that was asked for. So a rename that is under way can make an operation try again, never hit the wrong file.
+//! A node is an inode that the kernel looked up. A directory is reached through an `O_PATH` descriptor; any other node
+//! relative to its directory, by the name it was last seen under. A result is used only if its inode number is the
+//! requested one. So a concurrent rename can make an operation try again, never hit the wrong file.
 
 pub mod attributes;
 pub mod create;
@@ -12,6 +12,7 @@ pub mod listing;
 pub mod node;
 pub mod reach;
 pub mod remove;
+mod replaced;
 pub mod request;
 mod seen;
 pub mod times;
@@ -20,6 +21,7 @@ pub use credentials::Caller;
 pub use listing::Listing;
 pub use node::{Node, NodeId, ROOT};
 pub use remove::Removed;
+pub use replaced::LOST;
 pub use seen::FRESH;
 
 use crate::descriptors;
@@ -28,6 +30,7 @@ use crate::quota::Quotas;
 use node::Nodes;
 use parking_lot::RwLock;
 use policy::shares::Descriptors;
+use replaced::Replaced;
 use rustix::fs::{AtFlags, Stat, fstat, statat};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -36,19 +39,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The tree and what is known of it.
+/// The tree and its cache of nodes.
 pub struct Namespace {
     root: RwLock<Arc<OwnedFd>>,
     root_inode: AtomicU64,
     device: AtomicU64,
     nodes: Nodes,
-    /// Held exclusively by a rename, shared by whoever found a name that no longer fits and looks again.
+    /// Held exclusively by a rename; shared by a thread that retries after a stale name.
     renames: RwLock<()>,
-    /// Told where files and directories go.
+    /// Map of the places of files and directories, to be kept current.
     places: Option<Arc<Places>>,
-    /// What was looked up last, where other nodes have the tree and asking costs.
+    /// Latest lookups, where other nodes change the tree and fetching attributes is slow.
     seen: Option<seen::LastSeen>,
-    /// Where it counts what a removed file had.
+    /// Names that other nodes may replace, where there are other nodes.
+    replaced: Option<Replaced>,
+    /// Quotas from which a removed file is subtracted.
     quotas: Arc<Quotas>,
 }
 
@@ -64,22 +69,23 @@ impl Namespace {
             renames: RwLock::new(()),
             places: None,
             seen: None,
+            replaced: None,
             quotas: Arc::default(),
         })
     }
 
-    /// Other nodes change the tree, too.
+    /// Prepares for other nodes that change the tree.
     pub fn shared(self) -> Namespace {
         let seen = crate::host::is_fuse(&*self.root()).then(seen::LastSeen::default);
-        Namespace { seen, ..self }
+        Namespace { seen, replaced: Some(Replaced::new()), ..self }
     }
 
-    /// Tells from now on where files and directories go.
+    /// Reports from now on the places of files and directories.
     pub fn telling(self, places: Arc<Places>) -> Namespace {
         Namespace { places: Some(places), ..self }
     }
 
-    /// Opens from now on what is removed where its length counts.
+    /// Opens removed files from now on if their length counts for quotas.
     pub(crate) fn counting(self, quotas: Arc<Quotas>) -> Namespace {
         Namespace { quotas, ..self }
     }
@@ -89,8 +95,8 @@ impl Namespace {
         self.directory(parent).is_ok_and(|directory| statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
     }
 
-    /// Goes on with another way to the same tree: `root` is its open directory as another mount shows it. What is under way may
-    /// meet the old root still, and fail.
+    /// Switches to another way to the same tree: `root` is its open directory as another mount shows it. Operations
+    /// under way may still use the old root, and fail.
     pub fn move_to(&self, root: OwnedFd) -> Result<()> {
         let stat = fstat(&root)?;
         *self.root.write() = Arc::new(root);
@@ -120,7 +126,7 @@ impl Namespace {
         self.root.read().clone()
     }
 
-    /// What is known of a node.
+    /// Cached node of a number.
     pub fn node(&self, id: NodeId) -> Result<Arc<Node>> {
         self.nodes.get(id).ok_or(Errno::STALE)
     }
@@ -130,7 +136,7 @@ impl Namespace {
         self.lookup_with(parent, name, |_| true)
     }
 
-    /// The same; `in_use` says whether this node may be changing the file that was found.
+    /// As [`Namespace::lookup`]; `in_use` returns whether this node may be changing the found file.
     pub fn lookup_with(
         &self,
         parent: NodeId,
@@ -138,19 +144,23 @@ impl Namespace {
         in_use: impl Fn(&Stat) -> bool,
     ) -> Result<(Arc<Node>, Stat)> {
         let directory = self.directory(parent)?;
-        let stat = match &self.seen {
-            Some(seen) => self.look(seen, (parent, &directory), name, in_use)?,
-            None => statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW)?,
+        let look = || match &self.seen {
+            Some(seen) => self.look(seen, (parent, &directory), name, &in_use),
+            None => statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW),
+        };
+        let stat = match &self.replaced {
+            Some(replaced) => replaced.look_up(parent, name, look)?,
+            None => look()?,
         };
         self.found(parent, name, &stat).map(|node| (node, stat))
     }
 
-    /// Counts a reference to what `stat` says `name` is.
+    /// Counts a reference to the inode `name`, whose attributes are `stat`.
     pub(crate) fn found(&self, parent: NodeId, name: &OsStr, stat: &Stat) -> Result<Arc<Node>> {
         self.count(parent, name, stat, false)
     }
 
-    /// The same for an inode that was created just now, whose number may have been another's before.
+    /// As `found`, for an inode just created, whose number may have been used before.
     fn created(&self, parent: NodeId, name: &OsStr, stat: &Stat) -> Result<Arc<Node>> {
         self.count(parent, name, stat, true)
     }
@@ -160,6 +170,7 @@ impl Namespace {
             // Something is mounted inside the tree; its inode numbers would collide with ours.
             return Err(Errno::XDEV);
         }
+        self.replaced.iter().for_each(|replaced| replaced.saw(parent, name));
         Ok(self.nodes.found(self.id_of(stat.st_ino), stat, parent, name, new))
     }
 

@@ -1,4 +1,5 @@
-//! What is said of all that a newer program wrote, wherever its number stands: `docs/reference/format.md`, "Versions".
+//! Message about anything that a newer program wrote, wherever its version is recorded: `docs/reference/format.md`,
+//! "Versions".
 
 pub fn newer_than(what: &str, found: u32, known: u32) -> String {
     format!("{what} has format {found}, and this program knows only up to {known}: it was written by a newer entrepot")

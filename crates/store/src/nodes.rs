@@ -1,4 +1,4 @@
-//! The nodes that share a volume: driver of `policy::cluster::lease`, and what files ask about other nodes.
+//! The nodes that share a volume: driver of `policy::cluster::lease`, and queries of files about other nodes.
 //!
 //! ```text
 //!   NAMESPACE/nodes   <── renew, look, expel ──  keeper  ── policy::cluster::lease
@@ -6,8 +6,8 @@
 //!   a write, before it is acknowledged ────────> Nodes
 //!   a change that waits for a writer  ── bell ──> the store of the state ──> the writer's node: file::end_writing
 //! ```
-//! The lease is a file of the shared file system. The store of the state is only how one node wakes another: if it forgets, or is away,
-//! changes that need another node to let go of a file wait, and fail in the end; what was written stays.
+//! The lease is a file of the shared file system. The state store only lets one node wake another. If it loses a
+//! message or is away, changes that need another node to release a file wait. They fail in the end; written data stay.
 
 mod dead;
 mod draining;
@@ -28,7 +28,7 @@ pub use still::Still;
 use crate::events::{Event, Events, Kind};
 use crate::file::{Cluster, FileTable};
 use crate::state::{State, Told};
-use crate::volume::{Volume, ordered};
+use crate::volume::{Followed, Volume, ordered};
 use crate::workers::Workers;
 use crate::{Error, Result};
 use inbox::Inbox;
@@ -43,17 +43,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How long somebody waits for this node to have a lease.
+/// Timeout for a caller that needs this node's lease.
 const LEASE_WAIT: Duration = Duration::from_secs(20);
-/// What is known of the others may be so old before a look is waited for, and how long that is. A node looks by itself at least so often
-/// while somebody asks.
+/// Age limit of the membership before a scan is awaited, and timeout of that wait. Also the interval of scans while it
+/// is being queried.
 const KNOWN_FOR: Duration = Duration::from_secs(3);
-/// With its number and its name: a node says to all that it leads.
+/// First word of the message by which a leader announces its number and name.
 const LEADS: &str = "leads";
-/// After a failure to listen.
+/// Pause after a failure to listen.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
-/// The time that leases are measured in: it goes on while the machine sleeps.
+/// Clock of leases: it goes on while the machine sleeps.
 fn now() -> Time {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
@@ -66,15 +66,15 @@ pub struct Nodes {
     held_until: AtomicU64,
     leads: AtomicBool,
     ends: AtomicBool,
-    /// Somebody waits for another node, or asks about the others.
+    /// A caller waits for another node, or queries the membership.
     asks: AtomicBool,
-    /// The number is over, and there is no other yet.
+    /// The lease of this number ended, and there is no other yet.
     lost: AtomicBool,
-    /// The number that is to be given up while the daemon goes on; 0 is none.
+    /// Number to give up while the daemon goes on; 0: none.
     gives_up: AtomicU32,
-    /// The last that was.
+    /// Number that was given up last.
     gave_up: AtomicU32,
-    wish: draining::Wish,
+    wish: draining::DrainRequest,
     membership: Mutex<Membership>,
     changed: Condvar,
     end: Condvar,
@@ -84,29 +84,29 @@ pub struct Nodes {
     info: Info,
     /// The node that leads, and its name, as last looked up.
     leader: Mutex<Option<(Node, String)>>,
-    /// As which number it said that it leads; 0 if it did not.
+    /// Node number under which leadership was announced; 0: never.
     said: AtomicU32,
     events: Arc<Events>,
     inbox: Inbox,
-    /// Orders of operators were told of that the state store could not be asked for.
+    /// Orders of operators were announced while the state store could not be read.
     missed_orders: AtomicBool,
     letters: letters::Letters,
     reach: locks::Reach,
     workers: Workers,
 }
 
-/// One of the nodes, for people.
+/// A node, for display.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// Its number.
+    /// Number of the node in this session.
     pub node: Node,
-    /// What it says of itself, if that could be read.
+    /// Contents of its lease file, if readable.
     pub info: Option<Info>,
-    /// It is this one.
+    /// Set for this node.
     pub is_self: bool,
-    /// It leads.
+    /// Set for the leader.
     pub leads: bool,
-    /// What it says of its end, if it is to be shut down.
+    /// State of its drain, if it is to be shut down.
     pub draining: Option<Draining>,
 }
 
@@ -128,7 +128,7 @@ impl Nodes {
             lost: AtomicBool::new(false),
             gives_up: AtomicU32::new(0),
             gave_up: AtomicU32::new(0),
-            wish: draining::Wish::default(),
+            wish: draining::DrainRequest::default(),
             membership: Mutex::new(membership),
             changed: Condvar::new(),
             end: Condvar::new(),
@@ -151,13 +151,13 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// Something about nodes, for everybody.
+    /// Logs and records an event that concerns all users.
     fn tell(&self, what: String) {
         tracing::info!("{what}");
         self.events.record(Event::for_all(Kind::Node, what));
     }
 
-    /// Hears from now on what other nodes ask of files here.
+    /// Starts to receive requests of other nodes about files here.
     pub fn listen(self: &Arc<Nodes>, files: &Arc<FileTable>) {
         let (nodes, files) = (self.clone(), Arc::downgrade(files));
         self.workers.start("bell", move || {
@@ -207,26 +207,34 @@ impl Nodes {
         }
     }
 
-    /// Other nodes hear of orders that were given here while the state store was away, and this one of those that it could not ask for when it
-    /// was told of them: a store that hung breaks no connection, so nobody says later that something may have been missed.
+    /// Sends orders that were given here while the state store was away, and reads those that could not be read when
+    /// they were announced. A store that hung breaks no connection, so no error reports later that something was
+    /// missed.
     fn catch_up_with_orders(&self) {
         let volume = self.volume.upgrade();
         let volume =
             volume.filter(|volume| volume.orders_kept() > 0 || self.missed_orders.swap(false, Ordering::AcqRel));
-        if let Some(Err(error)) = volume.map(|volume| volume.follow_missed_orders()) {
-            self.missed_orders.store(true, Ordering::Release);
-            tracing::debug!("orders are kept here, or not known here, for now: {error}");
+        match volume.map(|volume| volume.follow_missed_orders()) {
+            Some(Ok(Followed::Waiting)) => self.missed_orders.store(true, Ordering::Release),
+            Some(Err(error)) => {
+                self.missed_orders.store(true, Ordering::Release);
+                tracing::debug!("orders are kept here, or not known here, for now: {error}");
+            }
+            _ => {}
         }
     }
 
-    fn follow_orders(&self, follow: impl FnOnce(&Volume) -> Result<()>) {
-        if let Err(error) = self.volume.upgrade().map_or(Ok(()), |volume| follow(&volume)) {
+    fn follow_orders(&self, follow: impl FnOnce(&Volume) -> Result<Followed>) {
+        let followed = self.volume.upgrade().map_or(Ok(Followed::All), |volume| follow(&volume));
+        if !matches!(followed, Ok(Followed::All | Followed::Partly)) {
             self.missed_orders.store(true, Ordering::Release);
+        }
+        if let Err(error) = followed {
             tracing::warn!("what operators ordered elsewhere is not known here for now: {error}");
         }
     }
 
-    /// The name under which the node that leads listens.
+    /// Address of the leader.
     fn name_of_leader(&self) -> Option<String> {
         let seen = self.membership.lock().leader();
         let mut known = self.leader.lock();
@@ -237,7 +245,7 @@ impl Nodes {
         known.as_ref().map(|(_, name)| name.clone())
     }
 
-    /// A node says that it leads: others may not look who does for minutes.
+    /// Records a leader's announcement: the next scan may be minutes away.
     fn follow(&self, node: Node, name: &str) {
         let mut known = self.leader.lock();
         if known.as_ref().is_none_or(|(known, _)| *known < node) {
@@ -245,7 +253,7 @@ impl Nodes {
         }
     }
 
-    /// Tells the others once that this node leads.
+    /// Announces once that this node leads.
     fn say_so(&self) {
         let me = self.me_now().0;
         if self.said.swap(me, Ordering::AcqRel) != me
@@ -256,7 +264,7 @@ impl Nodes {
         }
     }
 
-    /// Whether it has the lease by which it acts.
+    /// Whether this node holds its lease.
     pub fn has_lease(&self) -> bool {
         self.standing(self.me_now()) == Standing::Held
     }
@@ -265,7 +273,7 @@ impl Nodes {
         Node(self.node.load(Ordering::Acquire))
     }
 
-    /// What is known of the others, no older than [`KNOWN_FOR`] if the namespace answers.
+    /// Returns the membership, no older than [`KNOWN_FOR`] if the namespace answers.
     fn known(&self) -> MutexGuard<'_, Membership> {
         let until = Instant::now() + KNOWN_FOR;
         let span = Time(KNOWN_FOR.as_nanos() as u64);
@@ -279,7 +287,7 @@ impl Nodes {
         membership
     }
 
-    /// Whether no other node is there. Waits until that is known; if it does not become known, others are there.
+    /// Whether this is the only node. Waits until that is known; if it stays unknown, returns false.
     pub fn is_alone(&self) -> bool {
         let until = Instant::now() + LEASE_WAIT;
         let mut membership = self.membership.lock();
@@ -292,7 +300,7 @@ impl Nodes {
         self.known().members().len() <= 1
     }
 
-    /// The others, for people.
+    /// The other nodes, as text.
     pub fn others(&self) -> String {
         let others = self.shown().into_iter().filter(|shown| !shown.is_self);
         let name =
@@ -300,12 +308,12 @@ impl Nodes {
         others.map(name).collect::<Vec<_>>().join(", ")
     }
 
-    /// How many are there.
+    /// Number of live nodes.
     pub fn count(&self) -> usize {
         self.known().members().len()
     }
 
-    /// All that are there.
+    /// All live nodes.
     pub fn shown(&self) -> Vec<Shown> {
         let (members, leader, me) = {
             let membership = self.known();
@@ -319,7 +327,7 @@ impl Nodes {
         members.into_iter().map(show).collect()
     }
 
-    /// A thread that goes on until [`Nodes::ends`].
+    /// Starts a thread that runs until [`Nodes::ends`].
     pub(crate) fn start_worker(&self, name: &str, work: impl FnOnce() + Send + 'static) {
         self.workers.start(name, work);
     }
@@ -329,7 +337,7 @@ impl Nodes {
         self.ends.load(Ordering::Acquire)
     }
 
-    /// Waits for so long, or until the daemon is about to end; whether it goes on.
+    /// Waits for `span` or until the daemon stops. Returns whether it goes on.
     pub(crate) fn goes_on_after(&self, span: Duration) -> bool {
         let until = Instant::now() + span;
         let mut membership = self.membership.lock();
@@ -337,12 +345,12 @@ impl Nodes {
         !self.ends()
     }
 
-    /// The number that it has now.
+    /// Its current number.
     pub fn number(&self) -> Node {
         self.me_now()
     }
 
-    /// Leaves the others, at once, and ends.
+    /// Leaves the membership at once, and ends.
     pub fn leave(&self) {
         Keeper::leave(self);
         if let Err(error) = self.say_left().and_then(|()| self.see_off(self.me_now())) {
@@ -413,7 +421,7 @@ impl Cluster for Nodes {
         let others: Vec<Option<u32>> = members.iter().filter(|node| **node != me).map(epochs).collect();
         let own = self.epoch();
         let last = others.iter().flatten().copied().max().unwrap_or(0).max(own);
-        // One that just came may not have been seen, and one whose text could not be read may have any.
+        // A node that just joined may not have been seen, and one with an unreadable text may have any epoch.
         epoch != own && (epoch > last || others.iter().any(|other| other.is_none_or(|other| other == epoch)))
     }
 

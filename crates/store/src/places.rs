@@ -1,4 +1,4 @@
-//! Where the stub of a file is, from the file's number: a table of hints beside the state store.
+//! Place of a file's stub by the file's number: a table of hints beside the state store.
 //!
 //! ```text
 //!   file 2a   ──> (directory 131, "out.dat")
@@ -9,10 +9,10 @@
 //! are written behind: [`Places::learn`] and the renames only note what changed, and a thread of its own writes what was
 //! noted, many at a time and without a sync.
 //!
-//! **A hint is never trusted.** Whoever looks a file up opens what is at the path and reads the number in its layout
-//! record. So a table that is older than the namespace, damaged or missing costs a [walk](Places::walk) through
-//! the tree, which brings it up to date, and nothing else. A number without a row is of no file once a walk of this
-//! daemon saw the whole tree; what an earlier daemon saw does not count, since the namespace may have been put back from a backup.
+//! **A hint is never trusted.** A lookup opens the file at the path and reads the number in its layout record. So a
+//! table that is older than the namespace, damaged or missing costs only a [walk](Places::walk) through the tree, which
+//! updates it. A number without a row belongs to no file once a walk of this daemon has seen the whole tree. Walks of
+//! earlier daemons do not count, since the namespace may have been restored from a backup.
 
 mod table;
 mod walk;
@@ -35,7 +35,7 @@ use table::Table;
 const CHANGES_MAX: usize = 1 << 16;
 /// Changes that are written at once, before [`WRITE_AFTER`] is over. A guess.
 const BATCH: usize = 1 << 12;
-/// A change waits so long for others, to be written with them.
+/// Time that a change waits for others, to be written with them.
 const WRITE_AFTER: Duration = Duration::from_secs(1);
 /// Directories of which it is remembered that they have a row.
 const DIRECTORIES_MAX: usize = 1 << 16;
@@ -50,7 +50,7 @@ struct Place {
     name: OsString,
 }
 
-/// What is to be written: a row, or that there is none.
+/// Changes to be written: a row, or its removal.
 #[derive(Debug, Default)]
 struct Changes {
     files: HashMap<FileId, Option<Place>>,
@@ -80,7 +80,7 @@ struct Inner {
 /// The table. See the module.
 pub struct Places {
     tree: OwnedFd,
-    /// What the kernel shows as the path of an open stub begins with this.
+    /// Prefix of an open stub's path as the kernel shows it.
     tree_path: PathBuf,
     root: u64,
     inner: Mutex<Inner>,
@@ -128,18 +128,18 @@ impl Places {
         &self.tree
     }
 
-    /// A file has a layout, or a name in the tree, since just now. `stub` is the path of its stub as the kernel knows it; one
-    /// outside of the tree is not noted.
+    /// Records that a file just got a layout or a name in the tree. `stub` is its stub's path as the kernel shows it; a
+    /// path outside of the tree is ignored.
     pub fn learn(&self, file: FileId, stub: &Path) {
         if let Ok(below) = stub.strip_prefix(&self.tree_path) {
             self.learn_below(file, below);
         }
     }
 
-    /// The same of a path below the tree.
+    /// As above, for a path below the tree.
     pub fn learn_below(&self, file: FileId, below: &Path) {
         let (Some(directory), Some(name)) = (below.parent(), below.file_name()) else { return };
-        // Removed or renamed meanwhile: whoever did it says so.
+        // A file removed or renamed at the same time is reported by that operation.
         if let Some(directory) = self.directory_at(directory) {
             self.file_is(file, directory, name);
         }
@@ -207,7 +207,7 @@ impl Places {
         }
     }
 
-    /// Where the stub of a file should be, below the tree.
+    /// Returns the expected path of a file's stub, below the tree.
     pub fn path_of(&self, file: FileId) -> Option<PathBuf> {
         let mut at = self.row(|changes| changes.files.get(&file).cloned(), |table| table.file(file))?;
         let mut names = vec![at.name];

@@ -1,11 +1,11 @@
-//! What users, groups and directories have: counted as files grow and go, and refused beyond a ceiling.
+//! Usage of users, groups and directories: counted as files grow and go, and refused beyond a limit.
 //!
 //! ```text
 //!   file grows ── payers ──> accounts of its owner, its group, the directories above ── take ──> counted, or EDQUOT
 //!   what counts as much as it may, and where one's ceiling is, says the daemon's keeper of quotas (`policy::quota`)
 //! ```
-//! Only what has a limit has an account. Where none has, whoever counts looks at one flag and goes on. An account is a few
-//! numbers that are added to in one step each, so that no file waits for another's.
+//! Only subjects with a limit have an account. Without any limit a count costs one read of a flag. An account is a few
+//! atomic counters, so that no file waits for another.
 
 mod account;
 mod payers;
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Has what is allowed looked at anew.
+/// Judges an account again.
 type Judge = Box<dyn Fn(&Account) + Send + Sync>;
 
 /// All accounts of a volume.
@@ -38,7 +38,7 @@ pub struct Quotas {
     refused: AtomicU64,
 }
 
-/// What has an account.
+/// Accounts of all subjects.
 #[derive(Clone, Default)]
 struct Table {
     users: HashMap<u32, Arc<Account>>,
@@ -53,7 +53,7 @@ impl Quotas {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Where the tree of all names is, and what looks anew at what an account may have when it was refused something.
+    /// Sets the root of the tree of names, and the function that judges an account again after a refusal.
     pub(crate) fn begin(&self, tree: PathBuf, judge: impl Fn(&Account) + Send + Sync + 'static) {
         drop(self.tree.set(tree));
         drop(self.judge.set(Box::new(judge)));
@@ -64,7 +64,7 @@ impl Quotas {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Another edition of the table whenever it changed: who knows their payers looks anew.
+    /// Edition of the table, which changes with each change of it: holders of payers then look them up again.
     pub(crate) fn edition(&self) -> u64 {
         self.edition.load(Ordering::Acquire)
     }
@@ -102,7 +102,7 @@ impl Quotas {
         self.is_on.store(any, Ordering::Release);
     }
 
-    /// Who pays for what belongs to a user and a group, and lies in a directory below the tree.
+    /// Accounts that pay for a file of a user and a group in a directory below the tree.
     pub(crate) fn payers(&self, uid: u32, gid: u32, directory: &Path) -> Payers {
         let table = self.table.read().clone();
         let mut all = table.owners(Some(uid), Some(gid));
@@ -110,12 +110,12 @@ impl Quotas {
         Payers::of(all)
     }
 
-    /// Who pays for what an owner has, wherever it lies.
+    /// Accounts that pay for an owner's files, in any directory.
     pub(crate) fn owners(&self, uid: Option<u32>, gid: Option<u32>) -> Payers {
         Payers::of(self.table.read().owners(uid, gid))
     }
 
-    /// Who pays for a file that is at that place of this machine; nobody if that is not in the tree.
+    /// Accounts that pay for a file at a place of this machine; none if that is not in the tree.
     pub(crate) fn payers_at(&self, (uid, gid): (u32, u32), place: &Path) -> Payers {
         let below = self.tree.get().and_then(|tree| place.strip_prefix(tree).ok());
         below.and_then(Path::parent).map_or_else(Payers::default, |directory| self.payers(uid, gid, directory))
@@ -133,7 +133,7 @@ impl Quotas {
         self.table.read().directories.keys().any(|limited| limited.starts_with(path))
     }
 
-    /// Takes what is to be there more from all who pay for it, or from none.
+    /// Charges an increase to all payers, or to none.
     pub(crate) fn take(&self, payers: &Payers, more: Changed) -> Result<(), Refused> {
         self.twice(payers, || payers.take(more))
     }
@@ -147,7 +147,7 @@ impl Quotas {
         if ask().is_ok() {
             return Ok(());
         }
-        // What they have may just have become less than a soft limit.
+        // Their usage may just have fallen below a soft limit.
         if let Some(judge) = self.judge.get() {
             payers.each(|account| judge(account));
         }
@@ -175,7 +175,7 @@ impl Table {
     }
 }
 
-/// What an inode counts for: its length, if it is a file that has one, and itself.
+/// Usage of an inode: its length, if it is a file that has one, and one file.
 pub(crate) fn counts(stat: &Stat) -> Changed {
     use rustix::fs::FileType;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;

@@ -1,7 +1,7 @@
-//! Repair: lost objects come back from the source, under readers or offline.
+//! Repair: lost objects are recovered from the source, under readers or offline.
 //!
-//! [`Repair`] drives the machine `policy::protect::recovery`; [`Checker`] looks through a volume and sets it right.
-//! The machine decides; here actions are carried out by a few workers, and readers wait.
+//! [`Repair`] drives the machine `policy::protect::recovery`; [`Checker`] scans a volume and repairs it. The machine
+//! decides; here a few workers execute the actions, and readers wait.
 
 mod case;
 mod check;
@@ -14,7 +14,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-pub use check::{Behalf, CheckOptions, Checker, Finding, FindingKind, Lost, Outcome, Part};
+pub use check::{Behalf, CheckOptions, Checker, Finding, FindingKind, Left, Lost, Outcome, Part};
 pub use check::{Report, Scrubbed, Starts, Together, WORD};
 pub use tally::Tally;
 
@@ -35,18 +35,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Workers that fetch and write. More than the machine keeps in flight per key, so that several files go on at once.
+/// Number of threads that fetch and write. More than the machine keeps in flight per key, so that several files
+/// progress at once.
 const WORKERS: usize = 12;
 
-/// The longest that a reader waits in all. Every fetch has its own deadline and the retries are few, so this is reached
-/// only when a source gives a little again and again.
+/// Longest wait of a reader in total. Every fetch has its own deadline and the retries are few, so this is reached
+/// only when a source delivers a little again and again.
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
-/// Brings lost objects back from their sources. Register it in `Pool::recovery`.
+/// Recovers lost objects from their sources. Register it in `Pool::recovery`.
 pub struct Repair {
     driver: Arc<Driver>,
     workers: Mutex<Vec<JoinHandle<()>>>,
-    /// The longest that a reader waited so far, in nanoseconds.
+    /// Longest wait of a reader so far, in nanoseconds.
     longest_wait_ns: AtomicU64,
 }
 
@@ -69,7 +70,7 @@ impl Repair {
         Arc::new(Repair { driver, workers, longest_wait_ns: AtomicU64::new(0) })
     }
 
-    /// Recovers one object with nobody waiting and returns when it is complete.
+    /// Recovers one object without a waiting reader, and returns when it is complete.
     pub fn repair(&self, file: &Arc<File>, at: Position) -> Result<()> {
         match named(file, at) {
             Some((_, object)) if !is_sound(file, at, &object, 0..1) => self.replace(file, at),
@@ -77,7 +78,7 @@ impl Repair {
         }
     }
 
-    /// Makes an object anew from the source that holds other bytes than the checksums say, or lacks some.
+    /// Rebuilds an object from the source, if its bytes contradict the checksums or are incomplete.
     pub fn replace(&self, file: &Arc<File>, at: Position) -> Result<()> {
         if file.is_recovered_elsewhere(at)? {
             return Ok(());
@@ -90,23 +91,23 @@ impl Repair {
         self.wait(&wait, WAIT_MAX * 100)
     }
 
-    /// Rows patched and rows in all of the object that stands at `at`, while it is being recovered.
+    /// Patched rows and total rows of the object at `at`, while it is being recovered.
     pub fn progress(&self, file: &Arc<File>, at: Position) -> Option<(u64, u64)> {
         let (file_id, object) = named(file, at)?;
         self.driver.progress(file_id, object.id)
     }
 
-    /// Counts of the machine.
+    /// Counters of the machine.
     pub fn counts(&self) -> recovery::Stats {
         self.driver.counts()
     }
 
-    /// The longest that a reader waited so far.
+    /// Longest wait of a reader so far.
     pub fn longest_wait(&self) -> Duration {
         Duration::from_nanos(self.longest_wait_ns.load(Ordering::Relaxed))
     }
 
-    /// The accounts of the last recoveries, oldest first.
+    /// Tallies of the last recoveries, oldest first.
     pub fn tallies(&self) -> Vec<Arc<Tally>> {
         self.driver.log.tallies()
     }
@@ -142,7 +143,7 @@ impl Recover for Repair {
             return Ok(());
         }
         let Some((file_id, object)) = named(file, at) else { return Ok(()) };
-        // What another node reaches is not lost, and must not be made anew beside it.
+        // An object that another node reaches is not lost, and must not be duplicated.
         let target = file.pool().targets.get(object.target);
         if target.is_some_and(|target| target.reach() == Reach::Elsewhere && !target.is_given_up()) {
             return Err(Error::Target { target: object.target, error: TargetError::Elsewhere });
@@ -169,13 +170,13 @@ impl Recover for Repair {
     }
 }
 
-/// The file's number and the object that stands at a position now; nothing if the layout changed that much.
+/// The file's number and the object at a position now; `None` if the layout no longer has the position.
 fn named(file: &File, at: Position) -> Option<(FileId, Object)> {
     let layout = file.layout()?;
     Some((layout.file, *layout.object(at)?))
 }
 
-/// Whether rows can be read after all: the caller may have looked at an older layout, before a recovery ended. A
+/// Whether rows can be read after all: the caller may have used an older layout, from before a recovery ended. A
 /// complete object that cannot be read (a bad sector, a target in doubt) is lost.
 fn is_sound(file: &File, at: Position, object: &Object, rows: Range<u64>) -> bool {
     let target = file.pool().targets.get(object.target);
@@ -189,7 +190,7 @@ fn is_sound(file: &File, at: Position, object: &Object, rows: Range<u64>) -> boo
     readable.is_ok()
 }
 
-/// The words for why something could not be had.
+/// Text of the reason for a failure.
 fn reason(why: Why) -> &'static str {
     match why {
         Why::NoSpare => "no target can take the place of the lost one, or no source has the bytes",

@@ -1,13 +1,14 @@
-//! `entrepot state rebuild`: a state store that is lost, made anew of what the namespace and the targets say.
+//! `entrepot state rebuild`: rebuilds a lost state store from the namespace and the targets.
 //!
 //! ```text
 //!   namespace   layouts, epochs of nodes ──┐
 //!   targets     numbers, epochs, objects ──┼──> plan ──> targets, last numbers ──> the store ──> `state.id`
 //!   operator    what cannot be seen ───────┘
 //! ```
-//! What nobody but the store knew is gone ([`GONE`]); no file needs it. A move whose journal is lost left the old layout or the new one in
-//! the stub, and objects that no file names. None of these is removed before an operator says so: whether the namespace is the one that it
-//! was, or an older copy, nothing tells any more, so the names of no epoch count as known (`volume::identity`).
+//! Facts known to the store alone are lost ([`GONE`]); no file needs them. A move with a lost journal left the old or
+//! the new layout in the stub, and objects that no file names. None of these is removed before an operator's order: a
+//! rebuild cannot distinguish the namespace from an older copy. So the names of no epoch count as known
+//! (`volume::identity`).
 
 mod devices;
 mod names;
@@ -19,17 +20,22 @@ use crate::nodes::Still;
 use crate::state::TargetRecord;
 use crate::state::dump::Row;
 use crate::volume::{AtRest, Config, FileServers, Problems, Step, check_as};
-use devices::Seen;
+use devices::TargetState;
 use names::Names;
 use plan::{Found, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was in the store alone, for people, with what to do about it.
-pub const GONE: [(&str, &str); 8] = [
+/// Contents of the lost store that cannot be rebuilt, with advice for the operator.
+pub const GONE: [(&str, &str); 10] = [
     (
         "jobs, their log's index, steps for Slurm",
         "submit again what did not end; what runs goes on, and nobody knows of it",
     ),
+    (
+        "quotas: every limit, and since when a soft one is passed",
+        "set them again with `entrepot quota set`; until then nothing is limited",
+    ),
+    ("accounting: what users and jobs did", "it begins with zero; rows that were exported are as they were"),
     ("orders `target fail` and `target drain`", "give them again before users come back"),
     ("moves under way, objects to be removed", "`entrepot check --repair --drop-unknown` removes what no file names"),
     ("stagings under way", "run the same `entrepot stage in` again; it begins anew"),
@@ -42,7 +48,7 @@ pub const GONE: [(&str, &str); 8] = [
     ("how far a scrub is", "it begins anew"),
 ];
 
-/// What was found, and done about it.
+/// Result of a rebuild.
 #[derive(Debug)]
 pub struct Rebuilt {
     /// The targets as they are recorded now.
@@ -53,19 +59,19 @@ pub struct Rebuilt {
     pub files_on: BTreeMap<String, u64>,
     /// Names of regular files.
     pub files: u64,
-    /// Those whose bytes lie on targets.
+    /// Files whose bytes lie on targets.
     pub laid_out: u64,
     /// Numbers go on above this epoch.
     pub epoch: u32,
     /// Nodes whose leases stood still, and are over.
     pub dead: usize,
-    /// What could not be read, and how many there are.
+    /// Unreadable entries, and their number.
     pub unread: (Vec<String>, u64),
     /// Rows of the new state; none where nothing was to be written.
     pub rows: Option<usize>,
 }
 
-/// Rebuilds the state of a volume that is down on all nodes, or with `write` unset says what that would give.
+/// Rebuilds the state of a volume that is down on all nodes, or with `write` unset returns the plan.
 pub fn rebuild_state(
     config: &Config,
     servers: &dyn FileServers,
@@ -108,7 +114,7 @@ fn rebuild(
         let one = |Refusal { cause, mend }| Problems::refused(cause, mend).0;
         Problems(all.into_iter().flat_map(one).collect())
     })?;
-    // What a start will find wrong is said now.
+    // Report now any problem that would fail the next start.
     check_as(config, &plan.targets).map_err(Problems::unchanged)?;
     let mut rebuilt = Rebuilt {
         objects: BTreeMap::new(),
@@ -122,7 +128,7 @@ fn rebuild(
         targets: plan.targets.clone(),
     };
     for (name, seen) in &found.targets {
-        if let Seen::Here { objects, .. } = seen {
+        if let TargetState::Here { objects, .. } = seen {
             rebuilt.objects.insert(name.clone(), *objects);
         }
     }

@@ -1,35 +1,35 @@
-//! Where staged data came from: the trait that a remote source implements, and the record of it that a file keeps.
+//! Sources of staged data: the trait that a remote source implements, and the record that a file keeps of its sources.
 //!
-//! The implementations live in the crate `source`; this module knows no protocol.
+//! The crate `source` has the implementations; this module knows no protocol.
 
 #[cfg(test)]
 pub mod memory;
 mod record;
-pub mod rights;
 
 pub use record::{FORMAT, Place, Record, RecordError, SOURCES_MAX, SUM_BYTES, check_uri};
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why a source gave nothing.
+/// Failure of a source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
-    /// It may work when tried again: network, timeout, server busy.
+    /// A retry may succeed: network, timeout, busy server.
     #[error("{0}")]
     Passing(String),
-    /// It will not work: not found, bad URI, no range support.
+    /// A retry cannot succeed: not found, bad URI, no range support.
     #[error("{0}")]
     Permanent(String),
-    /// The user may not, or has not said who they are.
+    /// The user has no permission, or sent no credentials.
     #[error("{0}")]
     Denied(String),
-    /// It is not what was staged in: size, ETag or modification time differ.
+    /// The source is no longer what was staged in: size, ETag or modification time differ.
     #[error("the source changed since it was staged in: {0}")]
     Changed(String),
 }
 
 impl SourceError {
-    /// The same in other words.
+    /// Replaces the text and keeps the kind.
     pub fn map(self, say: impl FnOnce(String) -> String) -> SourceError {
         match self {
             SourceError::Passing(text) => SourceError::Passing(say(text)),
@@ -40,7 +40,7 @@ impl SourceError {
     }
 }
 
-/// What identifies a version of the data at a source.
+/// Identity of a version of the data at a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Version {
     /// Size in bytes.
@@ -48,29 +48,41 @@ pub struct Version {
     /// Entity tag, where the protocol has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
-    /// Modification time in nanoseconds since 1970, where the protocol tells it.
+    /// Modification time in nanoseconds since 1970, where the protocol has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_ns: Option<u64>,
 }
 
 impl Version {
-    /// Whether other bytes of the same size would be another version.
+    /// Whether a replacement of the same size would have another `Version`.
     pub fn tells_apart(&self) -> bool {
         self.etag.is_some() || self.modified_ns.is_some()
     }
 }
 
-/// Bytes of one range when a whole file is read. A guess: few round trips, little memory.
+/// Bytes per range when a whole file is read. A guess: few round trips, little memory.
 const READ_BYTES: usize = 8 << 20;
 
 /// One file at one source, over one session. Blocking; called from several threads at once.
 pub trait Source: Send + Sync {
-    /// What is there now.
+    /// Returns the present version.
     fn stat(&self) -> Result<Version, SourceError>;
     /// Fills `buf` from `offset`, all of it. Fails with `Changed` where the protocol lets it guard by `version`.
     fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError>;
-    /// Reads from the start, in order: `each` gets the bytes and says whether to go on. Sources without ranges have
-    /// their own way; all others are read range by range.
+    /// As [`Source::read_at`], and adds the bytes that arrived to `arrived`, while they arrive if the protocol allows it.
+    fn read_at_counted(
+        &self,
+        version: &Version,
+        offset: u64,
+        buf: &mut [u8],
+        arrived: &AtomicU64,
+    ) -> Result<(), SourceError> {
+        self.read_at(version, offset, buf)?;
+        arrived.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+    /// Reads from the start, in order; `each` takes the bytes and returns whether to go on. Sources without ranges
+    /// override this method; the default reads range by range.
     fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
         let mut buf = vec![0; READ_BYTES.min(version.size as usize)];
         let mut offset = 0;
@@ -84,110 +96,111 @@ pub trait Source: Send + Sync {
         }
         Ok(())
     }
-    /// Whether ranges are served: found out with a one-byte read, once.
+    /// Whether ranges are served: probed once with a one-byte read.
     fn has_ranges(&self) -> Result<bool, SourceError>;
-    /// Whether it would be noticed that other bytes of the same size take the place of this version from now on. Where
-    /// not, several ranges could be of several versions.
+    /// Whether a replacement of the same size would be noticed from now on. If not, ranges fetched one by one may
+    /// belong to several versions.
     fn notices_replacement(&self, version: &Version) -> bool {
         version.tells_apart()
     }
 }
 
-/// A file being written at a destination. Becomes visible under its name only with [`Upload::finish`].
+/// A file being written at a destination. [`Upload::finish`] makes it visible under its name.
 pub trait Upload: Send {
-    /// Appends bytes.
+    /// Appends bytes to the upload.
     fn append(&mut self, data: &[u8]) -> Result<(), SourceError>;
-    /// Sends what is left and compares the size that arrived, before it has its name where the protocol allows. From
-    /// then on it can be read back at [`Started::at`].
+    /// Sends the rest and compares the size that arrived, before the file has its name where the protocol allows. The
+    /// copy can then be read back at [`Started::at`].
     fn complete(&mut self, expect_size: u64) -> Result<(), SourceError>;
-    /// Gives it its name, completed before if need be. What failed is removed.
+    /// Gives the file its name, after [`Upload::complete`] if that was not called. Removes the upload on failure.
     fn finish(self: Box<Self>, expect_size: u64) -> Result<Version, SourceError>;
-    /// Gives up and removes what was written, completed or not.
-    fn abort(self: Box<Self>);
+    /// Removes the upload, completed or not. Returns the location of remains that could not be removed.
+    fn abort(self: Box<Self>) -> Option<String>;
 }
 
-/// An upload that was begun.
+/// An upload in progress.
 pub struct Started {
-    /// The upload.
+    /// The open upload.
     pub upload: Box<dyn Upload>,
-    /// Where it can be read back once it is completed: its temporary name; for s3 and ftp, which know none, its own.
+    /// Where the completed copy can be read back: its temporary name, or the final one for s3 and ftp, which have no
+    /// temporary names.
     pub at: String,
 }
 
-/// What a directory at a source holds.
+/// An entry of a directory at a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Path below the directory, with `/` between its parts; never absolute, never with `..`.
     pub path: String,
-    /// What it is.
+    /// File, directory or link.
     pub kind: EntryKind,
 }
 
 /// The kind of an [`Entry`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// A file of that many bytes.
+    /// A file and its size in bytes.
     File(u64),
-    /// A directory.
+    /// A directory of the source.
     Directory,
-    /// A symbolic link and where it points (only sources that are local directories know them).
+    /// A symbolic link and its target path (only for sources that are local directories).
     Symlink(String),
 }
 
-/// A file of a record of a repository.
+/// A file of a repository's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deposited {
-    /// Where it is.
+    /// URI of the file.
     pub uri: String,
-    /// Its name below the record, as the repository says it: hostile input.
+    /// Path below the record as the repository sends it: hostile input.
     pub path: String,
-    /// How large it is.
+    /// Size in bytes.
     pub size: u64,
     /// Its checksum, `ALGORITHM:HEX`, where the repository has one.
     pub checksum: Option<String>,
 }
 
-/// Whether a URI can only mean a directory: it ends in a slash, or names a record of a repository.
+/// Whether a URI always names a directory: it ends in a slash, or names a repository's record.
 pub fn means_directory(uri: &str) -> bool {
     uri.ends_with('/') || uri.starts_with("zenodo:") || uri.starts_with("doi:")
 }
 
-/// On whose behalf a source is opened: decides where credentials are looked for.
+/// The user for whom a source is opened: decides where credentials are searched.
 #[derive(Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Identity {
-    /// User id.
+    /// Numeric user id.
     pub uid: u32,
-    /// Group id.
+    /// Numeric group id.
     pub gid: u32,
-    /// A file of mode 0600 with credentials, or nothing.
+    /// A file of mode 0600 with credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials_file: Option<std::path::PathBuf>,
     /// Credential variables of the user's environment that the client passed on. Never logged.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub environment: std::collections::BTreeMap<String, String>,
-    /// File mode creation mask, for what is made on their behalf; [`UMASK`] where the client does not say.
+    /// File mode creation mask for files made for the user; `None`: [`UMASK`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
-    /// The job whose command it is, as the client says: bytes are counted for it if it is the user's.
+    /// The job that runs the command, as the client reports it. Its bytes are accounted to the job if the user owns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
 }
 
-/// The variable by which the commands of a job know it.
+/// Environment variable with the job's name for commands that run in it.
 pub const JOB_VARIABLE: &str = "ENTREPOT_JOB_ACCOUNT";
 
-/// The mask of a client that does not tell its own: what systems come with.
+/// Mask for clients that send none: the usual default of Linux systems.
 pub const UMASK: u32 = 0o022;
 
 impl Identity {
-    /// The mask to use.
+    /// The mask to use: the client's, or [`UMASK`].
     pub fn mask(&self) -> u32 {
         self.umask.unwrap_or(UMASK) & 0o777
     }
 }
 
 impl std::fmt::Debug for Identity {
-    /// Says which credential variables there are, not what is in them.
+    /// Prints the names of credential variables, never their values.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Identity")
             .field("uid", &self.uid)
@@ -199,22 +212,22 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// Opens sources by URI. Implemented by the crate `source`; in tests by memory.
+/// Opens sources by URI. The crate `source` implements it; tests use sources in memory.
 pub trait Opener: Send + Sync {
-    /// A file to read.
+    /// Opens a file for reading.
     fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Source>, SourceError>;
-    /// Where a file of that name (as it stands in a URI) goes that is sent to `uri`: into it where it is a directory,
-    /// or says so with a `/` at its end.
+    /// The URI of a file named `name` (URI-encoded) that is sent to `uri`: below `uri` if that is a directory or ends
+    /// in `/`.
     fn named(&self, uri: &str, name: &str, _who: &Identity) -> Result<String, SourceError> {
         Ok(if uri.ends_with('/') { format!("{uri}{name}") } else { uri.to_string() })
     }
-    /// A file to write.
+    /// Creates a file at a destination.
     fn create(&self, uri: &str, who: &Identity) -> Result<Started, SourceError>;
-    /// The files of a record of a repository; nothing where the URI names none.
+    /// Files of a repository's record; `None` if the URI names no record.
     fn record(&self, _uri: &str, _who: &Identity) -> Result<Option<Vec<Deposited>>, SourceError> {
         Ok(None)
     }
-    /// The tree below a directory, parents before children.
+    /// Lists the tree below a directory, parents before children.
     fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>, SourceError>;
 }
 

@@ -1,9 +1,8 @@
 //! Staging: data in from a source, results out to a destination.
 //!
-//! A file that comes in is a stub in `staging/` until every byte is there, verified and synced; then it is linked into
-//! the tree under its name, in one step. What was fetched before an interruption is not fetched again, as long as the
-//! source is still what it was. All paths are relative to the mount's root and resolved beneath it, with the rights of
-//! the user who asks.
+//! An incoming file is a stub in `staging/` until every byte is there, verified and synced; then it is linked into the
+//! tree under its name in one step. A repeated staging continues an interrupted one if the source is unchanged. Paths
+//! are relative to the mount's root and resolved beneath it, with the permissions of the requesting user.
 
 mod already_staged;
 mod amount;
@@ -56,62 +55,62 @@ pub struct Stager {
     volume: Arc<Volume>,
     files: Arc<FileTable>,
     opener: Arc<dyn Opener>,
-    /// Stagings under way, by key, with the path that each is for and what stops it: the same one never runs twice at once.
+    /// Running stagings by key, with path and stop flag: the same staging never runs twice at once.
     running: Arc<Mutex<BTreeMap<String, (String, Stop)>>>,
-    /// What was taken home.
+    /// Records of finished stage-outs.
     offloaded: Arc<offloaded::Registry>,
-    /// Other nodes that may help.
+    /// Other nodes that can fetch shares.
     others: Arc<OnceLock<Arc<dyn Others>>>,
-    /// What `[stage] limit` leaves to this node.
+    /// Rate limiter for this node's part of `[stage] limit`.
     limiter: Option<Arc<Limiter>>,
-    /// What holds this one back, where anything does.
+    /// Pace of this transfer, if it has a limit.
     pace: Option<Arc<Pace>>,
 }
 
-/// One file to be staged in.
+/// A request to stage in one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StageIn {
-    /// The sources, the first preferred; all hold the same bytes.
+    /// URIs of the sources, the preferred one first; all hold the same bytes.
     pub uris: Vec<String>,
-    /// Where to, relative to the mount's root. A directory that exists takes the source's last name.
+    /// Destination, relative to the mount's root. In an existing directory the file gets the last name of the source.
     pub path: String,
-    /// Whether a file that is there already is replaced.
+    /// Whether an existing file is replaced.
     #[serde(default)]
     pub replace: bool,
-    /// Whether a file that is there already is taken as it is if it came from the same source and is still what the
-    /// source has; an older version is replaced, anything else is in the way.
+    /// Whether an existing file is kept if it came from the same source and the source is unchanged. An older version
+    /// is replaced; any other file is an error.
     #[serde(default)]
     pub keep: bool,
-    /// Checksums of the whole file, where the user knows some.
+    /// Checksums of the whole file from the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checksums: Vec<Checksum>,
 }
 
-/// How a copy at the other end is compared before it gets its name there.
+/// Comparison of a copy at the destination before it gets its name there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compare {
-    /// All its bytes are read back and their checksum is compared.
+    /// Reads all bytes back and compares their checksum.
     #[default]
     Content,
-    /// Its size.
+    /// Compares only the size.
     Size,
 }
 
-/// What a staging did.
+/// Result of a staging.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Staged {
-    /// Files staged.
+    /// Number of files.
     pub files: u64,
-    /// Bytes in them.
+    /// Bytes in these files.
     pub bytes: u64,
-    /// Bytes that went over the network in this run.
+    /// Bytes transferred over the network in this run.
     pub fetched_bytes: u64,
-    /// Directories made.
+    /// Directories created by this staging.
     pub directories: u64,
-    /// Symbolic links made.
+    /// Symbolic links created.
     pub symlinks: u64,
-    /// What the user should know: sources without ranges, a restart because the source changed.
+    /// Notes for the user: sources without ranges, a restart because the source changed.
     pub notes: Vec<String>,
 }
 
@@ -127,7 +126,7 @@ impl Staged {
 }
 
 impl Stager {
-    /// A stager for a volume.
+    /// Creates a stager for a volume.
     pub fn new(volume: Arc<Volume>, files: Arc<FileTable>, opener: Arc<dyn Opener>) -> Stager {
         let offloaded = Arc::new(offloaded::Registry::new(volume.state().clone()));
         let limit = volume.config().stage.limit;
@@ -136,8 +135,8 @@ impl Stager {
         Stager { volume, files, opener, running, offloaded, others, limiter, pace: None }
     }
 
-    /// The same stager for one transfer of a user, no faster than `limit` bytes per second and what `[stage] limit` leaves.
-    /// All that it moves counts together, in both directions, by all connections and nodes.
+    /// Returns a stager for one transfer of a user, limited to `limit` bytes per second and to this node's part of
+    /// `[stage] limit`. The limit is on the sum of both directions, all connections and all nodes.
     pub fn paced(&self, limit: Option<u64>, user: u32, stop: &Stop) -> Stager {
         let Stager { volume, files, running, offloaded, others, limiter, .. } = self;
         if let Some(limiter) = limiter {
@@ -161,7 +160,7 @@ impl Stager {
         }
     }
 
-    /// What holds a transfer back that was asked to be no faster than `limit`, if anything does.
+    /// The limit in force for a transfer that was requested with `limit`, if there is one.
     pub fn limit_of(&self, limit: Option<u64>) -> Option<Limit> {
         let volume = self.limiter.is_some().then(|| self.volume_limit());
         match (limit, volume) {
@@ -172,13 +171,13 @@ impl Stager {
         }
     }
 
-    /// Each of the nodes has the same part of the volume's limit.
+    /// Part of the volume's limit for each node.
     fn volume_limit(&self) -> u64 {
         let others = self.others.get().map_or(0, |others| others.names().len() as u64);
         self.volume.config().stage.limit / (others + 1)
     }
 
-    /// What was taken home.
+    /// Records of finished stage-outs.
     pub fn offloaded(&self) -> &offloaded::Registry {
         &self.offloaded
     }

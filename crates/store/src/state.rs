@@ -1,4 +1,5 @@
-//! What the volume remembers besides files: epochs, targets, the mover's journal, garbage, staging progress, jobs.
+//! Persistent state of a volume besides its files: epochs, targets, the mover's journal, garbage, staging progress,
+//! jobs.
 //!
 //! [`State`] is what callers use; [`SqliteState`] keeps it in one file on this machine, [`RedisState`] in a server. Every call that
 //! returned is durable. The suite [`conformance`] holds for every implementation.
@@ -17,7 +18,7 @@ use crate::counters::Timed;
 use crate::target::State as TargetState;
 use policy::{FileId, ObjectId, TargetId};
 
-/// The kind of the record that says which names of objects are durable. It is of one machine and one time, as no other is.
+/// Kind of the records of durable object names (`durable_names`). They hold for one machine and one time.
 pub(crate) const NAMES: &str = "names";
 
 /// The kind of the records by which nodes know of each other's jobs. Their keys begin with the name of the node and a blank.
@@ -26,25 +27,26 @@ pub const KNOWN_JOBS: &str = "jobs.known";
 /// The kind of the one record in which nodes know what space each of them has promised to jobs.
 pub const PROMISED: &str = "jobs.promised";
 
-/// What is remembered of a target.
+/// State store's record of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetRecord {
     /// Its number; never given to another target.
     pub id: TargetId,
-    /// Its name.
+    /// Name in `volume.toml`.
     pub name: String,
     /// `Ok`, `Failed` or `Draining`; suspicion is not remembered.
     pub state: TargetState,
     /// Whether the operator failed it, so that only the operator restores it.
     pub by_operator: bool,
-    /// When an operator last gave an order for it, as [`State::order_target`] was told; 0 where only one daemon gives any.
+    /// Time of an operator's last order for the target, as passed to [`State::order_target`]; 0 in a store of one
+    /// daemon.
     pub ordered_ms: u64,
 }
 
-/// What is remembered of a target after an order.
+/// A target's state in the store after an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remembered {
-    /// Its state.
+    /// State after the order.
     pub state: TargetState,
     /// When the last order was given.
     pub last_ms: u64,
@@ -53,7 +55,7 @@ pub struct Remembered {
 /// One layout change of the mover that may be half done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalEntry {
-    /// The file.
+    /// File whose layout changes.
     pub file: FileId,
     /// Where its stub was, relative to the namespace's tree. May have been renamed since.
     pub path: std::path::PathBuf,
@@ -81,12 +83,12 @@ pub(crate) fn state_of(name: &str) -> Option<TargetState> {
     }
 }
 
-/// What one that listens hears.
+/// A message to a listening node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told<'a> {
-    /// All that comes is heard from now on; what came before may have been missed.
+    /// The listener is connected: all later messages arrive; earlier ones may have been missed.
     Listening,
-    /// To all.
+    /// To all listeners.
     All(&'a str),
     /// To this node alone.
     One(&'a str),
@@ -106,7 +108,7 @@ pub trait State: Send + Sync {
     fn remember_target(&self, id: TargetId, name: &str) -> Result<()>;
     /// All targets that were added and not forgotten, by number.
     fn targets(&self) -> Result<Vec<TargetRecord>>;
-    /// Of these targets, those that are known, by number.
+    /// Returns the records of these targets, by number; unknown ones are left out.
     fn targets_of(&self, ids: &[TargetId]) -> Result<Vec<TargetRecord>> {
         Ok(self.targets()?.into_iter().filter(|record| ids.contains(&record.id)).collect())
     }
@@ -116,8 +118,8 @@ pub trait State: Send + Sync {
     }
     /// Remembers the state of a target.
     fn set_target_state(&self, id: TargetId, state: TargetState, by_operator: bool) -> Result<()>;
-    /// Remembers what an operator ordered at that time, unless an order of that time or a later one is remembered. What is remembered then;
-    /// none of a target that is not known.
+    /// Records an operator's order of that time, unless an order of that time or later is recorded. Returns the
+    /// recorded state, or `None` for an unknown target.
     fn order_target(&self, id: TargetId, state: TargetState, given_ms: u64) -> Result<Option<Remembered>> {
         // Only one daemon gives orders, so none comes late.
         self.set_target_state(id, state, state == TargetState::Failed)?;
@@ -133,13 +135,13 @@ pub trait State: Send + Sync {
     /// All changes under way, by file.
     fn journal(&self) -> Result<Vec<JournalEntry>>;
 
-    /// Remembers objects to be removed. Those already remembered stay.
+    /// Records objects to be removed, in addition to the recorded ones.
     fn garbage_add(&self, objects: &[(TargetId, ObjectId)]) -> Result<()>;
     /// These have been removed.
     fn garbage_removed(&self, objects: &[(TargetId, ObjectId)]) -> Result<()>;
     /// Up to `count_max` objects to be removed from a target, ascending.
     fn garbage_of(&self, target: TargetId, count_max: usize) -> Result<Vec<ObjectId>>;
-    /// How many objects wait to be removed.
+    /// Returns the number of objects to be removed.
     fn garbage_count(&self) -> Result<u64>;
 
     /// Remembers (or replaces) the progress of a staging.
@@ -153,7 +155,7 @@ pub trait State: Send + Sync {
 
     /// Remembers (or replaces) a record of some kind, such as a job.
     fn record_put(&self, kind: &str, key: &str, value: &[u8]) -> Result<()>;
-    /// One record.
+    /// Returns one record.
     fn record_get(&self, kind: &str, key: &str) -> Result<Option<Vec<u8>>>;
     /// Forgets a record. Whether it was there.
     fn record_remove(&self, kind: &str, key: &str) -> Result<bool>;
@@ -171,31 +173,31 @@ pub trait State: Send + Sync {
     fn finish(&self) -> Result<()> {
         Ok(())
     }
-    /// Tells all that listen. May get lost; does nothing where only one daemon has the state.
+    /// Sends a message to all listeners. It may get lost; a store of one daemon does nothing.
     fn ring(&self, _text: &str) -> Result<()> {
         Ok(())
     }
-    /// Tells the node of that name, if it listens. May get lost.
+    /// Sends a message to the node of that name, if it listens. It may get lost.
     fn tell(&self, _node: &str, _text: &str) -> Result<()> {
         Ok(())
     }
-    /// Hears what is told, as long as that goes on.
+    /// Passes messages to the callback while `_goes_on` returns true.
     fn listen(&self, _goes_on: &dyn Fn() -> bool, _hear: &mut dyn FnMut(Told<'_>)) -> Result<()> {
         Ok(())
     }
     /// The kinds of records that a daemon has for itself.
     fn record_kinds(&self) -> Result<Vec<String>>;
-    /// What a node of that name had for itself (moves under way, stagings, records) and will never ask for again: it has it no more.
-    /// Nothing where one daemon has the state.
+    /// Takes over the state of the node of that name: moves under way, stagings, records. The node will not
+    /// read it again and no longer has it. `None` in a store of one daemon.
     fn left_by(&self, _own: &str) -> Result<Option<std::sync::Arc<dyn State>>> {
         Ok(None)
     }
-    /// Another value whenever it may have forgotten the last that it was told, since another server or another start of it serves. `None`
-    /// where that cannot be, or where it does not say.
+    /// Identifier of the running server. It changes with another server or a restart, after which the last message may
+    /// be forgotten. `None` if that cannot happen or the server does not report it.
     fn life(&self) -> Result<Option<String>> {
         Ok(None)
     }
-    /// How long its operations took, where that is counted.
+    /// Durations of the store's operations, if it counts them.
     fn timed(&self) -> Option<&Timed> {
         None
     }

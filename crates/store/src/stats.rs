@@ -1,4 +1,4 @@
-//! What the mount does, in numbers: one table of all metrics, counted without locks.
+//! Numbers about the mount: one table of all metrics, counted without locks.
 
 mod exposition;
 mod snapshot;
@@ -53,7 +53,7 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// All at zero.
+    /// Returns metrics that are all zero.
     pub fn new() -> Stats {
         Stats::default()
     }
@@ -82,12 +82,12 @@ impl Stats {
         }
     }
 
-    /// What each user asked for.
+    /// Returns the counts of each user's operations.
     pub fn users(&self) -> &Users {
         &self.users
     }
 
-    /// What was staged for each user.
+    /// Returns the bytes staged for each user.
     pub fn staged(&self) -> &Staged {
         &self.staged
     }
@@ -102,7 +102,7 @@ impl Stats {
         self.numbers[metric as usize].get()
     }
 
-    /// All numbers now.
+    /// Returns all numbers now.
     pub fn snapshot(&self) -> Snapshot {
         let op = |op: &Op| {
             let counters = &self.ops[*op as usize];
@@ -127,7 +127,7 @@ impl Stats {
         }
     }
 
-    /// For people.
+    /// Text of all metrics for people.
     pub fn render_text(&self) -> String {
         self.snapshot().text()
     }

@@ -1,9 +1,9 @@
-//! How a long operation is told to stop.
+//! Stop flag of a long operation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Tells a long operation to stop; looked at before every range.
+/// Requests that a long operation stop; checked before every range.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -13,7 +13,7 @@ impl Stop {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Whether it was asked.
+    /// Whether a stop was requested.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

@@ -1,8 +1,8 @@
 //! The stub of a file: the sparse inode in the namespace that carries name, owner, times, size, the small file's bytes
 //! and the layout record.
 //!
-//! The stub is the one authority on the size. Every write that makes a file larger sets the stub's size before it is
-//! acknowledged, so a killed daemon leaves a file of the right size behind.
+//! The stub is the one authority on the size. A write that makes a file larger sets the stub's size before it is
+//! acknowledged. So a killed daemon leaves a file of the right size behind.
 
 pub mod locks;
 pub mod marks;
@@ -34,17 +34,17 @@ pub enum Mark {
     Durable,
 }
 
-/// Who has which file in use: the name of a mark, and what it reads.
+/// Name of an in-use mark: a file and the node that uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InUse {
-    /// The file.
+    /// File that the mark is for.
     pub file: FileId,
-    /// As which of several nodes.
+    /// The node, where several share the volume.
     pub node: Option<Node>,
 }
 
 impl InUse {
-    /// Reads a name in `open/`.
+    /// Parses a file name in `open/`.
     pub fn parse(name: &str) -> Option<InUse> {
         let (file, node) = match name.split_once('@') {
             Some((file, node)) => (file, Some(Node(node.parse().ok()?))),
@@ -63,76 +63,80 @@ impl fmt::Display for InUse {
     }
 }
 
-/// What a file needs of its stub. Real ones are open files of the namespace; tests use one in memory that can crash.
+/// Operations on the stub of one file. Real stubs are open files of the namespace; tests use one in memory that can
+/// crash.
 pub trait Stub: Send + Sync + 'static {
     /// The layout record; `None` while the bytes are in the stub.
     fn layout(&self) -> Result<Option<Layout>>;
     /// Replaces the layout record in one step. Durable after [`Stub::sync`].
     fn set_layout(&self, layout: &Layout) -> Result<()>;
-    /// The layout record and its generation, 0 if there never was one.
+    /// Returns the layout record and its generation, 0 if there never was one.
     fn newest(&self) -> Result<(u64, Option<Layout>)> {
         let layout = self.layout()?;
         Ok((layout.as_ref().map_or(0, |layout| layout.generation), layout))
     }
-    /// Gives back the space of bytes that are never read, where that costs nothing.
+    /// Frees the space of bytes that are never read, where that costs nothing.
     fn free(&self) {}
-    /// What nodes that share the volume wrote on it.
+    /// Reads the marks that nodes of the volume set on the stub.
     fn look(&self) -> Result<Look> {
         Err(Errno::OPNOTSUPP.into())
     }
-    /// The same for one that relies on what is not there: a claim, another writer.
+    /// As [`Stub::look`], for a caller that relies on the absence of a mark (claim, writer).
     fn look_surely(&self) -> Result<Look> {
         self.look()
     }
-    /// Makes a generation, with a layout or with the bytes in the stub. Whether it was not there.
+    /// Publishes a generation, with a layout or with the bytes in the stub. Returns false if it exists.
     fn publish(&self, _node: Node, _generation: u64, _layout: Option<&Layout>) -> Result<bool> {
         Err(Errno::OPNOTSUPP.into())
     }
-    /// Claims a generation. Whether nobody had.
+    /// Claims a generation. Returns false if it is claimed already.
     fn claim(&self, _claim: Claim) -> Result<bool> {
         Err(Errno::OPNOTSUPP.into())
     }
-    /// Says what a mark without a value says.
+    /// Sets a mark that has no value.
     fn set_mark(&self, _mark: NodeMark) -> Result<()> {
         Err(Errno::OPNOTSUPP.into())
     }
-    /// Removes what is over, or said no longer.
+    /// Removes a mark that is over or withdrawn.
     fn remove(&self, _mark: NodeMark) -> Result<()> {
         Err(Errno::OPNOTSUPP.into())
     }
-    /// Says that a node copies the file and nobody has changed it since, or no longer. Whether it said so.
+    /// Sets or removes the mark that a node copies the file and no change happened since. Returns whether the mark was
+    /// there.
     fn set_copy(&self, _node: Node, _copies: bool) -> Result<bool> {
         Err(Errno::OPNOTSUPP.into())
     }
-    /// Makes a file whose bytes lie elsewhere at least so long. Never makes it shorter, whoever else makes it longer at the same time.
+    /// Raises the size of a file whose bytes lie elsewhere to at least this one. Never lowers it, also when other nodes
+    /// raise it at the same time.
     fn grow_to(&self, _size: u64) -> Result<()> {
         Err(Errno::OPNOTSUPP.into())
     }
-    /// What has locks for one of those who lock the file, on all nodes.
+    /// Returns a locker that holds the locks of one user of the file against all nodes.
     fn locker(&self) -> Result<Box<dyn Locker>> {
         Err(Errno::NOLCK.into())
     }
-    /// Where the file came from; `None` if nobody said so. A text record, see `source::Record`.
+    /// Returns the source of the file, a text record (see `source::Record`); `None` if it has none.
     fn source(&self) -> Result<Option<String>>;
     /// Replaces or (with `None`) removes the source record.
     fn set_source(&self, record: Option<&str>) -> Result<()>;
-    /// Whether something is said of checksums of what the file holds.
+    /// Whether the file has a mark for checksums, finished or not.
     fn has_sums(&self) -> Result<bool> {
         Ok(false)
     }
-    /// The checksums of what the file holds: under which name they were made, and a text of them. `None` if there are none that count.
+    /// Returns the valid checksums of the content: the name they were made under, and their text. `None` if there are
+    /// none.
     fn sums(&self) -> Result<Option<(String, String)>> {
         Ok(None)
     }
-    /// Says that checksums are being made under a name that nobody else has.
+    /// Marks that checksums are being made, under a unique name.
     fn begin_sums(&self, _id: &str) -> Result<()> {
         Err(Errno::OPNOTSUPP.into())
     }
-    /// Those count from now on, unless the file was changed meanwhile. Whether they do.
+    /// Makes the checksums of that name valid, unless the file was changed since. Returns whether they are.
     fn end_sums(&self, _id: &str, _text: &str) -> Result<bool> {
         Ok(false)
     }
-    /// No checksums count any more. Whether something was said of any. Durable after [`Stub::sync`].
+    /// Invalidates all checksums. Returns whether there was a mark for any. Durable after [`Stub::sync`].
     fn void_sums(&self, _file: Option<FileId>) -> Result<bool> {
         Ok(false)
     }
@@ -152,41 +156,41 @@ pub trait Stub: Send + Sync + 'static {
     fn seek_data(&self, offset: u64) -> Result<u64>;
     /// First hole at or after `offset` in the stub's own bytes.
     fn seek_hole(&self, offset: u64) -> Result<u64>;
-    /// Sets or removes the mark that says to whoever starts after a crash that this file was in use in a way that a
-    /// record cannot tell: written by the kernel alone, in several mirrors, or being moved. Setting a set mark and
-    /// removing a missing one succeed.
+    /// Sets or removes the in-use mark, which a daemon that starts after a crash finds. It stands for uses that no
+    /// record shows: writes by the kernel alone or to several mirrors, and moves. Setting a set mark and removing a
+    /// missing one succeed.
     fn mark_in_use(&self, by: InUse, mark: Mark) -> Result<()>;
     /// Whether that mark is a link of this stub.
     fn has_mark(&self, _by: InUse) -> bool {
         false
     }
-    /// How many links lead to it, names and marks; `None` if that cannot be told.
+    /// Number of links, names and marks alike; `None` if unknown.
     fn links(&self) -> Option<u64> {
         None
     }
-    /// Its device and inode number, which no other stub in use has; `None` in memory.
+    /// Device and inode number, which no other stub in use has; `None` in memory.
     fn inode(&self) -> Option<Inode> {
         None
     }
-    /// Whose it is: user and group.
+    /// Owner: user and group.
     fn owner(&self) -> Option<(u32, u32)> {
         None
     }
-    /// Where it is now, as far as anybody can tell.
+    /// Current path, as far as it can be found.
     fn path(&self) -> Option<PathBuf> {
         None
     }
-    /// Says (or no longer) that the kernel writes the object by itself, so that after the death of the daemon the
-    /// object's length is the size. Need not be durable: `sync` settles the size.
+    /// Sets or clears the flag that the kernel writes the object by itself: after a crash of the daemon the object's
+    /// length is the size. Need not be durable: `sync` settles the size.
     fn set_kernel_writes(&self, writes: bool) -> Result<()>;
-    /// Whether that was said.
+    /// Whether the kernel writes the object by itself.
     fn kernel_writes(&self) -> Result<bool>;
-    /// Says (or no longer) that the file has no layout though it is larger than bytes are kept in a stub: what was not written is a hole.
-    /// Without it such a stub has lost its attributes.
+    /// Sets or clears the flag that a file larger than an inline one has no layout: its unwritten bytes are a hole.
+    /// Without the flag such a stub has lost its attributes.
     fn mark_inline(&self, inline: bool) -> Result<()>;
-    /// Whether that was said.
+    /// Whether that flag is set.
     fn is_marked_inline(&self) -> Result<bool>;
-    /// Removes everything that is kept beside the stub for that file, and that mark, for a file that is gone.
+    /// Removes that mark and everything kept beside the stub, for a file that is gone.
     fn discard(&self, by: InUse) -> Result<()>;
     /// Makes size, times, layout record and bytes durable.
     fn sync(&self) -> Result<()>;

@@ -1,15 +1,15 @@
-//! How the nodes of a volume talk to each other: words that may get lost, so who needs an answer says them again.
+//! Messages between the nodes of a volume. They may get lost, so a sender that needs an answer repeats them.
 
 use policy::cluster::Node;
 
 /// A node that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its number.
+    /// Number of the node.
     pub node: Node,
-    /// The name under which it hears, if that is known.
+    /// Name under which the node receives messages, if known.
     pub own: Option<String>,
-    /// Its host, `?` if that is not known.
+    /// Name of its host, or `?`.
     pub host: String,
 }
 
@@ -17,18 +17,18 @@ pub struct Member {
 pub trait Talk: Send + Sync {
     /// This node's number now.
     fn me(&self) -> Node;
-    /// The name under which this node hears.
+    /// Returns the name under which this node receives messages.
     fn own(&self) -> &str;
     /// Whether this node leads.
     fn leads(&self) -> bool;
     /// The name of the node that leads, as far as is known.
     fn leader(&self) -> Option<String>;
-    /// Whether a node is over for ever, as far as is known.
+    /// Whether a node is over for ever, by the last information.
     fn is_over(&self, node: Node) -> bool;
-    /// All nodes that are there, this one too. May wait some seconds for them to be known.
+    /// Returns all live nodes, including this one. May wait some seconds for the list.
     fn members(&self) -> Vec<Member>;
-    /// Tells the node of that name. May get lost.
+    /// Sends to the node of that name. The message may get lost.
     fn tell(&self, name: &str, text: &str);
-    /// Tells all others. May get lost.
+    /// Sends to all other nodes. The message may get lost.
     fn tell_all(&self, text: &str);
 }

@@ -1,15 +1,18 @@
 //! A target: one directory of objects behind a deadline.
 //!
-//! Everything that touches a target's medium goes through [`Target::run`] and [`Target::submit`] (on one of the target's
-//! own worker threads, waited for with a deadline) or [`Target::run_inline`] (on the caller's thread, watched; for the
-//! hot path). A target that is failed refuses at once. A worker that hangs in the kernel is left behind: its slot stays
-//! taken until the call returns, and what it returns then is thrown away.
+//! Each access to a target's medium is one of these calls:
+//! - [`Target::run`] and [`Target::submit`]: on one of the target's own worker threads, with a deadline.
+//! - [`Target::run_inline`]: on the caller's thread, watched, for the hot path.
+//!
+//! A failed target refuses at once. A worker that hangs in the kernel is left behind: its slot stays taken until the
+//! call returns, and its late result is dropped.
 
 mod changes;
 mod clock;
 mod core;
 mod counted;
 mod directory;
+mod file_system;
 mod inline;
 mod lines;
 mod looks;
@@ -23,7 +26,7 @@ mod table;
 mod watch;
 
 pub use changes::{Change, log_change};
-pub use directory::{DirectoryMedium, FileHandle, Identity, IdentityError, Way};
+pub use directory::{DirectoryAccess, DirectoryMedium, FileHandle, Identity, IdentityError};
 pub use inline::{InlineError, InlineSlots, OnDeadline};
 pub use medium::{Handle, Medium, Space};
 pub use memory::{Faults, MemoryMedium};
@@ -51,7 +54,7 @@ pub enum TargetError {
     /// The target is failed (or not known); nothing was tried.
     #[error("the target is failed")]
     Failed,
-    /// It is not failed, and this node does not reach it.
+    /// The target works, but this node does not reach it.
     #[error("this node does not reach the target, others do (`only_on`)")]
     Elsewhere,
     /// It did not answer in time.
@@ -63,7 +66,7 @@ pub enum TargetError {
 }
 
 impl TargetError {
-    /// Whether the daemon itself lacked something (descriptors, memory, threads): nothing was learned of the target.
+    /// Whether the daemon itself lacked a resource (descriptors, memory, threads): no evidence about the target.
     pub fn is_shortage(&self) -> bool {
         matches!(self, TargetError::Io(errno) if is_shortage(errno.raw_os_error()))
     }
@@ -93,23 +96,23 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Guesses: eight workers keep a disk's own queue filled; a target of which sixteen calls hang is past helping.
+    /// Guesses: eight workers keep a disk's own queue filled; a target with sixteen hung calls is beyond help.
     fn default() -> Limits {
         Limits { deadline: Duration::from_secs(5), workers_max: 8, replacements_max: 8, queue_max: 256 }
     }
 }
 
-/// What a target is made from.
+/// Description from which a target is made.
 pub struct TargetSpec {
-    /// Its number in the volume.
+    /// Number of the target in the volume.
     pub id: TargetId,
-    /// Its name in the volume.
+    /// Name of the target in the volume.
     pub name: String,
     /// Its tier: 0 is the fastest.
     pub tier: u8,
-    /// What it is made of.
+    /// Storage that the target consists of.
     pub medium: Arc<dyn Medium>,
-    /// The state it was left in.
+    /// State in which it was left.
     pub state: State,
     /// Whether the operator left it failed, so that only the operator restores it.
     pub failed_by_operator: bool,
@@ -122,10 +125,10 @@ impl TargetSpec {
     }
 }
 
-/// What happened on a target since the start.
+/// Counts of a target since the start.
 #[derive(Default)]
 pub struct Counters {
-    /// Operations begun.
+    /// Operations that were started.
     pub ops: Counter,
     /// Operations that failed with an error of the device.
     pub errors: Counter,
@@ -137,44 +140,44 @@ pub struct Counters {
     pub written_bytes: Counter,
     /// Reads and writes under way.
     under_way: Tally,
-    /// Every sixteenth operation is timed: how many were.
+    /// Timed operations: every sixteenth.
     sampled: Counter,
     /// Bytes of the timed operations.
     sampled_bytes: Counter,
     /// Nanoseconds that the timed operations took.
     sampled_ns: Counter,
-    /// The same by spans.
+    /// Durations of the timed operations.
     spans: Histogram,
-    /// The same operations: how many were under way when each began, itself among them.
+    /// Sum of the operations under way at the start of each timed one, itself included.
     sampled_queue: Counter,
-    /// What an operation took lately, in nanoseconds: a moving mean over the sampled ones.
+    /// Moving mean of the duration of an operation, in nanoseconds, over the timed ones.
     lately_ns: AtomicU64,
 }
 
-/// A target whose operations take longer has somewhere to go for each: its medium is no memory. A guess, ten times what it takes to hand an
-/// operation to a worker and back.
+/// Duration above which a target is slow: its medium is not memory. A guess: ten times the cost of handing an operation
+/// to a worker and back.
 const SLOW_NS: u64 = 200_000;
 
 impl Counters {
-    /// Whether an operation takes so long that handing it to a worker is nothing to that.
+    /// Whether an operation is so slow that the cost of handing it to a worker is negligible.
     pub fn is_slow(&self) -> bool {
         self.lately_ns.load(Ordering::Relaxed) > SLOW_NS
     }
 
-    /// An operation took so long. Two at a time may lose one: it is a mean.
+    /// Adds a duration to the mean. Two concurrent calls may lose one: it is a mean.
     fn took(&self, ns: u64) {
         let before = self.lately_ns.load(Ordering::Relaxed);
         let mean = if before == 0 { ns } else { before - before / 8 + ns / 8 };
         self.lately_ns.store(mean, Ordering::Relaxed);
     }
 
-    /// What was timed, since the start.
+    /// Totals of the timed operations since the start.
     pub fn served(&self) -> Served {
         let (operations, bytes) = (self.sampled.get(), self.sampled_bytes.get());
         Served { operations, bytes, took_ns: self.sampled_ns.get(), queued: self.sampled_queue.get() }
     }
 
-    /// How many of them took how long.
+    /// Histogram of the durations of the timed operations.
     pub fn spans(&self) -> [u64; BUCKETS] {
         self.spans.buckets()
     }
@@ -204,7 +207,7 @@ impl Target {
         self.core.medium.directory()
     }
 
-    /// What the connections behind it do, if there are several. Asks no server.
+    /// State of its connections, if it has several. Sends no request to a server.
     pub fn connections(&self) -> Option<serde_json::Value> {
         self.core.medium.connections()
     }
@@ -224,7 +227,12 @@ impl Target {
         self.core.state()
     }
 
-    /// Which nodes reach it.
+    /// Whether calls or probes failed it after an order of that time, in milliseconds since 1970.
+    pub(crate) fn failed_after(&self, ordered_ms: u64) -> bool {
+        self.core.failed_after(ordered_ms)
+    }
+
+    /// Nodes that reach it.
     pub fn reach(&self) -> Reach {
         self.core.whereabouts.reach()
     }
@@ -238,12 +246,12 @@ impl Target {
         self.core.whereabouts.set(reach, near);
     }
 
-    /// Of one that this node does not reach: whether an operator failed it.
+    /// Sets whether an operator failed it, for a target that this node does not reach.
     pub(crate) fn set_lost(&self, lost: bool) {
         self.core.whereabouts.set_lost(lost);
     }
 
-    /// Whether what lies on it is to be made anew elsewhere: it is failed, and not only out of this node's reach.
+    /// Whether its bytes are to be rebuilt elsewhere: it is failed, and not only out of this node's reach.
     pub fn is_given_up(&self) -> bool {
         self.state() == State::Failed && (self.reach() != Reach::Elsewhere || self.core.whereabouts.is_lost())
     }
@@ -257,27 +265,27 @@ impl Target {
         self.core.in_doubt()
     }
 
-    /// Space as last seen in the background.
+    /// Space as of the last background scan.
     pub fn space(&self) -> Space {
         self.core.space()
     }
 
-    /// What happened on it since the start.
+    /// Counts since the start of the daemon.
     pub fn counters(&self) -> &Counters {
         &self.core.counters
     }
 
-    /// Whether its devices are known to be behind a network. Asks nobody.
+    /// Whether its devices are known to be behind a network. Sends no request.
     pub fn over_network(&self) -> bool {
         self.core.medium.over_network()
     }
 
-    /// See [`Medium::cuts_requests`].
+    /// Whether the medium cuts requests, as [`Medium::cuts_requests`].
     pub fn cuts_requests(&self) -> bool {
         self.core.medium.cuts_requests()
     }
 
-    /// What it has to do: what is under way, and operations that wait for a worker.
+    /// Its load: operations under way, and operations that wait for a worker.
     pub fn queue(&self) -> Queue {
         let under_way = self.core.counters.under_way();
         Queue { operations: under_way.operations + self.core.pool.waiting(), ..under_way }
@@ -304,8 +312,8 @@ impl Target {
         self.core.submit(Class::Awaited, op)
     }
 
-    /// As [`Target::submit`], but behind what is awaited if it is a prefetch, and never waits for room in the queue: refused with `Deadline` when so many operations
-    /// wait that this one might.
+    /// As [`Target::submit`], but a prefetch queues behind awaited operations, and the call never waits for room in the
+    /// queue. Refused with `Deadline` if the queue is so full that it might wait.
     pub fn try_submit<T, F>(&self, class: Class, op: F) -> Result<Pending<T>, TargetError>
     where
         T: Send + 'static,
@@ -320,10 +328,12 @@ impl Target {
         Ok(self.core.submit(class, op))
     }
 
-    /// Executes `op` on the caller's thread, watched: for short operations of the hot path. `NotNow` without having
-    /// called `op` when too many threads are inside inline operations already or the target is in doubt: use
-    /// [`Target::run`] then. When the operation passes the deadline, the watchdog calls `on_deadline` once, from its
-    /// own thread, and this call (should it ever return) answers `Taken`: somebody else has dealt with the request.
+    /// Executes `op` on the caller's thread, watched: for short operations of the hot path. Returns `NotNow` without
+    /// calling `op` if too many threads run inline operations already or the target is in doubt: use [`Target::run`]
+    /// then.
+    ///
+    /// When the operation passes the deadline, the watchdog calls `on_deadline` once, from its own thread. If this call
+    /// ever returns, it answers `Taken`: the request has been dealt with.
     pub fn run_inline<T, F>(&self, op: F, on_deadline: Option<&Arc<dyn OnDeadline>>) -> Result<T, InlineError>
     where
         F: FnOnce(&dyn Medium) -> Result<T, Errno>,
@@ -349,7 +359,7 @@ impl Target {
 }
 
 impl Target {
-    /// What a probe answered, for those that need to read only: health is told whether it can be written too.
+    /// Maps a probe's answer for callers that only read, and reports to health whether the target can be written.
     fn readable(&self, answer: Result<(), TargetError>) -> Result<(), TargetError> {
         match answer {
             Ok(()) => self.core.report(Event::ProbeOk),

@@ -1,12 +1,12 @@
-//! What of one thing (an object, a stub) is not durable yet, and one sync at a time for all that ask.
+//! Changes of one thing (an object, a stub) that are not durable yet. One sync runs at a time for all its callers.
 //!
 //! ```text
 //! changes    1  2  3        4           5
 //! sync A            |---- device ----|             covers 3
 //! sync B                     |.......|-- device --| waits for A, which does not cover 4; then one of its own
 //! ```
-//! A change is counted when it is over; a sync covers the changes that were counted when it began, and only when it has
-//! succeeded are they durable. So nobody is told "durable" while the device still works on it.
+//! A change is counted when it is over. A sync covers the changes counted when it began, and makes them durable only if
+//! it succeeds. So no caller is informed before the device has finished.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,13 +30,13 @@ struct Syncs<E> {
     failed: Option<(u64, E)>,
 }
 
-/// What somebody who wants a thing to be durable does next.
+/// Next step of a caller that needs a thing to be durable.
 pub(crate) enum Turn<'a, E: Clone> {
     /// Nothing: it is.
     Durable,
-    /// Syncs it, and says how that ended.
+    /// The caller syncs it and reports the result.
     Mine(Syncing<'a, E>),
-    /// Waits for a sync of somebody else, with [`Unsynced::wait`].
+    /// The caller waits for a sync of another thread, with [`Unsynced::wait`].
     Other(u64),
 }
 
@@ -55,7 +55,7 @@ impl<E: Clone> Unsynced<E> {
         Unsynced { changes: AtomicU64::new(0), syncs: Mutex::new(syncs), ended: Condvar::new() }
     }
 
-    /// Whoever had the thing before may have left it unsynced.
+    /// State of a thing that a previous holder may have left unsynced.
     pub fn unknown() -> Unsynced<E> {
         let unsynced = Unsynced::unchanged();
         unsynced.changed();
@@ -67,7 +67,7 @@ impl<E: Clone> Unsynced<E> {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Everything so far is durable; said by who made it so while nobody could change it.
+    /// Marks all changes durable. The caller excludes writers.
     pub fn all_durable(&self) {
         self.syncs.lock().durable = self.changes();
     }
@@ -77,7 +77,7 @@ impl<E: Clone> Unsynced<E> {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// What is to be done so that `needed` changes are durable.
+    /// Returns the next step to make `needed` changes durable.
     pub fn turn(&self, needed: u64) -> Turn<'_, E> {
         let mut syncs = self.syncs.lock();
         if syncs.durable >= needed {
@@ -91,7 +91,7 @@ impl<E: Clone> Unsynced<E> {
         Turn::Mine(Syncing { of: self, number: syncs.begun, covers: self.changes(), ended: None })
     }
 
-    /// Waits for the end of a sync of somebody else; its error is that of all that waited.
+    /// Waits for the end of another thread's sync; all waiters get its error.
     pub fn wait(&self, number: u64) -> Result<(), E> {
         let mut syncs = self.syncs.lock();
         while syncs.under_way == Some(number) {
@@ -103,7 +103,7 @@ impl<E: Clone> Unsynced<E> {
         }
     }
 
-    /// Makes everything so far durable, by `sync` or by somebody else's.
+    /// Makes all changes so far durable, by `sync` or by another thread's sync.
     pub fn sync(&self, mut sync: impl FnMut() -> Result<(), E>) -> Result<(), E> {
         let needed = self.changes();
         loop {

@@ -1,4 +1,4 @@
-//! A volume: what `volume.toml` says, opened: namespace, state store, targets, numbers.
+//! An open volume: the contents of `volume.toml`, namespace, state store, targets, numbers.
 //!
 //! One daemon at a time, or, with a state store that nodes share, one on each node: locks in the state directory and in the namespace
 //! see to it.
@@ -38,7 +38,7 @@ pub use keys::Key;
 pub use parse::TARGETS_MAX;
 pub use problem::{Problem, Problems};
 pub use real_paths::real_paths;
-pub(crate) use roster::ordered;
+pub(crate) use roster::{Followed, ordered};
 pub use sections::{
     Accounting, Burst, Cache, Checksums, ConnectionsConfig, Endpoint, Health, Io, Jobs, LayoutConfig, Mount, Mover,
     Offload, Passthrough, Purge, PurgeRule, QueueName, Recovery, Replication, ReplicationPolicy, SECTIONS, Scrub,
@@ -72,7 +72,7 @@ pub struct Volume {
     ids: ids::Ids,
     inline_bytes_ever: u64,
     stats: Arc<Stats>,
-    /// The last change of the targets that this daemon knows of.
+    /// Last change of the targets that this daemon has followed.
     followed: Mutex<Option<String>>,
     orders: orders::Orders,
     lock: lock::Lock,
@@ -91,17 +91,17 @@ impl Volume {
         }
     }
 
-    /// What `volume.toml` says.
+    /// Returns the checked `volume.toml`.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Its identity.
+    /// Returns the volume's identity.
     pub fn id(&self) -> VolumeId {
         self.id
     }
 
-    /// What the mount shows: directories, stubs, symlinks, devices.
+    /// Returns the tree that the mount shows: directories, stubs, symlinks, devices.
     pub fn tree(&self) -> BorrowedFd<'_> {
         self.directories.tree.as_fd()
     }
@@ -135,7 +135,7 @@ impl Volume {
         &self.config.state
     }
 
-    /// The targets.
+    /// Returns the volume's targets.
     pub fn targets(&self) -> &Arc<Targets> {
         &self.targets
     }
@@ -145,12 +145,12 @@ impl Volume {
         &self.state
     }
 
-    /// The metrics.
+    /// Returns the daemon's metrics.
     pub fn stats(&self) -> &Arc<Stats> {
         &self.stats
     }
 
-    /// The placement of new files that nobody asked otherwise for.
+    /// Returns the default placement of new files.
     pub fn placement(&self) -> Placement {
         self.config.placement()
     }
@@ -181,7 +181,7 @@ impl Volume {
         identity::unknown(&*self.state)
     }
 
-    /// Whether directories list all their names, as far as anybody can tell.
+    /// Whether directories list all their names, as far as can be detected.
     pub(crate) fn namespace_is_whole(&self) -> Result<bool> {
         if !self.config.is_shared() {
             return Ok(true);
@@ -204,7 +204,7 @@ impl Volume {
 
     /// A target came back: numbers are above all that it has seen.
     pub(crate) fn heed_epoch_of(&self, target: policy::TargetId) -> Result<()> {
-        // Where several nodes have the volume, targets know later epochs than this node's: those of others.
+        // With several nodes, targets have later epochs than this node's: the other nodes' epochs.
         let heeded = self.targets.get(target).filter(|_| !self.config.is_shared());
         heeded.map_or(Ok(()), |target| self.ids.heed(&target))
     }

@@ -1,4 +1,4 @@
-//! The identity of a volume, as its targets, its state and its namespace carry it, and other names that nobody else has.
+//! Identity of a volume, as recorded by its targets, its state and its namespace, and other unique names.
 
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};

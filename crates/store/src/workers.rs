@@ -4,27 +4,27 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The end waits so long for the threads of one part. A guess: longer than a target's deadline, and no longer than the end
-/// of the daemon has for all.
+/// Time limit for the threads of one part at the end. A guess: longer than a target's deadline, and no longer than the
+/// limit for the whole daemon.
 const END_SPAN: Duration = Duration::from_secs(30);
 
 /// The threads of one part.
 pub(crate) struct Workers(Arc<Shared>);
 
 struct Shared {
-    /// Of what, for the log.
+    /// Name of the part, for the log.
     of: &'static str,
     running: Mutex<Vec<String>>,
     changed: Condvar,
 }
 
 impl Workers {
-    /// None yet.
+    /// Returns an empty set of threads.
     pub fn of(of: &'static str) -> Workers {
         Workers(Arc::new(Shared { of, running: Mutex::default(), changed: Condvar::new() }))
     }
 
-    /// Starts a thread. Where there is none to be had, the log says so.
+    /// Starts a thread. A failure to start is logged.
     pub fn start(&self, name: &str, work: impl FnOnce() + Send + 'static) {
         self.0.running.lock().push(name.to_owned());
         let running = Running { shared: self.0.clone(), name: name.to_owned() };
@@ -32,14 +32,14 @@ impl Workers {
             let _running = running;
             work();
         };
-        // What is not started is dropped, and with it its name.
+        // If the thread does not start, `body` is dropped, and with it its name.
         let started = std::thread::Builder::new().name(name.into()).spawn(body);
         if let Err(error) = started {
             tracing::error!("no thread {name} for {}, which stands still: {error}", self.0.of);
         }
     }
 
-    /// Waits for them to end; whoever calls has told them. What hangs is left behind.
+    /// Waits for the threads to end; the caller has asked them to. Hung threads are left behind.
     pub fn stop(&self) {
         let until = Instant::now() + END_SPAN;
         let mut running = self.0.running.lock();

@@ -199,7 +199,8 @@ fn threaded_on(
     (world, cache, file)
 }
 
-/// Every block holds the number of its last write. Whoever begins to read after a write was acknowledged sees it or a later one.
+/// Every block holds the number of its last write. A read that begins after a write was acknowledged sees it or a
+/// later one.
 ///
 /// [S-090]
 #[test]
@@ -247,8 +248,8 @@ fn what_was_acknowledged_is_what_later_readers_see() {
     }
 }
 
-/// A prefetch that waits for the target's worker goes next when a reader comes for its block: it is not behind prefetches that were
-/// handed over before it.
+/// A prefetch that waits for the target's worker goes next when a reader comes for its block: it is not behind
+/// prefetches that were handed over before it.
 #[test]
 fn a_prefetch_that_a_reader_comes_for_goes_before_the_others() {
     let gate = Arc::new(Gate::before(Op::Read));
@@ -286,8 +287,8 @@ fn a_prefetch_that_a_reader_comes_for_goes_before_the_others() {
     cache.check().unwrap();
 }
 
-/// Nothing beyond its size is held, whatever is on the way: fetches that hang keep their memory until they return, and readers
-/// go on without.
+/// Nothing beyond its size is held, whatever is on the way: fetches that hang keep their memory until they return, and
+/// readers go on without.
 ///
 /// [S-091] [S-092]
 #[test]

@@ -1,5 +1,5 @@
-//! Slow copies that are made below segments that lie only on the fast tier: they give way to writers, cost a crash nothing, and are as good a
-//! way back as a copy that a promotion left.
+//! Slow copies that are made below segments that lie only on the fast tier: they give way to writers, cost a crash
+//! nothing, and are as good a way back as a copy that a promotion left.
 
 #[allow(dead_code)]
 mod world;

@@ -1,8 +1,8 @@
 //! Random operations, faults, failed targets, moves, deaths of the daemon and losses of power against the reference
-//! model: no acknowledged byte is lost while a mirror in sync or a source has it, no fsynced byte by a loss of power,
-//! and no read gives a byte that was never written there.
+//! model. No acknowledged byte is lost while a mirror in sync or a source has it. No fsynced byte is lost by a loss of
+//! power, and no read gives a byte that was never written there.
 //!
-//! `ENTREPOT_SCHEDULES` says how many schedules (default 10 000), `ENTREPOT_SEED` runs one of them again.
+//! `ENTREPOT_SCHEDULES` is the number of schedules (default 10 000), `ENTREPOT_SEED` runs one of them again.
 
 #[allow(dead_code)]
 mod world;
@@ -32,7 +32,7 @@ struct Schedule {
     value: u8,
     /// Since then an object may be gone that no sync promised, while another mirror still has its own.
     lost_power: bool,
-    /// What was done, for whoever must understand a failure.
+    /// Operations so far, for the reader of a failure.
     log: Vec<String>,
 }
 
@@ -280,7 +280,7 @@ impl Schedule {
         let there = candidates.iter().any(|c| {
             let object = layout.object(c.piece.at).expect("a candidate has an object");
             let there = self.world.media[usize::from(c.target.0)].peek(object.id).is_some();
-            // Of several mirrors none gets its rolled back objects back while a failed target may have their bytes.
+            // With several mirrors, none gets its rolled back objects back while a failed target may have their bytes.
             let may_be_rolled_back = self.lost_power && layout.in_sync_count() > 1 && !self.world.failed.is_empty();
             works(c.target) && object.state == ObjectState::Complete && (there || !may_be_rolled_back)
         });

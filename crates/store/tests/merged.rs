@@ -228,7 +228,7 @@ fn a_merge_that_fails_half_way_leaves_all_whole() {
     }
 }
 
-/// What a test does with the world's file and another, which may die in one of the moves that it makes.
+/// Test step on the world's file and another, which may die in one of its moves.
 type Verb = fn(&Mover, &Arc<File>, &Arc<File>, &Placement) -> Result<()>;
 
 /// With the number of the move in which it dies.

@@ -42,7 +42,7 @@ fn objects(file: &Arc<File>, mirror: usize) -> Vec<Object> {
     layout.mirrors[mirror].segments.iter().flat_map(|s| s.objects.clone()).collect()
 }
 
-/// What the file says when every target of all other mirrors is gone.
+/// Contents of the file when every target of all other mirrors is gone.
 fn read_only(world: &World, mirror: usize) -> Result<Vec<u8>, Error> {
     let file = &world.life.file;
     let others = |m: &usize| *m != mirror;
@@ -76,8 +76,8 @@ fn truncating_and_extending_gives_zeros_on_every_mirror() {
     }
 }
 
-/// [S-020] In the objects themselves: after a loss of power the copies may differ in what was not synced, so one of them
-/// is the truth and the others are brought up to it.
+/// [S-020] In the objects themselves: after a loss of power the copies may differ in what was not synced, so one of
+/// them is the truth and the others are brought up to it.
 #[test]
 fn what_was_synced_is_on_every_mirror_after_a_loss_of_power() {
     let mut expected = content(2);

@@ -1,5 +1,5 @@
-//! A file against a plain vector of bytes: random operations without faults, every shape of layout, and the ways that reads
-//! and writes of the mount take.
+//! A file against a plain vector of bytes: random operations without faults, every shape of layout, and the ways that
+//! reads and writes of the mount take.
 
 #[allow(dead_code, unused_imports)]
 mod world;
@@ -115,7 +115,7 @@ fn check_seek(file: &Arc<File>, model: &[u8], offset: u64) {
     let hole = file.seek_hole(offset).ok();
     let size = model.len() as u64;
     assert_eq!(hole.is_some(), offset < size, "every file has a hole at its end");
-    // Between the offset and the data found everything is zeros; before the hole found nothing is said.
+    // Between the offset and the data found all bytes are zeros; up to the hole found any bytes may be.
     let zeros_to = data.unwrap_or(size).min(size);
     if offset < zeros_to {
         assert!(model[offset as usize..zeros_to as usize].iter().all(|b| *b == 0), "data before {zeros_to}");
@@ -139,7 +139,7 @@ fn read(file: &Arc<File>, offset: u64, buf: &mut [u8]) -> usize {
     }
 }
 
-/// Writes likewise.
+/// Writes as the mount does: on this thread if possible, else the slow way.
 fn write(file: &Arc<File>, offset: u64, data: &[u8]) {
     let done =
         file.write_in_stub(offset, data).unwrap_or_else(|| match file.write_inline(offset, data, on_deadline()) {

@@ -1,4 +1,4 @@
-//! What becomes of a mount whose daemon dies, is told to stop at once, or meets what an earlier one left.
+//! A mount whose daemon dies, is stopped at once, or finds the remains of an earlier one.
 
 #[allow(dead_code)]
 #[path = "mount/volume.rs"]
@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Says to the copy of this test that runs as a daemon where its volume is.
+/// Variable with the volume's directory, for a copy of this test that runs as a daemon.
 const DIRECTORY: &str = "ENTREPOT_TEST_DAEMON";
 
 /// The daemon's side of the tests below: this very program, started again.

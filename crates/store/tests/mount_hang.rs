@@ -1,4 +1,4 @@
-//! A target that stops answering: others are read and written, names are served, whoever needs it gets an error.
+//! A target that stops answering: other targets are read and written, names are served, operations on it get an error.
 
 #[allow(dead_code)]
 #[path = "mount/volume.rs"]
@@ -170,7 +170,7 @@ fn a_hung_target_does_not_hang_the_mount() {
         }
     });
     assert_ne!(volume.targets.get(TargetId(0)).unwrap().state(), State::Ok);
-    // Those that waited, waited on other threads than those that took them, and are counted as what became of them.
+    // Waiting operations waited on other threads than those that took them, and are counted by their results.
     let read = volume.stats.snapshot().ops.swap_remove(Op::Read as usize);
     assert_eq!((read.failed, read.bytes), (12, 4096 + 4096 + 5), "{read:?}");
     assert!(read.total_ns >= deadline.as_nanos() as u64, "{read:?}");

@@ -1,5 +1,7 @@
 //! The kernel's page cache beside writes, in three programs that once read or lost bytes, and synced writes.
 
+#[path = "mount/held.rs"]
+mod held;
 #[path = "interposed/mod.rs"]
 #[allow(dead_code)]
 mod interposed;
@@ -74,7 +76,7 @@ fn libc_sync() -> i32 {
     OFlags::SYNC.bits() as i32
 }
 
-/// Two writers at blocks of their own, side by side in the same pages, who open and close as they go.
+/// Two writers at blocks of their own, side by side in the same pages, with opens and closes in between.
 /// [S-140]
 #[test]
 fn two_writers_that_open_and_close_read_what_they_wrote() {
@@ -115,8 +117,8 @@ fn two_writers_that_open_and_close_read_what_they_wrote() {
     });
 }
 
-/// One thread writes, others store through a shared mapping, each at its own bytes of every page. The file is opened while
-/// it is empty.
+/// One thread writes, others store through a shared mapping, each at its own bytes of every page. The file is opened
+/// while it is empty.
 /// [S-140]
 #[test]
 fn a_write_beside_a_shared_mapping_of_the_same_page_stays() {
@@ -143,7 +145,7 @@ fn a_write_beside_a_shared_mapping_of_the_same_page_stays() {
                     (0..PAGES).for_each(|page| unsafe { (at as *mut u8).add(page * PAGE + 64).write_volatile(round) });
                 });
             });
-            // SAFETY: nobody uses it any more.
+            // SAFETY: the mapping is not used any more.
             unsafe {
                 rustix::mm::msync(map, len, MsyncFlags::SYNC).unwrap();
                 rustix::mm::munmap(map, len).unwrap();
@@ -158,9 +160,9 @@ fn a_write_beside_a_shared_mapping_of_the_same_page_stays() {
     });
 }
 
-/// The kernel reads and writes a file of one object by itself; an open to append must join these and comes to us. Pages that
-/// it would bring in do not see what the others write, so it gets none.
-/// [S-140] [S-196]
+/// The kernel reads and writes a file of one object by itself; an open to append must join these and comes to us. Pages
+/// that it would bring in do not see what the others write, so it gets none. [S-140]
+/// [S-196]
 #[test]
 fn beside_opens_that_the_kernel_serves_nobody_gets_pages_that_they_do_not_change() {
     if volume::cannot_mount() {
@@ -258,8 +260,8 @@ fn a_synced_write_is_synced_before_it_is_acknowledged() {
     }
 }
 
-/// The daemon removes and makes files too, past the mount. What comes under a number that the kernel knows is not taken for what
-/// was there.
+/// The daemon also removes and makes files past the mount. A new file under a number that the kernel knows is not
+/// taken for the old one.
 /// [S-140]
 #[test]
 fn an_inode_number_that_is_used_again_shows_no_old_pages() {
@@ -286,4 +288,33 @@ fn an_inode_number_that_is_used_again_shows_no_old_pages() {
         fs::remove_file(&shown).unwrap();
     }
     eprintln!("a number was used again {again} times of 8");
+}
+
+/// [S-351]
+#[test]
+fn a_copy_of_a_file_with_stores_through_a_mapping_has_them() {
+    in_each_mode(|io, path| [12_000, 200_000, 1_000_000].iter().for_each(|len| copied_with_stores(io, path, *len)));
+}
+
+fn copied_with_stores(io: Io, path: &Path, len: usize) {
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path).unwrap();
+    file.set_len(len as u64).unwrap();
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: the mapping is used within its length, and the file keeps its size.
+    unsafe {
+        let at = rustix::mm::mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, &file, 0).unwrap();
+        *at.cast::<u8>().add(len / 2) = 7;
+        let reader = File::open(path).unwrap();
+        let data = rustix::fs::seek(&reader, rustix::fs::SeekFrom::Data(0));
+        let copy = tempfile::NamedTempFile::new().unwrap();
+        let copied = std::process::Command::new("cp").arg("--sparse=auto").arg(path).arg(copy.path()).status().unwrap();
+        // This process serves the mount too, so nothing may be left to be sent within the removal of the mapping.
+        rustix::mm::msync(at, len, MsyncFlags::SYNC).unwrap();
+        rustix::mm::munmap(at, len).unwrap();
+        assert!(data.is_ok_and(|data| data <= len as u64 / 2), "{io:?} {len}: {data:?}");
+        assert!(copied.success() && fs::read(copy.path()).unwrap()[len / 2] == 7, "{io:?} {len}: zeros were copied");
+    }
+    drop(file);
+    let closed = File::open(path).unwrap();
+    assert!(rustix::fs::seek(&closed, rustix::fs::SeekFrom::Data(0)).unwrap() <= len as u64 / 2);
 }

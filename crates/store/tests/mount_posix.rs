@@ -1,4 +1,4 @@
-//! What applications rely on, one by one, on a mounted volume.
+//! Guarantees that applications rely on, one by one, on a mounted volume.
 
 #[allow(dead_code)]
 #[path = "mount/volume.rs"]
@@ -206,7 +206,7 @@ fn holes_take_no_space_and_are_not_counted() {
     let file = File::create(&path).unwrap();
     file.write_all_at(b"end", 1 << 30).unwrap();
     drop(file);
-    // It is counted when it was closed, which nobody waits for.
+    // The close counts it, and the close is asynchronous.
     let blocks = || path.metadata().unwrap().blocks();
     until("its hole is not counted", || blocks() * 512 < 1 << 20);
     assert!(blocks() > 0);
@@ -321,7 +321,8 @@ fn reading_sets_no_time_of_access() {
         let times = fs::FileTimes::new().set_accessed(accessed).set_modified(modified);
         File::open(path).unwrap().set_times(times).unwrap();
     }
-    // Opened again, so that nothing is answered from the page cache; older than the time of modification, `relatime` would set it.
+    // Opened again, so that nothing is answered from the page cache; older than the time of modification, `relatime`
+    // would set it.
     for path in &files {
         fs::write(path, pattern(200)).unwrap();
         assert_eq!(fs::read(path).unwrap(), pattern(200));
@@ -549,7 +550,7 @@ fn times_that_were_set_stay_until_the_next_write() {
     assert!(modified() > then);
 }
 
-/// Names change in every way that there is, and nobody walks through the tree.
+/// Names change in every way that there is, without a walk through the tree.
 #[test]
 fn a_file_is_found_by_its_number_whatever_it_is_called() {
     let Some((volume, _dir)) = mounted() else { return };

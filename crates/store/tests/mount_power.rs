@@ -1,4 +1,5 @@
-//! Loss of power where the namespace is a file system of its own: an image of it, taken while it runs, is what the disk would hold.
+//! Loss of power where the namespace is a file system of its own: an image of it, taken while it runs, is what the disk
+//! would hold.
 
 #[allow(dead_code)]
 #[path = "mount/volume.rs"]

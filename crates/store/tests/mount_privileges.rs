@@ -1,4 +1,4 @@
-//! What becomes of setuid and setgid when somebody changes a file, against a plain directory: at once, as `stat` shows it.
+//! Effects of changes to a file on its setuid and setgid bits, against a plain directory: at once, as `stat` shows it.
 
 #[allow(dead_code)]
 #[path = "mount/volume.rs"]
@@ -120,7 +120,7 @@ fn mounted(stripe_count: usize) -> Option<(volume::Volume, tempfile::TempDir)> {
     fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let mut wanted = volume::Wanted::default();
     wanted.placement.stripe_count = stripe_count;
-    // Long, so that what the kernel was not told shows.
+    // Long, so that a missing invalidation of the kernel's caches shows.
     (wanted.options.attr_timeout, wanted.options.entry_timeout) = (Duration::from_secs(60), Duration::from_secs(60));
     Some((volume::Volume::start(dir.path(), wanted), dir))
 }

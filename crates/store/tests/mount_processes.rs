@@ -1,8 +1,9 @@
-//! Several processes on one file in all ways that there are, while it is moved: a read sees every write that was acknowledged
-//! before it began. In each `io` mode, on striped, single and mirrored files, and on a plain file system to compare with.
+//! Several processes on one file in all ways that there are, while it is moved: a read sees every write that was
+//! acknowledged before it began. In each `io` mode, on striped, single and mirrored files, and on a plain file system
+//! to compare with.
 //!
-//! The seed is printed; `ENTREPOT_SEED` repeats one (as far as processes do), `ENTREPOT_STEPS` is the number of operations
-//! in each mode and on each kind of file.
+//! The seed is printed; `ENTREPOT_SEED` repeats one (as far as processes do), `ENTREPOT_STEPS` is the number of
+//! operations in each mode and on each kind of file.
 
 #[path = "mount/processes/mod.rs"]
 mod processes;
@@ -37,7 +38,7 @@ fn steps() -> u64 {
 
 const PROCESSES: u64 = 4;
 
-/// Rounds of both kinds, with and without somebody who has the file open throughout.
+/// Rounds of both kinds, with and without a process that has the file open throughout.
 fn rounds(maps_read_only: bool) -> impl Iterator<Item = Round> {
     let (steps, seed) = (steps(), seed());
     let in_round = (steps / 4).clamp(PROCESSES, 20_000);
@@ -47,13 +48,13 @@ fn rounds(maps_read_only: bool) -> impl Iterator<Item = Round> {
         processes: PROCESSES,
         steps: in_round / PROCESSES,
         held: number % 4 < 2,
-        // With somebody who writes all the time every open reads through the page cache.
+        // With a constant writer every open reads through the page cache.
         maps_read_only: maps_read_only || number % 4 < 2,
         late: false,
     })
 }
 
-/// What the mover does to the file meanwhile.
+/// Moves of the file during the round.
 struct Moves {
     mover: Mover,
     place: Placement,
@@ -116,7 +117,7 @@ fn on_a_volume(wanted: volume::Wanted, maps_read_only: bool) {
         run.unwrap_or_else(|error| panic!("{io:?}: {error}"));
     }
     eprintln!("{} moves", moves.done);
-    // What the kernel reads and writes by itself is not moved meanwhile.
+    // Files with passthrough are not moved.
     assert!(single || moves.done > 0, "something was moved");
     assert!(!single || volume.stats.get(Metric::PassthroughOpens) > 0, "the kernel read and wrote by itself");
 }
@@ -128,7 +129,7 @@ fn wanted(io: Io, stripe_count: usize, mirrors: usize) -> volume::Wanted {
     wanted
 }
 
-/// What the kernel gives a mapping of a file that is read past the page cache while nobody writes it is not promised.
+/// Contents of a mapping of a file that is read past the page cache are not promised while it has no writer.
 const DIRECT_MAPS: bool = false;
 
 /// [S-140]

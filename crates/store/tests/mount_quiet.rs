@@ -1,4 +1,4 @@
-//! What an ordinary user can ask leaves no line in the log above debug: nobody rolls it over.
+//! Requests of ordinary users leave no line in the log above debug: the log is not rotated.
 
 #[allow(dead_code)]
 #[path = "mount/volume.rs"]
@@ -12,7 +12,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// What was logged at info or above, by us and by the libraries.
+/// Lines logged at info or above, by our code and by libraries.
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 struct Ours;
@@ -93,7 +93,7 @@ fn odd_requests_leave_no_lines() {
     };
     odd();
     LINES.lock().clear();
-    // Two who remove the same files and directories, large ones and such with a request to inherit.
+    // Two processes that remove the same files and directories, large ones and such with a request to inherit.
     rustix::fs::setxattr(at, "user.entrepot.layout", b"mirrors=1", rustix::fs::XattrFlags::empty()).unwrap();
     let (turns, raced) = (std::sync::Barrier::new(2), at.join("raced"));
     let race = |makes: bool| {
@@ -120,7 +120,7 @@ fn odd_requests_leave_no_lines() {
         odd();
     }
     assert_eq!(*LINES.lock(), Vec::<String>::new());
-    // It would have been heard.
+    // A line of a library would be recorded.
     log::warn!("a library");
     tracing::info!("ours");
     assert_eq!(LINES.lock().len(), 2);

@@ -7,6 +7,12 @@ mod steps;
 #[path = "mount/volume.rs"]
 mod volume;
 
+use std::collections::HashSet;
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, UNIX_EPOCH};
+
 fn same(seed: u64, steps: usize, wanted: volume::Wanted) {
     let dir = tempfile::tempdir().unwrap();
     let volume = volume::Volume::start(dir.path(), wanted);
@@ -68,4 +74,56 @@ fn it_is_with_one_object_per_file() {
     let mut wanted = volume::Wanted::default();
     wanted.placement.stripe_count = 1;
     same(31, steps(), wanted);
+}
+
+/// [S-352]
+#[test]
+fn a_name_that_cannot_be_examined_is_listed_and_its_error_comes_at_the_name() {
+    if volume::cannot_mount() || !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: needs root and FUSE");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let volume = volume::Volume::start(dir.path(), volume::Wanted::default());
+    let directory = volume.at.join("d");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("file"), b"ten bytes.").unwrap();
+    // The daemon of this mount is gone, so each look at the name fails.
+    let daemon = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").unwrap();
+    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", daemon.as_raw_fd());
+    let options = std::ffi::CString::new(options).unwrap();
+    let over = volume.dir.join("namespace/tree/d/dead");
+    // Made behind the mount, so that no cache has it.
+    fs::create_dir(&over).unwrap();
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("dead", &over, "fuse", flags, Some(options.as_c_str())).unwrap();
+    drop(daemon);
+    let names = || {
+        let read = fs::read_dir(&directory)?.map(|entry| Ok(entry?.file_name().into_string().unwrap()));
+        read.collect::<std::io::Result<HashSet<String>>>()
+    };
+    let seen = [names(), names()];
+    let (dead, file) = (fs::symlink_metadata(directory.join("dead")), fs::read(directory.join("file")));
+    rustix::mount::unmount(&over, rustix::mount::UnmountFlags::DETACH).unwrap();
+    let expected = HashSet::from(["dead".to_owned(), "file".to_owned()]);
+    for names in seen {
+        assert_eq!(names.unwrap(), expected);
+    }
+    assert!(dead.is_err() && file.unwrap() == b"ten bytes.", "{dead:?}");
+    fs::symlink_metadata(directory.join("dead")).unwrap();
+}
+
+/// [S-355]
+#[test]
+fn times_before_1970_keep_their_fractions() {
+    if volume::cannot_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let volume = volume::Volume::start(dir.path(), volume::Wanted::default());
+    let file = fs::File::create(volume.at.join("old")).unwrap();
+    let before = UNIX_EPOCH - Duration::from_millis(1750);
+    file.set_times(fs::FileTimes::new().set_modified(before).set_accessed(before)).unwrap();
+    let is = fs::metadata(volume.at.join("old")).unwrap();
+    assert_eq!((is.mtime(), is.mtime_nsec()), (-2, 250_000_000));
+    assert_eq!(is.modified().unwrap(), before);
 }

@@ -136,7 +136,7 @@ fn who_opens_all_that_can_be_opened_stops_nobody_else() {
     let before = descriptors();
     let (mut mine, refused) = open_all(&shared, 1001);
     assert_eq!(refused, Errno::NFILE, "as where the system has no more open files");
-    // Of 1024, 256 are for directories, 192 for the daemon, 72 for the operator: half of the rest.
+    // Half of the rest of 1024, less 256 for directories, 192 for the daemon and 72 for the operator.
     assert_eq!(mine.len(), 252);
     let more = descriptors().saturating_sub(before); // some may be closed late
     assert!(more <= 2 * mine.len() + 8, "one of this program, one of the daemon: {more}");

@@ -1,4 +1,4 @@
-//! Who asks what of a mount, as it is counted: by the user of the process, also where the kernel says nothing of one.
+//! Requests to a mount as they are counted: by the user of the process, also where the kernel names none.
 
 #[allow(dead_code)]
 #[path = "mount/volume.rs"]
@@ -49,7 +49,7 @@ fn cannot_run() -> bool {
     false
 }
 
-/// The kernel tells of a close later than the process that closes.
+/// The kernel sends a close later than the process closes.
 fn wait_until_closed(volume: &Volume) {
     let until = Instant::now() + Duration::from_secs(60);
     while volume.files.files().iter().any(|file| file.is_open()) {

@@ -90,8 +90,69 @@ fn dying_at_any_step_leaves_a_whole_file_and_nothing_else() {
     assert!(deaths > 70, "only {deaths} deaths: the steps are not reached");
 }
 
-/// Up and down between the tiers, with a writer that writes at every step and syncs now and then; at one step the daemon dies, or the
-/// power goes. What was acknowledged (with the power: what was synced) is there.
+/// A move between tiers that keeps a copy, or that only makes one.
+const COPYING: [(&str, Verb); 2] = [
+    ("move and keep", |m, f, p| {
+        let fast = Placement { tier: Some(0), ..p.clone() };
+        m.move_segment_keeping(f, 2, &fast, None).map(drop)
+    }),
+    ("copy below", |m, f, p| m.copy_segment_below(f, 2, p, None)),
+];
+
+/// Runs a verb on a world and removes the file when it reaches `step`. Whether it did.
+fn removed_at(world: &World, name: &str, verb: Verb, step: Step) -> bool {
+    use store::target::Medium;
+    let file = world.life.file.clone();
+    let (removed, reached) = (file.clone(), Arc::new(Mutex::new(false)));
+    let seen = reached.clone();
+    let hook = move |at| {
+        if at == step && !std::mem::replace(&mut *seen.lock(), true) {
+            removed.remove_objects()?;
+        }
+        Ok(())
+    };
+    let mover = Mover::new(world.life.pool.clone(), world.state.clone(), None).with_crash_hook(Arc::new(hook));
+    let moved = verb(&mover, &file, &world.options.placement.clone());
+    let reached = *reached.lock();
+    if !reached {
+        return false;
+    }
+    if step < Step::Replaced {
+        assert!(matches!(moved, Err(store::Error::Busy(_))), "{name}, removed at {step:?}: {moved:?}");
+    }
+    mover.remove_stale_copies().expect("no target fails");
+    for (n, medium) in world.media.iter().enumerate() {
+        assert_eq!(medium.list().expect("well"), vec![], "{name}, removed at {step:?}: target {n}");
+        assert_eq!(world.state.garbage_of(TargetId(n as u16), 100).expect("garbage"), vec![], "{name} at {step:?}");
+    }
+    assert!(world.state.journal().expect("journal").is_empty(), "{name}, removed at {step:?}");
+    assert!(verb(&mover, &file, &world.options.placement.clone()).is_err(), "{name}: nothing is left to be moved");
+    true
+}
+
+/// [S-370]
+#[test]
+fn a_move_of_a_file_that_is_removed_meanwhile_leaves_no_object() {
+    let mut removals = 0;
+    // While writers are kept out the removal waits.
+    let steps = || Step::ALL.into_iter().filter(|step| !matches!(step, Step::CaughtUp | Step::Synced));
+    for step in steps() {
+        for (name, mirrors, verb) in VERBS {
+            let mut world = world(mirrors);
+            if name == "resync" {
+                make_stale(&mut world);
+            }
+            removals += usize::from(removed_at(&world, name, verb, step));
+        }
+        for (name, verb) in COPYING {
+            removals += usize::from(removed_at(&tiers(), name, verb, step));
+        }
+    }
+    assert!(removals > 40, "only {removals} removals: the steps are not reached");
+}
+
+/// Moves up and down between the tiers, with a writer that writes at every step and syncs now and then. At one step
+/// the daemon dies, or the power goes; all acknowledged (with the power: synced) bytes are there.
 /// [S-100]
 #[test]
 fn dying_at_any_step_of_a_move_between_tiers_loses_no_write() {
@@ -105,7 +166,7 @@ fn dying_at_any_step_of_a_move_between_tiers_loses_no_write() {
                 assert_eq!(tier_of(&world.life.file, 2), 0);
             }
             let place = Placement { tier: Some(u8::from(!up)), ..fast };
-            // What the writer wrote and what of it was synced.
+            // The writer's bytes, and the synced part of them.
             let written = Arc::new(Mutex::new((content(), content(), 0u8, false)));
             let (log, writer, power) = (written.clone(), world.life.file.clone(), world.power.clone());
             let hook = move |at: Step| {

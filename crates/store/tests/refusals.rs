@@ -69,7 +69,7 @@ fn a_file_grows_on_where_one_of_its_targets_is_full() {
         world.kill();
         assert!(read(&world.life.file) == all, "steps of {step}, after a restart");
         assert_eq!(world.orphans(), []);
-        // What was written beyond the end in vain does not come back.
+        // Bytes of the failed write beyond the end do not come back.
         world.life.file.truncate(all.len() as u64 + 100 * PAGE).expect("well");
         assert!(read(&world.life.file)[all.len()..].iter().all(|b| *b == 0), "steps of {step}");
     }

@@ -116,7 +116,8 @@ fn a_write_that_comes_before_the_way_back_is_done_stops_it() {
     }
 }
 
-/// Up and back with the daemon dying, or the power going, at every step; after the new record a writer writes and syncs.
+/// Up and back with the daemon dying, or the power going, at every step; after the new record a writer writes and
+/// syncs.
 /// [S-102]
 #[test]
 fn dying_at_any_step_with_copies_loses_no_write_and_leaves_no_object() {

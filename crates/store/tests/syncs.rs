@@ -1,4 +1,4 @@
-//! What `fsync` promises while other syncs of the same file are under way, fail, or went before.
+//! Promises of `fsync` while other syncs of the same file are under way, fail, or went before.
 
 mod gate;
 #[allow(dead_code)]
@@ -7,6 +7,7 @@ mod interposed;
 use gate::Gate;
 use interposed::{Interposed, Interposer, Io, Op, Verdict};
 use policy::TargetId;
+use policy::holders::OpenRequest;
 use policy::layout::Placement;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,7 +61,7 @@ fn a_second_sync_is_not_answered_before_the_first_has_ended() {
         move || file.sync_now(false)
     });
     gate.wait_for(1);
-    // The device never answers, so neither may be told that the bytes are durable.
+    // The device never answers, so neither sync may succeed.
     file.sync_now(false).expect_err("the device has not synced");
     first.join().unwrap().expect_err("the device has not synced");
     gate.open();
@@ -95,13 +96,19 @@ fn what_the_kernel_writes_by_itself_is_synced_each_time() {
         syncs.0.load(Ordering::Relaxed) - before
     };
     assert_eq!((synced(), synced()), (1, 0), "nothing was written between the two");
-    let guard = file.passthrough(true).expect("a file of one object");
+    let request = OpenRequest { writes: true, direct: false, pass: true, shared: false };
+    let mut object = None;
+    let guard = file.open_as(request, |fd| {
+        object = Some(fd.try_clone_to_owned().unwrap());
+        Some(Arc::new(()))
+    });
+    let object = object.expect("a file of one object");
     for at in 0..3 {
-        rustix::io::pwrite(guard.fd(), &[2; 4096], at * 4096).unwrap();
+        rustix::io::pwrite(&object, &[2; 4096], at * 4096).unwrap();
         assert_eq!(synced(), 1, "after write {at}");
     }
-    rustix::io::pwrite(guard.fd(), &[3; 4096], 0).unwrap();
-    drop(guard);
+    rustix::io::pwrite(&object, &[3; 4096], 0).unwrap();
+    drop((guard, object));
     assert_eq!((synced(), synced()), (1, 0), "what it wrote last is synced after it was closed");
 }
 
@@ -118,7 +125,7 @@ fn a_sync_that_failed_stays_failed_until_all_was_written_again() {
     lose_syncs(&medium, true);
     file.sync_now(false).expect_err("the device loses it");
     lose_syncs(&medium, false);
-    // The kernel has forgotten what it could not write: it says that all is well.
+    // The kernel has dropped the bytes that it could not write, and reports success.
     for _ in 0..2 {
         file.sync_now(false).expect_err("the bytes are lost");
         file.sync(false, &before).expect_err("the bytes are lost");
@@ -145,7 +152,7 @@ fn the_next_daemon_knows_of_a_sync_that_failed() {
     let state: Arc<dyn State> = Arc::new(SqliteState::in_memory().unwrap());
     let medium = MemoryMedium::new(1);
     let (file, _targets) = file_on(Arc::new(medium.clone()), TargetsOptions::inline());
-    // Each life opens the same stub over the same target, and begins with what the state store says.
+    // Each life opens the same stub over the same target, and begins with the records of the state store.
     let life = || {
         let (stub, of) = (file.stub().clone(), file.pool());
         let lost = Arc::new(store::losses::remembered(&state).unwrap());

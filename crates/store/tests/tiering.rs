@@ -1,5 +1,5 @@
-//! Tiering over files in memory, step by step and with a clock that is set by hand: hot segments move up, cold ones leave, and what
-//! files hold stays what it is.
+//! Tiering over files in memory, step by step and with a clock that is set by hand: hot segments move up, cold ones
+//! leave, and what files hold stays what it is.
 
 use policy::layout::Placement;
 use policy::tier::Tier;
@@ -150,7 +150,7 @@ impl World {
         file.read(access.offset, &mut [0; 4096]).expect("well");
     }
 
-    /// Time passes with nobody using the devices; moves are carried out until there are none.
+    /// Time passes without use of the devices; moves are carried out until there are none.
     fn idle(&self) -> usize {
         let mut carried = 0;
         for _ in 0..200 {
@@ -218,7 +218,7 @@ fn hot_segments_move_up_and_every_byte_stays() {
             world.read_mostly(&file, &slow, round);
             if round % 20 == 19 {
                 world.idle();
-                // Written meanwhile, in the middle of what moves.
+                // A write in the middle of the moving part.
                 let at = (slow[0] * SEGMENT + round * 13) as usize;
                 bytes[at..at + 700].fill(round as u8);
                 file.write(at as u64, &bytes[at..at + 700]).expect("well");
@@ -255,7 +255,7 @@ fn moves_wait_for_idle_devices_and_for_nothing_of_their_own() {
     let (file, _) = world.written("busy", 20);
     world.idle();
     let slow = (0..20).find(|n| world.map(&file).as_bytes()[*n as usize] == b's').expect("one");
-    // Somebody reads every 20 ms: the devices are never idle for 100.
+    // A read every 20 ms: the devices are never idle for 100.
     for _ in 0..100 {
         world.clock.fetch_add(20_000_000, Ordering::Relaxed);
         world.read(&file, slow);
@@ -292,7 +292,7 @@ fn a_move_under_way_waits_for_who_comes_meanwhile_and_a_pause_begins_none() {
     assert_eq!((world.adapt.report().expect("measured").pending, world.adapt.carry_now()), ((1, 0), 0), "planned");
     world.adapt.pause(false);
     later(50);
-    // It was handed out; before it is carried out somebody reads.
+    // The move was handed out; a read comes before it is carried out.
     world.read(&file, 0);
     std::thread::scope(|scope| {
         let carried = scope.spawn(|| world.adapt.carry_now());
@@ -347,7 +347,7 @@ fn after_a_restart_files_are_found_by_where_they_lie_and_gone_ones_are_forgotten
     let (file, bytes) = world.written("kept", 16);
     let (gone, _) = world.written("gone", 3);
     assert_eq!((&*world.map(&file), &*world.map(&gone)), ("FFssFFssFFssFFss", "FFs"));
-    // A new daemon: nothing is known, and nobody has the file open.
+    // A new daemon: it starts without any knowledge, and the file is not open.
     let next = adapt(&world.settings, &world.files, &world.state, &world.stats, &world.clock);
     let ids: BTreeMap<&str, u64> =
         [("kept", file.id().expect("laid out").0), ("gone", gone.id().expect("laid out").0)].into();
@@ -417,7 +417,7 @@ fn what_was_placed_on_the_fast_tier_gets_a_slow_copy_when_it_was_left_alone_and_
     let copy_after = Duration::from_secs(1);
     let world = World::new(volume::Tiering { copy_after, ..section(TieringPolicy::Tuned) });
     let (file, mut bytes) = world.written("new", 24);
-    // Somebody reads every 50 ms from the slow tier: the devices are never idle for 100.
+    // A read every 50 ms from the slow tier: the devices are never idle for 100.
     let slow = world.map(&file).find('s').expect("the share is full") as u64;
     for _ in 0..100 {
         world.clock.fetch_add(50_000_000, Ordering::Relaxed);
@@ -452,7 +452,7 @@ fn what_was_placed_on_the_fast_tier_gets_a_slow_copy_when_it_was_left_alone_and_
     world.idle();
     assert_eq!(copies(&world, &file), (on_fast, made + 2, on_fast));
     assert!(content(&file) == bytes);
-    // What leaves goes to its copy.
+    // Segments that leave return to their copies.
     let returned = world.stats.get(Metric::TieringReturned);
     let slow = world.slow(&file, 3);
     for round in 0..400 {
@@ -465,7 +465,7 @@ fn what_was_placed_on_the_fast_tier_gets_a_slow_copy_when_it_was_left_alone_and_
     assert!(content(&file) == bytes && world.fast_used() <= FAST_BYTES);
 }
 
-/// A file may be written and closed before anybody looks, and nobody uses it again. [S-102]
+/// A file may be written and closed before the first look, and stay unused afterwards. [S-102]
 #[test]
 fn what_was_closed_before_it_was_looked_at_gets_its_slow_copies_too() {
     let copy_after = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! `completions`: what the shell completes: commands and options as clap writes them, values by asking the program.
+//! `completions`: shell completions. Commands and options come from clap, values from a call of the program.
 
 use crate::failure::Result;
 use clap::{Args, Command};
@@ -7,15 +7,15 @@ use clap_complete::Shell;
 /// Write the completions of a shell to standard output
 #[derive(Debug, Args)]
 pub struct Completions {
-    /// Which shell.
+    /// Shell to complete for.
     shell: Shell,
 }
 
 impl Completions {
-    /// Writes those of the program; `with_values` if it has a `complete-values` to ask.
+    /// Writes the script; `with_values` if the program has a `complete-values` command.
     pub fn run(self, mut program: Command, with_values: bool) -> Result<u8> {
         let name = program.get_name().to_owned();
-        // Written at once, so that a reader that goes away is no panic of the generator.
+        // Written at once, so that a closed pipe does not cause a panic in the generator.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut program, name, &mut script);
         let script = String::from_utf8_lossy(&script);
@@ -24,8 +24,8 @@ impl Completions {
     }
 }
 
-/// The script with one more function, which asks the program for values first: that of the search path, since what was typed is
-/// not carried out yet.
+/// Adds a function to the script that calls the program for values first. It calls the one in the search path, since
+/// the typed command line has not been executed yet.
 fn asking(shell: Shell, script: &str) -> String {
     match shell {
         Shell::Bash => format!("{script}{BASH}"),
@@ -38,7 +38,8 @@ fn asking(shell: Shell, script: &str) -> String {
     }
 }
 
-/// What comes is written as the shell reads it, and is not read by it again. Without values the rest is completed as ever.
+/// Values are printed in the shell's own quoting, and are not evaluated again. Without values the standard completion
+/// applies.
 const BASH: &str = r#"
 _entrepot_or_values() {
     mapfile -t COMPREPLY < <(command entrepot complete-values bash "${COMP_LINE:0:COMP_POINT}" 2>/dev/null)

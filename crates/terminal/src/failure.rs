@@ -1,22 +1,22 @@
-//! What went wrong, shown as cause, consequence and next step.
+//! Failures of commands, shown as cause, consequence and next step.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use store::control::{Problem, exit};
 use store::volume::Problems;
 
-/// Why a command failed.
+/// Reason why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// One thing is wrong.
+    /// A single problem.
     Problem(Problem),
     /// The configuration is wrong, maybe in several places.
     Configuration(Problems),
-    /// What there was to say was said; only the exit code is left.
+    /// All messages have been printed; only the exit code is left.
     Said(u8),
 }
 
-/// The result of a command: its exit code.
+/// Result of a command: its exit code.
 pub type Result<T> = std::result::Result<T, Failure>;
 
 impl From<Problem> for Failure {
@@ -34,7 +34,7 @@ impl From<Problems> for Failure {
 impl From<std::io::Error> for Failure {
     fn from(e: std::io::Error) -> Failure {
         if e.kind() == std::io::ErrorKind::BrokenPipe {
-            // Whoever read our output has seen enough.
+            // The reader of our output closed the pipe: no failure.
             return Failure::Said(0);
         }
         Failure::Problem(Problem::new(exit::of_io(&e), e.to_string()))
@@ -42,12 +42,12 @@ impl From<std::io::Error> for Failure {
 }
 
 impl Failure {
-    /// What the system said about something that has a name, with the exit code that this cause has everywhere.
+    /// Returns the system's error about a named thing, with the exit code of that cause.
     pub fn of_io(what: &str, e: &std::io::Error) -> Problem {
         Problem::new(exit::of_io(e), format!("{what}: {e}")).try_this(exit::next_of_io(e))
     }
 
-    /// Writes it to standard error and gives the exit code.
+    /// Writes it to standard error and returns the exit code.
     pub fn show(&self) -> ExitCode {
         let code = match self {
             Failure::Problem(p) => {
@@ -76,6 +76,7 @@ fn show(cause: &str, consequence: &str, next_step: &str) {
     } else {
         ("", "")
     };
+    let [cause, consequence, next_step] = [cause, consequence, next_step].map(crate::shown::inert);
     eprintln!("{bold}error:{plain} {cause}");
     eprintln!("  so:   {consequence}");
     eprintln!("  next: {next_step}");

@@ -1,5 +1,5 @@
-//! What the command lines of `entrepot` and `entrepot-lab` share: failures, answers, the log, mount points that are served, manual
-//! pages and completions.
+//! Parts shared by the command lines of `entrepot` and `entrepot-lab`: failures, answers, the log, served mount
+//! points, manual pages and completions.
 
 pub mod completions;
 pub mod failure;
@@ -10,7 +10,7 @@ pub mod served;
 pub mod shown;
 pub mod table;
 
-/// What every exit code means, for the end of the help.
+/// Meanings of the exit codes, for the end of the help.
 pub const EXIT_CODES: &str = "\
 EXIT CODES (the same cause has the same code in every command):
   0 done   1 failed   2 wrong input or configuration   3 no daemon answers   4 not allowed (also by permissions)

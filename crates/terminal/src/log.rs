@@ -10,10 +10,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use store::control::Problem;
-use tracing::{Level, Metadata};
+use tracing::field::Field;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{EnvFilter, LevelFilter, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -35,10 +37,10 @@ const OURS: [&str; 11] = [
     "endpoint",
 ];
 
-/// Says what is logged, see [`parse`].
+/// Environment variable with the log levels, see [`parse`].
 const ENVIRONMENT: &str = "ENTREPOT_LOG";
 
-/// What `ENTREPOT_LOG` asks for.
+/// Parses `ENTREPOT_LOG`; `info` if it is not set.
 fn wanted() -> Result<EnvFilter> {
     match std::env::var(ENVIRONMENT) {
         Err(_) => Ok(EnvFilter::new("info")),
@@ -52,8 +54,8 @@ fn wanted() -> Result<EnvFilter> {
     }
 }
 
-/// Levels, and `CRATE=LEVEL`, parted by commas. A bare word that is no level would be taken for a crate of which everything is logged,
-/// and nothing of all others.
+/// Levels, and `CRATE=LEVEL`, parted by commas. A bare word that is no level would be taken for a crate of which
+/// everything is logged, and nothing of all others.
 fn parse(text: &str) -> std::result::Result<EnvFilter, String> {
     let words: Vec<_> = text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
     for word in &words {
@@ -69,10 +71,29 @@ fn parse(text: &str) -> std::result::Result<EnvFilter, String> {
     EnvFilter::try_new(words.join(",")).map_err(|e| e.to_string())
 }
 
-/// What other people's code says below a warning never gets into a log, whatever is asked for: some of it prints
-/// credentials, and requests with their headers.
+/// Excludes messages of other crates below a warning, at any log level: some contain credentials, or requests with
+/// their headers.
 fn is_harmless(what: &Metadata<'_>) -> bool {
     *what.level() <= Level::WARN || OURS.contains(&what.target().split("::").next().unwrap_or_default())
+}
+
+/// The start of what fuser logs as an error when the kernel has ended a request by a signal before its answer.
+const TOO_LATE: &str = "Failed to send FUSE reply: No such file or directory";
+
+/// Leaves out that an answer came too late: a signal of an ordinary user does it.
+struct OnTime;
+
+impl<S: Subscriber> Layer<S> for OnTime {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let mut is_late = false;
+        let mut look = |field: &Field, value: &dyn std::fmt::Debug| {
+            is_late |= field.name() == "message" && format!("{value:?}").starts_with(TOO_LATE);
+        };
+        if *event.metadata().level() == Level::ERROR {
+            event.record(&mut look);
+        }
+        !is_late
+    }
 }
 
 /// The form of lines that is asked for.
@@ -90,7 +111,7 @@ where
 {
     let (wanted, form) = (wanted()?, form()?);
     let lines = tracing_subscriber::fmt::layer().with_writer(to).with_ansi(ansi).with_target(false);
-    let all = registry().with(wanted).with(filter_fn(is_harmless));
+    let all = registry().with(wanted).with(filter_fn(is_harmless)).with(OnTime);
     drop(match form {
         Form::Text => all.with(lines).try_init(),
         form => all.with(lines.event_format(Lines { is_json: form == Form::Json })).try_init(),
@@ -162,6 +183,20 @@ mod tests {
         for bad in ["inof", "garbage=zzz", "store", "stroe=debug", "store=debg", "hyper=debug"] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }
+    }
+
+    /// [S-142]
+    #[test]
+    fn an_answer_to_a_request_that_a_signal_ended_is_not_logged() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let lines = tracing_subscriber::fmt::layer().with_writer(Mutex::new(File::create(&path).unwrap()));
+        tracing::subscriber::with_default(registry().with(OnTime).with(lines), || {
+            tracing::error!("{TOO_LATE} (os error 2)");
+            tracing::error!("Failed to send FUSE reply: Invalid argument (os error 22)");
+        });
+        let log = std::fs::read_to_string(&path).unwrap();
+        assert!(!log.contains("No such file") && log.contains("Invalid argument"), "{log}");
     }
 
     /// Each crate of this workspace that may log is known, so that its words are not taken for those of others.

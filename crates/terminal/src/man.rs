@@ -12,11 +12,11 @@ pub struct Man {
 }
 
 impl Man {
-    /// Writes one for the program, and for each of its commands that is not hidden.
+    /// Writes a page for the program and for each of its visible commands.
     pub fn run(self, mut program: Command) -> Result<u8> {
         let unusable = |e| Failure::of_io(&self.dir.display().to_string(), &e);
         std::fs::create_dir_all(&self.dir).map_err(unusable)?;
-        // Names like `entrepot-target-add`, and the global options in every page.
+        // Sets names like `entrepot-target-add`, and the global options in every page.
         program.build();
         write(&program, &self.dir)?;
         Ok(0)

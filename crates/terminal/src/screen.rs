@@ -1,7 +1,8 @@
-//! The whole of a terminal for one program: drawn over and over, with keys, and given back as it was however the program ends.
+//! Full-screen terminal of one program: redrawn repeatedly, with keys, and restored however the program ends.
 //!
-//! Escape sequences are those of the VT100 and two of xterm's, which every terminal that people use today has, also behind
-//! ssh: the other screen (`?1049`), the cursor hidden (`?25`), home, erase, reverse video. Nothing is asked of terminfo.
+//! The escape sequences are those of the VT100 and two of xterm's, which all current terminals support, also over
+//! ssh. They are: alternate screen (`?1049`), hidden cursor (`?25`), home, erase, reverse video. Terminfo is not
+//! used.
 
 mod keys;
 
@@ -23,45 +24,45 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// What is taken of a terminal that does not tell its size.
+/// Assumed size of a terminal that does not report one.
 const SIZE: Size = Size { columns: 80, rows: 24 };
 
 const TAKE: &str = "\x1b[?1049h\x1b[?25l";
 const GIVE_BACK: &str = "\x1b[0m\x1b[?25h\x1b[?1049l";
 
-/// The terminal that a screen has, and how it was. One at a time.
+/// The terminal in use by a screen, and its earlier modes. One at a time.
 static TAKEN: Mutex<Option<(OwnedFd, Termios)>> = Mutex::new(None);
 
-/// Characters beside and lines above each other.
+/// Size of a terminal in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Beside each other.
+    /// Characters in a line.
     pub columns: usize,
-    /// Above each other.
+    /// Number of lines.
     pub rows: usize,
 }
 
-/// A line of a screen. Its text must hold nothing that steers a terminal, see [`plain`](crate::shown::plain).
+/// A line of a screen. Its text must contain no control characters, see [`plain`](crate::shown::plain).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What it says.
+    /// Text of the line.
     pub text: String,
-    /// Whether it stands out.
+    /// Whether it is shown in reverse video.
     pub is_strong: bool,
 }
 
-/// What happened while a program waited.
+/// Event that ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happened {
     /// A key was pressed.
     Key(Key),
     /// The terminal has another size.
     Resized,
-    /// Nothing, for as long as was asked.
+    /// Nothing happened until the time limit.
     Nothing,
 }
 
-/// A terminal, taken until this is dropped.
+/// A terminal in use until this is dropped.
 pub struct Screen {
     input: File,
     output: File,
@@ -69,14 +70,14 @@ pub struct Screen {
     typed: Vec<u8>,
 }
 
-/// Whether standard input and output are a terminal that can be drawn on.
+/// Returns whether standard input and output are a terminal that can be drawn on.
 pub fn is_there() -> bool {
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     io::stdin().is_terminal() && io::stdout().is_terminal() && !is_dumb
 }
 
 impl Screen {
-    /// Takes the terminal of this process. Ctrl-C, SIGTERM and SIGHUP give it back and end the process well.
+    /// Takes the terminal of this process. Ctrl-C, SIGTERM and SIGHUP restore it and end the process with success.
     pub fn take() -> io::Result<Screen> {
         let screen = Screen::on(io::stdin().as_fd().try_clone_to_owned()?, io::stdout().as_fd().try_clone_to_owned()?)?;
         let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
@@ -92,7 +93,7 @@ impl Screen {
     fn on(input: OwnedFd, output: OwnedFd) -> io::Result<Screen> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
-            // A message on the other screen would go with it.
+            // A message on the alternate screen would disappear with it.
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
                 give_back();
@@ -107,7 +108,7 @@ impl Screen {
         raw.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN;
         raw.input_modes -= InputModes::IXON;
         raw.output_modes -= OutputModes::OPOST;
-        // Ctrl-C stays a signal. Ctrl-Z and Ctrl-\ would leave the terminal as it is now; 0 switches them off.
+        // Ctrl-C stays a signal. Ctrl-Z and Ctrl-\ would leave the terminal in raw mode; 0 disables them.
         for off in [SpecialCodeIndex::VSUSP, SpecialCodeIndex::VQUIT, SpecialCodeIndex::VTIME] {
             raw.special_codes[off] = 0;
         }
@@ -119,7 +120,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// How large it is now.
+    /// Returns the current size.
     pub fn size(&self) -> Size {
         match tcgetwinsize(&self.output) {
             Ok(told) if told.ws_col > 0 && told.ws_row > 0 => {
@@ -129,14 +130,14 @@ impl Screen {
         }
     }
 
-    /// Shows these lines and nothing else, as far as there is room.
+    /// Shows these lines and nothing else, as far as they fit.
     pub fn draw(&mut self, lines: &[Line]) -> io::Result<()> {
-        // In one go, so that nobody sees half of it.
+        // In one write, so that no half-drawn screen is visible.
         self.output.write_all(drawn(lines, self.size()).as_bytes())?;
         self.output.flush()
     }
 
-    /// Waits until something happens, or that moment. An error: the terminal is gone.
+    /// Waits for an event, at most `until`. An error means that the terminal is gone.
     pub fn wait(&mut self, until: Instant) -> io::Result<Happened> {
         loop {
             if let Some(key) = keys::take(&mut self.typed) {
@@ -168,7 +169,7 @@ impl Drop for Screen {
     }
 }
 
-/// Whether something was typed, and whether the size changed, within that span.
+/// Returns whether a key was pressed and whether the size changed, within `span`.
 fn look(input: &File, resized: &UnixStream, span: Duration) -> io::Result<(bool, bool)> {
     let mut fds = [PollFd::new(input, PollFlags::IN), PollFd::new(resized, PollFlags::IN)];
     let span = span.try_into().ok();
@@ -179,10 +180,10 @@ fn look(input: &File, resized: &UnixStream, span: Duration) -> io::Result<(bool,
     }
 }
 
-/// Gives the terminal back as it was, if it is taken. First its modes: what is written may wait for a terminal that stands still.
+/// Restores the terminal if it is taken. The modes come first, since a write may block on a stopped terminal.
 fn give_back() {
     let Some((output, before)) = TAKEN.lock().take() else { return };
-    // Nothing can be done for a terminal that is gone.
+    // A terminal that is gone cannot be restored, so errors are ignored.
     let _ = tcsetattr(&output, OptionalActions::Now, &before);
     let _ = File::from(output).write_all(GIVE_BACK.as_bytes());
 }
@@ -197,7 +198,7 @@ fn drawn(lines: &[Line], size: Size) -> String {
                 let left = size.columns - text.width();
                 write!(drawn, "{end}\x1b[7m{text}{:left$}\x1b[0m", "")
             }
-            // What was there is erased first: behind the last column the cursor stands on it.
+            // The line is erased before the text: after the last column the cursor would erase the last character.
             false => write!(drawn, "{end}\x1b[2K{text}"),
         };
     }
@@ -207,7 +208,7 @@ fn drawn(lines: &[Line], size: Size) -> String {
     drawn
 }
 
-/// As much of a text as fits into so many columns.
+/// Returns the longest prefix of a text that fits into `columns`.
 fn cut(text: &str, columns: usize) -> &str {
     let mut used = 0;
     let fits = |(_, c): &(usize, char)| {

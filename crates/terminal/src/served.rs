@@ -1,4 +1,5 @@
-//! What commands that serve a mount point by themselves share: going to the background, ending on a signal, saying why there is none.
+//! Shared by commands that serve a mount point by themselves: start in the background, end on a signal, report of a
+//! failed start.
 
 use crate::failure::Result;
 use crate::shown;
@@ -9,11 +10,11 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Weak};
 use store::control::{Problem, exit};
 
-/// What the process in the background says when it serves.
+/// Line that the background process prints once it serves.
 const MOUNTED: &str = "mounted";
 
-/// Starts the same program in the background and waits for its word. `places` are those of its arguments that are paths: it has no
-/// working directory, so it gets them as absolute ones.
+/// Starts the same program in the background and waits for its report. `places` are the arguments that are paths: the
+/// child runs in `/`, so it gets them as absolute paths.
 pub fn in_the_background(places: &[&Path], mountpoint: &Path, help: &str) -> Result<u8> {
     let mut command = Command::new(std::env::current_exe()?);
     let own = |word: &OsStr| word == "--detach" || places.iter().any(|place| place.as_os_str() == word);
@@ -22,7 +23,7 @@ pub fn in_the_background(places: &[&Path], mountpoint: &Path, help: &str) -> Res
     for place in places {
         command.arg(std::path::absolute(place)?);
     }
-    // It must not keep a directory busy, nor a terminal.
+    // The child must not keep a directory or a terminal busy.
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn()?;
     let mut line = String::new();
@@ -37,23 +38,24 @@ pub fn in_the_background(places: &[&Path], mountpoint: &Path, help: &str) -> Res
     Err(Problem::new(exit::FAILED, cause).so(so).try_this(next).into())
 }
 
-/// In the background: how the start went, in one line for whoever waits for it.
+/// Reports the result of the start from the background process, in one line for the waiting parent.
 pub fn say_started(failure: Option<String>) {
     let word = failure.unwrap_or_else(|| MOUNTED.into()).replace('\n', " ");
     let mut out = io::stdout().lock();
-    // Who started us may be gone; it is served all the same.
+    // The parent may be gone; the mount is served all the same.
     drop(writeln!(out, "{word}").and_then(|()| out.flush()));
 }
 
-/// Cause, consequence and next step of a message that carries all three: `cause; consequence. Next step`.
+/// Splits a message into cause, consequence and next step: `cause; consequence. Next step`.
 pub fn parts<'a>(message: &'a str, help: &'a str) -> (&'a str, &'a str, &'a str) {
     let (cause, rest) = message.rsplit_once("; ").unwrap_or((message, "nothing was mounted"));
     let (so, next) = rest.split_once(". ").unwrap_or((rest, help));
     (cause, so, next)
 }
 
-/// SIGTERM ends it in any case; the first Ctrl-C is refused while somebody uses the mount, the second is not. `unmount` fails while
-/// it is in use; `detach` takes it from its place, and it ends with its last user.
+/// Ends the mount on a signal. SIGTERM always ends it; the first Ctrl-C is refused while the mount is in use, the
+/// second is not. `unmount` fails while it is in use; `detach` removes it from the tree, and it ends with its last
+/// user.
 pub fn end_on_signal<T: Send + Sync + 'static>(
     served: &Arc<T>,
     unmount: fn(&T) -> io::Result<()>,

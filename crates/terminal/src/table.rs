@@ -1,4 +1,5 @@
-//! Tables of figures: a column is said once, with its name, heading, digits and value; text, CSV and JSON come from it.
+//! Tables of figures: a column is defined once, with its name, heading, digits and value; text, CSV and JSON are
+//! derived from it.
 
 use crate::failure::Result;
 use crate::shown;
@@ -6,29 +7,29 @@ use clap::ValueEnum;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// How figures are written.
+/// Format of figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For programs.
+    /// JSON for programs.
     Json,
-    /// For spreadsheets.
+    /// CSV for spreadsheets.
     Csv,
 }
 
-/// What stands where a row and a column meet.
+/// Value of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// To the left.
+    /// Text, aligned to the left.
     Word(String),
-    /// The same, of a user's choosing: no spreadsheet takes it for a formula.
+    /// Text chosen by a user: escaped so that no spreadsheet takes it for a formula.
     Name(String),
     /// A whole number.
     Count(u64),
     /// A number with the digits of its column.
     Number(f64),
-    /// `-` in text, empty in CSV.
+    /// No value: `-` in text, empty in CSV.
     Nothing,
 }
 
@@ -46,7 +47,7 @@ struct Shown<'a> {
     factor: f64,
 }
 
-/// A column that CSV and JSON call `name`. With an empty name only people see it.
+/// Creates a column that CSV and JSON call `name`. A column with an empty name appears only in text.
 pub fn column<'a, R: ?Sized, C: Into<Cell>>(
     name: impl Into<Cow<'a, str>>,
     value: impl Fn(&R) -> C + 'a,
@@ -55,17 +56,17 @@ pub fn column<'a, R: ?Sized, C: Into<Cell>>(
 }
 
 impl<'a, R: ?Sized> Column<'a, R> {
-    /// Digits behind the point in CSV; without, as many as the number needs.
+    /// Sets the digits after the point in CSV; the default is as many as the number needs.
     pub fn digits(self, digits: usize) -> Self {
         Self { digits: Some(digits), ..self }
     }
 
-    /// People see it as well, under this heading and with so many digits.
+    /// Adds the column to the text format, with this heading and number of digits.
     pub fn shown(self, heading: impl Into<Cow<'a, str>>, digits: usize) -> Self {
         self.scaled(heading, digits, 1.0)
     }
 
-    /// The same, in percent.
+    /// Adds the column to the text format in percent.
     pub fn percent(self, heading: impl Into<Cow<'a, str>>, digits: usize) -> Self {
         self.scaled(heading, digits, 100.0)
     }
@@ -74,7 +75,7 @@ impl<'a, R: ?Sized> Column<'a, R> {
         Self { shown: Some(Shown { heading: heading.into(), digits, factor }), ..self }
     }
 
-    /// The heading, and the cell of each row as people see it; `None` if they do not.
+    /// Returns the heading and the text of each row; `None` if the column is not in the text format.
     fn for_people<'r>(&self, rows: impl Iterator<Item = &'r R>) -> Option<(&str, Vec<(String, bool)>)>
     where
         R: 'r,
@@ -103,7 +104,7 @@ impl<'a, R: ?Sized> Column<'a, R> {
     }
 }
 
-/// Lines for people: the headings, then each row.
+/// Formats the text lines: the headings, then each row.
 pub fn lines<R>(columns: &[Column<'_, R>], rows: &[R]) -> Vec<String> {
     let mut lines = vec![String::new(); rows.len() + 1];
     for (heading, cells) in columns.iter().filter_map(|column| column.for_people(rows.iter())) {
@@ -119,18 +120,18 @@ pub fn lines<R>(columns: &[Column<'_, R>], rows: &[R]) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// All rows for people.
+/// Formats all rows as text.
 pub fn text<R>(columns: &[Column<'_, R>], rows: &[R]) -> String {
     lines(columns, rows).join("\n") + "\n"
 }
 
-/// One row for people: a line for each column.
+/// Formats one row as text: a line for each column.
 pub fn sheet<R: ?Sized>(columns: &[Column<'_, R>], row: &R) -> String {
     let cells = columns.iter().filter_map(|column| column.for_people(std::iter::once(row)));
     cells.map(|(heading, cells)| format!("{heading:<34}{:>16}\n", cells[0].0)).collect()
 }
 
-/// All rows for spreadsheets.
+/// Formats all rows as CSV.
 pub fn csv<R>(columns: &[Column<'_, R>], rows: &[R]) -> String {
     let named: Vec<_> = columns.iter().filter(|column| !column.name.is_empty()).collect();
     let head = named.iter().map(|column| quoted(&column.name).into_owned()).collect::<Vec<_>>();
@@ -138,7 +139,7 @@ pub fn csv<R>(columns: &[Column<'_, R>], rows: &[R]) -> String {
     std::iter::once(head).chain(rows).map(|line| line.join(",") + "\n").collect()
 }
 
-/// Writes rows as asked for; what people and programs see is made when it is.
+/// Writes rows in the chosen format; `text` and `json` are only computed if needed.
 pub fn write<R>(
     output: Output,
     columns: &[Column<'_, R>],
@@ -154,7 +155,7 @@ pub fn write<R>(
     Ok(0)
 }
 
-/// All rows for programs. Infinity has no number in JSON.
+/// Returns all rows as JSON. Infinity becomes null.
 pub fn json<R>(columns: &[Column<'_, R>], rows: &[R]) -> Value {
     let cell = |column: &Column<'_, R>, row: &R| match (column.value)(row) {
         Cell::Word(word) | Cell::Name(word) => word.into(),
@@ -167,12 +168,12 @@ pub fn json<R>(columns: &[Column<'_, R>], rows: &[R]) -> Value {
     rows.iter().map(row).collect()
 }
 
-/// With an apostrophe before what spreadsheets calculate (OWASP, CSV injection).
+/// Prefixes an apostrophe to text that spreadsheets would calculate (OWASP, CSV injection).
 fn no_formula(name: &str) -> Cow<'_, str> {
     if name.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{name}").into() } else { name.into() }
 }
 
-/// RFC 4180.
+/// Quotes a field as RFC 4180 requires.
 fn quoted(text: &str) -> Cow<'_, str> {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\"")).into()

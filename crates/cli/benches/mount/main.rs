@@ -1,10 +1,11 @@
 //! Entrepot against the raw directory and mergerfs, side by side in one run: `make bench`.
 //!
-//! Every workload visits the subjects in turn, round after round, the other way round each time, so that a machine whose
-//! speed drifts drifts for all of them alike. Medians and ratios are printed; the whole goes to `target/bench.json`. Set `ENTREPOT_BENCH_DIR` to
-//! choose the file system underneath, `ENTREPOT_BENCH_ROUNDS` and `ENTREPOT_BENCH_MIB` for longer or shorter runs, and
-//! `ENTREPOT_BENCH_ONLY=write,read,random,shared,small,recovery` (any of them) for a part. With
-//! `ENTREPOT_BENCH_BESIDE=path/to/entrepot` another build's volumes take part, and are compared with this one's.
+//! Every workload visits the subjects in turn, round after round, the other way round each time, so that a machine
+//! whose speed drifts drifts for all of them alike. Medians and ratios are printed; the whole goes to
+//! `target/bench.json`. Set `ENTREPOT_BENCH_DIR` to choose the file system underneath, `ENTREPOT_BENCH_ROUNDS` and
+//! `ENTREPOT_BENCH_MIB` for longer or shorter runs, and `ENTREPOT_BENCH_ONLY=write,read,random,shared,small,recovery`
+//! (any of them) for a part. With `ENTREPOT_BENCH_BESIDE=path/to/entrepot` another build's volumes take part, and are
+//! compared with this one's.
 
 mod recovery;
 mod report;

@@ -64,7 +64,7 @@ impl Report {
         self.facts.iter().for_each(|(name, value, unit)| println!("{name}: {value:.3} {unit}"));
     }
 
-    /// What is compared with what: this build's volumes with the others', or with the raw directory and mergerfs.
+    /// Pairs to compare: this build's volumes with the other build's, or with the raw directory and mergerfs.
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {
         let has = |name: &str| self.subjects.contains(&name);
         if has(BESIDE[0]) {

@@ -1,4 +1,4 @@
-//! What is measured: the raw directory, Entrepot with striped and with single-object files, and mergerfs.
+//! Subjects of the measurement: the raw directory, Entrepot with striped and with single-object files, and mergerfs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -56,10 +56,10 @@ pub fn all(base: &Path, beside: Option<&Path>) -> Vec<Subject> {
 
 /// Volumes of this build: as `entrepot init` proposes it, with files whole on one target, with every mechanism on.
 pub const VOLUMES: [&str; 3] = ["striped", "single", "adapting"];
-/// The same of the other build.
+/// Volumes of the other build.
 pub const BESIDE: [&str; 3] = ["striped'", "single'", "adapting'"];
 
-/// What is added below the sections of the same name.
+/// Lines to add below the sections of the same name.
 const ADAPTING: &str = "[layout] segment = \"64MiB\"
 [tiering] policy = \"tuned\"
 [stripes] mode = \"model\"

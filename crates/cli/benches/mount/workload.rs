@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 pub struct Rate {
     /// The row's heading.
     pub name: &'static str,
-    /// What the number counts.
+    /// Unit of the number.
     pub unit: &'static str,
-    /// How many of them in a second.
+    /// Number of these per second.
     pub value: f64,
 }
 
@@ -124,8 +124,8 @@ fn random_reads(dir: &Path, mib: usize, round: usize) -> f64 {
     done.into_inner() as f64 / secs
 }
 
-/// The small files stay until all rounds of all subjects have made theirs: ext4 passes over inodes that were deleted in the
-/// last minutes one by one, and after ten thousand deletions spends nine tenths of a creation on that, whoever asks.
+/// The small files stay until all rounds of all subjects have made theirs. ext4 passes one by one over inodes that were
+/// deleted in the last minutes; after ten thousand deletions any process spends nine tenths of a creation on that.
 fn small_files(dir: &Path, round: usize) -> Vec<Rate> {
     let dir = small_dir(dir, round);
     fs::create_dir(&dir).expect("mkdir");

@@ -1,12 +1,13 @@
 //! Rate-aware trigger distances against fixed ones, live and simulated, on the paper's video streams and copies:
 //! `make bench-prefetch` (Zhang, section 2.6, figures 2.7 and 2.9).
 //!
-//! Live: a volume with a block cache, its one target on an emulated RAID-5 of six Cheetah 9LP, read by threads that replay the
-//! generated workload. Simulated: the same requests, levels, sizes and disks in virtual time. Policies take turns, so that
-//! a machine whose speed drifts drifts for all of them. Needs root or `fusermount3`, and /dev/fuse.
+//! Live: a volume with a block cache, its one target on an emulated RAID-5 of six Cheetah 9LP, read by threads that
+//! replay the generated workload. Simulated: the same requests, levels, sizes and disks in virtual time. Policies take
+//! turns, so that a machine whose speed drifts drifts for all of them. Needs root or `fusermount3`, and /dev/fuse.
 //!
-//! `ENTREPOT_PREFETCH_SECONDS` (20) is the length of a run, `_STREAMS` (8,16,24,32) the numbers of video streams, `_BLOCKS` (128) the
-//! cache's blocks per stream, `_ROUNDS` (1) the runs of each, `_SEED` (1); `_LIVE=0` leaves the live runs out.
+//! `ENTREPOT_PREFETCH_SECONDS` (20) is the length of a run, `_STREAMS` (8,16,24,32) the numbers of video streams,
+//! `_BLOCKS` (128) the cache's blocks per stream, `_ROUNDS` (1) the runs of each, `_SEED` (1); `_LIVE=0` leaves the
+//! live runs out.
 
 mod live;
 mod simulated;
@@ -23,7 +24,7 @@ pub struct Policy {
     pub name: &'static str,
     /// In the words of `[cache]`.
     pub prefetch: &'static str,
-    /// The same.
+    /// Trigger in the words of `[cache]`.
     pub trigger: &'static str,
 }
 
@@ -34,7 +35,7 @@ const POLICIES: [Policy; 3] = [
     Policy { name: "ETS", prefetch: "stream:degree_max=48", trigger: "ets" },
 ];
 
-/// What a run came to.
+/// Results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// 10^6 bytes per second that the streams read, each and together.

@@ -5,7 +5,7 @@ use sim::generate::{copies, vod};
 use sim::trace::Record;
 use std::collections::BTreeMap;
 
-/// Bytes of a copy's requests: a copy reads 64 KiB at a time, the generator says pages.
+/// Bytes of a copy's requests: a copy reads 64 KiB at a time, while the generator uses pages.
 const COPY_REQUEST_BYTES: u32 = 64 << 10;
 
 pub struct Workload {

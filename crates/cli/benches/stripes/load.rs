@@ -12,14 +12,14 @@ const THREADS: usize = 48;
 
 /// Reads of one size.
 #[derive(Clone, Copy)]
-pub struct Asked {
-    /// Per second.
+pub struct RequestClass {
+    /// Requests per second.
     pub rate: f64,
-    /// Bytes of one.
+    /// Bytes of a request.
     pub bytes: u64,
 }
 
-/// What runs came to.
+/// Results of runs.
 #[derive(Default)]
 pub struct Measured {
     /// Response time of each read, from when it was due, in milliseconds.
@@ -54,7 +54,7 @@ struct Read {
 }
 
 /// The reads of a run, the same for the same seed: exponential gaps, sizes by their rates, aligned offsets.
-fn reads(asked: &[Asked], file_bytes: u64, span: f64, seed: u64) -> Vec<Read> {
+fn reads(asked: &[RequestClass], file_bytes: u64, span: f64, seed: u64) -> Vec<Read> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut unit = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -79,7 +79,7 @@ fn reads(asked: &[Asked], file_bytes: u64, span: f64, seed: u64) -> Vec<Read> {
 }
 
 /// Reads for `warm_up` and then `seconds`; what is due in the latter is counted.
-pub fn run(path: &Path, asked: &[Asked], warm_up: f64, seconds: f64, seed: u64) -> Measured {
+pub fn run(path: &Path, asked: &[RequestClass], warm_up: f64, seconds: f64, seed: u64) -> Measured {
     let file = File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let all = reads(asked, file.metadata().expect("metadata").len(), warm_up + seconds, seed);
     let (next, times) = (AtomicUsize::new(0), Mutex::new(Vec::new()));

@@ -1,25 +1,29 @@
-//! Adaptive stripes live, on eight emulated disks, against every fixed width: `make bench-stripes` (Simitci & Reed, R12 of the
-//! evaluations).
+//! Adaptive stripes live, on eight emulated disks, against every fixed width: `make bench-stripes` (Simitci & Reed, R12
+//! of the evaluations).
 //!
-//! Eight Cheetah 9LP are emulated in real time, one target on each; one of them is measured as `entrepot-lab bench device` does. Phases of few
-//! large and many small reads alternate, at random times that are the same for every run (open loop: a read that waits makes no
-//! other wait to be asked). A *fixed* width is a file whose striping unit is the phase's request cut into that many parts, so each phase
-//! is compared with the file that suits it best. The *adaptive* modes have one file, which they stripe anew while it is read.
-//! Then *forks*: reads of two sizes on a file with two forks, and on each of the two alone; *merged*: four files read in turns, apart and
-//! merged. Last, what the *sensors* cost: processor time of
-//! the daemon with and without, in turns.
+//! Eight Cheetah 9LP are emulated in real time, one target on each; one of them is measured as by `entrepot-lab bench
+//! device`. Phases of few large and many small reads alternate, at random times that are the same for every run (open
+//! loop: a read that waits delays no other). A *fixed* width is a file whose striping unit is the phase's request cut
+//! into that many parts, so each phase is compared with the file that suits it best. The *adaptive* modes have one
+//! file, which they restripe while it is read. Then *forks*: reads of two sizes on a file with two forks, and on each
+//! of the two alone; *merged*: four files read in turns, apart and merged. Last, the cost of the *sensors*: processor
+//! time of the daemon with and without, in turns.
 //!
-//! Settings are variables `ENTREPOT_STRIPES_...`: `SECONDS` (5) is how long a phase is counted, `WARM_UP` (6) how long it runs before that, `SEED`
-//! (1), `REPEATS` (1) how often all is run, each time with the next seed, for one mean of all; `ONLY` is a list of `phases`, `forks`, `merged`,
-//! `sensors`, `MODES` one of `model`, `fuzzy`, `model+fuzzy` (all), `FILE_MIB` (16) the size of files in phases, `FORK_MIB` (128) of those with forks,
-//! and `FORK_WAIT` (120) for how many seconds at most a fork is waited for. Needs root or `fusermount3`, and /dev/fuse.
+//! Settings are variables `ENTREPOT_STRIPES_...`:
+//! - `SECONDS` (5): counted time of a phase; `WARM_UP` (6): time of a phase before that;
+//! - `SEED` (1); `REPEATS` (1): number of runs, each with the next seed, for one mean of all;
+//! - `ONLY`: a list of `phases`, `forks`, `merged`, `sensors`; `MODES`: one of `model`, `fuzzy`, `model+fuzzy` (all);
+//! - `FILE_MIB` (16): size of files in phases; `FORK_MIB` (128): size of those with forks;
+//! - `FORK_WAIT` (120): maximum wait for a fork in seconds.
+//!
+//! Needs root or `fusermount3`, and /dev/fuse.
 
 mod load;
 mod merged;
 mod rig;
 mod sensors;
 
-use load::{Asked, Measured};
+use load::{Measured, RequestClass};
 use rig::{DISKS, Rig};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -27,10 +31,12 @@ use std::time::Instant;
 const MIB: u64 = 1 << 20;
 const WIDTHS: [u64; 4] = [1, 2, 4, 8];
 /// Few large and many small reads: one disk wide, each keeps the disks busy for about a quarter of the time.
-const LARGE: Asked = Asked { rate: 8.0, bytes: MIB };
-const SMALL: Asked = Asked { rate: 200.0, bytes: 32 << 10 };
-/// For the forks: both at once, so that the disks are busy for two thirds of the time and a choice between two queues counts.
-const MIX: [Asked; 2] = [Asked { rate: 200.0, bytes: 64 << 10 }, Asked { rate: 13.0, bytes: MIB / 2 }];
+const LARGE: RequestClass = RequestClass { rate: 8.0, bytes: MIB };
+const SMALL: RequestClass = RequestClass { rate: 200.0, bytes: 32 << 10 };
+/// For the forks: both at once, so that the disks are busy for two thirds of the time and a choice between two queues
+/// counts.
+const MIX: [RequestClass; 2] =
+    [RequestClass { rate: 200.0, bytes: 64 << 10 }, RequestClass { rate: 13.0, bytes: MIB / 2 }];
 
 /// How long and how often.
 #[derive(Clone, Copy)]
@@ -42,13 +48,13 @@ struct Runs {
 }
 
 impl Runs {
-    /// The seeds.
+    /// Seeds of the runs.
     fn seeds(self) -> std::ops::Range<u64> {
         self.seed..self.seed + self.repeats
     }
 
     /// All repetitions of a load that nothing adapts to.
-    fn all(self, path: &Path, asked: &[Asked]) -> Measured {
+    fn all(self, path: &Path, asked: &[RequestClass]) -> Measured {
         let run = |seed| load::run(path, asked, 1.0, self.seconds, seed);
         self.seeds().map(run).reduce(Measured::and).unwrap_or_default()
     }
@@ -99,7 +105,8 @@ fn phases(rig: &Rig, runs: Runs) {
             rig.make(&format!("{kind}{width}"), Some(asked.bytes / width), file_bytes);
         }
     }
-    let fixed = |kind: &str, asked: Asked| WIDTHS.map(|width| runs.all(&rig.file(&format!("{kind}{width}")), &[asked]));
+    let fixed =
+        |kind: &str, asked: RequestClass| WIDTHS.map(|width| runs.all(&rig.file(&format!("{kind}{width}")), &[asked]));
     let (large, small) = (fixed("large", LARGE), fixed("small", SMALL));
     rig.down();
     println!("\nmean response time, ms (95th percentile)");
@@ -149,7 +156,7 @@ fn forks(rig: &Rig, runs: Runs) {
     let file_bytes = number("FORK_MIB", 128.0) as u64 * MIB;
     rig.up("mode = \"model\"\nwindow = \"4s\"\ninterval = \"500ms\"\nforks = 2\n");
     rig.make("forked", None, file_bytes);
-    // As long as it takes to be striped anew and to get its fork.
+    // Reads until the file is restriped and has its fork.
     let began = Instant::now();
     while rig.units("forked").len() < 2 && began.elapsed().as_secs_f64() < number("FORK_WAIT", 120.0) {
         load::run(&rig.file("forked"), &MIX, 0.0, runs.warm_up, runs.seed);

@@ -14,7 +14,7 @@ pub const DISKS: usize = 8;
 pub struct Rig {
     dir: PathBuf,
     disks: Vec<EmulatedDisk>,
-    /// What one of them was measured to be.
+    /// Measured model of one device.
     pub device: String,
 }
 
@@ -117,7 +117,7 @@ impl Rig {
         serde_json::from_slice(&out.stdout).expect("JSON")
     }
 
-    /// What was decided lately, of files that are there.
+    /// Latest decisions about existing files.
     pub fn decisions(&self) -> Vec<String> {
         let toml = self.dir.join("volume.toml");
         let out = entrepot(&["--volume", toml.to_str().expect("UTF-8"), "status", "--output", "json"]);

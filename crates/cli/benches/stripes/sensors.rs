@@ -1,7 +1,8 @@
-//! What the sensors cost: processor time of the daemon per read, with and without.
+//! Cost of the sensors: processor time of the daemon per read, with and without.
 //!
-//! Two volumes are up at a time, one with sensors and one without, and are read in turns of a fraction of a second, so that whatever else the
-//! machine does falls on both. Reader and daemons share one processor: else half of what is measured is where threads happen to wake up.
+//! Two volumes are up at a time, one with sensors and one without, and are read in turns of a fraction of a second. So
+//! other load of the machine falls on both. Reader and daemons share one processor: else half of the result would
+//! depend on where threads wake up.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -95,7 +96,7 @@ pub fn cost(base: &Path) {
     let [without, with] = [Volume::up(&dir, false), Volume::up(&dir, true)];
     let (mut ratios, mut sums) = (Vec::new(), [0.0; 2]);
     for round in 0..ROUNDS + 2 {
-        // Who comes first changes from pair to pair.
+        // The order changes from pair to pair.
         let (a, b) = match round % 2 {
             0 => (without.turn(round as u64), with.turn(round as u64)),
             _ => {

@@ -13,9 +13,10 @@ use store::control::{Accounting as Asked, AccountingBy, Request};
 
 /// Show what each user or each job read, wrote and staged
 ///
-/// Days are days in UTC; without `--since` the last 30. By user: what went through the mount of any node, and what was staged. By
-/// job: what its commands staged, what was fetched again from the sources of its files, and how long its script ran. Root and the
-/// user who runs the daemon see all, others themselves. A daemon that is killed loses the last ten seconds.
+/// Days are days in UTC; without `--since` the last 30. By user: what went through the mount of any node, and what was
+/// staged. By job: what its commands staged, what was fetched again from the sources of its files, and how long its
+/// script ran. Root and the user who runs the daemon see all, others themselves. A daemon that is killed loses the last
+/// ten seconds.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -95,7 +96,7 @@ impl Accounting {
     }
 }
 
-/// Names of users, each asked for once.
+/// Names of users, each looked up once.
 #[derive(Default)]
 struct Names(BTreeMap<u32, String>);
 

@@ -10,17 +10,17 @@ use std::fmt::Write;
 use std::time::Duration;
 use store::control::{Request, exit};
 
-/// With `--wait`, from one look at how far it is to the next.
+/// Interval of progress checks with `--wait`.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Even out how full the targets of each tier are, after one was added
 ///
-/// Files move from targets that are fuller than their tier to emptier ones, at the speed of `[mover] rate`, until each is
-/// as full as its tier within the spread. Nothing goes to another tier, and widths and mirrors stay. Files in use stay
-/// where they are, and so do checkpoints, input that has a copy for a job, and merged files. `entrepot events` names each
-/// move with its reason. Of several nodes the one that leads does it, whichever is asked. A restart of its daemon ends it, and so does
-/// another node that leads: what was moved stays moved, `entrepot balance status` says that it was cut off (exit code 7),
-/// and `start` begins with what is left.
+/// Files move from targets that are fuller than their tier to emptier ones, at the speed of `[mover] rate`, until each
+/// is as full as its tier within the spread. No file changes its tier, and widths and mirrors stay. Files in use stay
+/// where they are, and so do checkpoints, input that has a copy for a job, and merged files. `entrepot events` names
+/// each move with its reason. On a volume of several nodes the leader does it, whichever node runs the command. A
+/// restart of its daemon ends it, and so does a change of the leader: moved files stay moved, `entrepot balance
+/// status` reports the end (exit code 7), and `start` begins with the rest.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -34,7 +34,7 @@ pub struct Balance {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Begin
+    /// Start balancing targets
     #[command(after_help = "EXAMPLES:\n  entrepot balance start\n  entrepot balance start --spread 2% --wait")]
     Start {
         /// How far from its tier's fill a target may be.
@@ -43,6 +43,9 @@ enum Verb {
         /// Return when it is over.
         #[arg(long)]
         wait: bool,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
     },
     /// Show how far it is, and how the last one ended
     #[command(after_help = "EXAMPLES:\n  entrepot balance status\n  entrepot balance status --output json")]
@@ -53,16 +56,28 @@ enum Verb {
     },
     /// Make no more moves for a while
     #[command(after_help = "EXAMPLES:\n  entrepot balance pause")]
-    Pause,
-    /// Go on
+    Pause {
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
+    /// Resume the moves
     #[command(after_help = "EXAMPLES:\n  entrepot balance resume")]
-    Resume,
+    Resume {
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
     /// End it; what was moved stays where it is now
     #[command(after_help = "EXAMPLES:\n  entrepot balance stop")]
-    Stop,
+    Stop {
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
 }
 
-/// In thousandths.
+/// Parses percents to thousandths.
 fn percent() -> ValueParser {
     ValueParser::from(|text: &str| {
         let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
@@ -73,21 +88,17 @@ fn percent() -> ValueParser {
 
 impl Balance {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let mut output = Output::Text;
-        let answer = match self.verb {
-            Verb::Start { spread, wait } => {
+        let (answer, output) = match self.verb {
+            Verb::Start { spread, wait, output } => {
                 let answer = context.ask_store(&Request::StartBalance { spread })?;
-                if wait { waited(context)? } else { answer }
+                (if wait { waited(context)? } else { answer }, output)
             }
-            Verb::Status { output: wanted } => {
-                output = wanted;
-                context.ask_store(&Request::Balance {})?
-            }
-            Verb::Pause => context.ask_store(&Request::PauseBalance {})?,
-            Verb::Resume => context.ask_store(&Request::ResumeBalance {})?,
-            Verb::Stop => {
+            Verb::Status { output } => (context.ask_store(&Request::Balance {})?, output),
+            Verb::Pause { output } => (context.ask_store(&Request::PauseBalance {})?, output),
+            Verb::Resume { output } => (context.ask_store(&Request::ResumeBalance {})?, output),
+            Verb::Stop { output } => {
                 context.ask_store(&Request::StopBalance {})?;
-                waited(context)?
+                (waited(context)?, output)
             }
         };
         match output {

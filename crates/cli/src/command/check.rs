@@ -11,12 +11,13 @@ use store::control::{Client, Request, exit};
 
 /// Look for lost, half-done and left-over objects, and set them right
 ///
-/// All targets are probed at the same time, then every file is compared with what is on them. With `--repair`, lost
-/// objects are copied from a mirror or fetched from the source (only the missing ranges), stale mirrors are resynced, and orphans
-/// removed, unless something of the volume could not be seen. With `--deep` every byte is read: staged files are compared with their
-/// checksums and mirrors with each other, no faster than `[mover] rate`. It may run while the volume is used and may be interrupted. On a
-/// volume of several nodes all of them look, each at a part of the files, whichever was asked. The exit code is 7 when something is wrong
-/// and was not set right, or when a node did not answer.
+/// All targets are probed at the same time, then every file is compared with its objects on them. With `--repair`,
+/// lost objects are copied from a mirror or fetched from the source (only the missing ranges), and stale mirrors are
+/// resynced; orphans are removed, unless a part of the volume could not be seen. With `--deep` every byte is read:
+/// staged files are compared with their checksums and mirrors with each other, no faster than `[mover] rate`. It may
+/// run while the volume is used and may be interrupted. On a volume of several nodes each checks a part of the files,
+/// whichever node runs the command. The exit code is 7 when damage was found and not repaired, or when a node did not
+/// answer.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -73,8 +74,11 @@ fn render(report: &Value) -> String {
     let mut text = String::new();
     let nodes = list(report, "nodes");
     let rows = list(report, "findings").iter().map(|f| {
-        let outcome =
-            f["outcome"].as_str().map_or_else(|| format!("failed: {}", word(&f["outcome"], "failed")), str::to_string);
+        let outcome = match f["outcome"].as_str() {
+            Some("away") => "cannot be read until it is back".into(),
+            Some(outcome) => outcome.to_string(),
+            None => format!("failed: {}", word(&f["outcome"], "failed")),
+        };
         let missing = match number(f, "missing_bytes") {
             0 => String::new(),
             n => shown::bytes(n),

@@ -14,9 +14,9 @@ use versions::{Begin, Commit, List, Status};
 
 /// Checkpoints: begin, commit, list, restart, and advice on how often
 ///
-/// On a volume with a burst buffer (`[burst]` in volume.toml) files whose path matches one of its patterns are checkpoints by
-/// themselves, complete when they are closed. `begin` and `commit` are for those whose paths say nothing, and for those who want it said
-/// explicitly: a version that was begun counts only once it was committed.
+/// On a volume with a burst buffer (`[burst]` in volume.toml) files whose path matches one of its patterns are
+/// checkpoints by themselves, complete when they are closed. `begin` and `commit` are for other paths, and for
+/// explicit versions: a version that was begun counts only once it was committed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

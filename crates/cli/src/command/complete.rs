@@ -1,7 +1,7 @@
-//! `entrepot complete-values`: the values that a shell completes, asked by its completions at each press of TAB.
+//! `entrepot complete-values`: the values that a shell completes, requested by its completions at each press of TAB.
 //!
-//! Names are other people's: what has control characters is not offered, and for bash each is written as the shell reads it,
-//! so that nothing in a name is ever carried out. Says nothing when there is no answer soon.
+//! Names come from other users. Names with control characters are not offered, and for bash each is escaped, so that
+//! no part of a name is ever executed. Without an answer in time nothing is printed.
 
 use super::Cli;
 use crate::connect::Context;
@@ -18,7 +18,7 @@ use store::control::{Request, mounts};
 /// A shell that waits longer seems to hang; the process itself takes some of the 200 ms that are promised.
 const PATIENCE: Duration = Duration::from_millis(150);
 
-/// What an argument takes.
+/// Kind of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// The name of a target.
@@ -27,14 +27,14 @@ enum Kind {
     Volume,
     /// The number of a job of the built-in runner.
     Job,
-    /// The same of one that is not over.
+    /// The number of a job that is not over.
     OpenJob,
     /// The number of a job of Slurm.
     SlurmJob,
 }
 
 /// Command, argument, what it takes.
-const VALUES: [(&str, &str, Kind); 20] = [
+const VALUES: [(&str, &str, Kind); 21] = [
     ("", "volume", Kind::Volume),
     ("down", "at", Kind::Volume),
     ("target remove", "name", Kind::Target),
@@ -54,27 +54,29 @@ const VALUES: [(&str, &str, Kind); 20] = [
     ("slurm show", "job", Kind::SlurmJob),
     ("slurm watch", "job", Kind::SlurmJob),
     ("slurm log", "job", Kind::SlurmJob),
+    ("slurm forget", "job", Kind::SlurmJob),
     ("slurm retry", "job", Kind::SlurmJob),
 ];
 
-/// A shell asks.
-pub enum Asked {
+/// Request of a shell.
+pub enum CompletionRequest {
     /// Bash: the line up to the cursor, as it was typed.
     Bash(String),
     /// Another: the words before the cursor as the shell reads them, the last being completed.
     Words(Vec<String>),
 }
 
-impl Asked {
-    /// `complete-values bash LINE`, or `complete-values words WORD...`: for the completions alone, so no command of clap's.
-    pub fn read(words: &[OsString]) -> Option<Asked> {
+impl CompletionRequest {
+    /// `complete-values bash LINE`, or `complete-values words WORD...`: for the completions alone, so no command of
+    /// clap's.
+    pub fn read(words: &[OsString]) -> Option<CompletionRequest> {
         let mut words = words.iter().map(|word| word.to_string_lossy().into_owned());
         if words.next()? != "complete-values" {
             return None;
         }
         match &*words.next()? {
-            "bash" => Some(Asked::Bash(words.next()?)),
-            "words" => Some(Asked::Words(words.collect())),
+            "bash" => Some(CompletionRequest::Bash(words.next()?)),
+            "words" => Some(CompletionRequest::Words(words.collect())),
             _ => None,
         }
     }
@@ -82,7 +84,7 @@ impl Asked {
     /// Writes what fits, one a line.
     pub fn run(self) -> Result<u8> {
         let (tell, told) = channel();
-        // What hangs is left behind: the process ends.
+        // A thread that hangs is abandoned: the process ends.
         std::thread::spawn(move || tell.send(self.fitting()));
         let fitting = told.recv_timeout(PATIENCE).ok().flatten().unwrap_or_default();
         shown::text(&fitting.into_iter().map(|value| value + "\n").collect::<String>())?;
@@ -91,12 +93,12 @@ impl Asked {
 
     fn fitting(self) -> Option<Vec<String>> {
         match self {
-            Asked::Words(words) => {
+            CompletionRequest::Words(words) => {
                 let wanted = wanted(&words)?;
                 let values = values(&wanted);
                 Some(values.into_iter().filter(|value| value.starts_with(&wanted.typed)).collect())
             }
-            Asked::Bash(line) => {
+            CompletionRequest::Bash(line) => {
                 let (words, raw) = split(&line)?;
                 let wanted = wanted(&words)?;
                 let whole = values(&wanted).into_iter().map(|value| wanted.attached.clone() + &value);
@@ -114,7 +116,7 @@ impl Asked {
 
 /// A value that is being typed.
 #[derive(Debug, PartialEq, Eq)]
-struct Wanted {
+struct TypedValue {
     kind: Kind,
     typed: String,
     /// `--option=` in the same word.
@@ -122,8 +124,8 @@ struct Wanted {
     volume: Option<PathBuf>,
 }
 
-/// What the last word is to become; `words` are those behind the program's name.
-fn wanted(words: &[String]) -> Option<Wanted> {
+/// Kind of the last word; `words` are those after the program's name.
+fn wanted(words: &[String]) -> Option<TypedValue> {
     let (last, before) = words.split_last()?;
     let mut all = Cli::command();
     all.build();
@@ -169,11 +171,11 @@ fn wanted(words: &[String]) -> Option<Wanted> {
     };
     let is_it = |(of, name, _): &&(&str, &str, Kind)| *name == arg && (*of == path || of.is_empty());
     let &(_, _, kind) = VALUES.iter().find(is_it)?;
-    Some(Wanted { kind, typed, attached, volume })
+    Some(TypedValue { kind, typed, attached, volume })
 }
 
 /// All that there are.
-fn values(wanted: &Wanted) -> Vec<String> {
+fn values(wanted: &TypedValue) -> Vec<String> {
     let context = Context { volume: wanted.volume.clone() };
     let named = |answer: Result<Value>, list_of: fn(&Value) -> &[Value], key: &'static str| {
         let name = |row: &Value| match &row[key] {
@@ -196,8 +198,8 @@ fn values(wanted: &Wanted) -> Vec<String> {
     all.into_iter().filter(|value| !value.is_empty() && !value.chars().any(char::is_control)).collect()
 }
 
-/// The words of a line of bash behind `entrepot`, as the shell reads them, and the last as it was typed. None of a line with
-/// quotes, variables or anything else that is more than words: the shell's own completion is used then.
+/// The words of a line of bash behind `entrepot`, as the shell reads them, and the last as it was typed. None of a line
+/// with quotes, variables or anything else that is more than words: the shell's own completion is used then.
 fn split(line: &str) -> Option<(Vec<String>, String)> {
     let mut words = Vec::new();
     let (mut word, mut raw, mut inside) = (String::new(), String::new(), false);
@@ -230,8 +232,8 @@ fn split(line: &str) -> Option<(Vec<String>, String)> {
     Some((words.split_off(program + 1), raw))
 }
 
-/// What bash keeps of a word as it was typed: up to its last `:` or `=`, where it takes a new word to begin. As the shell
-/// reads it.
+/// The part of a typed word that bash keeps: up to its last `:` or `=`, where bash begins a new word. Unquoted as by
+/// the shell.
 fn replaced_from(raw: &str) -> String {
     let (mut read, mut kept, mut escaped) = (String::new(), 0, false);
     for c in raw.chars() {
@@ -262,7 +264,7 @@ fn quoted(value: &str) -> String {
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> Option<Wanted> {
+    fn of(line: &str) -> Option<TypedValue> {
         wanted(&split(line)?.0)
     }
 

@@ -19,10 +19,11 @@ use store::control::Problem;
 
 /// Reach a server over several connections behind one mount point
 ///
-/// SERVERS is what the file system's own mount command takes; several, separated by commas, must show the same directory, and the connections
-/// are dealt out among them. The file system is shown as it is: nothing is striped, nothing is stored beside it. The mounts themselves are
-/// private: nobody else sees them. A connection that breaks is taken out of use, what was under way on it is done over another where that
-/// is safe, and it is mounted again. Needs root. Ends with Ctrl-C or by unmounting.
+/// SERVERS has the form that the file system's own mount command takes; several, separated by commas, must show the
+/// same directory, and the connections are dealt out among them. The file system is shown as it is: nothing is
+/// striped, nothing is stored beside it. The mounts themselves are private: no other process sees them. A broken
+/// connection is taken out of use, its operations under way are done over another where that is safe, and it is
+/// mounted again. Needs root. Ends with Ctrl-C or by unmounting.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 TYPES:
@@ -59,22 +60,22 @@ pub struct Connect {
     /// More options for the mount command, separated by commas.
     #[arg(short = 'o', long = "options", value_delimiter = ',', value_name = "OPTIONS")]
     options: Vec<String>,
-    /// Who chooses the connection.
+    /// Policy that chooses the connection.
     #[arg(long, default_value_t, value_name = "POLICY")]
     policy: Policy,
-    /// Let the kernel read and write files by itself: where the policy keeps a file on one connection, or not at all. What the kernel does by
-    /// itself is not done again when its connection breaks.
+    /// Let the kernel read and write files by itself: where the policy keeps a file on one connection, or not at all.
+    /// The kernel's own operations are not repeated when its connection breaks.
     #[arg(long, value_enum, default_value = "auto")]
     passthrough: Pass,
-    /// Which way bytes go where the file system has a client library (GlusterFS: libgfapi): over the library if it is there and the mounts
-    /// are not measured to be clearly faster at the start, over the mounts, or over the library.
+    /// Path of the bytes where the file system has a client library (GlusterFS: libgfapi): over the library if it is
+    /// there and the mounts are not measured to be clearly faster at the start, over the mounts, or over the library.
     #[arg(long, default_value_t, value_name = "auto|mount|library")]
     bytes_over: BytesOver,
-    /// Acknowledge writes before the server has them, up to so many bytes of all files; 0 to let each wait for the server. They are kept
-    /// and sent again when a connection breaks; fsync and close wait for them.
+    /// Acknowledge writes before the server has them, up to so many bytes of all files; 0 to let each wait for the
+    /// server. They are kept and sent again when a connection breaks; fsync and close wait for them.
     #[arg(long, default_value_t = WRITE_BEHIND_BYTES, value_parser = size, value_name = "SIZE", hide_default_value = true)]
     write_behind: u64,
-    /// A connection that does not answer for so long is taken out of use.
+    /// Timeout after which a connection without an answer is taken out of use.
     #[arg(long, default_value = "10s", value_name = "TIME")]
     deadline: humantime::Duration,
     /// How long an operation waits when no connection can be used, before it fails.
@@ -92,7 +93,7 @@ pub struct Connect {
     /// Go to the background when it is mounted.
     #[arg(long)]
     detach: bool,
-    /// This is the process in the background: its first line of output says how the start went.
+    /// This is the process in the background: its first line of output reports the start.
     #[arg(long, hide = true)]
     in_background: bool,
 }
@@ -116,7 +117,7 @@ impl Connect {
             return served::in_the_background(&[mountpoint], mountpoint, HELP);
         }
         if self.in_background {
-            // What ends the one who started it ends its use of it first.
+            // Detach from the session of the parent, so that its signals do not reach us.
             let _ = rustix::process::setsid();
         } else {
             log::to_stderr()?;

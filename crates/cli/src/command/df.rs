@@ -14,10 +14,10 @@ use store::control::{Client, Find, Request, Sum, exit};
 /// Show how much room there is, and what takes it
 ///
 /// Without `--by` the devices: size, used and free of each target, of each tier and of the volume. Targets on one file
-/// system share its space, which is counted once. With `--by` the files: every name is looked at, so it takes as long as
-/// `entrepot find`. `size` is what they read as; `on targets` has each of their mirrors, and not what lies in stubs. Root
-/// and the user who runs the daemon see everybody's files, others their own. The exit code is 7 when something could not
-/// be read.
+/// system share its space, which is counted once. With `--by` the files: every name is looked at, so it takes as long
+/// as `entrepot find`. `size` is what they read as; `on targets` has each of their mirrors, and not what lies in stubs.
+/// Root and the user who runs the daemon see everybody's files, others their own. The exit code is 7 when something
+/// could not be read.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -26,7 +26,7 @@ EXAMPLES:
   entrepot df --by age /mnt/scratch/run    how long they were not used
   entrepot df --by dir --output json")]
 pub struct Df {
-    /// What to sum files by.
+    /// Key to sum files by.
     #[arg(long, value_enum)]
     by: Option<By>,
     /// How to write it.
@@ -39,7 +39,7 @@ pub struct Df {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum By {
-    /// Their owner.
+    /// Owner of the files.
     User,
     /// The time since they were used last.
     Age,
@@ -47,7 +47,7 @@ enum By {
     Dir,
 }
 
-/// The ages that files are summed by: not used for so many days, and the row's name.
+/// The ages that files are summed by: days without use, and the row's name.
 const AGES: [(u64, &str); 5] = [
     (365, "365 days or longer"),
     (90, "90 to 365 days"),
@@ -92,7 +92,7 @@ impl Df {
     }
 }
 
-/// What files are summed by: a user, an index of [`AGES`], or the name of a directory.
+/// Key by which files are summed: a user, an index of [`AGES`], or the name of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     User(u32),

@@ -1,7 +1,7 @@
 //! `entrepot doctor`: what of this machine and of a volume's surroundings would go wrong, before it does.
 //!
-//! Every look is made by a process of its own with a deadline, since a directory on a device that hangs keeps a process from
-//! ending, and a thread of this one would keep this one.
+//! Every look runs in a separate process with a deadline. A directory on a device that hangs keeps its process from
+//! ending; a thread would keep this one.
 
 mod around;
 mod directory;
@@ -21,11 +21,11 @@ use store::control::{ENVIRONMENT, Problem, exit, find, mounts, socket_of};
 
 /// Look for what of this machine would make a volume fail, run slowly or lose data
 ///
-/// Kernel and FUSE, limits, the file systems of namespace, state and targets (space, inodes, permissions, clocks), files with
-/// secrets, the server of the state, the endpoint, programs that the volume calls, and the daemon if one runs. Everything
-/// that `up` would refuse is a failure. Nothing is changed, and what does not answer is given up after 15 seconds and named.
-/// Without a volume, named or mounted, the machine alone is looked at. The exit code is 1 if there is a failure; warnings
-/// change nothing in it.
+/// It checks kernel and FUSE, limits, the file systems of namespace, state and targets (space, inodes, permissions,
+/// clocks), and files with secrets. It also checks the server of the state, the endpoint, programs that the volume
+/// calls, and the daemon if one runs. Every condition that `up` would refuse is a failure. Nothing is changed, and a
+/// check without an answer is given up after 15 seconds and named. Without a volume, named or mounted, only the
+/// machine is checked. The exit code is 1 if there is a failure; warnings do not change it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -67,7 +67,7 @@ impl Doctor {
         Ok(if failures == 0 { 0 } else { exit::FAILED })
     }
 
-    /// What to look at first: the machine, and the volume that is meant.
+    /// First subjects: the machine, and the volume that is meant.
     fn begin(&self, context: &Context) -> Result<Vec<Subject>> {
         let named = self.file.clone().or_else(|| context.volume.clone());
         let named = named.or_else(|| std::env::var_os(ENVIRONMENT).map(PathBuf::from));

@@ -22,7 +22,7 @@ EXAMPLES:
   entrepot down --force
   entrepot --volume scratch/volume.toml down")]
 pub struct Down {
-    /// Where it is mounted; the volume that `--volume` or this directory says, or the only one, if not given.
+    /// Its mount point; default: the volume of `--volume` or of this directory, or the only one.
     #[arg(value_name = "MOUNTPOINT")]
     at: Option<PathBuf>,
     /// Turn calls of waiting processes into errors and unmount in any case.
@@ -51,7 +51,7 @@ impl Down {
         match client.ask(&Request::Down { force: self.force }, &mut |_| {}) {
             Ok(_) => {}
             Err(problem) if self.force && problem.exit_code == exit::NO_DAEMON => cut_off(&found)?,
-            // Its process ended before it could say so.
+            // Its process ended before it could answer.
             Err(problem) if problem.exit_code == exit::NO_DAEMON && is_unmounted(&found) => {}
             Err(problem) => return Err(problem.into()),
         }
@@ -94,7 +94,7 @@ fn cut_off(found: &Found) -> Result<()> {
     }
 }
 
-/// Waits for the end of a daemon that was told to stop, and ends it when it does not.
+/// Waits for the end of a daemon that was signalled to stop, and kills it when it does not.
 fn end(pid: i32) -> Result<()> {
     let Some(pid) = Pid::from_raw(pid) else { return Ok(()) };
     let until = Instant::now() + FORCED_PATIENCE;

@@ -17,10 +17,10 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Show what the volume does: moves, recoveries, targets, nodes, jobs, and why
 ///
-/// One line each, the oldest first: when, what kind, which file, what, which mechanism, why. The daemon remembers about four
-/// thousand of them until it ends. Root and the user who runs the daemon see all, others what happens to their own files and jobs
-/// and to targets and nodes. On a cluster these are the events of this node's daemon: what is decided for all, such as tiering, is
-/// seen on the node that leads.
+/// One line each, the oldest first: when, what kind, which file, what, which mechanism, why. The daemon remembers about
+/// four thousand of them until it ends. Root and the user who runs the daemon see all, others what happens to their own
+/// files and jobs and to targets and nodes. On a cluster these are the events of this node's daemon: what is decided
+/// for all, such as tiering, is seen on the node that leads.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -92,7 +92,7 @@ impl Events {
         }
     }
 
-    /// Shows what one daemon tells, and notes how far that went.
+    /// Prints the events of one daemon, and records the position of the last.
     fn ask(&self, socket: &Path, asked: &mut Asked) -> std::result::Result<(), store::control::Problem> {
         let mut client = Client::connect(socket)?;
         let request = Request::Events(asked.clone());
@@ -116,7 +116,7 @@ impl Events {
                 };
                 let mut out = std::io::stdout().lock();
                 if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
-                    // Nobody reads on.
+                    // The reader of our output is gone.
                     std::process::exit(exit::FAILED.into());
                 }
             }

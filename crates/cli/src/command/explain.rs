@@ -14,7 +14,7 @@ EXAMPLES:
   entrepot explain /mnt/scratch/big.dat
   entrepot explain --output json /mnt/scratch/big.dat")]
 pub struct Explain {
-    /// The file.
+    /// File in the volume.
     file: PathBuf,
     /// How to write it.
     #[arg(long, value_enum, default_value = "text")]

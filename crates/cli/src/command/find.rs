@@ -1,4 +1,4 @@
-//! `entrepot find`: which files there are, by where they lie and how they are used.
+//! `entrepot find`: lists files by their place and their use.
 
 use crate::connect::Context;
 use crate::failure::Result;
@@ -7,15 +7,16 @@ use crate::users;
 use clap::Args;
 use clap::builder::ValueParser;
 use serde_json::json;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use store::control::{Client, Find as Asked, FindState, Request, exit};
 
 /// List files by target, tier, owner, age, size or state
 ///
-/// One path a line, below the mount point, as they are found. Root and the user who runs the daemon find everybody's files, others
-/// their own. Age counts from the last use: written, or read as the namespace's file system knows it. Files that lie in
-/// their stubs are on no target. All that is asked for must hold. The exit code is 7 when something could not be read.
+/// One path a line, below the mount point, as they are found. Root and the user who runs the daemon find everybody's
+/// files, others their own. Age counts from the last use: written, or read as the namespace's file system knows it.
+/// Files that lie in their stubs are on no target. All that is asked for must hold. The exit code is 7 when something
+/// could not be read.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -94,18 +95,20 @@ impl Find {
         };
         let mut client = Client::connect(&volume.socket())?;
         let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+        let on_terminal = std::io::stdout().is_terminal();
         let mut written = Ok(());
         let done = client.ask(&Request::Find(asked), &mut |file| {
             let line = match (self.output, self.print0) {
-                (Output::Json, _) => format!("{file}\n"),
+                (Output::Json, _) => shown::inert_json(&file.to_string()) + "\n",
                 (Output::Text, true) => format!("{}\0", word(&file, "path")),
+                (Output::Text, false) if on_terminal => shown::plain(word(&file, "path")) + "\n",
                 (Output::Text, false) => format!("{}\n", word(&file, "path")),
             };
             if written.is_ok() {
                 written = out.write_all(line.as_bytes());
             }
             if written.is_err() {
-                // Nobody reads on; the daemon hears it and stops.
+                // The reader of our output is gone; the daemon sees the closed connection and stops.
                 std::process::exit(exit::FAILED.into());
             }
         })?;

@@ -19,7 +19,8 @@ EXAMPLES:
 pub struct Init {
     /// Directory of the new volume; made if it does not exist.
     dir: PathBuf,
-    /// Show metrics and a dashboard by HTTP at this address and port, to whoever has the token that is made in DIR/endpoint.token.
+    /// Show metrics and a dashboard by HTTP at this address and port, to holders of the token that is made in
+    /// DIR/endpoint.token.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Option<SocketAddr>,
 }

@@ -11,8 +11,8 @@ use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
 use jobs::request::{
-    Complaint, Found, JobDetail, JobId, JobState, JobSummary, Kind, Log, LogPiece, Overrides, PartKind, Retry, Script,
-    Stream, Submit,
+    Complaint, JobDetail, JobId, JobState, JobSummary, Kind, Log, LogPiece, NamedSource, Overrides, PartKind, Retry,
+    Script, Stream, Submit,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -24,8 +24,8 @@ use store::control::{Client, Problem, exit};
 
 /// Run job scripts with #STAGEIN and #STAGEOUT lines, on this machine or through Slurm or PBS
 ///
-/// A script becomes up to three parts: stage-in, compute, stage-out, each started when the one before succeeded. The queue
-/// is first come, first served with backfilling. Jobs run as the user who submits them and outlive a restart of
+/// A script becomes up to three parts: stage-in, compute, stage-out, each started when the one before succeeded. The
+/// queue is first come, first served with backfilling. Jobs run as the user who submits them and outlive a restart of
 /// the daemon.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -76,7 +76,7 @@ enum Verb {
         script: PathBuf,
         #[command(flatten)]
         resources: ResourceOptions,
-        /// Who runs it: this machine, or as three dependent jobs Slurm or PBS.
+        /// Scheduler of the job: this machine, or as three dependent jobs Slurm or PBS.
         #[arg(long, value_enum, default_value = "local")]
         scheduler: By,
         /// The scheduler's queue (partition) for stage-in and stage-out.
@@ -102,7 +102,7 @@ enum Verb {
     /// Show all about a job: parts, times, sources, recoveries
     #[command(after_help = "EXAMPLES:\n  entrepot job show 3\n  entrepot job show 3 --output json")]
     Show {
-        /// Its number.
+        /// Number of the job.
         id: u64,
         /// How to write it.
         #[arg(long, value_enum, default_value = "text")]
@@ -110,8 +110,8 @@ enum Verb {
     },
     /// Watch a job until it is over: why it waits, when it starts, how far its data are
     ///
-    /// On a terminal with a bar for each transfer, else with a line for each change. The exit code is that of `job wait`.
-    /// Ctrl-C ends the watching, not the job.
+    /// On a terminal with a bar for each transfer, else with a line for each change. The exit code is that of `job
+    /// wait`. Ctrl-C ends the watching, not the job.
     #[command(after_help = "EXAMPLES:\n  entrepot job watch\n  entrepot job watch 3 --output json")]
     Watch {
         /// Its number; without one the last that you have submitted and that is not over.
@@ -123,7 +123,7 @@ enum Verb {
     /// Cancel a job
     #[command(after_help = "EXAMPLES:\n  entrepot job cancel 3")]
     Cancel {
-        /// Its number.
+        /// Number of the job.
         id: u64,
         /// How to write it.
         #[arg(long, value_enum, default_value = "text")]
@@ -131,11 +131,11 @@ enum Verb {
     },
     /// Take up a failed job at the part that failed; what succeeded before is not done again
     ///
-    /// A stage-out goes on in the environment of the submission. A stage-in or a script runs in the one that you have now, in the
-    /// directory of the job; the script is as it was submitted.
+    /// A stage-out goes on in the environment of the submission. A stage-in or a script runs in the one that you have
+    /// now, in the directory of the job; the script is as it was submitted.
     #[command(after_help = "EXAMPLES:\n  entrepot job retry 3")]
     Retry {
-        /// Its number.
+        /// Number of the job.
         id: u64,
         /// How to write it.
         #[arg(long, value_enum, default_value = "text")]
@@ -146,9 +146,9 @@ enum Verb {
         after_help = "EXAMPLES:\n  entrepot job log 3\n  entrepot job log 3 --part stage-in --stderr\n  entrepot job log 3 --follow"
     )]
     Log {
-        /// Its number.
+        /// Number of the job.
         id: u64,
-        /// Which part: stage-in, compute, stage-out.
+        /// Part of the job: stage-in, compute, stage-out.
         #[arg(long, default_value = "compute")]
         part: Part,
         /// Standard error instead of standard output.
@@ -173,7 +173,7 @@ enum Verb {
     /// Wait for the end of a job; the exit code is 0 when it completed
     #[command(after_help = "EXAMPLES:\n  entrepot job wait 3 && cat result.txt")]
     Wait {
-        /// Its number.
+        /// Number of the job.
         id: u64,
         /// How to write it.
         #[arg(long, value_enum, default_value = "text")]
@@ -181,7 +181,7 @@ enum Verb {
     },
 }
 
-/// Who runs a job.
+/// Scheduler of a job.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum By {
     Local,
@@ -201,7 +201,7 @@ impl Job {
         match self.verb {
             Verb::Plan { script, resources, output } => return plan(context, &script, resources.into(), output),
             Verb::Submit { script, resources, scheduler, data_queue, wait: waits, output } => {
-                // With --wait there is one answer: how it ended.
+                // With --wait there is one answer: its outcome.
                 let told = (!(waits && output == Output::Json)).then_some(output);
                 let id = match scheduler {
                     By::Local => submit(context, &script, resources.into(), told)?,
@@ -272,7 +272,7 @@ impl From<ResourceOptions> for Overrides {
     }
 }
 
-/// Asks for the jobs of all nodes of the volume.
+/// Requests the jobs of all nodes of the volume.
 pub fn ask_all(context: &Context, command: &str, args: Value) -> Result<Value> {
     let mut note = |told: Value| {
         let silent = told["silent"].as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>();
@@ -283,9 +283,9 @@ pub fn ask_all(context: &Context, command: &str, args: Value) -> Result<Value> {
     Ok(context.connect()?.request(command, args, &mut note)?)
 }
 
-/// Which sources an ordinary command reads, in the planner's words.
-pub fn recognise(words: &[String]) -> Vec<Found> {
-    source::recognise(words).into_iter().map(|r| Found { uri: r.uri, path: r.destination }).collect()
+/// Sources that an ordinary command reads, in the planner's words.
+pub fn recognise(words: &[String]) -> Vec<NamedSource> {
+    source::recognise(words).into_iter().map(|r| NamedSource { uri: r.uri, path: r.destination }).collect()
 }
 
 fn read<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T> {
@@ -325,7 +325,7 @@ fn plan(context: &Context, path: &Path, overrides: Overrides, output: Output) ->
     let place = place.as_ref().map(|(mount, cwd)| (mount.as_path(), cwd.as_path()));
     match directives::plan(&script, &name, &overrides, limits, place) {
         Ok(plan) if output == Output::Json => shown::json(&json!(plan))?,
-        Ok(plan) => shown::text(&jobs::plan::render(&plan))?,
+        Ok(plan) => shown::text(&shown::inert(&jobs::plan::render(&plan)))?,
         Err(complaints) if output == Output::Json => {
             shown::json(&json!({ "complaints": complaints }))?;
             return Err(Failure::Said(exit::WRONG_INPUT));
@@ -361,13 +361,13 @@ fn retry_of(id: u64) -> Retry {
     Retry { id: JobId(id), umask, environment }
 }
 
-/// `told`: how its number is told, if it is.
+/// Submits a script. `told`: format in which the job's number is printed, if it is.
 fn submit(context: &Context, path: &Path, overrides: Overrides, told: Option<Output>) -> Result<JobId> {
     let (script, file_name) = script_of(path)?;
     let limits = jobs::plan::Limits { cores: u32::MAX, walltime_default_s: WALLTIME_DEFAULT_S, arrays: false };
     let place = place(context);
     let place = place.as_ref().map(|(mount, cwd)| (mount.as_path(), cwd.as_path()));
-    // What else is wrong with it, the daemon says.
+    // The daemon reports all further errors of the script.
     directives::plan(&script, &file_name, &overrides, limits, place).map_err(|wrong| complain(&wrong))?;
     let cwd = std::env::current_dir()?;
     let (umask, environment) = surroundings();
@@ -376,7 +376,7 @@ fn submit(context: &Context, path: &Path, overrides: Overrides, told: Option<Out
     let answer = Client::connect(&found.socket())?.request("job.submit", json!(request), &mut |_| {})?;
     let submitted: jobs::request::Submitted = read(answer)?;
     if told != Some(Output::Json) {
-        submitted.warnings.iter().for_each(|warning| eprintln!("note: {warning}"));
+        submitted.warnings.iter().for_each(|warning| eprintln!("note: {}", shown::inert(warning)));
     }
     match told {
         Some(Output::Json) => shown::json(&json!(submitted))?,
@@ -386,7 +386,7 @@ fn submit(context: &Context, path: &Path, overrides: Overrides, told: Option<Out
     Ok(submitted.id)
 }
 
-/// How often a log that is followed is asked for.
+/// Interval of requests for a log that is followed.
 const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
 fn log(context: &Context, id: u64, part: Part, stderr: bool, follow: bool) -> Result<u8> {
@@ -438,10 +438,10 @@ fn wait(context: &Context, id: u64, output: Output) -> Result<u8> {
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES:\n  entrepot job-exec --spec FILE     as the daemon does")]
 pub struct JobExec {
-    /// What to run.
+    /// Specification of the command.
     #[arg(long)]
     spec: PathBuf,
-    /// Which command of it to become.
+    /// Index of the command to become.
     #[arg(long)]
     step: Option<usize>,
 }

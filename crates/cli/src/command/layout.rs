@@ -13,8 +13,8 @@ use store::control::{Merge, Problem, Request};
 
 /// Show where the bytes of a file lie, or change it
 ///
-/// A layout has mirrors (complete copies), each cut into segments, each striped round-robin over objects on targets. The
-/// verbs copy first, then switch, then remove; the file stays in use meanwhile.
+/// A layout has mirrors (complete copies), each cut into segments, each striped round-robin over objects on targets.
+/// The verbs copy first, then switch, then remove; the file stays in use throughout.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -51,13 +51,16 @@ enum Verb {
         path: PathBuf,
         /// KEY=VALUE with the keys stripe_count, stripe_size, single_max, mirrors, tier.
         request: Vec<String>,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
     },
     /// Take on another complete copy
     #[command(
         after_help = "EXAMPLES:\n  entrepot layout add-mirror /mnt/scratch/big.dat --tier capacity --stripe-count 2"
     )]
     AddMirror {
-        /// The file.
+        /// File in the volume.
         file: PathBuf,
         /// The tier of the copy.
         #[arg(long)]
@@ -69,7 +72,7 @@ enum Verb {
     /// Give up a copy
     #[command(after_help = "EXAMPLES:\n  entrepot layout drop-mirror /mnt/scratch/big.dat 1")]
     DropMirror {
-        /// The file.
+        /// File in the volume.
         file: PathBuf,
         /// Its number in `entrepot layout FILE`.
         mirror: usize,
@@ -79,7 +82,7 @@ enum Verb {
         after_help = "EXAMPLES:\n  entrepot layout replace /mnt/scratch/big.dat --from t2\n  entrepot layout replace /mnt/scratch/big.dat --from t2 --to t5"
     )]
     Replace {
-        /// The file.
+        /// File in the volume.
         file: PathBuf,
         /// The target to leave.
         #[arg(long, value_name = "TARGET")]
@@ -91,12 +94,12 @@ enum Verb {
     /// Move a segment to other targets
     #[command(after_help = "EXAMPLES:\n  entrepot layout move /mnt/scratch/big.dat --segment 1 --to t1,t2,t3")]
     Move {
-        /// The file.
+        /// File in the volume.
         file: PathBuf,
-        /// The mirror.
+        /// Index of the mirror.
         #[arg(long, value_name = "N", default_value_t = 0)]
         mirror: usize,
-        /// The segment.
+        /// Index of the segment.
         #[arg(long, value_name = "N")]
         segment: usize,
         /// The targets, in stripe order.
@@ -105,8 +108,9 @@ enum Verb {
     },
     /// Lay files that are always read together piece by piece beside each other
     ///
-    /// Merged files lie in turns of a stripe in objects that they share, so that a device that reads them together finds one piece behind
-    /// the other. They stay files of their own in everything else: each is read, written, truncated, renamed and removed as ever.
+    /// Merged files lie in turns of a stripe in objects that they share, so that a device that reads them together
+    /// finds one piece behind the other. They stay files of their own in everything else: each is read, written,
+    /// truncated, renamed and removed as ever.
     #[command(
         after_help = "EXAMPLES:\n  entrepot layout merge /mnt/scratch/run/u.dat /mnt/scratch/run/v.dat /mnt/scratch/run/w.dat\n  entrepot layout merge a.idx a.dat --stripe-size 256KiB --stripe-count 4"
     )]
@@ -114,7 +118,8 @@ enum Verb {
         /// The files, in the order in which they are read; from 2 to 64, each with one mirror.
         #[arg(required = true, num_args = 2.., value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// Bytes of one turn: what is read of a file before the next one's turn comes; as in the volume's `stripe_size` if not given.
+        /// Bytes of one turn: what is read of a file before the next one's turn comes; as in the volume's `stripe_size`
+        /// if not given.
         #[arg(long, value_name = "SIZE")]
         stripe_size: Option<String>,
         /// Targets to stripe them over; as many as the first file has if not given.
@@ -127,24 +132,30 @@ enum Verb {
     /// Give merged files objects of their own again
     #[command(after_help = "EXAMPLES:\n  entrepot layout split /mnt/scratch/run/u.dat /mnt/scratch/run/v.dat")]
     Split {
-        /// The files.
+        /// Files in the volume.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
     /// Bring stale mirrors up to date now
     #[command(after_help = "EXAMPLES:\n  entrepot layout resync /mnt/scratch/big.dat")]
     Resync {
-        /// The file.
+        /// File in the volume.
         file: PathBuf,
     },
 }
 
 impl Layout {
     pub fn run(self, context: &Context) -> Result<u8> {
-        type Ask = Box<dyn FnOnce(String) -> Request>;
-        let (file, request): (PathBuf, Ask) = match self.verb {
+        type RequestOf = Box<dyn FnOnce(String) -> Request>;
+        let (file, request): (PathBuf, RequestOf) = match self.verb {
             None => return show(context, self.file.as_deref().unwrap_or(Path::new(".")), self.output),
-            Some(Verb::Set { path, request }) => return set(context, &path, &request.join(" ")),
+            Some(Verb::Set { path, request, output }) => {
+                let inside = set(context, &path, &request.join(" "))?;
+                if output == Output::Json {
+                    shown::json(&json!({"path": inside, "request": request.join(" ")}))?;
+                }
+                return Ok(0);
+            }
             Some(Verb::AddMirror { file, tier, stripe_count }) => {
                 (file, Box::new(move |path| Request::AddMirror { path, tier, stripe_count }))
             }
@@ -169,7 +180,7 @@ impl Layout {
     }
 }
 
-/// What is asked of the daemon about files to merge; they must be of one volume.
+/// Request to the daemon about files to merge; they must be of one volume.
 fn merged(
     context: &Context,
     files: &[PathBuf],
@@ -196,7 +207,7 @@ fn merged(
     Ok(Request::Merge(Merge { path: first.path, others, stripe_size, stripe_count, tier }))
 }
 
-/// One after the other; says which is done, so that after a problem the rest is known.
+/// Splits one file after the other; prints each when done, so that after a problem the rest is known.
 fn split(context: &Context, files: &[PathBuf]) -> Result<u8> {
     for file in files {
         let ask = |progress: &mut dyn FnMut(Value)| context.ask_about(file, |path| Request::Split { path }, progress);
@@ -218,10 +229,10 @@ fn show(context: &Context, file: &Path, output: Output) -> Result<u8> {
     Ok(0)
 }
 
-/// The virtual attribute by which a layout is asked for.
+/// The virtual attribute that requests a layout.
 const NAME: &str = "user.entrepot.layout";
 
-/// What a directory asks for. New directories in it take it over, so there is nothing to look for above.
+/// Shows the layout that a directory requests. New directories in it inherit it, so parents need no check.
 fn show_request(context: &Context, dir: &Path, output: Output) -> Result<u8> {
     let inside = context.inside(dir)?;
     let mut text = vec![0; 64 << 10];
@@ -240,8 +251,9 @@ fn show_request(context: &Context, dir: &Path, output: Output) -> Result<u8> {
     Ok(0)
 }
 
-/// Sets the virtual attribute: the mount checks who may. The daemon says before what is wrong with the request, which an errno cannot.
-fn set(context: &Context, path: &Path, request: &str) -> Result<u8> {
+/// Sets the virtual attribute: the mount checks permissions. The daemon checks the request before, since an errno
+/// cannot explain what is wrong. Returns the path in the volume.
+fn set(context: &Context, path: &Path, request: &str) -> Result<String> {
     let metadata = std::fs::symlink_metadata(path).map_err(|e| Failure::of_io(&path.display().to_string(), &e))?;
     context.ask_about(path, |_| Request::CheckLayout { request: request.into() }, &mut |_| {})?;
     let shown = path.display();
@@ -262,7 +274,7 @@ fn set(context: &Context, path: &Path, request: &str) -> Result<u8> {
         rustix::fs::setxattr(path, NAME, request.as_bytes(), rustix::fs::XattrFlags::empty())
     };
     match done {
-        Ok(()) | Err(Errno::NODATA) => Ok(0),
+        Ok(()) | Err(Errno::NODATA) => Ok(context.inside(path)?.path),
         Err(Errno::BUSY) => Err(has_data().into()),
         Err(Errno::PERM) => Err(Problem::denied(format!("the layout of {shown} was not set: it is not yours"))
             .try_this("ask its owner")
@@ -274,9 +286,10 @@ fn set(context: &Context, path: &Path, request: &str) -> Result<u8> {
 fn render(answer: &Value) -> String {
     let size = number(answer, "size");
     if answer["inline"] == true {
-        return format!("{size} bytes in the stub: the file is small and has no objects\n");
+        let size = shown::bytes(size);
+        return format!("{size} in the stub: the file is small and has no objects\n");
     }
-    let mut text = format!("{size} bytes, generation {}\n", number(answer, "generation"));
+    let mut text = format!("{}, generation {}\n", shown::bytes(size), number(answer, "generation"));
     for (m, mirror) in list(answer, "mirrors").iter().enumerate() {
         let _ = writeln!(text, "mirror {m}: {}", word(mirror, "state").replace('_', " "));
         for (s, segment) in list(mirror, "segments").iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `entrepot purge`: removes files by age, space and rules, as `[purge]` says.
+//! `entrepot purge`: removes files by age, space and rules, as `[purge]` sets.
 
 use crate::connect::Context;
 use crate::failure::Result;
@@ -7,11 +7,12 @@ use clap::Args;
 use store::control::Request;
 use store::daemon::{PurgeReport, RuleSum};
 
-/// Remove files that nobody needs here any more and whose bytes are safe elsewhere
+/// Remove files that are not needed here any more and whose bytes are safe elsewhere
 ///
-/// By rules, by age and by space, as `[purge]` in volume.toml says. Never removed: what `keep` names, what a job that waits or
-/// runs needs, what is open or being staged. What has not been taken home in its present version (by `stage out`) and cannot be
-/// fetched again from its source goes only by a rule with `even_if_only_here = true`.
+/// By rules, by age and by space, as configured by `[purge]` in volume.toml. Never removed: files that `keep` names,
+/// that a waiting or running job needs, or that are open or being staged. A file whose present version was not taken
+/// home (by `stage out`) and cannot be fetched again from its source goes only by a rule with `even_if_only_here =
+/// true`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -41,7 +42,7 @@ impl Purge {
 }
 
 fn text(report: &PurgeReport) -> String {
-    // Whoever named a file must not write lines of ours.
+    // A file's name must not add lines to our output.
     let rows = report
         .files
         .iter()

@@ -1,4 +1,4 @@
-//! `entrepot quota`: what users, groups and directories may have, and how they stand.
+//! `entrepot quota`: limits and use of users, groups and directories.
 
 mod rows;
 
@@ -15,10 +15,10 @@ use store::control::{Client, NewLimit, Problem, QuotaOf, Request, SetQuota};
 
 /// Show what limits you, and set what users, groups and directories may have
 ///
-/// Limits are of bytes (the lengths of files, whatever of them are holes and however many mirrors they have) and of files (all
-/// that has an inode). Over a soft limit one may grow for the grace, then not until one is back below it; a hard limit is never
-/// passed. What is refused is a write that would make a file longer, or a new file, with "Disk quota exceeded": reads,
-/// overwriting, truncation and removals never are. Without a command it shows what limits you.
+/// Limits are of bytes (the lengths of files, including holes and regardless of mirrors) and of files (every inode).
+/// Usage over a soft limit may grow for the grace, then not until it is back below; a hard limit is never passed.
+/// Refused are writes that would make a file longer, and new files, with "Disk quota exceeded": reads, overwriting,
+/// truncation and removals never are. Without a command it shows your own limits.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -37,7 +37,7 @@ pub struct Quota {
     output: Output,
 }
 
-/// What has limits.
+/// Subject of limits.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Of {
@@ -91,7 +91,7 @@ enum Verb {
         /// Files that are never passed.
         #[arg(long, value_name = "N", value_parser = number())]
         files_hard: Option<NewLimit>,
-        /// How long a soft limit may be passed; seven days where nobody says.
+        /// Grace period of a soft limit; the default is seven days.
         #[arg(long, value_name = "SPAN", value_parser = span())]
         grace: Option<u64>,
     },
@@ -126,7 +126,7 @@ fn span() -> ValueParser {
 }
 
 impl Of {
-    /// What it is, and a connection to the daemon of its volume.
+    /// Its key, and a connection to the daemon of its volume.
     fn resolve(self, context: &Context) -> Result<(QuotaOf, Client)> {
         match (self.user, self.group, self.directory) {
             (_, _, Some(directory)) => {

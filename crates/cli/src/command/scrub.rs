@@ -12,11 +12,12 @@ use store::recovery::{FindingKind, Outcome};
 
 /// Read every file slowly, compare it with its checksums or its mirrors, and mend what is wrong
 ///
-/// File by file, in the order of their paths, no faster than `[scrub] rate`. An object with wrong bytes, or one that its device cannot read,
-/// is made anew from mirrors whose checksums are right, stripe by stripe, or from the source. What has neither is reported with its range and
-/// its target, and left as it is. Ctrl-C stops it, and so does the end of the daemon; it goes on behind the last file that was done. There is one at
-/// a time, on the node that leads, whichever node is asked. `[scrub] every` has it begin by itself. The exit code is 7 when something is wrong
-/// and was not mended.
+/// File by file, in the order of their paths, no faster than `[scrub] rate`. An object with wrong bytes, or one that
+/// its device cannot read, is rebuilt from mirrors whose checksums are right, stripe by stripe, or from the source.
+/// Damage without either is reported with its range and its target, and left as it is. Ctrl-C stops it, and so does
+/// the end of the daemon; a later start goes on behind the last file that was done. There is one at a time, on the
+/// leader, whichever node runs the command. `[scrub] every` has it begin by itself. The exit code is 7 when damage was
+/// found and not repaired.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -70,6 +71,7 @@ fn render(answer: &Value) -> Result<String> {
             Outcome::Repairable => "not mended".to_string(),
             Outcome::Lost if f.kind == FindingKind::BadLayout => "lost".to_string(),
             Outcome::Lost => "neither mirror nor source has it".to_string(),
+            Outcome::Away => "cannot be read until its target is back".to_string(),
         };
         vec![f.path.clone(), kind, f.target.clone(), range, outcome]
     });

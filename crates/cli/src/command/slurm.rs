@@ -16,14 +16,15 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 use store::control::{Problem, exit};
 
-/// So long a job that is not known yet may still be named by Slurm: a guess, many times what a hook takes.
-const NAMED_WITHIN: Duration = Duration::from_secs(20);
+/// A job that is not known yet may still be named by Slurm for this long. The next pass of its scheduler does it, which
+/// comes after half a minute at most where nothing is changed.
+const NAMED_WITHIN: Duration = Duration::from_secs(60);
 const NAMED_LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Jobs of a real Slurm: data in before they start, looked at just before, results out after
 ///
-/// In a script for sbatch, `#STAGEIN entrepot stage in URI PATH` and `#STAGEOUT entrepot stage out PATH URI` above the first
-/// command do it. `squeue` shows BurstBufferStageIn while data come, and the reason where that failed.
+/// In a script for sbatch, `#STAGEIN entrepot stage in URI PATH` and `#STAGEOUT entrepot stage out PATH URI` above the
+/// first command do it. `squeue` shows BurstBufferStageIn while data come, and the reason where that failed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -31,7 +32,8 @@ EXAMPLES:
   sbatch job.sh && scontrol show bbstat     where the data of all jobs stand
   entrepot slurm show 4711                  why job 4711 does not start
   entrepot slurm watch 4711                 how far its data are
-  entrepot slurm retry 4711                 once the cause is gone")]
+  entrepot slurm retry 4711                 once the cause is gone
+  entrepot slurm forget 4711                if you give it up")]
 pub struct Slurm {
     #[command(subcommand)]
     verb: Verb,
@@ -61,8 +63,9 @@ enum Verb {
     },
     /// Watch a job: what its data wait for and why, how far they are, until its results are at home
     ///
-    /// A bar for each transfer on a terminal, else a line for each change. Ends with 0 when the job is over with its staging, and
-    /// with 1 when its data cannot come in or its results cannot go home. Ctrl-C ends the watching, not the job.
+    /// A bar for each transfer on a terminal, else a line for each change. Ends with 0 when the job is over with its
+    /// staging, and with 1 when its data cannot come in or its results cannot go home. Ctrl-C ends the watching, not
+    /// the job.
     #[command(after_help = "EXAMPLES:\n  entrepot slurm watch 4711\n  entrepot slurm watch 4711 --output json")]
     Watch {
         /// Slurm's number of it.
@@ -73,10 +76,18 @@ enum Verb {
     },
     /// Try a failed stage-in or stage-out again
     ///
-    /// A job that Slurm holds because its data could not be brought is released; one that is over has its results taken
-    /// home. What was brought already is not fetched again.
+    /// A job that Slurm holds because its stage-in failed, or that waits to run again, is released; one that is over
+    /// has its results taken home. Staged data is not fetched again.
     #[command(after_help = "EXAMPLES:\n  entrepot slurm retry 4711")]
     Retry {
+        /// Slurm's number of it.
+        job: u64,
+    },
+    /// Drop the record of a job that was cancelled, or whose staging failed for good
+    ///
+    /// Where Slurm still has the job in its queue, it is cancelled there. Files of the job stay where they are.
+    #[command(after_help = "EXAMPLES:\n  entrepot slurm forget 4711")]
+    Forget {
         /// Slurm's number of it.
         job: u64,
     },
@@ -87,10 +98,10 @@ enum Verb {
     Log {
         /// Slurm's number of it.
         job: u64,
-        /// Which part: stage-in or stage-out.
+        /// Part of the job: stage-in or stage-out.
         #[arg(long, default_value = "stage-in")]
         part: Part,
-        /// Which of its commands, from 1.
+        /// Number of the command in that part, from 1.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
         command: u64,
         /// Standard error instead of standard output.
@@ -138,6 +149,10 @@ impl Slurm {
             Verb::Watch { job, output } => {
                 return watch_job(context, job, output);
             }
+            Verb::Forget { job } => {
+                let said: String = read(context.ask("slurm.forget", json!({"job": job}))?)?;
+                shown::text(&format!("job {job}: {said}\n"))?;
+            }
             Verb::Retry { job } => {
                 let said: String = read(context.ask("slurm.retry", json!({"job": job}))?)?;
                 shown::text(&format!("job {job}: {said}\n"))?;
@@ -162,7 +177,7 @@ impl Slurm {
     }
 }
 
-/// Slurm tells of a job a moment after `sbatch` has said its number.
+/// Slurm names a job to the daemon a moment after `sbatch` has printed its number.
 fn watch_job(context: &Context, job: u64, output: Output) -> Result<u8> {
     let until = Instant::now() + NAMED_WITHIN;
     loop {

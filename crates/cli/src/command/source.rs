@@ -27,7 +27,7 @@ enum Verb {
         after_help = "EXAMPLES:\n  entrepot source get /mnt/scratch/big.dat\n  entrepot source get --output json /mnt/scratch/big.dat"
     )]
     Get {
-        /// The file.
+        /// File in the volume.
         file: PathBuf,
         /// How to write it.
         #[arg(long, value_enum, default_value = "text")]
@@ -41,7 +41,7 @@ enum Verb {
         after_help = "EXAMPLES:\n  entrepot source set /mnt/scratch/big.dat https://example.org/big.dat --verify"
     )]
     Set {
-        /// The file.
+        /// File in the volume.
         file: PathBuf,
         /// Where the same bytes are, the preferred one first.
         uris: Vec<String>,

@@ -62,13 +62,13 @@ struct In {
     /// Another place with the same bytes, tried when the first fails.
     #[arg(long, value_name = "URI")]
     also: Vec<String>,
-    /// The whole directory, with its symbolic links where the source knows them. A URI that ends in / means it too, and so does a
-    /// record: `zenodo:NUMBER`, `doi:10...`.
+    /// The whole directory, with its symbolic links where the source knows them. A URI that ends in / means it too, and
+    /// so does a record: `zenodo:NUMBER`, `doi:10...`.
     #[arg(long, short = 'r', conflicts_with_all = ["blake3", "sha512", "sha256", "sha1", "md5"])]
     directory: bool,
-    /// Many files. With URI and PATH: the files there that this checksum manifest names, each compared; it is as `sha256sum`,
-    /// `md5sum`, `b3sum`, BSD's tools or BagIt write it. Without: lines `URI PATH`, before which checksums may stand
-    /// (`sha256:HEX`). A file, a URI, or `-` for standard input.
+    /// Many files. With URI and PATH: the files there that this checksum manifest names, each compared; it is as
+    /// `sha256sum`, `md5sum`, `b3sum`, BSD's tools or BagIt write it. Without: lines `URI PATH`, before which checksums
+    /// may stand (`sha256:HEX`). A file, a URI, or `-` for standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["also", "directory", "blake3", "sha512", "sha256", "sha1", "md5"])]
     manifest: Option<String>,
     /// The BLAKE3 checksum that the file must have.
@@ -92,17 +92,17 @@ struct In {
     /// Take a file that is there already as it is, if it came from the same source and is still what the source has.
     #[arg(long, conflicts_with = "force")]
     keep: bool,
-    /// Of a directory, a record or a manifest only files like this: `*.h5`, `maps/**`. May be said several times.
+    /// Only files of a directory, a record or a manifest that match: `*.h5`, `maps/**`. May be given several times.
     #[arg(long, value_name = "PATTERN")]
     include: Vec<Pattern>,
-    /// Files like this not: `tmp/**`. May be said several times, and goes over --include.
+    /// Skip files that match: `tmp/**`. May be given several times, and overrides --include.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<Pattern>,
     /// Show the files, how large they are and what is there already; bring nothing.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    how: How,
+    how: TransferOptions,
 }
 
 /// Take a file or a directory out: copied, verified at the other end, renamed there, and only then called done
@@ -117,45 +117,45 @@ struct Out {
     /// The file or directory.
     #[arg(required_unless_present = "manifest", requires = "uri")]
     path: Option<PathBuf>,
-    /// Where it goes. A directory that is there takes the file's name; what is missing of a local path is made.
+    /// Destination. A directory that is there takes the file's name; missing directories of a local path are made.
     uri: Option<String>,
     /// Many files: lines `PATH URI`; `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "path"])]
     manifest: Option<PathBuf>,
-    /// What is compared at the other end before the copy gets its name: all its bytes, read back, or its size.
+    /// Check at the other end before the copy gets its name: all its bytes, read back, or its size.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "content")]
     verify: Verify,
-    /// Of a directory only files like this: `*.nc`, `maps/**`. May be said several times.
+    /// Only files of a directory that match: `*.nc`, `maps/**`. May be given several times.
     #[arg(long, value_name = "PATTERN", conflicts_with = "manifest")]
     include: Vec<Pattern>,
-    /// Files like this not: `tmp/**`. May be said several times, and goes over --include. They stay in the volume.
+    /// Skip files that match: `tmp/**`. May be given several times, and overrides --include. They stay in the volume.
     #[arg(long, value_name = "PATTERN", conflicts_with = "manifest")]
     exclude: Vec<Pattern>,
     /// Show the files, how large they are and what is at the other end already; send nothing.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    how: How,
+    how: TransferOptions,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Verify {
     /// The checksum of all bytes, read back
     Content,
-    /// The size
+    /// The size alone
     Size,
 }
 
 #[derive(Debug, Args)]
-struct How {
+struct TransferOptions {
     /// Try so many times more after a failure that may pass.
     #[arg(long, value_name = "N", default_value_t = 0)]
     retry: u32,
     /// A file of mode 0600 with credentials.
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
-    /// No faster than so many bytes per second: `100MiB/s`. All that is moved counts, by all connections and nodes, and what is
-    /// read back to compare it, too.
+    /// No faster than so many bytes per second: `100MiB/s`. All that is moved counts, by all connections and nodes, and
+    /// what is read back to compare it, too.
     #[arg(long, value_name = "RATE", value_parser = jobs::limit::of)]
     limit: Option<u64>,
     /// How to write the result.
@@ -270,7 +270,7 @@ impl Out {
     }
 }
 
-/// Says what staging in would do.
+/// Prints the effect of staging in.
 fn dry_run(client: &mut Client, wanted: Wanted, chosen: Chosen, identity: Identity, output: Output) -> Result<u8> {
     let request = Request::LookAtStageIn { wanted, chosen, identity };
     let said = work::follow(|progress| client.ask(&request, progress), None)?;
@@ -313,7 +313,8 @@ fn show_looked(looked: &Looked, output: Output) -> Result<u8> {
 }
 
 fn with_retries(retries: u32, client: &mut Client, request: &Request) -> Result<Value> {
-    let hint = "run the same command again; it goes on where it stopped";
+    let hint =
+        "run the same command again; it goes on where it stopped, and fetches parts under way (4 MiB each) again";
     let mut attempts = Attempts::new(retries, PAUSE_MIN);
     loop {
         let outcome = work::follow(|progress| client.ask(request, progress), Some(hint));
@@ -350,7 +351,7 @@ pub fn identity(credentials: Option<PathBuf>) -> Result<Identity> {
     let credentials_file = credentials.map(std::path::absolute).transpose()?;
     let variables = source::CREDENTIAL_VARIABLES.iter();
     let environment = variables.filter_map(|v| Some((v.to_string(), std::env::var(v).ok()?))).collect();
-    // The daemon puts the ids that the kernel tells it in the place of these.
+    // The daemon replaces these ids by those of the socket's peer.
     let job = std::env::var(JOB_VARIABLE).ok();
     Ok(Identity { uid: 0, gid: 0, credentials_file, environment, umask: umask(), job })
 }
@@ -361,7 +362,7 @@ fn read_text(file: &Path) -> Result<String> {
     text.map_err(|e| Failure::of_io(&format!("the manifest {}", file.display()), &e).into())
 }
 
-/// The lines `PATH URI` of a manifest; all are looked at before the first is carried out.
+/// The lines `PATH URI` of a manifest; all are checked before the first is executed.
 fn lines_of(text: &str) -> Result<Vec<(PathBuf, String)>> {
     let (mut lines, mut bad) = (Vec::new(), Vec::new());
     for (at, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty() && !l.starts_with('#')) {

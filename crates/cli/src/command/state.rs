@@ -1,4 +1,4 @@
-//! `entrepot state`: backups of what a volume remembers besides its files.
+//! `entrepot state`: backups of a volume's state, which is kept besides its files.
 
 mod rebuild;
 
@@ -15,8 +15,8 @@ use store::volume::{self, Config};
 
 /// Back up what the volume remembers besides its files, and put it back
 ///
-/// That is: moves under way, jobs, orders about targets, checkpoints. Names and small files are in the namespace, which has a backup of its
-/// own; docs/guide/operate/backup.md, "Back up and restore", has both in ten lines.
+/// It contains moves under way, jobs, orders about targets, checkpoints. Names and small files are in the namespace,
+/// which has a backup of its own; docs/guide/operate/backup.md, "Back up and restore", has both in ten lines.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -38,20 +38,22 @@ enum Verb {
     },
     /// Put a backup in the place of the state, while the volume is down
     ///
-    /// What the targets hold of a later time and no file names then stays until `entrepot check --repair --drop-unknown`.
+    /// Newer objects on targets that no file names then stay until `entrepot check --repair --drop-unknown`.
     #[command(after_help = "EXAMPLES:\n  entrepot --volume scratch/volume.toml state load /backup/state")]
     Load {
         /// Also when there is a state that was in use; it is lost.
         #[arg(long)]
         replace: bool,
-        /// What `entrepot state dump` wrote.
+        /// Output of `entrepot state dump`.
         file: PathBuf,
     },
-    /// Make a new state of what namespace and targets say, when it is lost and there is no backup, while the volume is down
+    /// Make a new state of what namespace and targets say, when it is lost and there is no backup, while the volume is
+    /// down
     ///
-    /// No file is touched. Targets keep their numbers, and new files and objects get numbers that none had. A state that somebody may still need
-    /// is never replaced. A target that cannot be looked at is refused, with the files that name it, until you say what it is. Killed at
-    /// any moment, the same command goes on. What only the state knew is listed: jobs, orders about targets, moves and stagings under way.
+    /// No file is touched. Targets keep their numbers, and new files and objects get numbers that none had. A state
+    /// that may still be needed is never replaced. A target that this host cannot read is refused, with the files that
+    /// name it, unless `--lost` or `--number` describes it. Killed at any moment, the same command goes on. Losses are
+    /// listed: jobs, orders about targets, moves and stagings under way, which only the state had.
     #[command(after_help = "\
 EXAMPLES:
   entrepot --volume scratch/volume.toml state rebuild --dry-run

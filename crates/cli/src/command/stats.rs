@@ -40,7 +40,7 @@ pub struct Stats {
     output: Output,
 }
 
-/// The heading comes again after so many lines, for terminals that scroll.
+/// Lines between two headings, for terminals that scroll.
 const HEADING_EVERY: u64 = 20;
 
 const HEADING: &str = "\
@@ -64,7 +64,7 @@ impl Stats {
         loop {
             let (now, raw) = snapshot(&mut client)?;
             match self.output {
-                Output::Json => shown::text(&raw.to_string())?,
+                Output::Json => shown::json_line(&raw)?,
                 Output::Text => {
                     if shown_lines % HEADING_EVERY == 0 {
                         shown::text(HEADING)?;

@@ -33,7 +33,7 @@ impl Status {
             match self.output {
                 Output::Json => shown::json(&status)?,
                 // Clears the screen and goes to its corner.
-                Output::Text if self.watch => shown::text(&format!("\x1b[H\x1b[2J{}", render(&status)))?,
+                Output::Text if self.watch => shown::on_a_clear_screen(&render(&status))?,
                 Output::Text => shown::text(&render(&status))?,
             }
             if !self.watch {
@@ -44,7 +44,7 @@ impl Status {
     }
 }
 
-/// What is asked of the volume, how wide it is striped for that, and what was decided lately.
+/// Section on striping: load of the volume, the width for it, and recent decisions.
 fn stripes(s: &Value) -> String {
     if !s.is_object() {
         return String::new();
@@ -71,6 +71,22 @@ fn stripes(s: &Value) -> String {
         let _ = writeln!(text, "         {}  {}", shown::moment_ms(number(one, "at_ms")), word(one, "text"));
     }
     text
+}
+
+/// Objects that no file named after an unclean end of the daemon before.
+fn left(l: &Value) -> String {
+    match (l["due"].as_bool(), l["why"].as_str()) {
+        (Some(_), Some(why)) => format!("crash    objects that no file names are not removed yet: {why}\n"),
+        (Some(_), None) => {
+            "crash    the daemon before did not end in order: looking for objects that no file names\n".into()
+        }
+        (None, _) if number(l, "objects") > 0 => format!(
+            "crash    {} objects with {} that no file named were removed\n",
+            number(l, "objects"),
+            shown::bytes(number(l, "bytes"))
+        ),
+        (None, _) => String::new(),
+    }
 }
 
 /// The connections of a target that has several.
@@ -122,6 +138,11 @@ fn render(s: &Value) -> String {
         number(r, "reader_delay_total_ms"),
         number(r, "failures"),
     );
+    if s["away"].is_object() {
+        let (files, size) =
+            (shown::count(number(&s["away"], "files"), "file"), shown::bytes(number(&s["away"], "bytes")));
+        let _ = writeln!(text, "away     {files} cannot be read now ({size}): `entrepot find --state away`");
+    }
     let c = &s["cache"];
     if c.is_object() {
         let percent = |key| c[key].as_f64().unwrap_or_default() * 100.0;
@@ -160,6 +181,7 @@ fn render(s: &Value) -> String {
         Some(why) => writeln!(text, "state    AWAY: {why}"),
         None => writeln!(text, "garbage  {} objects wait to be removed", number(s, "garbage_objects")),
     };
+    text += &left(&s["left"]);
     let events = list(s, "events");
     if !events.is_empty() {
         text.push_str("\nlately\n");
@@ -170,7 +192,7 @@ fn render(s: &Value) -> String {
     text
 }
 
-/// What tiering does; nothing if it is off.
+/// Section on tiering; empty if it is off.
 fn tiering(t: &Value) -> String {
     let mut text = String::new();
     if !t.is_object() {

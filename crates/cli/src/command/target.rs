@@ -39,53 +39,68 @@ enum Verb {
     /// Format a directory as a new target and use it at once
     #[command(after_help = "EXAMPLES:\n  entrepot target add t7 /mnt/disk7/entrepot --tier capacity")]
     Add {
-        /// Its name.
+        /// Name of the target.
         name: String,
         /// An existing directory on the device.
         dir: PathBuf,
         /// Its tier, one of the volume's.
         #[arg(long)]
         tier: String,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
     },
     /// Forget a target that is empty
     #[command(
         after_help = "EXAMPLES:\n  entrepot target drain t3 && entrepot target remove t3\n  entrepot target remove t3 --force     it is lost for good, and so is what only it had"
     )]
     Remove {
-        /// Its name.
+        /// Name of the target.
         name: String,
         /// Even if objects are on it: files keep only what mirrors and sources have.
         #[arg(long)]
         force: bool,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
     },
     /// Use a target no more, as if it had failed
     #[command(after_help = "EXAMPLES:\n  entrepot target fail t3")]
     Fail {
-        /// Its name.
+        /// Name of the target.
         name: String,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
     },
     /// Trust a target again after a look at it
     #[command(after_help = "EXAMPLES:\n  entrepot target restore t3")]
     Restore {
-        /// Its name.
+        /// Name of the target.
         name: String,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
     },
     /// Move everything off a target while it stays in use
     #[command(
         after_help = "EXAMPLES:\n  entrepot target drain t3\n  entrepot target drain t3 --no-wait   and look at `entrepot status`"
     )]
     Drain {
-        /// Its name.
+        /// Name of the target.
         name: String,
         /// Only say that it shall be emptied.
         #[arg(long)]
         no_wait: bool,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
     },
 }
 
 impl Target {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let request = match self.verb {
+        let (request, output) = match self.verb {
             Verb::List { output } => {
                 let answer = context.ask_store(&Request::Targets {})?;
                 match output {
@@ -94,19 +109,19 @@ impl Target {
                 }
                 return Ok(0);
             }
-            Verb::Add { name, dir, tier } => {
+            Verb::Add { name, dir, tier, output } => {
                 // The daemon has another working directory.
                 let dir = std::path::absolute(dir)?;
-                Request::AddTarget { name, dir, tier }
+                (Request::AddTarget { name, dir, tier }, output)
             }
-            Verb::Remove { name, force } => Request::RemoveTarget { name, force },
-            Verb::Fail { name } => Request::FailTarget { name },
-            Verb::Restore { name } => Request::RestoreTarget { name },
-            Verb::Drain { name, no_wait } => Request::DrainTarget { name, wait: !no_wait },
+            Verb::Remove { name, force, output } => (Request::RemoveTarget { name, force }, output),
+            Verb::Fail { name, output } => (Request::FailTarget { name }, output),
+            Verb::Restore { name, output } => (Request::RestoreTarget { name }, output),
+            Verb::Drain { name, no_wait, output } => (Request::DrainTarget { name, wait: !no_wait }, output),
         };
         let mut client = context.connect()?;
         let answer = work::follow(|progress| client.ask(&request, progress), None)?;
-        shown::text(&format!("{}\n", word(&answer, "text")))?;
+        shown::answer(output, &answer)?;
         Ok(0)
     }
 }
@@ -115,7 +130,11 @@ impl Target {
 pub fn table(targets: &[Value]) -> String {
     let row = |t: &Value| {
         let (total, free) = (number(t, "total_bytes"), number(t, "free_bytes"));
-        let space = format!("{} of {}", shown::bytes(free), shown::bytes(total));
+        // A failed target that was not reached since the start was never measured.
+        let space = match total {
+            0 => "not known".into(),
+            _ => format!("{} of {}", shown::bytes(free), shown::bytes(total)),
+        };
         vec![word(t, "name").into(), word(t, "tier").into(), word(t, "state").into(), space, word(t, "path").into()]
     };
     let kept = targets.iter().filter(|t| t["order_kept"] == true).map(|t| {

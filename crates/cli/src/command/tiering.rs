@@ -2,15 +2,15 @@
 
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, word};
+use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
 use store::control::Request;
 
 /// Stop moving data between the tiers for a while, and go on
 ///
-/// Accesses are counted and moves planned all the same. `entrepot status` says what is moved and whether it is paused. Of several
-/// nodes the one that leads moves, whichever is asked, and its `status` says so. A restart of its daemon ends a pause, and so
-/// does another node that leads.
+/// Accesses are counted and moves planned all the same. `entrepot status` shows the moves and the pause. On a volume
+/// of several nodes the leader moves, whichever node runs the command, and its `status` shows it. A restart of its
+/// daemon ends a pause, and so does a change of the leader.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -25,19 +25,27 @@ pub struct Tiering {
 enum Verb {
     /// Begin no more moves and slow copies; those under way end
     #[command(after_help = "EXAMPLES:\n  entrepot tiering pause")]
-    Pause,
-    /// Go on
+    Pause {
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
+    /// Resume the moves
     #[command(after_help = "EXAMPLES:\n  entrepot tiering resume")]
-    Resume,
+    Resume {
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
 }
 
 impl Tiering {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let request = match self.verb {
-            Verb::Pause => Request::PauseTiering {},
-            Verb::Resume => Request::ResumeTiering {},
+        let (request, output) = match self.verb {
+            Verb::Pause { output } => (Request::PauseTiering {}, output),
+            Verb::Resume { output } => (Request::ResumeTiering {}, output),
         };
-        shown::text(&format!("{}\n", word(&context.ask_store(&request)?, "text")))?;
+        shown::answer(output, &context.ask_store(&request)?)?;
         Ok(0)
     }
 }

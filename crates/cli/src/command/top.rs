@@ -1,4 +1,4 @@
-//! `entrepot top`: who and what uses the volume now, on a whole terminal, in lines, or as json.
+//! `entrepot top`: present users, jobs, files and targets of the volume, on a whole terminal, in lines, or as json.
 
 mod board;
 mod frame;
@@ -26,12 +26,13 @@ const EVERY_MS: std::ops::RangeInclusive<u64> = 100..=3_600_000;
 
 /// Show who and what uses the volume now: users, jobs, files, targets
 ///
-/// On a terminal it fills the screen and goes on until `q` or Ctrl-C; elsewhere it writes a table each time. The first table has
-/// totals, of users and targets since the daemon started, of files since they were opened; the next ones what came in between, per
-/// second. Root and the user who runs the daemon see all; others their own row, their own files and jobs, and all targets.
+/// On a terminal it fills the screen and goes on until `q` or Ctrl-C; elsewhere it writes a table each time. The first
+/// table has totals, of users and targets since the daemon started, of files since they were opened; the next ones what
+/// came in between, per second. Root and the user who runs the daemon see all; others their own row, their own files
+/// and jobs, and all targets.
 ///
-/// What the kernel reads and writes by itself is not seen: files in its page cache, and those that it passes through. On a
-/// volume of several nodes these are the users, files and targets as this node sees them, and the jobs of all nodes.
+/// Reads and writes inside the kernel are not seen: files in its page cache, and passthrough files. On a volume of
+/// several nodes these are the users, files and targets as this node sees them, and the jobs of all nodes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 KEYS:
@@ -46,10 +47,10 @@ EXAMPLES:
   entrepot top --once --by users
   entrepot top --once --output json | jq '.users[] | [.user, .written_bytes]'")]
 pub struct Top {
-    /// What to show at first.
+    /// View at the start.
     #[arg(long, value_enum, default_value = "users")]
     by: View,
-    /// What to sort by at first: the largest come first, names from A.
+    /// Sort order at the start: the largest come first, names from A.
     #[arg(long, value_enum, default_value = "bytes")]
     sort: Sort,
     /// Time between two looks, `100ms` to `1h`.
@@ -100,7 +101,7 @@ impl Top {
                 user["user"] = json!(uid.and_then(|uid| names.entry(uid).or_insert_with(|| name_of(uid)).clone()));
             }
             value["jobs"] = json!(moment.jobs);
-            shown::text(&value.to_string())?;
+            shown::json_line(&value)?;
             if self.once {
                 return Ok(0);
             }
@@ -145,7 +146,7 @@ impl Top {
             }
             match daemon.ask(board.view == View::Jobs) {
                 Ok(moment) => board.now_is(moment),
-                // It may come back, and what it said last is still worth seeing.
+                // It may come back, and its last numbers are still useful.
                 Err(problem) => board.note = Some(problem.cause),
             }
         }
@@ -160,5 +161,5 @@ impl Top {
     }
 }
 
-/// Names of users that are asked for before a screen is drawn.
+/// Most names of users that are looked up before a screen is drawn.
 const NAMES_AT_ONCE: usize = 20;

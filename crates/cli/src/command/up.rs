@@ -47,7 +47,7 @@ ENVIRONMENT:
   ENTREPOT_LOG   what is logged, such as `info` or `store=debug`; in the background to STATE/daemon.log
   ENTREPOT_LOG_FORMAT   `text`, `json` (an object a line) or `journal` (priorities for systemd)")]
 pub struct Up {
-    /// The volume's file; `volume.toml` here if neither this, `--volume` nor ENTREPOT_VOLUME says otherwise.
+    /// The volume's file; the default is that of `--volume` or ENTREPOT_VOLUME, else `volume.toml` here.
     file: Option<PathBuf>,
     /// Where to mount it: an existing directory.
     #[arg(long, value_name = "MOUNTPOINT")]
@@ -55,14 +55,14 @@ pub struct Up {
     /// Go to the background when it is mounted.
     #[arg(long)]
     detach: bool,
-    /// This is the process in the background: its first line of output says how the start went.
+    /// This is the process in the background: its first line of output reports the start.
     #[arg(long, hide = true)]
     in_background: bool,
 }
 
-/// What the process in the background says to the one that started it.
+/// Message from the process in the background to its parent.
 #[derive(Debug, Serialize, Deserialize)]
-enum Word {
+enum StartReport {
     Mounted(PathBuf),
     Wrong(Problem),
     /// Places as `file:line:column`, and the rest of each problem.
@@ -90,10 +90,10 @@ impl Up {
             let served = start(&file, &self.at, true);
             return match served {
                 Ok(running) => {
-                    // Not before it is mounted: an automounter lets nobody else than its own group of processes to the place meanwhile.
-                    // Refused only to who leads a session already, which is what is wanted.
+                    // Not before it is mounted: until then an automounter admits only its own group of processes to
+                    // the place. The call fails only if we lead a session already, which is what we need.
                     let _ = rustix::process::setsid();
-                    say(&Word::Mounted(running.daemon.mount_point().to_path_buf()))?;
+                    say(&StartReport::Mounted(running.daemon.mount_point().to_path_buf()))?;
                     running.serve()
                 }
                 Err(failure) => {
@@ -110,7 +110,7 @@ impl Up {
     }
 }
 
-/// Says to systemd how far we are, where it started us and wants to know (sd_notify(3)).
+/// Reports progress to systemd, if it started us and requested reports (sd_notify(3)).
 fn tell_systemd(word: &str) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = match socket.as_bytes() {
@@ -138,12 +138,12 @@ pub fn detach(file: &Path, at: &Path) -> Result<u8> {
         BufReader::new(out).read_line(&mut line)?;
     }
     match serde_json::from_str(&line) {
-        Ok(Word::Mounted(path)) => {
+        Ok(StartReport::Mounted(path)) => {
             shown::text(&format!("mounted at {}\n", path.display()))?;
             Ok(0)
         }
-        Ok(Word::Wrong(problem)) => Err(problem.into()),
-        Ok(Word::Refused(problems)) => {
+        Ok(StartReport::Wrong(problem)) => Err(problem.into()),
+        Ok(StartReport::Refused(problems)) => {
             let problem = |r: Refusal| volume::Problem {
                 place: r.place,
                 cause: r.cause,
@@ -163,19 +163,19 @@ pub fn detach(file: &Path, at: &Path) -> Result<u8> {
     }
 }
 
-/// Says the word and lets go of the pipe.
-fn say(word: &Word) -> Result<()> {
+/// Sends the word and closes the pipe.
+fn say(word: &StartReport) -> Result<()> {
     let mut line = serde_json::to_vec(word).map_err(std::io::Error::from)?;
     line.push(b'\n');
     let mut out = std::io::stdout().lock();
-    // Who started us may be gone; the volume is served all the same.
+    // The parent may be gone; the volume is served all the same.
     drop(out.write_all(&line).and_then(|()| out.flush()));
     let nowhere = File::options().write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&nowhere).map_err(std::io::Error::from)?;
     Ok(())
 }
 
-fn word_of(failure: &Failure) -> Word {
+fn word_of(failure: &Failure) -> StartReport {
     let refusal = |p: &volume::Problem| Refusal {
         place: p.place.clone(),
         cause: p.cause.clone(),
@@ -184,9 +184,9 @@ fn word_of(failure: &Failure) -> Word {
         exit_code: p.exit_code,
     };
     match failure {
-        Failure::Configuration(problems) => Word::Refused(problems.0.iter().map(refusal).collect()),
-        Failure::Problem(problem) => Word::Wrong(problem.clone()),
-        Failure::Said(code) => Word::Wrong(Problem::failed(format!("the daemon ended with {code}"))),
+        Failure::Configuration(problems) => StartReport::Refused(problems.0.iter().map(refusal).collect()),
+        Failure::Problem(problem) => StartReport::Wrong(problem.clone()),
+        Failure::Said(code) => StartReport::Wrong(Problem::failed(format!("the daemon ended with {code}"))),
     }
 }
 
@@ -198,7 +198,7 @@ struct Running {
     servers: Servers,
 }
 
-/// What serves the jobs of a volume.
+/// Servers of the jobs of a volume.
 struct Jobs {
     runner: Arc<jobs::runner::Runner>,
     slurm: Arc<jobs::slurm::Slurm>,
@@ -330,7 +330,7 @@ fn arrivals_of(settings: &volume::Jobs) -> jobs::arrivals::Settings {
 }
 
 impl Running {
-    /// Serves until it is unmounted or told to end.
+    /// Serves until the unmount or a request to end.
     fn serve(self) -> Result<u8> {
         let Running { daemon, endpoint, jobs, servers } = self;
         end_on_signal(daemon.ending().clone())?;
@@ -353,7 +353,7 @@ impl Running {
     }
 }
 
-/// SIGTERM ends it in any case; the first Ctrl-C is refused while somebody uses the mount, the second is not.
+/// SIGTERM ends it in any case; the first Ctrl-C is refused while processes use the mount, the second is not.
 fn end_on_signal(ending: Arc<Ending>) -> Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use store::control::exit;
 use store::stage::Progress;
 
-/// Sends a request and shows its progress. With `resume`, Ctrl-C ends the program with that hint: the daemon notices and
-/// keeps what was done.
+/// Sends a request and shows its progress. With `resume`, Ctrl-C ends the program with that hint: the daemon notices
+/// and keeps what was done.
 pub fn follow<E: Into<Failure>>(
     request: impl FnOnce(&mut dyn FnMut(Value)) -> std::result::Result<Value, E>,
     resume: Option<&str>,

@@ -1,7 +1,8 @@
-//! A process on a host that does the calls which a test asks for, one after the other or at a given instant: this program once more.
+//! A process on a host that does the calls which a test asks for, one after the other or at a given instant: this
+//! program once more.
 
 use crate::bench::work::{Work, seconds};
-use crate::hosts::Host;
+use crate::hosts::{Host, USER};
 use crate::locks;
 use crate::real::until;
 use crate::saves;
@@ -15,11 +16,12 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
-use std::process::{Child, ChildStdin, Stdio};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const MARK: &str = "ENTREPOT_CLUSTER_AGENT";
-/// How long a call may take.
+/// Timeout of a call.
 const CALL: Duration = Duration::from_secs(60);
 
 /// A call; `of` is the name that an open file was given.
@@ -105,7 +107,7 @@ pub enum Call {
     Records(Orders),
     /// Versions of a file, written one after the other.
     Save(saves::Orders),
-    /// The same file, read again and again.
+    /// Reads of one file, again and again.
     Load(saves::Orders),
     /// A part of a benchmark; gives its seconds.
     Work(Work),
@@ -118,7 +120,7 @@ pub enum Call {
     },
 }
 
-/// What a call gave, and how long it took.
+/// Result of a call, and its duration.
 #[derive(Debug)]
 pub struct Answer {
     pub result: Result<Value, Errno>,
@@ -126,14 +128,14 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// What it gave, which must not be an error.
+    /// The result, which must not be an error.
     #[track_caller]
     pub fn ok(self) -> Value {
         self.result.unwrap_or_else(|errno| panic!("{errno}"))
     }
 }
 
-/// The process.
+/// A process on a host that runs calls.
 pub struct Agent<'a> {
     host: &'a Host,
     process: Child,
@@ -148,8 +150,21 @@ fn now() -> u64 {
 }
 
 impl<'a> Agent<'a> {
+    /// One with root's rights, for what is not a volume's mount.
     pub fn start(host: &'a Host) -> Agent<'a> {
-        let mut command = host.process(&std::env::current_exe().expect("this program"));
+        Agent::run(host, host.process(&std::env::current_exe().expect("this program")))
+    }
+
+    /// An agent of the ordinary user [`USER`].
+    pub fn of_user(host: &'a Host) -> Agent<'a> {
+        let mut command = host.process(Path::new("setpriv"));
+        let user = USER.to_string();
+        command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
+        command.arg(std::env::current_exe().expect("this program"));
+        Agent::run(host, command)
+    }
+
+    fn run(host: &'a Host, mut command: Command) -> Agent<'a> {
         command.args(["--exact", "agent::program", "--nocapture"]).env(MARK, "1");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().expect("nsenter");
@@ -163,7 +178,7 @@ impl<'a> Agent<'a> {
         loop {
             let line = self.lines.next(CALL);
             let line = line.unwrap_or_else(|| panic!("host {}: a call did not end", self.host.number));
-            // The runner says something, too.
+            // The test runner prints lines, too.
             if line.starts_with('{') {
                 return serde_json::from_str(&line).expect("JSON");
             }
@@ -217,7 +232,8 @@ impl<'a> Agent<'a> {
         serde_json::from_value(self.ok(Call::List { path: path.into() })).expect("names")
     }
 
-    /// Waits until a host that was cut off reaches each brick: a directory is listed without the names of one that is away.
+    /// Waits until a host that was cut off reaches each brick: a directory is listed without the names of one that is
+    /// away.
     pub fn reaches_all(&mut self, dir: &str) {
         let mut make = |n: usize| {
             let path = format!("{dir}/made{n}");
@@ -251,7 +267,7 @@ impl Drop for Agent<'_> {
     }
 }
 
-/// What an agent runs; in a run of the tests it is none.
+/// The program of an agent; in a normal run of the tests it returns at once.
 #[test]
 fn program() {
     if std::env::var_os(MARK).is_none() {
@@ -285,7 +301,7 @@ fn carry(call: Call, files: &mut HashMap<String, File>) -> Result<Value, Errno> 
         // The error of the close is of interest.
         Call::Close { of } => {
             let file = files.remove(&of).expect("open").into_raw_fd();
-            // SAFETY: it was open, and is nobody's now.
+            // SAFETY: the descriptor was open and has no other owner.
             if unsafe { libc::close(file) } != 0 {
                 return Err(last());
             }

@@ -7,11 +7,11 @@ use rustix::fs::OFlags;
 
 /// Each process writes so many.
 const RECORDS: usize = 60;
-/// So many of them at the same time as the others theirs: one that has the file may keep it for a while, so each must come at least once
-/// in a round.
+/// Number of appends that each node sends at once. The holder of the file may keep it for a while, so each must come at
+/// least once in a round.
 const AT_ONCE: usize = 10;
 
-/// The length tells which of a writer's records it is.
+/// Length of a record; it identifies the record among those of a writer.
 fn len(record: usize) -> usize {
     200 + 7 * record
 }
@@ -22,7 +22,7 @@ fn appends_of_several_nodes_are_whole_and_none_is_lost() {
     let Some(hosts) = hosts() else { return };
     let shared = Shared::of_all(&hosts);
     let nodes = shared.up();
-    let mut agents: Vec<Agent<'_>> = nodes.iter().map(|node| Agent::start(node.host)).collect();
+    let mut agents: Vec<Agent<'_>> = nodes.iter().map(|node| Agent::of_user(node.host)).collect();
     let (path, flags) = (format!("{}/log", nodes[0].at), (OFlags::CREATE | OFlags::APPEND).bits());
     for agent in &mut agents {
         agent.ok(Call::Open { path: path.clone(), flags, of: "log".into() });

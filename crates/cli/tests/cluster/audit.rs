@@ -1,4 +1,4 @@
-//! What lies on the targets beside what files name, looked up by hand: no object is missing, and none is nobody's.
+//! Objects on the targets against the layouts of files, compared by hand: no object is missing, and none is an orphan.
 
 use crate::hosts::SHARED;
 use crate::volume::{Node, TARGETS};
@@ -55,7 +55,8 @@ pub fn orphan(node: &Node<'_>, volume: &str, target: &str) -> (String, String) {
     (target.into(), number)
 }
 
-/// A file that a node had in use when it lost its name on another: what holds it is the mark of that node alone. Gives the mark and an object.
+/// A file that a node had in use when it lost its name on another: what holds it is the mark of that node alone. Gives
+/// the mark and an object.
 pub fn marked(node: &Node<'_>, other: &Node<'_>, volume: &str) -> (String, (String, String)) {
     let name = format!("in-use-on-{}", node.name());
     std::fs::write(node.path(&name), vec![1; 200_000]).expect("write");
@@ -69,13 +70,14 @@ pub fn marked(node: &Node<'_>, other: &Node<'_>, volume: &str) -> (String, (Stri
     (mark, (word(&object["target"]), word(&object["object"])))
 }
 
-/// Every object on the targets is one that a file names, and the other way round; what is being moved comes to its end first.
+/// Every object on the targets is one that a file names, and the other way round; what is being moved comes to its end
+/// first.
 #[track_caller]
 pub fn balances(node: &Node<'_>, volume: &str) {
     balances_within(30, node, volume, || ());
 }
 
-/// The same, with so many seconds for it. What is done before each look is `first`.
+/// `balances` within `seconds`; `first` runs before each look.
 #[track_caller]
 pub fn balances_within(seconds: u64, node: &Node<'_>, volume: &str, first: impl Fn()) {
     let began = std::time::Instant::now();

@@ -1,4 +1,5 @@
-//! Balancing that is asked for on any node: the one that leads does it, all say how it stands, and when another leads all say so.
+//! Balancing that is asked for on any node: the one that leads does it, all say how it stands, and when another leads
+//! all say so.
 
 use crate::hosts::{Hosts, LOCAL, hosts};
 use crate::real::{code, err, noise, out, until_within};
@@ -107,7 +108,7 @@ fn any_node_has_the_volume_balanced_and_says_that_it_was_cut_off() {
     assert!(is(other, "running", &leader.name()), "{:?}", status(other));
     one.ok(&["balance", "pause"]);
 
-    // It does not lead any more, and lives.
+    // The leader hands the lead over, and lives.
     other.ok(&["node", "drain", &leader.name(), "--no-wait"]);
     until_within(30, "another leads", || !["", &leader.name()].contains(&&*other.leader()));
     is_cut_off(&[one, other, leader], &leader.name());

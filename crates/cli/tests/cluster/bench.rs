@@ -1,11 +1,11 @@
 //! `make bench-cluster`: an Entrepot volume on three hosts against plain mounts of the same GlusterFS, in one run.
 //!
-//! Every row visits the subjects in turn, round after round, the other way round each time. Ratios are of the seconds within one round,
-//! so that a machine whose speed drifts drifts for all of them alike. `ENTREPOT_BENCH_ROUNDS` and `ENTREPOT_BENCH_ONLY` (names of rows
-//! with commas between) set how much of it runs.
+//! Every row visits the subjects in turn, round after round, the other way round each time. Ratios are of the seconds
+//! within one round, so that a machine whose speed drifts drifts for all of them alike. `ENTREPOT_BENCH_ROUNDS` and
+//! `ENTREPOT_BENCH_ONLY` (names of rows with commas between) set how much of it runs.
 //!
-//! `ENTREPOT_BENCH_COUNT=1` has it count calls instead, once per row: what the kernel asks of the hosts' clients of GlusterFS, and what these
-//! ask of bricks. That is the same on a machine that has much else to do.
+//! `ENTREPOT_BENCH_COUNT=1` counts calls instead, once per row: calls of the kernel to the hosts' clients of GlusterFS,
+//! and calls of these to the bricks. The counts are the same on a machine with other load.
 
 mod calls;
 pub mod work;
@@ -20,7 +20,7 @@ use calls::Calls;
 use std::time::Instant;
 use work::{RECORD, Work};
 
-/// Where the hosts have GlusterFS with its own options.
+/// Mount point of GlusterFS with its own options.
 const PLAIN: &str = "/run/plain";
 /// Bytes of a large file.
 const LARGE: u64 = 64 << 20;
@@ -91,7 +91,7 @@ impl Rig<'_> {
     }
 }
 
-/// So many writers on each host take turns with the records of one file.
+/// `writers` on each host take turns with the records of one file.
 fn write_together(agents: &mut [Agent<'_>], path: String, writers: u64) -> f64 {
     seconds(&mut agents[0], &Work::Touch { path: path.clone() });
     let (hosts, step) = (agents.len() as u64, agents.len() as u64 * writers);

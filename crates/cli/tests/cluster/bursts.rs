@@ -99,7 +99,7 @@ fn checkpoints_of_several_nodes_are_one_version_and_leave_for_the_capacity_tier(
     drop(files);
     assert!(nodes.iter().all(|node| is_complete(node, "own", "a", 3)));
     is_readable(&nodes, "own/a");
-    // Each node says where to restart from, by its own mount point; also after another has renamed it.
+    // Each node reports the restart directory by its own mount point; also after another has renamed it.
     for (dir, restarts) in [("own", "own"), ("own.aside", "own.aside/a")] {
         if dir != "own" {
             std::fs::rename(follower.path("own"), follower.path(dir)).expect("rename");
@@ -122,7 +122,7 @@ fn checkpoints_of_several_nodes_are_one_version_and_leave_for_the_capacity_tier(
     nodes.iter().for_each(Node::down);
 }
 
-/// [S-211]
+/// [S-211] [S-363]
 #[test]
 fn a_lost_node_costs_the_version_that_it_wrote_and_the_buffer_goes_on() {
     let Some(hosts) = hosts() else { return };
@@ -175,6 +175,18 @@ fn a_lost_node_costs_the_version_that_it_wrote_and_the_buffer_goes_on() {
     assert!(read == [noise(BYTES), noise(BYTES)].concat());
     leader.up();
     is_readable(&nodes, "ck/lost/1");
+    // An announced version: the file of the lost node is there and no part of it.
+    let led = leading(&nodes);
+    let [leader, follower, other] = [0, 1, 2].map(|n| &nodes[(led + n) % nodes.len()]);
+    create_dir_all(follower.path("own/1")).expect("a directory");
+    follower.ok(&["checkpoint", "begin", "own", "--path", &format!("{}/own", follower.at), "--version", "1"]);
+    drop(write(&nodes, "own/1"));
+    leader.kill(&leader.pid());
+    until_within(60, "another leads", || other.leader() != leader.name());
+    let refused = other.run(&["checkpoint", "commit", "own"]);
+    assert_eq!(refused.status.code(), Some(7), "{}", err(&refused));
+    assert!(err(&refused).contains(&format!("own/1/rank{led}")), "{}", err(&refused));
+    leader.up();
     drop(write(&nodes, "ck/lost/4"));
     until_within(30, "it goes on", || is_complete(leader, "lost", "4", 3));
     nodes.iter().for_each(Node::down);

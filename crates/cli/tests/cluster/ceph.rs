@@ -1,11 +1,12 @@
-//! CephFS instead of GlusterFS, by hand: `ENTREPOT_ENGINE=ceph`, with the packages ceph-mon, ceph-mgr, ceph-osd, ceph-mds and ceph-fuse.
+//! CephFS instead of GlusterFS, by hand: `ENTREPOT_ENGINE=ceph`, with the packages ceph-mon, ceph-mgr, ceph-osd,
+//! ceph-mds and ceph-fuse.
 //!
-//! Not all facts hold on it: `docs/internals/testing.md` says which.
+//! Not all facts hold on it: see `docs/internals/testing.md`.
 
 use crate::hosts::{Host, SHARED};
 
-/// One daemon of each kind, whose disk is memory; clients that are believed, and read and write past the page cache: through it they have old
-/// bytes, and leave zeros where records share a page.
+/// One daemon of each kind, whose disk is memory; clients that are believed, and read and write past the page cache:
+/// through it they have old bytes, and leave zeros where records share a page.
 const SETTINGS: &str = "auth cluster required = none
 auth service required = none
 auth client required = none
@@ -24,7 +25,8 @@ mds session timeout = 10
 fuse disable pagecache = true
 ";
 
-/// Without one the size that a client shows shrinks as pools fill, and a volume takes names for missing whose servers are away.
+/// Without one the size that a client shows shrinks as pools fill, and a volume takes names for missing whose servers
+/// are away.
 const QUOTA: &str = "1500000000";
 
 const START: &str = "
@@ -44,7 +46,7 @@ ceph-mds -i a
 until ceph mds stat | grep -q up:active; do sleep 0.1; done
 ";
 
-/// Whether somebody asked for it.
+/// Whether `ENTREPOT_ENGINE` requests Ceph.
 pub fn is_wanted() -> bool {
     std::env::var("ENTREPOT_ENGINE").is_ok_and(|engine| engine == "ceph")
 }

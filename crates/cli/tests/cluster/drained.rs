@@ -1,4 +1,5 @@
-//! A node that is to be shut down: it hands the lead over, ends what it does, says when it is ready, and goes without an error.
+//! A node before its shutdown: it hands the lead over, ends its work, reports that it is ready, and leaves without an
+//! error.
 
 use crate::hosts::hosts;
 use crate::random::seed;
@@ -7,11 +8,11 @@ use crate::volume::{Node, Shared, are_in_order, leading};
 use crate::writers::Writers;
 use std::time::Duration;
 
-/// What a node says of the state of another's host.
+/// State of another host, as one node reports it.
 fn state(asked: &Node<'_>, host: &str) -> (String, usize) {
     let nodes = asked.entrepot(&["node", "list"]);
     let nodes = nodes["nodes"].as_array().expect("nodes");
-    // One that takes another number is not there for a moment.
+    // A node that takes another number is missing for a moment.
     let Some(found) = nodes.iter().find(|node| node["host"] == host) else { return (String::new(), 0) };
     (found["state"].as_str().expect("a state").into(), found["kept_by"].as_array().expect("reasons").len())
 }

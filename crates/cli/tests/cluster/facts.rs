@@ -1,5 +1,5 @@
-//! What the protocol between nodes takes for granted of a shared file system, each with racing processes on three hosts. The table of
-//! `docs/results/shared-file-systems.md` is what was found.
+//! Assumptions of the protocol between nodes about a shared file system, each with racing processes on three hosts. The
+//! results are in the table of `docs/results/shared-file-systems.md`.
 
 mod attributes;
 mod bytes;
@@ -28,7 +28,7 @@ impl Later {
     }
 }
 
-/// How long calls took; the seldom is the slowest of a hundred.
+/// Prints the durations of calls; the rare one is the slowest of a hundred.
 fn show(what: &str, mut took: Vec<Duration>) {
     took.sort();
     let at = |percent: usize| took[(took.len() - 1) * percent / 100];

@@ -1,4 +1,5 @@
-//! Redis dies and comes back as it was a while ago: what the state forgot costs no byte, and `check` finds what is left over.
+//! Redis dies and comes back as it was a while ago: what the state forgot costs no byte, and `check` finds what is left
+//! over.
 
 use crate::hosts::hosts;
 use crate::random::{Random, seed};
@@ -26,7 +27,7 @@ fn a_store_that_is_put_back_from_an_old_snapshot_costs_no_byte() {
     }
     nodes[1].empties("target1");
     nodes[2].ok(&["target", "restore", "target1"]);
-    // It forgets a move under way, and the node that makes it dies.
+    // Redis forgets a move in progress, and the node that makes it dies.
     let (order, killed) = (&nodes[0], &nodes[0]);
     order.ok(&["target", "drain", "target2", "--no-wait"]);
     std::thread::sleep(Duration::from_millis(random.below(200)));
@@ -39,7 +40,7 @@ fn a_store_that_is_put_back_from_an_old_snapshot_costs_no_byte() {
     for n in 6..9 {
         std::fs::write(nodes[n % 3].path(&format!("after{n}")), &data[n..]).expect("write");
     }
-    // What it forgot to remove stays until it is found, and keeps a target from being emptied.
+    // An object whose removal Redis forgot stays until a check finds it, and keeps a target from being emptied.
     let found = || nodes[1].run(&["check", "--repair"]);
     until_within(30, "what is left over is found and removed", || found().status.success());
     nodes[1].empties("target1");

@@ -1,4 +1,4 @@
-//! A node that stands still or is dead in the middle of a move, and that another is told to forget.
+//! A node that is frozen or dead in the middle of a move, and that an operator makes another node forget.
 
 use crate::hosts::{Hosts, hosts};
 use crate::random::seed;
@@ -7,7 +7,7 @@ use crate::volume::{Frozen, Node, Shared, are_in_order, leading};
 use crate::writers::Writers;
 use std::time::{Duration, Instant};
 
-/// What the store of the state has for a node alone.
+/// Keys of the state store that belong to one node.
 fn own_keys(hosts: &Hosts, node: &Node<'_>, what: &str) -> Vec<String> {
     let own = node.host.must("cat", &[&node.local("node")]);
     let (address, pattern) = (hosts.server.address(), format!("entrepot:*:at.{}{what}", own.trim()));
@@ -15,7 +15,7 @@ fn own_keys(hosts: &Hosts, node: &Node<'_>, what: &str) -> Vec<String> {
     keys.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
-/// Has a node empty targets in turn until it stands still while a move is half done.
+/// Makes a node empty targets in turn until it is frozen in the middle of a move.
 fn frozen_in_a_move<'a>(hosts: &Hosts, node: &'a Node<'a>) -> Frozen<'a> {
     let began = Instant::now();
     for n in 0.. {
@@ -79,7 +79,7 @@ fn what_a_node_left_that_will_not_come_back_is_settled_by_another() {
             drop(frozen);
             lost.up();
         } else {
-            // Who said so was wrong: it wakes, and what it was doing comes too late.
+            // The order was wrong: the node wakes, and its work comes too late.
             drop(frozen);
             until_within(30, "it has joined again", || both.iter().all(|node| node.hosts().len() == 3));
         }
@@ -89,7 +89,7 @@ fn what_a_node_left_that_will_not_come_back_is_settled_by_another() {
         }
         are_in_order(&nodes);
     }
-    // One that leaves in order did not die, nor does one stay dead whose daemon is started again.
+    // A node that leaves in order is not dead, and neither is one whose daemon is started again.
     let (first, others) = (&nodes[0], &nodes[1..]);
     let frozen = first.freeze();
     first.kill(&frozen.pid);

@@ -1,5 +1,5 @@
-//! A node whose daemon stands still for longer than its lease, as in a host that has too much to do: the others go on without it, and it goes
-//! on as another when it wakes.
+//! A node whose daemon stands still for longer than its lease, as in a host that has too much to do: the others go on
+//! without it, and it goes on as another when it wakes.
 
 use crate::audit;
 use crate::hosts::hosts;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// A lease lasts five seconds.
 const FROZEN: Duration = Duration::from_secs(8);
-/// Another node is over by then.
+/// Time until another node is over.
 const TAKEOVER: Duration = Duration::from_secs(10);
 
 /// [S-204] [S-212] [S-213]
@@ -23,8 +23,8 @@ fn the_others_go_on_when_the_leader_stands_still() {
     let led = leading(&nodes);
     let (first, second) = (&nodes[(led + 1) % 3], &nodes[(led + 2) % 3]);
     let is_there = |of: &(String, String)| audit::lying(second, NODES).contains(of);
-    // One command finds what all nodes left, whichever is asked; nobody is over, so nothing goes by itself. It may where a node of an earlier
-    // test is over and is still to be cleaned up after: then what is put there once more stays.
+    // One command on any node finds the remains of all nodes. No node is over, so nothing is removed automatically.
+    // Where a node of an earlier test is over and not yet cleaned up, that can happen: then the second copy stays.
     let began = Instant::now();
     let left = loop {
         let left = [&nodes[led], first].map(|node| audit::orphan(node, NODES, "target2"));
@@ -41,7 +41,7 @@ fn the_others_go_on_when_the_leader_stands_still() {
     std::thread::sleep(Duration::from_secs(1));
     let (frozen, began) = (nodes[led].freeze(), Instant::now());
     std::thread::scope(|scope| {
-        // Nobody writes what is moved.
+        // There are no writers of the moved files.
         let drain = scope.spawn(|| {
             first.empties("target1");
             began.elapsed()

@@ -10,10 +10,11 @@ pub const BRICKS: [&str; 3] = ["/run/brick/1", "/run/brick/2", "/run/brick/3"];
 /// And that of one with the options that volumes have by themselves.
 const PLAIN: &str = "plain";
 
-/// Where the client of a host that mounted the first one has its number.
+/// File with the pid of the first mount's client on a host.
 pub const CLIENT_PID: &str = "/run/gluster/client.pid";
 
-/// What is set. Without each of the first three a test of `facts` fails; `docs/results/shared-file-systems.md` says how.
+/// Options of the volume. Without each of the first three a test of `facts` fails; see
+/// `docs/results/shared-file-systems.md`.
 const OPTIONS: &[(&str, &str)] = &[
     // Attributes, sizes and names are remembered by each client.
     ("performance.stat-prefetch", "off"),
@@ -49,8 +50,9 @@ pub fn start(server: &Host, hosts: &[Host]) {
     std::thread::scope(|scope| hosts.iter().for_each(|host| drop(scope.spawn(|| mount(host, &address)))));
 }
 
-/// Mounts it so that the kernel remembers no names, attributes and bytes. Not by `mount`: that one cannot pass on `fopen-keep-cache=off`,
-/// without which a file that is opened, not created, is read and written through the page cache, whatever `direct-io-mode` says.
+/// Mounts it without caches of names, attributes and bytes in the kernel. `mount` cannot pass on
+/// `fopen-keep-cache=off`; without that option a file that is opened, not created, goes through the page cache in spite
+/// of `direct-io-mode`.
 fn mount(host: &Host, server: &str) {
     let names = ["--attribute-timeout=0", "--entry-timeout=0"];
     let bytes = ["--direct-io-mode=enable", "--fopen-keep-cache=off"];
@@ -62,7 +64,7 @@ fn mount(host: &Host, server: &str) {
 
 /// The brick that has a file, by the path of the file in the volume.
 pub fn brick_of(server: &Host, path: &str) -> &'static str {
-    // Others may have an empty file of that name that tells where it is.
+    // Other bricks may have an empty file of that name that points to the right brick.
     let has = |brick: &&&str| server.run("test", &["-s", &format!("{brick}/{path}")]).status.success();
     BRICKS.iter().find(has).expect("a brick has it")
 }
@@ -78,7 +80,8 @@ pub fn restart_bricks(server: &Host) {
     server.daemon("gluster", &["--mode=script", "volume", "start", NAME, "force"]);
 }
 
-/// A second volume beside the first on the same file systems, with the options that it has by itself, mounted as a user mounts it.
+/// A second volume beside the first on the same file systems, with the options that it has by itself, mounted as a user
+/// mounts it.
 pub fn start_plain(server: &Host, hosts: &[Host], at: &str) {
     let bricks = BRICKS.map(|brick| format!("{}:{brick}.plain", server.address()));
     let bricks = bricks.each_ref().map(String::as_str);

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 const SEGMENT: u64 = 256 << 10;
 const SEGMENTS: u64 = 8;
 
-/// Where the segments of the file lie: `F` and `s`.
+/// Tiers of the file's segments: `F` and `s`.
 fn map(node: &Node<'_>) -> Vec<u8> {
     let layout = node.entrepot(&["layout", &format!("{}/data", node.at)]);
     let segments = layout["mirrors"][0]["segments"].as_array().expect("segments").clone();

@@ -7,8 +7,8 @@
 //!      ├────────────────┬────────────────┐
 //!   10.79.0.1        10.79.0.2        10.79.0.3     on each: /run/shared (GlusterFS), /run/local, /run/mnt
 //! ```
-//! The bricks are not on the hosts: a host that is cut off would take a third of all names with it. Files lie in memory, on paths that are
-//! the same everywhere. Nothing is seen outside, and nothing stays.
+//! The bricks are not on the hosts: a host that is cut off would take a third of all names with it. Files lie in
+//! memory, on paths that are the same everywhere. Nothing is visible outside, and nothing stays.
 
 use crate::agent::Agent;
 use crate::real::until;
@@ -22,19 +22,21 @@ use std::time::{Duration, Instant};
 
 /// The file system that all hosts have mounted.
 pub const SHARED: &str = "/run/shared";
-/// What a host has for itself.
+/// Local directory of each host.
 pub const LOCAL: &str = "/run/local";
-/// Where mount points are made.
+/// Directory of the mount points.
 pub const MOUNTS: &str = "/run/mnt";
+/// An ordinary user of all hosts.
+pub const USER: u32 = 1234;
 /// Number of the server.
 const SERVER: usize = 100;
 /// Seconds that a command on a host may take.
 const COMMAND_SECONDS: &str = "60";
 /// The program ends itself then: a call on a mount has no limit of its own. A benchmark sets [`SECONDS`].
-const PROGRAM: Duration = Duration::from_secs(1200);
+const PROGRAM: Duration = Duration::from_secs(2400);
 const SECONDS: &str = "ENTREPOT_CLUSTER_SECONDS";
 
-/// All of them.
+/// All hosts of the tests.
 pub struct Hosts {
     pub hosts: Vec<Host>,
     pub server: Host,
@@ -42,7 +44,7 @@ pub struct Hosts {
     _switch: Space,
 }
 
-/// One of them.
+/// One of the hosts.
 pub struct Host {
     /// From 1 on; the server is [`SERVER`].
     pub number: usize,
@@ -51,10 +53,10 @@ pub struct Host {
     is_cut: AtomicBool,
 }
 
-/// The hosts of this program, one test at a time; or the reason why there are none was said.
+/// The hosts of this program, for one test at a time; `None` after a message with the reason.
 pub fn hosts() -> Option<MutexGuard<'static, Hosts>> {
     static HOSTS: OnceLock<Option<Result<Mutex<Hosts>, String>>> = OnceLock::new();
-    // What fails to start fails once, not for each test.
+    // A failed start fails once, not for each test.
     let up = || std::panic::catch_unwind(|| Hosts::up(3).map(Mutex::new)).ok();
     match HOSTS.get_or_init(up).as_ref().expect("hosts that start") {
         Ok(hosts) => {
@@ -81,10 +83,10 @@ fn missing() -> Option<&'static str> {
 }
 
 impl Hosts {
-    /// Starts them.
+    /// Starts `count` hosts.
     ///
     /// # Errors
-    /// What is not there or not allowed.
+    /// The missing tool or permission.
     pub fn up(count: usize) -> Result<Hosts, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("needs root for namespaces".into());
@@ -211,7 +213,7 @@ impl Host {
         format!("10.79.0.{}", self.number)
     }
 
-    /// Of a process that is in its namespaces, as seen from outside.
+    /// Process in the host's namespaces, as a pid of the outside.
     pub fn pid(&self) -> u32 {
         self.space.pid
     }
@@ -245,7 +247,7 @@ impl Host {
         self.command(program).args(words).output().expect("nsenter")
     }
 
-    /// Runs a command that must succeed; what it said.
+    /// Runs a command that must succeed; returns its output.
     pub fn must(&self, program: &str, words: &[&str]) -> String {
         let done = self.run(program, words);
         let (said, wrong) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));

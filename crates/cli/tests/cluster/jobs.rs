@@ -1,12 +1,10 @@
-//! Jobs on any node: submitted on one, seen, waited for and cancelled on the others; what they need is kept for them by all.
+//! Jobs on any node: submitted on one, seen, waited for and cancelled on the others; what they need is kept for them by
+//! all.
 
-use crate::hosts::hosts;
+use crate::hosts::{USER, hosts};
 use crate::real::{code, err, until_within};
 use crate::volume::{Node, Shared, leading};
 use serde_json::Value;
-
-/// A user of the hosts who is not root.
-const USER: u32 = 1234;
 
 const SCRIPT: &str = "/tmp/entrepot-job.sh";
 const INPUT: &str = "/tmp/entrepot-input";
@@ -95,7 +93,7 @@ fn what_a_job_of_another_node_needs_is_not_purged() {
     let text = format!("#!/bin/sh\n#STAGEIN entrepot stage in --keep {source} {at}\nexec sleep 600\n");
     let id = submitted(has_job, &text);
     std::thread::sleep(std::time::Duration::from_secs(2));
-    // What another node has open stays, too.
+    // A file that another node has open stays, too.
     let open = std::fs::File::open(nodes[(led + 2) % 3].path("idle")).expect("opens");
     let purged = leads.entrepot(&["purge"]);
     assert_eq!(purged["files"].as_array().map(Vec::len), Some(0), "{purged:#}");

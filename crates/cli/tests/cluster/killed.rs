@@ -29,7 +29,7 @@ fn nothing_acknowledged_is_lost_when_daemons_are_killed() {
         let began = Instant::now();
         nodes[killed].up();
         println!("host {} was up again {:.1?} after its end", nodes[killed].host.number, began.elapsed());
-        // What the dead one had begun is ended by others.
+        // Other nodes finish the dead one's work.
         nodes[order].empties(target);
         println!("{target} was empty {:.1?} after that end", began.elapsed());
         nodes[random.below(3) as usize].ok(&["target", "restore", target]);

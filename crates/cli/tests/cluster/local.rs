@@ -1,11 +1,12 @@
-//! Targets that one host alone reaches, on a disk of its own: its users' files go there first, and others leave them alone.
+//! Targets that one host alone reaches, on a disk of its own: its users' files go there first, and others leave them
+//! alone.
 
 use crate::hosts::{LOCAL, hosts};
 use crate::real::{code, err, noise, until_within};
 use crate::volume::{Node, Shared, State, are_in_order};
 use serde_json::Value;
 
-/// How many objects lie on the disk of a host.
+/// Number of objects on the disk of a host.
 fn objects(node: &Node<'_>) -> usize {
     let said = node.host.must("find", &[&format!("{LOCAL}/disk/objects"), "-type", "f"]);
     said.lines().count()

@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// Whose a lock is: `flock`, `fcntl` of a process, `fcntl` of an open file.
+/// Owner of a lock: `flock`, `fcntl` of a process, `fcntl` of an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum By {
     Flock,
@@ -78,7 +78,7 @@ impl Lock {
     }
 }
 
-/// All of `f`, without waiting.
+/// A lock of all of `f`, without waiting.
 fn all(by: By, kind: Option<bool>) -> Lock {
     Lock { of: "f".into(), by, kind, start: 0, len: 0, waits: false, tests: false }
 }
@@ -124,7 +124,7 @@ fn is_refused(agent: &mut Agent<'_>, lock: Lock) {
 /// An agent on each host, and a second one on the first; all have the same file open as `f`.
 fn with_file<'a>(nodes: &'a [Node<'_>], name: &str) -> Vec<Agent<'a>> {
     let hosts = nodes.iter().chain(nodes.first());
-    let mut agents: Vec<Agent<'a>> = hosts.map(|node| Agent::start(node.host)).collect();
+    let mut agents: Vec<Agent<'a>> = hosts.map(|node| Agent::of_user(node.host)).collect();
     let path = format!("{}/{name}", nodes[0].at);
     agents.iter_mut().for_each(|agent| agent.open(&path, "f"));
     agents
@@ -273,7 +273,7 @@ fn a_lock_ends_with_the_file_the_process_or_the_node() {
         takes(&mut agents[1], all(by, None));
         took
     };
-    // What a process has locked ends when it closes any file of it; what an open file has, with that one.
+    // The locks of a process end when it closes any descriptor of the file; those of an open file, with that open file.
     agents[0].open(&path, "again");
     takes(&mut agents[0], all(By::OpenFile, ALONE));
     agents[0].ok(Call::Close { of: "again".into() });
@@ -305,7 +305,7 @@ fn a_lock_ends_with_the_file_the_process_or_the_node() {
     agents[1].end().ok();
     println!("its daemon killed: another host had it {:.1?} later", began.elapsed());
     nodes[0].up();
-    let mut again = Agent::start(nodes[0].host);
+    let mut again = Agent::of_user(nodes[0].host);
     again.open(&path, "f");
     is_refused(&mut again, all(By::Process, ALONE));
     takes(&mut agents[1], all(By::Process, None));
@@ -366,15 +366,15 @@ fn where_locks_do_not_reach_the_others_they_are_an_error() {
     let shared = Shared::new(&hosts, "unlocked", State::Redis, "");
     let nodes = [shared.node(0), shared.node(1)];
     nodes[0].up();
-    let mut first = Agent::start(nodes[0].host);
+    let mut first = Agent::of_user(nodes[0].host);
     first.open(&format!("{}/f", nodes[0].at), "f");
     takes(&mut first, all(By::Process, ALONE));
     takes(&mut first, all(By::Process, None));
-    // As on a file system that takes locks and tells nobody: what this host has locked others do not see.
+    // As on a file system that keeps locks local: other hosts do not see the locks of this one.
     let (own, theirs) = (format!("{LOCAL}/unlocked.locks"), "/run/shared/unlocked/namespace/nodes/locks");
     nodes[1].host.must("sh", &["-c", &format!("touch {own}; mount --bind {own} {theirs}")]);
     nodes[1].up();
-    let mut second = Agent::start(nodes[1].host);
+    let mut second = Agent::of_user(nodes[1].host);
     second.open(&format!("{}/f", nodes[1].at), "f");
     for by in [By::Flock, By::Process, By::OpenFile] {
         let result = second.call(Call::Lock(all(by, ALONE))).result;
@@ -388,7 +388,7 @@ fn where_locks_do_not_reach_the_others_they_are_an_error() {
     nodes[1].down();
     nodes[1].host.must("umount", &[theirs]);
     nodes[1].up();
-    let mut second = Agent::start(nodes[1].host);
+    let mut second = Agent::of_user(nodes[1].host);
     second.open(&format!("{}/f", nodes[1].at), "f");
     until_within(30, "they reach", || second.call(Call::Lock(all(By::Process, ALONE))).result.is_ok());
     drop(second);

@@ -1,5 +1,5 @@
-//! Several hosts on one machine: what a shared file system keeps between them, and a volume on it. Skipped with the reason where there is no
-//! root, GlusterFS or Redis, or where no namespaces are allowed.
+//! Several hosts on one machine: what a shared file system keeps between them, and a volume on it. Skipped with the
+//! reason where there is no root, GlusterFS or Redis, or where no namespaces are allowed.
 
 mod accounting;
 mod agent;
@@ -34,12 +34,14 @@ mod real;
 mod rebuilt;
 mod records;
 mod removed;
+mod replaced;
 mod same;
 mod saved;
 mod saves;
 mod soak;
 mod space;
 mod staged;
+mod user;
 mod volume;
 mod wanted;
 mod web;

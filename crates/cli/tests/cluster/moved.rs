@@ -1,4 +1,5 @@
-//! Targets are emptied and used again, from any node, while all nodes write a file on them and read back what they wrote.
+//! Targets are emptied and used again, from any node, while all nodes write a file on them and read back what they
+//! wrote.
 
 use crate::hosts::hosts;
 use crate::random::{Random, seed};

@@ -1,4 +1,5 @@
-//! An MPI program with ranks on all hosts: they write records of one file by MPI-IO and read what others wrote, while a target is emptied, too.
+//! An MPI program with ranks on all hosts: they write records of one file by MPI-IO and read what others wrote, while a
+//! target is emptied, too.
 
 use crate::hosts::{Host, Hosts, hosts};
 use crate::real::err;
@@ -27,7 +28,7 @@ struct Mpi<'a> {
 }
 
 impl Mpi<'_> {
-    /// Builds it, or says why not.
+    /// Builds the program; `None` after a message if a tool is missing.
     fn build(hosts: &Hosts) -> Option<Mpi<'_>> {
         for tool in ["mpicc.openmpi", "mpirun.openmpi", "orted"] {
             if !Path::new("/usr/bin").join(tool).exists() {
@@ -100,7 +101,7 @@ impl Run {
         std::fs::read_to_string(&self.stderr).expect("read")
     }
 
-    /// What rank 0 says next.
+    /// Next line of output of rank 0.
     #[track_caller]
     fn says(&self) -> String {
         let line = self.lines.next(self.ends.saturating_duration_since(Instant::now()));

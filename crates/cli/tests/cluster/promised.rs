@@ -4,7 +4,7 @@ use crate::hosts::{Hosts, LOCAL, SHARED, hosts};
 use crate::real::{err, until_within};
 use crate::volume::{Node, Shared, State};
 
-/// What may be promised, and what each job brings: there is room for one.
+/// Free space for promises: enough for the bytes of one job.
 const ROOM: u64 = 100 << 20;
 const BYTES: u64 = 60 << 20;
 /// So slow that nothing of it is over before it is looked at: two minutes.
@@ -28,7 +28,7 @@ fn submitted(node: &Node<'_>, name: &str, limit: &str) -> String {
     String::from_utf8_lossy(&done.stdout).trim().trim_start_matches("job ").to_owned()
 }
 
-/// The state of a job and how its data stand, as any node says it.
+/// The state of a job and of its data, from any node.
 fn stands(node: &Node<'_>, job: &str) -> (String, String) {
     let shown = node.entrepot(&["job", "show", job]);
     let word = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
@@ -39,7 +39,7 @@ fn comes(node: &Node<'_>, job: &str) -> bool {
     stands(node, job).0 == "staging-in"
 }
 
-/// It waits, and says that all that is promised was promised by other nodes.
+/// Whether the job waits and reports that all promises are of other nodes.
 fn waits_for_another(node: &Node<'_>, job: &str) -> bool {
     let (state, standing) = stands(node, job);
     let told = standing.split_once("of which ").and_then(|(_, rest)| rest.split_once(" are promised to other jobs ("));
@@ -63,7 +63,7 @@ fn jobs_of_several_nodes_are_not_promised_the_same_space_whatever_dies() {
     let shared = Shared::new(&hosts, "promised", State::Redis, &more);
     let nodes: Vec<_> = (0..3).map(|host| shared.node(host)).collect();
     nodes.iter().for_each(Node::up);
-    // Nothing is promised yet: what the table has is not trusted at once.
+    // No promise is made yet: the table's content is not trusted at once.
     let two = [&nodes[0], &nodes[1]];
     let jobs = [submitted(two[0], "a", SLOW), submitted(two[1], "b", SLOW)];
     hosts.keep_redis();
@@ -90,14 +90,14 @@ fn jobs_of_several_nodes_are_not_promised_the_same_space_whatever_dies() {
     until_within(60, "it waits as before", || waits_for_another(two[second], &jobs[second]));
     assert!(comes(two[first], &jobs[first]), "which went on all the while");
 
-    // What has landed of it is not promised any more.
+    // Bytes of the transfer that have arrived are no longer promised.
     assert!((1..BYTES).contains(&promised(two[first])), "{}", promised(two[first]));
 
     // The first gives its space back, and the second begins.
     two[first].ok(&["job", "cancel", &jobs[first]]);
     until_within(30, "the second begins", || comes(two[second], &jobs[second]));
 
-    // Its node dies. What it was promised is promised to another after a while, and not before.
+    // The node dies. Its promises go to another node after a while, and not before.
     let third = submitted(&nodes[2], "c", "100MiB/s");
     until_within(30, "the third waits", || waits_for_another(&nodes[2], &third));
     let began = std::time::Instant::now();
@@ -105,7 +105,7 @@ fn jobs_of_several_nodes_are_not_promised_the_same_space_whatever_dies() {
     until_within(90, "the third is through", || stands(&nodes[2], &third).0 == "completed");
     println!("a dead node's promise was another's {:.1?} after its end", began.elapsed());
 
-    // Its data take the space, and are promised no more.
+    // The data take the space, and are promised no more.
     let fourth = submitted(two[first], "d", "100MiB/s");
     until_within(30, "the fourth waits", || stands(two[first], &fourth).1.contains("0 B are promised to other jobs;"));
     std::fs::remove_file(nodes[2].path("c")).expect("removed");

@@ -46,7 +46,7 @@ fn nodes_have_one_limit_together_and_go_on_when_another_leads() {
     one.ok(&["quota", "set", "--user", MINE, "--hard", "2000KiB"]);
     until_within(30, "all names are looked at", || used(other) == 500 << 10);
 
-    // What one adds the others have less.
+    // Bytes that one node adds are missing on the others.
     assert!(does(one, &more(700, "one")) && does(&nodes[lead], &more(600, "lead")));
     until_within(30, "it adds up", || used(other) == 1800 << 10);
     comes_to_refuse(other, 300);

@@ -8,8 +8,8 @@ use crate::writers::{RECORD, is_there, orders, report};
 
 /// Writers on these hosts write all records of a new file, once each and at the same time.
 fn written(nodes: &[Node<'_>], on: &[usize], file: &str, record: usize, slots: u64, seed: u64) {
-    drop(std::fs::File::create_new(nodes[0].path(file)).expect("a new file"));
-    let mut agents: Vec<Agent<'_>> = on.iter().map(|n| Agent::start(nodes[*n].host)).collect();
+    nodes[0].new_file(file);
+    let mut agents: Vec<Agent<'_>> = on.iter().map(|n| Agent::of_user(nodes[*n].host)).collect();
     let path = format!("{}/{file}", nodes[0].at);
     for (agent, orders) in agents.iter_mut().zip(orders(&path, record, slots, on.len() as u64, seed)) {
         agent.begin(&Call::Records(orders));
@@ -34,7 +34,7 @@ fn records_that_several_nodes_write_at_once_are_all_there() {
     written(&nodes, &[0, 1, 2, 0], "large", RECORD, 240, seed);
     println!("240 records of {RECORD} bytes by four processes in {:.1?}", began.elapsed());
     let began = std::time::Instant::now();
-    // They begin in the stub.
+    // The records begin in the stub.
     for n in 0..5 {
         written(&nodes, &[0, 1, 2], &format!("small{n}"), 1000, 120, seed + n);
     }

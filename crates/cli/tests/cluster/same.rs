@@ -1,4 +1,5 @@
-//! Random operations, each on another node, one after the other, and the same on a plain directory: what one node did, the others see at once.
+//! Random operations, each on another node, one after the other, and the same on a plain directory: what one node did,
+//! the others see at once.
 
 use crate::hosts::hosts;
 use crate::random::{Random, seed};
@@ -120,7 +121,7 @@ impl Step {
     }
 }
 
-/// FNV-1a.
+/// Hash by FNV-1a.
 fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

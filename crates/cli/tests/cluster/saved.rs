@@ -5,7 +5,7 @@ use crate::audit;
 use crate::hosts::hosts;
 use crate::random::{Random, seed};
 use crate::real::{code, err, until_within};
-use crate::saves::{Orders, Report, version};
+use crate::saves::{How, Orders, Report, version};
 use crate::volume::{NODES, Shared, are_in_order};
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ fn the_last_checkpoint_is_whole_when_its_writer_dies() {
     let refused = nodes[0].run(&["checkpoint", "begin", "app", "--path", &path]);
     assert_eq!(code(&refused), 2, "{}", err(&refused));
     assert!(err(&refused).contains("no burst buffer"), "{}", err(&refused));
-    let mut agents: Vec<Agent<'_>> = nodes.iter().map(|node| Agent::start(node.host)).collect();
+    let mut agents: Vec<Agent<'_>> = nodes.iter().map(|node| Agent::of_user(node.host)).collect();
     let mut last = 0;
     for round in 0..3 {
         let (writer, readers) = (round % 3, [(round + 1) % 3, (round + 2) % 3]);
-        let stop = nodes[0].local(&format!("saved{round}.stop"));
-        let orders = Orders { path: path.clone(), last, stop };
+        let stop = nodes[0].signal_file(&format!("saved{round}"));
+        let orders = Orders { path: path.clone(), last, stop, how: How::Synced };
         agents[writer].begin(&Call::Save(orders.clone()));
         let first = nodes[readers[0]].path("saved");
         let is_saved = || std::fs::read(&first).is_ok_and(|read| version(&read).is_ok_and(|version| version > last));
@@ -62,7 +62,7 @@ fn the_last_checkpoint_is_whole_when_its_writer_dies() {
     for node in &nodes {
         assert!(!node.log().contains("objects of a removed file stay"), "{}", node.log());
     }
-    // What a dead node had yet to remove is found.
+    // The check finds objects that the dead node had yet to remove.
     until_within(30, "it is found", || nodes[1].run(&["check", "--repair"]).status.success());
     are_in_order(&nodes);
     audit::balances(&nodes[1], NODES);

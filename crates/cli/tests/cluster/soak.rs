@@ -1,14 +1,15 @@
-//! All at once and by a seed: files change on all nodes, and meanwhile daemons freeze and die, targets are emptied and Redis comes and goes.
+//! An ordinary user changes files on all nodes, by a seed, while daemons freeze and die, targets are drained and Redis stops.
 //!
-//! Seconds in a run of the tests; `ENTREPOT_MINUTES` says how long else (`tests/soak-cluster.sh`).
+//! The test takes seconds. The long form (`tests/soak-cluster.sh`, `ENTREPOT_MINUTES`) also cuts hosts off and kills bricks.
 
 mod files;
 
-use crate::audit;
-use crate::hosts::{Hosts, hosts};
+use crate::agent::Agent;
+use crate::hosts::{Hosts, USER, hosts};
 use crate::random::{Random, seed};
 use crate::volume::{NODES, Node, Shared, TARGETS, are_in_order, is_well};
 use crate::writers::Writers;
+use crate::{audit, ceph, gluster};
 use files::Known;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -18,16 +19,18 @@ use std::time::{Duration, Instant};
 const SHORT: Duration = Duration::from_secs(15);
 const FILES: usize = 12;
 const WORKERS: u64 = 6;
+/// A step that began before a brick is killed ends within this.
+const STEP: Duration = Duration::from_secs(3);
 /// After a call that failed.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// How long it goes on, where somebody said so.
+/// Duration of a soak, if `ENTREPOT_MINUTES` sets one.
 pub fn wanted() -> Option<Duration> {
     let minutes = std::env::var("ENTREPOT_MINUTES").ok()?;
     Some(Duration::from_secs(60 * minutes.parse::<u64>().expect("ENTREPOT_MINUTES is a number")))
 }
 
-/// What the workers share.
+/// State that the workers share.
 struct World<'a> {
     nodes: &'a [Node<'a>],
     files: Vec<Mutex<Known>>,
@@ -39,9 +42,14 @@ struct World<'a> {
 
 impl World<'_> {
     fn work(&self, worker: u64, seed: u64) {
+        files::act_as_user();
         let mut random = Random(seed.wrapping_mul(1000) + worker);
         while !self.is_over.load(Ordering::Relaxed) {
             let node = &self.nodes[random.below(self.nodes.len() as u64) as usize];
+            if files::is_apart(node) {
+                std::thread::sleep(AGAIN);
+                continue;
+            }
             let Ok(mut file) = self.files[random.below(FILES as u64) as usize].try_lock() else { continue };
             match file.step(node, &mut random) {
                 Ok(None) => drop(self.steps.fetch_add(1, Ordering::Relaxed)),
@@ -59,7 +67,7 @@ impl World<'_> {
     }
 }
 
-/// Has a target emptied, as far as it goes, and used again.
+/// Empties a target, as far as possible, and restores it.
 fn moves(nodes: &[Node<'_>], random: &mut Random) -> String {
     let target = format!("target{}", 1 + random.below(TARGETS as u64));
     let (by, again) = (random.below(3) as usize, random.below(3) as usize);
@@ -68,10 +76,13 @@ fn moves(nodes: &[Node<'_>], random: &mut Random) -> String {
     format!("{target} drained by {}: {}", nodes[by].name(), if emptied { "empty" } else { "not empty" })
 }
 
-/// Does one thing to the nodes or to what is between them, and sets it right again.
-fn disturb(hosts: &Hosts, nodes: &[Node<'_>], random: &mut Random) -> String {
+/// Disturbs the nodes, or what connects them, in one way, and ends the disturbance. In the directory `reached` of the shared
+/// file system a host creates files to see whether it reaches each brick again.
+fn disturb(hosts: &Hosts, nodes: &[Node<'_>], reached: &str, random: &mut Random) -> String {
     let victim = random.below(3) as usize;
-    match random.below(8) {
+    // A cut host and a dead brick cost many seconds each.
+    let kinds = if wanted().is_some() && !ceph::is_wanted() { 10 } else { 8 };
+    match random.below(kinds) {
         0..3 => moves(nodes, random),
         3 | 4 => {
             let order = (victim + 1 + random.below(2) as usize) % 3;
@@ -92,6 +103,31 @@ fn disturb(hosts: &Hosts, nodes: &[Node<'_>], random: &mut Random) -> String {
             is_well(nodes);
             format!("{} killed beside a drain of {target}", nodes[victim].name())
         }
+        8 => {
+            let host = nodes[victim].host;
+            let long = Duration::from_millis(1000 + random.below(9000));
+            files::set_apart(&nodes[victim], true);
+            host.cut();
+            std::thread::sleep(long);
+            host.join();
+            Agent::start(host).reaches_all(reached);
+            files::set_apart(&nodes[victim], false);
+            is_well(nodes);
+            format!("host {} cut off for {long:.1?}", host.number)
+        }
+        9 => {
+            let brick = random.one_of(&gluster::BRICKS);
+            let long = Duration::from_millis(1000 + random.below(4000));
+            nodes.iter().for_each(|node| files::set_apart(node, true));
+            std::thread::sleep(STEP);
+            gluster::kill_brick(&hosts.server, brick);
+            std::thread::sleep(long);
+            gluster::restart_bricks(&hosts.server);
+            nodes.iter().for_each(|node| Agent::start(node.host).reaches_all(reached));
+            nodes.iter().for_each(|node| files::set_apart(node, false));
+            is_well(nodes);
+            format!("{brick} away for {long:.1?}")
+        }
         _ => {
             hosts.kill_redis();
             let long = Duration::from_millis(random.below(4000));
@@ -110,7 +146,9 @@ fn what_was_acknowledged_stays_whatever_happens_to_nodes() {
     let (seed, long) = (seed(), wanted().unwrap_or(SHORT));
     let shared = Shared::of_all(&hosts);
     let nodes = shared.up();
+    let reached = hosts.directory("soak-reached");
     std::fs::create_dir(nodes[0].path(files::DIRECTORY)).expect("a directory");
+    std::os::unix::fs::chown(nodes[0].path(files::DIRECTORY), Some(USER), Some(USER)).expect("chown");
     let world = World {
         nodes: &nodes,
         files: (0..FILES).map(|n| Mutex::new(Known::make(&nodes[n % 3], n))).collect(),
@@ -127,7 +165,7 @@ fn what_was_acknowledged_stays_whatever_happens_to_nodes() {
         let over = Over(&world.is_over);
         while began.elapsed() < long && !world.is_over.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(200 + random.below(1500)));
-            let what = disturb(&hosts, &nodes, &mut random);
+            let what = disturb(&hosts, &nodes, &reached, &mut random);
             disturbed += 1;
             println!("{:6.1?}: {what}; {} steps so far", began.elapsed(), world.steps.load(Ordering::Relaxed));
         }
@@ -155,7 +193,8 @@ fn what_was_acknowledged_stays_whatever_happens_to_nodes() {
         there.sort();
         assert_eq!(there, names, "{}", node.name());
     }
-    // One command finds all that is left, whichever node left it, but for what is in doubt: that is found after ten minutes.
+    // One command finds all that is left, whichever node left it, but for what is in doubt: that is found after ten
+    // minutes.
     audit::balances_within(660, &nodes[1], NODES, || {
         let began = Instant::now();
         while !nodes[0].run(&["check", "--repair"]).status.success() {
@@ -165,7 +204,7 @@ fn what_was_acknowledged_stays_whatever_happens_to_nodes() {
     are_in_order(&nodes);
 }
 
-/// Tells the workers when it goes, also when a disturbance failed.
+/// Sets the workers' end flag when dropped, also after a failed disturbance.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {

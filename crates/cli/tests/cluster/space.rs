@@ -1,6 +1,7 @@
 //! A process that holds namespaces open, which have no name outside and end with it.
 //!
-//! It ends when its input does. So all that was started in them is gone when the owner drops it, and when this process dies, however it does.
+//! It ends when its input does. So all that was started in them is gone when the owner drops it, and when this process
+//! dies, however it does.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,11 +12,11 @@ use std::time::Duration;
 pub struct Space {
     process: Child,
     input: Option<ChildStdin>,
-    /// Of the process that is in them, as seen from outside.
+    /// A process in the namespaces, as a pid of the outside.
     pub pid: u32,
 }
 
-/// How long it may take until the namespaces are set up.
+/// Timeout of the set-up of namespaces.
 const SETUP: Duration = Duration::from_secs(60);
 
 impl Space {

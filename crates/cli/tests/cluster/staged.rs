@@ -7,7 +7,7 @@ use crate::web::Web;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Of twelve units.
+/// Size of twelve units.
 const SIZE: usize = 48 << 20;
 const FILES: usize = 60;
 
@@ -32,7 +32,7 @@ fn a_large_file_is_brought_by_several_nodes_each_byte_once() {
     let data = noise(SIZE);
     web.put("big", &data);
     for (n, node) in nodes.iter().take(2).enumerate() {
-        // One that drains takes no part.
+        // A draining node takes no part.
         let (part, idle) = nodes.split_at(nodes.len() - n);
         idle.iter().for_each(|drains| node.ok(&["node", "drain", &drains.name()]));
         web.forget();
@@ -70,7 +70,7 @@ fn what_a_node_does_not_bring_that_dies_is_brought_by_the_one_that_was_asked() {
         let to = format!("{}/helped", asked.at);
         let uri = web.uri("slow/helped");
         let stages = scope.spawn(move || asked.run(&["stage", "in", &uri, &to]));
-        // What a connection gives makes it last for eight seconds.
+        // The rate of a connection makes the transfer last eight seconds.
         std::thread::sleep(Duration::from_secs(2));
         dies.kill(&pid);
         let done = stages.join().expect("no panic");

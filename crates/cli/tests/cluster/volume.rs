@@ -1,12 +1,13 @@
-//! An Entrepot volume whose names and objects lie on the file system that the hosts share, with a daemon on each host that is to have one.
+//! An Entrepot volume whose names and objects lie on the file system that the hosts share, with a daemon on each host
+//! that is to have one.
 
-use crate::hosts::{Host, Hosts, LOCAL, MOUNTS, hosts};
+use crate::hosts::{Host, Hosts, LOCAL, MOUNTS, USER, hosts};
 use crate::real::{code, err, noise, until, until_within};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Output;
 
-/// How many targets there are: `target1` and so on.
+/// Number of targets: `target1` and so on.
 pub const TARGETS: usize = 2;
 
 /// The name of the volume of tests of several nodes.
@@ -21,17 +22,17 @@ pub struct Shared<'a> {
     toml: String,
 }
 
-/// What a host has of it.
+/// The volume's node on one host.
 pub struct Node<'a> {
     pub host: &'a Host,
     toml: String,
     stays: bool,
-    /// Its mount point there.
+    /// Mount point on the host.
     pub at: String,
     state: String,
 }
 
-/// Where the state lies that the daemons share, or that one of them has.
+/// Place of the state that the daemons share, or that one of them has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum State {
     Embedded,
@@ -39,7 +40,7 @@ pub enum State {
 }
 
 impl Shared<'_> {
-    /// Makes one, that nobody has up yet.
+    /// Makes a volume that no node serves yet.
     pub fn new<'a>(hosts: &'a Hosts, name: &str, state: State, more: &str) -> Shared<'a> {
         let dir = hosts.directory(name);
         let target = |n: usize| {
@@ -76,7 +77,7 @@ impl Shared<'_> {
         Shared::new(hosts, NODES, State::Redis, PATIENT)
     }
 
-    /// It is up on all hosts.
+    /// Mounts it on all hosts.
     pub fn up(&self) -> Vec<Node<'_>> {
         let nodes: Vec<Node<'_>> = (0..self.hosts.hosts.len()).map(|host| self.node(host)).collect();
         nodes.iter().filter(|node| !node.run(&["status"]).status.success()).for_each(Node::up);
@@ -97,7 +98,7 @@ pub fn is_well(nodes: &[Node<'_>]) {
     }
 }
 
-/// Which of the nodes leads.
+/// Index of the node that leads.
 pub fn leading(nodes: &[Node<'_>]) -> usize {
     let mut led = None;
     let leads = |node: &Node<'_>| node.name() == nodes[0].leader();
@@ -108,7 +109,7 @@ pub fn leading(nodes: &[Node<'_>]) -> usize {
     led.expect("one leads")
 }
 
-/// Nothing is lost, half done or left over, as all of the nodes see it together.
+/// Checks on all nodes together that nothing is lost, half done or left over.
 pub fn are_in_order(nodes: &[Node<'_>]) {
     let mut found = Value::Null;
     let asked = nodes.last().expect("a node");
@@ -132,6 +133,17 @@ impl Node<'_> {
     /// A file that this host alone has.
     pub fn local(&self, name: &str) -> String {
         format!("{}/{name}", self.state)
+    }
+
+    /// A file of this host that stops the agents there: outside of the state directory, which users cannot search.
+    pub fn signal_file(&self, name: &str) -> String {
+        format!("{}.{name}.stop", self.state)
+    }
+
+    /// A new empty file of [`USER`].
+    pub fn new_file(&self, name: &str) {
+        drop(std::fs::File::create_new(self.path(name)).expect("a new file"));
+        std::os::unix::fs::chown(self.path(name), Some(USER), Some(USER)).expect("chown");
     }
 
     /// The hosts that have a node, and for each whether it leads, as this one sees it.
@@ -178,7 +190,7 @@ impl Node<'_> {
         command.env("ENTREPOT_VOLUME", &self.toml).args(words).output().expect("nsenter")
     }
 
-    /// The same as a user of the host.
+    /// `run` as a user of the host.
     pub fn run_as(&self, uid: u32, words: &[&str]) -> Output {
         let user = uid.to_string();
         let mut command = self.host.command("setpriv");
@@ -186,7 +198,7 @@ impl Node<'_> {
         command.env("ENTREPOT_VOLUME", &self.toml).args(words).output().expect("nsenter")
     }
 
-    /// What a command answers as JSON.
+    /// JSON output of a command.
     pub fn entrepot(&self, words: &[&str]) -> Value {
         let done = self.run(&[words, &["--output", "json"]].concat());
         assert!(done.status.success(), "host {}: {words:?}: {}\n{}", self.host.number, err(&done), self.log());
@@ -207,7 +219,7 @@ impl Node<'_> {
         assert!(done.status.success(), "host {}: {words:?}: {}\n{}", self.host.number, err(&done), self.log());
     }
 
-    /// Has a target emptied. Where an object is left that a node has yet to let go of, the order is given again.
+    /// Empties a target. While an object remains that a node has yet to release, the order is repeated.
     pub fn empties(&self, target: &str) {
         let mut said = String::new();
         let began = std::time::Instant::now();
@@ -241,7 +253,7 @@ impl Node<'_> {
         self.host.path(&format!("{}/{name}", self.at))
     }
 
-    /// What the daemon logged.
+    /// Log of the daemon.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.host.path(&format!("{}/daemon.log", self.state))).unwrap_or_default()
     }
@@ -262,8 +274,8 @@ impl Node<'_> {
         Frozen { node: self, pid }
     }
 
-    /// Stops the daemon for a while, by one process that runs before: while the daemon stands still, a process that has files of its mount
-    /// open can start no other, whose copies of them are flushed first.
+    /// Stops the daemon for a while, by one process that runs before: while the daemon stands still, a process that has
+    /// files of its mount open can start no other, whose copies of them are flushed first.
     pub fn stands_still(&self, long: std::time::Duration) {
         let (pid, seconds) = (self.pid(), long.as_secs_f64());
         self.host.must("sh", &["-c", &format!("kill -STOP {pid}; sleep {seconds}; kill -CONT {pid}")]);
@@ -297,7 +309,7 @@ impl Drop for Node<'_> {
     }
 }
 
-/// Whether a second daemon is told who has the volume, and that nothing was done.
+/// Checks that a second daemon is refused with the name of the first, and changes nothing.
 fn is_refused(first: &Node<'_>, second: &Node<'_>) {
     let pid = first.pid();
     let refused = second.try_up();
@@ -323,7 +335,7 @@ fn a_volume_with_embedded_state_is_refused_on_a_second_host() {
     is_refused(&first, &second);
     assert!(std::fs::read(first.path("file")).expect("read") == data);
     first.down();
-    // Its state is not on the second host: nothing there knows what moves were under way.
+    // The state is not on the second host: nothing there records the moves in progress.
     let other = second.try_up();
     assert_eq!(code(&other), 2, "{}", err(&other));
     assert!(err(&other).contains("the volume is not opened"), "{}", err(&other));
@@ -353,7 +365,8 @@ fn a_volume_is_refused_to_a_daemon_with_another_state() {
         "{}",
         err(&refused)
     );
-    // Nor does it get a place in another database of the same server, but for the version of what would be written there.
+    // Nor does it get a place in another database of the same server, but for the version of what would be written
+    // there.
     let wrong = format!("{}/7", hosts.redis_url());
     std::fs::write(strange.host.path(&strange.toml), text.replace(&hosts.redis_url(), &wrong)).expect("volume.toml");
     let refused = strange.try_up();
@@ -402,7 +415,7 @@ fn what_one_host_wrote_another_reads_when_it_has_the_volume() {
     second.up();
     assert!(std::fs::read(second.path("large")).expect("read") == data);
     std::fs::write(second.path("small"), b"a few more bytes").expect("write");
-    // One that stands still keeps nobody out, and neither does one that died.
+    // A frozen node keeps no other out, and neither does a dead one.
     let frozen = second.freeze();
     first.up();
     assert!(std::fs::read(first.path("large")).expect("read") == data);

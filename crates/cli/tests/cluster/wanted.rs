@@ -1,4 +1,4 @@
-//! What a failed target held of a staged file is wanted on all nodes at once.
+//! Stripes of a staged file on a failed target are requested on all nodes at once.
 
 use crate::hosts::hosts;
 use crate::real::{noise, out, until};

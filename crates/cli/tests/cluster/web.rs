@@ -12,7 +12,7 @@ const PORT: u16 = 8080;
 pub struct Web<'a>(&'a Host);
 
 impl Web<'_> {
-    /// Starts it, or says why not.
+    /// Starts the server; `None` after a message if it is not installed.
     pub fn start(server: &Host) -> Option<Web<'_>> {
         if !Path::new("/usr/sbin/nginx").exists() {
             eprintln!("skipped: nginx is not installed (scripts/setup.sh test installs it)");
@@ -35,7 +35,7 @@ impl Web<'_> {
         Some(web)
     }
 
-    /// Has it serve a file.
+    /// Publishes a file on the server.
     pub fn put(&self, name: &str, data: &[u8]) {
         std::fs::write(self.0.path(&format!("{DIRECTORY}/root/{name}")), data).expect("write");
     }

@@ -1,4 +1,5 @@
-//! Processes on all hosts that write records of one file at the same time, each its own, and know what was acknowledged.
+//! Processes on all hosts that write records of one file at the same time, each its own, and know what was
+//! acknowledged.
 
 use crate::agent::{Agent, Call};
 use crate::random::Random;
@@ -17,27 +18,27 @@ pub const RECORD: usize = 47_008;
 /// After an error, until the file is opened again.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// What a process is to do.
+/// Orders of a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Orders {
     pub path: String,
     /// Bytes of a record, a multiple of eight.
     pub record: usize,
-    /// Its records.
+    /// Numbers of its records.
     pub slots: Vec<u64>,
     pub seed: u64,
     /// A file whose coming ends it; without one it writes each record once.
     pub stop: Option<String>,
 }
 
-/// What it saw.
+/// Results of a process.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// The value of each record; none if the last write of it failed.
     pub values: BTreeMap<u64, Option<u64>>,
     pub writes: u64,
     pub reads: u64,
-    /// How often which error came.
+    /// Number of errors of each kind.
     pub errors: BTreeMap<String, u64>,
     /// Reads that gave something else than what had been acknowledged.
     pub wrong: Vec<String>,
@@ -60,7 +61,7 @@ fn open(path: &str) -> std::io::Result<File> {
     Ok(rustix::fs::open(path, OFlags::RDWR, Mode::empty())?.into())
 }
 
-/// What the process does.
+/// Runs the orders of a process.
 pub fn work(orders: &Orders) -> Result<Report, Errno> {
     let (mut random, mut report, mut file) = (Random(orders.seed), Report::default(), None);
     let mut once = orders.slots.clone();
@@ -105,7 +106,7 @@ fn call(file: &File, slot: u64, orders: &Orders, random: &mut Random, report: &m
         }
     } else {
         let value = random.next();
-        // Until it is acknowledged, nobody knows.
+        // Until the write is acknowledged, its result is unknown.
         report.values.insert(slot, None);
         file.write_all_at(&record(value, len), at)?;
         report.values.insert(slot, Some(value));
@@ -133,7 +134,7 @@ pub fn orders(path: &str, record: usize, slots: u64, writers: u64, seed: u64) ->
     (0..writers).map(order).collect()
 }
 
-/// A writer on each node that goes on until it is told to stop.
+/// A writer on each node that runs until a stop file appears.
 pub struct Writers<'a> {
     nodes: &'a [Node<'a>],
     agents: Vec<Agent<'a>>,
@@ -143,26 +144,27 @@ pub struct Writers<'a> {
 impl<'a> Writers<'a> {
     /// Starts them on a new file.
     pub fn start(nodes: &'a [Node<'a>], file: &str, slots: u64, seed: u64) -> Writers<'a> {
-        drop(std::fs::File::create_new(nodes[0].path(file)).expect("a new file"));
+        nodes[0].new_file(file);
         let writers =
-            Writers { nodes, agents: nodes.iter().map(|n| Agent::start(n.host)).collect(), file: file.into() };
+            Writers { nodes, agents: nodes.iter().map(|n| Agent::of_user(n.host)).collect(), file: file.into() };
         writers.begin(slots, seed)
     }
 
     fn begin(mut self, slots: u64, seed: u64) -> Writers<'a> {
         let path = format!("{}/{}", self.nodes[0].at, self.file);
         for (n, orders) in orders(&path, RECORD, slots, self.nodes.len() as u64, seed).into_iter().enumerate() {
-            let stop = Some(self.nodes[n].local(&format!("{}.stop", self.file)));
+            let stop = Some(self.nodes[n].signal_file(&self.file));
             self.agents[n].begin(&Call::Records(Orders { stop, ..orders }));
         }
         self
     }
 
-    /// Stops them; what each saw. No read gave anything but what was acknowledged before, and all is there on all nodes.
+    /// Stops them; what each saw. No read gave anything but what was acknowledged before, and all is there on all
+    /// nodes.
     #[track_caller]
     pub fn stop(self) -> Vec<Report> {
         for node in self.nodes {
-            std::fs::write(node.host.path(&node.local(&format!("{}.stop", self.file))), "").expect("told");
+            std::fs::write(node.host.path(&node.signal_file(&self.file)), "").expect("told");
         }
         let reports: Vec<Report> = self.agents.iter().map(|agent| report(agent.end().ok())).collect();
         for (node, report) in self.nodes.iter().zip(&reports) {
@@ -179,12 +181,13 @@ impl<'a> Writers<'a> {
     }
 }
 
-/// What a writer answered.
+/// Parses a writer's answer.
 pub fn report(answer: serde_json::Value) -> Report {
     serde_json::from_value(answer).expect("a report")
 }
 
-/// All that was acknowledged is there on all nodes, which agree on the rest, too; and no read gave anything else meanwhile.
+/// Checks that all acknowledged records are there on all nodes, that the nodes agree on the rest, and that no read
+/// returned anything else.
 #[track_caller]
 pub fn is_there(nodes: &[Node<'_>], file: &str, len: usize, reports: &[Report]) {
     let wrong: Vec<&String> = reports.iter().flat_map(|report| &report.wrong).collect();

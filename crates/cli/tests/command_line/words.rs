@@ -40,7 +40,7 @@ impl Words {
         }
     }
 
-    /// Another user is told that [`CLOSED`], a path in a directory of ours, is not for them.
+    /// Checks that another user gets an error of permission for [`CLOSED`], a path in a directory of ours.
     pub fn denied(&self, commands: &[&[&str]]) {
         if !rustix::process::geteuid().is_root() {
             return eprintln!("skipped: needs root to be somebody who may not");

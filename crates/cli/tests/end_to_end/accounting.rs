@@ -11,7 +11,7 @@ fn row(answer: &Value, of: &str, key: &str, is: u64) -> Value {
     rows.iter().find(|row| row[key] == is).unwrap_or_else(|| panic!("{is} in {answer}")).clone()
 }
 
-/// What the ordinary user does in the mount, with further variables.
+/// Runs a command as the ordinary user in the mount, with further variables.
 fn as_nobody(volume: &Volume, variables: &[(&str, &str)], words: &[&str]) {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]).args(words);
@@ -71,7 +71,7 @@ fn what_users_and_jobs_did_is_remembered_and_is_their_own() {
     assert_eq!(staged(&job), (Some(3_000_000), Some(2_000_000)), "no other's bytes: {job}");
     assert!(job["submitted_ms"].as_u64() < job["ended_ms"].as_u64(), "{job}");
 
-    // Another life adds to it.
+    // Another run of the daemon adds to it.
     as_nobody(&volume, &[], &["sh", "-c", "head -c 7 /dev/zero > pub/h"]);
     assert_eq!(row(&volume.json(&["accounting"]), "users", "uid", 65534)["written_bytes"], 500_007);
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-/// What she does; ends with an error at the first thing that goes wrong, and takes the volume down in any case.
+/// Commands of the user; the script ends at the first failure, and takes the volume down in any case.
 const DEEDS: &str = r#"
 set -eu
 cd "$DIR"
@@ -49,7 +49,7 @@ cmp mnt/in a.copy
 echo all is well
 "#;
 
-/// Lets anybody open `/dev/fuse`, as a real Debian does, for what runs in this mount namespace alone.
+/// Makes `/dev/fuse` accessible to all users, as on a real Debian, in this mount namespace alone.
 const OPEN_DEVICE: &str = r#"
 set -eu
 mknod "$DIR/fuse" c 10 229

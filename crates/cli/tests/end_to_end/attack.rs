@@ -1,10 +1,14 @@
 //! Hostile names, links, scripts, URIs and users: nothing outside the mount is touched, and nothing that is not theirs.
 
+use crate::programs;
 use crate::real::{Volume, code, err, noise, out};
 use crate::server::{self, Nginx};
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::process::Command;
 
 fn names_in(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).expect("dir");
@@ -28,7 +32,7 @@ fn a_manifest_does_not_climb_out() {
         assert!(err(&refused).contains("manifest line 2"), "{path:?}: {}", err(&refused));
         assert!(!outside.exists() && names_in(&volume.at).is_empty(), "{path:?}: nothing was changed");
     }
-    // A name with a line's end in it cannot be said in a manifest, and not in a URI either.
+    // A manifest cannot contain a name with a line's end, and neither can a URI.
     fs::write(&manifest, format!("{uri}%0Aevil fine\n")).expect("write");
     assert_ne!(code(&volume.run(&["stage", "in", "--manifest", manifest.to_str().expect("UTF-8")])), 0);
     assert!(names_in(&volume.at).is_empty());
@@ -59,7 +63,7 @@ fn links_do_not_lead_out() {
     let replaced = volume.run(&["stage", "in", "--force", &uri, "leak"]);
     assert!(err(&replaced).contains("is not in the volume"), "{}", err(&replaced));
     assert_eq!(fs::read(outside.join("secret")).expect("read"), b"secret");
-    // What is the volume's own is no source and no destination.
+    // Files of the volume itself are no source and no destination.
     volume.ok(&["stage", "in", &uri, "fine"]);
     let object = fs::canonicalize(volume.dir.path().join("vol/state/state.db")).expect("path");
     assert_ne!(code(&volume.run(&["stage", "in", &format!("file://{}", object.display()), "state"])), 0);
@@ -186,11 +190,148 @@ fn a_user_reaches_only_what_is_hers() {
 
     let vol = volume.dir.path().join("vol");
     for dir in ["state", "namespace", "targets/fast0", "targets/fast0/objects"].map(|d| vol.join(d)) {
-        let listed = std::process::Command::new("setpriv")
+        let listed = Command::new("setpriv")
             .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--", "ls"])
             .arg(&dir)
             .output()
             .expect("setpriv");
         assert_ne!(code(&listed), 0, "{} is open to others: {}", dir.display(), out(&listed));
     }
+}
+
+/// Runs `work` on a thread of user and group 65534.
+fn as_nobody<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let run = move || {
+        let (uid, gid) = (rustix::process::Uid::from_raw(65534), rustix::process::Gid::from_raw(65534));
+        rustix::thread::set_thread_groups(&[]).expect("groups");
+        rustix::thread::set_thread_res_gid(gid, gid, gid).expect("group");
+        rustix::thread::set_thread_res_uid(uid, uid, uid).expect("user");
+        work()
+    };
+    std::thread::spawn(run).join().expect("no panic")
+}
+
+/// Results of setting a file's source through the attribute, over threads of the mount that have created something.
+fn set_by_attribute(open: &Path, uri: &str) -> Vec<Option<i32>> {
+    let (open, uri) = (open.to_path_buf(), uri.to_owned());
+    let set = move || {
+        let path = open.join("probe");
+        let file = fs::File::create(&path).expect("created");
+        file.set_len(SECRET_BYTES.len() as u64).expect("length");
+        let flags = rustix::fs::XattrFlags::empty();
+        let set = rustix::fs::setxattr(&path, "user.entrepot.source", uri.as_bytes(), flags);
+        fs::remove_file(&path).expect("removed");
+        set.err().map(|error| error.raw_os_error())
+    };
+    // More rounds than the mount has threads.
+    as_nobody(move || (0..64).map(|_| set()).collect())
+}
+
+/// Mounts it with the capabilities that systemd's unit leaves to the daemon.
+fn up_bounded(volume: &Volume) {
+    let unit = include_str!("../../../../packaging/entrepot@.service");
+    let lines = unit.lines().filter_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let names = lines.flat_map(str::split_whitespace);
+    let names: String = names.map(|name| name.to_lowercase().replace("cap_", ",+")).collect();
+    let mut command = Command::new("setpriv");
+    command.arg(format!("--bounding-set=-all{names}")).arg(&volume.binary);
+    command.args(["up", volume.toml.to_str().expect("UTF-8"), "--detach", "--at"]).arg(&volume.at).current_dir("/");
+    let up = command.output().expect("setpriv runs");
+    assert_eq!(code(&up), 0, "{}", err(&up));
+}
+
+const SECRET_BYTES: &[u8] = b"hush, hush!";
+
+/// [S-340]
+#[test]
+fn no_thread_of_the_daemon_lends_its_rights_to_a_user() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root to act as another user");
+        return;
+    }
+    let Some(volume) = Volume::up() else { return };
+    volume.ok(&["down"]);
+    up_bounded(&volume);
+    let chmod = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("chmod");
+    let (open, closed) = (volume.at.join("open"), volume.dir.path().join("closed"));
+    for (dir, mode) in [(&open, 0o1777), (&closed, 0o700)] {
+        fs::create_dir(dir).expect("directory");
+        chmod(dir, mode);
+    }
+    fs::write(closed.join("secret"), SECRET_BYTES).expect("write");
+    chmod(&closed.join("secret"), 0o600);
+    let uri = |name: &str| format!("file://{}/{name}", closed.display());
+
+    let refused = vec![Some(rustix::io::Errno::INVAL.raw_os_error()); 64];
+    assert_eq!(set_by_attribute(&open, &uri("missing")), refused);
+    assert_eq!(set_by_attribute(&open, &uri("secret")), refused, "it does not show that there is such a file");
+
+    let hers = open.join("hers");
+    as_nobody(move || fs::write(hers, [0; SECRET_BYTES.len()]).expect("written"));
+    let said = |name: &str| {
+        let set = volume.run_as_nobody(&["source", "set", "open/hers", &uri(name)]);
+        (code(&set), err(&set).replace(name, "NAME"))
+    };
+    assert_eq!(said("secret"), said("missing"));
+    assert_ne!(said("secret").0, 0);
+
+    // A job's command has no more than its user, and may use setuid programs as she may.
+    let script = open.join("job.sh");
+    fs::write(&script, "#!/bin/sh\n#ENTREPOT -n 1 -t 00:01:00\ncat /proc/self/status\n").expect("script");
+    let done = volume.run_as_nobody(&["job", "submit", "--wait", "open/job.sh"]);
+    assert_eq!(code(&done), 0, "{}{}", out(&done), err(&done));
+    let status = out(&volume.run_as_nobody(&["job", "log", "1"]));
+    let has = |line: &str| status.lines().any(|said| said == line);
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert!(has(&format!("{set}:\t0000000000000000")), "{set}: {status}");
+    }
+    assert!(has("NoNewPrivs:\t0") && has("Uid:\t65534\t65534\t65534\t65534"), "{status}");
+}
+
+/// [S-341]
+#[test]
+fn a_daemon_of_another_user_gets_no_byte() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root to act as another user");
+        return;
+    }
+    let Some(volume) = Volume::up() else { return };
+    let open = volume.dir.path().join("open");
+    fs::create_dir(&open).expect("directory");
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).expect("chmod");
+    let theirs = open.join("socket");
+    let bound = theirs.clone();
+    let listener = as_nobody(move || UnixListener::bind(bound).expect("bound"));
+    let socket = volume.toml.with_file_name("state/control.sock");
+    let aside = socket.with_file_name("aside");
+    fs::rename(&socket, &aside).expect("renamed");
+    fs::rename(&theirs, &socket).expect("renamed");
+
+    let mut clients = vec![volume.run_in(Path::new("/"), &["job", "list"]), volume.run(&["down", "--force"])];
+    if let Some(python) = programs::python() {
+        let ask = "import sys\nfrom entrepot.control import find\nfind(sys.argv[1]).ask('status', {}, 60)";
+        let mut command = Command::new(python);
+        command.args(["-B", "-c", ask]).arg(&volume.at).env("PYTHONPATH", programs::sources().join("python"));
+        clients.push(command.current_dir("/").output().expect("python3"));
+    }
+    if let Some(calls) = programs::built("cc", "calls", volume.dir.path()) {
+        let mut command = Command::new(calls);
+        command.args(["interval", "wave"]).arg(&volume.at).current_dir("/");
+        clients.push(command.output().expect("it runs"));
+    }
+    listener.set_nonblocking(true).expect("a listener");
+    let (mut connections, mut bytes) = (0, Vec::new());
+    while let Ok((mut stream, _)) = listener.accept() {
+        connections += 1;
+        stream.set_nonblocking(false).expect("a stream");
+        stream.read_to_end(&mut bytes).expect("its client has ended");
+    }
+    fs::rename(&aside, &socket).expect("renamed");
+    for client in &clients {
+        let said = out(client) + &err(client);
+        assert!(said.contains("user 65534 listens on") && !client.status.success(), "{said}");
+    }
+    assert_eq!((connections, bytes.len()), (clients.len(), 0), "{}", String::from_utf8_lossy(&bytes));
+    assert_eq!((code(&clients[0]), code(&clients[1])), (4, 4));
+    volume.ok(&["status"]);
 }

@@ -1,12 +1,12 @@
-//! A volume that autofs mounts when somebody goes there, and takes away when nobody is left.
+//! A volume that autofs mounts at the first access and unmounts when it is idle.
 
 use crate::real::{code, err, out};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-/// In mounts of its own, where `mount.entrepot` is beside the system's programs. The automounter's own group of processes is let
-/// through while a place is being mounted, so it is not that of this shell.
+/// In mounts of its own, where `mount.entrepot` is beside the system's programs. The automounter's own group of
+/// processes is let through while a place is being mounted, so it is not that of this shell.
 const SCRIPT: &str = r#"
 mount -t overlay -o "lowerdir=$1/sbin:/usr/sbin" overlay /usr/sbin || { echo no overlay; exit 77; }
 mkdir "$1/auto"

@@ -1,4 +1,5 @@
-//! Backup and restore as docs/guide/operate/backup.md says it, another daemon on the same namespace, a state store that is full or that others look at.
+//! Backup and restore as in docs/guide/operate/backup.md, another daemon on the same namespace, a state store that is
+//! full or that other processes read.
 
 use crate::full::Small;
 use crate::real::{Volume, code, err, noise, out, until};
@@ -137,7 +138,7 @@ fn a_backup_under_load_made_and_put_back_by_the_guide_leaves_every_file_right_or
         Command::new("getfattr").args(["-n", "user.mine", "--only-values"]).arg(volume.at.join("before-1")).output();
     assert_eq!(out(&kept.expect("getfattr")), "yes");
 
-    // What came after the backup stays until the operator gives it up.
+    // Files from after the backup stay until the operator gives them up.
     let orphans = |words: &[&str]| -> Vec<bool> {
         let report = volume.run(&[words, &["--output", "json"]].concat());
         let report: Value = serde_json::from_slice(&report.stdout).expect("JSON");
@@ -230,7 +231,7 @@ fn a_full_file_system_of_the_state_is_an_error_and_nothing_worse() {
         while file.write_all(&[1; 1]).is_ok() {}
     };
     fill();
-    // What has to be remembered fails once the log has no room; the daemon lives.
+    // Changes of the state fail once the log has no room; the daemon lives.
     let told = (0..40).map(|n| volume.run(&["target", if n % 2 == 0 { "fail" } else { "restore" }, "fast0"]));
     let refused: Vec<String> = told.filter(|told| !told.status.success()).map(|told| err(&told)).collect();
     assert!(!refused.is_empty() && refused.iter().all(|said| said.contains("full")), "{refused:?}");

@@ -1,4 +1,5 @@
-//! `entrepot balance`: a target that was added gets its share, nobody's bytes change, and it can be paused, stopped, killed.
+//! `entrepot balance`: a new target gets its share, no file's bytes change, and the balance can be paused, stopped,
+//! killed.
 
 use crate::full::Small;
 use crate::real::{Volume, code, err, noise, out, until};
@@ -57,7 +58,7 @@ fn a_new_target_gets_its_share_and_no_byte_changes() {
     fs::create_dir(&dir).expect("directory");
     volume.ok(&["target", "add", "new0", dir.to_str().expect("UTF-8"), "--tier", "fast"]);
     assert!(spread(&volume) > 15.0, "{:?}", fills(&volume));
-    // A file in use stays where it is, and so it may be written meanwhile.
+    // A file in use stays where it is, so writes during the balance are safe.
     let before = volume.json(&["layout", "d/f0"]).to_string();
     let held = fs::File::open(file(0)).expect("open");
     volume.ok(&["balance", "start"]);

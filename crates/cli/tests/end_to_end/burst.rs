@@ -76,7 +76,7 @@ fn checkpoints_land_on_the_fast_tier_leave_in_time_and_are_read_from_the_faster(
     lands_and_leaves(Volume::up_with(with_burst(LANDS)));
 }
 
-/// The same, and the same kills, with the tables in Redis. [S-120] [S-122]
+/// The previous test with the tables in Redis. [S-120] [S-122]
 #[test]
 fn with_its_tables_in_redis_the_buffer_does_the_same() {
     let Some(mut redis) = Redis::start() else { return };
@@ -85,7 +85,7 @@ fn with_its_tables_in_redis_the_buffer_does_the_same() {
     let Some(volume) = volume else { return };
     killed(&volume, 2);
     assert!(!volume.toml.with_file_name("state/state.db").exists(), "nothing is kept in a file");
-    // With the server gone, what is there is read on; a new version does not count, and says so in bounded time.
+    // With the server gone, existing files can be read; a new version does not count, and fails in bounded time.
     let newest = newest(&volume, "app0").expect("one");
     let file = volume.at.join(newest["files"][0].as_str().expect("a file"));
     redis.end();
@@ -145,14 +145,90 @@ fn lands_and_leaves(volume: Option<Volume>) {
     // A version that its owner removes is no version.
     std::fs::remove_file(volume.at.join("ckpt/wave/3/state")).expect("remove");
     real::until("the one before is the newest", || newest(&volume, "wave").is_some_and(|v| v["label"] == "2"));
-    // The same name written over is another version, on the fast tier again.
+    // A file written again under the same name is another version, on the fast tier again.
     write(&volume, "wave", "1", &data[4]).expect("write");
     real::until("it is the newest", || newest(&volume, "wave").is_some_and(|v| v["label"] == "1"));
     assert!(std::fs::read(volume.at.join("ckpt/wave/1/state")).expect("read") == data[4]);
     real::until("it came to the fast tier", || tiers(&volume, "ckpt/wave/1/state").contains(&"fast"));
-    // What is no checkpoint is not touched.
+    // Other files are not touched.
     std::fs::write(volume.at.join("other"), &data[0]).expect("write");
     assert!(std::fs::read(volume.at.join("other")).expect("read") == data[0]);
+}
+
+/// [S-365]
+#[test]
+fn a_checkpoint_that_meets_a_quota_names_the_quota_and_the_file() {
+    let Some(volume) = Volume::up_with(with_burst("")) else { return };
+    let dir = volume.at.join("run");
+    std::fs::create_dir(&dir).expect("directory");
+    volume.ok(&["quota", "set", "--directory", "run", "--hard", "1MiB"]);
+    volume.ok(&["checkpoint", "begin", "own", "--path", dir.to_str().expect("UTF-8"), "--version", "1"]);
+    let written = std::fs::write(dir.join("rank0"), real::noise(4 << 20));
+    assert!(written.is_err_and(|error| error.raw_os_error() == Some(rustix::io::Errno::DQUOT.raw_os_error())));
+    let refused = volume.run(&["checkpoint", "commit", "own"]);
+    assert_eq!(code(&refused), 1, "{}", err(&refused));
+    for word in ["run/rank0", "the quota of the directory", "is used up"] {
+        assert!(err(&refused).contains(word) && !err(&refused).contains("busy"), "{word}: {}", err(&refused));
+    }
+}
+
+/// [S-364]
+#[test]
+fn names_of_applications_belong_to_users_and_the_path_finds_the_volume() {
+    let Some(volume) = Volume::up_with(with_burst("")) else { return };
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root to be another user");
+        return;
+    }
+    let [mine, theirs] = ["mine", "theirs"].map(|name| volume.at.join(name));
+    std::fs::create_dir(&mine).expect("directory");
+    std::fs::create_dir(&theirs).expect("directory");
+    std::os::unix::fs::chown(&theirs, Some(65534), Some(65534)).expect("chown");
+    volume.ok(&["checkpoint", "begin", "wave", "--path", mine.to_str().expect("UTF-8"), "--version", "m"]);
+    let begun = volume.run_as_nobody(&["checkpoint", "begin", "wave", "--path", "theirs", "--version", "t"]);
+    assert_eq!(code(&begun), 0, "{}", err(&begun));
+    std::fs::write(mine.join("state"), real::noise(100_000)).expect("write");
+    std::fs::write(theirs.join("state"), real::noise(200_000)).expect("write");
+    let ended = volume.run_as_nobody(&["checkpoint", "commit", "wave", "--abandon"]);
+    assert_eq!(code(&ended), 0, "{}", err(&ended));
+    volume.ok(&["checkpoint", "commit", "wave"]);
+    let labels = |volume: &Volume| versions(volume, "wave").iter().map(|v| v["label"].clone()).collect::<Vec<_>>();
+    assert_eq!(labels(&volume), ["m"]);
+    // From elsewhere, with nothing but the path.
+    let program = volume.binary.to_str().expect("UTF-8");
+    let words = ["checkpoint", "begin", "other", "--path", mine.to_str().expect("UTF-8")];
+    let mut command = std::process::Command::new(program);
+    let found = command.args(words).current_dir("/").env_remove("ENTREPOT_VOLUME").output().expect("it runs");
+    assert_eq!(code(&found), 0, "{}", err(&found));
+}
+
+/// [S-363]
+#[test]
+fn a_file_that_a_version_lacks_is_named_and_the_version_does_not_count() {
+    let Some(volume) = Volume::up_with(with_burst("")) else { return };
+    let dir = volume.at.join("run/1");
+    std::fs::create_dir_all(&dir).expect("directory");
+    std::fs::create_dir(volume.at.join("aside")).expect("directory");
+    std::fs::write(dir.join("input"), "older than the version").expect("write");
+    let at = dir.display().to_string();
+    volume.ok(&["checkpoint", "begin", "own", "--path", &at, "--version", "1"]);
+    std::fs::write(dir.join("rank0"), real::noise(1 << 20)).expect("write");
+    // No record connects the file with the version, as after the end of the node that wrote it.
+    std::fs::write(volume.at.join("aside/rank1"), real::noise(1 << 20)).expect("write");
+    std::fs::rename(volume.at.join("aside/rank1"), dir.join("rank1")).expect("rename");
+    std::fs::write(dir.join("empty"), "").expect("write");
+    let refused = volume.run(&["checkpoint", "commit", "own"]);
+    assert_eq!(code(&refused), 7, "{}{}", out(&refused), err(&refused));
+    assert!(err(&refused).contains("run/1/rank1") && !err(&refused).contains("input"), "{}", err(&refused));
+    assert!(!complete(&volume, "own", "1"));
+    // Written under a name of its own and renamed, it is a part of the version.
+    volume.ok(&["checkpoint", "begin", "own", "--path", &at, "--version", "2"]);
+    for rank in ["rank0", "rank1"] {
+        std::fs::write(dir.join("new"), real::noise(1 << 20)).expect("write");
+        std::fs::rename(dir.join("new"), dir.join(rank)).expect("rename");
+    }
+    volume.ok(&["checkpoint", "commit", "own"]);
+    assert!(complete(&volume, "own", "2"));
 }
 
 /// [S-121]
@@ -214,7 +290,7 @@ fn a_version_that_was_begun_counts_once_it_was_committed() {
     assert_eq!(code(&volume.run(&["checkpoint", "commit", "nobody"])), 5);
 }
 
-/// A job's script says which of its files are checkpoints: by the local runner, with nothing in `volume.toml`.
+/// A job's script marks its checkpoints: by the local runner, with nothing in `volume.toml`.
 #[test]
 fn a_job_marks_its_checkpoints_in_its_script() {
     let edit = |text: String| with_burst("")(text).replace("checkpoints = [\"ckpt/{app}/{version}/**\"]\n", "");
@@ -240,7 +316,7 @@ fn a_job_marks_its_checkpoints_in_its_script() {
     }
     assert!(!run.join("ran").exists(), "what is refused does not run");
 
-    // What it waits for lies outside the volume: its own directory goes with the daemon that is killed.
+    // The awaited file lies outside the volume: the job's own directory disappears with the killed daemon.
     let go = volume.dir.path().join("go");
     let body = format!(
         "for n in 1 2; do mkdir -p step-$n; head -c 3000000 /dev/urandom > step-$n/rank-0; \
@@ -281,8 +357,8 @@ fn stamped(app: u64, version: u64, len: usize) -> Vec<u8> {
     (0..len / 8).flat_map(word).collect()
 }
 
-/// Killed at many points, with the page cache dropped: the newest complete version of every application is there, whole, and
-/// none that was committed before is lost. [S-122]
+/// Killed at many points, with the page cache dropped: the newest complete version of every application is there,
+/// whole, and none that was committed before is lost. [S-122]
 #[test]
 fn no_committed_checkpoint_is_lost_or_half_after_a_kill() {
     let Some(volume) = Volume::up_with(with_burst(KILLED)) else { return };
@@ -306,7 +382,7 @@ fn killed(volume: &Volume, rounds: u64) {
                         if write(volume, &name, &format!("{n:04}"), &stamped(app, n, LEN)).is_err() {
                             return;
                         }
-                        // Not in the mount, which may be killed at any moment.
+                        // Not with a working directory in the mount, which may be killed at any moment.
                         let list = volume.run_in(Path::new("/"), &["checkpoint", "list", &name, "--output", "json"]);
                         let Ok(list) = serde_json::from_slice::<Value>(&list.stdout) else { return };
                         let labels =
@@ -339,7 +415,8 @@ fn killed(volume: &Volume, rounds: u64) {
     }
 }
 
-/// With the capacity tier away nothing can leave the buffer: who does not fit gets `ENOSPC`, what is there stays right, and all goes on when it is back. [S-123]
+/// With the capacity tier away nothing can leave the buffer: a write without room gets `ENOSPC`, files in place stay
+/// right, and all goes on when it is back. [S-123]
 #[test]
 fn a_full_buffer_and_a_failed_capacity_tier_give_an_error_and_no_corrupt_file() {
     let Some(volume) = Volume::up_with(with_burst("size = \"10MB\"\nfull = \"enospc\"\n")) else { return };
@@ -358,7 +435,7 @@ fn a_full_buffer_and_a_failed_capacity_tier_give_an_error_and_no_corrupt_file() 
         assert_eq!(tiers(&volume, &format!("ckpt/{app}/1/state")), ["fast"], "a demotion that fails changes nothing");
     }
     assert!(volume.json(&["checkpoint", "status"])["failed"].as_u64() > Some(0));
-    // Who failed may still have the file open when it is written anew: a close is heard of later than it returns.
+    // A failed writer may still have the file open at the next write: the daemon sees a close later than it returns.
     let [mut late, on, skips] = ["c", "d", "e"].map(|app| {
         let dir = volume.at.join(format!("ckpt/{app}/2"));
         std::fs::create_dir_all(&dir).expect("directory");
@@ -366,7 +443,7 @@ fn a_full_buffer_and_a_failed_capacity_tier_give_an_error_and_no_corrupt_file() 
     });
     let full = late.write_all(&data).expect_err("it does not fit");
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
-    // A write that ends early is gone on with by everybody, and is none that failed.
+    // Every program continues after a short write, which is no failure.
     let mut written = on.write_at(&data, 0).unwrap_or(0);
     assert!(written < data.len());
     assert!(skips.write_all_at(&data, 0).is_err());
@@ -383,7 +460,7 @@ fn a_full_buffer_and_a_failed_capacity_tier_give_an_error_and_no_corrupt_file() 
     for (app, label) in [("a", "1"), ("b", "1"), ("c", "2"), ("d", "2")] {
         assert!(std::fs::read(volume.at.join(format!("ckpt/{app}/{label}/state"))).expect("read") == data);
     }
-    // Who goes on behind what failed has no checkpoint.
+    // A writer that continues behind a failed write has no checkpoint.
     let failed = volume.json(&["checkpoint", "status"])["failed"].as_u64();
     real::until("room is made", || skips.write_all_at(&data[..4096], 4 << 20).is_ok());
     drop(skips);
@@ -391,7 +468,8 @@ fn a_full_buffer_and_a_failed_capacity_tier_give_an_error_and_no_corrupt_file() 
     assert!(versions(&volume, "e").is_empty());
 }
 
-/// The same with `full = "wait"`: who does not fit waits, and goes on when there is room; or gets `ENOSPC` after the bound. [S-123]
+/// The previous test with `full = "wait"`: a write without room waits, and goes on when there is room; or gets `ENOSPC`
+/// after the bound. [S-123]
 #[test]
 fn who_does_not_fit_waits_for_room() {
     let Some(volume) = Volume::up_with(with_burst("size = \"10MB\"\nfull = \"wait\"\nfull_wait = \"3s\"\n")) else {
@@ -418,7 +496,8 @@ fn who_does_not_fit_waits_for_room() {
     assert!(std::fs::read(volume.at.join("ckpt/c/2/state")).expect("read") == data);
 }
 
-/// What is in both places stays in the buffer while the other place cannot be read: who wants its room waits. [S-123]
+/// Files in both tiers stay in the buffer while the other tier cannot be read: a write that needs their room waits.
+/// [S-123]
 #[test]
 fn with_a_failed_capacity_tier_clean_copies_stay_and_who_wants_their_room_waits() {
     let sizes = "size = \"10MB\"\nfull = \"wait\"\nfull_wait = \"60s\"\n";
@@ -435,7 +514,7 @@ fn with_a_failed_capacity_tier_clean_copies_stay_and_who_wants_their_room_waits(
     let restore = || all.iter().for_each(|target| real::until("it is restored", || restored(target)));
     let held = || volume.json(&["checkpoint", "status"])["held_writes"].as_u64() > Some(0);
     let used = || volume.json(&["checkpoint", "status"])["used"].as_u64().expect("used");
-    // One that fits nowhere but on the capacity tier waits for that, too.
+    // A checkpoint that fits only on the capacity tier waits for that, too.
     for (app, size) in [("c", 4 << 20), ("large", 12 << 20)] {
         let file = |app: &str| format!("ckpt/{app}/1/state");
         let buffered: Vec<_> = ["a", "b"].map(file).into_iter().filter(|f| tiers(&volume, f)[0] == "fast").collect();

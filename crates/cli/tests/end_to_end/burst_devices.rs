@@ -1,4 +1,5 @@
-//! The burst buffer on real devices: full ones, one that loses power, limits of a real control group, trims. Needs root for loop devices.
+//! The burst buffer on real devices: full ones, one that loses power, limits of a real control group, trims. Needs root
+//! for loop devices.
 
 use super::burst::{complete, tiers, versions, with_burst, write};
 use super::loops::Loop;
@@ -29,7 +30,8 @@ fn read(volume: &Volume, app: &str, version: &str) -> Vec<u8> {
     fs::read(volume.at.join(format!("ckpt/{app}/{version}/state"))).expect("read")
 }
 
-/// The device holds less than the buffer was told, since files that are no checkpoints lie there too: ENOSPC at once, or a wait for room. [S-123]
+/// The device holds less than the configured size of the buffer, since other files lie there too: ENOSPC at once, or a
+/// wait for room. [S-123]
 #[test]
 fn a_fast_device_that_is_really_full_gives_what_was_chosen() {
     let data = real::noise(6 << 20);
@@ -38,12 +40,13 @@ fn a_fast_device_that_is_really_full_gives_what_was_chosen() {
         let more = format!("size = \"22MB\"\nfull = \"{full}\"\nfull_wait = \"60s\"\norder = \"versions\"\n");
         let edit = |text: String| on(&fast, "fast", with_burst(more.clone())(text));
         let Some(volume) = Volume::up_with(edit) else { return };
-        // Somebody else takes half of it, past the volume.
+        // Another program takes half of it, past the volume.
         fs::write(fast.dir.join("other"), real::noise(12 << 20)).expect("room for that");
         write(&volume, "a", "1", &data).expect("it fits");
         real::until("it is complete", || complete(&volume, "a", "1"));
         real::until("it has left, and its copy stays", || tiers(&volume, "ckpt/a/1/state") == ["fast", "capacity"]);
-        // By the size that was said it fits; on the device it does not, not even when the first, which is safe below, goes.
+        // It fits into the configured size; it does not fit on the device, even if the first, which is safe below, is
+        // dropped.
         let large = real::noise(16 << 20);
         real::until("the buffer knows what room there is", || burst(&volume, "room") < 14 << 20);
         if waits {
@@ -64,7 +67,8 @@ fn a_fast_device_that_is_really_full_gives_what_was_chosen() {
     }
 }
 
-/// Somebody else takes the device's last space while a checkpoint that had its room is being written: it waits as said, and goes on. [S-123]
+/// Another program takes the device's last space while a checkpoint with a reservation is being written: it waits as
+/// configured, and goes on. [S-123]
 #[test]
 fn room_that_others_take_while_a_checkpoint_is_written_is_waited_for() {
     let Some(fast) = Loop::new(32, &[]) else { return };
@@ -78,7 +82,7 @@ fn room_that_others_take_while_a_checkpoint_is_written_is_waited_for() {
     file.write_all_at(&data[..2 << 20], 0).expect("it has room for all of it");
     file.write_all_at(&data[(12 << 20) - 4096..], (12 << 20) - 4096).expect("all its objects are there");
     file.sync_all().expect("sync");
-    // All that is left, to the last block.
+    // Writes all that is left, to the last block.
     let other = fs::File::create(fast.dir.join("other")).expect("create");
     let mut at = 0;
     for step in [1 << 20, 4096] {
@@ -133,7 +137,7 @@ fn limits_are_set_in_a_real_control_group() {
     let speeds = "size = \"40MB\"\npolicy = \"maxbw\"\nwrite_max = \"30MB\"\nwrite_min = \"20MB\"\ndemote_max = \"10MB\"\ndemote_min = \"1MB\"\n\
         demote_idle = \"10MB\"\n";
     let edit = |text: String| on(&fast, "fast", with_burst(speeds)(text));
-    // Whoever starts the daemon is in the group, and so is the daemon.
+    // The process that starts the daemon is in the group, and so is the daemon.
     let Some(volume) = group.around(|| Volume::up_with(edit)) else { return };
     let limits = volume.json(&["checkpoint", "status"])["limits"].as_str().expect("limits").to_owned();
     assert!(limits.contains(group.kind) && limits.contains(group.dir.to_str().expect("UTF-8")), "{limits}");
@@ -199,7 +203,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Its processes are gone with the volume; the kernel takes a moment to notice.
+        // The processes are gone with the volume; the kernel takes a moment to notice.
         for _ in 0..200 {
             if fs::remove_dir(&self.dir).is_ok() {
                 return;
@@ -210,7 +214,7 @@ impl Drop for Group {
     }
 }
 
-/// What leaves the buffer is given back to the device below: its image shrinks.
+/// Space freed in the buffer is returned to the device below: its image shrinks.
 #[test]
 fn room_that_was_freed_is_trimmed() {
     let Some(fast) = Loop::new(64, &[]) else { return };
@@ -230,15 +234,16 @@ fn stamped(app: u64, version: u64, len: usize) -> Vec<u8> {
     (0..len / 8).flat_map(|n| (app << 48 | version << 32 | n as u64).to_le_bytes()).collect()
 }
 
-/// The whole volume on one device, whose image is taken while checkpoints are committed, demoted and dropped: what a disk would hold after a
-/// loss of power. A daemon on it, in a machine that has started anew, has every committed version whole. [S-122]
+/// The whole volume on one device, whose image is taken while checkpoints are committed, demoted and dropped: the
+/// content of a disk after a loss of power. A daemon on it, after a simulated restart of the machine, has every
+/// committed version whole. [S-122]
 #[test]
 fn a_loss_of_power_leaves_every_committed_version_whole() {
     const LEN: usize = 1 << 20;
     let Some(disk) = Loop::new(192, &["commit=300"]) else { return };
     let volume = Volume::up_at(disk.dir.join("vol"), with_burst("size = \"6MB\"\norder = \"versions\"\n"));
     let Some(volume) = volume else { return };
-    // So many versions each application may write by now: the disk must not fill while an image is looked at.
+    // Number of versions that each application may write by now: the disk must not fill while an image is checked.
     let allowed = AtomicU64::new(0);
     let mut demoted_at = Vec::new();
     std::thread::scope(|scope| {
@@ -291,14 +296,15 @@ fn numbers(rows: &[Value]) -> Vec<u64> {
     complete.map(|v| v["label"].as_str().expect("a label").parse().expect("a number")).collect()
 }
 
-/// Starts a daemon on an image, in a machine that "has started anew", and reads all that it says is complete.
+/// Starts a daemon on an image, after a simulated restart of the machine, and reads all versions that it reports as
+/// complete.
 fn look_at(volume: &Volume, image: &Path, known: &[Vec<u64>], len: usize) {
     let Some(seen) = Loop::of(image) else { panic!("there was a loop device before") };
     let anew = seen.dir.parent().expect("a parent").join("boot_id");
     fs::write(&anew, "00000000-0000-4000-8000-000000000000\n").expect("write");
     let at = seen.dir.parent().expect("a parent").join("mnt");
     fs::create_dir(&at).expect("mount point");
-    // A namespace of its own, where the machine seems to have started anew; the mount is seen through the daemon's eyes.
+    // A namespace of its own with another boot id, as after a restart; the mount is read through the daemon's `/proc`.
     let script = "mount --bind \"$1\" /proc/sys/kernel/random/boot_id && exec \"$2\" up \"$3\" --at \"$4\" --detach";
     let toml = seen.dir.join("vol/volume.toml");
     let up = Command::new("unshare")

@@ -1,4 +1,5 @@
-//! The replica group of the burst buffer: what was demoted gets another copy, on a tier of its own or on other targets of the capacity tier.
+//! The replica group of the burst buffer: what was demoted gets another copy, on a tier of its own or on other targets
+//! of the capacity tier.
 
 use super::burst::{complete, tiers, with_burst, write};
 use super::real::{self, Volume};

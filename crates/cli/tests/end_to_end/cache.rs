@@ -1,4 +1,4 @@
-//! `[cache]` on real mounts: alone, and one volume on another, where the one below is told what nobody waits for.
+//! `[cache]` on real mounts: alone, and one volume on another, where the upper sends demand labels to the lower.
 
 use super::real::{self, Volume};
 use std::io::Read;
@@ -37,7 +37,7 @@ fn a_cold_striped_file_is_read_ahead_and_a_change_is_seen() {
     let bytes = real::noise(6 << 20);
     let path = volume.at.join("film");
     std::fs::write(&path, &bytes).expect("write");
-    // What was just written is in the page cache; after a new start it is asked for.
+    // The bytes just written are in the page cache; after a restart they are read from the volume.
     volume.ok(&["down"]);
     volume.up_again();
     assert!(copied(&path) == bytes);
@@ -88,7 +88,7 @@ fn a_volume_below_knows_what_the_one_above_only_prefetches() {
     let down = Down(&entrepot);
     let bytes = real::noise(2 << 20);
     std::fs::write(at("mnt/film"), &bytes).expect("write");
-    // What was just written is in the page caches of both mounts; after a new start it is asked for.
+    // The bytes just written are in the page caches of both mounts; after a restart they are read from the volume.
     entrepot(&["down", "--volume", "volume.toml"]);
     entrepot(&["up", "volume.toml", "--at", "mnt", "--detach"]);
     assert!(copied(&at("mnt/film")) == bytes, "through two caches");

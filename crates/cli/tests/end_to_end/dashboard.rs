@@ -1,4 +1,4 @@
-//! The dashboard of a real volume: what it says of files, jobs and moves, and to whom.
+//! The dashboard of a real volume: its contents about files, jobs and moves, by access.
 
 use crate::real::{Volume, noise, until};
 use crate::server::port::free_port;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// What an address of the dashboard answers, with or without the token.
+/// Answer of an address of the dashboard, with or without the token.
 fn asked(port: u16, path: &str, token: bool) -> (u16, Value) {
     let header = if token { format!("Authorization: Bearer {TOKEN}\r\n") } else { String::new() };
     let (code, text) = get(port, path, &header);
@@ -39,6 +39,7 @@ fn moved(volume: &Volume, file: &str) -> String {
 
 /// [S-229]
 /// [S-323]
+/// [S-425]
 #[test]
 fn who_has_the_token_sees_what_moves_and_why_jobs_and_files() {
     let (dir, port) = (tempfile::tempdir().expect("dir"), free_port());
@@ -74,6 +75,12 @@ fn who_has_the_token_sees_what_moves_and_why_jobs_and_files() {
                 && event["why"].as_str().is_some_and(|why| why.contains("status 3"))
         })
     });
+    until("the failed job is shown", || {
+        let jobs = asked(port, "/api/jobs?find=fails", true).1;
+        jobs["found"] == 1 && jobs["jobs"][0]["state"] == "failed"
+    });
+    volume.ok(&["quota", "set", "--user", "48000", "--hard", "1GiB"]);
+    until("the quota is shown", || asked(port, "/api/volume", true).1["quotas"]["limits"] == 1);
     until("whose files take the space is known", || {
         let (code, space) = asked(port, "/api/space", true);
         let mine = space["users"].as_array().and_then(|users| users.iter().find(|user| user["uid"] == own).cloned());

@@ -40,7 +40,7 @@ fn a_script_written_for_datawarp_runs_as_it_is() {
     assert!(fs::read(kept.join("kept")).expect("it stays") == data);
     assert_eq!(fs::metadata(&kept).expect("it stays").mode() & 0o7777, 0o700);
 
-    // What is in the volume already comes from there, and a stage-out that fails leaves what it should have taken.
+    // Files in the volume are taken from there, and a failed stage-out keeps its files.
     let text = format!(
         "#DW jobdw type=scratch capacity=1MiB\n#DW persistentdw name=alpha\n\
          #DW stage_in type=file source={}/kept destination=$DW_JOB_STRIPED/input\n\

@@ -26,7 +26,7 @@ fn files_are_summed_by_user_age_and_directory_with_each_of_their_mirrors() {
     let times = fs::FileTimes::new().set_accessed(old).set_modified(old);
     fs::File::options().write(true).open(volume.at.join("two")).expect("open").set_times(times).expect("times");
 
-    // What lies in its stub is on no target, and a second mirror takes room once more.
+    // A file inside its stub is on no target, and a second mirror takes space once more.
     let row = |name: &str, files, bytes, on_targets| (name.to_owned(), files, bytes, on_targets);
     assert_eq!(rows(&volume, &["--by", "dir"]), [row(".", 1, 200_000, 400_000), row("d", 2, 300_010, 300_000)]);
     assert_eq!(rows(&volume, &["--by", "dir", "d"]), [row("e", 1, 300_000, 300_000), row(".", 1, 10, 0)]);

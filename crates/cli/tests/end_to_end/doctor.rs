@@ -1,4 +1,4 @@
-//! `entrepot doctor` on a volume that is well, one that is not, and one that nobody serves.
+//! `entrepot doctor` on a healthy volume, on an unhealthy one, and on one without a daemon.
 
 use crate::real::{Volume, code, err, out};
 use crate::redis::Redis;
@@ -13,7 +13,7 @@ fn findings(volume: &Volume) -> (Vec<Value>, i32) {
     (json["findings"].as_array().expect("findings").clone(), code(&told))
 }
 
-/// Of that subject, those that are not well.
+/// Findings of a subject that are not ok.
 fn bad<'a>(findings: &'a [Value], subject: &str) -> Vec<&'a Value> {
     findings.iter().filter(|f| f["subject"] == subject && f["state"] != "ok").collect()
 }
@@ -65,12 +65,39 @@ fn it_finds_what_is_wrong_and_changes_nothing() {
     assert!(open.len() == 1 && open[0]["change"].as_str().is_some_and(|c| c.starts_with("chmod 700 ")), "{told:?}");
     assert_eq!(bad(&told, "target capacity0").len(), 1, "{told:?}");
 
-    // What `up` refuses is said as `up` says it.
+    // `doctor` reports refusals of `up` in the words of `up`.
     let text = fs::read_to_string(&volume.toml).expect("volume.toml");
     fs::write(&volume.toml, format!("bogus = 1\n{text}")).expect("volume.toml");
     let (told, status) = findings(&volume);
     assert_eq!(status, 1);
     assert!(bad(&told, "volume.toml")[0]["what"].as_str().is_some_and(|w| w.contains(":1:1: unknown key `bogus`")));
+}
+
+/// [S-391]
+#[test]
+fn it_tries_the_mount_as_another_user() {
+    let Some(volume) = Volume::up() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: needs root to be another user");
+    }
+    let above: Vec<&Path> =
+        volume.at.ancestors().skip(1).take_while(|dir| dir.starts_with(std::env::temp_dir())).collect();
+    let set = |path: &Path, mode| fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("chmod");
+    let users = || {
+        let found = findings(&volume).0.into_iter().find(|f| f["subject"] == "users").expect("a finding");
+        (found["state"].as_str().expect("a state").to_owned(), found["what"].as_str().expect("a text").to_owned())
+    };
+    above.iter().filter(|dir| **dir != std::env::temp_dir()).for_each(|dir| set(dir, 0o755));
+    fs::write(volume.at.join("file"), "data").expect("write");
+    assert_eq!(fs::metadata(&volume.at).expect("stat").permissions().mode() & 0o7777, 0o1777, "a new volume of root's");
+    assert_eq!(users().0, "ok", "{:?}", users());
+    set(&volume.at, 0o755);
+    assert!(users().0 == "warning" && users().1.contains("only root can create"), "{:?}", users());
+    set(&volume.at, 0o700);
+    assert!(users().0 == "warning" && users().1.contains("only root can list"), "{:?}", users());
+    volume.ok(&["down"]);
+    volume.ok(&["up", volume.toml.to_str().expect("UTF-8"), "--at", volume.at.to_str().expect("UTF-8"), "--detach"]);
+    assert_eq!(fs::metadata(&volume.at).expect("stat").permissions().mode() & 0o7777, 0o700, "of one that exists");
 }
 
 /// [S-238]

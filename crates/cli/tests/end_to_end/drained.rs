@@ -22,7 +22,7 @@ fn left_on(volume: &Volume, target: &str) -> usize {
 /// [S-024] [S-033]
 #[test]
 fn killed_in_the_middle_of_a_drain() {
-    let slow = |toml: String| toml.replace("# rate = 0", "rate = 8000000");
+    let slow = |toml: String| toml.replace("# rate = 0", "rate = 2000000");
     let Some(volume) = Volume::up_with(slow) else { return };
     let data = noise(5 << 20);
     for n in 0..FILES {
@@ -38,7 +38,7 @@ fn killed_in_the_middle_of_a_drain() {
     let mut interrupted = 0;
     while left > 1 && interrupted < 6 {
         until("the drain goes on", || volume.count("mover", "running") > 0 || left_on(&volume, &victim) < left);
-        // Somebody uses a file meanwhile.
+        // A user opens a file during the drain.
         let user = std::fs::File::options().append(true).open(volume.at.join("f1")).expect("open");
         drop(user);
         volume.kill();
@@ -57,4 +57,23 @@ fn killed_in_the_middle_of_a_drain() {
     volume.ok(&["target", "remove", &victim]);
     volume.ok(&["down"]);
     assert_eq!(journal(&volume), 0);
+}
+
+/// [S-370]
+#[test]
+fn a_file_that_is_removed_in_the_middle_of_its_move_leaves_nothing() {
+    let slow = |toml: String| toml.replace("# rate = 0", "rate = 2000000");
+    let Some(volume) = Volume::up_with(slow) else { return };
+    std::fs::write(volume.at.join("f"), noise(40 << 20)).expect("write");
+    let layout = volume.json(&["layout", "f"]);
+    let victim = layout["mirrors"][0]["segments"][1]["objects"][0]["target"].as_str().expect("target").to_string();
+    let mut command = std::process::Command::new(&volume.binary);
+    command.args(["target", "drain", &victim]).current_dir(&volume.at).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut drain = command.spawn().expect("it runs");
+    until("the file is moved", || volume.count("mover", "running") > 0);
+    std::fs::remove_file(volume.at.join("f")).expect("remove");
+    drain.wait().expect("the drain ends");
+    volume.until_nothing_is_left();
+    let targets = volume.json(&["target", "list"]);
+    assert_eq!(targets["targets"].as_array().expect("targets").iter().filter(|t| t["state"] == "failed").count(), 0);
 }

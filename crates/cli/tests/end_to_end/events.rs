@@ -1,4 +1,4 @@
-//! `entrepot events`: a drain, a failure and a job as they are told, to whom, and to who comes late.
+//! `entrepot events`: a drain, a failure and a job, for each user, and for clients that come late.
 
 use crate::real::{Volume, code, err, noise, out, until};
 use serde_json::Value;
@@ -46,7 +46,7 @@ fn a_drain_names_each_file_that_it_moves_where_to_and_why() {
         assert!(event["to"][0].as_str().is_some_and(|to| to != target), "{event}");
         assert_eq!(event["why"], format!("target {target} was being emptied"));
     }
-    // Who follows is told the same, in lines for people, and Ctrl-C is a good end.
+    // A follower gets the same events, in lines for people, and Ctrl-C is a good end.
     for event in &moves {
         let line = lines.next().expect("a line").expect("UTF-8");
         let path = event["path"].as_str().expect("a path");

@@ -1,4 +1,4 @@
-//! `entrepot find`: each thing that can be asked for, and whose files are shown to whom.
+//! `entrepot find`: each criterion, and the visibility of files by user.
 
 use crate::real::{Volume, code, err, noise, out};
 use std::fs;
@@ -41,8 +41,24 @@ fn files_are_found_by_where_they_lie_and_how_they_are_used() {
     let on_it = found(&volume, &["--target", &target]);
     assert!(on_it.contains(&"d/e/one".to_owned()) && !on_it.contains(&"d/small".to_owned()), "{on_it:?}");
     assert_eq!(found(&volume, &["--state", "away"]), Vec::<String>::new());
-    volume.ok(&["target", "fail", &target]);
+    let told = volume.json(&["target", "fail", &target]);
+    assert!(told["text"].as_str().is_some_and(|text| text.contains(&target)), "{told}");
     assert_eq!(found(&volume, &["--state", "away"]), ["d/e/one"], "the other has a second mirror");
+    crate::real::until("the status counts it", || volume.count_if_any("away", "files") == Some(1));
+    let status = out(&volume.run(&["status"]));
+    assert!(
+        status.contains("1 file cannot be read now") && status.contains("`entrepot find --state away`"),
+        "{status}"
+    );
+    let metrics = out(&volume.run(&["stats", "--prometheus"]));
+    let away = metrics.lines().find(|line| line.starts_with("entrepot_files_away{")).expect("the metric");
+    assert_eq!(away.rsplit(' ').next().and_then(|n| n.parse::<f64>().ok()), Some(1.0), "{away}");
+    let checked = out(&volume.run(&["check"]));
+    assert!(checked.contains("until it is back") && !checked.contains("lost"), "{checked}");
+    let checked = out(&volume.run(&["check", "--output", "json"]));
+    let checked: serde_json::Value = serde_json::from_str(&checked).expect("json");
+    let finding = checked["findings"].as_array().and_then(|all| all.iter().find(|f| f["path"] == "d/e/one"));
+    assert_eq!(finding.expect("a finding")["outcome"], "away", "{checked}");
     let wrong = volume.run(&["find", "--target", "nobody"]);
     assert!(code(&wrong) == 5 && err(&wrong).contains("there is no target \"nobody\""), "{}", err(&wrong));
 }

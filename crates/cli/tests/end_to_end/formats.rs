@@ -1,4 +1,5 @@
-//! What is on disk outlives the program: a volume of an earlier one is served whole, one of a newer one is refused and left as it is.
+//! On-disk formats outlive the program: a volume of an earlier one is served whole, one of a newer one is refused and
+//! left as it is.
 
 use crate::real::{Volume, code, err, out};
 use std::os::unix::fs::MetadataExt;
@@ -72,7 +73,7 @@ fn a_volume_of_an_earlier_program_is_served_whole_and_goes_on() {
         let source = out(&volume.run(&["explain", "staged"]));
         assert!(source.contains("file://"), "{source}");
         volume.ok(&["check", "--deep"]);
-        // It is written to as ever, and is there at the next start.
+        // The volume can be written as before, and has the file at the next start.
         std::fs::write(volume.at.join("new"), bytes("new", 5_000_000)).expect("write");
         volume.ok(&["layout", "split", "narrow/merged1"]);
         volume.ok(&["layout", "add-mirror", "d/e/striped"]);
@@ -86,8 +87,8 @@ fn a_volume_of_an_earlier_program_is_served_whole_and_goes_on() {
 
 type Found = (PathBuf, u32, (i64, i64), Vec<u8>);
 
-/// Every name below a directory with its mode, its bytes, and when these were written. SQLite makes a file beside the state for as long
-/// as it reads it, so the times of directories tell nothing.
+/// Every name below a directory with its mode, its bytes, and when these were written. SQLite makes a file beside the
+/// state for as long as it reads it, so the times of directories tell nothing.
 fn all_of(directory: &Path) -> Vec<Found> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).expect("a directory") {
@@ -106,7 +107,7 @@ fn all_of(directory: &Path) -> Vec<Found> {
     found
 }
 
-/// `up` says so once, and leaves all as it was.
+/// Checks that `up` prints the refusal once and changes nothing.
 fn assert_refused(volume: &Volume, what: &str) {
     let home = volume.toml.parent().expect("a directory");
     let before = all_of(home);
@@ -145,7 +146,7 @@ fn what_a_newer_program_wrote_is_refused_at_every_place_and_nothing_is_changed()
     with(&home.join("namespace/format"), b"2\n", || refused("namespace"));
     let id = home.join("targets/fast1/target.id");
     let text = std::fs::read_to_string(&id).expect("an identity");
-    // What else a newer one says may be anything.
+    // The other fields of a newer version may be anything.
     with(&id, format!("format = 2\nrest = {{ is = \"new\" }}\n{text}").as_bytes(), || refused("target"));
     with(&id, b"format = 3\n", || refused("a target of which nothing else is known"));
     let state = home.join("state/state.db");

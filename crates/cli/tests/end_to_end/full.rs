@@ -1,4 +1,5 @@
-//! Devices that are full: the writer is told, nothing else suffers, and removing files helps. Needs root for small file systems.
+//! Devices that are full: the writer gets an error, nothing else suffers, and removing files helps. Needs root for
+//! small file systems.
 
 use crate::real::{Volume, code, err, noise, out, until};
 use std::fs;
@@ -63,7 +64,7 @@ fn is_full(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::NOSPC.raw_os_error())
 }
 
-/// What a file of `fill` must hold.
+/// Expected content of a file of `fill`.
 fn expected(block: &[u8], len: usize) -> Vec<u8> {
     block.iter().copied().cycle().take(len).collect()
 }
@@ -145,6 +146,7 @@ fn a_full_namespace_refuses_names_and_keeps_what_it_has() {
     volume.ok(&["check"]);
 }
 
+/// [S-421]
 #[test]
 fn a_full_state_directory_is_said_clearly() {
     let Some(small) = Small::new(8) else { return };
@@ -164,12 +166,21 @@ fn a_full_state_directory_is_said_clearly() {
 
     assert!(fs::read(volume.at.join("f")).expect("read") == data);
     fs::write(volume.at.join("g"), &data).expect("files need no state store");
+    let order = volume.run(&["target", "restore", "fast0"]);
+    assert!([0, 1].contains(&code(&order)), "an order that cannot be kept is no wrong input: {}", err(&order));
     let script = volume.dir.path().join("job.sh");
     fs::write(&script, format!("#!/bin/bash\n#ENTREPOT -n 1\n# {}\n", "x".repeat(300_000))).expect("write");
     let refused = volume.run(&["job", "submit", script.to_str().expect("UTF-8")]);
     assert_ne!(code(&refused), 0, "{}", out(&refused));
     assert!(err(&refused).to_lowercase().contains("space") || err(&refused).contains("full"), "{}", err(&refused));
     volume.ok(&["down"]);
+    fill(&small.dir.join("rest"), &[7; 512]);
+    let up = ["up", volume.toml.to_str().expect("UTF-8"), "--at", volume.at.to_str().expect("UTF-8"), "--detach"];
+    let refused = volume.run(&up);
+    assert!([0, 1].contains(&code(&refused)), "no wrong input: {} {}", code(&refused), err(&refused));
+    if code(&refused) == 0 {
+        volume.ok(&["down"]);
+    }
     fs::remove_file(small.dir.join("ballast")).expect("remove");
     volume.up_again();
     assert!(fs::read(volume.at.join("g")).expect("read") == data);

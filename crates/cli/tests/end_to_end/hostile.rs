@@ -1,5 +1,5 @@
-//! A hostile program of an ordinary user takes all that it can get, while others work: it neither stops nor sees anything
-//! of theirs.
+//! A hostile program of an ordinary user takes all that it can get, while others work: it neither stops nor sees
+//! anything of theirs.
 
 use crate::burst::with_burst;
 use crate::real::{Volume, code, err, noise, out, until};
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Says to the copy of this test that is the hostile program where the volume is.
+/// Environment variable with the volume's directory for the copy of this test that is the hostile program.
 const DIRECTORY: &str = "ENTREPOT_TEST_HOSTILE";
 /// Descriptors that the daemon may have.
 const DESCRIPTORS: &str = "1024";
-/// An application of somebody else.
+/// An application of another user. This user may have a different one of the same name.
 const APP: &str = "wave";
-/// What nobody else is to see.
+/// A name that no other user may see.
 const SECRET: &str = "merger-of-alpha-and-beta";
 
 /// One request on a connection of its own; the last line that comes back, as far as one does.
@@ -30,8 +30,8 @@ fn ask(socket: &Path, command: &str, args: Value) -> String {
     BufReader::new(stream).lines().map_while(Result::ok).find(last).unwrap_or_default()
 }
 
-/// The hostile program: this very program, started again as another user. It says `ready` when it has all that it can get, goes on
-/// until its input ends, and says then what it saw.
+/// The hostile program: this very program, started again as another user. It prints `ready` when it has all that it can
+/// get, goes on until its input ends, and then prints its observations.
 #[test]
 fn program() {
     let Ok(dir) = std::env::var(DIRECTORY) else { return };
@@ -70,7 +70,7 @@ fn program() {
     println!("locked {locked:?} opened {opened} connected {} saw {seen}", streams.len());
 }
 
-/// Everything at once until the input ends; what the daemon said.
+/// Does everything at once until the input ends; returns the daemon's answers.
 fn take_all(
     stop: &AtomicBool,
     at: &Path,
@@ -122,7 +122,7 @@ fn take_all(
                 ("daemon.down", json!({"force": true})),
                 ("target.fail", json!({"name": "fast0"})),
             ];
-            // Its own connections keep most of these out; once each is enough.
+            // The program's own connections keep most of these out; once each is enough.
             while !stop.load(Ordering::Relaxed) {
                 for (command, args) in &requests {
                     seen += &ask(socket, command, args.clone());
@@ -143,7 +143,7 @@ struct Hostile(Child);
 
 impl Hostile {
     fn start(volume: &Volume) -> Hostile {
-        // Where every user may run it.
+        // A directory in which every user may run it.
         let program = volume.dir.path().join("hostile");
         let copied = Command::new("cp").arg(std::env::current_exe().expect("a path")).arg(&program).status();
         assert!(copied.expect("cp").success());
@@ -153,7 +153,7 @@ impl Hostile {
         Hostile(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("setpriv runs"))
     }
 
-    /// What it says up to a line that begins so, or up to its end.
+    /// Output up to a line with this prefix, or up to its end.
     fn says(&mut self, line: &str) -> String {
         let out = self.0.stdout.as_mut().expect("a pipe");
         let (mut said, mut byte) = (Vec::new(), [0]);

@@ -1,4 +1,4 @@
-//! What `make install` puts where: a line of fstab mounts a volume, and systemd understands the units.
+//! Files that `make install` installs: a line of fstab mounts a volume, and systemd accepts the units.
 
 use crate::real::{Volume, code, err};
 use std::path::Path;
@@ -62,7 +62,7 @@ fn systemd_understands_the_units() {
         let unit = dir.path().join(format!("usr/lib/systemd/{of}/entrepot@.service"));
         let text = std::fs::read_to_string(&unit).expect("a unit");
         assert!(text.contains("ExecStart=/usr/bin/entrepot up "), "{text}");
-        // It looks whether programs are there, and nothing is installed here.
+        // systemd checks that programs exist, and nothing is installed here.
         let here = text.replace("/usr/bin/entrepot", env!("CARGO_BIN_EXE_entrepot"));
         let instance = dir.path().join("entrepot@scratch.service");
         std::fs::write(&instance, here).expect("write");

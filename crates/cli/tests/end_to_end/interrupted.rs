@@ -1,5 +1,5 @@
-//! Staging that is cut off in the middle: the device fills up, the user has enough, the network goes. Each time one clear
-//! message, nothing half there, and the same command goes on.
+//! Staging that is cut off in the middle: the device fills up, the user has enough, the network goes. Each time one
+//! clear message, nothing half there, and the same command goes on.
 
 use crate::full::{Small, fill};
 use crate::real::{Volume, code, err, noise, out, until, until_within};
@@ -31,7 +31,7 @@ fn nothing_is_there(volume: &Volume) {
     assert_eq!(fs::read_dir(&volume.at).expect("ls").count(), 0, "nothing half there");
 }
 
-/// The same command once more brings the rest; what it fetched.
+/// Runs the command again, which brings the rest; returns the bytes fetched.
 fn goes_on(volume: &Volume, uri: &str, data: &[u8]) -> u64 {
     let staged = volume.json(&["stage", "in", uri, "f"]);
     assert!(fs::read(volume.at.join("f")).expect("read") == data);

@@ -40,7 +40,7 @@ fn a_job_is_told_as_it_goes_on() {
         let job = volume.json(&["job", "show", "2"]);
         job["summary"]["state"] == "queued" && job["parts"][0]["kind"] == "stage-in"
     });
-    // Both have been told, for what follows is told after it.
+    // Both watchers have printed this, as they print later events after it.
     fs::write(&go, "go\n").expect("the first ends");
     let (people, program) = (people.wait_with_output().expect("watch"), program.wait_with_output().expect("watch"));
     let said = out(&people);
@@ -95,7 +95,7 @@ fn a_job_is_told_as_it_goes_on() {
     assert!(code(&theirs) == 5 && err(&theirs).contains("no job 3 of yours"), "{}{}", out(&theirs), err(&theirs));
 }
 
-/// Ctrl-C ends the waiting for job 5, which is said once to run, and not the job.
+/// Ctrl-C ends the wait for job 5, whose start is printed once, and not the job.
 fn interrupted(volume: &Volume) {
     let mut wait = Command::new(&volume.binary);
     wait.env("ENTREPOT_VOLUME", &volume.toml).args(["job", "wait", "5"]).stderr(Stdio::piped());

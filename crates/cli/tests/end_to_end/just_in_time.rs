@@ -1,4 +1,4 @@
-//! Data that begin to come when the queue says that their job will start, and that wait for space.
+//! Data that come when the queue's estimate of their job's start is near, and that wait for space.
 
 use crate::real::{Volume, code, out, until};
 use crate::server::{self, Nginx};
@@ -68,12 +68,12 @@ fn data_come_when_the_queue_says_that_the_job_will_start() {
     assert!(shown(&volume, "2").contains("its data came") && shown(&volume, "2").contains("before its start"));
     assert_eq!((volume.counted("staging_in_time"), volume.counted("staging_too_late")), (1, 0));
 
-    // The queue errs: the job before ends an hour early. What is then still to come is counted.
+    // The queue errs: the job before ends an hour early. The bytes still to come then are counted.
     submit(&volume, &home, "#ENTREPOT -t 1h\nsleep 3600\n");
     until("it has the core", || entered(&volume, "3", "running").is_some());
     submit(&volume, &home, &(stage("fourth") + "test -s $ENTREPOT_MOUNT/fourth\n"));
     until("its data are not due", || shown(&volume, "4").contains("its data begin to come in"));
-    // What is known of it survives the daemon, the rate of its source too.
+    // The estimate survives the daemon, and so does the rate of the source.
     volume.kill();
     volume.up_again();
     until("they are not due", || shown(&volume, "4").contains("its data begin to come in"));

@@ -1,4 +1,4 @@
-//! What the daemon keeps: names, attributes and layouts over its own death, and users' secrets to itself.
+//! Properties that survive the daemon: names, attributes and layouts; and users' secrets that it keeps private.
 
 use super::real::{self, Volume, code, err};
 use rustix::fs::XattrFlags;
@@ -98,7 +98,7 @@ fn secrets_stand_in_no_answer_log_or_state() {
     std::thread::scope(|scope| {
         for scheme in schemes {
             scope.spawn(move || {
-                // Nobody listens there.
+                // There is no server on that port.
                 let uri = format!("{scheme}://127.0.0.1:9/x");
                 refused(&["stage", "in", &uri, &here("in"), "--credentials", credentials]);
                 refused(&["stage", "out", &here("result"), &uri, "--credentials", credentials]);
@@ -119,7 +119,7 @@ fn secrets_stand_in_no_answer_log_or_state() {
     assert!(looked > 2, "state store, log and names were looked at");
 }
 
-/// How many files were looked at.
+/// Checks that no file contains the secret; returns the number of files checked.
 fn no_file_holds(dir: &Path, secret: &str) -> usize {
     let mut looked = 0;
     for entry in std::fs::read_dir(dir).expect("dir") {

@@ -1,4 +1,4 @@
-//! `kill -9` of the daemon while it fetches, and while somebody writes.
+//! `kill -9` of the daemon during a fetch, and during writes.
 
 use crate::real::{Volume, code, err, noise, out, until};
 use crate::recovery::direct;
@@ -93,7 +93,7 @@ fn killed_while_somebody_writes() {
         scope.spawn(move || {
             let file = std::fs::File::create(path).expect("create");
             for (k, block) in data.chunks(300_000).enumerate() {
-                // Acknowledged is what fsync said is safe; the rest may or may not be there.
+                // Bytes count as acknowledged once fsync has returned; the rest may or may not be there.
                 let done = file.write_all_at(block, k as u64 * 300_000).and_then(|()| file.sync_data());
                 if done.is_err() || tell.send((k + 1) * 300_000).is_err() {
                     return;
@@ -112,4 +112,32 @@ fn killed_while_somebody_writes() {
     assert!(found[..written] == data[..written], "what was synced is there");
     volume.ok(&["check", "--repair"]);
     volume.ok(&["check"]);
+}
+
+/// [S-372]
+#[test]
+fn killed_between_the_removal_of_a_file_and_that_of_its_objects() {
+    let Some(volume) = Volume::up() else { return };
+    let data = noise(3 << 20);
+    for name in ["f", "g"] {
+        std::fs::write(volume.at.join(name), &data).expect("write");
+    }
+    let segments = volume.json(&["layout", "f"])["mirrors"][0]["segments"].as_array().expect("segments").clone();
+    let objects: usize = segments.iter().map(|s| s["objects"].as_array().expect("objects").len()).sum();
+    volume.kill();
+    // The daemon has come as far as this: the name is gone.
+    let stub = volume.toml.parent().expect("a directory").join("namespace/tree/f");
+    std::fs::remove_file(stub).expect("the name");
+    volume.up_again();
+    until("the objects are removed", || volume.count_if_any("left", "objects").is_some());
+    assert_eq!(volume.count("left", "objects"), objects as u64);
+    assert!(volume.count("left", "bytes") >= data.len() as u64);
+    let (status, events) = (out(&volume.run(&["status"])), out(&volume.run(&["events"])));
+    assert!(status.contains(&format!("{objects} objects with")), "{status}");
+    assert!(events.contains(&format!("{objects} objects with")), "{events}");
+    volume.ok(&["check"]);
+    assert!(std::fs::read(volume.at.join("g")).expect("read") == data);
+    volume.ok(&["down"]);
+    volume.up_again();
+    assert_eq!(volume.json(&["status"])["left"], serde_json::Value::Null, "it ended in order");
 }

@@ -9,14 +9,14 @@ use std::process::Command;
 
 /// An ext4 file system on a loop device.
 pub struct Loop {
-    /// Where it is mounted.
+    /// Mount point of the file system.
     pub dir: PathBuf,
     image: PathBuf,
     _around: tempfile::TempDir,
 }
 
 impl Loop {
-    /// One of so many MiB, with further options of the mount; or says why not.
+    /// Makes a file system of `mib` MiB, with further mount options; `None` after a message if that is not possible.
     pub fn new(mib: u64, options: &[&str]) -> Option<Loop> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: needs root to mount small file systems");
@@ -37,7 +37,7 @@ impl Loop {
         Loop::mount(around, image, options)
     }
 
-    /// One that is in a file already; the file stays.
+    /// Mounts a file system of an existing image; the image stays.
     pub fn of(image: &Path) -> Option<Loop> {
         let around = tempfile::Builder::new().prefix("entrepot-loop").tempdir().expect("temp dir");
         Loop::mount(around, image.to_owned(), &[])
@@ -57,7 +57,7 @@ impl Loop {
         Some(Loop { dir, image, _around: around })
     }
 
-    /// Its device, as `major:minor`.
+    /// Number of the device, as `major:minor`.
     pub fn device(&self) -> String {
         let device = fs::metadata(&self.dir).expect("it is mounted").dev();
         format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device))
@@ -68,11 +68,12 @@ impl Loop {
         fs::metadata(&self.image).expect("the image").blocks() * 512
     }
 
-    /// A copy of what the device holds, taken while a daemon stands still: what was not made durable is in it or not, as after a loss of power.
+    /// A copy of what the device holds, taken while a daemon stands still: what was not made durable is in it or not,
+    /// as after a loss of power.
     pub fn image_while_stopped(&self, daemon: Pid, name: &str) -> PathBuf {
         let copy = self.image.with_file_name(name);
         kill_process(daemon, Signal::STOP).expect("it lives");
-        // What a thread does in the kernel it finishes first.
+        // A thread finishes its system call before it stops.
         let tasks = format!("/proc/{}/task", daemon.as_raw_nonzero());
         until("all threads stand still", || {
             let tasks = fs::read_dir(&tasks).expect("tasks").flatten();

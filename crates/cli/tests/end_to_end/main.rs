@@ -1,4 +1,5 @@
-//! The real binary with a real mount: set up, use, fail, kill, restart, end. Skipped with the reason where nobody may mount.
+//! The real binary with a real mount: set up, use, fail, kill, restart, end. Skipped, with the reason, where users
+//! cannot mount.
 
 mod accounting;
 mod advice;
@@ -125,7 +126,7 @@ fn targets_fail_come_back_and_are_emptied() {
     volume.ok(&["target", "restore", &victim]);
     assert_eq!(volume.state_of(&victim), "ok");
 
-    // The volume may be at it by itself just now, and then says that it is busy.
+    // The volume may run the resync itself just now, and is then busy.
     real::until("it is resynced", || volume.run(&["layout", "resync", "f"]).status.success());
     volume.ok(&["layout", "drop-mirror", "f", "1"]);
     volume.ok(&["target", "drain", &victim]);
@@ -236,7 +237,7 @@ fn a_job_runs_with_its_data() {
     let waited = volume.run(&["job", "wait", "1"]);
     assert_eq!(code(&waited), 0, "{}{}", out(&waited), out(&volume.run(&["job", "show", "1"])));
     assert!(std::fs::read(home.join("result")).expect("the result is home") == [data.clone(), data].concat());
-    // The same script once more: its input is there, from the same source and unchanged.
+    // The script runs again: its input is there, from the same source and unchanged.
     let again = volume.run_in(&home, &["job", "submit", "--wait", script.to_str().expect("UTF-8")]);
     assert!(code(&again) == 0 && out(&again).starts_with("job 2\n"), "{}{}", out(&again), err(&again));
     let said = out(&volume.run(&["job", "log", "2", "--part", "stage-in"]));

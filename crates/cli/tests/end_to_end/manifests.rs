@@ -1,11 +1,12 @@
-//! Many files from a real server: by checksum manifests as coreutils write them, its listings, and records in Zenodo's shape.
+//! Many files from a real server: by checksum manifests as coreutils write them, its listings, and records in Zenodo's
+//! shape.
 
 use crate::real::{Volume, code, err, out};
 use crate::server::{self, Nginx};
 use std::fs;
 use std::process::Command;
 
-/// Files below `set/` of the server, with the sums that a tool says of them.
+/// Publishes files below `set/` of the server, with the sums that a tool computes.
 fn publish(nginx: &Nginx, tool: &[&str], to: &str) {
     let set = nginx.root().join("set");
     fs::create_dir_all(set.join("sub dir")).expect("directories");
@@ -159,7 +160,7 @@ fn some_of_the_files_and_what_would_come() {
     let text = volume.run(&[&words[..2], &["--dry-run"], &words[2..]].concat());
     assert!(out(&text).contains("would stage in 3 files") && out(&text).contains("there already, with this size"));
 
-    // Of a manifest, too; and a pattern that leaves nothing is a slip.
+    // Patterns select lines of a manifest too; patterns that select nothing are an error.
     let (sums, set) = (nginx.uri("set/SHA256SUMS"), nginx.uri("set"));
     volume.ok(&["stage", "in", "--manifest", &sums, "--include", "sub dir/", &set, "listed"]);
     assert!(volume.at.join("listed/sub dir/50%").exists() && !volume.at.join("listed/large").exists());

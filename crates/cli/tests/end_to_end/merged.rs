@@ -73,6 +73,7 @@ fn merged_files_are_files_of_their_own_in_everything_else() {
     same(&all, "after splitting");
     let again = volume.run(&["layout", "split", "v"]);
     assert!(code(&again) == 2 && err(&again).contains("shares no object"), "{}", err(&again));
+    volume.until_nothing_is_left();
     volume.ok(&["down"]);
 }
 

@@ -53,7 +53,7 @@ fn reads_and_writes_go_on_and_both_mirrors_come_in_sync_again() {
     volume.ok(&["check"]);
 }
 
-/// Who asks for a resync while one is under way, begun by the volume itself or by somebody else, gets its end and no refusal.
+/// A request for a resync during another one, of the volume itself or of a user, returns with the end of that one.
 #[test]
 fn a_resync_joins_the_one_that_is_under_way() {
     let Some(volume) = Volume::up_with(|toml| mirrored(toml).replace("# rate = 0\n# Files", "rate = 2000000\n# Files"))

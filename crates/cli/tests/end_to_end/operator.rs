@@ -1,4 +1,4 @@
-//! What an operator meets in a day: targets that come, layouts asked for, results taken home, mounts by mount(8) and systemd.
+//! An operator's day: new targets, layout requests, results taken home, mounts by mount(8) and systemd.
 
 use crate::real::{Volume, code, err, noise, out, until};
 use std::fs;
@@ -31,7 +31,7 @@ fn targets_and_events_have_names_and_places() {
     assert_eq!(fast9["path"].as_str(), dir.canonicalize().expect("real").to_str());
     assert!(fast9["total_bytes"].as_u64() > Some(0), "{fast9}");
 
-    // What is recovered has a path, and targets have names.
+    // Recovered files have paths, and targets have names.
     let home = volume.dir.path().join("home");
     fs::create_dir(&home).expect("directory");
     let data = noise(9_000_000);
@@ -121,7 +121,7 @@ fn mount_and_down_know_it_by_its_mount_point() {
     if rustix::process::geteuid().is_root() && std::path::Path::new("/sbin/mount.fuse").exists() {
         let mount = |options: &str| {
             let path = format!("{}:{}", volume.dir.path().display(), std::env::var("PATH").unwrap_or_default());
-            // What mount(8) executes, which itself looks in the system's own directories alone.
+            // The program that mount(8) executes; mount(8) itself searches only the system's own directories.
             let words = [toml, at, "-t", "fuse.entrepot", "-o", options];
             Command::new("/sbin/mount.fuse").args(words).env("PATH", path).output().expect("mount.fuse")
         };

@@ -1,4 +1,5 @@
-//! What `make deb` and `make rpm` make. The deb: from a root without it to a mounted volume, over an upgrade, and back to a root without it.
+//! Products of `make deb` and `make rpm`. The deb: from a root without it to a mounted volume, over an upgrade, and
+//! back to a root without it.
 
 use crate::real::{code, err, out};
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ fn the_program_needs_no_library_but_that_of_c() {
     let of_c =
         |name: &&str| ["libc.so.", "libm.so.", "libgcc_s.so.", "ld-linux"].iter().any(|lib| name.starts_with(lib));
     assert!(!needed.is_empty() && needed.iter().all(of_c), "{needed:?}");
-    // Which C library it runs on is that of where it is built, so only there the number of the guide can be looked at.
+    // The required C library is that of the build machine, so the guide's number can only be checked on Debian 12.
     let here = out(&Command::new("getconf").arg("GNU_LIBC_VERSION").output().expect("runs"));
     if here.trim() != "glibc 2.36" {
         return eprintln!("skipped: {} is not that of Debian 12", here.trim());
@@ -59,7 +60,7 @@ fn the_rpm_has_what_the_deb_has_and_starts_enables_and_ends_nothing() {
     let shown = package.to_str().expect("UTF-8");
     let needed = rpm(&["-qp", "--requires", shown]);
     assert!(needed.contains("libc.so.6(GLIBC_2."), "{needed}");
-    // What it runs: units are read anew, and who removes it hears of mounts.
+    // Scripts of the package: units are reloaded, and at removal the user reads about mounted volumes.
     let scripts = rpm(&["-qp", "--scripts", shown]);
     let called: Vec<_> = scripts.lines().filter(|line| line.contains("systemctl")).collect();
     assert!(matches!(called[..], [one] if one.contains("systemctl daemon-reload")), "{scripts}");
@@ -94,7 +95,7 @@ fn the_rpm_has_what_the_deb_has_and_starts_enables_and_ends_nothing() {
     assert!(!root.join("usr/bin/entrepot").exists() && root.join("etc/entrepot/scratch.toml").exists());
 }
 
-/// They are what Slurm's plug-ins read, and take the place of nothing.
+/// Checks that the scripts are those that Slurm's plug-ins read, and replace nothing.
 fn scripts_for_slurm(root: &Path, package: &Path, rpm: impl Fn(&[&str]) -> String) {
     let conf = root.join("etc/slurm");
     std::fs::create_dir_all(&conf).expect("mkdir");
@@ -108,7 +109,7 @@ fn scripts_for_slurm(root: &Path, package: &Path, rpm: impl Fn(&[&str]) -> Strin
     assert!(script.contains("\"/etc/entrepot/slurm.toml\"") && !script.contains('@'), "{script}");
     assert!(conf.join("entrepot_submit.lua").exists() && !conf.join("job_submit.lua").exists());
     rpm(&["--nodeps", "-e", "entrepot-slurm"]);
-    // What is not the package's stays, as rpm keeps it.
+    // A modified file stays, as rpm keeps it.
     assert_eq!(std::fs::read_to_string(conf.join("burst_buffer.lua.rpmsave")).expect("kept"), "-- mine");
 }
 

@@ -6,7 +6,7 @@ use rustix::process::{Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-fn sources() -> PathBuf {
+pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
@@ -28,7 +28,7 @@ fn a_script_restarts_from_the_newest_complete_version_where_its_files_are_now() 
     let at = volume.at.to_str().expect("UTF-8");
     assert_eq!(out(&restart(&["wave"])), format!("{at}/ckpt/wave/1\n"));
 
-    // One that was begun is none until it is committed.
+    // A version that was begun does not count until it is committed.
     std::fs::create_dir_all(volume.at.join("run/state")).expect("mkdir");
     volume.ok(&["checkpoint", "begin", "wave", "--version", "two", "--path", &format!("{at}/run/state")]);
     std::fs::create_dir(volume.at.join("run/state/rank-0")).expect("mkdir");
@@ -58,7 +58,7 @@ fn a_script_restarts_from_the_newest_complete_version_where_its_files_are_now() 
     copy.args(["-ec", &script]).current_dir(to.path()).env("ENTREPOT_VOLUME", &volume.toml);
     assert!(copy.status().expect("runs").success());
     assert!(to.path().join("rank-0/data").metadata().is_ok_and(|file| file.len() == 1 << 20));
-    // One that its owner removes is none.
+    // A version that its owner removes does not count.
     write(&volume, "wave", "3", &real::noise(1 << 20)).expect("written");
     real::until("it is complete", || complete(&volume, "wave", "3"));
     assert_eq!(out(&restart(&["wave"])), format!("{at}/ckpt/wave/3\n"));
@@ -115,9 +115,9 @@ fn the_advised_interval_says_what_it_rests_on() {
     assert!(cost > 0.0 && (daly - policy::burst::advice::daly_s(cost, 21_600.0)).abs() < 1e-6, "{told}");
     let said = out(&advise(&["wave", "--mtbf", "6h"]));
     assert!(said.contains("(measured: the last one written, 1.0 MiB; the newest is version 1)"), "{said}");
-    assert!(said.contains("6h (as you say)"), "{said}");
+    assert!(said.contains("6 h (as you say)"), "{said}");
 
-    // What was begun with a number of nodes rests on that, and what restarted on its restarts.
+    // Advice uses the number of nodes given at the start of a version, and observed restarts where there are any.
     std::fs::create_dir(volume.at.join("state")).expect("mkdir");
     volume.ok(&["checkpoint", "begin", "many", "--path", "state", "--nodes", "512"]);
     std::fs::write(volume.at.join("state/data"), real::noise(1 << 20)).expect("written");
@@ -130,7 +130,7 @@ fn the_advised_interval_says_what_it_rests_on() {
 }
 
 /// Debian's, which has Debian's modules.
-fn python() -> Option<&'static str> {
+pub fn python() -> Option<&'static str> {
     let found =
         ["/usr/bin/python3", "python3"].into_iter().find(|python| Command::new(python).arg("-V").output().is_ok());
     if found.is_none() {
@@ -174,7 +174,7 @@ fn a_program_in_python_writes_versions_and_restarts() {
 }
 
 /// Builds a program with the C interface; `None` where there is no such compiler.
-fn built(compiler: &str, program: &str, to: &Path) -> Option<PathBuf> {
+pub fn built(compiler: &str, program: &str, to: &Path) -> Option<PathBuf> {
     let binary = to.join(program);
     let mut command = Command::new(compiler);
     command.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-I"]).arg(sources().join("c"));

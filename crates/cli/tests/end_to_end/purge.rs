@@ -70,13 +70,13 @@ fn results_leave_when_closed_and_only_what_is_safe_is_purged() {
     assert_eq!(volume.json(&["job", "show", "1"])["summary"]["state"], "running");
     assert!(fs::read(home.join("taken")).expect("taken home") == result);
 
-    // The job needs its input and its results; what nobody took home stays as well.
+    // The job needs its input and its results; a file that was not staged out stays as well.
     fs::write(volume.at.join("scratch"), &result).expect("write");
     let dry = purge(&volume, &["--dry-run"]);
     assert_eq!(paths(&dry), Vec::<String>::new(), "{dry}");
     assert_eq!((dry["kept_for_jobs"].as_u64(), dry["kept_unsaved"].as_u64()), (Some(2), Some(1)), "{dry}");
 
-    // It is written once more: what left is not what is here, and leaves again.
+    // The file is written again: the version sent is not the one here, so it is sent again.
     fs::write(&more, "").expect("write");
     let longer = [&result[..], b"more"].concat();
     until("the newer version has left", || fs::read(home.join("taken")).is_ok_and(|there| there == longer));
@@ -141,7 +141,7 @@ fn the_input_of_a_queued_job_is_not_purged() {
     assert_eq!(code(&volume.run(&["job", "wait", "1"])), 0);
 }
 
-/// What a file is called and which rule takes it, of those that a report names.
+/// Names and rules of the files in a report.
 fn by_rule(report: &serde_json::Value) -> Vec<(String, String)> {
     let text = |file: &serde_json::Value, key: &str| file[key].as_str().unwrap_or_default().to_string();
     let files = report["files"].as_array().expect("files");
@@ -222,7 +222,7 @@ fn what_is_on_its_way_home_is_not_purged() {
     let Some(volume) = Volume::up_with(|toml| toml + rule) else { return };
     fs::write(volume.at.join("result"), server::data(2 << 20, 3)).expect("write");
     assert_eq!(by_rule(&purge(&volume, &["--dry-run"])).len(), 1);
-    // A server that takes connections and says nothing.
+    // A server that takes connections and sends nothing.
     let server = TcpListener::bind("127.0.0.1:0").expect("a port");
     let uri = format!("webdav://{}/result", server.local_addr().expect("an address"));
     let mut sending = Command::new(&volume.binary);

@@ -1,4 +1,4 @@
-//! Quotas: what is refused to whom and what never is, for how long a soft limit may be passed, and what is remembered.
+//! Quotas: refusals by payer and their exceptions, the grace of soft limits, and persistence.
 
 use crate::real::{Volume, code, err, out, until};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Command, Output};
 
-/// `nobody`, whom `run_as_nobody` is, and another.
+/// The user `nobody` of `run_as_nobody`, and another one.
 const MINE: u32 = 65534;
 const OTHER: u32 = 65533;
 
@@ -38,7 +38,7 @@ fn does(volume: &Volume, uid: u32, script: &str) -> String {
     out(&done)
 }
 
-/// It fails as every system call does beyond a quota.
+/// Checks that a script fails as every system call does beyond a quota.
 fn is_refused(volume: &Volume, uid: u32, script: &str) {
     let done = sh(volume, uid, script);
     assert!(!done.status.success() && err(&done).contains("Disk quota exceeded"), "{script}: {}", err(&done));
@@ -66,7 +66,7 @@ fn set(volume: &Volume, of: &[&str], limits: &[&str]) {
 
 const USER: [&str; 2] = ["--user", "65534"];
 
-/// [S-300]
+/// [S-300] [S-374]
 #[test]
 fn beyond_a_hard_limit_nothing_grows_and_all_else_goes_on() {
     let Some(volume) = volume() else { return };
@@ -96,7 +96,7 @@ fn beyond_a_hard_limit_nothing_grows_and_all_else_goes_on() {
     let told = out(&volume.run_as_nobody(&["quota"]));
     assert!(told.contains("user nobody has reached the hard limit of bytes"), "{told}");
 
-    // What goes makes room: by truncation, by removal, and of what is still open when it is closed.
+    // Freed bytes make room: by truncation, by removal, and for an open file when it is closed.
     does(&volume, MINE, &format!("truncate -s 100K d/old; {}", more(500, "d/new")));
     does(&volume, MINE, &format!("rm d/new d/another; {}", more(900, "d/big")));
     is_refused(&volume, MINE, &format!("exec 3<d/big; rm d/big; {}", more(100, "d/late")));
@@ -117,6 +117,13 @@ fn beyond_a_hard_limit_nothing_grows_and_all_else_goes_on() {
         (row(&volume, &USER, "bytes")["used"].clone(), row(&volume, &USER, "files")["used"].clone()),
         (0.into(), 0.into())
     );
+    // Space beyond the end has no length that could be counted.
+    does(&volume, MINE, &more(100, "d/kept"));
+    let beyond = "fallocate --keep-size -l 800K";
+    let kept = sh(&volume, MINE, &format!("{beyond} d/kept"));
+    assert!(!kept.status.success() && err(&kept).contains("support"), "{}", err(&kept));
+    does(&volume, MINE, "fallocate --keep-size -l 100K d/kept; test $(stat -c %b d/kept) -le 400");
+    does(&volume, OTHER, &format!("{beyond} d/others"));
 }
 
 /// [S-301]
@@ -217,7 +224,7 @@ fn a_restart_keeps_limits_and_what_is_used_and_a_backup_has_them() {
         (&(200 << 10).into(), &(1 << 20).into(), &since)
     );
     assert_eq!(row(&volume, &["--directory", "d"], "files")["hard"], 7);
-    // One that is killed lost what it counted last; a look at all names brings it back.
+    // A killed daemon lost its last counts; a look at all names restores them.
     volume.ok(&["quota", "set", "--user", "65534", "--soft", "none"]);
     does(&volume, MINE, &more(500, "d/b"));
     volume.kill();
@@ -272,7 +279,7 @@ fn users_see_their_own_quota_and_set_none() {
     assert_eq!(row(&volume, &USER, "bytes")["hard"], 1 << 20, "nothing was changed");
 }
 
-/// [S-306]
+/// [S-306] [S-365]
 #[test]
 fn a_file_that_does_not_fit_is_refused_before_it_is_staged_in() {
     let Some(volume) = volume() else { return };
@@ -286,7 +293,9 @@ fn a_file_that_does_not_fit_is_refused_before_it_is_staged_in() {
     set(&volume, &USER, &["--hard", "2MiB"]);
     let uri = |name: &str| format!("file://{}/{name}", home.display());
     let refused = volume.run_as_nobody(&["stage", "in", &uri("big"), "d/big"]);
-    assert!(code(&refused) != 0 && err(&refused).contains("the quota of user 65534"), "{}", err(&refused));
+    assert_eq!(code(&refused), 1, "no wrong input: {}", err(&refused));
+    let said = err(&refused);
+    assert!(said.contains("the quota of user nobody") && !said.contains("--force"), "{said}");
     assert!(!volume.at.join("d/big").exists() && volume.counted("stage_in_bytes") == 0);
     let staged = volume.run_as_nobody(&["stage", "in", &uri("small"), "d/small"]);
     assert_eq!(code(&staged), 0, "{}", err(&staged));

@@ -1,4 +1,5 @@
-//! Quotas count what is there: whatever many threads do at once, in the end the counts are what a walk through the mount finds.
+//! Quotas count what is there: whatever many threads do at once, in the end the counts are what a walk through the
+//! mount finds.
 
 use crate::real::{Volume, until};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
@@ -61,7 +62,7 @@ fn step(at: &Path, dice: &mut Dice, open: &mut Vec<File>) -> std::io::Result<()>
             chown(&path, Some(owner(dice)), Some(owner(dice)))?;
         }
         _ => {
-            // What lost its name while it is open is written on.
+            // A file that lost its name is written while it is open.
             if let Some(file) = open.pop() {
                 file.write_all_at(&bytes(), offset)?;
             }
@@ -75,7 +76,7 @@ fn step(at: &Path, dice: &mut Dice, open: &mut Vec<File>) -> std::io::Result<()>
 /// Bytes and files.
 type Sum = (u64, u64);
 
-/// What a walk finds, by the words that name it to `entrepot quota show`.
+/// Sums of a walk, by the names that `entrepot quota show` uses.
 fn found(at: &Path) -> BTreeMap<String, Sum> {
     fn walk(dir: &Path, below: &str, seen: &mut Vec<u64>, sums: &mut BTreeMap<String, Sum>) {
         for entry in fs::read_dir(dir).expect("a directory").flatten() {
@@ -137,7 +138,7 @@ fn counts_are_what_is_there_whatever_was_done_at_the_same_time() {
         };
         rows.iter().map(sum).collect::<Option<BTreeMap<_, _>>>()
     };
-    // Nothing puts the counts right behind this test's back: the next look would be in hours.
+    // No background task corrects the counts during this test: the next look would be in hours.
     until("all names were looked at", || counted().is_some() && volume.json(&["quota", "list"])["looking"] == false);
     let at = &volume.at;
     std::thread::scope(|scope| {
@@ -157,7 +158,7 @@ fn counts_are_what_is_there_whatever_was_done_at_the_same_time() {
     let mut last = None;
     let within_a_while = (0..500).any(|_| {
         last = counted();
-        // The kernel says later that a file was closed.
+        // The daemon sees a close later than it returns.
         std::thread::sleep(std::time::Duration::from_millis(20));
         last.as_ref() == Some(&expected)
     });

@@ -1,8 +1,8 @@
-//! A disk whose file system goes read-only, as after an error: everything on it is read, nothing new goes there, it is drained.
-//! Needs root for a small file system.
+//! A disk whose file system goes read-only, as after an error: everything on it is read, nothing new goes there, it is
+//! drained. Needs root for a small file system.
 
 use crate::full::Small;
-use crate::real::{Volume, noise, until};
+use crate::real::{Volume, code, err, noise, until};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
@@ -57,4 +57,29 @@ fn a_disk_that_goes_read_only_is_read_and_drained() {
     volume.ok(&["check"]);
     volume.ok(&["target", "remove", "fast0"]);
     volume.ok(&["down"]);
+}
+
+/// [S-354]
+#[test]
+fn the_mount_of_a_volume_is_made_read_only_and_writable_again() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: needs root");
+    }
+    let Some(volume) = Volume::up() else { return };
+    let remount = |options: &str| {
+        let words = Command::new(&volume.binary).arg(&volume.toml).arg(&volume.at).args(["-o", options]).output();
+        words.expect("runs")
+    };
+    let write = || fs::write(volume.at.join("f"), b"bytes");
+    write().expect("write");
+    let done = remount("remount,ro");
+    assert_eq!(code(&done), 0, "{}", err(&done));
+    assert_eq!(write().expect_err("read-only").kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(fs::read(volume.at.join("f")).expect("read"), b"bytes");
+    let wrong = remount("remount,stripes=4");
+    assert!(code(&wrong) == 2 && err(&wrong).contains("stays mounted as it was"), "{}", err(&wrong));
+    let done = remount("remount,rw");
+    assert_eq!(code(&done), 0, "{}", err(&done));
+    write().expect("write");
+    volume.ok(&["status"]);
 }

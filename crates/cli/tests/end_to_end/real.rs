@@ -9,9 +9,9 @@ use std::process::{Command, Output};
 /// A volume that is up.
 pub struct Volume {
     pub dir: tempfile::TempDir,
-    /// Its `volume.toml`.
+    /// Path of its `volume.toml`.
     pub toml: PathBuf,
-    /// Its mount point.
+    /// Mount point of the volume.
     pub at: PathBuf,
     /// A copy of the binary where every user may run it.
     pub binary: PathBuf,
@@ -20,22 +20,22 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Sets one up and mounts it, or says why not.
+    /// Sets a volume up and mounts it; `None` after a message if that is not possible.
     pub fn up() -> Option<Volume> {
         Volume::up_with(|toml| toml)
     }
 
-    /// The same, with another `volume.toml` than the one that `init` writes.
+    /// `up` with edits of the `volume.toml` that `init` writes.
     pub fn up_with(edit: impl FnOnce(String) -> String) -> Option<Volume> {
         Volume::up_in(Vec::new(), edit)
     }
 
-    /// The same, in another environment.
+    /// `up_with` in another environment.
     pub fn up_in(environment: Vec<(String, String)>, edit: impl FnOnce(String) -> String) -> Option<Volume> {
         Volume::make(environment, None, edit)
     }
 
-    /// The same, in a directory that is not there yet.
+    /// `up_with` in a directory that is not there yet.
     pub fn up_at(home: PathBuf, edit: impl FnOnce(String) -> String) -> Option<Volume> {
         Volume::make(Vec::new(), Some(home), edit)
     }
@@ -112,7 +112,7 @@ impl Volume {
         }
     }
 
-    /// What a command answers as JSON.
+    /// JSON output of a command.
     pub fn json(&self, words: &[&str]) -> Value {
         let output = self.run(&[words, &["--output", "json"]].concat());
         if !output.status.success() {
@@ -122,7 +122,7 @@ impl Volume {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
-    /// What a counter of the metrics has.
+    /// Value of a counter of the metrics.
     pub fn counted(&self, name: &str) -> u64 {
         let metrics = out(&self.run(&["stats", "--prometheus"]));
         let line = metrics.lines().find(|line| line.starts_with(&format!("entrepot_{name}_total{{")));
@@ -137,19 +137,29 @@ impl Volume {
         found.expect("the target")["state"].as_str().expect("a state").to_string()
     }
 
-    /// One of the counts of `status`.
+    /// Value of a count of `status`.
     pub fn count(&self, part: &str, name: &str) -> u64 {
         let status = self.run_in(Path::new("/"), &["status", "--output", "json"]);
         let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
         status[part][name].as_u64().unwrap_or_else(|| panic!("{part}.{name} in {status}"))
     }
 
-    /// What the daemon logged.
+    /// Value of a field in a part of `status` that can be missing.
+    pub fn count_if_any(&self, part: &str, name: &str) -> Option<u64> {
+        self.json(&["status"])[part][name].as_u64()
+    }
+
+    /// Waits until `check` finds nothing. The objects of a removed file go a little after its name.
+    pub fn until_nothing_is_left(&self) {
+        until("check finds nothing", || code(&self.run(&["check"])) == 0);
+    }
+
+    /// Log of the daemon.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.log_file()).expect("the log")
     }
 
-    /// The same, where there may be none.
+    /// Log of the daemon; empty if there is none.
     pub fn log_if_any(&self) -> String {
         std::fs::read_to_string(self.log_file()).unwrap_or_default()
     }
@@ -177,7 +187,7 @@ impl Volume {
         ranges
     }
 
-    /// The daemon.
+    /// Process id of the daemon.
     pub fn pid(&self) -> Option<Pid> {
         let status = self.run_in(Path::new("/"), &["status", "--output", "json"]);
         let status: Value = serde_json::from_slice(&status.stdout).ok()?;
@@ -229,12 +239,12 @@ pub fn code(output: &Output) -> i32 {
     output.status.code().expect("an exit code")
 }
 
-/// Standard output.
+/// Standard output as text.
 pub fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Standard error.
+/// Standard error as text.
 pub fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -258,7 +268,7 @@ pub fn until(what: &str, so: impl FnMut() -> bool) {
     until_within(60, what, so);
 }
 
-/// The same where something else than the daemon decides how long it takes.
+/// `until` with a time limit of its own, for conditions that depend on other programs.
 pub fn until_within(seconds: u64, what: &str, mut so: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !so() {

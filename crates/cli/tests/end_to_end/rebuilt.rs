@@ -1,4 +1,4 @@
-//! A state that is lost and has no backup: `entrepot state rebuild` as docs/guide/operate/backup.md says it.
+//! A lost state without a backup: `entrepot state rebuild` as in docs/guide/operate/backup.md.
 
 use super::redis::Redis;
 use crate::real::{Volume, code, err, is_over, noise, out, until};
@@ -119,8 +119,8 @@ fn slow_moves(toml: &str) -> String {
     toml.replacen(line, "rate = \"4MB\"", 1)
 }
 
-/// Nothing is lost, new files take no old number, what is there stays (but for a mirror that is made anew), and once no name is missing
-/// nothing is left over.
+/// Checks that nothing is lost and new files take no old number. Existing objects stay, except for a rebuilt mirror.
+/// Once no name is missing, nothing is left over.
 fn is_as_before(volume: &Volume, files: &[(String, Vec<u8>)], before: &BTreeSet<String>, made_anew: &BTreeSet<String>) {
     are_there(volume, files);
     let first: Vec<_> = (0..4).map(|n| (format!("new-{n}"), noise((3 << 20) + n))).collect();
@@ -202,7 +202,7 @@ fn what_lies_on_a_target_that_is_lost_too_comes_from_its_source_or_its_mirror() 
     assert!(found["state"] == "failed" && found["files_that_name_it"].as_u64() > Some(2), "{said}");
     volume.up_again();
     assert_eq!(volume.state_of(gone), "failed");
-    // It is failed and not empty: what had neither mirror nor source is an error, and no zeros.
+    // The target is failed and not empty: data without mirror and source are an error, and no zeros.
     let file = fs::File::open(volume.at.join("d/striped-2")).expect("open");
     let mut byte = [0; 4096];
     assert!(file.read_exact_at(&mut byte, alone[0].start as u64).is_err());
@@ -211,7 +211,7 @@ fn what_lies_on_a_target_that_is_lost_too_comes_from_its_source_or_its_mirror() 
     let (safe, lone): (Vec<_>, Vec<_>) = files.into_iter().partition(|(name, _)| has_another(name));
     are_there(&volume, &safe);
     assert!(!targets.join(format!("{gone}/target.id")).exists(), "nobody made it anew");
-    // It was only away.
+    // The target was only unavailable.
     fs::remove_dir(targets.join(gone)).expect("empty");
     fs::rename(targets.join("away"), targets.join(gone)).expect("rename");
     volume.ok(&["target", "restore", gone]);
@@ -229,7 +229,7 @@ fn a_redis_server_that_forgot_everything_costs_no_byte() {
     let made_anew = objects_of(&volume, "mirrored");
     let refused = rebuild(&volume, &[]);
     assert!(code(&refused) == 2 && err(&refused).contains("open already, in process"), "{}", err(&refused));
-    // It dies in a move, and its lease stays.
+    // The daemon dies in a move, and its lease stays.
     volume.ok(&["target", "drain", "fast0", "--no-wait"]);
     let journals = || {
         let mut ask = Command::new("redis-cli");

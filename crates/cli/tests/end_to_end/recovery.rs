@@ -69,7 +69,7 @@ fn readers_get_every_byte_while_a_target_fails_http() {
     let before = nginx.sent_bytes();
     let lost: usize = volume.ranges_on("f", "fast1").iter().map(std::ops::Range::len).sum();
     recovers_exactly_what_was_lost(&volume, &data);
-    // What was sent is logged a moment after it arrived.
+    // The server logs a transfer a moment after its arrival.
     until("the server logged it", || nginx.sent_bytes() - before >= lost as u64);
     let sent = nginx.sent_bytes() - before;
     // A probe is one byte; those of staging may be logged late, too. Nothing else but the lost bytes was sent.

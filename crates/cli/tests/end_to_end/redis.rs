@@ -11,7 +11,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts one, or says why not.
+    /// Starts a server; `None` after a message if it is not installed.
     pub fn start() -> Option<Redis> {
         let dir = tempfile::Builder::new().prefix("entrepot-redis").tempdir().expect("temp dir");
         let mut command = Command::new("redis-server");

@@ -51,7 +51,7 @@ fn input_of_a_waiting_job_gets_a_second_copy_that_takes_over() {
     let data = server::data(16 << 20, 3);
     fs::write(nginx.root().join("f"), &data).expect("write");
 
-    // The first job holds the one core until it is told, so that the second waits with its data there.
+    // The first job holds the one core until a file appears, so that the second waits with its data in place.
     let (go, open, opened, close) = (home.join("go"), home.join("open"), home.join("opened"), home.join("close"));
     submit(&volume, &home, "first.sh", &format!("while [ ! -e {} ]; do sleep 0.05; done\n", go.display()));
     let text = format!(
@@ -89,7 +89,7 @@ fn input_of_a_waiting_job_gets_a_second_copy_that_takes_over() {
     assert_eq!(mirrors(&volume, "f"), 2);
     fs::write(&go, "").expect("write");
     until("replication has seen it run", || out(&volume.run(&["job", "show", "2"])).contains("in use"));
-    // Somebody else reads the file before the job does: that says nothing about the job.
+    // Another process reads the file before the job does: that is no evidence about the job.
     assert!(fs::read(volume.at.join("f")).expect("read") == data);
     fs::write(&open, "").expect("write");
     until("the job has its input open", || opened.exists());

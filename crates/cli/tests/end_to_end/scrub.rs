@@ -1,4 +1,5 @@
-//! Scrubs of a volume that is in use: bits that flip on a target, a scrub that is stopped, and one that comes by itself.
+//! Scrubs of a volume that is in use: bits that flip on a target, a scrub that is stopped, and one that comes by
+//! itself.
 
 use crate::real::{Volume, code, drop_caches_of, err, noise, until, until_within};
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,7 +16,7 @@ fn stage(volume: &Volume, name: &str, data: &[u8]) -> PathBuf {
     source
 }
 
-/// Where the first object of a file lies.
+/// Path and id of the first object of a file.
 fn object_of(volume: &Volume, name: &str) -> (PathBuf, String) {
     let layout = volume.json(&["layout", name]);
     let object = &layout["mirrors"][0]["segments"][0]["objects"][0];
@@ -101,7 +102,7 @@ fn one_scrub_at_a_time_that_goes_on_after_an_interrupt_and_a_crash() {
     let done = stopped["files"].as_u64().expect("files");
     assert!((2..FILES).contains(&done) && stopped["ended_ms"].is_null(), "{stopped:#}");
     assert_eq!(stopped["after"], format!("f{}", done - 1));
-    // What flips where the pass was already waits for the next one.
+    // A bit that flips behind the pass waits for the next one.
     flip(&object_of(&volume, "f0").0, 77);
     flip(&object_of(&volume, "f5").0, 77);
     let mut slow = begin(&volume, &["--rate", "1MiB"]);

@@ -1,4 +1,4 @@
-//! What staged files are given: the layout that their directory asks for, permissions under the mask of who asks.
+//! Attributes of staged files: the layout request of their directory, and permissions under the user's umask.
 
 use crate::real::{Volume, err, noise};
 use std::os::unix::fs::MetadataExt;

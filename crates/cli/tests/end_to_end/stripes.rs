@@ -19,7 +19,7 @@ fn adaptive(toml: String, mode: &str, more: &str) -> String {
 const BUSY: Duration = Duration::from_millis(25);
 const CALM: Duration = Duration::from_millis(125);
 
-/// Reads, with that pause between two, until `enough` says so; every byte must be as it was written.
+/// Reads, with that pause between two, until `enough` returns true; every byte must be as it was written.
 fn read_until(
     volume: &Volume,
     data: &[u8],
@@ -33,7 +33,8 @@ fn read_until(
     let mut file = open();
     for n in 0.. {
         if n % 20 == 0 {
-            // The kernel may still have had the file open for writing, and then keeps the reads of a handle in its page cache.
+            // The kernel may still have had the file open for writing, and then keeps the reads of a handle in its page
+            // cache.
             file = open();
         }
         let size = sizes[n % sizes.len()];
@@ -66,12 +67,14 @@ fn large_reads_make_a_file_wide_while_it_is_read() {
     let layout = || -> serde_json::Value {
         serde_json::from_str(&out(&volume.run(&["layout", path, "--output", "json"]))).expect("JSON")
     };
-    // Where nobody waits for a disk, more of them at once are faster; a busy set of disks is a near thing.
-    // While the write is in the window it may be striped for that first, and for the reads once they are all there is.
+    // On idle disks, more of them at once are faster; a busy set of disks is a near thing. While the write is in the
+    // window, the file may be striped for it first, and for the reads once they are alone in the window.
     let unit = || layout()["mirrors"][0]["segments"][0]["stripe_size"].as_u64().expect("a size");
-    read_until(&volume, &data, (&[MIB], CALM), "striped for large reads", || unit() < MIB as u64);
+    let explained = || out(&volume.run(&["explain", path]));
+    let for_reads = || unit() < MIB as u64 && explained().contains("Lately it is asked");
+    read_until(&volume, &data, (&[MIB], CALM), "striped for large reads", for_reads);
     assert!(std::fs::read(path).expect("read") == data);
-    let text = out(&volume.run(&["explain", path]));
+    let text = explained();
     assert!(text.contains("striped anew"), "{text}");
     assert!(
         text.contains("the model expects shorter response times at") && text.contains("Lately it is asked"),
@@ -83,13 +86,14 @@ fn large_reads_make_a_file_wide_while_it_is_read() {
     let numbers = out(&volume.run(&["stats", "--prometheus"]));
     let restriped = numbers.lines().find_map(|line| line.strip_prefix("entrepot_stripes_restriped_total{"));
     assert!(restriped.is_some_and(|n| !n.ends_with(" 0")), "{numbers}");
-    // What somebody asked for stays, whatever is read.
+    // An explicit layout request is kept under any load.
     let asked = volume.at.join("asked");
     std::fs::create_dir(&asked).expect("mkdir");
     volume.ok(&["layout", "set", asked.to_str().expect("UTF-8"), "stripe_count=2", "stripe_size=2MiB"]);
     std::fs::write(asked.join("own"), &data).expect("write");
     let own = out(&volume.run(&["explain", asked.join("own").to_str().expect("UTF-8")]));
     assert!(own.contains("in stripes of 2.0 MiB over 2 objects"), "{own}");
+    volume.until_nothing_is_left();
     volume.ok(&["down"]);
 }
 
@@ -119,6 +123,7 @@ fn forks_are_read_by_size_written_with_the_rest_and_remembered() {
     data[3_000_000..3_100_000].copy_from_slice(&patch);
     drop(file);
     read_until(&volume, &data, (&[64 << 10, MIB], BUSY), "read", || true);
+    volume.until_nothing_is_left();
     volume.ok(&["down"]);
     volume.up_again();
     let status = out(&volume.run(&["status"]));
@@ -151,13 +156,13 @@ fn tiers_decide_where_and_stripes_how_wide() {
     let units =
         |name: &str| segments(name).iter().map(|s| s["stripe_size"].as_u64().expect("a size")).collect::<Vec<_>>();
     let before = units("file");
-    // The load would like it otherwise; files that lie in segments on tiers are striped anew by nobody.
+    // The load suggests another layout; files in segments on tiers are never restriped.
     read_until(&volume, &data, (&[MIB], BUSY), "wished for", || status().contains("new files get stripes of"));
     read_until(&volume, &data, (&[MIB], BUSY), "read for a while", || true);
     let numbers = out(&volume.run(&["stats", "--prometheus"]));
     assert_eq!(volume.counted("stripes_restriped"), 0, "{numbers}");
     assert_eq!(units("file"), before);
-    // What comes while the load is as it is lies as wide as it asks for, in segments that tiering can move.
+    // New files get the width that the load suggests, in segments that tiering can move.
     let next = volume.at.join("next");
     until("what comes lies wider", || {
         read_until(&volume, &data, (&[MIB], BUSY), "read for a while", || true);
@@ -171,6 +176,7 @@ fn tiers_decide_where_and_stripes_how_wide() {
     assert!(std::fs::read(&next).expect("read") == data && std::fs::read(&path).expect("read") == data);
     let explained = out(&volume.run(&["explain", path.to_str().expect("UTF-8")]));
     assert!(explained.contains("Its last requests look like this: "), "{explained}");
+    volume.until_nothing_is_left();
     volume.ok(&["down"]);
 }
 

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
-/// What a hostile user names a mount point and a job.
+/// Names that a hostile user gives to a mount point and a job.
 const NAME: &str = "evil $(touch pwned)`touch pwned`;touch pwned";
 const PROMPT: &str = "READY>";
 
-/// A bash that somebody types into.
+/// An interactive bash.
 struct Bash {
     child: Child,
     to: ChildStdin,
@@ -55,7 +55,7 @@ impl Bash {
         self.to.write_all(text.as_bytes()).and_then(|()| self.to.flush()).expect("it reads");
     }
 
-    /// What it says until it says that.
+    /// Output up to `end`.
     fn until_said(&mut self, end: &str) -> String {
         let mut said = String::new();
         while !said.contains(end) {
@@ -111,7 +111,7 @@ fn a_mount_point_and_a_job_are_completed() {
     let script = volume.dir.path().join("job.sh");
     volume.ok(&["job", "submit", script.to_str().expect("UTF-8"), "--name", NAME]);
     let mut bash = Bash::start(&volume);
-    // Only the mount point says which volume is meant.
+    // Only the mount point identifies the volume.
     bash.line("unset ENTREPOT_VOLUME");
     let typed = volume.dir.path().canonicalize().expect("real").join("ev");
     let mut said = String::new();

@@ -1,4 +1,5 @@
-//! Tiering as a user sees it: hot segments come up beside the burst buffer, each within its space; slow copies are kept and given up.
+//! Tiering as a user sees it: hot segments come up beside the burst buffer, each within its space; slow copies are kept
+//! and given up.
 
 use super::burst::{complete, tiers, write};
 use super::burst_devices::on;
@@ -8,7 +9,7 @@ use std::os::unix::fs::FileExt;
 
 const SEGMENT: u64 = 256 << 10;
 const SEGMENTS: u64 = 32;
-/// What tiering may have of the fast device: a fifth of 48 MiB, less what the file system takes.
+/// Space of tiering on the fast device: a fifth of 48 MiB, less the file system's own share.
 const SHARE: u64 = 48 << 18;
 const BUFFER: u64 = 16_000_000;
 
@@ -30,7 +31,7 @@ fn with_tiers(text: String) -> String {
     after(text, "burst", &burst)
 }
 
-/// Where a file's segments lie: `F` and `s`.
+/// Tiers of a file's segments: `F` and `s`.
 fn map(volume: &Volume, file: &str) -> String {
     let layout = volume.json(&["layout", file]);
     let segments = layout["mirrors"][0]["segments"].as_array().expect("segments").clone();
@@ -59,7 +60,7 @@ fn hot_segments_come_up_beside_the_burst_buffer_and_each_keeps_to_its_space() {
     real::until("the checkpoint is complete", || complete(&volume, "wave", "1"));
     each_within_its_space(&volume);
 
-    // One that was dealt to the slow tier is read again and again.
+    // A segment on the slow tier is read again and again.
     let hot = map(&volume, "data").find('s').expect("in turn: half of it") as u64;
     let mut page = vec![0; 64 << 10];
     real::until("the hot segment is on the fast tier", || {
@@ -119,6 +120,7 @@ fn hot_segments_come_up_beside_the_burst_buffer_and_each_keeps_to_its_space() {
     drop(file);
 
     // A stop leaves no copies behind.
+    volume.until_nothing_is_left();
     volume.ok(&["down"]);
     volume.up_again();
     assert!(std::fs::read(volume.at.join("data")).expect("read") == data);
@@ -146,7 +148,7 @@ fn what_is_written_to_the_fast_tier_gets_a_slow_copy_while_nobody_uses_the_devic
     assert!(shown.contains("slow copies kept, ") && shown.contains(" made while idle"), "{shown}");
     let stats = out(&volume.run(&["stats", "--prometheus"]));
     assert!(stats.contains("tiering_copied_bytes"), "{stats}");
-    // What is written loses its copy and gets another; nobody reads anything but what was written.
+    // A written segment loses its slow copy and gets another; reads return only the written bytes.
     let hot = map(&volume, "data").find('F').expect("in turn: half of it") as u64;
     let file = std::fs::File::options().write(true).open(volume.at.join("data")).expect("open");
     file.write_all_at(&[7; 1000], hot * SEGMENT + 5).expect("write");

@@ -1,4 +1,4 @@
-//! `entrepot top`: who uses a volume, to whom it is told, and a terminal that is as it was however it ends.
+//! `entrepot top`: the users of a volume, visibility by user, and a terminal that is restored however it ends.
 
 use crate::real::{Volume, code, err, noise, out, until};
 use rustix::fs::{Mode, OFlags};
@@ -29,7 +29,7 @@ fn paths(told: &Value) -> Vec<&str> {
     told["files"].as_array().expect("files").iter().filter_map(|file| file["path"].as_str()).collect()
 }
 
-/// Has an ordinary user write a file there, and keep it open until the child is told to end.
+/// Makes an ordinary user write a file there, and keep it open until the child is ended.
 fn write_as_nobody(volume: &Volume, file: &str, bytes: usize) -> Child {
     let script = format!("exec 3> {file} && head -c {bytes} /dev/zero >&3 && echo there > ready; read end");
     let mut command = Command::new("setpriv");

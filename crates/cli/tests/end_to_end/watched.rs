@@ -1,4 +1,4 @@
-//! A volume that a real Prometheus watches, and what its daemon says of itself.
+//! A volume that a real Prometheus watches, and the metrics of its daemon.
 
 use crate::boards::{boards, filled_in, items, monitoring, queries, text};
 use crate::real::{Volume, err, out, until_within};
@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
-/// What the endpoint of a test takes.
+/// Token of the endpoint in tests.
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// A `volume.toml` with these lines in `[endpoint]`.
@@ -18,10 +18,10 @@ pub fn with(toml: &str, lines: &str) -> String {
     toml.replace("\n[endpoint]\n", &format!("\n[endpoint]\n{lines}"))
 }
 
-/// What an address answers: the status, and the body.
+/// Answer of an address: the status, and the body.
 pub fn get(port: u16, path: &str, header: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connects");
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: x\r\n{header}\r\n").expect("asked");
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n{header}\r\n").expect("asked");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("answered");
     let (head, body) = text.split_once("\r\n\r\n").expect("a head");
@@ -48,7 +48,7 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    /// One that asks that port each second, with our rules; none where it is not installed.
+    /// Starts a Prometheus that scrapes that port each second, with our rules; `None` where it is not installed.
     fn start(target: u16) -> Option<Prometheus> {
         let (dir, port) = (tempfile::tempdir().expect("dir"), free_port());
         let config = format!(
@@ -70,7 +70,7 @@ impl Prometheus {
         }
     }
 
-    /// What it answers, with the status.
+    /// Answer of Prometheus, with the status.
     fn ask(&self, what: &str) -> (u16, Value) {
         let (status, body) = get(self.port, &format!("/api/v1/{what}"), "");
         (status, serde_json::from_str(&body).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! All that a daemon can show to Prometheus, for tests of what is written about it and of what asks for it.
+//! All metrics that a daemon can expose to Prometheus, for tests of their documentation and of their queries.
 
 use store::stats::{Gauge, Level, Snapshot, Stats};
 

@@ -1,4 +1,5 @@
-//! Blocks that say themselves whose they are and how new, and what a writer was promised of them, noted outside the devices.
+//! Blocks that say themselves whose they are and how new, and what a writer was promised of them, noted outside the
+//! devices.
 
 use crate::device::Random;
 use std::fs::File;
@@ -24,12 +25,12 @@ pub fn block(file: u64, n: u64, version: u64) -> Block {
     block
 }
 
-/// What is in the place of a block.
+/// Content of a block after the loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     Zeros,
     Version(u64),
-    /// Nothing that was ever written there.
+    /// Content that was never written there.
     Wrong,
 }
 
@@ -44,7 +45,7 @@ impl Found {
     }
 }
 
-/// What was said to be durable.
+/// A promise of durability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Promise {
     /// Blocks `from..to` of a file are at least that version.
@@ -53,7 +54,7 @@ pub enum Promise {
     Name { path: String, file: u64, blocks: u64, version: u64 },
     /// A name is gone.
     Gone { path: String },
-    /// That version of a checkpoint counts, with so many blocks.
+    /// The version of a checkpoint is complete, with this many blocks per file.
     Checkpoint { app: String, version: u64 },
 }
 
@@ -84,7 +85,7 @@ impl Promise {
         })
     }
 
-    /// All that one writer noted.
+    /// All promises that one writer noted.
     pub fn all(notes: &Path) -> Vec<Promise> {
         let text = std::fs::read_to_string(notes).expect("notes");
         // A writer that was killed has perhaps written half a line.
@@ -93,7 +94,7 @@ impl Promise {
     }
 }
 
-/// Where a writer notes what it was promised.
+/// File where a writer notes the promises to it.
 pub struct Notes(File);
 
 impl Notes {

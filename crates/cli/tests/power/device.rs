@@ -1,9 +1,9 @@
-//! Block devices that forget: a write is kept for certain only when a flush that came after it has ended. All of them lose
-//! their power at one instant.
+//! Block devices with a volatile cache: a write is certain only once a later flush has ended. All of them lose their
+//! power at one instant.
 //!
 //! ```text
 //! ext4, xfs -> loop device -> file served here:   image (flushed) <- flush -- versions of each block since then
-//!                                                    after the cut: of each block the image's, the last, or any version
+//!                                                    after the cut: each block from the image, or one of its versions
 //! ```
 
 use fuser::{
@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-/// What a device writes whole or not at all.
+/// Unit that a device writes atomically.
 const BLOCK: usize = 4096;
-/// A flush takes at most so long, and one of eight so long: syncs that meet another one under way are to be common.
+/// Longest normal flush, and one in eight that is longer: syncs should often overlap a running flush.
 const FLUSH_MS_MAX: u64 = 8;
 const LONG_FLUSH_MS: u64 = 60;
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
@@ -43,26 +43,26 @@ impl Random {
     }
 }
 
-/// What becomes of blocks that were written and not flushed.
+/// Fate of blocks that were written and not flushed.
 #[derive(Clone, Copy, Debug)]
 pub enum Fate {
     Dropped,
     Kept,
-    /// Of each block by itself: dropped, or any of its versions.
+    /// Each block by itself: dropped, or any of its versions.
     Mixed,
 }
 
-/// What one write made of a block, with the write's number.
+/// Number of a write, and the block's content after it.
 type Version = (u64, Box<[u8; BLOCK]>);
 
-/// One device.
+/// A device of the rack.
 struct Device {
     image: File,
     bytes: u64,
-    /// Of each block that was written since the last flush, every version, with the number of its write.
+    /// Every version of each block written since the last flush, with the number of its write.
     unflushed: BTreeMap<u64, Vec<Version>>,
     writes: u64,
-    /// Says that it flushed and does not.
+    /// A faulty device that acknowledges flushes without effect.
     lies: bool,
 }
 
@@ -122,7 +122,7 @@ impl Device {
 /// Devices on one power supply.
 pub struct Rack {
     devices: Vec<(String, Mutex<Device>)>,
-    /// Held for reading by whoever is at a device.
+    /// Whether there is power; accesses hold it for reading.
     on: RwLock<bool>,
     /// The power goes at so many more writes and flushes; 0 is never.
     left: AtomicU64,
@@ -194,7 +194,7 @@ impl Rack {
         self.at(ino, |device| if device.lies { Ok(()) } else { device.flush(up_to) })
     }
 
-    /// What the images hold when the power is back. Returns how many blocks were not flushed.
+    /// Writes the images as they are when the power returns. Returns the number of unflushed blocks.
     pub fn settle(&self, fate: Fate) -> usize {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         let mut unflushed = 0;

@@ -1,4 +1,4 @@
-//! What was promised against what is there when the power is back.
+//! Comparison of the promises with the content after a loss of power.
 
 use crate::blocks::{BLOCK, Found, Promise};
 use crate::writers::{CHECKPOINT_BLOCKS, checkpoint_file};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Looks at everything that one writer was promised; says what is lost.
+/// Checks all promises to one writer; returns the losses.
 pub fn losses(mount: &Path, promises: &[Promise], checkpoints: &Value) -> Vec<String> {
     let mut files: BTreeMap<(&str, u64), BTreeMap<u64, u64>> = BTreeMap::new();
     let mut names: BTreeMap<(&str, u64, u64), u64> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! One round: a machine with six devices, a volume on them, writers and moves, the power goes, the machine starts anew.
+//! One round: a machine with six devices, a volume on them, writers and moves; the power fails, and the machine starts
+//! again.
 
 use crate::device::{Fate, Rack, Random};
 use crate::judge;
@@ -13,11 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Where names, state and objects lie, each on a device of its own.
+/// Names, state and targets, each on a device of its own.
 const DEVICES: &[&str] = &["namespace", "state", "fast0", "fast1", "capacity0", "capacity1"];
 const TARGETS: &[&str] = &["fast0", "fast1", "capacity0", "capacity1"];
 
-/// What the volume does of its own accord while the writers write.
+/// Background work of the volume while the writers write.
 const FLAVOURS: &[&str] = &["drains", "tiering", "stripes", "cache"];
 
 /// The machine of a round: in a mount and process name space of its own, so that nothing of it outlives the process.
@@ -107,7 +108,7 @@ impl Machine {
         }
     }
 
-    /// Sets right what the loss of power left half done; what of it stays. What a move is at meanwhile is looked at again.
+    /// Repairs the damage of the loss of power and returns the remains. Files in a running move are checked again.
     fn set_right(&self) -> String {
         let began = Instant::now();
         loop {
@@ -167,7 +168,7 @@ fn write_back(dir: &Path, rack: &Rack) {
     }
 }
 
-/// Plays a round and says how it went.
+/// Plays a round and returns its result.
 pub fn play(plan: &Plan) -> Value {
     let mut random = Random(plan.seed);
     let flavour = FLAVOURS[(plan.seed / 2) as usize % FLAVOURS.len()];
@@ -219,7 +220,7 @@ pub fn play(plan: &Plan) -> Value {
     });
     run(Command::new("kill").args(["-9", &daemon.to_string()]));
     for (_, writer) in &mut writers {
-        // Its calls end with the daemon; one that runs a command of ours may wait for it.
+        // The writer's calls end with the daemon; one that runs a command of ours may wait for it.
         let _ = writer.kill();
         writer.wait().expect("wait");
     }

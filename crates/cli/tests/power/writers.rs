@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Every way to be told that something is durable.
+/// All interfaces that promise durability.
 pub const WAYS: &[&str] = &[
     "o_sync",
     "o_dsync",
@@ -26,7 +26,7 @@ pub const WAYS: &[&str] = &[
     "checkpoint",
 ];
 
-/// What a writer is told.
+/// Orders of a writer.
 pub struct Writer {
     pub way: String,
     pub mount: PathBuf,
@@ -53,7 +53,7 @@ impl Writer {
     }
 }
 
-/// One of the files that are written at random places.
+/// A file that is written at random places.
 struct Place {
     name: &'static str,
     blocks: u64,
@@ -70,7 +70,7 @@ const PLACES: &[Place] = &[
 /// Threads at one file.
 const TOGETHER: u64 = 4;
 
-/// Where a writer is at work.
+/// State of a writer at work.
 struct At {
     dir: PathBuf,
     below: String,
@@ -211,7 +211,7 @@ impl At {
             let (file, len) = (self.make(place.name)?, place.blocks as usize * BLOCK);
             file.set_len(len as u64)?;
             file.sync_all()?;
-            // SAFETY: a new mapping, of a file that nobody cuts.
+            // SAFETY: a new mapping, of a file that is never truncated.
             let map = unsafe {
                 let protection = ProtFlags::READ | ProtFlags::WRITE;
                 rustix::mm::mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, &file, 0)?

@@ -18,8 +18,8 @@ pub fn each_job_has_its_data(world: &World) {
     until("both are over", || out(&world.cluster.run(None, &["squeue", "-h", "-n", "array.sh"])).is_empty());
 }
 
-/// A job that waits for another's results finds them, though they leave after the other's script has ended; and each is told
-/// as it goes on.
+/// A job that waits for another's results finds them, though they leave after the other's script has ended; users see
+/// the progress of each.
 pub fn a_job_waits_for_the_results_of_another(world: &World) {
     let (home, dir) = (world.cluster.home.display(), world.dir.display());
     let first = format!(

@@ -1,5 +1,5 @@
-//! A Slurm of its own in a temporary directory: munged, slurmctld, two slurmd on pretend nodes. Children of the test, so
-//! that each that ends too soon is noticed and begun anew, and all of them end with it.
+//! A Slurm of its own in a temporary directory: munged, slurmctld, two slurmd on pretend nodes. They are children of
+//! the test, which restarts each that ends too soon and ends all of them at its end.
 
 use crate::ports::Ports;
 use crate::real::{self, Volume, err, out};
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Who submits: an account that every Debian has, and that may nothing.
+/// Account that submits jobs: every Debian has it, and it has no privileges.
 pub const USER: u32 = 65534;
 
 /// From the first start of a daemon to two idle nodes. Takes 2 s on an idle machine.
 const START_MAX: Duration = Duration::from_secs(150);
-/// A daemon that ends before the cluster is up is begun anew so often.
+/// Maximum number of restarts of daemons that end before the cluster is up.
 const BEGUN_ANEW_MAX: u32 = 3;
 
 /// A cluster that is up, with Entrepot installed in it.
@@ -38,7 +38,7 @@ fn missing() -> Option<String> {
 }
 
 impl Cluster {
-    /// Where one will be, or why not.
+    /// Directory for a cluster; `None` after a message if the machine cannot run one.
     pub fn place() -> Option<tempfile::TempDir> {
         if let Some(why) = missing() {
             eprintln!("skipped: {why}");
@@ -47,7 +47,7 @@ impl Cluster {
         Some(tempfile::Builder::new().prefix("entrepot-slurm").tempdir().expect("temp dir"))
     }
 
-    /// Starts one.
+    /// Starts a cluster.
     pub fn start(dir: tempfile::TempDir, volume: &Volume) -> Cluster {
         let open = |path: &Path, mode| {
             std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).expect("chmod");
@@ -133,7 +133,7 @@ impl Cluster {
         self.daemons.borrow_mut().insert(daemon, command.spawn().expect("it starts"));
     }
 
-    /// Starts daemons and waits until something is so. One that ends meanwhile is begun anew.
+    /// Starts daemons and waits for a condition. A daemon that ends before is restarted.
     fn bring_up(&self, daemons: &[&'static str], what: &str, so: impl Fn() -> bool) {
         let (began, mut begun_anew) = (Instant::now(), 0);
         daemons.iter().for_each(|daemon| self.start_daemon(daemon));
@@ -151,7 +151,7 @@ impl Cluster {
         }
     }
 
-    /// What the cluster says of itself, for who must find out why it does not come up.
+    /// The cluster's own diagnosis, for failures to start.
     fn told(&self) -> String {
         let nodes = self.run(None, &["sinfo", "-N", "-o", "%N %T %E"]);
         let mut told = format!("{}{}", out(&nodes), err(&nodes));
@@ -249,7 +249,7 @@ impl Cluster {
         }
     }
 
-    /// What we know of a job, as its owner sees it; nothing before Slurm has named it.
+    /// Entrepot's view of a job, as its owner; nothing before Slurm has named it.
     pub fn ours(&self, volume: &Volume, job: u64) -> Value {
         let binary = volume.binary.to_str().expect("UTF-8");
         let toml = volume.toml.to_str().expect("UTF-8");

@@ -1,4 +1,4 @@
-//! The queue that costs nothing: nobody computes there.
+//! The queue without cost: its nodes compute nothing.
 
 use super::World;
 use crate::cluster::USER;

@@ -6,6 +6,7 @@ mod arrays;
 mod cluster;
 mod data_queue;
 mod datawarp;
+mod endings;
 mod ports;
 #[allow(dead_code, reason = "some of it is for other tests")]
 #[path = "../end_to_end/real.rs"]
@@ -15,6 +16,7 @@ mod real;
 mod server;
 
 use cluster::{Cluster, USER};
+use endings::until_says;
 use real::{Volume, code, err, out, until, until_within};
 use server::Nginx;
 use std::path::Path;
@@ -25,7 +27,7 @@ struct World {
     cluster: Cluster,
     nginx: Nginx,
     volume: Volume,
-    /// Where the user may write in the volume.
+    /// Directory in the volume where the user may write.
     dir: std::path::PathBuf,
 }
 
@@ -39,7 +41,7 @@ impl World {
             toml.replace("[jobs]", &format!("[jobs]\n{more}"))
                 .replace("\n[burst]\n", "\n[burst]\nfast = \"fast\"\ncapacity = \"capacity\"\nsize = \"20MB\"\n")
                 .replace("# stripe_count = 4", "stripe_count = 2")
-                // Whatever may go is old enough, when somebody asks.
+                // Every removable file is old enough for a purge.
                 .replace("# age = \"0s\"", "age = \"1ms\"")
         })?;
         let dir = volume.at.join("user");
@@ -66,7 +68,7 @@ impl World {
         data
     }
 
-    /// What the user sees as the reason that a job waits.
+    /// The reason that Slurm shows for a waiting job.
     fn reason(&self, job: u64) -> String {
         self.cluster.queue(job, "%r")
     }
@@ -87,7 +89,7 @@ impl World {
         until_within(150, phase, || self.cluster.ours(&self.volume, job)["job"]["phase"] == phase);
     }
 
-    /// Nothing of any job is left: no process, no half-staged file, no secret.
+    /// Checks that no job left anything: no process, no half-staged file, no secret.
     fn nothing_is_left(&self) {
         let state = self.volume.toml.parent().expect("a directory").join("state");
         let staging = self.volume.toml.parent().expect("a directory").join("namespace/staging");
@@ -108,7 +110,8 @@ impl World {
 }
 
 /// Runs a test once more among processes of its own: slurmstepd looks at every process that it sees, and one that hangs
-/// elsewhere on this machine holds it up for ever. Whether that was done; where it cannot be, the test goes on as it is.
+/// elsewhere on this machine holds it up for ever. Whether that was done; where it cannot be, the test goes on as it
+/// is.
 fn done_among_processes_of_its_own(test: &str) -> bool {
     const MARK: &str = "ENTREPOT_TEST_AMONG_ITS_OWN";
     let own = ["--pid", "--fork", "--kill-child", "--mount-proc"];
@@ -124,13 +127,17 @@ fn done_among_processes_of_its_own(test: &str) -> bool {
     true
 }
 
-/// [S-065] [S-081] [S-082] [S-083] [S-084] [S-087] [S-235] [S-236] [S-317] [S-318]
+/// [S-065] [S-081] [S-082] [S-083] [S-084] [S-087] [S-235] [S-236] [S-317] [S-318] [S-360] [S-361] [S-362]
 #[test]
 fn every_case_ends_as_its_user_would_expect() {
     if done_among_processes_of_its_own("every_case_ends_as_its_user_would_expect") {
         return;
     }
     let Some(mut world) = World::start() else { return };
+    if let Some(rounds) = endings::rounds() {
+        (1..=rounds).for_each(|round| endings::only_whole_results_go_home(&world, round));
+        return world.nothing_is_left();
+    }
     bad_directives_are_refused_at_submission(&world);
     a_good_job(&world);
     two_jobs_share_one_transfer(&world);
@@ -141,6 +148,8 @@ fn every_case_ends_as_its_user_would_expect() {
     staging_survives_a_restart_of_slurmctld(&world);
     staging_survives_a_restart_of_the_daemon(&world);
     results_that_cannot_go_home(&world);
+    endings::only_whole_results_go_home(&world, 0);
+    endings::a_job_that_cannot_go_on_is_forgotten(&world);
     three_dependent_jobs(&world);
     data_queue::takes_data_jobs_only(&world);
     checkpoints_that_scripts_mark(&world);
@@ -163,7 +172,7 @@ fn bad_directives_are_refused_at_submission(world: &World) {
     };
     refused("#!/bin/bash\n#STAGEIN entrepot stage in http://h/a\ntrue\n", &["line 2", "<PATH>"]);
     refused("#!/bin/bash\n#STAGEIN cp a b; rm c\ntrue\n", &["line 2", ";"]);
-    // All of them too late: Slurm by itself would not even look.
+    // These directives come too late: Slurm itself would not read them.
     refused("#!/bin/bash\nset -e\n#STAGEIN cp a b\ntrue\n", &["line 3", "after the first command"]);
     // Almost right, and nothing else in the script that Slurm would know.
     refused("#!/bin/bash\n# STAGEIN cp a b\ntrue\n", &["line 2", "an ordinary comment"]);
@@ -212,7 +221,7 @@ fn two_jobs_share_one_transfer(world: &World) {
     world.cluster.until_state(&world.volume, one, "CANCELLED");
     world.cluster.until_state(&world.volume, two, "COMPLETED");
     world.until_phase(one, "cancelled");
-    // And once more, with nobody left who brought it: what is there is not fetched again.
+    // The jobs that staged it in are gone now; files in place are not fetched again.
     let third = world.cluster.submit("three.sh", &script);
     world.cluster.until_state(&world.volume, third, "COMPLETED");
     let sent = world.nginx.sent_bytes() - sent;
@@ -247,7 +256,7 @@ fn a_target_fails_before_dispatch_and_another_during_the_run(world: &World) {
     let data = world.put("big", 9_000_000, 4);
     let dir = world.dir.display();
     let (at, home) = (world.cluster.home.join("big.sum"), world.cluster.home.display());
-    // It is ready and waits for its turn; then a target fails, and its data are mended before it starts.
+    // The job is ready and waits for its turn; then a target fails, and its data are repaired before it starts.
     let body =
         format!("touch {home}/started; while [ ! -e {home}/go ]; do sleep 0.1; done; cat {dir}/big > {}", at.display());
     let script = world.script(&world.nginx.uri("big"), "big", &body).replace("-t 5", "-t 5 --begin=now+4");
@@ -312,12 +321,12 @@ fn data_come_when_they_are_due(world: &World) {
     let status = out(&world.cluster.run(Some(USER), &["scontrol", "show", "bbstat"]));
     assert!(status.contains("its data begin to come in"), "{status}");
     assert!(!world.dir.join("due").exists());
-    // It ends before its time. Slurm corrects itself, and so do we.
+    // The job ends before its time. Slurm corrects its estimate, and so does the daemon.
     world.cluster.run(None, &["scancel", &before.to_string()]);
     world.cluster.until_state(&world.volume, job, "COMPLETED");
     world.until_phase(job, "completed");
     assert!(arrival().contains("its data came too late"), "{}", arrival());
-    // One that is cancelled meanwhile leaves nothing.
+    // A job that is cancelled before its data are due leaves nothing.
     let before = occupy(world, 60, "never");
     let job = world.cluster.submit("undue.sh", &world.script(&world.nginx.uri("due"), "undue", "true"));
     until_arrival(world, job, "the queue starts it in 5");
@@ -409,7 +418,7 @@ fn input_of_jobs_is_not_purged(world: &World) {
     world.cluster.until_state(&world.volume, job, "COMPLETED");
     world.until_phase(job, "completed");
     until("nobody needs it", purged);
-    // The same input, of a job that is held because another file could not come.
+    // The same input, for a job that is held because another file could not come.
     let more = format!("#STAGEIN entrepot stage in {} {dir}/absent\n{body}", world.nginx.uri("absent"));
     let held = world.cluster.submit("held.sh", &world.script(&world.nginx.uri("needed"), "needed", &more));
     world.until_held(held);
@@ -418,14 +427,6 @@ fn input_of_jobs_is_not_purged(world: &World) {
     world.retry(held);
     world.cluster.until_state(&world.volume, held, "COMPLETED");
     world.until_phase(held, "completed");
-}
-
-fn until_says(words: &str, says: impl Fn() -> String) {
-    let began = std::time::Instant::now();
-    while !says().contains(words) {
-        assert!(began.elapsed().as_secs() < 60, "{}, not {words}", says());
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
 }
 
 fn staging_survives_a_restart_of_slurmctld(world: &World) {
@@ -476,7 +477,7 @@ fn results_that_cannot_go_home(world: &World) {
     world.retry(job);
     world.until_phase(job, "completed");
     assert_eq!(std::fs::read_to_string(nowhere.join("out")).expect("home at last"), "result\n");
-    // A script that fails keeps its results where they are, and Slurm says that it failed.
+    // The results of a failed script stay in place, and Slurm reports the failure.
     let failing = script.replace("nowhere/out", "never").replace("> ", "> /dev/null; exit 3; : > ");
     let job = world.cluster.submit("failing.sh", &failing);
     world.cluster.until_state(&world.volume, job, "FAILED");
@@ -579,7 +580,7 @@ fn three_dependent_jobs(world: &World) {
     assert_eq!(code(&cancelled), 0, "{}", err(&cancelled));
     let waited = world.cluster.user(&world.volume, &["job", "wait", &long]);
     assert!(out(&waited).contains("cancelled"), "{}", out(&waited));
-    // Slurm says that the script would start in an hour: so its data wait.
+    // Slurm estimates a start in an hour: so the data wait.
     let before = occupy(world, 60, "never");
     let later = submit("later", &world.nginx.uri("three"), "true");
     let detail = || {

@@ -1,5 +1,5 @@
-//! Ports that no other test takes: below those that the kernel gives to outgoing connections, and each row of them held
-//! by a name that only one process can have, for as long as it is in use.
+//! Ports that no other test takes: below the ephemeral ports of the kernel. A name that only one process can have
+//! reserves each row of them for as long as it is in use.
 
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
@@ -33,7 +33,7 @@ impl Ports {
         panic!("no row of {n} free ports from {FIRST} on")
     }
 
-    /// All of them.
+    /// All ports of the row.
     pub fn all(&self) -> &[u16] {
         &self.ports
     }

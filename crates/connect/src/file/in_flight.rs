@@ -1,10 +1,12 @@
-//! Reads and writes that nobody waits for: begun over the library by the thread that brings them, and answered by the library's own.
+//! Asynchronous reads and writes over the library: begun by the thread that brings the request, completed on the
+//! library's thread.
 //!
 //! ```text
 //!   one usable connection, the file open over its library -> begin -- ended well --> answer
-//!        else: this thread does it and waits                   `---- failed -----> another thread does it again and waits
+//!        else: this thread does it and waits                   `---- failed -----> another thread repeats it and waits
 //! ```
-//! So a request wakes as many threads as one of a mount of the library's own, and a connection that hangs holds no thread of ours.
+//! So a request wakes as many threads as in a mount of the library's own, and a connection that hangs blocks no
+//! thread of ours.
 
 use super::{OpenFile, World};
 use crate::aligned::Aligned;
@@ -19,14 +21,14 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use store::mount::slow::OWN;
 
-/// Takes what was read.
+/// Completion callback of a read.
 pub(crate) type Answer = Box<dyn FnOnce(Result<&[u8]>) + Send>;
 
-/// What became of a write that was to begin.
+/// Result of trying to begin a write.
 pub(crate) enum Begun {
-    /// It ends by itself.
+    /// The write has begun, and completes on its own.
     Yes,
-    /// It has to be done by somebody who may wait, over what was chosen for it, if anything was.
+    /// The write needs a thread that may block, over the connections chosen so far, if any.
     No(Option<Choice>),
 }
 
@@ -71,7 +73,7 @@ impl OpenFile {
         answer(read.map(|n| &buffer[..n]));
     }
 
-    /// Begins to write what `bytes` gives, if nothing has to be waited for. `done` is told of the end.
+    /// Begins a write of `data` if this does not block. `done` receives the result.
     pub fn begin_write<D: AsRef<[u8]> + Send + Sync + 'static>(
         self: &Arc<Self>,
         world: &Arc<World>,
@@ -106,7 +108,7 @@ impl OpenFile {
         Begun::Yes
     }
 
-    /// The one connection that was chosen, if the file is open over its library.
+    /// Returns the one chosen connection, if the file is open over its library.
     fn open_over_library(&self, world: &World, choice: &Choice) -> Option<(Part, Arc<Root>, Arc<dyn ClientFile>)> {
         let [part] = choice.parts[..] else { return None };
         let root = world.set.root(part.connection)?;
@@ -115,7 +117,7 @@ impl OpenFile {
         Some((part, root, open.opened.over_library()?))
     }
 
-    /// One part has ended, for better or worse.
+    /// Accounts for a part that has ended, with or without an error.
     fn ended(
         &self,
         world: &World,
@@ -134,9 +136,9 @@ impl OpenFile {
     }
 }
 
-/// Has something done by a thread that may wait.
+/// Runs `work` on a thread that may block.
 fn again(world: &World, work: impl FnOnce() + Send + 'static) {
     if let Err(work) = world.again.push_now(OWN, Box::new(work)) {
-        work(); // the end has come
+        work(); // shutting down
     }
 }

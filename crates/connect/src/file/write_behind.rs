@@ -1,10 +1,9 @@
-//! Writes that were acknowledged and are on their way: `policy::connections::Behind` with the bytes and the threads
-//! that send them.
+//! Write-behind: acknowledged writes that are on their way. Couples `policy::connections::Behind` with the bytes and
+//! the threads that send them.
 //!
-//! The bytes stay here until a connection says that the server has them, so a connection that breaks loses none of
-//! them: they are sent over another one. What cannot be written is told at the next write, sync or close of the file.
-//! Sync and close wait for everything; so does whoever asks for the attributes of the file, and a reader waits for the
-//! bytes that it reads.
+//! The bytes stay here until a connection reports that the server has them, so a broken connection loses none: they
+//! are sent over another one. A failed write is reported at the next write, sync or close of the file. Sync, close
+//! and reads of attributes wait for all bytes; a reader waits for the bytes that it reads.
 
 use super::{Begun, OpenFile, World};
 use crate::aligned::Aligned;
@@ -20,61 +19,61 @@ use std::time::Duration;
 use store::mount::slow::{OWN, Slow};
 use store::namespace::NodeId;
 
-/// Pieces that are sent at once, per connection: enough to keep it busy, few enough that a probe is answered soon.
+/// Pieces sent at once per connection: enough to keep it busy, few enough for a prompt answer to a probe.
 const SENDERS_PER_CONNECTION: usize = 4;
-/// And in all.
+/// Limits of senders for all connections together.
 const SENDERS: std::ops::RangeInclusive<usize> = 8..=64;
-/// How often whoever closes looks whether there is anything to wait for.
+/// Interval at which a close checks whether it still has to wait.
 const LOOK: Duration = Duration::from_millis(100);
-/// A write below that is copied where it belongs, without a buffer of its own.
+/// Smaller writes are copied straight into their piece, without a buffer of their own.
 const SMALL: usize = 64 << 10;
-/// So many files at once are looked through for those that nobody has open any more.
+/// Number of queues at which those of closed files are removed.
 const SWEEP: usize = 1024;
 
-/// The writes behind of all files.
+/// Write-behind of all files.
 pub(crate) struct WriteBehind {
     queues: Mutex<HashMap<NodeId, Weak<Queue>>>,
     config: BehindConfig,
-    /// Bytes that all files may keep together; 0 if nothing is written behind.
+    /// Maximum of bytes kept for all files together; 0 disables write-behind.
     room_bytes: u64,
     taken: Mutex<u64>,
     given: Condvar,
     senders: Arc<Slow>,
 }
 
-/// The writes behind of one file, whoever has it open.
+/// Write-behind of one file, shared by all its opens.
 pub(crate) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
-    /// Bytes that are kept, to be seen without the lock.
+    /// Number of kept bytes, readable without the lock.
     kept: AtomicU64,
 }
 
 struct State {
     behind: Behind<Errno>,
-    pieces: HashMap<PieceId, Kept>,
+    pieces: HashMap<PieceId, PendingPiece>,
 }
 
 /// A piece and the open file that it was written through.
-struct Kept {
+struct PendingPiece {
     file: Arc<OpenFile>,
     bytes: Aligned,
 }
 
-impl AsRef<[u8]> for Kept {
+impl AsRef<[u8]> for PendingPiece {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// A piece that is under way.
+/// A piece that is being sent.
 struct Piece {
     id: PieceId,
     range: Range<u64>,
-    kept: Arc<Kept>,
+    kept: Arc<PendingPiece>,
 }
 
-/// What is to be sent as soon as its writer has been answered.
+/// Pieces to be sent as soon as their writer has been answered.
 #[must_use]
 pub(crate) struct Unsent {
     queue: Arc<Queue>,
@@ -82,7 +81,7 @@ pub(crate) struct Unsent {
 }
 
 impl Unsent {
-    /// Sends it, or has it sent by others where that may take long.
+    /// Begins to send the pieces; hands those that may block to other threads.
     pub fn send(self, world: &Arc<World>) {
         for piece in self.pieces {
             if let Err((piece, chosen)) = self.queue.begin(world, piece) {
@@ -93,7 +92,7 @@ impl Unsent {
 }
 
 impl State {
-    /// Takes everything that may be sent.
+    /// Takes all pieces that may be sent.
     fn start(&mut self) -> Vec<Piece> {
         let mut ready = Vec::new();
         while let Some((id, range)) = self.behind.start() {
@@ -106,7 +105,7 @@ impl State {
 }
 
 impl WriteBehind {
-    /// For so many connections and bytes.
+    /// Creates the queues for a number of connections and bytes.
     pub fn new(connections: u16, piece_bytes: u64, room_bytes: u64, fuse_threads: usize) -> WriteBehind {
         let senders = (SENDERS_PER_CONNECTION * usize::from(connections)).clamp(*SENDERS.start(), *SENDERS.end());
         WriteBehind {
@@ -119,17 +118,17 @@ impl WriteBehind {
         }
     }
 
-    /// Whether anything is written behind.
+    /// Returns whether write-behind is on.
     pub fn is_on(&self) -> bool {
         self.room_bytes > 0
     }
 
-    /// Bytes that all files may keep together.
+    /// Maximum of bytes kept for all files together.
     pub fn room_bytes(&self) -> u64 {
         self.room_bytes
     }
 
-    /// The queue of a file that is being opened.
+    /// Returns the queue of a file that is being opened.
     pub fn queue(&self, id: NodeId) -> Arc<Queue> {
         let mut queues = self.queues.lock();
         if let Some(queue) = queues.get(&id).and_then(Weak::upgrade) {
@@ -144,7 +143,7 @@ impl WriteBehind {
         queue
     }
 
-    /// An open file is gone; its queue too, if nobody else has it.
+    /// Removes the queue of a closed file unless another open still uses it.
     pub fn forget(&self, id: NodeId) {
         let mut queues = self.queues.lock();
         if queues.get(&id).is_some_and(|queue| queue.strong_count() == 0) {
@@ -152,13 +151,13 @@ impl WriteBehind {
         }
     }
 
-    /// Waits until the server has what is kept of a file; whether there was anything.
+    /// Waits until the server has the kept bytes of a file; returns whether there were any.
     pub fn settle(&self, id: NodeId) -> bool {
         let queue = self.queues.lock().get(&id).and_then(Weak::upgrade);
         queue.is_some_and(|queue| queue.settle())
     }
 
-    /// Lets what is under way end.
+    /// Waits for the senders to end.
     pub fn end(&self, patience: Duration) -> bool {
         self.senders.end(patience)
     }
@@ -179,18 +178,18 @@ impl WriteBehind {
 }
 
 impl Queue {
-    /// Keeps a write of an open file.
+    /// Adds a write of an open file.
     pub fn put(self: &Arc<Self>, world: &Arc<World>, file: &Arc<OpenFile>, offset: u64, data: &[u8]) -> Unsent {
         let len = data.len() as u64;
         world.writes.take_room(len);
-        // Under the lock only what is small, and most of that joins another piece.
+        // Only small copies are made under the lock, and most of them join another piece.
         let mut copy = (data.len() >= SMALL).then(|| Aligned::copy_of(data));
         let mut state = self.state.lock();
         loop {
             match state.behind.put(offset, len) {
                 Put::Fresh(id) => {
                     let bytes = copy.take().unwrap_or_else(|| Aligned::copy_of(data));
-                    state.pieces.insert(id, Kept { file: file.clone(), bytes });
+                    state.pieces.insert(id, PendingPiece { file: file.clone(), bytes });
                     break;
                 }
                 Put::Joined(id) => {
@@ -209,14 +208,14 @@ impl Queue {
         Unsent { queue: self.clone(), pieces: state.start() }
     }
 
-    /// Begins to send a piece; gives it back, with what was chosen for it, if that has to be done by a thread that may
-    /// wait.
+    /// Begins to send a piece. Returns it, with the connections chosen for it, if sending needs a thread that may
+    /// block.
     fn begin(self: &Arc<Self>, world: &Arc<World>, piece: Piece) -> std::result::Result<(), (Piece, Option<Choice>)> {
         let Piece { id, range, kept } = piece;
         let (queue, inside, file, all) = (self.clone(), world.clone(), kept.file.clone(), range.clone());
         let node = file.id;
         let done = move |sent| {
-            // The library's thread, which must not wait, so others send what follows.
+            // This is the library's thread, which must not block, so others send the next pieces.
             for next in queue.sent(&inside, node, id, &all, sent) {
                 queue.hand_over(&inside, next, None);
             }
@@ -227,15 +226,15 @@ impl Queue {
         }
     }
 
-    /// Has a piece sent by a thread that may wait.
+    /// Sends a piece on a thread that may block.
     fn hand_over(self: &Arc<Self>, world: &Arc<World>, piece: Piece, chosen: Option<Choice>) {
         let (queue, inside) = (self.clone(), world.clone());
         if let Err(work) = world.writes.senders.push_now(OWN, Box::new(move || queue.work(&inside, piece, chosen))) {
-            work(); // the end has come
+            work(); // shutting down
         }
     }
 
-    /// Sends a piece and what follows.
+    /// Sends a piece and all that become ready after it.
     fn work(self: &Arc<Self>, world: &Arc<World>, piece: Piece, mut chosen: Option<Choice>) {
         let mut pieces = vec![piece];
         while let Some(mut piece) = pieces.pop() {
@@ -253,7 +252,7 @@ impl Queue {
         }
     }
 
-    /// A piece is with the server, or cannot be. Gives what may be sent now.
+    /// Records the result of a piece. Returns the pieces that may be sent now.
     fn sent(&self, world: &World, node: NodeId, id: PieceId, range: &Range<u64>, sent: Result<()>) -> Vec<Piece> {
         if let Err(error) = sent {
             tracing::warn!(%error, node, offset = range.start, "bytes that were acknowledged cannot be written");
@@ -269,7 +268,7 @@ impl Queue {
         next
     }
 
-    /// Waits until the server has what is kept now; whether there was anything.
+    /// Waits until the server has all bytes kept now; returns whether there were any.
     pub fn settle(&self) -> bool {
         if self.kept.load(Ordering::Acquire) == 0 {
             return false;
@@ -283,7 +282,7 @@ impl Queue {
         true
     }
 
-    /// Waits as [`Queue::settle`], until `gives_up` says so. Whether the server has everything.
+    /// Waits as [`Queue::settle`], until `gives_up` returns true. Returns whether the server has everything.
     pub fn settle_unless(&self, gives_up: impl Fn() -> bool) -> bool {
         if self.kept.load(Ordering::Acquire) == 0 {
             return true;
@@ -298,7 +297,7 @@ impl Queue {
         true
     }
 
-    /// Waits until the server has what is kept of that range.
+    /// Waits until the server has the kept bytes of `range`.
     pub fn settle_range(&self, range: &Range<u64>) {
         if self.kept.load(Ordering::Acquire) == 0 {
             return;
@@ -310,17 +309,17 @@ impl Queue {
         }
     }
 
-    /// Failures so far, to be remembered by whoever opens the file.
+    /// Returns the number of failures so far, for an open of the file to start from.
     pub fn failures(&self) -> u64 {
         self.state.lock().behind.failures()
     }
 
-    /// Whether there is a failure that whoever has heard of those in `seen` was not told of.
+    /// Returns whether an error occurred after `seen`.
     pub fn has_news(&self, seen: &AtomicU64) -> bool {
         self.state.lock().behind.failed_since(seen.load(Ordering::Relaxed)).is_some()
     }
 
-    /// Tells whoever has heard of the failures in `seen` of a later one, once.
+    /// Returns an error that occurred after `seen`, once.
     pub fn told(&self, seen: &AtomicU64) -> Result<()> {
         let state = self.state.lock();
         let before = seen.swap(state.behind.failures(), Ordering::Relaxed);

@@ -5,7 +5,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_void};
 use std::sync::OnceLock;
 
-/// A handle of the library's: a volume.
+/// A handle of the library: one volume.
 #[repr(C)]
 #[derive(Debug)]
 pub struct glfs_t([u8; 0]);
@@ -13,12 +13,12 @@ pub struct glfs_t([u8; 0]);
 #[repr(C)]
 #[derive(Debug)]
 pub struct glfs_fd_t([u8; 0]);
-/// A file that is known by its identity.
+/// A file that is identified by its `gfid`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct glfs_object_t([u8; 0]);
 
-/// Called when an operation has ended: the file, what moved or -1, attributes before and after, and what the caller gave.
+/// Completion callback: the file, bytes moved or -1, attributes before and after, and the caller's data.
 pub type Ended = unsafe extern "C" fn(*mut glfs_fd_t, isize, *mut c_void, *mut c_void, *mut c_void);
 
 type SetXlatorOption = unsafe extern "C" fn(*mut glfs_t, *const c_char, *const c_char, *const c_char) -> c_int;
@@ -27,14 +27,14 @@ type Open = unsafe extern "C" fn(*mut glfs_t, *mut glfs_object_t, c_int) -> *mut
 type Read = unsafe extern "C" fn(*mut glfs_fd_t, *mut c_void, usize, i64, c_int, Ended, *mut c_void) -> c_int;
 type Write = unsafe extern "C" fn(*mut glfs_fd_t, *const c_void, c_int, i64, c_int, Ended, *mut c_void) -> c_int;
 
-/// Where a function of the library is.
+/// Returns the address of a function of the library.
 fn find(library: *mut c_void, name: &CStr) -> Result<*mut c_void, String> {
     // SAFETY: the library is open, and the name ends with a zero byte.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
     if found.is_null() { Err(cause()) } else { Ok(found) }
 }
 
-/// What the dynamic linker says of the call before, which failed.
+/// Returns the dynamic linker's message about its last call, which failed.
 fn cause() -> String {
     // SAFETY: the text is the calling thread's own until its next call of the linker.
     let text = unsafe { libc::dlerror().as_ref().map(|text| CStr::from_ptr(text)) };
@@ -43,13 +43,13 @@ fn cause() -> String {
 
 macro_rules! functions {
     ($($field:ident = $name:literal: $kind:ty),+ $(,)?) => {
-        /// The library's functions.
+        /// Functions of the library.
         #[derive(Debug)]
         pub struct Library { $(pub $field: $kind),+ }
 
         impl Library {
             fn load() -> Result<Library, String> {
-                // It is needed until the process ends, so it is never closed.
+                // The library is needed until the process ends, so it is never closed.
                 // SAFETY: it is GlusterFS's own library, whose start has no conditions.
                 let library = unsafe { libc::dlopen(c"libgfapi.so.0".as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
                 if library.is_null() {
@@ -80,7 +80,7 @@ functions! {
 }
 
 impl Library {
-    /// The library, looked for once.
+    /// Returns the library, which is loaded once.
     pub fn get() -> Result<&'static Library, String> {
         static FOUND: OnceLock<Result<Library, String>> = OnceLock::new();
         FOUND.get_or_init(Library::load).as_ref().map_err(Clone::clone)

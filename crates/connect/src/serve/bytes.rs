@@ -17,7 +17,7 @@ use store::namespace::{Caller, Node, NodeId};
 /// One open of a file.
 pub(super) struct Handle {
     file: Arc<OpenFile>,
-    /// Kept while the kernel uses it.
+    /// Passthrough registration, kept while the kernel uses it.
     backing: Option<Arc<BackingId>>,
 }
 
@@ -26,7 +26,7 @@ impl Handle {
         self.file.begin_read(world, offset, len, Box::new(move |read| answer.give(read)));
     }
 
-    /// A descriptor is closed: its owner is told what became of what was written.
+    /// Handles the close of a descriptor: reports write failures to its owner.
     pub fn flush(&self, world: &World, thread: u32) -> Result<()> {
         self.file.flush(world, thread)
     }
@@ -38,7 +38,7 @@ impl Handle {
     pub fn allocate(&self, world: &World, (offset, len): (u64, u64), mode: FallocateFlags) -> Result<()> {
         let twice = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE;
         if !twice.contains(mode) {
-            return Err(Errno::OPNOTSUPP); // inserting and collapsing cannot be done again
+            return Err(Errno::OPNOTSUPP); // inserting and collapsing a range cannot be repeated
         }
         self.file.run(world, |fd| retry_on_intr(|| rustix::fs::fallocate(fd, mode, offset, len)))
     }
@@ -53,14 +53,14 @@ impl Shared {
         self.handles.get(handle).ok_or(Errno::BADF)
     }
 
-    /// Gives an open its number.
+    /// Registers an open and returns its handle number.
     pub(super) fn entered(&self, handle: Handle, flags: OFlags) -> Opened {
         let backing = handle.backing.clone();
         let flags = if backing.is_some() { FopenFlags::empty() } else { self.fopen(flags) };
         Opened { handle: self.handles.insert(Arc::new(handle)), flags, backing }
     }
 
-    /// Creates a file, or finds it if that is allowed. `O_EXCL` is asked of the server once, over one connection.
+    /// Creates a file, or opens it if that is allowed. `O_EXCL` is sent to the server once, over one connection.
     pub fn made(
         &self,
         caller: Caller,
@@ -76,7 +76,7 @@ impl Shared {
         };
         let created = names.run_or_look(Operation::Make, create, |tree| super::entries::absent(tree, parent, name));
         match created {
-            // Whoever made it, it is there.
+            // Without `O_EXCL` a file that exists now is a success.
             Err(Errno::EXIST | Errno::IO) if !exclusive => names.run(Operation::Read, |tree| tree.lookup(parent, name)),
             made => made,
         }
@@ -97,7 +97,8 @@ impl Shared {
         self.open.lock().entry(id).or_default().push(file.clone());
         drop(turn);
         let pass = || {
-            // What the kernel opened to append appends for ever, also when the application changes its mind.
+            // A passthrough descriptor opened with `O_APPEND` keeps appending, even if the application clears the
+            // flag.
             if flags.contains(OFlags::APPEND) || !self.passthrough.load(Ordering::Relaxed) {
                 return None;
             }
@@ -137,7 +138,7 @@ impl Shared {
         if let Some(caller) = by.drops {
             let id = handle.file.id;
             let dropped = self.names.run(Operation::Write, |tree| tree.hold(id, None)?.drop_privileges(caller));
-            // A file without a name runs for nobody.
+            // An unlinked file cannot be executed, so its privileges do not matter.
             dropped.or_else(|error| if matches!(error, Errno::NOENT | Errno::STALE) { Ok(()) } else { Err(error) })?;
         }
         let place = if by.appends { Place::End(by.offset) } else { Place::At(by.offset) };
@@ -148,8 +149,8 @@ impl Shared {
         Ok(unsent)
     }
 
-    /// How the kernel treats an open: through its page cache, `O_DIRECT` too, which then drops pages after a write as well. A
-    /// close is told to us if something may be on its way then.
+    /// Returns how the kernel treats an open: through its page cache. With `O_DIRECT` it also drops the pages after a
+    /// write. A close is sent to us only if a write may be on its way.
     fn fopen(&self, flags: OFlags) -> FopenFlags {
         let writes = flags & OFlags::RWMODE != OFlags::RDONLY && self.world.writes.is_on();
         let told = if writes { FopenFlags::empty() } else { FopenFlags::FOPEN_NOFLUSH };

@@ -1,4 +1,4 @@
-//! Names, attributes and directories as the server has them.
+//! Names, attributes and directories of the server.
 
 use super::Shared;
 use crate::broken::is_broken;
@@ -17,7 +17,7 @@ use store::mount::answer::Changes;
 use store::namespace::attributes::ACL;
 use store::namespace::{Caller, Listing, Namespace, NodeId, ROOT};
 
-/// An open directory. When its connection breaks it is opened again and goes on at the same position.
+/// An open directory. When its connection breaks it is reopened and continues at the same position.
 pub struct Directory {
     id: NodeId,
     listing: Mutex<Listing>,
@@ -28,7 +28,7 @@ impl Shared {
         self.names.run(Operation::Read, act)
     }
 
-    /// Takes a name away. If its connection broke on the way, the name tells whether it was done.
+    /// Removes a name. If its connection breaks on the way, the name shows whether the removal was done.
     pub fn unmake(&self, parent: NodeId, name: &OsStr, unmake: impl Fn(&Namespace) -> Result<()>) -> Result<()> {
         let look = |tree: &Namespace| match is_there(tree, parent, name) {
             Ok(true) => Looked::NotDone,
@@ -48,7 +48,7 @@ impl Shared {
         self.names.run_or_look(Operation::Unmake, rename, look)
     }
 
-    /// Attributes by name; of a file that has none any more, through whoever has it open.
+    /// Returns attributes by name; of an unlinked file, through an open descriptor.
     pub fn stat(&self, id: NodeId) -> Result<Stat> {
         self.world.writes.settle(id);
         let named = self.ask(|tree| tree.stat(id));
@@ -61,13 +61,13 @@ impl Shared {
         }
     }
 
-    /// Size and times as they are after what is on its way.
+    /// Returns size and times after all pending writes.
     pub fn settled(&self, id: NodeId, stat: Stat) -> Stat {
         let behind = self.world.writes.settle(id);
         behind.then(|| self.stat(id).ok()).flatten().unwrap_or(stat)
     }
 
-    /// A descriptor of a file that is open.
+    /// Returns a descriptor of an open file.
     fn nameless(&self, id: NodeId) -> Option<Arc<Opened>> {
         self.open.lock().get(&id)?.iter().find_map(|file| file.any())
     }
@@ -82,7 +82,7 @@ impl Shared {
                 }
             }
             let held = tree.hold(id, nameless)?;
-            // Privileges go with a truncation as with a write, for whoever may not keep them.
+            // A truncation drops setuid and setgid as a write does, unless the caller may keep them.
             if changes.size.is_some() || changes.sets_owner() {
                 held.drop_privileges(caller)?;
             }
@@ -111,7 +111,7 @@ impl Shared {
         Ok(self.directories.insert(Arc::new(Directory { id, listing })))
     }
 
-    /// Does something with an open directory; if its connection broke, with the same directory over another one.
+    /// Runs an operation on an open directory; if its connection broke, on the same directory over another one.
     pub fn listed(&self, handle: u64, act: &mut dyn FnMut(&mut Listing, &Namespace) -> Result<()>) -> Result<()> {
         let directory = self.directories.get(handle).ok_or(Errno::BADF)?;
         let mut listing = directory.listing.lock();
@@ -148,7 +148,7 @@ impl Shared {
     }
 }
 
-/// Whether a name is there.
+/// Returns whether a name exists.
 fn is_there(tree: &Namespace, parent: NodeId, name: &OsStr) -> Result<bool> {
     match tree.lookup(parent, name) {
         Ok((node, _)) => {
@@ -160,7 +160,7 @@ fn is_there(tree: &Namespace, parent: NodeId, name: &OsStr) -> Result<bool> {
     }
 }
 
-/// What is not there was not made.
+/// Returns `NotDone` if the name does not exist.
 pub(super) fn absent<T>(tree: &Namespace, parent: NodeId, name: &OsStr) -> Looked<T> {
     match is_there(tree, parent, name) {
         Ok(false) => Looked::NotDone,

@@ -1,15 +1,15 @@
-//! Which open files the kernel reads and writes by itself, past this process (FUSE passthrough).
+//! FUSE passthrough: files that the kernel reads and writes by itself, past this process.
 //!
-//! All opens of an inode must agree: while one is passed through, all are, with the same backing file; none is while one goes
-//! through us. So the first open decides, and those that come while it lasts join it. The backing file is opened for reading and
-//! writing, since they share it.
+//! All opens of an inode must agree: either all are passed through, with the same backing file, or none is. So the
+//! first open decides for all that overlap with it. The backing file is opened for reading and writing, since all
+//! opens share it.
 
 use fuser::BackingId;
 use std::collections::HashMap;
 use std::sync::Arc;
 use store::namespace::NodeId;
 
-/// The opens of all inodes that are open.
+/// Opens of all open inodes.
 #[derive(Default)]
 pub struct Modes {
     inodes: HashMap<NodeId, Opens>,
@@ -22,7 +22,7 @@ struct Opens {
 }
 
 impl Modes {
-    /// One more open; `register` makes a backing file if this is the first, or says that there is to be none.
+    /// Adds an open. For the first one, `register` makes a backing file or returns `None`.
     pub fn enter(&mut self, id: NodeId, register: impl FnOnce() -> Option<BackingId>) -> Option<Arc<BackingId>> {
         let opens = self.inodes.entry(id).or_default();
         if opens.users == 0 {
@@ -32,7 +32,7 @@ impl Modes {
         opens.backing.clone()
     }
 
-    /// One less. Gives back what nobody needs any more, to be dropped outside any lock.
+    /// Removes an open. After the last one returns the backing file, to be dropped outside any lock.
     pub fn leave(&mut self, id: NodeId) -> Option<Arc<BackingId>> {
         let opens = self.inodes.get_mut(&id)?;
         opens.users -= 1;

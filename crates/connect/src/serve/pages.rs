@@ -1,8 +1,8 @@
-//! The kernel's pages of files that other nodes change, too.
+//! Kernel pages of files that other nodes change, too.
 //!
-//! Pages that are dropped while a write is on its way come back with the bytes of before, and stay. So none are dropped while
-//! a file is open here: not by an open, not for what the kernel reads in attributes but for another size. What other nodes
-//! changed is seen after an open of a file that nobody had open here: before that open is answered its pages go.
+//! Pages that are dropped during a write come back with the old bytes, and stay. So pages of a file that is open here
+//! are never dropped, except when its size changes. Changes by other nodes become visible at an open of a file that
+//! was closed here: its pages are dropped before that open is answered.
 
 use fuser::{INodeNo, Notifier};
 use parking_lot::{Mutex, MutexGuard};
@@ -11,7 +11,7 @@ use store::namespace::NodeId;
 
 const SHARDS: usize = 64;
 
-/// Drops pages, one open after the other.
+/// Drops pages, one open at a time.
 #[derive(Default)]
 pub struct Pages {
     notifier: OnceLock<Notifier>,
@@ -27,17 +27,17 @@ impl Default for Shards {
 }
 
 impl Pages {
-    /// How the kernel is told.
+    /// Sets the channel for notifications to the kernel.
     pub fn set_notifier(&self, notifier: Notifier) {
         let _ = self.notifier.set(notifier);
     }
 
-    /// No other open of the node is answered meanwhile.
+    /// Delays the answers of other opens of the node while the guard is held.
     pub fn turn(&self, id: NodeId) -> MutexGuard<'_, ()> {
         self.turns.0[id as usize % SHARDS].lock()
     }
 
-    /// Drops the pages of a node that is not open: no request holds one, so this waits for none.
+    /// Drops the pages of a node that is not open. No request holds a page of it, so this does not block.
     pub fn drop_of(&self, id: NodeId) {
         let Some(notifier) = self.notifier.get() else { return };
         if let Err(error) = notifier.inval_inode(INodeNo(id), 0, 0) {

@@ -1,4 +1,4 @@
-//! Threads that keep the connections: one that knows the time, one per connection that mounts and unmounts, one per probe.
+//! Threads that keep the connections: one for deadlines, one per connection that mounts and unmounts, one per probe.
 
 use super::Connections;
 use crate::mounts::Root;
@@ -9,10 +9,10 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Longest sleep of the thread that knows the time, after which it looks whether it is still needed.
+/// Longest sleep of the deadline thread, after which it checks whether it is still needed.
 const NAP_MAX: Duration = Duration::from_millis(500);
 
-/// Wakes the thread that knows the time.
+/// Wakes the deadline thread.
 #[derive(Default)]
 pub struct Waker {
     woken: Mutex<bool>,
@@ -20,7 +20,7 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// Deadlines may have changed.
+    /// Announces that deadlines may have changed.
     pub fn wake(&self) {
         *self.woken.lock() = true;
         self.wake.notify_all();
@@ -35,19 +35,19 @@ impl Waker {
     }
 }
 
-/// What the thread of a connection does, in this order.
+/// Jobs of a connection's thread, done in order.
 pub enum Job {
     /// Unmount by force.
     TakeOut,
-    /// Mount again.
+    /// Mount the connection again.
     Mount,
 }
 
-/// What the thread of a connection begins with.
+/// Initial state of a connection's thread.
 pub struct Worker {
-    /// Which connection.
+    /// Number of the connection.
     pub number: u16,
-    /// What it has to do.
+    /// Queue of its jobs.
     pub todo: Receiver<Job>,
 }
 
@@ -72,7 +72,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Does what a connection's machine wants.
+/// Carries out an action of a connection's machine.
 pub fn act(set: &Arc<Connections>, number: u16, action: Action) {
     let slot = &set.slots[usize::from(number)];
     match action {

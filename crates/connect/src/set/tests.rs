@@ -4,7 +4,7 @@ use super::*;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Mounts that are directories; some cannot be had for a while.
+/// Mounts that are directories; some cannot be made for a while.
 struct Directories {
     paths: Vec<PathBuf>,
     mounted: Arc<Mutex<BTreeSet<u16>>>,

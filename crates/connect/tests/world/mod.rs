@@ -74,7 +74,7 @@ impl Behind {
         self.connected.path()
     }
 
-    /// What a mount point made by [`Behind::bind`] shows.
+    /// The directory behind a mount point of [`Behind::bind`].
     pub fn backing(&self) -> PathBuf {
         self.dir.path().join("backing")
     }
@@ -83,7 +83,7 @@ impl Behind {
         self.connected.status()
     }
 
-    /// Waits until all connections are in use again and `times` mounts were made anew.
+    /// Waits until all connections are in use again and `times` mounts were repeated.
     pub fn whole_again(&self, times: u64) {
         let until = Instant::now() + Duration::from_secs(60);
         loop {

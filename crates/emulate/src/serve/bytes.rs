@@ -1,4 +1,4 @@
-//! Bytes: taken from and put into the backing file at once, answered when the emulated device is done.
+//! Bytes: read from and written to the backing file at once, answered when the emulated device is done.
 
 use super::names::STATS_ID;
 use super::{InUse, Shared};
@@ -16,7 +16,7 @@ use store::mount::front::{ReadRequest, WriteRequest};
 use store::namespace::{Caller, NodeId};
 
 impl Shared {
-    /// The open file of an inode.
+    /// Returns the open file of an inode.
     pub(super) fn file(&self, id: NodeId) -> Option<Arc<OwnedFd>> {
         self.open.lock().get(&id).map(|used| used.file.clone())
     }
@@ -61,12 +61,12 @@ impl Shared {
 
     fn flags(&self) -> FopenFlags {
         if self.page_cache {
-            return FopenFlags::FOPEN_KEEP_CACHE; // nothing else changes what is behind it
+            return FopenFlags::FOPEN_KEEP_CACHE; // nothing else changes the backing directory
         }
         FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
     }
 
-    /// One more user of an inode, which the first one opens.
+    /// Adds a user of an inode; the first one opens it.
     fn user(&self, id: NodeId, open: impl FnOnce() -> Result<OwnedFd>) -> Result<Arc<OwnedFd>> {
         let mut table = self.open.lock();
         let used = match table.entry(id) {
@@ -89,7 +89,7 @@ impl Shared {
             return;
         }
         let gone = used.gone;
-        // While the table is held, so that it is not opened in between.
+        // The table stays locked, so that the inode is not opened in between.
         let mut extents = self.extents.lock();
         if gone {
             extents.remove(id)
@@ -99,7 +99,7 @@ impl Shared {
         table.remove(&id);
     }
 
-    /// The last name of an inode is gone.
+    /// Handles the removal of an inode's last name.
     pub(super) fn gone(&self, id: NodeId) {
         match self.open.lock().get_mut(&id) {
             Some(used) => used.gone = true,
@@ -142,7 +142,7 @@ impl Shared {
         }
     }
 
-    /// Everything written was answered by the device, so there is only the backing file left to sync.
+    /// Syncs the backing file. The device has already completed all writes.
     pub fn sync(&self, id: NodeId, data_only: bool) -> Result<()> {
         let Some(file) = self.file(id).filter(|_| self.sync) else { return Ok(()) };
         if data_only { rustix::fs::fdatasync(&*file) } else { rustix::fs::fsync(&*file) }
@@ -165,7 +165,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Cuts a file, or makes it longer by a hole.
+    /// Truncates a file, or extends it by a hole.
     pub(super) fn resize(&self, id: NodeId, size: u64) -> Result<()> {
         let file = match self.file(id) {
             Some(file) => file,
@@ -184,7 +184,7 @@ fn no_space(_: Full) -> Errno {
     Errno::NOSPC
 }
 
-/// Reads until `length` bytes are there or the file ends.
+/// Reads until `length` bytes are read or the file ends.
 fn read_all(file: &OwnedFd, offset: u64, length: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0; length];
     let mut got = 0;

@@ -1,4 +1,4 @@
-//! Names and attributes, passed on to the backing directory; `.stats` at the root shows what the device did.
+//! Names and attributes, passed on to the backing directory; `.stats` at the root shows the device's figures.
 
 use super::Shared;
 use crate::extents::BLOCK_BYTES;
@@ -12,11 +12,11 @@ use store::mount::answer::Changes;
 use store::mount::convert::{attributes, no_attributes};
 use store::namespace::{NodeId, ROOT, Removed};
 
-/// How long the kernel may believe names and attributes: nothing else is to change the backing directory.
+/// Time that the kernel caches names and attributes: nothing else should change the backing directory.
 pub(super) const TTL: Duration = Duration::from_secs(1);
 /// Name of the virtual file.
 const STATS_NAME: &str = ".stats";
-/// Its node number, which no file system gives.
+/// Node number of the virtual file, which no file system uses.
 pub(super) const STATS_ID: NodeId = u64::MAX - 1;
 
 impl Shared {
@@ -28,7 +28,7 @@ impl Shared {
         Ok((attributes(node.id, &stat), Generation(node.generation())))
     }
 
-    /// The virtual file's name is taken.
+    /// Returns `EEXIST` for the name of the virtual file.
     pub(super) fn not_virtual(&self, parent: NodeId, name: &OsStr) -> Result<()> {
         if parent == ROOT && name == STATS_NAME { Err(Errno::EXIST) } else { Ok(()) }
     }

@@ -95,7 +95,7 @@ function showGlance() {
     bar(item, { part: share, tone: toneOfFill(share), label: `Fill of the tier ${tier.name}`, text });
   });
   const well = targets.filter((target) => target.state === 'ok').length;
-  const { mover, repair } = glance;
+  const { mover, repair, quotas } = glance;
   tiles(at('numbers'), [
     ['targets ok', `${number(well)} of ${number(targets.length)}`],
     ['nodes', glance.nodes?.length ? number(glance.nodes.length) : null],
@@ -105,6 +105,10 @@ function showGlance() {
     ['bytes moved', bytes(mover.bytes_copied)],
     ['lost stripes fetched', repair?.stripes_lost ? `${number(repair.stripes_recovered)} of ${number(repair.stripes_lost)}` : null],
     ['cache hits', glance.cache ? `${(glance.cache.hit_ratio * 100).toFixed(1)} %` : null],
+    ['quotas', quotas ? number(quotas.limits) : null],
+    ['over a soft limit', quotas?.over ? number(quotas.over) : null],
+    ['grace is over', quotas?.expired ? number(quotas.expired) : null],
+    ['at a hard limit', quotas?.full ? number(quotas.full) : null],
     ['objects to remove', glance.garbage_objects ? number(glance.garbage_objects) : null],
   ]);
 }
@@ -196,7 +200,7 @@ function showJobs(answer, asked) {
     return;
   }
   const states = Object.entries(data.states).map(([name, count]) => `${number(count)} ${name}`);
-  put(at('job-states'), states.length ? states.join(', ') : 'No job waits or runs.');
+  put(at('job-states'), states.length ? states.join(', ') : 'No job waits or runs, and none failed in the last day.');
   const last = data.from + data.jobs.length;
   const range = data.found > data.jobs.length ? `${number(data.from + 1)} to ${number(last)} of ${number(data.found)}` : number(data.found);
   put(at('jobs-count'), data.found === data.total ? `${range} ${data.total === 1 ? 'job' : 'jobs'}` : `${range} that match, of ${number(data.total)} jobs`);
@@ -293,7 +297,7 @@ function showBurst() {
     const advised = app.advised_interval_s ? `advised: ${span(app.advised_interval_s)}` : '';
     cells(row, [
       { main: app.name, under: `${bytes(app.bytes)} in ${app.cost_s < 10 ? `${app.cost_s.toFixed(1)} s` : span(app.cost_s)}` },
-      { main: app.newest ?? 'none yet', under: app.newest_in_buffer ? 'on the fast tier' : 'on the capacity tier' },
+      { main: app.newest ?? 'none yet', under: app.newest ? `on the ${app.newest_in_buffer ? 'fast' : 'capacity'} tier` : '' },
       { main: interval || 'not known yet', under: advised },
     ]);
   });

@@ -1,6 +1,7 @@
-//! A real browser without a window, told what to do over a pipe (Chrome DevTools Protocol: JSON objects, each ended by a zero).
+//! A real browser without a window, controlled over a pipe (Chrome DevTools Protocol: JSON objects, each ended by a
+//! zero).
 //!
-//! It reaches nothing but this machine.
+//! It connects to this machine only.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +9,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// A step takes no longer, on however busy a machine.
+/// Time limit of a step, for a busy machine.
 const STEP_MAX: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -19,7 +20,7 @@ pub struct Browser {
     from: Receiver<Value>,
     last: u64,
     session: String,
-    /// What the page asked for, and what it complained of.
+    /// Requests and complaints of the page.
     pub asked: Vec<String>,
     pub complaints: Vec<String>,
     _profile: tempfile::TempDir,
@@ -33,7 +34,7 @@ impl Drop for Browser {
 }
 
 impl Browser {
-    /// A new one; nothing where none is installed.
+    /// Starts a browser; `None` where none is installed.
     pub fn start() -> Option<Browser> {
         let is_there = |name: &&str| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success());
         let Some(name) = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(is_there) else {
@@ -70,7 +71,7 @@ impl Browser {
         Some(browser)
     }
 
-    /// A command, and its answer.
+    /// Sends a command and returns its answer.
     pub fn call(&mut self, method: &str, params: Value) -> Value {
         self.last += 1;
         let mut request = json!({"id": self.last, "method": method, "params": params});
@@ -97,7 +98,7 @@ impl Browser {
                 self.asked.push(params["request"]["url"].as_str().unwrap_or_default().to_owned());
             }
             "Runtime.exceptionThrown" => self.complaints.push(params["exceptionDetails"].to_string()),
-            // An answer that is no success is logged by the browser itself.
+            // Failed requests are logged by the browser itself.
             "Log.entryAdded" if params["entry"]["source"] != "network" => {
                 self.complaints.push(params["entry"].to_string());
             }
@@ -110,7 +111,7 @@ impl Browser {
         self.call("Page.navigate", json!({"url": url}));
     }
 
-    /// What an expression is in the page.
+    /// Evaluates an expression in the page.
     pub fn value(&mut self, expression: &str) -> Value {
         let asked = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         self.call("Runtime.evaluate", asked)["result"]["value"].take()
@@ -119,7 +120,7 @@ impl Browser {
     /// Waits until an expression holds.
     pub fn until(&mut self, expression: &str) {
         let until = Instant::now() + STEP_MAX;
-        // The page may not be there yet: then what it asks for throws.
+        // The page may not be there yet: then the expression throws.
         let guarded = format!("(() => {{ try {{ return Boolean({expression}); }} catch {{ return false; }} }})()");
         while self.value(&guarded) != true {
             let body = || "document.body.innerText.slice(0, 2000)".to_owned();
@@ -130,12 +131,12 @@ impl Browser {
         }
     }
 
-    /// The text of an element.
+    /// Returns the text of an element.
     pub fn text(&mut self, id: &str) -> String {
         self.value(&format!("document.getElementById('{id}').innerText")).as_str().unwrap_or_default().to_owned()
     }
 
-    /// Types into what has the focus.
+    /// Types into the focused element.
     pub fn type_in(&mut self, text: &str) {
         self.call("Input.insertText", json!({"text": text}));
     }
@@ -148,7 +149,7 @@ impl Browser {
         self.call("Input.dispatchKeyEvent", with("keyUp"));
     }
 
-    /// Shows the page so wide, light or dark.
+    /// Sets the width of the page, and light or dark.
     pub fn look(&mut self, width: u32, scheme: &str) {
         let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500});
         self.call("Emulation.setDeviceMetricsOverride", size);
@@ -156,7 +157,7 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", scheme);
     }
 
-    /// What a screen reader is given: role and name of each node that is not ignored.
+    /// Returns what a screen reader gets: role and name of each node that is not ignored.
     pub fn read_out(&mut self) -> Vec<(String, String)> {
         let tree = self.call("Accessibility.getFullAXTree", json!({}));
         let text = |value: &Value| value["value"].as_str().unwrap_or_default().to_owned();

@@ -1,8 +1,8 @@
-//! The dashboard: who is shown what, how much of it at a time, and what happens while a look hangs.
+//! The dashboard: data per kind of client, their amount per request, and behaviour while a query hangs.
 
 use super::*;
 
-/// A volume with so many targets, the last of them failed.
+/// A volume with `targets` targets, the last of them failed.
 pub fn glance(targets: u64, with_names: bool) -> Value {
     let target = |n| {
         json!({"name": format!("t{n:03}"), "tier": "fast", "state": if n + 1 == targets { "failed" } else { "ok" },
@@ -71,7 +71,8 @@ fn body(text: &str) -> Value {
 #[test]
 fn files_and_jobs_are_shown_to_who_has_the_token_and_to_nobody_else() {
     let daemon = || Daemon { targets: 3, jobs: 3, ..Daemon::default() };
-    // Without a token every user of the machine may ask: nobody is shown what is another's, with whatever word.
+    // Without a token every user of the machine has access, so data of other users are not shown, whatever token is
+    // sent.
     let open = serve(daemon(), |_, _| ());
     for token in ["", TOKEN] {
         for path in ["/api/jobs", "/api/jobs?find=x", "/api/space", "/api/file?path=a", "/api/file"] {
@@ -153,7 +154,7 @@ fn of_ten_thousand_jobs_a_page_is_sent_those_whose_data_move_first() {
     };
     assert!(states(&first)[..10].iter().all(|state| state == "staging-in") && states(&first)[10] == "running");
     assert_eq!((first["users_count"].clone(), first["users"].as_array().map(Vec::len)), (json!(50), Some(20)));
-    // All pages together are all jobs, each once.
+    // All pages together contain all jobs, each once.
     let mut seen = std::collections::BTreeSet::new();
     for from in (0..10_000).step_by(100) {
         let page = ask(&format!("?from={from}"));

@@ -1,9 +1,10 @@
-//! The dashboard in a real browser: a hundred targets, ten thousand jobs, a phone, the keyboard, a screen reader, a daemon that goes away.
+//! The dashboard in a real browser: a hundred targets, ten thousand jobs, a phone, the keyboard, a screen reader, a
+//! daemon that goes away.
 
 use super::browser::Browser;
 use super::*;
 
-/// A browser that shows a page of that daemon, after the token was typed.
+/// Opens a page of that daemon, and types the token.
 fn shown(daemon: Daemon, page: &str) -> Option<(Browser, Served)> {
     let mut browser = Browser::start()?;
     let served = serve(daemon, |dir, config| config.token_file = Some(file(dir, "token", TOKEN)));
@@ -14,7 +15,7 @@ fn shown(daemon: Daemon, page: &str) -> Option<(Browser, Served)> {
     Some((browser, served))
 }
 
-/// It asked for nothing but what its daemon serves, and the browser has nothing to complain of.
+/// Checks that the page requested nothing but its daemon's files, and that the browser reported no error.
 fn in_order(browser: &Browser, served: &Served) {
     let own = format!("http://{}/", served.at);
     let elsewhere: Vec<_> = browser.asked.iter().filter(|url| !url.starts_with(&own) && *url != "data:,").collect();
@@ -44,7 +45,7 @@ fn a_hundred_targets_and_ten_thousand_jobs_are_shown_to_who_types_the_token() {
     assert_eq!(browser.text("state"), "target t099 is failed");
     assert_eq!(browser.text("jobs-count"), "1 to 100 of 10,000 jobs");
     assert_eq!(browser.text("job-states"), "9,890 queued, 100 running, 10 staging-in");
-    // What is asked for in a name is not done.
+    // Markup in a name is not executed.
     assert!(browser.text("move-rows").contains("secret/<img src=x onerror=alert(1)>"));
     assert_eq!(browser.value("document.images.length"), 0);
     assert!(browser.text("move-rows").contains("1.0 MiB of 4.0 MiB, 3 s left"));
@@ -69,7 +70,7 @@ fn a_hundred_targets_and_ten_thousand_jobs_are_shown_to_who_types_the_token() {
     browser.value("document.getElementById('find-target').focus()");
     browser.type_in("t04");
     browser.until("document.getElementById('target-rows').rows.length === 10");
-    // It goes on asking; a row that is still there is the same row, so that nobody loses their place.
+    // The page keeps polling; an unchanged row stays the same element, so that a user keeps the place.
     browser.value("globalThis.kept = document.getElementById('target-rows').rows[0]");
     let looks = daemon.glances.load(Ordering::Relaxed);
     while daemon.glances.load(Ordering::Relaxed) < looks + 2 {
@@ -77,7 +78,7 @@ fn a_hundred_targets_and_ten_thousand_jobs_are_shown_to_who_types_the_token() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(browser.value("kept === document.getElementById('target-rows').rows[0]"), true);
-    // While nobody looks it asks for nothing: a look that ends begins no other.
+    // A hidden page sends no requests: a query that ends starts no other.
     browser.value("globalThis.real = setTimeout; globalThis.timers = []; globalThis.setTimeout = (_, ms) => { timers.push(ms); return 0; };");
     let turn = |browser: &mut Browser, hidden: bool| {
         let set = format!("Object.defineProperty(document, 'hidden', {{ value: {hidden}, configurable: true }})");
@@ -96,7 +97,7 @@ fn a_hundred_targets_and_ten_thousand_jobs_are_shown_to_who_types_the_token() {
     browser.until(&format!("timers.length > {begun}"));
     browser.value("globalThis.setTimeout = real; document.dispatchEvent(new Event('visibilitychange'))");
     in_order(&browser, &served);
-    // What was seen last stays, and is said to be old.
+    // The last data stay, and are marked as old.
     drop(served);
     browser.until("document.getElementById('state').textContent === 'does not answer'");
     assert!(browser.text("about").starts_with("as it was at "), "{}", browser.text("about"));
@@ -130,7 +131,7 @@ fn it_fits_a_phone_light_and_dark_and_speaks_to_keyboard_and_screen_reader() {
     browser.press("Tab");
     assert_eq!(browser.value("document.activeElement.id"), "find-target");
     assert_ne!(browser.value("getComputedStyle(document.activeElement).outlineStyle"), "none", "the focus is seen");
-    // The screen reader: what can be used or read as a value has a name, and there is a way through the page.
+    // The screen reader: every control and every value has a name, and the page has a reading order.
     let all = browser.read_out();
     let named =
         ["link", "button", "searchbox", "combobox", "meter", "progressbar", "table", "heading", "navigation", "region"];

@@ -1,10 +1,10 @@
-//! What has landed of data that come: it is used space, and counts no more as promised.
+//! Staged data that have landed: they are used space and no longer count as promised.
 
 use super::Shared;
 use policy::Time;
 use std::time::{Duration, Instant};
 
-/// From one look to the next, at least: those who call are not held up by it each time. A guess.
+/// Shortest interval between two looks, so that callers are not delayed each time. A guess.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The looks at it.
@@ -20,7 +20,7 @@ impl Default for Landed {
 }
 
 impl Landed {
-    /// Asks the volume how much of what comes is still to come.
+    /// Requests from the volume the bytes that are still to come.
     pub fn look(&mut self, shared: &Shared) {
         if Instant::now() < self.next {
             return;

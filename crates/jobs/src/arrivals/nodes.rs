@@ -1,5 +1,5 @@
-//! What other nodes of the volume have promised: the table that all of them share, read and replaced in the store of the
-//! state. What it means is decided by `policy::schedule::just_in_time::nodes`.
+//! Promises of all nodes of the volume: a shared table, read and replaced in the state store.
+//! `policy::schedule::just_in_time::nodes` interprets it.
 
 use super::queue_view::span;
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ const KEY: &str = "nodes";
 pub trait Peers: Send + Sync {
     /// The name that this node keeps for life.
     fn own(&self) -> String;
-    /// Its number, while it has its lease.
+    /// Number of this node, while it has its lease.
     fn number(&self) -> Option<Node>;
     /// Whether a node is over for ever, as far as is known.
     fn is_over(&self, node: Node) -> bool;
@@ -46,16 +46,16 @@ impl Written {
 }
 
 /// One look at the table.
-pub struct Look {
+pub struct TableView {
     seen: Seen,
     node: Node,
     life: String,
-    /// What was read.
+    /// Bytes of the table as read, for the compare-and-replace.
     read: Option<Vec<u8>>,
 }
 
-impl Look {
-    /// What other nodes have promised, or why nothing is to be promised now.
+impl TableView {
+    /// Bytes promised by other nodes, or the reason why nothing may be promised now.
     pub fn elsewhere(&self) -> Result<u64, String> {
         match self.seen.settles_in {
             Time::ZERO => Ok(self.seen.elsewhere),
@@ -89,23 +89,23 @@ impl Nodes {
     }
 
     /// Looks, before the space is measured.
-    pub fn look(&self) -> Result<Look, String> {
+    pub fn look(&self) -> Result<TableView, String> {
         let node = self.peers.number().ok_or("this node has no lease now, so nothing is promised here")?;
         let life = self.life().map_err(away)?;
         let read = self.state.record_get(KIND, KEY).map_err(away)?;
         let written = read.as_deref().map(serde_json::from_slice::<Written>).transpose();
-        // What is not understood lacks everything, and every node writes what it has promised.
+        // A table that cannot be parsed counts as empty, and every node writes its own promises into it.
         let not_read =
             |error: &serde_json::Error| tracing::error!("{KIND} cannot be read and is written anew: {error}");
         let table = written.inspect_err(not_read).ok().flatten().unwrap_or_default().table();
         let now = Time(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
         let seen = self.reader.lock().read(now, table, &life, |node| self.peers.is_over(node));
-        Ok(Look { seen, node, life, read })
+        Ok(TableView { seen, node, life, read })
     }
 
     /// Writes what this node has promised, after `granted` if some of it is new. False where another was quicker: then
     /// nothing that was decided on this look counts. After an error neither.
-    pub fn put(&self, look: Look, bytes: u64, granted: bool) -> Result<bool, String> {
+    pub fn put(&self, look: TableView, bytes: u64, granted: bool) -> Result<bool, String> {
         let entry = Entry { node: look.node, bytes };
         let Some(table) = look.seen.with(&self.own, entry, granted) else { return Ok(true) };
         let value = serde_json::to_vec(&Written::of(&table)).expect("numbers and texts");

@@ -1,33 +1,33 @@
-//! One look at the space: who asks is promised what there is, and other nodes know it before a byte comes.
+//! One look at the space: grants requests, and publishes the promises to other nodes before a byte comes.
 
-use super::nodes::{Look, Nodes};
+use super::nodes::{Nodes, TableView};
 use super::queue_view::{Action, Decided, Room};
 use super::{Shared, Ticket, now};
 use policy::schedule::just_in_time::Space;
 
-/// Where other nodes are promised space in the same moment it is looked at so often; then the job waits. A guess: each time
-/// one of the nodes has got through.
+/// Most tries when other nodes are promised space at the same moment; then the job waits. A guess: in each round one
+/// of the nodes succeeds.
 const LOOKS_MAX: u32 = 20;
 
-/// Looks at the space for those who ask, and has other nodes know what is promised here.
+/// Measures the space, grants requests, and publishes the promises of this node.
 pub fn promise(shared: &Shared) -> Vec<(Ticket, Action)> {
     if !shared.flags.lock().taken_up {
         return Vec::new();
     }
-    // One that comes between the two locks has this thread look once more.
+    // A request that arrives between the two locks makes this thread check again.
     if !shared.view.lock().wants_space() {
         shared.nodes.iter().for_each(|nodes| say_promised(shared, nodes));
         return Vec::new();
     }
     let mut looks = 0;
     let why = loop {
-        // In this order: `policy::schedule::just_in_time::nodes` says why.
+        // `policy::schedule::just_in_time::nodes` gives the reason for this order.
         let promises = shared.view.lock().promises();
         let look = match shared.nodes.as_ref().map(Nodes::look).transpose() {
             Ok(look) => look,
             Err(why) => break why,
         };
-        let elsewhere = match look.as_ref().map_or(Ok(0), Look::elsewhere) {
+        let elsewhere = match look.as_ref().map_or(Ok(0), TableView::elsewhere) {
             Ok(elsewhere) => elsewhere,
             Err(why) => {
                 shared.nodes.iter().for_each(|nodes| say_promised(shared, nodes));
@@ -54,7 +54,7 @@ pub fn promise(shared: &Shared) -> Vec<(Ticket, Action)> {
     carry(shared, decided)
 }
 
-/// Has other nodes know what is promised here, where they know otherwise.
+/// Publishes the promises of this node where the published ones differ.
 fn say_promised(shared: &Shared, nodes: &Nodes) {
     let promised = shared.view.lock().promised();
     match nodes.look().and_then(|look| nodes.put(look, promised, false)) {

@@ -1,9 +1,9 @@
-//! What is known of each job's data, and from events of the outside to events for the machine. No I/O happens here.
+//! State of each job's data. Translates outside events to events of the machine; does no I/O.
 
 mod room;
 
 use super::{QueueKind, Settings, Start, Ticket};
-use crate::request::{Arrival, Caller, Incoming, Wanted};
+use crate::request::{Arrival, Caller, Incoming, StageInput};
 use policy::Time;
 use policy::machine::Machine;
 use policy::schedule::easy::JobId;
@@ -15,40 +15,43 @@ pub use room::{Decided, Room};
 use room::{NoRoom, no_space};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is to be done with the data of a job.
+/// Shortest span that is worth a word: spans are shown in seconds.
+const SHOWN_MIN: Time = Time::from_millis(1000);
+
+/// Next step for the data of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     Begin,
     GiveUp(String),
 }
 
-/// What one command of a job brings.
+/// Data that one command of a job brings.
 #[derive(Clone)]
 pub struct Part {
     pub owner: Caller,
-    pub wanted: Wanted,
+    pub wanted: StageInput,
     pub coming: Coming,
 }
 
 struct Known {
     id: JobId,
-    /// What it brings; nothing while that is being asked, or cannot be known.
+    /// Size of the stage-in; nothing while it is being requested, or cannot be known.
     incoming: Option<Incoming>,
     /// Whether the machine knows it.
     submitted: bool,
-    /// It was measured and waits for a look at its queue.
+    /// Whether it was measured and waits for a snapshot of its queue.
     fresh: bool,
     under_way: bool,
     started: bool,
     start: Option<Time>,
     reason: Option<Reason>,
-    /// It asked and has no space.
+    /// Reason of the last refusal of space.
     no_room: Option<NoRoom>,
-    /// Nothing more comes.
+    /// Whether all of its data have come.
     settled: bool,
-    /// What each of its commands brings.
+    /// Data of each of its commands.
     parts: Vec<Part>,
-    /// How it went, once that is decided.
+    /// Outcome of its stage-in, once that is decided.
     verdict: Option<String>,
 }
 
@@ -56,11 +59,11 @@ pub struct QueueView {
     machine: JustInTime,
     config: Config,
     ledger: Ledger,
-    /// What could be promised at the last look.
+    /// Bytes that could be promised at the last look.
     room: u64,
-    /// Who waits for an answer about space, in order.
+    /// Jobs that wait for a promise of space, with the bytes, in order.
     asking: Vec<(JobId, u64)>,
-    /// Decided and not told yet.
+    /// Decided but not yet delivered.
     todo: Vec<(Ticket, Action)>,
     by_queue: bool,
     jobs: BTreeMap<Ticket, Known>,
@@ -119,7 +122,7 @@ impl QueueView {
         true
     }
 
-    /// The same for one whose data come already, to which so much was promised.
+    /// Adds a job whose data come already, with the bytes promised to it earlier.
     pub fn adopt(&mut self, ticket: Ticket, promised: u64) -> bool {
         let is_new = self.expect(ticket);
         if let Some(known) = self.jobs.get(&ticket).filter(|_| is_new) {
@@ -133,12 +136,12 @@ impl QueueView {
         *self.sources.entry(name.to_string()).or_insert(next)
     }
 
-    /// What a job brings is known, or that it cannot be.
+    /// Records the size of a job's stage-in, or that it cannot be known.
     pub fn measured(&mut self, now: Time, ticket: Ticket, incoming: Option<Incoming>, under_way: bool) {
         let by_queue = self.by_queue && ticket.0 != QueueKind::Elsewhere && incoming.is_some() && !under_way;
         let Some(known) = self.jobs.get_mut(&ticket) else { return };
         (known.incoming, known.under_way, known.fresh) = (incoming, under_way, true);
-        // Where the queue has no say there is nothing to wait for.
+        // Without an estimate of the queue there is nothing to wait for.
         if !by_queue {
             self.submit(now, ticket, Some(now));
             self.jobs.entry(ticket).and_modify(|known| known.start = None);
@@ -176,7 +179,7 @@ impl QueueView {
         self.jobs.is_empty()
     }
 
-    /// What a queue says.
+    /// Takes over the starts that a queue estimates.
     pub fn estimates(&mut self, now: Time, queue: QueueKind, starts: &BTreeMap<u64, Start>) {
         let of_it: Vec<Ticket> = self.jobs.keys().filter(|(other, _)| *other == queue).copied().collect();
         for ticket in of_it {
@@ -185,7 +188,7 @@ impl QueueView {
             self.submit(now, ticket, start);
             let Some(known) = self.jobs.get_mut(&ticket).filter(|k| k.submitted && !k.started) else { continue };
             let job = known.id;
-            // A queue that falls silent is not believed to mean "now": what it said last stands, until its time comes.
+            // A missing estimate does not mean "now": the last estimate stands until its time comes.
             if start.is_some() && known.start != start && known.incoming.is_some() {
                 known.start = start;
                 self.machine.handle(now, Event::Estimated { job, start });
@@ -198,19 +201,19 @@ impl QueueView {
         }
     }
 
-    /// Whether a job may want space.
+    /// Whether a job may request space.
     pub fn wants_space(&self) -> bool {
         self.jobs.values().any(|known| known.submitted && !known.under_way)
     }
 
-    /// What the commands of a job bring.
-    pub fn comes_in(&mut self, ticket: Ticket, owner: Caller, wanted: impl Iterator<Item = (Wanted, u64)>) {
+    /// Records the data that each command of the job brings.
+    pub fn comes_in(&mut self, ticket: Ticket, owner: Caller, wanted: impl Iterator<Item = (StageInput, u64)>) {
         let Some(known) = self.jobs.get_mut(&ticket) else { return };
         let part = |(wanted, bytes)| Part { owner, wanted, coming: Coming::new(bytes) };
         known.parts = wanted.map(part).collect();
     }
 
-    /// What comes now: those that were promised space and are not all there.
+    /// Jobs whose data come now: promised, and not all there.
     pub fn coming(&self) -> Vec<(Ticket, Vec<Part>)> {
         let comes = |known: &Known| known.under_way && !known.settled && !known.parts.is_empty();
         self.jobs
@@ -220,7 +223,7 @@ impl QueueView {
             .collect()
     }
 
-    /// How much of it is still to come.
+    /// Updates the bytes still to come for a job.
     pub fn comes(&mut self, ticket: Ticket, parts: Vec<Part>) {
         let Some(known) = self.jobs.get_mut(&ticket).filter(|known| known.parts.len() == parts.len()) else { return };
         let left = parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.coming.left()));
@@ -237,7 +240,8 @@ impl QueueView {
         self.machine.handle(now, Event::Arrived { job, took });
         let lost = self.machine.stats().too_late_total.since(late);
         if lost > Time::ZERO {
-            known.verdict = Some(format!("its data came too late: the job waited {} for them", span(lost)));
+            let waited = if lost < SHOWN_MIN { "less than a second".into() } else { span(lost) };
+            known.verdict = Some(format!("its data came too late: the job waited {waited} for them"));
         }
     }
 
@@ -326,6 +330,7 @@ impl QueueView {
                 };
                 format!("its data come since {}{why}", span(now.since(since)))
             }
+            Some(Phase::Arrived { at }) if now.since(at) < SHOWN_MIN => "its data are there".into(),
             Some(Phase::Arrived { at }) => format!("its data are there since {}", span(now.since(at))),
             Some(Phase::GivenUp) => "its data do not come".into(),
         }

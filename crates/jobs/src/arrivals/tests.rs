@@ -44,7 +44,7 @@ fn decide(view: &mut QueueView, now: Time, free: Option<u64>) -> Vec<(Ticket, Ac
     view.carry(now, decided)
 }
 
-/// [S-332] What is decided counts when other nodes know of it; jobs go on meanwhile.
+/// [S-332] A decision counts once other nodes have it; jobs go on until then.
 #[test]
 fn between_a_decision_and_its_end_jobs_may_go_and_come() {
     let mut view = view(false, WhenFull::Wait);
@@ -65,7 +65,7 @@ fn between_a_decision_and_its_end_jobs_may_go_and_come() {
     assert_eq!(view.carry(s(31), decided), []);
     let why = standing(&view, 31, B);
     assert!(why.contains("47.7 MiB are promised to other jobs (47.7 MiB of them by other nodes)"), "{why}");
-    // What came while it was looked at is counted as coming: it was not there when the space was measured.
+    // A job adopted during the measurement counts as coming: its bytes were not there when the space was measured.
     let before = view.promises();
     view.adopt((QueueKind::Local, 3), 70 * MB);
     assert_eq!((before.promised(), view.promised()), (0, 70 * MB));
@@ -146,7 +146,7 @@ fn too_late_too_early_and_without_any_lead_are_told_apart() {
     );
     let stats = view.stats();
     assert_eq!((stats.too_late, stats.too_late_total, stats.too_early, stats.no_lead), (1, s(10), 1, 0));
-    // A job that could start when it is submitted: nobody came too late.
+    // A job that could start at its submission counts as `no_lead`, not as `too_late`.
     let c = (QueueKind::Slurm, 3);
     view.expect(c);
     view.measured(s(300), c, incoming(100 * MB), false);
@@ -176,7 +176,7 @@ fn two_jobs_are_not_promised_the_same_space() {
     assert_eq!(decide(&mut view, s(0), Some(100 * MB)), [(A, Action::Begin)]);
     let why = standing(&view, 1, B);
     assert!(why.contains("57.2 MiB needed, 95.4 MiB free, of which 57.2 MiB are promised"), "{why}");
-    // A's data are there, and still take the space; then A is gone, and somebody removed them.
+    // The data of A are there, and still take space; then A ends, and a user removes them.
     view.arrived(s(10), A, Some(6000));
     assert_eq!(decide(&mut view, s(40), Some(40 * MB)), []);
     view.gone(s(50), A);
@@ -283,7 +283,7 @@ impl Volume for Disk {
     fn recoveries(&self, _: Caller, _: &[PathBuf], _: u64, _: u64) -> Vec<RecoveryEvent> {
         Vec::new()
     }
-    fn incoming(&self, _: Caller, wanted: &[Wanted]) -> Option<Incoming> {
+    fn incoming(&self, _: Caller, wanted: &[StageInput]) -> Option<Incoming> {
         incoming(60 * MB * wanted.len() as u64)
     }
     fn free_bytes(&self) -> Option<u64> {
@@ -291,9 +291,9 @@ impl Volume for Disk {
     }
 }
 
-struct Told(Lock<Sender<(u64, Result<(), String>)>>);
+struct FixedQueue(Lock<Sender<(u64, Result<(), String>)>>);
 
-impl WaitingJobs for Told {
+impl WaitingJobs for FixedQueue {
     fn starts(&self) -> Option<BTreeMap<u64, Start>> {
         Some(BTreeMap::new())
     }
@@ -305,7 +305,7 @@ impl WaitingJobs for Told {
     }
 }
 
-/// What a request was told.
+/// Answer to a request.
 type Answer = (u64, Result<(), String>);
 
 fn driver(free: u64, state: &Arc<dyn State>) -> (Arrivals, Receiver<Answer>) {
@@ -319,15 +319,15 @@ fn driver_of(disk: Arc<Disk>, state: &Arc<dyn State>, peers: Option<Arc<dyn Peer
     settings.machine.retry_after = Time::from_millis(30);
     let arrivals = Arrivals::start(settings, disk, state.clone(), peers).expect("threads");
     let (tell, told) = channel();
-    arrivals.attach(QueueKind::Local, Arc::new(Told(Lock::new(tell))));
+    arrivals.attach(QueueKind::Local, Arc::new(FixedQueue(Lock::new(tell))));
     (arrivals, told)
 }
 
 const OWNER: Caller = Caller { uid: 1, gid: 1 };
 
-fn wanted() -> Vec<Wanted> {
+fn wanted() -> Vec<StageInput> {
     let (uris, path) = (vec!["http://h/f".into()], "/m/f".into());
-    vec![Wanted { uris, path, recursive: false, limit: None, foreign: false }]
+    vec![StageInput { uris, path, recursive: false, limit: None, foreign: false }]
 }
 
 #[test]

@@ -4,42 +4,43 @@ use super::{Backend, Core};
 use crate::arrivals::Ticket;
 use crate::job::Job;
 use crate::plan::paths;
-use crate::request::{Arrival, Wanted};
+use crate::request::{Arrival, StageInput};
 
-/// What there is to tell of a job.
+/// Progress of a job, for the arrivals.
 #[derive(Clone, Copy)]
 pub(crate) enum Now {
-    /// Its data come since before this daemon.
+    /// Its data were in transit before this daemon started.
     UnderWay,
-    /// They are there; how long they came, where that says something about their source.
+    /// Its data are there. The value is the duration of the transfer, if it is a measure of their source.
     Arrived(Option<u64>),
-    /// They will not come.
+    /// Its data will not come.
     Failed,
-    /// It was started.
+    /// The job was started.
     Started,
-    /// It is over, or begins anew.
+    /// The job is over, or starts from the beginning.
     Gone,
 }
 
-/// What is fetched, if all of it is known.
-fn wanted<X>(job: &Job<X>) -> Vec<Wanted> {
+/// Data to be fetched, if all of them are known.
+fn wanted<X>(job: &Job<X>) -> Vec<StageInput> {
     paths::wanted(&job.plan, &job.cwd, job.mount.as_deref()).unwrap_or_default()
 }
 
 impl<B: Backend> Core<B> {
     /// The ticket of a job with the arrivals.
-    pub fn ticket(job: &Job<B::Own>) -> Ticket {
+    pub fn ticket(job: &Job<B::JobData>) -> Ticket {
         (B::queue_of(job), job.id.0)
     }
 
-    /// A job could bring its data. Whether the arrivals say when; else there is nothing to wait for.
-    pub fn ask(&self, job: &Job<B::Own>) -> bool {
+    /// Requests a time for the job's data. Returns whether the arrivals will decide; otherwise there is nothing to
+    /// wait for.
+    pub fn ask(&self, job: &Job<B::JobData>) -> bool {
         let arrivals = self.config.arrivals.as_ref();
         arrivals.map(|arrivals| arrivals.ask(Self::ticket(job), job.owner, wanted(job))).is_some()
     }
 
-    /// Tells the arrivals how far a job is.
-    pub fn tell(&self, job: &mut Job<B::Own>, now: Now) {
+    /// Reports the progress of a job to the arrivals.
+    pub fn tell(&self, job: &mut Job<B::JobData>, now: Now) {
         let Some(arrivals) = &self.config.arrivals else { return };
         let ticket = Self::ticket(job);
         match now {
@@ -59,7 +60,7 @@ impl<B: Backend> Core<B> {
     }
 
     /// How a job's data stand now, or stood when it ended.
-    pub fn told(&self, job: &Job<B::Own>) -> Option<Arrival> {
+    pub fn told(&self, job: &Job<B::JobData>) -> Option<Arrival> {
         let told = self.config.arrivals.as_ref().and_then(|arrivals| arrivals.told(Self::ticket(job)));
         told.or_else(|| job.arrival.clone())
     }

@@ -1,4 +1,5 @@
-//! Jobs whose end still removes what they had in the volume: one that is taken up again meanwhile would lose what it makes anew.
+//! Jobs whose end is still removing their resources in the volume. A retry waits for it: else the removal would take
+//! the recreated ones.
 
 use crate::request::JobId;
 use parking_lot::{Condvar, Mutex};
@@ -13,7 +14,7 @@ pub(crate) struct Clearing {
 }
 
 impl Clearing {
-    /// From now until the answer is dropped the job's things are being removed.
+    /// Marks the job as being cleared until the result is dropped.
     pub fn begin(self: &Arc<Self>, id: JobId) -> Begun {
         self.under_way.lock().insert(id);
         Begun { of: self.clone(), id }

@@ -1,4 +1,4 @@
-//! A job's files in the volume: their sources recorded, what came of them looked at or given up.
+//! A job's files in the volume: recording sources, checking staged data, removing partial data.
 
 use super::{Backend, Core};
 use crate::directory;
@@ -14,8 +14,9 @@ use std::time::Duration;
 const MOUNTED_WITHIN_S: u32 = 60;
 
 impl<B: Backend> Core<B> {
-    /// Records the sources of what ordinary stage-in commands fetched into the volume. Without one a file only lacks recovery.
-    pub fn record_sources(&self, job: &Job<B::Own>) -> Vec<RecordedSource> {
+    /// Records the sources of what ordinary stage-in commands fetched into the volume. Without one a file only lacks
+    /// recovery.
+    pub fn record_sources(&self, job: &Job<B::JobData>) -> Vec<RecordedSource> {
         let commands = job.plan.part(PartKind::StageIn).map_or(&[][..], |part| &part.commands);
         let path = |path: &str| paths::in_volume(path, &job.cwd, job.mount.as_deref()?);
         let found = commands.iter().flat_map(|command| &command.sources);
@@ -29,12 +30,12 @@ impl<B: Backend> Core<B> {
     }
 
     /// Looks whether the data of a job are all there; nothing where it brings none.
-    pub fn check(&self, job: &Job<B::Own>) -> Result<Option<CheckReport>, String> {
+    pub fn check(&self, job: &Job<B::JobData>) -> Result<Option<CheckReport>, String> {
         let paths = job.staged_paths();
         if paths.is_empty() { Ok(None) } else { self.volume.check_before_job(job.owner, &paths).map(Some) }
     }
 
-    /// What a stage-in that did not come to its end has brought so far is given up.
+    /// Removes the partial data of a stage-in that did not succeed.
     pub fn forget_staging(&self, owner: Caller, paths: &[PathBuf]) {
         for path in paths {
             if let Err(error) = self.volume.forget_staging(owner, path) {
@@ -44,9 +45,9 @@ impl<B: Backend> Core<B> {
     }
 
     /// Goes on to remove the directories of jobs that are over, where the end of the last daemon came between.
-    pub fn remove_left(self: &Arc<Self>, jobs: &BTreeMap<JobId, Job<B::Own>>) {
-        let leaves = |job: &&Job<B::Own>| job.plan.datawarp.own.as_ref().is_some_and(|own| own.leaves);
-        let begun = |job: &Job<B::Own>| (self.clearing.begin(job.id), job.plan.datawarp.clone());
+    pub fn remove_left(self: &Arc<Self>, jobs: &BTreeMap<JobId, Job<B::JobData>>) {
+        let leaves = |job: &&Job<B::JobData>| job.plan.datawarp.own.as_ref().is_some_and(|own| own.leaves);
+        let begun = |job: &Job<B::JobData>| (self.clearing.begin(job.id), job.plan.datawarp.clone());
         let mut left: Vec<_> = jobs.values().filter(leaves).map(begun).collect();
         if left.is_empty() {
             return;
@@ -64,13 +65,13 @@ impl<B: Backend> Core<B> {
     }
 
     /// The data of a job that come or go now.
-    pub fn transfers(&self, job: &Job<B::Own>) -> Vec<Transfer> {
+    pub fn transfers(&self, job: &Job<B::JobData>) -> Vec<Transfer> {
         let paths = job.moving_paths();
         if paths.is_empty() { Vec::new() } else { self.volume.transfers(job.owner, &paths) }
     }
 
-    /// How far they are together.
-    pub fn staging(&self, job: &Job<B::Own>) -> Option<Staging> {
+    /// Total progress of the job's transfers.
+    pub fn staging(&self, job: &Job<B::JobData>) -> Option<Staging> {
         let all = self.transfers(job);
         (!all.is_empty()).then(|| Staging {
             done_bytes: all.iter().map(|one| one.done_bytes).sum(),
@@ -79,8 +80,8 @@ impl<B: Backend> Core<B> {
         })
     }
 
-    /// What protects the input of a job, by its number in the queue.
-    pub fn protection(&self, job: &Job<B::Own>, number: &str) -> Vec<Protected> {
+    /// Protection of the input of a job, by its number in the queue.
+    pub fn protection(&self, job: &Job<B::JobData>, number: &str) -> Vec<Protected> {
         self.volume.protection(job.owner, number, &job.staged_paths())
     }
 }

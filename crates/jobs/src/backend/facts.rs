@@ -1,4 +1,4 @@
-//! What the accounts of the volume are told of a job.
+//! Facts of a job for the accounts of the volume.
 
 use crate::exec::now_ms;
 use crate::job::Job;

@@ -1,4 +1,4 @@
-//! A job told as it goes on, whoever runs it: each change, and how far its data are.
+//! Watching a job, for all backends: each change of its state, and the progress of its data.
 
 use super::{Backend, Core};
 use crate::error::Error;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 /// Between two looks at what moves, where nothing else changes: often enough for eyes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The same is told again so often, that a client which went away is noticed.
+/// Interval at which an unchanged state is repeated, so that a disconnected client is noticed.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
 
 impl<B: Backend> Core<B> {
-    /// Tells of a job until it is over, as `look` sees it. `progress` hears each change, the same again every few seconds, and
-    /// says with `false` that nobody listens any more.
+    /// Watches a job until it is over, through `look`. `progress` receives each change, and the same state again every
+    /// few seconds; it returns `false` once the client is gone.
     pub fn watch_job(
         &self,
         id: JobId,

@@ -1,9 +1,10 @@
-//! `#CHECKPOINT path=PATTERN ...`: which files of a job are checkpoints, and what its owner knows of them.
+//! `#CHECKPOINT path=PATTERN ...`: the files of a job that are checkpoints, with properties that the owner gives.
 //!
 //! ```text
 //! #CHECKPOINT path=state/step-{version}/** app=wave nodes=512 interval=1h
 //! ```
-//! `path` is a pattern as in `volume.toml`, without `{app}`, relative to the directory where the job was submitted. All else may be left out.
+//! `path` is a pattern as in `volume.toml`, without `{app}`, relative to the directory of the job's submission. All
+//! other words are optional.
 
 use super::words::{self, Refusal};
 use crate::request::Checkpoint;
@@ -36,7 +37,7 @@ pub(super) fn read(line: u32, text: &str) -> Result<Checkpoint, Refusal> {
     if read.nodes.is_some() && read.mtbf_s.is_some() {
         return Err(Refusal::new("nodes and mtbf both say how often the application fails", "say one of them"));
     }
-    // The name of an application stands in the pattern's place for it, and says nothing about the files.
+    // The application's name replaces its placeholder in the pattern, and does not affect which files match.
     match Pattern::of_app(&read.path, "x") {
         Ok(_) => Ok(read),
         Err(_) if read.path.is_empty() => Err(Refusal::new("the directive names no files", FORM)),

@@ -1,5 +1,5 @@
-//! `#DW` and `#BB` lines, as scripts for Cray's DataWarp and for Slurm's plug-in for it have them: what has a like here is
-//! turned into it, all else is refused by its name.
+//! `#DW` and `#BB` lines, as in scripts for Cray's DataWarp and for Slurm's plug-in for it: a directive with an
+//! equivalent here is translated, any other is refused by its name.
 //!
 //! ```text
 //! #DW jobdw type=scratch access_mode=striped capacity=10GB      a directory of the job in the volume
@@ -17,12 +17,12 @@ pub const PRIVATE: &str = "DW_JOB_PRIVATE";
 /// The beginning of the variables of directories that outlive their jobs.
 pub const PERSISTENT: &str = "DW_PERSISTENT_STRIPED_";
 
-/// What a line says.
+/// Content of a DataWarp line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
     /// The job has a directory.
     Own(JobDirectory),
-    /// It uses one that outlives it.
+    /// The job uses a directory that outlives it.
     Persistent(Persistent),
     /// Data come or go. The words name directories by their variables.
     Stage(PartKind, Vec<String>),
@@ -50,7 +50,7 @@ pub(super) fn read(line: u32, word: &str, text: &str) -> Result<Line, Refusal> {
     let Some((verb, rest)) = all.split_first() else {
         return Err(Refusal::new(format!("{word} says nothing"), "remove the line"));
     };
-    let mut words = Words::read(&format!("{word} {verb}"), rest)?;
+    let mut words = Fields::read(&format!("{word} {verb}"), rest)?;
     let read = match (word, verb.as_str()) {
         ("#DW", "jobdw") => own(line, &mut words)?,
         ("#DW", "persistentdw") => {
@@ -86,7 +86,7 @@ pub(super) fn read(line: u32, word: &str, text: &str) -> Result<Line, Refusal> {
     Ok(read)
 }
 
-fn own(line: u32, words: &mut Words) -> Result<Line, Refusal> {
+fn own(line: u32, words: &mut Fields) -> Result<Line, Refusal> {
     words.is_scratch()?;
     let capacity_bytes = words.capacity()?;
     let access = words.take("access_mode").unwrap_or_else(|| "striped".into());
@@ -105,7 +105,7 @@ fn own(line: u32, words: &mut Words) -> Result<Line, Refusal> {
     Ok(Line::Own(JobDirectory { line, capacity_bytes, striped, private, leaves: false, path: None }))
 }
 
-fn create(line: u32, words: &mut Words) -> Result<Line, Refusal> {
+fn create(line: u32, words: &mut Fields) -> Result<Line, Refusal> {
     words.is_scratch()?;
     let name = words.name()?;
     let create_bytes = Some(words.capacity()?);
@@ -118,7 +118,7 @@ fn create(line: u32, words: &mut Words) -> Result<Line, Refusal> {
     Ok(Line::Persistent(Persistent { line, name, create_bytes, path: None }))
 }
 
-fn stage_in(words: &mut Words) -> Result<Line, Refusal> {
+fn stage_in(words: &mut Fields) -> Result<Line, Refusal> {
     let is_directory = words.is_directory()?;
     let (source, destination) = (words.must("source")?, words.must("destination")?);
     let uri = words.uri("source", &source)?;
@@ -129,7 +129,7 @@ fn stage_in(words: &mut Words) -> Result<Line, Refusal> {
     Ok(Line::Stage(PartKind::StageIn, argv))
 }
 
-fn stage_out(words: &mut Words) -> Result<Line, Refusal> {
+fn stage_out(words: &mut Fields) -> Result<Line, Refusal> {
     words.is_directory()?;
     let (source, destination) = (words.must("source")?, words.must("destination")?);
     let source = words.in_a_directory("source", source)?;
@@ -137,15 +137,15 @@ fn stage_out(words: &mut Words) -> Result<Line, Refusal> {
     Ok(Line::Stage(PartKind::StageOut, ["entrepot".into(), "stage".into(), "out".into(), source, uri].into()))
 }
 
-/// `KEY=VALUE` words, each asked for once.
-struct Words {
+/// `KEY=VALUE` words of a line; each may be taken once.
+struct Fields {
     /// The line's own words, for messages.
     of: String,
     left: Vec<(String, String)>,
 }
 
-impl Words {
-    fn read(of: &str, words: &[String]) -> Result<Words, Refusal> {
+impl Fields {
+    fn read(of: &str, words: &[String]) -> Result<Fields, Refusal> {
         let mut left: Vec<(String, String)> = Vec::new();
         for word in words {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
@@ -154,7 +154,7 @@ impl Words {
             }
             left.push((key.into(), value.into()));
         }
-        Ok(Words { of: of.into(), left })
+        Ok(Fields { of: of.into(), left })
     }
 
     fn take(&mut self, key: &str) -> Option<String> {
@@ -172,7 +172,7 @@ impl Words {
         Err(Refusal::new(format!("{} with {key} is not understood", self.of), format!("remove {key}")))
     }
 
-    /// Where space is allocated is the volume's own affair.
+    /// Ignores the pool: the volume decides where space is allocated.
     fn drop_pool(&mut self) {
         self.take("pool");
     }

@@ -54,7 +54,7 @@ struct Reader {
     complaints: Vec<Complaint>,
 }
 
-/// What a line is, by its first characters.
+/// Kind of a line, by its first characters.
 enum Sort {
     Staging(PartKind),
     Checkpoint,
@@ -126,7 +126,7 @@ fn nearly(word: &[u8], wanted: &[u8]) -> bool {
     matches!((word.len() - tail, wanted.len() - tail), (0 | 1, 0 | 1) | (2, 2))
 }
 
-/// What follows the word, if the line starts with just that word.
+/// Rest of the line, if it starts with exactly that word.
 fn after_word<'a>(line: &'a [u8], word: &str) -> Option<&'a [u8]> {
     let rest = line.strip_prefix(word.as_bytes())?;
     (rest.is_empty() || rest[0].is_ascii_whitespace()).then_some(rest)
@@ -303,7 +303,7 @@ impl Reader {
         }
     }
 
-    /// Data that come to or go from a directory that no line asks for.
+    /// Complains about data that come to or go from a directory that no line requests.
     fn without_directory(&mut self) {
         let datawarp = &self.head.datawarp;
         let is_there = |name: &str| match name {
@@ -406,7 +406,7 @@ fn after_kind(line: &[u8]) -> &[u8] {
         .unwrap_or(line)
 }
 
-/// Where the `\` stands that continues the line: one that is not itself escaped.
+/// Position of the `\` that continues the line, if it is not itself escaped.
 fn continued(bytes: &[u8]) -> Option<usize> {
     let n_backslashes = bytes.iter().rev().take_while(|b| **b == b'\\').count();
     (n_backslashes % 2 == 1).then(|| bytes.len() - 1)

@@ -6,7 +6,7 @@ use crate::request::Mail;
 /// The longest address that mail takes.
 const ADDRESS_BYTES_MAX: usize = 254;
 
-/// Takes what `--mail-type` says. Gives back the types that are not sent here.
+/// Parses the value of `--mail-type`. Returns the types that are not sent here.
 pub fn types(value: &str, mail: &mut Mail) -> Vec<String> {
     let mut others = Vec::new();
     for word in value.split(',').filter(|word| !word.is_empty()) {

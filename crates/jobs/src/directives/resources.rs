@@ -4,12 +4,12 @@ use super::mail;
 use super::words::Refusal;
 use crate::request::Mail;
 
-/// What a script asks for.
+/// Resources that a script requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
     /// Name of the job.
     pub name: Option<String>,
-    /// Tasks, or cores where they are asked for as such.
+    /// Tasks, or cores where they are requested directly.
     pub n_tasks: Option<u32>,
     /// Cores of each task.
     pub cores_per_task: Option<u32>,
@@ -20,7 +20,7 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// Cores altogether, or nothing where nothing was said.
+    /// Total of cores, or nothing if no directive gives any.
     pub fn cores(&self) -> Option<u32> {
         match (self.n_tasks, self.cores_per_task) {
             (None, None) => None,
@@ -28,7 +28,7 @@ impl Resources {
         }
     }
 
-    /// These, and `other` where these say nothing.
+    /// These values, completed by those of `other`.
     pub fn or(self, other: Resources) -> Resources {
         let says_cores = self.cores().is_some();
         Resources {
@@ -40,7 +40,8 @@ impl Resources {
         }
     }
 
-    /// Reads options as Slurm writes them, and ours, which are the same. Gives back the options that mean nothing here.
+    /// Reads options as Slurm writes them, and ours, which are the same. Returns the options that have no meaning
+    /// here.
     pub fn read_slurm(&mut self, words: &[String]) -> Result<Vec<String>, Refusal> {
         let mut foreign = Vec::new();
         let mut words = words.iter().peekable();
@@ -85,7 +86,7 @@ impl Resources {
         Ok(foreign)
     }
 
-    /// Reads options as PBS writes them. Gives back those that mean nothing here.
+    /// Reads options as PBS writes them. Returns the options that have no meaning here.
     pub fn read_pbs(&mut self, words: &[String]) -> Result<Vec<String>, Refusal> {
         let mut foreign = Vec::new();
         let mut words = words.iter().peekable();

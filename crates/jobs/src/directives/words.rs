@@ -20,9 +20,9 @@ pub struct Fields {
 /// Why a directive was refused: cause and mend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What is wrong.
+    /// Cause of the refusal.
     pub cause: String,
-    /// What to do about it.
+    /// Remedy for the user.
     pub mend: String,
 }
 

@@ -16,9 +16,9 @@ const KILL_AGAIN: Duration = Duration::from_millis(20);
 /// Longest wait for the end of output when all processes are gone.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
-/// What the supervisor hears.
+/// Events of the supervisor.
 pub(super) enum Event {
-    /// The daemon wants the part to end.
+    /// The daemon requests the end of the part.
     Cancel,
     /// The command ended.
     Ended(Ending),
@@ -44,13 +44,13 @@ fn lost(cause: String) -> Outcome {
     Outcome { ending: Ending::Lost { cause }, stderr_tail: String::new() }
 }
 
-/// Runs a command to its end. `started` hears its process number.
+/// Runs a command to its end. `started` receives its process id.
 pub(super) fn run(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, started: impl FnOnce(i32)) -> Outcome {
-    // The running binary itself, even if its file was replaced meanwhile.
+    // The running binary itself, even if its file was replaced since.
     let mut command = Command::new("/proc/self/exe");
     command.args(std::env::args_os().skip(1)).arg("--step").arg(step.to_string());
     command.env_clear().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // It stays in the supervisor's group, since the leader of a group could not start a session.
+    // The child stays in the supervisor's group, since the leader of a group could not start a session.
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return lost(format!("cannot start a process: {error}")),
@@ -108,7 +108,7 @@ fn ending(status: WaitStatus) -> Ending {
     }
 }
 
-/// Waits for the command's end; ends it itself when its time is over or the daemon says so. Also whether nothing of it
+/// Waits for the command's end; ends it at the deadline or at the daemon's request. The second value: no process of it
 /// is left.
 fn wait(spec: &Spec, deadline: Instant, ears: &mut Ears) -> (Ending, bool) {
     match ears.receive.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -120,7 +120,7 @@ fn wait(spec: &Spec, deadline: Instant, ears: &mut Ears) -> (Ending, bool) {
     process::signal_all(&ours(), Signal::TERM);
     let killed_at = Instant::now() + Duration::from_millis(spec.grace_ms);
     let mut gone = false;
-    // All of its processes have the grace, not just the first.
+    // The grace is for all of its processes, not just the first.
     while let Ok(event) = ears.receive.recv_timeout(killed_at.saturating_duration_since(Instant::now())) {
         match event {
             Event::Cancel => ears.cancelled = true,

@@ -1,14 +1,15 @@
 //! The last step before a user's command: a session of its own, the user's identity, directory and environment.
 //!
-//! The order matters: groups before the group, the group before the user, and the directory only as the user, so
-//! that nobody starts where they could not go themselves.
+//! The directory is entered only as the user, so that no job starts where its user could not go. Jobs may use setuid
+//! programs (`fusermount3`, `sudo`, container runtimes), so no_new_privs is not set here.
 
 use super::{Spec, User};
-use nix::unistd::{Gid, Uid};
+use nix::unistd::Gid;
 use std::ffi::CString;
 use std::io::{Read, Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
+use store::rights::Rights;
 
 /// Becomes the command. Returns only when that failed: 126 when it may not, 127 when there is no such program.
 pub(super) fn run(spec: &Spec, step: usize) -> ExitCode {
@@ -56,13 +57,8 @@ fn prepare(spec: &Spec) -> Result<(), String> {
 }
 
 fn become_user(user: &User) -> Result<(), String> {
-    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     let name = CString::new(user.name.as_str()).map_err(|_| "the name holds a NUL".to_string())?;
-    nix::unistd::initgroups(&name, gid).map_err(|e| format!("groups: {e}"))?;
-    nix::unistd::setgid(gid).map_err(|e| format!("group: {e}"))?;
-    nix::unistd::setuid(uid).map_err(|e| format!("user: {e}"))?;
-    if !uid.is_root() && (nix::unistd::setuid(Uid::from_raw(0)).is_ok() || nix::unistd::getuid() != uid) {
-        return Err("root could be had back".into());
-    }
-    Ok(())
+    let groups = nix::unistd::getgrouplist(&name, Gid::from_raw(user.gid)).map_err(|e| format!("groups: {e}"))?;
+    let rights = Rights::new(user.uid, user.gid, groups.into_iter().map(Gid::as_raw));
+    rights.and_then(|mut rights| rights.take_for_good()).map_err(|e| e.to_string())
 }

@@ -1,4 +1,4 @@
-//! A supervisor as the daemon sees it: started, found again after a restart, told to end, and what it left behind.
+//! A supervisor as seen by the daemon: starting it, finding it after a restart, ending it, and reading its status.
 
 use super::process::{self, Identity};
 use super::{Processes, Spec, Status, file, now_ms, private, write_whole};
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-/// How much longer than its grace a supervisor may take to end a part before it is killed with it.
+/// Time beyond its grace after which a supervisor is killed with its part.
 const PATIENCE_MS: u64 = 15_000;
 
 /// A supervisor that runs.
@@ -52,11 +52,11 @@ pub(crate) fn start(program: &Path, args: &[OsString], dir: &Path, kind: PartKin
     }
 }
 
-/// Runs something under a supervisor of its own in a directory of its own, and waits for its end. The directory then holds
+/// Runs a part under a supervisor of its own in a directory of its own, and waits for its end. The directory then holds
 /// the environment of a user.
 ///
 /// # Errors
-/// How it ended if not well, with the last that it said.
+/// The outcome if it failed, with the last line of its output.
 pub(crate) fn run_to_end(program: &Path, args: &[OsString], spec: Spec, dir: &Path) -> Result<(), String> {
     let (text, kind) = (|e: std::io::Error| e.to_string(), spec.kind);
     let spec = Spec { dir: dir.to_path_buf(), ..spec };
@@ -137,11 +137,11 @@ pub(crate) fn lost_report(kind: PartKind, cause: String) -> PartReport {
     PartReport { kind, started_ms: now, ended_ms: now, ending: Ending::Lost { cause }, steps: Vec::new() }
 }
 
-/// Tells a supervisor to end its part, and ends both if it does not within its grace. Returns at once.
+/// Signals a supervisor to end its part, and kills both if it does not within its grace. Returns at once.
 pub(crate) fn stop(dir: &Path, kind: PartKind, process: Arc<OwnedFd>, grace_ms: u64) {
     // If it is gone already, its end is on the way to us.
     let _ = pidfd_send_signal(&*process, Signal::TERM);
-    // Where a second supervisor waits for a first, the first is the one to tell.
+    // If a second supervisor waits for a first, signal the first.
     if let Some(noted) = processes(dir, kind).map(|p| p.supervisor).filter(Identity::is_alive) {
         process::signal_all(&[noted.pid], Signal::TERM);
     }

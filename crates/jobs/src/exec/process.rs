@@ -1,4 +1,4 @@
-//! Processes as `/proc` shows them: who is who across pid reuse and restarts, and who descends from whom.
+//! Processes as `/proc` shows them: identities across pid reuse and restarts, and descendants.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
@@ -8,11 +8,11 @@ use store::host::boot;
 /// A process for certain: its number, when it started, and in which boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Its number.
+    /// Process id, which the kernel reuses.
     pub pid: i32,
     /// When it started, in clock ticks since boot.
     pub start_ticks: u64,
-    /// The boot.
+    /// Id of the boot.
     pub boot: String,
 }
 
@@ -21,8 +21,8 @@ struct Stat {
     start_ticks: u64,
 }
 
-/// A process as everybody can be asked about it: `stat` of one that hangs in the middle of its start (on a file system that does not
-/// answer, say) hangs its reader too; `status` does not.
+/// Fields of `/proc/PID/status`. The file `stat` of a process that hangs in its exec (on a dead file system, say)
+/// hangs its reader; `status` does not.
 struct Status {
     state: u8,
     parent: i32,
@@ -32,7 +32,7 @@ struct Status {
 fn status(pid: i32) -> Option<Status> {
     let bytes = std::fs::read(format!("/proc/{pid}/status")).ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    // Where namespaces are nested a number stands there once for each: first as it is here.
+    // With nested namespaces the field has one number for each: the first is that of this namespace.
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name))?.split_ascii_whitespace().next();
     Some(Status {
         state: *field("State:")?.as_bytes().first()?,
@@ -49,7 +49,7 @@ fn stat(pid: i32) -> Option<Stat> {
     Some(Stat { state: *fields.first()?.as_bytes().first()?, start_ticks: fields.get(19)?.parse().ok()? })
 }
 
-/// Who that process is now, if there is one.
+/// Identity of the process with that id now, if there is one.
 pub fn identify(pid: i32) -> Option<Identity> {
     Some(Identity { pid, start_ticks: stat(pid)?.start_ticks, boot: boot() })
 }

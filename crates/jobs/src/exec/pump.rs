@@ -24,7 +24,7 @@ pub(super) fn start(mut from: impl Read + Send + 'static, log: Option<File>, lim
             tail.extend_from_slice(&buffer[..n]);
             tail.drain(..tail.len().saturating_sub(TAIL_BYTES_MAX));
         }
-        // Nobody may be waiting any more; then the tail is not needed.
+        // If the receiver is gone, the tail is not needed.
         let _ = send.send(last_lines(&tail));
     });
     receive

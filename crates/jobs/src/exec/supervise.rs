@@ -13,7 +13,8 @@ use std::process::ExitCode;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-/// So long a daemon that ended under a staging command is waited for. A guess: a crash and a restart, not an outage.
+/// Longest wait for a new daemon after one ended under a staging command. A guess: a crash and a restart, not an
+/// outage.
 const DAEMON_AWAITED_MAX: Duration = Duration::from_secs(120);
 /// Between two tries to find another.
 const DAEMON_LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -67,7 +68,7 @@ fn supervise(spec: &Spec) -> std::io::Result<()> {
     write_whole(&status_file, &serde_json::to_vec(&status)?)
 }
 
-/// SIGTERM means cancel; a terminal's signals mean nothing here.
+/// SIGTERM means cancel; a terminal's signals are ignored here.
 fn listen() -> std::io::Result<Ears> {
     let (send, receive) = sync_channel(64);
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?;
@@ -128,8 +129,8 @@ fn run_step(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, starte
     }
 }
 
-/// Whether a staging command of ours failed only because the daemon ended while it was at work: it goes on where it was once
-/// there is another, and that is no attempt.
+/// Whether a staging command of ours failed only because the daemon ended while it was at work: it goes on where it was
+/// once there is another, and that is no attempt.
 fn lost_the_daemon(spec: &Spec, step: usize, ending: &Ending) -> bool {
     let lost = Ending::Exited { code: store::control::exit::NO_DAEMON.into() };
     is_ours(spec, step) && spec.kind != PartKind::Compute && *ending == lost
@@ -141,7 +142,7 @@ fn is_ours(spec: &Spec, step: usize) -> bool {
     spec.steps[step].first().is_some_and(|word| has_place(&me, word))
 }
 
-/// The kernel says of a program whose file was replaced that it is gone.
+/// The kernel appends " (deleted)" to the path of a program whose file was replaced.
 fn has_place(program: &Path, word: &str) -> bool {
     let gone = || program.to_str()?.strip_suffix(" (deleted)").map(Path::new);
     program == Path::new(word) || gone() == Some(Path::new(word))

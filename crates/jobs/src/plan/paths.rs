@@ -1,17 +1,17 @@
-//! Which files of the volume a plan's commands name. Words alone decide: what symbolic links make of them is for the
-//! volume to see, with the owner's rights.
+//! Files of the volume that a plan's commands name. Only words decide; the volume resolves symbolic links, with the
+//! owner's rights.
 
 use crate::limit;
-use crate::request::{Command, PartKind, Plan, Wanted};
+use crate::request::{Command, PartKind, Plan, StageInput};
 use std::path::{Component, Path, PathBuf};
 use store::source::means_directory;
 
-/// What `entrepot stage in` is told: sources and destination.
+/// Arguments of `entrepot stage in`: sources and destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageInWords {
-    /// Where the data are, in order of preference.
+    /// URIs of the sources, in order of preference.
     pub uris: Vec<String>,
-    /// Where they go, as written.
+    /// Destination, as written.
     pub path: String,
     /// Bytes per second, at most.
     pub limit: Option<u64>,
@@ -81,9 +81,9 @@ pub fn brought_by(command: &Command, cwd: &Path, mount: Option<&Path>) -> Vec<Pa
     found.chain(ours).filter_map(|path| in_volume(&path, cwd, mount?)).collect()
 }
 
-/// What a plan's stage-in commands fetch and from where, as far as words tell. Nothing where a command brings what cannot
-/// be known: a manifest, or a program that may do anything.
-pub fn wanted(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Option<Vec<Wanted>> {
+/// Data that a plan's stage-in commands fetch, with their sources, from the words alone. Nothing if a command's data
+/// cannot be known: a manifest, or any other program.
+pub fn wanted(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Option<Vec<StageInput>> {
     let commands = plan.parts.iter().filter(|part| part.kind == PartKind::StageIn).flat_map(|p| &p.commands);
     let mut all = Vec::new();
     for command in commands {
@@ -95,21 +95,22 @@ pub fn wanted(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Option<Vec<Wante
         if let Some(words) = stage_in_words(&command.argv) {
             let path = in_volume(&words.path, cwd, mount?)?;
             let recursive = is("--directory") || is("-r") || words.uris.iter().any(|uri| means_directory(uri));
-            all.push(Wanted { uris: words.uris, path, recursive, limit: words.limit, foreign: false });
+            all.push(StageInput { uris: words.uris, path, recursive, limit: words.limit, foreign: false });
         } else if command.sources.is_empty() {
             return None;
         } else {
             for found in &command.sources {
                 let path = in_volume(&found.path, cwd, mount?)?;
                 let (uris, recursive) = (vec![found.uri.clone()], is("-r") || is("-a"));
-                all.push(Wanted { uris, path, recursive, limit: None, foreign: true });
+                all.push(StageInput { uris, path, recursive, limit: None, foreign: true });
             }
         }
     }
     Some(all)
 }
 
-/// What a plan's stage-in brings into the volume mounted at `mount`, seen from the job's directory: sorted, each once.
+/// Paths that a plan's stage-in brings into the volume mounted at `mount`, seen from the job's directory: sorted, each
+/// once.
 pub fn staged(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Vec<PathBuf> {
     let commands = plan.parts.iter().filter(|part| part.kind == PartKind::StageIn).flat_map(|p| &p.commands);
     let mut paths: Vec<PathBuf> = commands.flat_map(|command| brought_by(command, cwd, mount)).collect();
@@ -138,7 +139,8 @@ pub fn results(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Vec<(usize, Pat
     ours.collect()
 }
 
-/// All that a plan names in the volume: what its stage-in brings, and whatever word of a stage-out command is a path there.
+/// All paths in the volume that a plan names: destinations of its stage-in, and words of its stage-out commands that
+/// are paths there.
 pub fn needed(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Vec<PathBuf> {
     let out = plan.parts.iter().filter(|part| part.kind == PartKind::StageOut).flat_map(|p| &p.commands);
     let words = out.flat_map(|command| &command.argv).filter(|word| !word.contains("://"));

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-/// The words that are run. With `retries` a staging command of ours tries again by itself, unless the directive says how often.
+/// Arguments of a command as it is run. With `retries` our staging commands retry by themselves, unless the directive
+/// sets the number.
 pub fn run_words(argv: &[String], program: &Path, retries: Option<u32>) -> Vec<String> {
     let mut words = argv.to_vec();
     if words[0] != "entrepot" {

@@ -4,10 +4,10 @@ use super::*;
 
 const LIMITS: Limits = Limits { cores: 8, walltime_default_s: 3600, arrays: false };
 
-fn scp_source(argv: &[String]) -> Vec<Found> {
+fn scp_source(argv: &[String]) -> Vec<NamedSource> {
     match argv {
         [program, from, to] if program == "scp" => {
-            vec![Found { uri: format!("sftp://{}", from.replace(':', "")), path: to.clone() }]
+            vec![NamedSource { uri: format!("sftp://{}", from.replace(':', "")), path: to.clone() }]
         }
         _ => Vec::new(),
     }
@@ -34,7 +34,7 @@ fn three_parts_with_their_queues_and_dependence() {
         ]
     );
     assert_eq!(plan.name, "run.sh");
-    assert_eq!(plan.parts[0].commands[0].sources, [Found { uri: "sftp://h/a".into(), path: "b".into() }]);
+    assert_eq!(plan.parts[0].commands[0].sources, [NamedSource { uri: "sftp://h/a".into(), path: "b".into() }]);
     assert_eq!(plan.parts[0].commands[1].argv[3], "http://h/x y");
     assert_eq!(plan.parts[0].commands[1].line, 6);
     assert_eq!(plan.warnings.iter().map(|w| w.line).collect::<Vec<_>>(), [2, 4]);

@@ -1,5 +1,5 @@
-//! When waiting jobs start, if every job runs as long as it may and none overtakes: what the built-in runner tells of
-//! its queue, where Slurm asks its own planner.
+//! Starts of waiting jobs, if every job runs to its limit and none overtakes: the estimate of the built-in runner.
+//! Slurm's comes from its own planner.
 //!
 //! First come, first served: each starts when enough is free, and not before those ahead of it. Backfilling only makes
 //! starts earlier, so this errs to the late side for the jobs behind and is exact for the first in line.

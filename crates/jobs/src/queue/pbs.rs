@@ -15,7 +15,7 @@ impl Pbs {
         Pbs { inputs_of: Some(inputs_of) }
     }
 
-    /// The same, where nobody asks for its jobs' inputs.
+    /// Queue without a lookup of its jobs' inputs.
     pub fn without_inputs() -> Pbs {
         Pbs { inputs_of: None }
     }
@@ -33,7 +33,7 @@ impl Queue for Pbs {
                 job.inputs = inputs_of(&job.id);
             }
         }
-        // A server without nodes refuses the question; then nobody runs anything either.
+        // A server without nodes refuses the request; then no job runs either.
         let nodes = ask("pbsnodes", &["-a", "-F", "json"], &[]).unwrap_or_default();
         Ok(Snapshot { taken_ms: now_ms(), nodes: count_nodes(&nodes), jobs })
     }
@@ -52,11 +52,12 @@ pub fn parse(text: &str) -> Result<Vec<QueuedJob>, Error> {
     Ok(jobs)
 }
 
-/// When a job of so many cores would start that is submitted now and may run for `length_ms`: the first time at which it
-/// fits beside what runs and what the server's scheduler has planned (`estimated.start_time`). Jobs that wait without a
-/// plan are not reckoned with, so this errs to the early side. Nothing where the server tells nothing of its cores.
+/// Start of a job of `cores` that is submitted now and may run for `length_ms`. It is the first time at which it fits
+/// beside running jobs and those with a plan (`estimated.start_time`). Waiting jobs without a plan are ignored, so
+/// this errs to the early side. Nothing if the server does not report its cores.
 ///
-/// `jobs` and `nodes` are what `qstat -f -F json` and `pbsnodes -a -F json` wrote; times are in milliseconds since 1970.
+/// `jobs` and `nodes` are what `qstat -f -F json` and `pbsnodes -a -F json` wrote; times are in milliseconds since
+/// 1970.
 pub fn start_of_another(jobs: &str, nodes: &str, now_ms: u64, cores: u32, length_ms: u64) -> Option<u64> {
     let taken = taken(jobs, now_ms)?;
     let capacity = cores_of(nodes);
@@ -66,7 +67,7 @@ pub fn start_of_another(jobs: &str, nodes: &str, now_ms: u64, cores: u32, length
     let fits = |at: &u64| {
         let end = at.saturating_add(length_ms.max(1));
         let meets = |t: &&(u64, u64, u64)| t.0 < end && t.1 > *at;
-        // What is in use is most at its start or at the start of one that begins meanwhile.
+        // Use peaks at its start, or at the start of a job that begins before its end.
         let starts = std::iter::once(*at).chain(taken.iter().filter(meets).map(|t| t.0.max(*at)));
         let used = |then: u64| taken.iter().filter(|t| t.0 <= then && t.1 > then).map(|t| t.2).sum::<u64>();
         starts.into_iter().all(|then| used(then) + u64::from(cores) <= capacity)
@@ -94,7 +95,7 @@ fn taken(jobs: &str, now_ms: u64) -> Option<Vec<(u64, u64, u64)>> {
         let cores = cores.as_u64().or(cores.as_str().and_then(|n| n.parse().ok())).unwrap_or(1);
         let length_ms = job["Resource_List"]["walltime"].as_str().and_then(clock).map(|s| s * 1000);
         if let Some(start) = start {
-            // One that ran over its time, or may run for ever, ends any moment, or never.
+            // A job beyond its walltime may end at any moment; one without a limit never ends.
             let end = length_ms.map_or(u64::MAX, |length| start.saturating_add(length).max(now_ms + 1));
             taken.push((start, end, cores));
         }
@@ -166,7 +167,7 @@ fn clock(text: &str) -> Option<u64> {
     text.split(':').try_fold(0u64, |sum, field| Some(sum * 60 + field.parse::<u64>().ok()?))
 }
 
-/// Seconds since 1970, or `Sat Nov 21 12:00:00 2026` in UTC, which is what was asked for; in milliseconds.
+/// Seconds since 1970, or `Sat Nov 21 12:00:00 2026` in UTC, the zone of the request; in milliseconds.
 fn time(value: &Value) -> Option<u64> {
     if let Some(seconds) = value.as_u64() {
         return Some(seconds * 1000);

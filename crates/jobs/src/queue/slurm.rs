@@ -1,6 +1,6 @@
-//! Slurm's queue: one `squeue` for all jobs, in the order in which the scheduler looks at them.
+//! Slurm's queue: one `squeue` for all jobs, in the order in which the scheduler considers them.
 //!
-//! Start times are the backfill scheduler's own plan, as `squeue --start` shows it. Times are asked for in seconds
+//! Start times are the backfill scheduler's own plan, as `squeue --start` shows it. Times are requested in seconds
 //! since 1970, so that no time zone plays a part.
 
 use super::{Error, InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, ask};
@@ -26,12 +26,12 @@ impl Slurm {
         Slurm { inputs_of: Some(inputs_of), conf: None }
     }
 
-    /// The queue of a Slurm whose configuration is there, if not in the usual place. Nobody knows its jobs' inputs.
+    /// The queue of a Slurm with this configuration, or with the usual one. The inputs of its jobs are unknown.
     pub fn with_conf(conf: Option<PathBuf>) -> Slurm {
         Slurm { inputs_of: None, conf }
     }
 
-    /// What its commands are told: where its configuration is, and that times are wanted in seconds since 1970.
+    /// Environment of its commands: the path of its configuration, and times in seconds since 1970.
     pub(crate) fn environment(&self) -> Vec<(&str, &str)> {
         let conf = self.conf.as_deref().and_then(|conf| Some(("SLURM_CONF", conf.to_str()?)));
         conf.into_iter().chain([("SLURM_TIME_FORMAT", "%s")]).collect()

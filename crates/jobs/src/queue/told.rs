@@ -1,13 +1,13 @@
-//! A queue for tests, which shows what it is told.
+//! A queue for tests with a given snapshot.
 
 use super::{Error, Queue, Snapshot};
 use parking_lot::Mutex;
 
-/// Shows this snapshot, to each question.
+/// Returns this snapshot for each request.
 #[derive(Default)]
-pub struct Told(pub Mutex<Snapshot>);
+pub struct FixedQueue(pub Mutex<Snapshot>);
 
-impl Queue for Told {
+impl Queue for FixedQueue {
     fn name(&self) -> &'static str {
         "told"
     }

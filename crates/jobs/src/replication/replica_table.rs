@@ -6,7 +6,7 @@ use policy::protect::replica::{Event, JobId, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// What replication knows of the queue. No I/O happens here.
+/// State of the queue for replication. No I/O happens here.
 #[derive(Default)]
 pub struct ReplicaTable {
     /// A picture was taken in.
@@ -22,7 +22,7 @@ struct Known {
     rank: Rank,
     user: String,
     files: Vec<FileId>,
-    /// What it had open and has closed.
+    /// Files that it had open and has closed.
     closed: BTreeSet<FileId>,
 }
 
@@ -46,7 +46,7 @@ impl ReplicaTable {
     /// Takes in a picture: what happened. `inputs` are the files of the jobs that [`ReplicaTable::unknown`] named.
     pub fn take(&mut self, picture: &Snapshot, inputs: BTreeMap<String, Vec<FileId>>) -> Vec<Event> {
         let first = !self.seen;
-        // A scheduler that knows no node yet says nothing about the system's size.
+        // A scheduler that reports no nodes leaves the system's size open.
         if first && picture.nodes == 0 {
             return Vec::new();
         }

@@ -1,13 +1,13 @@
 //! The driver over a queue and copies in memory.
 
 use super::*;
-use crate::queue::told::Told;
+use crate::queue::told::FixedQueue;
 use crate::queue::{QueuedJob, Snapshot, State, WaitsFor};
 use policy::machine::Machine;
 use policy::protect::replica::{Action, Config, Removal, Replication as Replicas, Share, Stats, Strategy};
 use std::collections::BTreeSet;
 
-/// A volume whose copies are there as soon as they are ordered; the log says what was ordered.
+/// A volume that makes copies at once; the log lists the orders.
 struct Memory {
     machine: Mutex<Replicas>,
     log: Mutex<Vec<String>>,
@@ -93,13 +93,13 @@ fn job(id: &str, state: State, nodes: u32, input: &str) -> QueuedJob {
     }
 }
 
-fn replication(copies: &Arc<Memory>) -> (Replication, Arc<Told>) {
-    let queue = Arc::new(Told::default());
+fn replication(copies: &Arc<Memory>) -> (Replication, Arc<FixedQueue>) {
+    let queue = Arc::new(FixedQueue::default());
     let settings = Settings { on: true, poll: Duration::from_millis(5) };
     (Replication::start(settings, queue.clone(), copies.clone()).expect("a thread"), queue)
 }
 
-fn show(queue: &Told, jobs: Vec<QueuedJob>) {
+fn show(queue: &FixedQueue, jobs: Vec<QueuedJob>) {
     *queue.0.lock() = Snapshot { taken_ms: 1, nodes: 10, jobs };
 }
 

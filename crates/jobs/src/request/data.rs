@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What one stage-in command brings.
+/// Data that one stage-in command brings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct StageInput {
     /// Sources, the first preferred.
     pub uris: Vec<String>,
-    /// Where it goes, below the mount.
+    /// Destination below the mount.
     pub path: PathBuf,
     /// Whether the source is a directory.
     pub recursive: bool,
@@ -22,26 +22,26 @@ pub struct Wanted {
     pub foreign: bool,
 }
 
-/// What all stage-in commands of a job bring.
+/// Data that all stage-in commands of a job bring.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incoming {
     /// Bytes, without those that are there already.
     pub bytes: u64,
-    /// The same for each command.
+    /// Bytes of each command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<u64>,
-    /// Protocol and host that most of them come from: what has a rate.
+    /// Protocol and host that most of the bytes come from: rates are kept by it.
     pub source: String,
-    /// Those of them that are held to a rate: bytes by the rate.
+    /// Bytes that are held to a rate, by that rate.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub limited: BTreeMap<u64, u64>,
-    /// What holds them: `--limit`, `[stage] limit`.
+    /// Origin of the rate limit: `--limit` or `[stage] limit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<String>,
 }
 
 impl Incoming {
-    /// The same for the machine that reckons with it.
+    /// Converts to the input of the just-in-time machine.
     pub fn load(&self) -> Load {
         Load { bytes: self.bytes, limited: self.limited.clone() }
     }
@@ -52,21 +52,21 @@ impl Incoming {
 pub struct Arrival {
     /// Bytes to bring.
     pub bytes: u64,
-    /// From where.
+    /// Protocol and host of the source.
     pub source: String,
     /// Bytes per second that are reckoned with.
     pub rate: u64,
-    /// What holds it to that rate, where it is not its source.
+    /// Origin of the rate, unless the source itself is that slow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<String>,
-    /// How they stand, and why.
+    /// Progress of the data, with the reason.
     pub standing: String,
 }
 
-/// What the check before dispatch found and did.
+/// Result of the check before dispatch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckReport {
-    /// Files looked at.
+    /// Number of files checked.
     pub n_files: u64,
     /// Files that had lost bytes and have them again.
     pub n_repaired: u64,
@@ -79,36 +79,36 @@ pub struct CheckReport {
 pub struct RecoveryEvent {
     /// When it began, in milliseconds since 1970.
     pub at_ms: u64,
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What happened, in a sentence.
+    /// Description of the event, one sentence.
     pub what: String,
-    /// Stripes recovered.
+    /// Number of stripes recovered.
     pub n_stripes: u64,
-    /// Bytes fetched.
+    /// Bytes fetched from the source.
     pub fetched_bytes: u64,
     /// The longest that a reader waited, in milliseconds.
     pub reader_wait_ms_max: u64,
 }
 
-/// What protects an input file of a job against the loss of a target.
+/// Protection of an input file of a job against the loss of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Protected {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// Copies in sync now.
     pub mirrors: usize,
     /// Whether lost stripes can be fetched again from where it came.
     pub has_source: bool,
-    /// What replication does for it; nothing where no policy is in force.
+    /// State of its replication; nothing where no policy is in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept: Option<Kept>,
+    pub kept: Option<InputReplica>,
 }
 
-/// What stands for an input file of a job, besides its source.
+/// Replication of an input file of a job, besides its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
-    /// How far its copy is.
+pub struct InputReplica {
+    /// Progress of its copy.
     pub copy: String,
     /// Why this job has one, or has none.
     pub why: String,

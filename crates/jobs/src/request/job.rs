@@ -6,21 +6,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a job stands.
+/// State of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobState {
-    /// Waiting for its turn; [`JobSummary::detail`] says for what.
+    /// Waiting for its turn; [`JobSummary::detail`] names the reason.
     Queued,
-    /// Slurm named it; its data are not asked for yet, or not due.
+    /// Named by Slurm; its data are not requested yet, or not due.
     SetUp,
     /// Its stage-in commands run.
     StagingIn,
-    /// What they brought is compared, size and checksums.
+    /// The staged data are compared with their source: size and checksums.
     Verifying,
     /// Its data are there; Slurm starts it.
     StagedIn,
-    /// Its data are looked at, and mended where possible, before it is dispatched.
+    /// Its data are checked, and repaired where possible, before it is dispatched.
     Checking,
     /// Its script runs.
     Running,
@@ -28,7 +28,7 @@ pub enum JobState {
     StagingOut,
     /// All parts succeeded.
     Completed,
-    /// A part failed; [`JobSummary::why`] says which and why.
+    /// A part failed; [`JobSummary::why`] names the part and the cause.
     Failed,
     /// Its owner or the operator cancelled it.
     Cancelled,
@@ -40,12 +40,12 @@ impl JobState {
         matches!(self, JobState::Completed | JobState::Failed | JobState::Cancelled)
     }
 
-    /// Whether Slurm has been told that its data are there.
+    /// Whether Slurm has received the notice that the job's data are there.
     pub fn has_data(self) -> bool {
         matches!(self, JobState::StagedIn | JobState::Running | JobState::StagingOut)
     }
 
-    /// Its name as the user sees it.
+    /// Name of the state as the user sees it.
     pub fn name(self) -> &'static str {
         match self {
             JobState::Queued => "queued",
@@ -74,18 +74,18 @@ impl fmt::Display for JobState {
 pub struct JobSummary {
     /// The number that `entrepot job list` shows.
     pub id: JobId,
-    /// Its name.
+    /// Name of the job.
     pub name: String,
     /// The host that has it, on a volume of several nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Its owner's user id.
+    /// User id of the owner.
     pub uid: u32,
-    /// Its owner's name, or the number where there is none.
+    /// Name of the owner, or the number if there is none.
     pub user: String,
-    /// Where it stands.
+    /// Current state of the job.
     pub state: JobState,
-    /// What it waits for or does, in a few words.
+    /// Activity or reason for waiting, in a few words.
     #[serde(default)]
     pub detail: String,
     /// Why it failed.
@@ -103,12 +103,12 @@ pub struct JobSummary {
     /// When it reached its final state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<u64>,
-    /// How far the data are that come or go now.
+    /// Progress of the data that come or go now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staging: Option<Staging>,
 }
 
-/// How far data are on their way.
+/// Progress of data on their way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Staging {
     /// Bytes that are there.
@@ -123,7 +123,7 @@ pub struct Staging {
 /// A file or directory that comes to the volume, or leaves it, just now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transfer {
-    /// Where in the volume.
+    /// Path in the volume.
     pub path: PathBuf,
     /// Bytes that are there.
     pub done_bytes: u64,
@@ -144,13 +144,13 @@ pub struct Transfer {
 pub struct Watched {
     /// The line of `job list`.
     pub summary: JobSummary,
-    /// When its script is expected to start, in milliseconds since 1970; nothing while its queue does not say, or now.
+    /// Expected start of its script, in milliseconds since 1970; nothing without an estimate, or if it is now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_ms: Option<u64>,
     /// How its data stand, while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrival: Option<Arrival>,
-    /// What comes or goes just now.
+    /// Transfers under way now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transfers: Vec<Transfer>,
 }
@@ -160,17 +160,17 @@ pub struct Watched {
 pub struct JobDetail {
     /// The line of `job list`.
     pub summary: JobSummary,
-    /// What was planned at submission.
+    /// Plan made at submission.
     pub plan: Plan,
-    /// Where it was submitted.
+    /// Directory in which it was submitted.
     pub cwd: PathBuf,
-    /// Its states in order, each with the time spent in it.
+    /// States of the job in order, each with the time spent in it.
     pub timeline: Vec<Moment>,
     /// How its parts ended, those that did.
     pub parts: Vec<PartReport>,
     /// Sources recorded on the files that it staged in with ordinary commands.
     pub sources: Vec<RecordedSource>,
-    /// What the check before dispatch found.
+    /// Result of the check before dispatch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckReport>,
     /// Recoveries that touched its files while it ran.
@@ -182,12 +182,12 @@ pub struct JobDetail {
     /// How its data come, or came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrival: Option<Arrival>,
-    /// What protects each of its input files, while it waits or runs.
+    /// Protection of each of its input files, while it waits or runs.
     #[serde(default)]
     pub protection: Vec<Protected>,
-    /// Where the logs lie.
+    /// Directory of the logs.
     pub log_dir: PathBuf,
-    /// Its parts in another scheduler, if one runs them.
+    /// Parts of the job in another scheduler, if one runs them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external: Option<External>,
 }
@@ -195,14 +195,14 @@ pub struct JobDetail {
 /// A state that a job was in. A pair of state and time is read, too: so did earlier versions keep it for jobs of Slurm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
-    /// The state.
+    /// State that was entered.
     pub state: JobState,
     /// Since when, in milliseconds since 1970.
     pub at_ms: u64,
-    /// What it waited for or did.
+    /// Activity or reason for waiting in this state.
     #[serde(default)]
     pub detail: String,
-    /// How long, in milliseconds; nothing while it lasts.
+    /// Duration in milliseconds; nothing for the present state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lasted_ms: Option<u64>,
 }
@@ -216,20 +216,20 @@ pub struct PartReport {
     pub started_ms: u64,
     /// When it ended.
     pub ended_ms: u64,
-    /// What became of it.
+    /// Outcome of the part.
     pub ending: Ending,
-    /// Its commands, as far as they ran.
+    /// Commands of the part, as far as they ran.
     pub steps: Vec<StepReport>,
 }
 
 /// How one command of a part ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepReport {
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: u32,
     /// How the last attempt ended.
     pub ending: Ending,
-    /// How long all attempts took, in milliseconds.
+    /// Duration of all attempts, in milliseconds.
     pub lasted_ms: u64,
     /// The last lines that it wrote to standard error, if it failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -240,7 +240,7 @@ pub struct StepReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "how")]
 pub enum Ending {
-    /// It ended by itself.
+    /// The process ended by itself.
     Exited {
         /// 0 is success.
         code: i32,
@@ -250,16 +250,16 @@ pub enum Ending {
         /// The number of the signal.
         signal: i32,
     },
-    /// It ran longer than it had asked for and was stopped.
+    /// The process ran longer than its requested walltime and was stopped.
     OutOfTime {
-        /// What it had asked for, in seconds.
+        /// Walltime that it had requested, in seconds.
         walltime_s: u64,
     },
-    /// Somebody cancelled it.
+    /// Cancelled by a user or the operator.
     Cancelled,
-    /// It could not be started, or its supervisor vanished.
+    /// The process could not be started, or its supervisor vanished.
     Lost {
-        /// What is known.
+        /// Cause, as far as it was found.
         cause: String,
     },
 }
@@ -287,11 +287,11 @@ impl fmt::Display for Ending {
 /// A result that left, or tried to, while the script ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Early {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// When that began, in milliseconds since 1970.
     pub at_ms: u64,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub lasted_ms: u64,
     /// Why it failed, if it did; the stage-out part tries again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -301,20 +301,20 @@ pub struct Early {
 /// A source that a stage-in command's success put on a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedSource {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Where it came from.
+    /// URI that the file came from.
     pub uri: String,
     /// Why it could not be recorded, if so. The job runs all the same: only recovery is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Which scheduler.
+/// Kind of scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Slurm.
+    /// Slurm of SchedMD.
     Slurm,
     /// OpenPBS and its relatives.
     Pbs,
@@ -325,15 +325,15 @@ pub enum Kind {
 pub struct External {
     /// Slurm or PBS.
     pub scheduler: Kind,
-    /// Its parts there.
+    /// Parts of the job in that scheduler.
     pub parts: BTreeMap<PartKind, ExternalPart>,
     /// When its stage-in was let begin, in milliseconds since 1970: space is promised since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted_ms: Option<u64>,
-    /// How often each of its data parts was let into the queue of data jobs.
+    /// Number of admissions of each data part to the queue of data jobs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<PartKind, u32>,
-    /// Why its stage-in is not let begin; told once.
+    /// Reason why its stage-in may not begin; reported once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
@@ -341,12 +341,12 @@ pub struct External {
 /// A part in another scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalPart {
-    /// Its number there.
+    /// Number of the part in that scheduler.
     pub id: String,
-    /// Where its output goes, as far as known. Its owner reads it themselves.
+    /// File of its output, as far as known. Its owner reads it themselves.
     #[serde(default)]
     pub out: Option<PathBuf>,
-    /// Where its errors go.
+    /// File of its errors.
     #[serde(default)]
     pub err: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! What would be submitted: the dependent parts of a job with their commands.
+//! The plan of a job: its dependent parts with their commands.
 
 use super::{JobState, PartKind, Script};
 use serde::{Deserialize, Serialize};
@@ -10,12 +10,12 @@ use std::path::PathBuf;
 pub struct Plan {
     /// Name of the job.
     pub name: String,
-    /// Its parts in order; those without commands are left out, compute is always there.
+    /// Parts of the job in order; those without commands are left out, compute is always there.
     pub parts: Vec<Part>,
-    /// Which files are checkpoints.
+    /// Files marked as checkpoints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checkpoints: Vec<Checkpoint>,
-    /// What it asks for in DataWarp's words.
+    /// Resources requested in DataWarp directives.
     #[serde(default, skip_serializing_if = "DataWarp::is_empty")]
     pub datawarp: DataWarp,
     /// When its owner gets mail.
@@ -23,7 +23,7 @@ pub struct Plan {
     pub mail: Option<Mail>,
     /// The compute script: the script with each directive line replaced by an empty comment, so that line numbers stay.
     pub compute_script: Script,
-    /// What is ignored or may surprise.
+    /// Directives that are ignored or may surprise.
     pub warnings: Vec<Complaint>,
 }
 
@@ -37,7 +37,7 @@ impl Plan {
 /// When the owner of a job gets mail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mail {
-    /// Where to; the owner's name where nothing is said.
+    /// Address of the mail; the owner's name if the script sets none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// When it is over, however it ended.
@@ -49,18 +49,18 @@ pub struct Mail {
     /// When its results are at home, or cannot go there.
     #[serde(default)]
     pub stage_out: bool,
-    /// Whether only `#SBATCH` lines ask for it, which Slurm reads, too.
+    /// Whether only `#SBATCH` lines request it, which Slurm reads, too.
     #[serde(default)]
     pub theirs: bool,
 }
 
 impl Mail {
-    /// Whether none is asked for.
+    /// Whether no mail is requested.
     pub fn is_none(&self) -> bool {
         !(self.end || self.fail || self.stage_out)
     }
 
-    /// Whether it is asked for when a job is over.
+    /// Whether mail is requested for the end of a job in that state.
     pub fn is_for(&self, state: JobState, has_stage_out: bool) -> bool {
         let failed = state == JobState::Failed;
         self.end || (self.fail && failed) || (self.stage_out && has_stage_out && state != JobState::Cancelled)
@@ -72,7 +72,7 @@ impl Mail {
 pub struct Part {
     /// Stage-in, compute or stage-out.
     pub kind: PartKind,
-    /// Its queue.
+    /// Queue in which the part waits.
     pub queue: Queue,
     /// The part that must have succeeded before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,9 +81,9 @@ pub struct Part {
     pub cores: u32,
     /// Longest run in seconds.
     pub walltime_s: u64,
-    /// How often each command is tried again after a failure.
+    /// Number of retries of each command after a failure.
     pub retries: u32,
-    /// What it runs, in order.
+    /// Commands of the part, in order.
     pub commands: Vec<Command>,
     /// Scheduler parameters from its directives, as words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -94,7 +94,7 @@ pub struct Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queue {
-    /// Compute parts.
+    /// Queue of compute parts.
     Batch,
     /// Staging parts: they occupy no cores.
     Dataxfer,
@@ -105,30 +105,30 @@ pub enum Queue {
 pub struct Command {
     /// Line of the script where it stands; 0 for the compute script itself.
     pub line: u32,
-    /// Its words, passed as they are: no shell sees them.
+    /// Words of the command, passed as they are: no shell sees them.
     pub argv: Vec<String>,
     /// Sources recognised in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sources: Vec<Found>,
+    pub sources: Vec<NamedSource>,
 }
 
 /// A source that a staging command names, and the file or directory that it fetches it to, both as written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
-    /// Where the data come from, as a URI.
+pub struct NamedSource {
+    /// URI of the source.
     pub uri: String,
-    /// Where they go; may be relative to the job's directory, may be a directory.
+    /// Destination; may be relative to the job's directory, may be a directory.
     pub path: String,
 }
 
-/// What one line says.
+/// Content of one checkpoint line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// Line of the script.
     pub line: u32,
     /// The files, as written.
     pub path: String,
-    /// Whose they are; the name of the job where nothing is said.
+    /// Application that writes them; the name of the job if the line names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
     /// Nodes that it runs on.
@@ -148,13 +148,13 @@ pub struct DataWarp {
     /// The one that the job has for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<JobDirectory>,
-    /// Those that outlive it.
+    /// Persistent directories, which outlive the job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub persistent: Vec<Persistent>,
 }
 
 impl DataWarp {
-    /// Whether the script asks for none.
+    /// Whether the script requests no directory.
     pub fn is_empty(&self) -> bool {
         self.own.is_none() && self.persistent.is_empty()
     }
@@ -165,7 +165,7 @@ impl DataWarp {
 pub struct JobDirectory {
     /// Line of the script.
     pub line: u32,
-    /// Bytes that it asks for.
+    /// Bytes that it requests.
     pub capacity_bytes: u64,
     /// Whether all its nodes share one.
     pub striped: bool,
@@ -174,7 +174,7 @@ pub struct JobDirectory {
     /// Whether its job is over and it is removed, or was.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leaves: bool,
-    /// Where it is; known once the job has a number.
+    /// Absolute path; known once the job has a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
 }
@@ -184,24 +184,24 @@ pub struct JobDirectory {
 pub struct Persistent {
     /// Line of the script.
     pub line: u32,
-    /// Its name, the end of its variable's too.
+    /// Name of the directory, which also ends the name of its variable.
     pub name: String,
-    /// Whether it is made where it is missing, and how many bytes are asked for it.
+    /// Bytes requested if it is to be created where it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_bytes: Option<u64>,
-    /// Where it is; known once the job has a number.
+    /// Absolute path; known once the job has a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
 }
 
-/// What is wrong in a script: where, what, and how to mend it.
+/// Error in a script, with its place, cause and remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Complaint {
     /// Line of the script, from 1; 0 for the script as a whole.
     pub line: u32,
-    /// What is wrong.
+    /// Cause of the complaint.
     pub cause: String,
-    /// What to do about it.
+    /// Remedy for the user.
     pub mend: String,
 }
 

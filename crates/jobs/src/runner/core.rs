@@ -1,7 +1,7 @@
-//! What happens to jobs: the scheduler's decisions carried out, and what became of the parts told back to it.
+//! Life of jobs: executes the scheduler's decisions, and reports the outcome of parts back to it.
 //!
-//! One lock holds the table of all jobs. Under it are only memory, the state store and the start of processes; waiting
-//! for processes and asking the volume happen on threads of their own, one for each part that holds a place.
+//! One lock holds the table of all jobs. Under it are only memory, the state store and the start of processes. Waiting
+//! for processes and requests to the volume happen on separate threads, one for each part that holds a place.
 
 use super::gate;
 use super::local::{Core, JobTable, PartRecord, Record, number, part_of};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 const BATCH: easy::QueueId = easy::QueueId(0);
 const DATAXFER: easy::QueueId = easy::QueueId(1);
 
-/// Its queues: cores of this machine, slots for data, and gates that are open to all.
+/// Queues of the runner: cores of this machine, slots for data, and gates that are open to all.
 pub(super) fn queues(cores: u32, n_transfers_max: u32) -> [easy::Queue; 3] {
     [
         easy::Queue { capacity: cores, charge: easy::Charge::Cores },
@@ -48,7 +48,7 @@ impl Core {
         }
     }
 
-    /// Carries out what the scheduler decides until it has nothing to say.
+    /// Executes the decisions of the scheduler until there are no more.
     pub fn pump(self: &Arc<Self>, table: &mut JobTable) {
         while !table.closed {
             let Some(action) = table.machine.poll() else { break };
@@ -97,7 +97,7 @@ impl Core {
         }
     }
 
-    /// Nothing of a job is wanted any more.
+    /// Cancels all parts of a job.
     pub fn cancel(&self, table: &mut JobTable, id: JobId) {
         let parts = table.jobs.get(&id).into_iter().flat_map(|record| &record.own.parts);
         let parts = parts.map(|part| number(id, part.kind));
@@ -106,7 +106,7 @@ impl Core {
         }
     }
 
-    /// Tells what runs of a part to end. A part that is being checked ends when the check does.
+    /// Signals the running processes of a part to end. A part that is being checked ends when the check does.
     fn stop(self: &Arc<Self>, table: &mut JobTable, (id, kind): (JobId, PartKind)) {
         if let Some(process) = table.running.get(&number(id, kind)) {
             watch::stop(self, id, kind, process.clone());
@@ -181,8 +181,7 @@ impl Core {
         self.forget_input(record);
     }
 
-    /// What a stage-in that did not come to its end has brought so far is given up with the job, and its own directory, unless
-    /// that is kept.
+    /// Removes the partial data of a stage-in that did not succeed, and the job's own directory, unless that is kept.
     fn forget_input(self: &Arc<Self>, record: &Record) {
         let succeeded = |part: &PartRecord| part.report.as_ref().is_some_and(|report| report.ending.is_success());
         let brought = record.part(PartKind::StageIn).is_none_or(succeeded);
@@ -202,22 +201,23 @@ impl Core {
         });
     }
 
-    /// Forgets the oldest finished jobs beyond the number that is remembered.
+    /// Forgets the finished jobs beyond what is remembered.
     pub fn prune(&self, table: &mut JobTable) {
-        for id in table.too_many(self.config.n_finished_max, |record| !record.is_active()) {
+        let bytes_of = |id| spool::bytes(&self.config, id);
+        for id in table.excess(&self.config.retention, |record| !record.is_active(), bytes_of) {
             table.jobs.remove(&id);
             self.forget(id);
         }
     }
 
-    /// Nothing of a job is kept.
+    /// Removes all records of a job.
     pub fn forget(&self, id: JobId) {
         self.forget_job(id);
         let _ = std::fs::remove_dir_all(spool::dir(&self.config, id));
     }
 }
 
-/// Whether the script may have left something. Of one that another scheduler has nobody here knows, unless that gave it up.
+/// Whether the script may have left output. Unknown for jobs of an external scheduler, unless it dropped the part.
 fn may_have_run(record: &Record) -> bool {
     let compute = record.part(PartKind::Compute);
     match &record.own.external {
@@ -226,7 +226,7 @@ fn may_have_run(record: &Record) -> bool {
     }
 }
 
-/// The reason that the user sees: which command of which line, how it ended, what it said.
+/// Reason for the user: the command and its line, its outcome, its last output.
 pub(super) fn why(record: &Record, kind: PartKind, report: &PartReport) -> String {
     let command = report.steps.len().checked_sub(1).and_then(|last| record.plan.part(kind)?.commands.get(last));
     let (Some(command), Some(step)) = (command, report.steps.last()) else {

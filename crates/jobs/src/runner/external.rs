@@ -1,6 +1,6 @@
-//! Jobs whose parts another scheduler runs: numbered and remembered here, watched in the scheduler's queue.
+//! Jobs whose parts another scheduler runs: numbered and saved here, watched in the scheduler's queue.
 //!
-//! Parts are submitted and cancelled by their owner, never by the daemon. The daemon only looks: one question for the
+//! Parts are submitted and cancelled by their owner, never by the daemon. The daemon only polls: one request for the
 //! whole queue every few seconds, and one for each part that is no longer in it.
 
 use super::core::why;
@@ -18,7 +18,7 @@ use crate::marks;
 use crate::plan::{self, Limits, paths};
 use crate::queue::{self, Snapshot, State};
 use crate::request::*;
-use crate::scheduler::{Look, is_id};
+use crate::scheduler::{PartStatus, is_id};
 use policy::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -27,11 +27,11 @@ use store::source::JOB_VARIABLE;
 
 /// Between two looks at a queue. Five seconds are nothing for a scheduler's own commands, and soon enough for people.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Between two words in the log about a scheduler that cannot be asked.
+/// Interval of log messages about a scheduler that does not answer.
 const TOLD_EVERY: Duration = Duration::from_secs(600);
 
-/// A part is let into the queue of data jobs so often before all are there. A guess: `sbatch` tries again where slurmctld is
-/// busy.
+/// Most admissions of a part to the queue of data jobs before all parts are there. A guess: `sbatch` tries again when
+/// slurmctld is busy.
 const CLAIMS_MAX: u32 = 3;
 
 impl Runner {
@@ -40,7 +40,7 @@ impl Runner {
         let core = &self.core;
         spool::check_request(&asked.job)?;
         let account = account::account(caller.uid, false)?;
-        // A job that nobody could look after would wait for ever, as far as anybody could tell.
+        // Without access to the scheduler, the state of the job could never be observed.
         let answer = asked.scheduler.queue().snapshot();
         seen(core, asked.scheduler, answer.clone());
         if let Err(error) = answer {
@@ -90,8 +90,8 @@ impl Runner {
         Ok(Registered { id, plan, environment, script_environment, delay_s })
     }
 
-    /// A user submits a data part: whether it is one of a job that was numbered for that user and is being submitted. A part is
-    /// expected once; Slurm may ask again for one that it could not take at first.
+    /// Checks a data part that a user submits: it must belong to a job that was numbered for that user and is being
+    /// submitted. A part is expected once; Slurm may repeat the request for one that it could not take at first.
     pub fn claim(&self, uid: u32, id: JobId, kind: PartKind) -> Result<(), Error> {
         let mut table = self.core.table.lock();
         let record = table.jobs.get_mut(&id).filter(|r| r.owner.uid == uid && !r.state.is_final());
@@ -109,7 +109,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Its parts are in the scheduler's queue.
+    /// Records that the parts of a job are in the scheduler's queue.
     pub fn submitted(&self, caller: Caller, told: SubmittedParts) -> Result<JobSummary, Error> {
         if let Some(part) = told.parts.values().find(|part| !is_id(&part.id)) {
             let cause = format!("{:?} is no number of a scheduler", part.id);
@@ -128,7 +128,7 @@ impl Runner {
         Ok(record.summary())
     }
 
-    /// It was not submitted after all.
+    /// Removes a job that was not submitted after all.
     pub fn unregister(&self, caller: Caller, id: JobId) -> Result<(), Error> {
         let core = &self.core;
         let mut table = core.table.lock();
@@ -143,8 +143,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Its stage-in part is about to run its commands, and waits until space is promised to what they bring. `progress`
-    /// hears every few seconds how it stands, and says with `false` that the part is no more.
+    /// Waits until space is promised to the commands of the job's stage-in part. Every few seconds `progress` receives
+    /// the state; it returns `false` if the part is gone.
     pub fn admit(&self, caller: Caller, id: JobId, progress: &mut dyn FnMut(&JobSummary) -> bool) -> Result<(), Error> {
         let core = &self.core;
         let record = self.look(caller, id, Record::clone)?;
@@ -182,7 +182,7 @@ impl Runner {
         }
     }
 
-    /// Its stage-in part has run its commands: sources are recorded, and the data looked at. An error ends the part.
+    /// The stage-in part has run its commands: records sources, and checks the data. An error ends the part.
     pub fn staged(&self, caller: Caller, id: JobId) -> Result<CheckReport, Error> {
         let core = &self.core;
         let record = self.look(caller, id, Record::clone)?;
@@ -202,7 +202,7 @@ impl Runner {
     }
 }
 
-/// The arrivals tell those who wait in [`Runner::admit`].
+/// Wakes the callers that wait in [`Runner::admit`].
 pub(super) struct Waiting(pub Weak<Core>);
 
 impl Waiting {
@@ -220,7 +220,7 @@ impl Waiting {
 }
 
 impl arrivals::WaitingJobs for Waiting {
-    /// Their scheduler has decided: they are due when they ask.
+    /// Their scheduler has decided: they are due at the request.
     fn starts(&self) -> Option<BTreeMap<u64, Start>> {
         None
     }
@@ -297,7 +297,7 @@ fn look_once(weak: &Weak<Core>) -> Option<()> {
     Some(())
 }
 
-/// A scheduler that cannot be asked.
+/// A scheduler that does not answer.
 pub(super) struct Unseen {
     kind: Kind,
     since: Instant,
@@ -306,14 +306,14 @@ pub(super) struct Unseen {
 }
 
 impl Unseen {
-    /// For people.
+    /// Sentence for the operator.
     pub fn text(&self) -> String {
         let since = Time(self.since.elapsed().as_nanos() as u64);
         format!("{} cannot be asked since {}: {}", self.kind.name(), arrivals::span(since), self.cause)
     }
 }
 
-/// What a scheduler answered, if it did. The log hears of one that does not now and then.
+/// Returns the snapshot, if there is one. Logs a scheduler that does not answer, at intervals.
 fn seen(core: &Core, kind: Kind, answer: Result<Snapshot, queue::Error>) -> Option<Snapshot> {
     let (mut unseen, now) = (core.own.unseen.lock(), Instant::now());
     match answer {
@@ -338,7 +338,7 @@ fn seen(core: &Core, kind: Kind, answer: Result<Snapshot, queue::Error>) -> Opti
     }
 }
 
-/// Whoever submits takes seconds; one that has not come back after so long was killed in the middle.
+/// A submission takes seconds; one without a result after this time was killed in the middle. A guess.
 const SUBMITTED_WITHIN_MS: u64 = 600_000;
 
 /// Jobs whose submission was cut off do not stay for ever.
@@ -352,7 +352,7 @@ fn cut_off(core: &Arc<Core>, table: &mut JobTable) {
     }
 }
 
-/// Where a part stands in its scheduler.
+/// State of a part in its scheduler.
 enum Now {
     Waits(String),
     Runs(Option<u64>),
@@ -369,8 +369,8 @@ fn look_at(record: &Record, kind: Kind, snapshot: &Snapshot) -> Vec<(PartKind, N
             Some((State::Pending, job)) => Now::Waits(format!("{} as {}: {}", kind.name(), there.id, job.reason)),
             Some((State::Running | State::Ending, job)) => Now::Runs(job.start_ms),
             Some((State::Ended, _)) | None => match kind.scheduler().look(&there.id) {
-                Ok(Look { ending: Some(ending), .. }) => Now::Over(ending),
-                // It came between the two questions, or is requeued: the next look tells.
+                Ok(PartStatus { ending: Some(ending), .. }) => Now::Over(ending),
+                // The part appeared between the two requests, or is requeued: the next look decides.
                 Ok(_) => break,
                 Err(error) => {
                     tracing::warn!("{error}");
@@ -440,7 +440,7 @@ fn over(core: &Arc<Core>, record: &mut Record, kind: PartKind, ending: Ending) {
         core.tell(record, backend::Now::Failed);
     }
     if !ok {
-        // The scheduler drops what depends on it, as it was told.
+        // The scheduler drops the dependent parts itself, as requested at submission.
         record
             .own
             .parts

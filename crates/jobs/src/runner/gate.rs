@@ -1,5 +1,5 @@
-//! The gate before a stage-in: a job of the scheduler that every stage-in part waits for, and that ends when its data may
-//! begin to come.
+//! The gate before a stage-in: a job of the scheduler that every stage-in part depends on. It ends when the data of its
+//! job may begin to come.
 //!
 //! ```text
 //!   gate (always room)  --afterok-->  stage-in (queue dataxfer)  --afterok-->  compute  --afterok-->  stage-out
@@ -36,7 +36,7 @@ pub(super) fn is_before(record: &Record) -> bool {
     record.own.external.is_none() && record.is_at(PartKind::StageIn, Progress::Waiting)
 }
 
-/// Has the scheduler know the gate, before the parts that wait for it.
+/// Submits the gate to the scheduler, before the parts that wait for it.
 pub(super) fn submit(core: &Core, table: &mut JobTable, record: &Record) {
     if is_before(record) {
         let (id, estimate) = (number(record.id), Time::from_secs(1));
@@ -54,7 +54,7 @@ pub(super) fn reached(core: &Core, table: &mut JobTable, gate: easy::JobId) {
     }
 }
 
-/// Nobody waits at the gate any more.
+/// Finishes a job that was cancelled at the gate.
 pub(super) fn cancelled(core: &Arc<Core>, table: &mut JobTable, gate: easy::JobId) {
     let (id, _) = part_of(gate);
     if let Some(record) = table.jobs.get_mut(&id).filter(|record| !record.state.is_final()) {

@@ -1,4 +1,5 @@
-//! The built-in runner as a backend: the parts of its jobs run here, or another scheduler runs them at its owner's word.
+//! The built-in runner as a backend: the parts of its jobs run here, or another scheduler runs them at its owner's
+//! word.
 
 use super::external::Unseen;
 use super::spool;
@@ -15,33 +16,33 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What the runner's threads share.
+/// State that the runner's threads share.
 pub(super) type Core = backend::Core<Local>;
 /// All its jobs.
 pub(super) type JobTable = backend::JobTable<Local>;
-/// One of them.
-pub(super) type Record = Job<Own>;
+/// A job of the runner.
+pub(super) type Record = Job<RunnerJob>;
 
-/// What the runner needs without the lock.
+/// Data of the runner that need no lock.
 #[derive(Default)]
 pub(super) struct Local {
-    /// Schedulers that could not be asked at the last look.
+    /// Schedulers that did not answer at the last look.
     pub unseen: Mutex<BTreeMap<Kind, Unseen>>,
     /// When other schedulers expect to start scripts, as of the last look, in milliseconds since 1970.
     pub starts: Mutex<BTreeMap<JobId, u64>>,
 }
 
-/// What the runner keeps of a job.
+/// Data that the runner keeps of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Own {
+pub(super) struct RunnerJob {
     pub submitted_ms: u64,
     pub why: Option<String>,
-    /// Somebody wants it gone.
+    /// Cancelled by its owner or the operator.
     pub cancelled: bool,
     pub parts: Vec<PartRecord>,
     pub sources: Vec<RecordedSource>,
     pub recoveries: Vec<RecoveryEvent>,
-    /// Another scheduler runs its parts.
+    /// Parts that another scheduler runs, if there are any.
     #[serde(default)]
     pub external: Option<External>,
 }
@@ -61,7 +62,7 @@ impl Backend for Local {
     const NAME: &'static str = "job";
     const RECORDS: &'static str = OF_RUNNER;
     const EARLY: &'static str = "jobs";
-    type Own = Own;
+    type JobData = RunnerJob;
     type Shelf = ();
 
     fn queue_of(job: &Record) -> QueueKind {

@@ -21,13 +21,13 @@ impl Runner {
         })
     }
 
-    /// The queue of another scheduler, as far as jobs were handed to it here: it is asked only while there are some.
+    /// The queue of another scheduler for jobs submitted to it from here: it is polled only while there are some.
     pub fn queue_elsewhere(&self, kind: Kind) -> Arc<dyn Queue> {
         Arc::new(Elsewhere { core: Arc::downgrade(&self.core), kind, inputs_of: self.inputs_of() })
     }
 }
 
-/// Its own compute parts. Nodes are cores here.
+/// The queue of its own compute parts. Nodes are cores here.
 impl Queue for Runner {
     fn name(&self) -> &'static str {
         "local"
@@ -64,7 +64,7 @@ impl Queue for Elsewhere {
     }
 }
 
-/// The same, for the runner's own parts.
+/// Snapshot of the runner's own parts.
 pub(super) fn picture(core: &Core) -> Snapshot {
     let records: Vec<Record> =
         core.table.lock().jobs.values().filter(|r| !r.state.is_final() && r.own.external.is_none()).cloned().collect();

@@ -1,7 +1,7 @@
-//! What callers may ask of the runner. Users see and act on their own jobs, root on all.
+//! Requests to the runner. Users see and act on their own jobs, root on all.
 
 use super::external::Unseen;
-use super::local::{Core, Own, PartRecord, Record};
+use super::local::{Core, PartRecord, Record, RunnerJob};
 use super::{Runner, gate, spool};
 use crate::account;
 use crate::directory::{self, Nodes};
@@ -16,7 +16,7 @@ use policy::machine::Machine;
 use policy::schedule::easy::Event;
 use std::time::Duration;
 
-/// How often a waiting client is asked whether it still listens.
+/// Interval at which the connection of a waiting client is checked.
 pub(super) const WAIT_BEAT: Duration = Duration::from_secs(5);
 
 impl Runner {
@@ -70,7 +70,7 @@ impl Runner {
         Ok(Submitted { id, warnings })
     }
 
-    /// A number that no job has. Those of a state store that was lost still have their directories, and may run.
+    /// Returns an unused number. Jobs of a lost state store still have their directories, and may run.
     pub(super) fn new_id(&self) -> Result<JobId, Error> {
         loop {
             let id = JobId(self.core.state.next_number("job").map_err(|e| Error::World(e.to_string()))?);
@@ -91,7 +91,7 @@ impl Runner {
         if let Some(error) = refused {
             let _ = std::fs::remove_dir_all(spool::dir(&core.config, record.id));
             core.volume.unmark_checkpoints(&Core::mark(record.id));
-            // A thread of its own: the table is locked, and the volume may have to be asked long.
+            // A separate thread, since the table is locked and the volume may be slow.
             let datawarp = record.plan.datawarp;
             std::thread::spawn(move || directory::remove(&datawarp));
             return Err(error);
@@ -128,7 +128,7 @@ impl Runner {
         shown.iter().map(|record| self.summary(record)).collect()
     }
 
-    /// A job as it stands now. The volume may be asked.
+    /// Current state of a job. May call the volume.
     pub(super) fn summary(&self, record: &Record) -> JobSummary {
         let mut summary = record.summary();
         summary.staging = self.core.staging(record);
@@ -161,7 +161,7 @@ impl Runner {
         table.jobs.get(&id).filter(|r| r.is_open_to(caller)).map(read).ok_or(Error::NoJob(id))
     }
 
-    /// Cancels a job: what runs of it is told to end, then made to. Returns at once.
+    /// Cancels a job: its running parts are signalled to end, then killed. Returns at once.
     pub fn cancel(&self, caller: Caller, id: JobId) -> Result<JobSummary, Error> {
         let core = &self.core;
         let mut table = core.table.lock();
@@ -174,7 +174,7 @@ impl Runner {
         record.detail = "being cancelled".into();
         core.keep(record);
         if record.own.external.is_some() {
-            // The caller has told the scheduler under its own account; what came of it is seen there.
+            // The caller has cancelled it at the scheduler under its own account; the result is seen there.
             let summary = record.summary();
             core.changed.notify_all();
             return Ok(summary);
@@ -195,8 +195,8 @@ impl Runner {
         logs::piece(&dir, kind, request.stream, request.offset, ended)
     }
 
-    /// Waits for the end of a job. `progress` hears each change, the same again every few seconds, and says with
-    /// `false` that nobody listens any more.
+    /// Waits for the end of a job. `progress` receives each change, and the same state again every few seconds; it
+    /// returns `false` once the client is gone.
     pub fn wait(
         &self,
         caller: Caller,
@@ -237,7 +237,7 @@ pub(super) fn new_record(core: &Core, owner: Caller, user: String, id: JobId, pl
         check: None,
         early: Vec::new(),
         arrival: None,
-        own: Own {
+        own: RunnerJob {
             submitted_ms: now_ms(),
             why: None,
             cancelled: false,

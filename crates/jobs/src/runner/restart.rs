@@ -11,7 +11,7 @@ use policy::machine::Machine;
 use policy::schedule::easy::Event;
 use std::sync::Arc;
 
-/// Reads all jobs and tells the scheduler of those that are not finished.
+/// Reads all jobs and submits the unfinished ones to the scheduler.
 pub(super) fn take_up(core: &Arc<Core>) -> store::Result<()> {
     let mut table = core.table.lock();
     table.jobs = core.kept_jobs()?;

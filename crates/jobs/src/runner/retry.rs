@@ -1,7 +1,7 @@
 //! A failed job taken up again at the part that failed: what succeeded before is not done again.
 //!
-//! Of a job that is over no environment is kept, but for a stage-out that failed. So a stage-in and a script run in the
-//! environment in which their owner asks for it.
+//! The environment of a job that is over is deleted, unless its stage-out failed. So a stage-in and a script run in
+//! the environment of the retry request.
 
 use super::local::{Core, PartRecord, Record};
 use super::{Runner, gate, spool};
@@ -16,7 +16,7 @@ use policy::machine::Machine;
 use policy::schedule::easy::Event;
 use std::time::Duration;
 
-/// How long the end of a job may take until whoever takes it up again hears that it is not over: a guess.
+/// Longest wait of a retry for the end of the previous run: a guess.
 const CLEARED_WITHIN: Duration = Duration::from_secs(30);
 
 impl Runner {
@@ -40,7 +40,7 @@ impl Runner {
         }
         let mut table = core.table.lock();
         let record = table.jobs.get_mut(&id).ok_or(Error::NoJob(id))?;
-        // Somebody else may have been quicker.
+        // A concurrent request may have retried the part already.
         if failed_part(record)? != kind {
             return Err(Error::NoJob(id));
         }
@@ -48,7 +48,7 @@ impl Runner {
         for part in &mut record.own.parts {
             if part.kind >= kind {
                 *part = PartRecord { kind: part.kind, progress: Progress::Waiting, dispatched_ms: None, report: None };
-                // What the last run left says that it ended.
+                // The files of the last run record its end.
                 for suffix in ["status", "pid"] {
                     let _ = std::fs::remove_file(exec::file(&dir, part.kind, suffix));
                 }
@@ -70,7 +70,8 @@ impl Runner {
         table.jobs.get(&id).map(Record::summary).ok_or(Error::NoJob(id))
     }
 
-    /// Makes anew what ended with the job: its directories, its checkpoints, the environment of its parts.
+    /// Recreates the resources removed at the job's end: its directories, its checkpoints, the environment of its
+    /// parts.
     fn prepare(&self, caller: Caller, record: &Record, kind: PartKind, asked: Retry) -> Result<(), Error> {
         let (core, id) = (&self.core, record.id);
         if caller.uid != record.owner.uid {

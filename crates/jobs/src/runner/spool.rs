@@ -21,6 +21,12 @@ pub(super) fn dir(config: &Config, id: JobId) -> PathBuf {
     config.jobs_dir.join(id.to_string())
 }
 
+/// Bytes in the directory of a job.
+pub(super) fn bytes(config: &Config, id: JobId) -> u64 {
+    let entries = std::fs::read_dir(dir(config, id)).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
+}
+
 /// Whether another user can get to the script's copy.
 pub(super) fn reachable(config: &Config) -> Result<(), Error> {
     for dir in config.jobs_dir.ancestors() {
@@ -97,7 +103,8 @@ pub(super) fn check_request(request: &Submit) -> Result<(), Error> {
     Ok(())
 }
 
-/// The job ended: its environment need not lie about any longer, but for a stage-out that failed and may be tried again.
+/// The job ended: its environment need not lie about any longer, but for a stage-out that failed and may be tried
+/// again.
 pub(super) fn forget_secrets(config: &Config, record: &Record) {
     let dir = dir(config, record.id);
     let failed = |part: &PartRecord| {

@@ -54,7 +54,7 @@ pub(super) fn report(core: &Core, id: JobId, kind: PartKind) -> PartReport {
     outside::report(&spool::dir(&core.config, id), kind)
 }
 
-/// Tells a supervisor to end its part, and ends both if it does not.
+/// Signals a supervisor to end its part, and kills both if it does not.
 pub(super) fn stop(core: &Arc<Core>, id: JobId, kind: PartKind, held: Arc<OwnedFd>) {
     outside::stop(&spool::dir(&core.config, id), kind, held, core.config.grace_ms);
 }

@@ -1,4 +1,4 @@
-//! A job told as it goes on: each change of where it stands, and how far its data are.
+//! Watching a job of the runner: each change of its state, and the progress of its data.
 
 use super::Runner;
 use super::local::{Core, Record};
@@ -13,8 +13,8 @@ use crate::request::{Caller, JobId, JobState, PartKind, Watched};
 const SOON_MS: u64 = 2000;
 
 impl Runner {
-    /// Tells of a job until it is over. `progress` hears each change, the same again every few seconds, and says with
-    /// `false` that nobody listens any more.
+    /// Watches a job until it is over. `progress` receives each change, and the same state again every few seconds; it
+    /// returns `false` once the client is gone.
     pub fn watch(
         &self,
         caller: Caller,

@@ -1,5 +1,5 @@
-//! The scripts of the data parts: each command in a loop of its retries, with the pauses of `policy::schedule::staging`; the
-//! status of its last try counts.
+//! The scripts of the data parts: each command in a loop of its retries, with the pauses of
+//! `policy::schedule::staging`; the status of its last try counts.
 
 use crate::exec::{FOREIGN_FOR_GOOD, OURS_FOR_GOOD};
 use crate::plan::run_words;
@@ -7,9 +7,9 @@ use crate::request::{JobId, Part, PartKind};
 use policy::schedule::staging::{PAUSE_MAX, PAUSE_MIN};
 use std::path::Path;
 
-/// A data part as a script for `/bin/sh`. `program` stands for the word `entrepot`; `environment` is set first. A stage-in
-/// begins when space is promised to what it brings. Its end tells the daemon, which records sources and looks at the data: only
-/// then does it succeed.
+/// A data part as a script for `/bin/sh`. `program` replaces the word `entrepot`; `environment` is set first. A
+/// stage-in begins when space is promised to its data. At its end it calls the daemon, which records sources and
+/// checks the data: only then does it succeed.
 pub fn script(part: &Part, job: JobId, program: &str, environment: &[(String, String)]) -> String {
     let mut text = format!("#!/bin/sh\n# The {} part of job {job}, written by Entrepot.\n", part.kind);
     for (name, value) in environment {
@@ -87,7 +87,7 @@ mod tests {
             commands,
             parameters: Vec::new(),
         };
-        // The pauses are only told.
+        // The pauses are only printed.
         let run = |text: &str| {
             let text = text.replace("try() {", "sleep() { echo \"z $1\"; }\ntry() {");
             let done = std::process::Command::new("sh").arg("-c").arg(text).current_dir(dir.path()).output().unwrap();

@@ -1,6 +1,6 @@
 //! PBS: `qsub` three times. It deletes the dependents of a part that failed by itself.
 
-use super::{Look, Scheduler, Submission, Wanted, is_id};
+use super::{PartStatus, Scheduler, ScriptToEstimate, Submission, is_id};
 use crate::exec::now_ms;
 use crate::queue::{Error, ask, pbs};
 use crate::request::{Ending, PartKind};
@@ -49,9 +49,9 @@ impl Scheduler for Pbs {
         if part.delay_s.is_some() { &[("TZ", "UTC")] } else { &[] }
     }
 
-    /// From the starts that the server has planned, where its scheduler plans any; it never says when a job would start
-    /// that is not submitted yet.
-    fn start_of(&self, script: &Wanted<'_>) -> Option<u64> {
+    /// From the starts that the server's scheduler has planned. It gives no estimate for a job that is not submitted
+    /// yet.
+    fn start_of(&self, script: &ScriptToEstimate<'_>) -> Option<u64> {
         let jobs = ask("qstat", &["-f", "-F", "json"], &[]).ok()?;
         let nodes = ask("pbsnodes", &["-a", "-F", "json"], &[]).ok()?;
         let length_ms = script.walltime_in_all_s.saturating_mul(1000);
@@ -67,12 +67,12 @@ impl Scheduler for Pbs {
         [&["qdel".to_string()], ids].concat()
     }
 
-    fn look(&self, id: &str) -> Result<Look, Error> {
+    fn look(&self, id: &str) -> Result<PartStatus, Error> {
         match ask("qstat", &["-x", "-f", "-F", "json", id], &[]) {
             Ok(text) => parse(&text, id),
-            Err(Error::Command { cause, .. }) if cause.contains("Unknown Job") => Ok(Look {
+            Err(Error::Command { cause, .. }) if cause.contains("Unknown Job") => Ok(PartStatus {
                 ending: Some(Ending::Lost { cause: "PBS has forgotten how it ended".into() }),
-                ..Look::default()
+                ..PartStatus::default()
             }),
             Err(error) => Err(error),
         }
@@ -95,7 +95,7 @@ fn name(name: &str) -> String {
     name.chars().take(NAME_CHARS_MAX).collect()
 }
 
-fn parse(text: &str, id: &str) -> Result<Look, Error> {
+fn parse(text: &str, id: &str) -> Result<PartStatus, Error> {
     let strange = || Error::Answer { command: "qstat".into(), line: text.chars().take(200).collect() };
     let answer: Value = serde_json::from_str(text).map_err(|_| strange())?;
     let job = answer["Jobs"].get(id).ok_or_else(strange)?;
@@ -114,7 +114,7 @@ fn parse(text: &str, id: &str) -> Result<Look, Error> {
     };
     let joined = job["Join_Path"] == "oe";
     let out = path("Output_Path");
-    Ok(Look { ending, err: if joined { out.clone() } else { path("Error_Path") }, out })
+    Ok(PartStatus { ending, err: if joined { out.clone() } else { path("Error_Path") }, out })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Slurm without hooks: `sbatch` three times.
 
-use super::{Look, Scheduler, Submission, Wanted, is_id};
+use super::{PartStatus, Scheduler, ScriptToEstimate, Submission, is_id};
 use crate::queue::{Error, ask};
 use crate::request::{Ending, PartKind};
 use std::io::Write;
@@ -32,7 +32,7 @@ impl Scheduler for Slurm {
         words
     }
 
-    fn start_of(&self, script: &Wanted<'_>) -> Option<u64> {
+    fn start_of(&self, script: &ScriptToEstimate<'_>) -> Option<u64> {
         let words = ask_start(script);
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).env("SLURM_TIME_FORMAT", "%s");
@@ -52,19 +52,19 @@ impl Scheduler for Slurm {
         [&["scancel".to_string()], ids].concat()
     }
 
-    fn look(&self, id: &str) -> Result<Look, Error> {
+    fn look(&self, id: &str) -> Result<PartStatus, Error> {
         match ask("scontrol", &["-o", "show", "job", id], &[]) {
             Ok(text) => Ok(parse(&text)),
-            Err(Error::Command { cause, .. }) if cause.contains("Invalid job id") => Ok(Look {
+            Err(Error::Command { cause, .. }) if cause.contains("Invalid job id") => Ok(PartStatus {
                 ending: Some(Ending::Lost { cause: "Slurm has forgotten how it ended".into() }),
-                ..Look::default()
+                ..PartStatus::default()
             }),
             Err(error) => Err(error),
         }
     }
 }
 
-fn ask_start(script: &Wanted<'_>) -> Vec<String> {
+fn ask_start(script: &ScriptToEstimate<'_>) -> Vec<String> {
     let mut words: Vec<String> = vec!["sbatch".into(), "--test-only".into()];
     words.extend(script.cores.map(|n| format!("--ntasks={n}")));
     words.extend(script.walltime_s.map(|s| format!("--time={}", s.div_ceil(60).max(1))));
@@ -77,7 +77,7 @@ fn read_start(said: &str) -> Option<u64> {
     at.parse::<u64>().ok().map(|s| s * 1000)
 }
 
-fn parse(text: &str) -> Look {
+fn parse(text: &str) -> PartStatus {
     let state = field(text, "JobState").unwrap_or_default();
     let code = field(text, "ExitCode").unwrap_or_default();
     let (status, signal) = code.split_once(':').unwrap_or((&code, "0"));
@@ -92,7 +92,7 @@ fn parse(text: &str) -> Look {
         _ => None,
     };
     let path = |name| field(text, name).map(PathBuf::from);
-    Look { ending, out: path("StdOut"), err: path("StdErr") }
+    PartStatus { ending, out: path("StdOut"), err: path("StdErr") }
 }
 
 /// A field of `scontrol -o`: up to the next word that begins another. Values may hold blanks.
@@ -144,7 +144,13 @@ mod tests {
             Slurm.submit(&part).join(" "),
             "sbatch --parsable --job-name=n --dependency=afterok:7 --kill-on-invalid-dep=yes --ntasks=4 --time=2"
         );
-        let script = Wanted { text: b"", cores: Some(4), walltime_s: Some(61), cores_in_all: 4, walltime_in_all_s: 61 };
+        let script = ScriptToEstimate {
+            text: b"",
+            cores: Some(4),
+            walltime_s: Some(61),
+            cores_in_all: 4,
+            walltime_in_all_s: 61,
+        };
         assert_eq!(ask_start(&script).join(" "), "sbatch --test-only --ntasks=4 --time=2");
         let said = "sbatch: Job 5 to start at 1795275396 using 4 processors on nodes n1 in partition batch\n";
         assert_eq!((read_start(said), read_start("sbatch: error")), (Some(1_795_275_396_000), None));

@@ -1,7 +1,7 @@
-//! What follows from what: a command that ended lets the next begin. `policy::schedule::easy` says which transfers run, in
+//! Transitions of jobs: a command that ended starts the next. `policy::schedule::easy` decides which transfers run, in
 //! one queue with a slot for each that may run at once.
 
-use super::hooked::{Core, Job, JobTable, Why};
+use super::hooked::{Core, Job, JobTable, StepFailure};
 use super::transfer::{self, Transfer};
 use super::{spool, verify};
 use crate::backend::Now;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 const TRANSFERS: &str = "slurm-transfer";
 
-/// A transfer is begun anew so often: each time takes the end of a daemon, and more of them are no accident.
+/// Most restarts of a transfer. Each is due to the end of a daemon, and more than a few are no accident. A guess.
 const BEGUN_ANEW_MAX: u32 = 3;
 
 /// Whether it may be begun once more.
@@ -72,7 +72,7 @@ impl Core {
         Ok(())
     }
 
-    /// Remembers a transfer.
+    /// Saves a transfer in the state store.
     pub fn keep_transfer(&self, transfer: &Transfer) {
         self.keep_as(TRANSFERS, transfer.number, transfer);
     }
@@ -91,7 +91,7 @@ impl Core {
                 Progress::Waiting | Progress::Checking | Progress::Running => return,
                 Progress::Failed | Progress::Dropped => {
                     let (cause, passing) = last.why.clone().unwrap_or_else(|| ("it was given up".into(), true));
-                    return self.fail(table, id, Why { part: kind, cause, passing });
+                    return self.fail(table, id, StepFailure { part: kind, cause, passing });
                 }
                 Progress::Done => {}
             }
@@ -101,7 +101,7 @@ impl Core {
         if next.is_some() {
             match transfer::join(self, table, id, kind) {
                 Ok(()) => return self.pump(table),
-                Err(cause) => return self.fail(table, id, Why { part: kind, cause, passing: true }),
+                Err(cause) => return self.fail(table, id, StepFailure { part: kind, cause, passing: true }),
             }
         }
         let Some(job) = table.jobs.get_mut(&id) else { return };
@@ -114,7 +114,7 @@ impl Core {
         }
     }
 
-    /// Has the scheduler know a transfer. Two that bring the same file would be in each other's way: the later waits.
+    /// Submits a transfer to the scheduler. If two bring the same file, the later waits for the earlier.
     pub fn submit(&self, table: &mut JobTable, number: u64) {
         let Some(transfer) = table.own.transfers.get(&number) else { return };
         let meets = |other: &&Transfer| other.brings.iter().any(|path| transfer.brings.contains(path));
@@ -123,7 +123,7 @@ impl Core {
         table.machine.handle(self.now(), Event::Submitted(request(number, after_any)));
     }
 
-    /// Carries out what the scheduler decides until it has nothing to say.
+    /// Executes the decisions of the scheduler until there are no more.
     pub fn pump(self: &Arc<Self>, table: &mut JobTable) {
         while !table.closed {
             let Some(action) = table.machine.poll() else { break };
@@ -135,7 +135,7 @@ impl Core {
                         outside::stop(&dir, transfer.kind, process.clone(), self.config.grace_ms);
                     }
                 }
-                // It was marked when it was cancelled.
+                // The transfer was marked when it was cancelled.
                 Action::Drop { .. } => {}
             }
         }
@@ -159,7 +159,7 @@ impl Core {
         self.watch(table, easy::JobId(number), supervisor, move |core| {
             let report = outside::report(&spool::dir(&core.config, number), kind);
             let mut table = core.table.lock();
-            // Nobody waits for it any more: what it left is given up before its place is free for another.
+            // No job waits for it any more: its remains are removed before its place is free for another.
             if let Some(transfer) = table.own.transfers.get(&number).filter(|t| t.jobs.is_empty()).cloned() {
                 drop(table);
                 verify::forget(core, &transfer);
@@ -184,7 +184,7 @@ impl Core {
             transfer.state = Progress::Done;
             transfer.took_ms = Some(report.ended_ms.saturating_sub(report.started_ms));
         } else if transfer::lost_the_daemon(transfer, report) && begin_anew(&mut table.own.begun_anew, number) {
-            // It talked to a daemon that has ended; this one goes on where that was.
+            // The command contacted a daemon that has ended; this daemon runs it again.
             let _ = std::fs::remove_file(exec::file(&spool::dir(&self.config, number), transfer.kind, "status"));
             transfer.state = Progress::Waiting;
         } else {
@@ -201,8 +201,8 @@ impl Core {
         }
     }
 
-    /// A step of a job failed. Its transfers are let go of when Slurm tears it down, or when it is tried again.
-    pub fn fail(&self, table: &mut JobTable, id: JobId, mut why: Why) {
+    /// Fails a step of a job. Its transfers are released when Slurm tears it down, or when it is retried.
+    pub fn fail(&self, table: &mut JobTable, id: JobId, mut why: StepFailure) {
         let Some(job) = table.jobs.get_mut(&id) else { return };
         if why.part == PartKind::StageOut {
             why.cause.extend(directory::kept(&job.plan.datawarp).map(|kept| format!("; {kept}")));
@@ -233,7 +233,7 @@ impl Core {
         job.own.note = [note, kept].into_iter().flatten().reduce(|note, kept| format!("{note}; {kept}"));
         job.own.let_go = false;
         self.tell(job, Now::Gone);
-        // One whose results could not go home was told of already.
+        // A job whose results could not be sent home has been reported already.
         let was_told = job.state == JobState::Failed;
         job.enter(state, "");
         self.keep(job);
@@ -248,7 +248,7 @@ impl Core {
         self.prune(table);
     }
 
-    /// Gives up what failed transfers of a job left to go on from, unless another job brings the same.
+    /// Removes the partial data of a job's failed transfers, unless another job brings the same.
     pub fn give_up(self: &Arc<Self>, table: &JobTable, id: JobId) {
         let alive = |t: &Transfer| !t.jobs.is_empty() || t.state == Progress::Running;
         let kept: BTreeSet<_> =
@@ -261,7 +261,7 @@ impl Core {
         std::thread::spawn(move || left.iter().for_each(|transfer| verify::forget(&core, transfer)));
     }
 
-    /// A job needs its transfers of that kind no longer. Those that nobody else needs end.
+    /// Releases the job's transfers of that kind. Transfers without other users end.
     pub fn release(self: &Arc<Self>, table: &mut JobTable, id: JobId, kind: PartKind) {
         let Some(job) = table.jobs.get_mut(&id) else { return };
         for number in std::mem::take(job.transfers_mut(kind)) {
@@ -281,18 +281,17 @@ impl Core {
         self.pump(table);
     }
 
-    /// Forgets the oldest jobs that are over beyond the number that is remembered, with their transfers' logs.
+    /// Forgets the jobs that are over beyond what is remembered, with their transfers' logs. Several jobs may share a
+    /// transfer, so only their number counts.
     fn prune(self: &Arc<Self>, table: &mut JobTable) {
-        for id in table.too_many(self.config.n_finished_max, |_| true) {
-            self.release(table, id, PartKind::StageIn);
-            self.release(table, id, PartKind::StageOut);
-            table.jobs.remove(&id);
-            self.forget_job(id);
-            spool::forget_base(&self.config, id);
-            for transfer in table.own.transfers.values_mut() {
-                transfer.seen_by.remove(&id);
-            }
+        for id in table.excess(&self.config.retention, |_| true, |_| 0) {
+            self.forget(table, id);
         }
+        self.remove_unused_transfers(table);
+    }
+
+    /// Removes the transfers, with their logs, that no remembered job has seen.
+    pub fn remove_unused_transfers(&self, table: &mut JobTable) {
         let running = &table.running;
         let forgotten = table
             .own

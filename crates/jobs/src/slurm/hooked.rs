@@ -11,57 +11,63 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
-/// What the threads share.
+/// State that the threads share.
 pub(super) type Core = backend::Core<Hooks>;
 /// All jobs and transfers.
 pub(super) type JobTable = backend::JobTable<Hooks>;
 /// A job of Slurm that has staging directives.
 pub type Job = job::Job<Hooked>;
 
-/// What is needed without the lock.
+/// Data that need no lock.
 pub(super) struct Hooks {
-    /// Who may call the hooks besides root and whoever runs the daemon.
+    /// Users that may call the hooks besides root and the user of the daemon.
     pub slurm_users: Vec<u32>,
-    /// Whether Slurm's queue could not be asked at the last look.
+    /// Whether Slurm's queue did not answer at the last look.
     pub is_unseen: AtomicBool,
 }
 
-/// What is kept under the lock beside the jobs.
+/// Data kept under the lock beside the jobs.
 #[derive(Default)]
 pub(super) struct Shelf {
     pub transfers: BTreeMap<u64, Transfer>,
-    /// How often transfers were begun anew because the daemon that they talked to had ended.
+    /// Restarts of each transfer after the daemon that it talked to had ended.
     pub begun_anew: BTreeMap<u64, u32>,
+    /// Begin of the polling for the outcome of a script, for jobs whose state still changes.
+    pub ending_since: BTreeMap<JobId, Instant>,
     /// Jobs whose data are being compared just now.
     pub verifying: BTreeSet<JobId>,
 }
 
-/// What is kept of a job of Slurm.
+/// Record of a job of Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hooked {
     /// Slurm's configuration, where it is not in the usual place.
     pub conf: Option<PathBuf>,
     /// Why it failed, if it did.
-    pub why: Option<Why>,
-    /// What is worth knowing about its end.
+    pub why: Option<StepFailure>,
+    /// Remark about its end for the owner.
     pub note: Option<String>,
-    /// Slurm let go of it: it was cancelled, or slurmctld restarted. Which of them is looked up.
+    /// Slurm did not report how the script ended: the results stay until the owner decides.
+    #[serde(default)]
+    pub ending_unknown: bool,
+    /// Slurm dropped the job: cancelled, or slurmctld restarted. The watcher finds out which.
     pub let_go: bool,
     /// Transfers of its stage-in commands, in their order, as far as it came.
     pub brought: Vec<u64>,
-    /// The same for stage-out.
+    /// Transfers of its stage-out commands.
     pub taken: Vec<u64>,
 }
 
 /// Why a step failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Why {
-    /// Which step: stage-in, or compute for the look before the start, or stage-out.
+pub struct StepFailure {
+    /// Step that failed: stage-in, compute for the check before the start, or stage-out.
     pub part: PartKind,
-    /// What happened, with the URI where there is one.
+    /// Cause, with the URI where there is one.
     pub cause: String,
-    /// Whether it may pass by itself: a server that is down, against one that says no.
+    /// Whether it may pass by itself: a server that is down, unlike one that refuses.
     pub passing: bool,
 }
 
@@ -69,7 +75,7 @@ impl Backend for Hooks {
     const NAME: &'static str = "slurm";
     const RECORDS: &'static str = "slurm-job";
     const EARLY: &'static str = "slurm";
-    type Own = Hooked;
+    type JobData = Hooked;
     type Shelf = Shelf;
 
     fn queue_of(_: &Job) -> QueueKind {
@@ -108,12 +114,12 @@ impl Job {
         self.own.why.as_ref().is_some_and(|why| why.part == part)
     }
 
-    /// Its transfers of one kind.
+    /// Transfers of the job of one kind.
     pub fn transfers(&self, kind: PartKind) -> &Vec<u64> {
         if kind == PartKind::StageOut { &self.own.taken } else { &self.own.brought }
     }
 
-    /// The same, to add to.
+    /// Transfers of that kind, to add to.
     pub fn transfers_mut(&mut self, kind: PartKind) -> &mut Vec<u64> {
         if kind == PartKind::StageOut { &mut self.own.taken } else { &mut self.own.brought }
     }

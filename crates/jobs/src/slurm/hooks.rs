@@ -1,6 +1,7 @@
-//! What Slurm's plug-in asks. Every step may be asked for again, in any order in which Slurm comes back to a job.
+//! Requests of Slurm's plug-in. Every step may be requested again, in any order in which Slurm returns to a job.
 
-use super::hooked::{Core, Hooked, Job, JobTable, Why};
+use super::ending::{self, Ending};
+use super::hooked::{Core, Hooked, Job, JobTable, StepFailure};
 use super::stage_in;
 use super::wire::{SetUp, Standing, original};
 use super::{Slurm, scontrol, spool};
@@ -13,10 +14,11 @@ use crate::plan::{self, Limits};
 use crate::request::{Caller, JobId, JobState, Overrides, PartKind, Script, Submit};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use store::source::JOB_VARIABLE;
 
 impl Slurm {
-    /// Slurm names a job. One that is known already goes on where it was; one that failed begins anew.
+    /// Sets up a job that Slurm names. A known job goes on from its state; a failed one starts from the beginning.
     pub fn set_up(&self, asked: SetUp) -> Result<(), Error> {
         let core = &self.core;
         let own = rustix::process::geteuid();
@@ -64,6 +66,7 @@ impl Slurm {
             core.keep(job);
             return Ok(());
         }
+        table.own.ending_since.remove(&asked.job);
         core.release(&mut table, asked.job, PartKind::StageIn);
         core.release(&mut table, asked.job, PartKind::StageOut);
         let mut earlier = table.jobs.remove(&asked.job).filter(|job| job.owner == owner);
@@ -96,11 +99,11 @@ impl Slurm {
         table.jobs.get(&id).map(|job| directory::variables(&job.plan.datawarp)).ok_or_else(|| unknown(id))
     }
 
-    /// Brings a job's data, or says how that stands.
+    /// Starts the stage-in of a job, or reports its progress.
     pub fn data_in(&self, id: JobId) -> Result<Standing, Error> {
         let core = &self.core;
         let mut table = core.table.lock();
-        // A hook may still ask for a job that Slurm has let go of meanwhile; only a new set-up takes that back.
+        // A hook may still request data for a job that Slurm has dropped since; only a new set-up takes that back.
         let job = table.jobs.get(&id).ok_or_else(|| unknown(id))?;
         if job.state == JobState::SetUp {
             stage_in::ask_for(core, &mut table, id);
@@ -132,29 +135,23 @@ impl Slurm {
             }
             Err(cause) => {
                 let cause = format!("its data are not all there: {cause}");
-                core.fail(&mut table, id, Why { part: PartKind::Compute, cause, passing: true });
+                core.fail(&mut table, id, StepFailure { part: PartKind::Compute, cause, passing: true });
                 let cause = table.jobs.get(&id).map(reason).unwrap_or_default();
                 Ok(Standing::Failed { cause })
             }
         }
     }
 
-    /// Takes a job's results home, or says how that stands. Those of a script that failed stay where they are.
+    /// Takes a job's results home, or reports how that stands. Results of a script that did not end well stay in place.
     pub fn data_out(&self, id: JobId) -> Result<Standing, Error> {
         let core = &self.core;
-        let (state, conf) = {
-            let table = core.table.lock();
-            table.jobs.get(&id).map(|job| (job.state, job.own.conf.clone())).ok_or_else(|| unknown(id))?
-        };
+        let state = core.table.lock().jobs.get(&id).map(|job| job.state).ok_or_else(|| unknown(id))?;
         if !state.is_final() && state != JobState::StagingOut {
-            let ended = scontrol::look(id, conf.as_deref());
-            let mut table = core.table.lock();
-            match ended.ok().and_then(|found| found.exit_code).filter(|code| code != "0:0") {
-                Some(code) => {
-                    let note = format!("the script {}; its results stay where they are", scontrol::ended(&code));
-                    core.finish(&mut table, id, JobState::Completed, Some(note));
-                }
-                None => {
+            match self.ending_in_the_end(id)? {
+                Ending::Moving => return Ok(Standing::UnderWay),
+                Ending::Again => return self.runs_again(id),
+                Ending::Well => {
+                    let mut table = core.table.lock();
                     if let Some(job) = table.jobs.get_mut(&id) {
                         job.enter(JobState::StagingOut, "");
                         core.keep(job);
@@ -162,19 +159,73 @@ impl Slurm {
                     core.advance(&mut table, id);
                     core.pump(&mut table);
                 }
+                Ending::Badly(why) => {
+                    let note = format!("{why}; its results stay where they are");
+                    core.finish(&mut core.table.lock(), id, JobState::Completed, Some(note));
+                }
+                Ending::Unknown(why) => {
+                    let cause = format!(
+                        "{why}, so nothing shows that the script ended well; its results stay where they are \
+                         (to drop the job: entrepot slurm forget {id})"
+                    );
+                    let mut table = core.table.lock();
+                    if let Some(job) = table.jobs.get_mut(&id) {
+                        job.own.ending_unknown = true;
+                    }
+                    core.fail(&mut table, id, StepFailure { part: PartKind::StageOut, cause, passing: true });
+                }
             }
         }
-        let table = core.table.lock();
-        let job = table.jobs.get(&id).ok_or_else(|| unknown(id))?;
-        Ok(match job.state {
-            JobState::Completed => Standing::Done { note: job.own.note.clone().unwrap_or_default() },
-            JobState::Failed => Standing::Failed { cause: reason(job) },
-            JobState::Cancelled => Standing::Failed { cause: "the job was cancelled".into() },
-            _ => Standing::UnderWay,
-        })
+        let standing = {
+            let table = core.table.lock();
+            let job = table.jobs.get(&id).ok_or_else(|| unknown(id))?;
+            match job.state {
+                JobState::Completed => Standing::Done { note: job.own.note.clone().unwrap_or_default() },
+                JobState::Failed => Standing::Failed { cause: reason(job) },
+                JobState::Cancelled => Standing::Failed { cause: "the job was cancelled".into() },
+                _ => Standing::UnderWay,
+            }
+        };
+        // A failure would keep a job that was requeued while its results were on their way in the queue for ever.
+        if matches!(standing, Standing::Failed { .. }) && self.ending(id, Duration::ZERO)? == Ending::Again {
+            return self.runs_again(id);
+        }
+        Ok(standing)
     }
 
-    /// Slurm is done with a job, or has lost track of it. What that means is looked up; nothing is thrown away before.
+    /// The end of a job's script, for a hook that polls until it is known or the wait is over.
+    fn ending_in_the_end(&self, id: JobId) -> Result<Ending, Error> {
+        let since = *self.core.table.lock().own.ending_since.entry(id).or_insert_with(Instant::now);
+        let ending = self.ending(id, since.elapsed())?;
+        if ending != Ending::Moving {
+            self.core.table.lock().own.ending_since.remove(&id);
+        }
+        Ok(ending)
+    }
+
+    /// The end of a job's script, as far as Slurm reports it.
+    pub(super) fn ending(&self, id: JobId, waited: Duration) -> Result<Ending, Error> {
+        let conf = self.core.table.lock().jobs.get(&id).map(|job| job.own.conf.clone()).ok_or_else(|| unknown(id))?;
+        let found = scontrol::look(id, conf.as_deref());
+        let found = found.inspect_err(|error| tracing::info!("how Slurm's job {id} ended is not known yet: {error}"));
+        Ok(ending::ending(found.as_ref().ok(), waited))
+    }
+
+    /// Slurm runs the job again: this run takes nothing home, and the next one is set up like the first.
+    fn runs_again(&self, id: JobId) -> Result<Standing, Error> {
+        let core = &self.core;
+        let mut table = core.table.lock();
+        core.release(&mut table, id, PartKind::StageOut);
+        let job = table.jobs.get_mut(&id).ok_or_else(|| unknown(id))?;
+        let note = "Slurm runs it again; the results of this run stay where they are";
+        (job.own.note, job.own.why) = (Some(note.into()), None);
+        job.enter(JobState::SetUp, "");
+        core.keep(job);
+        core.changed.notify_all();
+        Ok(Standing::Done { note: note.into() })
+    }
+
+    /// Slurm has finished or dropped the job. The watcher finds out which; nothing is removed before.
     pub fn tear_down(&self, id: JobId) {
         let core = &self.core;
         let mut table = core.table.lock();
@@ -208,15 +259,30 @@ pub(super) fn reason(job: &Job) -> String {
     format!("{}: {} ({prospect}; then: entrepot slurm retry {})", why.part, why.cause, job.id)
 }
 
-/// The owner wants a failed step tried again. Says what is done about it.
-pub(super) fn retry(core: &Arc<Core>, table: &mut JobTable, id: JobId) -> Result<Retried, Error> {
+/// Retries a failed step for its owner. `ending` is the end of its script as Slurm reports it. Returns the outcome.
+pub(super) fn retry(core: &Arc<Core>, table: &mut JobTable, id: JobId, ending: &Ending) -> Result<Retried, Error> {
     let job = table.jobs.get_mut(&id).ok_or(Error::NoJob(id))?;
+    // Slurm holds it, or will run it later; either way it requests the job's data itself.
+    if *ending == Ending::Again {
+        return Ok(Retried::NeedsRelease(job.own.conf.clone()));
+    }
     let Some(why) = job.own.why.clone().filter(|_| job.state == JobState::Failed) else {
         let cause = format!("nothing of job {id} has failed: it is {}", job.state.name());
         return Err(Error::refused(cause, format!("`entrepot slurm show {id}` shows where it stands")));
     };
     if why.part != PartKind::StageOut {
         return Ok(Retried::NeedsRelease(job.own.conf.clone()));
+    }
+    if job.own.ending_unknown {
+        match ending {
+            Ending::Badly(why) => {
+                let cause = format!("{why}: the script of job {id} did not end well, so its results stay in place");
+                let mend = format!("copy what you need, then: entrepot slurm forget {id}");
+                return Err(Error::refused(cause, mend));
+            }
+            // If Slurm cannot report the ending, the owner's request decides.
+            _ => job.own.ending_unknown = false,
+        }
     }
     // Commands that succeeded are not done again.
     let failed = job.own.taken.pop();
@@ -232,10 +298,10 @@ pub(super) fn retry(core: &Arc<Core>, table: &mut JobTable, id: JobId) -> Result
     Ok(Retried::UnderWay)
 }
 
-/// What follows from a retry.
+/// Outcome of a retry.
 pub(super) enum Retried {
-    /// It goes on.
+    /// The retry is in progress.
     UnderWay,
-    /// Slurm holds the job and must let it go; it then asks for its data again. Its configuration, if not the usual.
+    /// Slurm holds the job and must release it; it then requests its data again. Its configuration, if not the usual.
     NeedsRelease(Option<PathBuf>),
 }

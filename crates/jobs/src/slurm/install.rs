@@ -1,4 +1,4 @@
-//! The files that make Slurm call us, and the care not to step on anybody else's.
+//! The files that make Slurm call us, written without replacing files of others.
 
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -8,69 +8,70 @@ const CONF: &str = include_str!("burst_buffer.conf");
 const SUBMIT: &str = include_str!("job_submit.lua");
 const SUBMIT_OWN: &str = include_str!("job_submit_own.lua");
 
-/// The queue of data jobs. It costs nothing, so it is narrow: a data job is one process that waits for a network, and no
-/// transfer takes longer than a day; four on a node keep its network busy. Guesses, which the administrator may widen.
+/// The queue of data jobs. It costs nothing, so it is narrow: a data job is one process that waits for a network, and
+/// no transfer takes longer than a day; four on a node keep its network busy. Guesses, which the administrator may
+/// widen.
 const DATA_QUEUE: &str = "PartitionName=dataxfer Nodes=ALL MaxNodes=1 MaxCPUsPerNode=4 MaxTime=1-00:00:00 TRESBillingWeights=\"CPU=0,Mem=0\"";
 
 /// In the first line of every file of ours, whatever version wrote it.
 const SIGN: &str = "ntrepot";
 
-/// What an installation would change.
+/// Changes that an installation would make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installation {
     /// Files, with what they are to hold.
     pub files: Vec<Planned>,
     /// Lines for `slurm.conf`, which is the administrator's.
     pub lines: Vec<String>,
-    /// What a `job_submit.lua` of the administrator's does not do yet.
+    /// Calls that the administrator's `job_submit.lua` lacks.
     pub job_submit: Vec<String>,
 }
 
 /// A file to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// Where.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What.
+    /// Text to be written.
     pub text: String,
-    /// What is there now.
+    /// Content found at that path.
     pub now: Now,
 }
 
-/// What is in a file's place.
+/// Content of a file before the installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Now {
-    /// Nothing.
+    /// No such file.
     Nothing,
     /// The very same.
     Same,
-    /// One of ours, of another version or for another volume.
+    /// A script of Entrepot, of another version or for another volume.
     Ours,
 }
 
 /// Why nothing is installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// Somebody else's file is there.
+    /// A file of another program is there.
     #[error("{path} is there already and is not Entrepot's")]
     Foreign {
-        /// Which.
+        /// Path of that file.
         path: PathBuf,
     },
     /// A path that the script cannot hold.
     #[error("{path:?} cannot be written into a script: {why}")]
     Path {
-        /// Which.
+        /// Path that is refused.
         path: PathBuf,
-        /// Why not.
+        /// Reason of the refusal.
         why: &'static str,
     },
     /// The file system.
     #[error("{path}: {error}")]
     Io {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What happened.
+        /// Error of the file system.
         error: std::io::Error,
     },
 }
@@ -78,8 +79,8 @@ pub enum InstallError {
 /// Plans an installation into `conf_dir` for one volume: looks at everything, changes nothing.
 ///
 /// # Errors
-/// A file of that name that is not ours. With `keep_job_submit`, an existing `job_submit.lua` is left alone, and the part
-/// that it needs is put beside it under the name `entrepot_submit.lua`.
+/// A file of that name that is not ours. With `keep_job_submit`, an existing `job_submit.lua` is left alone, and the
+/// part that it needs is put beside it under the name `entrepot_submit.lua`.
 pub fn plan(
     conf_dir: &Path,
     program: &Path,
@@ -109,7 +110,8 @@ pub fn plan(
     Ok(Installation { files, lines, job_submit })
 }
 
-/// What the administrator's `job_submit.lua` does not do yet. One that has our functions in it, or calls them, does it.
+/// Calls that the administrator's `job_submit.lua` lacks. A file that contains our functions, or calls them, lacks
+/// nothing.
 fn missing_calls(conf_dir: &Path, submit_file: &Path) -> Result<Vec<String>, InstallError> {
     let path = conf_dir.join("job_submit.lua");
     let theirs = match std::fs::read_to_string(&path) {
@@ -143,7 +145,7 @@ impl Installation {
     }
 }
 
-/// As a whole: slurmctld reads the script anew before each call.
+/// Replaces the file atomically: slurmctld reads the script before each call.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let new = path.with_extension("new");
     let mut options = std::fs::OpenOptions::new();

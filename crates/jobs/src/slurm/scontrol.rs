@@ -1,4 +1,4 @@
-//! What Slurm says of a job, and the two things that only its operator may do for a user: release and start at once.
+//! Slurm's record of a job, and its commands that the daemon runs for an owner: release, start at once, cancel.
 
 use crate::queue::{Error, ask};
 use crate::request::JobId;
@@ -6,14 +6,16 @@ use std::path::Path;
 
 /// A job as `scontrol show job` has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ShownJob {
     /// `JobState`, or nothing where Slurm knows no such job (any more).
     pub state: Option<String>,
     /// `ExitCode`: status and signal.
     pub exit_code: Option<String>,
+    /// `Reason` why it waits.
+    pub reason: Option<String>,
 }
 
-impl Found {
+impl ShownJob {
     /// Whether the job will not run (again).
     pub fn is_over(&self) -> bool {
         const OVER: [&str; 10] = [
@@ -31,7 +33,12 @@ impl Found {
         self.state.as_deref().is_none_or(|state| OVER.contains(&state))
     }
 
-    /// Whether somebody cancelled it, or nobody knows.
+    /// Whether it waits in the queue and its owner may release it: not one that an administrator holds.
+    pub fn is_releasable(&self) -> bool {
+        self.state.as_deref() == Some("PENDING") && self.reason.as_deref() != Some("JobHeldAdmin")
+    }
+
+    /// Whether it was cancelled, or Slurm has forgotten it.
     pub fn is_cancelled(&self) -> bool {
         self.state.as_deref().is_none_or(|state| state == "CANCELLED")
     }
@@ -46,11 +53,11 @@ pub(super) fn ended(exit_code: &str) -> String {
     }
 }
 
-/// Looks a job up. An error means that Slurm does not answer, which says nothing about the job.
-pub(super) fn look(id: JobId, conf: Option<&Path>) -> Result<Found, Error> {
+/// Looks a job up. An error means that Slurm does not answer; the state of the job is then unknown.
+pub(super) fn look(id: JobId, conf: Option<&Path>) -> Result<ShownJob, Error> {
     match run(&["-o", "show", "job", &id.to_string()], conf) {
         Ok(text) => Ok(parse(&text)),
-        Err(Error::Command { cause, .. }) if cause.contains("Invalid job id") => Ok(Found::default()),
+        Err(Error::Command { cause, .. }) if cause.contains("Invalid job id") => Ok(ShownJob::default()),
         Err(error) => Err(error),
     }
 }
@@ -61,18 +68,27 @@ pub(super) fn release(id: JobId, conf: Option<&Path>) -> Result<(), Error> {
     run(&["release", &id.to_string()], conf).map(drop)
 }
 
-fn run(args: &[&str], conf: Option<&Path>) -> Result<String, Error> {
-    let conf = conf.map(|path| path.to_string_lossy().into_owned());
-    let environment: Vec<_> = conf.iter().map(|path| ("SLURM_CONF", path.as_str())).collect();
-    ask("scontrol", args, &environment)
+/// Cancels a job that has not ended.
+pub(super) fn cancel(id: JobId, conf: Option<&Path>) -> Result<(), Error> {
+    run_program("scancel", &[&id.to_string()], conf).map(drop)
 }
 
-fn parse(text: &str) -> Found {
+fn run(args: &[&str], conf: Option<&Path>) -> Result<String, Error> {
+    run_program("scontrol", args, conf)
+}
+
+fn run_program(program: &str, args: &[&str], conf: Option<&Path>) -> Result<String, Error> {
+    let conf = conf.map(|path| path.to_string_lossy().into_owned());
+    let environment: Vec<_> = conf.iter().map(|path| ("SLURM_CONF", path.as_str())).collect();
+    ask(program, args, &environment)
+}
+
+fn parse(text: &str) -> ShownJob {
     let field = |name: &str| {
         let words = text.split_ascii_whitespace();
         words.filter_map(|word| word.strip_prefix(name)).find_map(|rest| rest.strip_prefix('=')).map(str::to_string)
     };
-    Found { state: field("JobState"), exit_code: field("ExitCode") }
+    ShownJob { state: field("JobState"), exit_code: field("ExitCode"), reason: field("Reason") }
 }
 
 #[cfg(test)]
@@ -85,9 +101,10 @@ mod tests {
                     Requeue=1 ExitCode=0:0 RunTime=00:00:00\n";
         let found = parse(line);
         assert_eq!((found.state.as_deref(), found.exit_code.as_deref()), (Some("PENDING"), Some("0:0")));
-        assert!(!found.is_over());
+        assert!(!found.is_over() && found.is_releasable());
+        assert!(!parse("JobState=PENDING Reason=JobHeldAdmin").is_releasable());
         assert!(parse("JobId=7 JobState=CANCELLED ExitCode=0:15").is_cancelled());
-        assert!(Found::default().is_over(), "a job that Slurm has forgotten");
+        assert!(ShownJob::default().is_over(), "a job that Slurm has forgotten");
         assert_eq!([ended("3:0"), ended("0:9")], ["ended with status 3", "was ended by signal 9"]);
     }
 }

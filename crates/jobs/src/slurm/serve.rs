@@ -65,6 +65,7 @@ impl Slurm {
                 answer(&self.watch(who, job(args)?, &mut tell)?)
             }
             "log" => answer(&self.log(who, &read::<Log>(args)?)?),
+            "forget" => Ok(json!(self.forget(who, job(args)?)?)),
             "retry" => Ok(json!(self.retry(who, job(args)?)?)),
             other => Err(unknown(PREFIX, other)),
         }

@@ -1,4 +1,4 @@
-//! Where jobs of Slurm and their transfers keep their files: `STATE/jobs/slurm/job-N` and `STATE/jobs/slurm/N`.
+//! Directories of the files of Slurm's jobs and their transfers: `STATE/jobs/slurm/job-N` and `STATE/jobs/slurm/N`.
 
 use crate::account::make_dir;
 use crate::config::Config;
@@ -15,7 +15,7 @@ pub(super) fn prepare(config: &Config) -> std::io::Result<()> {
     make_dir(&root(config))
 }
 
-/// What the transfers of a job have in common: owner, directory, environment. Holds secrets, hence mode 0600.
+/// Common fields of the transfers of a job: owner, directory, environment. Holds secrets, hence mode 0600.
 pub(super) fn put_base(config: &Config, job: JobId, base: &Spec) -> std::io::Result<()> {
     let dir = root(config).join(format!("job-{job}"));
     make_dir(&dir)?;

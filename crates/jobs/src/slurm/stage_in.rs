@@ -1,9 +1,9 @@
-//! When the data of a job of Slurm are due: its hook asks and waits, and the arrivals let it begin.
+//! Start of the data of a job of Slurm: its hook requests them and waits, and the arrivals begin.
 //!
-//! Slurm asks for the data of every queued job as soon as it can, at most 128 at a time, those first that it will start
-//! first. While a hook waits, its own plan of when the job starts goes on being corrected; `squeue` tells it.
+//! Slurm requests the data of every queued job as soon as it can, at most 128 at a time, in the order of their planned
+//! starts. While a hook waits, Slurm corrects its planned start of the job; `squeue` shows it.
 
-use super::hooked::{Core, Job, JobTable, Why};
+use super::hooked::{Core, Job, JobTable, StepFailure};
 use crate::arrivals::{self, Start};
 use crate::queue::slurm::Slurm as SlurmQueue;
 use crate::queue::{InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, ask};
@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-/// An estimate that lies so little ahead means now: Slurm plans a job that only waits for its data for this moment.
+/// An estimate this close means now: Slurm plans a job that waits only for its data for the present moment.
 const NOW_MS: u64 = 2000;
 
-/// A hook asks for a job's data. They begin to come when they are due.
+/// Handles a hook's request for a job's data. They begin to come when they are due.
 pub(super) fn ask_for(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
     if !table.jobs.get(&id).is_some_and(|job| core.ask(job)) {
         begin(core, table, id);
@@ -32,15 +32,15 @@ fn begin(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
     core.pump(table);
 }
 
-/// How long the transfers of a job came, if they came for it alone.
+/// Total duration of the transfers of a job, if they came for it alone.
 pub(super) fn took_ms(table: &JobTable, job: &Job) -> Option<u64> {
     let transfers = job.own.brought.iter().filter_map(|number| table.own.transfers.get(number));
     transfers.map(|t| t.took_ms.filter(|_| t.seen_by.len() == 1)).sum()
 }
 
-/// The pending jobs that ask for no more processors than are idle in a partition of theirs. Slurm's main scheduler writes
-/// "now" as the start of whatever waits for its data, and its backfill scheduler comes by only every half minute to
-/// correct that; so "now" is believed only of these.
+/// Pending jobs that request no more processors than are idle in a partition of theirs. Slurm's main scheduler writes
+/// "now" as the start of every job that waits for its data. Its backfill scheduler corrects that only every half
+/// minute; so "now" is trusted only for these.
 fn who_fits(environment: Vec<(&str, &str)>) -> Option<BTreeSet<String>> {
     let partitions = ask("sinfo", &["-h", "-a", "-o", "%R|%C"], &environment).ok()?;
     let jobs = ask("squeue", &["-h", "-a", "-r", "-t", "PD", "-o", "%A|%C|%P"], &environment).ok()?;
@@ -110,12 +110,12 @@ impl arrivals::WaitingJobs for Waiting {
         let Some(core) = self.0.upgrade() else { return };
         let mut table = core.table.lock();
         if !table.closed {
-            core.fail(&mut table, JobId(job), Why { part: PartKind::StageIn, cause, passing: true });
+            core.fail(&mut table, JobId(job), StepFailure { part: PartKind::StageIn, cause, passing: true });
         }
     }
 }
 
-/// Slurm's queue, as far as its hooks have handed jobs to us whose data are there: it is asked only while some wait.
+/// Slurm's queue for jobs of its hooks whose data are there: it is polled only while some wait.
 pub(super) struct Hooked(pub Weak<Core>, pub InputsOf);
 
 impl Queue for Hooked {

@@ -12,24 +12,24 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use store::control::exit;
 
-/// Tries of a command of ours after a failure that may pass, where the script does not say how many. With waits of 1, 2
-/// and 4 s between them, a guess: a restart of a server is bridged, an outage is not.
+/// Tries of a command of ours after a failure that may pass, if the script sets no number. With waits of 1, 2 and 4 s
+/// between them, a guess: a restart of a server is bridged, an outage is not.
 const RETRIES_DEFAULT: u32 = 3;
 
 /// One staging command on its way, for one job or several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transfer {
-    /// Its number, which names its directory.
+    /// Number of the transfer, which names its directory.
     pub number: u64,
     /// In or out.
     pub kind: PartKind,
     /// The command as it stands in the script, and its line.
     pub argv: Vec<String>,
-    /// Its line in the script of the job that began it.
+    /// Line in the script of the job that began it.
     pub line: u32,
     /// Equal for transfers that do the same; none for those that cannot be shared.
     pub share: Option<String>,
-    /// Who runs it.
+    /// User that it runs as.
     pub owner: Caller,
     /// Files and directories of the volume that it brings.
     pub brings: Vec<PathBuf>,
@@ -37,16 +37,17 @@ pub struct Transfer {
     pub jobs: BTreeSet<JobId>,
     /// Jobs that ever needed it: as long as one is remembered, so are its logs.
     pub seen_by: BTreeSet<JobId>,
-    /// How far it is.
+    /// Progress of the transfer.
     pub state: Progress,
-    /// How long it took, once it succeeded, in milliseconds.
+    /// Duration in milliseconds, once it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
     /// Why it failed.
     pub why: Option<(String, bool)>,
 }
 
-/// Lets a job have the transfer of its next command of that kind: one that does the same and has not failed, or a new one.
+/// Lets a job have the transfer of its next command of that kind: one that does the same and has not failed, or a new
+/// one.
 pub(super) fn join(core: &Core, table: &mut JobTable, id: JobId, kind: PartKind) -> Result<(), String> {
     let Some(job) = table.jobs.get(&id) else { return Ok(()) };
     let Some(part) = job.plan.part(kind) else { return Ok(()) };
@@ -77,7 +78,7 @@ pub(super) fn join(core: &Core, table: &mut JobTable, id: JobId, kind: PartKind)
             dir: dir.clone(),
             ..base
         };
-        // Left by a daemon that ended before it could remember the transfer.
+        // Left by a daemon that ended before it could save the transfer.
         let _ = std::fs::remove_dir_all(&dir);
         let write = || {
             make_dir(&dir)?;
@@ -110,8 +111,8 @@ pub(super) fn join(core: &Core, table: &mut JobTable, id: JobId, kind: PartKind)
     Ok(())
 }
 
-/// What makes two commands of one user the same: sources known, same words, same destination. Commands whose sources are
-/// not known may do anything and are never shared; a manifest that is a file may be another file next time.
+/// Key that equal commands of one user share: known sources, same words, same destination. Commands with unknown
+/// sources may do anything and are never shared; a manifest that is a file may differ next time.
 fn share(command: &Command, owner: Caller, cwd: &Path, mount: Option<&Path>) -> Option<String> {
     if paths::manifest(&command.argv).is_some_and(|manifest| !manifest.contains("://")) {
         return None;
@@ -207,10 +208,10 @@ mod tests {
             }],
         };
         let ours = transfer("entrepot stage in http://h/a /m/a");
-        let said = "error: http://h/a: 404 Not Found\n  so:   nothing was changed\n  next: check the URI\n";
+        let said = "error: http://h/a: 404 Not ShownJob\n  so:   nothing was changed\n  next: check the URI\n";
         assert_eq!(
             why(&ours, &report(5, said)),
-            ("line 3: entrepot stage in http://h/a /m/a: http://h/a: 404 Not Found".into(), false)
+            ("line 3: entrepot stage in http://h/a /m/a: http://h/a: 404 Not ShownJob".into(), false)
         );
         assert!(why(&ours, &report(1, "error: http://h/a: connection refused\n")).1);
         let foreign = transfer("scp h:a b");

@@ -1,4 +1,4 @@
-//! What users may ask of their jobs in Slurm: list, show, read what was said, retry. Root sees all.
+//! Requests of users about their jobs in Slurm: list, show, read logs, retry. Root sees all.
 
 use super::Slurm;
 use super::hooked::{Core, Job, JobTable};
@@ -10,9 +10,10 @@ use crate::error::Error;
 use crate::job::Progress;
 use crate::logs;
 use crate::request::{Caller, JobId, JobState, LogPiece, PartKind};
+use std::time::Duration;
 
 impl Slurm {
-    /// The caller's jobs, or all for root; finished ones too if wanted.
+    /// The caller's jobs, or all for root; finished ones too if `all` is set.
     pub fn list(&self, caller: Caller, all: bool) -> Vec<Summary> {
         let table = self.core.table.lock();
         let shown =
@@ -20,7 +21,7 @@ impl Slurm {
         shown.map(|job| summary(&self.core, &table, job)).collect()
     }
 
-    /// The jobs that are not over, for `scontrol show bbstat`, which everybody may call: no file is named.
+    /// The jobs that are not over, for `scontrol show bbstat`, which any user may call: no file is named.
     pub fn status(&self) -> Vec<Summary> {
         let table = self.core.table.lock();
         table
@@ -59,30 +60,37 @@ impl Slurm {
             let last = table.own.transfers.values().rfind(mine);
             (last.map(|t| t.number), last.is_none_or(|t| t.state.is_over()))
         };
-        // One that did not begin yet has no directory.
+        // A transfer that did not begin yet has no directory.
         let dir = spool::dir(&self.core.config, number.unwrap_or_default());
         logs::piece(&dir, asked.part, asked.stream, asked.offset, ended)
     }
 
-    /// Tries a failed step again. Says what happens now.
+    /// Retries a failed step. Returns a sentence for the user about what follows.
     pub fn retry(&self, caller: Caller, id: JobId) -> Result<String, Error> {
-        let retried = {
-            let mut table = self.core.table.lock();
-            table.jobs.get(&id).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(id))?;
-            retry(&self.core, &mut table, id)?
-        };
+        let is_open = |table: &JobTable| table.jobs.get(&id).is_some_and(|job| job.is_open_to(caller));
+        if !is_open(&self.core.table.lock()) {
+            return Err(Error::NoJob(id));
+        }
+        let ending = self.ending(id, Duration::MAX)?;
+        let retried = retry(&self.core, &mut self.core.table.lock(), id, &ending)?;
         let Retried::NeedsRelease(conf) = retried else {
             return Ok("its results are being taken home again".into());
         };
         let found = scontrol::look(id, conf.as_deref()).map_err(|e| Error::World(e.to_string()))?;
         if found.is_over() {
             let state = found.state.unwrap_or_else(|| "forgotten".into());
-            return Err(Error::refused(format!("in Slurm job {id} is {state}"), "submit it again with sbatch"));
+            let mend = format!("submit it again with sbatch; to drop its record: entrepot slurm forget {id}");
+            return Err(Error::refused(format!("in Slurm job {id} is {state}"), mend));
+        }
+        if !found.is_releasable() {
+            let (state, reason) = (found.state.unwrap_or_default(), found.reason.unwrap_or_default());
+            let cause = format!("in Slurm job {id} is {state} ({reason}), which a retry does not change");
+            return Err(Error::refused(cause, "wait until it is pending; one that an administrator holds is theirs"));
         }
         scontrol::release(id, conf.as_deref()).map_err(|e| {
             Error::World(format!("{e}; Slurm releases it only for its operator: ask for `scontrol release {id}`"))
         })?;
-        Ok("Slurm has released it; its data are being brought again".into())
+        Ok("Slurm has released it, and asks for its data before it runs".into())
     }
 }
 

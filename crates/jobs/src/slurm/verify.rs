@@ -1,6 +1,7 @@
-//! The last step of a stage-in: sources recorded, sizes and checksums compared. Only then does Slurm hear of success.
+//! The last step of a stage-in: sources recorded, sizes and checksums compared. Only then is success reported to
+//! Slurm.
 
-use super::hooked::{Core, JobTable, Why};
+use super::hooked::{Core, JobTable, StepFailure};
 use super::stage_in;
 use super::transfer::Transfer;
 use crate::backend::Now;
@@ -35,7 +36,7 @@ pub(super) fn start(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
                 core.keep(job);
             }
             Err(cause) => {
-                // So that they are brought again, not believed again.
+                // So that they are brought again, instead of trusted again.
                 for number in job.own.brought.clone() {
                     if let Some(transfer) = table.own.transfers.get_mut(&number) {
                         transfer.state = Progress::Failed;
@@ -43,13 +44,13 @@ pub(super) fn start(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
                         core.keep_transfer(transfer);
                     }
                 }
-                core.fail(&mut table, id, Why { part: PartKind::StageIn, cause, passing: true });
+                core.fail(&mut table, id, StepFailure { part: PartKind::StageIn, cause, passing: true });
             }
         }
     });
 }
 
-/// Nobody needs a transfer that did not come to its end: what it brought so far is given up.
+/// Removes the partial data of a transfer that did not succeed and that no job needs.
 pub(super) fn forget(core: &Core, transfer: &Transfer) {
     if transfer.kind != PartKind::StageIn || transfer.state == Progress::Done {
         return;

@@ -1,7 +1,7 @@
-//! Jobs that Slurm let go of: cancelled ones end, those of a slurmctld that restarted are kept until it comes back to them.
+//! Jobs that Slurm dropped: cancelled ones end; after a restart of slurmctld they are kept until it returns to them.
 
 use super::hooked::{Core, Job, JobTable};
-use super::scontrol::{self, Found};
+use super::scontrol::{self, ShownJob};
 use crate::request::{JobId, JobState, PartKind};
 use parking_lot::MutexGuard;
 use std::collections::BTreeSet;
@@ -9,11 +9,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Between two looks at jobs that were let go of.
+/// Interval of looks at jobs that were dropped.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Between two looks at all jobs that are not over: hooks may have been lost with slurmctld.
 const LOOK_AT_ALL_EVERY: Duration = Duration::from_secs(60);
-/// Between two looks at jobs whose input is on its way: Slurm may tell of their end only when that is through, and nobody wants it then.
+/// Interval of looks at jobs whose input is on its way. After a cancellation Slurm may call the hook only when the
+/// stage-in is through.
 const LOOK_AT_STAGING_EVERY: Duration = Duration::from_secs(4);
 
 /// Starts the thread.
@@ -70,8 +71,8 @@ fn watch(weak: &Weak<Core>) {
     }
 }
 
-/// Nobody wants what is still coming for it, whatever hook may be on its way.
-fn unwanted(job: &Job, found: &Found) -> bool {
+/// Whether the data still coming for it are no longer needed: it is cancelled, even if no hook has reported that yet.
+fn unwanted(job: &Job, found: &ShownJob) -> bool {
     job.state == JobState::StagingIn && found.state.is_some() && found.is_cancelled()
 }
 
@@ -86,10 +87,10 @@ fn wait(core: &Core, table: &mut MutexGuard<'_, JobTable>) {
     core.changed.wait_until(table, Instant::now() + span);
 }
 
-fn end(core: &Arc<Core>, table: &mut JobTable, id: JobId, found: &Found) {
+fn end(core: &Arc<Core>, table: &mut JobTable, id: JobId, found: &ShownJob) {
     let Some(job) = table.jobs.get(&id) else { return };
     match job.state {
-        // Of a job whose stage-out failed, the owner can still have the results taken home.
+        // The owner of a job whose stage-out failed can still send the results home.
         JobState::Completed | JobState::Cancelled => {}
         JobState::Failed if job.has_failed_in(PartKind::StageOut) => {}
         JobState::Running if found.is_cancelled() => core.finish(table, id, JobState::Cancelled, None),

@@ -1,4 +1,4 @@
-//! A job of `sbatch` told as it goes on.
+//! Watching a job of `sbatch`.
 
 use super::Slurm;
 use super::hooked::Hooks;
@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::request::{Caller, JobId, JobState, JobSummary, PartKind, Watched};
 
 impl Slurm {
-    /// Tells of a job until it is over, or held because its data cannot come in. `progress` says with `false` that nobody
-    /// listens any more.
+    /// Watches a job until it is over, or held because its data cannot come in. `progress` returns `false` once the
+    /// client is gone.
     pub fn watch(
         &self,
         caller: Caller,

@@ -1,4 +1,4 @@
-//! What the hooks and the command line say to the daemon: the bodies of the `slurm.*` requests and of their answers.
+//! Requests of the hooks and the command line to the daemon: the bodies of `slurm.*` and of their answers.
 
 use super::hooked::Job;
 use super::transfer::Transfer;
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// `slurm.setup`: Slurm names a job that has staging directives. Answer: nothing. May be said again.
+/// `slurm.setup`: Slurm names a job that has staging directives. Answer: nothing. May be sent again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetUp {
-    /// Slurm's number.
+    /// Number in Slurm.
     pub job: JobId,
-    /// The owner.
+    /// User id of the owner.
     pub uid: u32,
     /// The group of the user.
     pub gid: u32,
@@ -26,18 +26,18 @@ pub struct SetUp {
     pub conf: Option<PathBuf>,
 }
 
-/// `slurm.data-in`, `slurm.pre-run`, `slurm.data-out` (answer: [`Standing`]), `slurm.teardown`, `slurm.retry` and
-/// `slurm.show` (answer: [`Detail`]).
+/// `slurm.data-in`, `slurm.pre-run`, `slurm.data-out` (answer: [`Standing`]), `slurm.teardown`, `slurm.retry`,
+/// `slurm.forget` and `slurm.show` (answer: [`Detail`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OneJob {
-    /// Slurm's number.
+    /// Number in Slurm.
     pub job: JobId,
 }
 
 /// `slurm.part`: a user submits a data part of a job by itself. Answer: nothing, or a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnePart {
-    /// Who.
+    /// User id of the submitter.
     pub uid: u32,
     /// The job's number here.
     pub job: JobId,
@@ -45,18 +45,18 @@ pub struct OnePart {
     pub kind: PartKind,
 }
 
-/// How a step stands. Ask again until it is done or has failed.
+/// Progress of a step. Poll until it is done or has failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "standing")]
 pub enum Standing {
-    /// It goes on.
+    /// The step is in progress.
     UnderWay,
-    /// It succeeded.
+    /// The step succeeded.
     Done {
-        /// What is worth saying.
+        /// Remark for the user; may be empty.
         note: String,
     },
-    /// It failed.
+    /// The step failed.
     Failed {
         /// Why, for the user.
         cause: String,
@@ -66,16 +66,16 @@ pub enum Standing {
 /// `slurm.log`: what a staging command of a job wrote. The answer is `jobs::request::LogPiece`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log {
-    /// Slurm's number.
+    /// Number in Slurm.
     pub job: JobId,
     /// Stage-in or stage-out.
     pub part: PartKind,
-    /// Which of its commands, from 0.
+    /// Index of the command, from 0.
     pub command: usize,
-    /// Which stream.
+    /// Standard output or standard error.
     #[serde(default)]
     pub stream: Stream,
-    /// First byte wanted.
+    /// First byte requested.
     #[serde(default)]
     pub offset: u64,
 }
@@ -83,18 +83,18 @@ pub struct Log {
 /// One line of `slurm.list` and of `scontrol show bbstat`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Slurm's number.
+    /// Number in Slurm.
     pub job: JobId,
     /// The host that has it, on a volume of several nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Its owner.
+    /// Name of the owner.
     pub user: String,
-    /// Where it stands.
+    /// Current state of the job.
     pub phase: JobState,
     /// Since when, in milliseconds since 1970.
     pub since_ms: u64,
-    /// What it does, in a few words that name no file.
+    /// Current activity, in a few words that name no file.
     pub doing: String,
 }
 
@@ -103,20 +103,21 @@ pub struct Summary {
 pub struct Detail {
     /// All about the job.
     pub job: Job,
-    /// Its transfers, stage-in first.
+    /// Transfers of the job, stage-in first.
     pub transfers: Vec<Transfer>,
-    /// What protects each of its input files, while it waits or runs.
+    /// Protection of each of its input files, while it waits or runs.
     #[serde(default)]
     pub protection: Vec<Protected>,
-    /// How far the data are that come or go now.
+    /// Progress of the data that come or go now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staging: Option<Staging>,
 }
 
-/// What a hook found of a job's environment.
+/// Environment of a job, as a hook received it.
 pub type Environment = BTreeMap<String, String>;
 
-/// What `job_submit.lua` has Slurm put below the first line of a script, so that the plug-in looks at it.
+/// Line that `job_submit.lua` inserts below the first line of a script, so that Slurm passes the script to the
+/// plug-in.
 pub const MARK: &str = "#STAGE entrepot";
 
 /// The script as its owner wrote it: without our mark, so that lines have the numbers that the owner knows.
@@ -135,7 +136,7 @@ pub fn original(script: &[u8]) -> Vec<u8> {
 }
 
 /// Reads the file `environment` that Slurm keeps beside a job's script: a count, then the variables, each with a NUL.
-/// What is no UTF-8 is left out.
+/// Variables that are not UTF-8 are left out.
 pub fn read_environment(bytes: &[u8]) -> Environment {
     let variables = bytes.get(4..).unwrap_or_default().split(|b| *b == 0);
     let pair = |variable: &[u8]| {

@@ -10,7 +10,7 @@ fn mount(world: &World) -> PathBuf {
     world.dir.path().join("mnt")
 }
 
-/// The directory of a job is removed by a thread that nobody waits for.
+/// Waits for a thread without a join that removes the directory of a job.
 fn until_gone(path: &std::path::Path) {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(120);
     while path.exists() {

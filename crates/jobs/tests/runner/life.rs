@@ -325,7 +325,7 @@ fn a_killed_supervisor_fails_its_job_and_its_processes_do_not_stay() {
 
 #[test]
 fn old_jobs_are_forgotten_and_numbers_are_not_used_again() {
-    let mut world = World::tuned(2, |config| config.n_finished_max = 2);
+    let mut world = World::tuned(2, |config| config.retention.per_user.n_max = 2);
     let ids: Vec<JobId> = (0..4).map(|_| world.submit("#!/bin/sh\n")).inspect(|id| drop(world.end(*id))).collect();
     let kept = |world: &World| world.runner.list(me(), List { all: true }).iter().map(|job| job.id).collect::<Vec<_>>();
     assert_eq!(kept(&world), ids[2..]);
@@ -333,6 +333,15 @@ fn old_jobs_are_forgotten_and_numbers_are_not_used_again() {
     world.restart();
     assert_eq!(kept(&world), ids[2..]);
     assert_eq!(world.submit("#!/bin/sh\n"), JobId(5));
+}
+
+#[test]
+fn old_jobs_are_forgotten_by_the_bytes_of_their_logs() {
+    let world = World::tuned(2, |config| config.retention.per_user.bytes_max = 250_000);
+    let script = "#!/bin/sh\nhead -c 100000 /dev/zero\n";
+    let ids: Vec<JobId> = (0..4).map(|_| world.submit(script)).inspect(|id| drop(world.end(*id))).collect();
+    let kept = world.runner.list(me(), List { all: true }).iter().map(|job| job.id).collect::<Vec<_>>();
+    assert_eq!(kept, ids[2..]);
 }
 
 #[test]
@@ -369,7 +378,7 @@ fn the_queue_says_who_runs_who_waits_until_when_and_for_which_files() {
     let second = world.submit(&format!("{head}#STAGEIN touch ../mnt/input\n#STAGEIN cp x ../mnt/y\ntrue\n"));
     let third = world.submit(&format!("{head}true\n"));
     world.tell("go");
-    // Taken before the first ends or after: both are queues, and each says what holds at that moment.
+    // Snapshots before and after the end of the first job: each shows the queue at its moment.
     let before = world.runner.snapshot().unwrap();
     assert_eq!(before.nodes, 2);
     let at = |id: JobId| before.jobs.iter().position(|job| job.id == id.to_string());

@@ -4,7 +4,7 @@ use crate::world::{World, me};
 use jobs::request::*;
 use std::os::unix::fs::PermissionsExt;
 
-/// A world in which these programs are there, each of which says something into a fifo of its name.
+/// A world with these programs, each of which writes to a fifo of its name.
 fn world(programs: &[&str]) -> World {
     let mut world = World::new();
     for name in programs {
@@ -23,7 +23,7 @@ fn world(programs: &[&str]) -> World {
     world
 }
 
-/// Another user where the tests may become one.
+/// Another user, if the tests may change users.
 fn owner() -> Caller {
     if me().uid == 0 { Caller { uid: 65534, gid: 65534 } } else { me() }
 }

@@ -1,4 +1,4 @@
-//! Who may do what, and what hostile scripts get: nothing but their own words.
+//! Permissions of users, and hostile scripts: they get nothing but their own words.
 
 use crate::world::{World, me};
 use jobs::Error;

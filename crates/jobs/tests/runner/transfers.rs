@@ -7,13 +7,13 @@ use jobs::slurm::Slurm;
 use jobs::slurm::wire::{SetUp, Standing};
 use std::sync::Arc;
 
-/// The hooks' side over the runner's directories and state. What `sh -c SCRIPT NAME PATH` brings is the path.
+/// The hooks' side over the runner's directories and state. The command `sh -c SCRIPT NAME PATH` brings the path.
 pub fn slurm(world: &World, n_transfers_max: u32) -> Slurm {
     let mut config = Config::new(world.dir.path().join("jobs")).unwrap();
     (config.program, config.supervisor_args) = (crate::world::supervisor(), Vec::new());
     (config.retry_pause_ms, config.n_transfers_max) = (1, n_transfers_max);
     let recogniser = |argv: &[String]| match argv {
-        [_, _, _, name, path] => vec![Found { uri: format!("file:///{name}"), path: path.clone() }],
+        [_, _, _, name, path] => vec![NamedSource { uri: format!("file:///{name}"), path: path.clone() }],
         _ => Vec::new(),
     };
     Slurm::open(config, "", world.state.clone(), world.volume.clone(), Arc::new(recogniser)).unwrap()
@@ -58,7 +58,7 @@ fn two_transfers_that_bring_the_same_file_run_one_after_the_other() {
     };
     let first = hand_over(&slurm, &world, 1, &script("first", "data"));
     let second = hand_over(&slurm, &world, 2, &script("second", "data"));
-    // There is room for one that is in nobody's way.
+    // There is room for a transfer that delays no other.
     let other =
         hand_over(&slurm, &world, 3, "#!/bin/sh\n#STAGEIN sh -c 'echo other >> HOME/order' other HOME/../mnt/b\n");
     assert!(matches!(brought(&slurm, other), Standing::Done { .. }));
@@ -79,7 +79,7 @@ fn a_transfer_that_no_job_needs_any_more_gives_its_place_to_the_next() {
     hand_over(&slurm, &world, 1, "#!/bin/sh\n#STAGEIN sh -c 'read line < HOME/never'\n");
     let next = hand_over(&slurm, &world, 2, "#!/bin/sh\n#STAGEIN true\n");
     assert_eq!(slurm.data_in(next).unwrap(), Standing::UnderWay);
-    // The job begins anew with another script: its first transfer is of no use any more.
+    // The job starts again with another script: its first transfer is of no more use.
     hand_over(&slurm, &world, 1, "#!/bin/sh\n#STAGEIN echo\n");
     for job in [next, JobId(1)] {
         assert!(matches!(brought(&slurm, job), Standing::Done { .. }));

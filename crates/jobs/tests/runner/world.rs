@@ -17,11 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A volume mounted at a plain directory.
 pub struct FakeVolume {
     mount: PathBuf,
-    /// What was asked, in order.
+    /// Requests so far, in order.
     pub asked: Mutex<Vec<String>>,
-    /// Something failed that nobody waits for.
+    /// Signals a failure in a thread without a join.
     pub came: Condvar,
-    /// What the check answers.
+    /// Answer of the check.
     pub check: Mutex<Result<CheckReport, String>>,
 }
 
@@ -179,7 +179,7 @@ impl World {
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o666.into(), 0).unwrap();
     }
 
-    /// What a job writes into a fifo.
+    /// Reads the text that a job writes into a fifo.
     pub fn hear(&self, name: &str) -> String {
         let path = self.home().join(name);
         bounded(move || {
@@ -189,7 +189,7 @@ impl World {
         })
     }
 
-    /// What the volume was asked that begins so.
+    /// Waits for a request to the volume with this prefix.
     pub fn hear_of(&self, what: &str) -> String {
         let none = |asked: &mut Vec<String>| !asked.iter().any(|one| one.starts_with(what));
         let asked = self.volume.asked.lock().unwrap();
@@ -228,7 +228,7 @@ fn open(dir: &Path, state: &Arc<dyn State>, volume: &Arc<FakeVolume>, cores: u32
     config.notices = Some(Arc::new(notice::Notices::new(notices, volume.clone())));
     tune(&mut config);
     let recogniser = |argv: &[String]| match argv {
-        [cp, from, to] if cp == "cp" => vec![Found { uri: format!("file://{from}"), path: to.clone() }],
+        [cp, from, to] if cp == "cp" => vec![NamedSource { uri: format!("file://{from}"), path: to.clone() }],
         _ => Vec::new(),
     };
     Runner::open(config, state.clone(), volume.clone(), Arc::new(recogniser)).map_err(|e: Error| e.to_string()).unwrap()

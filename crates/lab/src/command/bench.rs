@@ -28,9 +28,10 @@ pub struct Bench {
 enum Verb {
     /// Measure how fast devices find, read and write, for the model of stripe widths
     ///
-    /// Writes a scratch file without a name, reads it at random offsets past the page cache, one at a time and many at once, and
-    /// removes it. What comes out is written as `device = "..."` into the targets' blocks of volume.toml; the daemon reads it at
-    /// its next start. Directories that are no targets are only measured. Nothing else should be at the devices meanwhile.
+    /// Writes a scratch file without a name, reads it at random offsets past the page cache, one at a time and many at
+    /// once, and removes it. The results are written as `device = "..."` into the targets' blocks of volume.toml; the
+    /// daemon reads it at its next start. Directories that are no targets are only measured. The devices should have no
+    /// other load during the measurement.
     #[command(after_help = "\
 EXAMPLES:
   entrepot-lab bench device /mnt/disk0                              any directory; nothing is written but the scratch file
@@ -51,14 +52,15 @@ struct Device {
     /// Size of the scratch file: larger than the device's own cache, if that is to count for nothing.
     #[arg(long, default_value = "256MiB")]
     size: String,
-    /// How long one device may take, roughly, once the file is written.
+    /// Approximate time limit for one device, once the file is written.
     #[arg(long, default_value = "10s", value_name = "TIME")]
     time: String,
     /// Seed of the offsets.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Instead: a fast and a slow one as the two sides of a burst buffer. Writing alone and beside copying from the one to the other, and copying
-    /// alone; prints the lines for `[burst]` in volume.toml and the options for `entrepot-lab sim burst`.
+    /// Instead: a fast and a slow one as the two sides of a burst buffer. Writing alone and beside copying from the one
+    /// to the other, and copying alone; prints the lines for `[burst]` in volume.toml and the options for `entrepot-lab
+    /// sim burst`.
     #[arg(long)]
     pair: bool,
     /// Leave volume.toml as it is.

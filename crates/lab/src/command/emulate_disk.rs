@@ -15,9 +15,9 @@ use store::control::Problem;
 
 /// Serve a directory with the service times of a disk
 ///
-/// Everything in BACKING is seen at MOUNTPOINT, and reads and writes of bytes take as long as the model says that they would on the
-/// emulated device, in real time. It needs no device, and root only for a mount that others may use too.
-/// MOUNTPOINT/.stats shows what the device did, as JSON; the same is printed at the end. Ends with Ctrl-C or by unmounting.
+/// MOUNTPOINT shows everything in BACKING. Reads and writes of bytes take as long as on the emulated device, by its
+/// model, in real time. It needs no device, and root only for a mount that others may use too. MOUNTPOINT/.stats shows
+/// what the device did, as JSON; the same is printed at the end. Ends with Ctrl-C or by unmounting.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 MODELS:
@@ -33,14 +33,14 @@ EXAMPLES:
   entrepot-lab emulate-disk --check --seed 1 /srv/empty /mnt/disk      measure, and compare with the simulator
   cat /mnt/disk/.stats; fusermount3 -u /mnt/disk")]
 pub struct EmulateDisk {
-    /// The directory with the files; nobody else is to change it meanwhile.
+    /// The directory with the files; no other program may change it at the same time.
     backing: PathBuf,
-    /// Where to serve it: an existing directory, not in BACKING nor around it.
+    /// Mount point: an existing directory, not in BACKING nor around it.
     mountpoint: PathBuf,
-    /// The device.
+    /// Model of the device.
     #[arg(long, default_value = "cheetah9lp")]
     model: String,
-    /// How many of them.
+    /// Number of devices.
     #[arg(long, default_value_t = 1, value_name = "N")]
     disks: u32,
     /// How several are joined: 0 or 5.
@@ -49,13 +49,13 @@ pub struct EmulateDisk {
     /// Stripe unit of an array.
     #[arg(long, default_value = "64KiB", value_name = "SIZE")]
     stripe_unit: String,
-    /// Who goes next: noop, deadline or anticipatory.
+    /// Scheduler of requests: noop, deadline or anticipatory.
     #[arg(long, default_value = "deadline")]
     scheduler: String,
     /// Requests that the scheduler chooses among; others wait in front of it.
     #[arg(long, default_value_t = 128, value_name = "N")]
     queue_depth: usize,
-    /// How many times faster than real time the device works.
+    /// Speed of the device as a multiple of real time.
     #[arg(long, default_value_t = 1.0, value_name = "N")]
     speedup: f64,
     /// Size of the device, if less than the model has.
@@ -70,10 +70,11 @@ pub struct EmulateDisk {
     /// Bytes per second that `plain` writes; without it, no limit.
     #[arg(long, value_name = "RATE")]
     write_bandwidth: Option<String>,
-    /// What `plain` takes for a request beside its bytes; without it, nothing.
+    /// Time that `plain` takes for a request beside its bytes; without it, none.
     #[arg(long, value_name = "TIME")]
     latency: Option<String>,
-    /// What a growing file reserves on the device at least, so that files that grow side by side stay in one piece each.
+    /// Minimum reservation of a growing file on the device, so that files that grow side by side stay in one piece
+    /// each.
     #[arg(long, default_value = "8MiB", value_name = "SIZE")]
     extent: String,
     /// Let the kernel's page cache hide the device.
@@ -97,7 +98,7 @@ pub struct EmulateDisk {
     /// Go to the background when it is mounted.
     #[arg(long)]
     detach: bool,
-    /// This is the process in the background: its first line of output says how the start went.
+    /// Start as the process in the background: its first line of output is the result of the start.
     #[arg(long, hide = true)]
     in_background: bool,
 }
@@ -111,7 +112,8 @@ impl EmulateDisk {
         if !self.in_background {
             log::to_stderr()?;
         }
-        // Before its threads are there, which take it over. Only root may; others' answers come later on a machine that is busy.
+        // Before its threads are there, which take it over. Only root may; others' answers come later on a machine that
+        // is busy.
         if let Err(error) = rustix::process::setpriority_process(None, PRIORITY) {
             tracing::debug!(%error, "no precedence over other processes");
         }
@@ -221,7 +223,7 @@ impl EmulateDisk {
     }
 }
 
-/// The nice value that lets a device go before those who wait for it.
+/// The nice value that lets a device go before its waiting clients.
 const PRIORITY: i32 = -20;
 const HELP: &str = "see `entrepot-lab emulate-disk --help`";
 

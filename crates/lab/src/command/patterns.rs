@@ -156,9 +156,9 @@ fn generated(args: &EvalArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// What was found in traces.
+/// Patterns found in traces.
 #[derive(Default)]
-struct Found {
+struct PatternCounts {
     windows: usize,
     agreed: usize,
     labels: BTreeMap<Label, usize>,
@@ -176,7 +176,7 @@ fn traces(args: &EvalArgs) -> Result<u8> {
     })?;
     // Darshan prints a file's writes before its reads.
     let options = Options { format: Some(format), sort: true, ..Options::default() };
-    let mut found = Found::default();
+    let mut found = PatternCounts::default();
     for path in &args.traces {
         let mut streams: BTreeMap<(u32, u32), Vec<Request>> = BTreeMap::new();
         let unreadable = |error: sim::trace::Error| super::trace::problem(&error);
@@ -218,7 +218,7 @@ fn traces(args: &EvalArgs) -> Result<u8> {
 }
 
 /// One client's requests of one file.
-fn look(network: &Network, requests: &[Request], found: &mut Found) {
+fn look(network: &Network, requests: &[Request], found: &mut PatternCounts) {
     for window in requests.chunks(WINDOW) {
         let (Some(said), Some(thumb)) = (network.classify(window), RulesOfThumb.classify(window)) else { continue };
         found.windows += 1;

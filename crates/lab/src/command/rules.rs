@@ -28,14 +28,14 @@ enum Verb {
     /// Print the built-in rules, to begin with
     #[command(after_help = "EXAMPLES:\n  entrepot-lab rules show > my.rules\n  entrepot-lab rules show --base paper")]
     Show {
-        /// Which: those that volumes use, or the paper's.
+        /// The rules that volumes use, or those of the paper.
         #[arg(long, value_enum, default_value = "adaptive")]
         base: Base,
     },
     /// Check a rule file: variables, terms, rules, what no rule asks for, and what a volume does not know
     #[command(after_help = inputs())]
     Check {
-        /// The file.
+        /// The rule file.
         file: PathBuf,
     },
     /// Plot an output over two inputs
@@ -44,9 +44,9 @@ EXAMPLES:
   entrepot-lab rules plot my.rules
   entrepot-lab rules plot my.rules StripeWidth FileParallelism RequestRate --csv")]
     Plot {
-        /// The file.
+        /// The rule file.
         file: PathBuf,
-        /// Which output.
+        /// The output to plot.
         #[arg(default_value = "RequestWidth")]
         output: String,
         /// The input from left to right.
@@ -60,7 +60,7 @@ EXAMPLES:
     },
 }
 
-/// Examples, and what rules may ask for and decide.
+/// Examples, and the inputs and outputs of rules.
 fn inputs() -> String {
     let list =
         |all: &[(&str, &str)]| all.iter().map(|(name, what)| format!("  {name:<20} {what}\n")).collect::<String>();
@@ -74,9 +74,9 @@ fn inputs() -> String {
 /// The built-in rule files.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Base {
-    /// Those that volumes use.
+    /// The rules that volumes use.
     Adaptive,
-    /// The paper's.
+    /// The rules of the paper.
     Paper,
 }
 

@@ -23,7 +23,8 @@ use store::control::Problem;
 
 /// Simulate caches, prefetchers, disks and computing centres in virtual time
 ///
-/// The policies are the ones that the mount runs. The same command with the same input writes the same bytes, on any machine.
+/// The policies are the ones that the mount runs. The same command with the same input writes the same bytes, on any
+/// machine.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -68,7 +69,7 @@ impl Sim {
     }
 }
 
-/// What went wrong, as the command line says it: the messages carry cause, consequence and next step in one sentence.
+/// An error in the form of the command line: the messages carry cause, consequence and next step in one sentence.
 fn said(message: &str, wrong: bool) -> Problem {
     let (cause, rest) = message.split_once("; ").unwrap_or((message, "nothing was simulated"));
     let (so, next) = rest.split_once(". ").unwrap_or((rest, "see `entrepot-lab sim cache --help`"));

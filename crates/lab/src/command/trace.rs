@@ -1,4 +1,4 @@
-//! `entrepot-lab trace`: traces looked at, converted and generated.
+//! `entrepot-lab trace`: traces inspected, converted and generated.
 
 mod generate;
 mod stats;
@@ -81,11 +81,12 @@ struct Reading {
     /// Unit of time where the format does not say it (disksim).
     #[arg(long, value_enum)]
     time_unit: Option<Unit>,
-    /// Size of a block where the format counts in blocks (arc, lirs, oracle-general), and of the blocks of the footprint; 4096 if not
-    /// given.
+    /// Size of a block where the format counts in blocks (arc, lirs, oracle-general), and of the blocks of the
+    /// footprint; 4096 if not given.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     block_size: Option<u32>,
-    /// Event of blktrace and blkparse that is the request: Q as it arrived, D as it was issued to the device, C as it completed.
+    /// Event of blktrace and blkparse that is the request: Q as it arrived, D as it was issued to the device, C as it
+    /// completed.
     #[arg(long, default_value = "Q", value_parser = ["Q", "G", "I", "D", "C"])]
     action: String,
     /// Darshan: transfers of MPI-IO instead of those of POSIX.
@@ -209,7 +210,7 @@ fn write(writer: &mut Writer, flat: &mut Option<Flat>, record: &trace::Record) -
 /// Writes a trace beside its name and moves it there when it is whole.
 fn whole(path: &Path, target: Target, fill: impl FnOnce(&mut Writer) -> Result<()>) -> Result<trace::Written> {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    // The end of the name says how it is compressed, so the mark goes before.
+    // The end of the name selects the compression, so the mark goes before.
     let partial = path.with_file_name(format!(".partial-{}-{name}", std::process::id()));
     let written = Writer::create(&partial, target).map_err(not_written).and_then(|mut writer| {
         fill(&mut writer)?;
@@ -217,7 +218,7 @@ fn whole(path: &Path, target: Target, fill: impl FnOnce(&mut Writer) -> Result<(
     });
     let moved = written.and_then(|written| std::fs::rename(&partial, path).map(|()| written).map_err(Failure::from));
     if moved.is_err() {
-        // What is there is useless; if it can't be removed either, the first failure is the one to tell.
+        // A partial file is useless; if the removal fails too, the first failure is the one to report.
         let _ = std::fs::remove_file(&partial);
     }
     moved

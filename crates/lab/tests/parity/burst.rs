@@ -1,4 +1,4 @@
-//! The burst buffer: what happened in the simulator happens to the machine as a `volume.toml` sets it up, and what it says is
+//! The burst buffer: the events of the simulator go to the machine that a `volume.toml` configures; its actions are
 //! equal, word for word and at the same times.
 
 use policy::burst::buffer::Scheme;
@@ -36,7 +36,7 @@ fn live(more: &str, setup: &Setup, moments: &[Logged]) -> Vec<Logged> {
     let toml = format!("{TOML}{more}");
     let file = Config::parse(Path::new("/volume.toml"), &toml).expect("a configuration");
     let simulated = setup.volume().config;
-    // The simulator's buffer is one device, whose space nobody looks at.
+    // The simulator's buffer is one device, whose space is not polled.
     let look_every = simulated.burst.expect("a buffer").look_every;
     let burst = volume::BurstConfig { look_every, ..file.burst.machine(setup.device.capacity as u64) };
     let mut machine = Volume::new(volume::Config { burst: Some(burst), ..simulated }, Time::ZERO);

@@ -1,4 +1,4 @@
-//! The live cache with a clock that is set by hand, over a target in memory whose reads end when they are told to.
+//! The live cache with a manual clock, over a target in memory whose reads end on command.
 
 use policy::cache::{Event, Fetch, LevelConfig, Logged};
 use policy::layout::Placement;
@@ -20,14 +20,14 @@ use store::target::{
 /// Longer than any read waits here, unless the two worlds differ.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Which reads may end: by object, offset, and whether the cache keeps what it reads.
+/// Reads that may end: by object, offset, and whether the cache keeps the bytes.
 type Tickets = Mutex<HashMap<(u64, u64, bool), u32>>;
 
 #[derive(Default)]
 struct Gate {
     tickets: Tickets,
     changed: Condvar,
-    /// Reads of everybody pass.
+    /// All reads pass at once.
     off: std::sync::atomic::AtomicBool,
 }
 
@@ -174,12 +174,12 @@ impl Stage {
         self.clock.store(now.0, Ordering::Release);
     }
 
-    /// What a range of a file holds.
+    /// Content of a range of a file.
     pub fn content(&self, file: u32, offset: u64, len: usize) -> Vec<u8> {
         self.contents[file as usize][offset as usize..offset as usize + len].to_vec()
     }
 
-    /// Lets the read of a fetch end, and waits until the cache heard of it.
+    /// Lets the read of a fetch end, and waits until the cache has recorded that.
     pub fn end(&self, fetch: &Fetch) {
         let file = &self.files[fetch.span.first.file() as usize];
         let object = file.layout().unwrap().objects().next().unwrap().1.id.0;

@@ -1,17 +1,17 @@
-//! The striper does the same in both worlds: requests as the mount counts them ([`store::file::Load`]), at the moments of
-//! a simulated run, lead to the same actions of the volume's machine, with the same reasons.
+//! The striper does the same in both worlds: requests as the mount counts them ([`store::file::Load`]), at the moments
+//! of a simulated run, lead to the same actions of the volume's machine, with the same reasons.
 
 use policy::Time;
 use policy::machine::Machine;
 use policy::stripe::advice::Mode;
 use policy::stripe::rules;
 use policy::volume::{Action, Event, FileEvent, Logged, Verb, Volume};
-use sim::stripe::{Asked, Drive, Phase, Setup, run_logged};
+use sim::stripe::{Drive, Phase, RequestClass, Setup, run_logged};
 use sim::volume::Request;
 use store::file::{Access, Load};
 
 fn setup() -> Setup {
-    let mixed = vec![Asked { rate: 120.0, bytes: 64 << 10 }, Asked { rate: 6.0, bytes: 1 << 20 }];
+    let mixed = vec![RequestClass { rate: 120.0, bytes: 64 << 10 }, RequestClass { rate: 6.0, bytes: 1 << 20 }];
     let phases =
         vec![Phase::of(2.0, 2 << 20, 60.0), Phase::of(150.0, 32 << 10, 40.0), Phase { asked: mixed, seconds: 60.0 }];
     let parameters = policy::stripe::model::Parameters { devices: 24, ..Default::default() };

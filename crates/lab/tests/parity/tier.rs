@@ -1,8 +1,9 @@
-//! Tiering: one list of accesses through the simulator's machine and through the live one, and equal logs of what went in and what
-//! was moved, at the same times.
+//! Tiering: one list of accesses through the simulator's machine and through the live one, and equal logs of what went
+//! in and what was moved, at the same times.
 //!
-//! The simulator runs first; the live driver is led through the moments of its log, over files on targets in memory: an access is made
-//! when it was made there, a move or a slow copy ends when it ended there, and devices are looked at when they fell idle there.
+//! The simulator runs first; the live driver is led through the moments of its log, over files on targets in memory: an
+//! access is made when it was made there, a move or a slow copy ends when it ended there, and devices are looked at
+//! when they fell idle there.
 
 use policy::layout::Placement;
 use policy::tier::cost::{Costs, DeviceCost};
@@ -26,7 +27,7 @@ use store::volume::{self, TieringPolicy};
 
 const BLOCK: u64 = 16 << 10;
 const BLOCKS: u64 = 32;
-/// What hot data may take: six blocks, a tenth of the two fast devices.
+/// Space for hot data: six blocks, a tenth of the two fast devices.
 const FAST_BYTES: u64 = 6 * BLOCK;
 const WINDOW: u64 = 48;
 
@@ -123,10 +124,12 @@ fn simulated(policy: TieringPolicy, accesses: &[Record]) -> Vec<Logged> {
     log.iter().map(|logged| named(logged, |of| Location { file: 0, segment: of.file })).collect()
 }
 
-/// The same with other names of locations.
+/// The log entry with other names of locations.
 fn named(logged: &Logged, name: impl Fn(Location) -> Location) -> Logged {
     let event = |event| match event {
-        Event::Access { location, region, bytes } => Event::Access { location: name(location), region, bytes },
+        Event::Access { location, region, bytes, ends_request } => {
+            Event::Access { location: name(location), region, bytes, ends_request }
+        }
         Event::Placed { location, tier } => Event::Placed { location: name(location), tier },
         Event::Moved { location } => Event::Moved { location: name(location) },
         Event::Copied { location } => Event::Copied { location: name(location) },
@@ -234,9 +237,11 @@ fn live(policy: TieringPolicy, moments: &[Logged]) -> Vec<Logged> {
     let live = Live::new(policy);
     for moment in moments {
         match *moment {
-            Logged::Event(at, Event::Access { location, region, bytes }) => live.access(at, location, region, bytes),
+            Logged::Event(at, Event::Access { location, region, bytes, .. }) => {
+                live.access(at, location, region, bytes)
+            }
             Logged::Event(at, Event::Moved { location } | Event::Copied { location }) => live.ended(at, location),
-            // Copies are made at these moments; the live driver looks at the devices when it is told to.
+            // Copies are made at these moments; the live driver polls the devices on command.
             Logged::Event(at, Event::Idle(_)) | Logged::Action(at, Action::Copy(_)) => live.look(at),
             Logged::Event(_, Event::Failed { location }) => panic!("the simulator gave {location:?} up"),
             Logged::Event(..) | Logged::Action(..) => {}
@@ -245,7 +250,7 @@ fn live(policy: TieringPolicy, moments: &[Logged]) -> Vec<Logged> {
     live.adapt.log()
 }
 
-/// What is decided upon: without when somebody looked at devices, and with the file's name left out.
+/// The decisions of a log, without polls of devices and without the file's name.
 fn decided(log: &[Logged]) -> Vec<Logged> {
     let is_told = |logged: &&Logged| match logged {
         Logged::Event(_, Event::Placed { tier, .. }) => *tier == Tier::Fast,

@@ -1,5 +1,5 @@
-//! A whole volume: what happened in the simulator, with every mechanism on, happens to the machine as a `volume.toml` sets
-//! it up for the daemon, and what it says is equal, word for word and at the same times.
+//! A whole volume: the events of a simulation with every mechanism on go to the machine that a `volume.toml` configures
+//! for the daemon; its actions are equal, word for word and at the same times.
 
 use policy::Time;
 use policy::burst::admission;
@@ -42,7 +42,7 @@ fn costs() -> Costs {
     Costs { fast: device(1e5, 0.5), slow: device(8e6, 5.0), fast_devices: 1, slow_devices: 3 }
 }
 
-/// The mechanisms by hand, as the file says.
+/// The mechanisms of the file, configured by hand.
 fn config() -> Config {
     let device = control::Device {
         write_max: 2e9,
@@ -139,7 +139,7 @@ fn live(toml: &str, moments: &[Logged]) -> Vec<Logged> {
     volume.log().to_vec()
 }
 
-/// What is not known is no number in a reason, and not equal to itself.
+/// Debug text of a line: an unknown number in a reason is NaN and not equal to itself.
 fn in_words(line: &Logged) -> String {
     format!("{line:?}")
 }
@@ -166,7 +166,7 @@ fn the_simulator_and_the_live_volume_do_the_same() {
     }
 }
 
-/// The comparison would notice what another file says.
+/// The comparison detects another configuration.
 #[test]
 fn different_volumes_have_different_logs() {
     let (_, log) = run_logged(setup(1));

@@ -1,19 +1,19 @@
-//! Which resident block goes next: one LRU list, or SARC's two, behind one face.
+//! Replacement: one LRU list, or SARC's two, behind one interface.
 
 use super::page::SEQUENTIAL;
 use super::slab::{List, NIL, Slab};
 use super::two_lists::{Sarc, TwoLists};
 
-/// Which resident block goes when a frame is needed.
+/// Choice of the resident block to evict when a frame is needed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Replacement {
-    /// The least recently used.
+    /// The least recently used block.
     Lru,
     /// SARC's two lists, sequential and random, sized by their marginal utilities.
     Sarc(TwoLists),
 }
 
-/// The lists of resident blocks. Blocks in flight are in none.
+/// Lists of resident blocks. Blocks in flight are in none.
 #[derive(Clone, Debug)]
 pub(crate) enum Lists {
     Lru(List),
@@ -28,7 +28,7 @@ impl Lists {
         }
     }
 
-    /// A block became resident: most recently used of its list.
+    /// Inserts a new resident block as the most recently used of its list.
     #[inline]
     pub(crate) fn insert(&mut self, slab: &mut Slab, slot: u32) {
         match self {
@@ -37,7 +37,7 @@ impl Lists {
         }
     }
 
-    /// A resident block was read. `adapt` is false for what only an upper level's prefetcher wants.
+    /// Records a read of a resident block. `adapt` is false for mere prefetches of an upper level.
     #[inline]
     pub(crate) fn hit(&mut self, slab: &mut Slab, slot: u32, adapt: bool) {
         match self {
@@ -46,7 +46,7 @@ impl Lists {
         }
     }
 
-    /// Moves a resident block to the most recently used end, for no hit.
+    /// Moves a resident block to the most recently used end without counting a hit.
     pub(crate) fn renew(&mut self, slab: &mut Slab, slot: u32) {
         match self {
             Lists::Lru(list) => list.refresh(slab, slot),
@@ -54,7 +54,7 @@ impl Lists {
         }
     }
 
-    /// Makes a resident block the first to go.
+    /// Makes a resident block the next victim.
     pub(crate) fn demote(&mut self, slab: &mut Slab, slot: u32) {
         match self {
             Lists::Lru(list) => {
@@ -65,7 +65,7 @@ impl Lists {
         }
     }
 
-    /// Takes a resident block out.
+    /// Removes a resident block.
     #[inline]
     pub(crate) fn remove(&mut self, slab: &mut Slab, slot: u32) {
         match self {
@@ -74,7 +74,7 @@ impl Lists {
         }
     }
 
-    /// The block that goes next.
+    /// Returns the block to evict next.
     #[inline]
     pub(crate) fn victim(&self) -> Option<u32> {
         let slot = match self {
@@ -84,7 +84,7 @@ impl Lists {
         (slot != NIL).then_some(slot)
     }
 
-    /// The victim went.
+    /// Records that the victim was evicted.
     #[inline]
     pub(crate) fn evicted(&mut self) {
         if let Lists::Sarc(sarc) = self {
@@ -92,7 +92,7 @@ impl Lists {
         }
     }
 
-    /// A block was missed; `sequential` if it continues a run.
+    /// Records a missing block; `sequential` if it continues a run.
     #[inline]
     pub(crate) fn missed(&mut self, sequential: bool) {
         if let Lists::Sarc(sarc) = self {
@@ -100,7 +100,7 @@ impl Lists {
         }
     }
 
-    /// Resident blocks.
+    /// Number of resident blocks.
     pub(crate) fn len(&self) -> u32 {
         match self {
             Lists::Lru(list) => list.len,
@@ -108,7 +108,7 @@ impl Lists {
         }
     }
 
-    /// What is wrong with the lists.
+    /// Returns the first inconsistency of the lists.
     pub(crate) fn check(&self, slab: &Slab) -> Result<(), String> {
         let lists: &[(&List, Option<bool>)] = match self {
             Lists::Lru(list) => &[(list, None)],

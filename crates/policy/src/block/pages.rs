@@ -1,4 +1,4 @@
-//! The blocks a level holds or waits for: table, slab and lists as one thing that keeps them in step.
+//! Blocks that a level holds or waits for: keeps table, slab and lists in step.
 
 use super::Block;
 use super::lists::{Lists, Replacement};
@@ -6,7 +6,7 @@ use super::page::{DOOMED, FLYING, PLANNED, TRIGGER};
 use super::slab::Slab;
 use super::table::Table;
 
-/// The pages. Prefetchers look blocks up here and put their marks on them; only the level adds and removes.
+/// Pages of a level. Prefetchers look blocks up here and set marks on them; only the level adds and removes.
 #[derive(Clone, Debug)]
 pub(crate) struct Pages {
     pub(crate) table: Table,
@@ -20,23 +20,23 @@ impl Pages {
         Pages { table: Table::new(), slab: Slab::new(), lists: Lists::new(replacement, capacity), capacity }
     }
 
-    /// The slot of a block that is resident or on the way.
+    /// Returns the slot of a block that is resident or in flight.
     #[inline]
     pub(crate) fn find(&self, block: Block) -> Option<u32> {
         self.table.get(&self.slab, block.0)
     }
 
-    /// Whether a block is resident or on the way.
+    /// Whether a block is resident or in flight.
     pub(crate) fn contains(&self, block: Block) -> bool {
         self.find(block).is_some()
     }
 
-    /// The slot of the block before, if that is in the same file and here.
+    /// Returns the slot of the block before, if that is in the same file and here.
     pub(crate) fn find_before(&self, block: Block) -> Option<u32> {
         block.before().and_then(|before| self.find(before))
     }
 
-    /// The block at a slot.
+    /// Returns the block at a slot.
     pub(crate) fn block(&self, slot: u32) -> Block {
         Block(self.slab.node(slot).key)
     }
@@ -51,7 +51,7 @@ impl Pages {
         &mut self.slab.node_mut(slot).flags
     }
 
-    /// Takes the trigger off a page and says whether there was one.
+    /// Removes the trigger from a page. Returns whether it had one.
     pub(crate) fn take_trigger(&mut self, slot: u32) -> bool {
         let flags = self.flags_mut(slot);
         let was = *flags & TRIGGER != 0;
@@ -59,21 +59,21 @@ impl Pages {
         was
     }
 
-    /// Puts the trigger on a block if it is here.
+    /// Sets the trigger on a block if it is here.
     pub(crate) fn set_trigger(&mut self, block: Block) {
         if let Some(slot) = self.find(block) {
             *self.flags_mut(slot) |= TRIGGER;
         }
     }
 
-    /// Puts the trigger on a block if the request that is being taken apart has brought it.
+    /// Sets the trigger on a block if the present request has placed it.
     pub(crate) fn set_trigger_if_new(&mut self, block: Block) {
         if let Some(slot) = self.find(block).filter(|&slot| self.flags(slot) & PLANNED != 0) {
             *self.flags_mut(slot) |= TRIGGER;
         }
     }
 
-    /// The slots of all blocks, resident or on the way.
+    /// Iterates over the slots of all blocks, resident or in flight.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
         let live = |(slot, node): (usize, &super::slab::Node)| (node.key != u64::MAX).then_some(slot as u32);
         self.slab.nodes.iter().enumerate().filter_map(live)
@@ -86,21 +86,21 @@ impl Pages {
         }
     }
 
-    /// Makes a page the first to go if it is resident.
+    /// Makes a page the next victim if it is resident.
     pub(crate) fn demote(&mut self, slot: u32) {
         if self.flags(slot) & FLYING == 0 {
             self.lists.demote(&mut self.slab, slot);
         }
     }
 
-    /// Frames in use, those in flight and the doomed included.
+    /// Number of frames in use, including those in flight and the doomed.
     #[inline]
     pub(crate) fn used(&self) -> u32 {
         self.slab.used()
     }
 
-    /// Fetches into the processor's cache what looking these blocks up and touching them will need: their places in the table, then the
-    /// nodes there, then these nodes' neighbours. No step waits for another block's, and none branches on what it finds.
+    /// Loads the state of these blocks into the processor's cache: their places in the table, then the nodes, then the
+    /// nodes' neighbours. No step waits for another block's, and none branches on the result.
     #[inline]
     pub(crate) fn foresee(&self, blocks: &[Block]) {
         const GROUP: usize = 32;
@@ -121,7 +121,7 @@ impl Pages {
         }
     }
 
-    /// Gives the victim's frame to a block that is not here, most recently used. There is a victim: nothing is in flight.
+    /// Gives the victim's frame to a new block, as the most recently used. A victim exists: nothing is in flight.
     #[inline]
     pub(crate) fn reuse_victim(&mut self, block: Block, flags: u32) {
         let Some(slot) = self.lists.victim() else { return };
@@ -133,13 +133,13 @@ impl Pages {
         node.flags = flags;
         self.lists.evicted();
         if let Some(next) = self.lists.victim() {
-            // Its place in the table will be wanted, and nobody else knows.
+            // Preloads the next victim's place in the table, which no caller can foresee.
             std::hint::black_box(self.table.guess(self.slab.node(next).key));
         }
         self.lists.insert(&mut self.slab, slot);
     }
 
-    /// Whether the table, the slab and the lists agree, and `used` frames do not exceed the capacity; what is wrong if not.
+    /// Checks that the table, the slab and the lists agree, and that `used` frames do not exceed the capacity.
     pub(crate) fn check(&self, used: u32) -> Result<(), String> {
         if used > self.capacity {
             return Err(format!("{used} blocks in a cache of {}", self.capacity));

@@ -1,9 +1,10 @@
-//! A bounded map that forgets what was touched longest ago: PFC's queues of block numbers, and the state of streams.
+//! Bounded map that forgets the least recently touched key: for PFC's queues of block numbers, and the state of
+//! streams.
 
 use super::slab::{List, Slab};
 use super::table::Table;
 
-/// The map. Values live at the index that [`Recent::enter`] returns.
+/// Bounded map of keys. Values live at the index that [`Recent::enter`] returns.
 #[derive(Clone, Debug)]
 pub(crate) struct Recent {
     table: Table,
@@ -12,34 +13,34 @@ pub(crate) struct Recent {
     max: u32,
 }
 
-/// Where an entered key is.
+/// Position of an entered key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entered {
     /// Index of its value.
     pub(crate) at: usize,
-    /// Whether it was not there before: the value at the index is another's or none's.
+    /// Whether the key is new: the value at the index is another key's, or none.
     pub(crate) fresh: bool,
 }
 
 impl Recent {
-    /// An empty map of up to `max` keys, at least 1.
+    /// Creates an empty map of up to `max` keys, at least 1.
     pub(crate) fn new(max: u32) -> Recent {
         Recent { table: Table::new(), slab: Slab::new(), list: List::new(), max: max.max(1) }
     }
 
-    /// The index of a key, if it is there. Does not touch it.
+    /// Returns the index of a key, if it is there, without touching it.
     pub(crate) fn find(&self, key: u64) -> Option<usize> {
         self.table.get(&self.slab, key).map(|slot| slot as usize)
     }
 
-    /// Touches a key if it is there, and says whether.
+    /// Touches a key if it is there. Returns whether it is.
     pub(crate) fn touch(&mut self, key: u64) -> bool {
         let Some(slot) = self.table.get(&self.slab, key) else { return false };
         self.list.refresh(&mut self.slab, slot);
         true
     }
 
-    /// Touches a key, adding it if it is not there; the key touched longest ago goes if there are too many.
+    /// Touches a key, adding it if needed; in a full map the least recently touched key is removed.
     pub(crate) fn enter(&mut self, key: u64) -> Entered {
         if let Some(slot) = self.table.get(&self.slab, key) {
             self.list.refresh(&mut self.slab, slot);
@@ -58,7 +59,7 @@ impl Recent {
         Entered { at: slot as usize, fresh: true }
     }
 
-    /// Forgets a key.
+    /// Removes a key.
     pub(crate) fn forget(&mut self, key: u64) {
         if let Some(slot) = self.table.get(&self.slab, key) {
             self.table.remove(key, slot);
@@ -67,7 +68,7 @@ impl Recent {
         }
     }
 
-    /// Keys with their indices, most recently touched first.
+    /// Iterates over keys and their indices, most recently touched first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
         self.list.iter(&self.slab).map(|slot| (self.slab.node(slot).key, slot as usize))
     }

@@ -1,38 +1,37 @@
-//! A request for blocks, and why blocks are fetched.
+//! Requests for blocks, and reasons of fetches.
 
 use super::Span;
 use std::fmt;
 
-/// A request's name, chosen by the driver and unique among those not yet delivered.
+/// Number of a request, chosen by the driver and unique among those not yet delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// A request from above: an application's, or a fetch of the level above.
+/// Request from above: from an application, or a fetch of the level above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its name.
+    /// Number of the request.
     pub id: RequestId,
-    /// The blocks. At least one.
+    /// Requested blocks, at least one.
     pub span: Span,
-    /// So many of them, from the first, the application waits for; the rest is a prefetch of the level above. 0 for a
-    /// pure prefetch, `span.len` for an application's request. Only levels with demand labels look at it, and the
-    /// fetches of all levels pass it on.
+    /// Number of blocks, from the first, that the application waits for; the rest is a prefetch of the level above. It
+    /// is 0 for a pure prefetch and `span.len` for an application's request. Only levels with demand labels use it, and
+    /// the fetches of all levels pass it on.
     pub demand_len: u32,
-    /// Who reads sequentially: an open file, or whatever the driver can tell apart. Prefetchers that remember a
-    /// position (Linux, the stream read-ahead) and rates have one state for each.
+    /// Sequential reader: an open file, or any other unit that the driver can distinguish. Rates, and prefetchers that
+    /// remember a position (Linux, the stream read-ahead), have one state per stream.
     pub stream: u32,
-    /// The client it came from; a context of PFC can be per client.
+    /// Client that sent it; PFC may keep its state per client.
     pub client: u32,
-    /// Blocks of the file; nothing beyond is prefetched. `u64::MAX` when not known.
+    /// Length of the file in blocks; nothing beyond is prefetched. `u64::MAX` if unknown.
     pub file_blocks: u64,
-    /// A write of whole blocks: they become resident without being fetched, and nothing is prefetched. Passing the
-    /// write on is the driver's business. Where only a part of a block is written, the level forgets the block, or, if it
-    /// is resident, takes a write.
+    /// Write of whole blocks: they become resident without a fetch, and nothing is prefetched. The driver passes
+    /// the write on. For a write to a part of a block, the driver sends `Forget`, or a write if the block is resident.
     pub write: bool,
 }
 
 impl Request {
-    /// An application's read without further ado: stream = file, client 0, length of the file not known.
+    /// Returns an application's read with defaults: stream = file, client 0, unknown length of the file.
     pub fn read(id: u64, span: Span) -> Request {
         Request {
             id: RequestId(id),
@@ -46,20 +45,20 @@ impl Request {
     }
 }
 
-/// Why blocks are fetched.
+/// Reason of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Asked for from above and not here. If blocks follow that nobody asked for, a prefetch was joined to it.
+    /// Requested from above and not here. Blocks beyond the request are a prefetch joined to it.
     Missing,
-    /// A prefetch that began because something was missing.
+    /// Prefetch started by a miss.
     Ahead,
-    /// A prefetch that began because a trigger was touched.
+    /// Prefetch started by a touched trigger.
     Triggered,
-    /// PFC took it past the native cache.
+    /// Fetched by PFC past the native cache.
     Bypass,
-    /// PFC reads more than was asked.
+    /// PFC reads more than was requested.
     Readmore,
-    /// Every frame was in flight or the block may not be kept: passed through.
+    /// Passed through: every frame is in flight, or the block may not be kept.
     NoRoom,
 }
 

@@ -2,7 +2,7 @@
 
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// One node: a key, two links, flags and an owner. What the flags and the owner mean is the user's business.
+/// Node of a list: a key, two links, flags and an owner. The user of the slab defines the flags and the owner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     pub(crate) key: u64,
@@ -12,7 +12,7 @@ pub(crate) struct Node {
     pub(crate) owner: u32,
 }
 
-/// The array. Free nodes are a list through `next`.
+/// Array of nodes. Free nodes are a list through `next`.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab {
     pub(crate) nodes: Vec<Node>,
@@ -25,7 +25,7 @@ impl Slab {
         Slab { nodes: Vec::new(), free: NIL, used: 0 }
     }
 
-    /// Nodes in use.
+    /// Number of nodes in use.
     pub(crate) fn used(&self) -> u32 {
         self.used
     }
@@ -45,7 +45,7 @@ impl Slab {
         slot
     }
 
-    /// Gives a node back that is in no list.
+    /// Frees a node that is in no list.
     #[inline]
     pub(crate) fn give(&mut self, slot: u32) {
         self.nodes[slot as usize].next = self.free;
@@ -65,7 +65,7 @@ impl Slab {
     }
 }
 
-/// A list of nodes of one slab, most recently used first.
+/// List of nodes of one slab, most recently used first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List {
     pub(crate) head: u32,
@@ -107,7 +107,7 @@ impl List {
         self.len += 1;
     }
 
-    /// Takes a node out of the list it is in.
+    /// Removes a node from this list.
     #[inline]
     pub(crate) fn remove(&mut self, slab: &mut Slab, slot: u32) {
         let Node { prev, next, .. } = *slab.node(slot);
@@ -131,7 +131,7 @@ impl List {
         }
     }
 
-    /// Its nodes, most recently used first.
+    /// Iterates over its nodes, most recently used first.
     pub(crate) fn iter<'a>(&self, slab: &'a Slab) -> impl Iterator<Item = u32> + 'a {
         let step = |slot: u32| (slot != NIL).then_some(slot);
         std::iter::successors(step(self.head), move |&slot| step(slab.node(slot).next))

@@ -1,16 +1,20 @@
-//! A flat open-addressing table from the keys of a slab's nodes to their slots: linear probing, deletion without tombstones.
+//! Flat open-addressing table from the keys of a slab's nodes to their slots: linear probing, deletion without
+//! tombstones.
 //!
-//! A place is eight bytes, so that eight of them lie on a cache line: the slot, and the upper half of the key's hash, which says
-//! where the place belongs and tells nearly all other keys apart. What is equal there is compared in the slab, whose node is wanted
-//! next anyway. The order of the places depends on the keys alone, so nothing random enters a decision. The table grows by doubling
-//! when more than three quarters of it are taken and never shrinks: once it has seen its largest population it allocates no more.
+//! A place takes eight bytes, so a cache line holds eight: the slot, and the upper half of the key's hash. The
+//! hash gives the home of the place, and differs for nearly all other keys. Equal hashes are resolved in the slab,
+//! whose node is needed next anyway.
+//!
+//! The order of the places depends on the keys alone, so nothing random enters a decision. The table doubles when more
+//! than three quarters of it are taken, and never shrinks. Once it has seen its largest population it allocates no
+//! more.
 
 use super::slab::{NIL, Slab};
 
-/// 2^64 divided by the golden ratio: neighbours in number end up far apart, and runs spread evenly.
+/// 2^64 divided by the golden ratio: neighbouring numbers end up far apart, and runs spread evenly.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Upper half of the hash of `key`.
+/// Returns the upper half of the hash of `key`.
 #[inline]
 fn hash(key: u64) -> u32 {
     (key.wrapping_mul(GOLDEN) >> 32) as u32
@@ -19,7 +23,7 @@ fn hash(key: u64) -> u32 {
 #[derive(Clone, Copy, Debug)]
 struct Place {
     hash: u32,
-    /// [`NIL`] if the place is free.
+    /// [`NIL`]: a free place.
     slot: u32,
 }
 
@@ -31,7 +35,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     pub(crate) fn new() -> Table {
         Table::with_bits(4)
     }
@@ -41,7 +45,7 @@ impl Table {
         Table { places, shift: 32 - bits, len: 0 }
     }
 
-    /// How many keys it holds.
+    /// Number of keys.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -52,13 +56,13 @@ impl Table {
         (hash >> self.shift) as usize
     }
 
-    /// The slot at which a key would be first looked for, [`NIL`] if that place is free: a guess that costs one access.
+    /// Returns the slot at the first place probed for a key, [`NIL`] if that is free: a guess that costs one access.
     #[inline]
     pub(crate) fn guess(&self, key: u64) -> u32 {
         self.places[self.home(hash(key))].slot
     }
 
-    /// The slot of `key`, one of the keys in `slab`.
+    /// Returns the slot of `key`, one of the keys in `slab`.
     #[inline]
     pub(crate) fn get(&self, slab: &Slab, key: u64) -> Option<u32> {
         let mask = self.places.len() - 1;
@@ -76,7 +80,7 @@ impl Table {
         }
     }
 
-    /// Adds a key that is not in it.
+    /// Adds a new key.
     #[inline]
     pub(crate) fn insert(&mut self, key: u64, slot: u32) {
         debug_assert!(slot != NIL);
@@ -107,7 +111,8 @@ impl Table {
         }
     }
 
-    /// Removes the key whose slot this is; says whether it was there. What probed past it moves up, so that no tombstone is needed.
+    /// Removes the key with this slot. Returns whether it was there. Keys that probed past it move up, so no tombstone
+    /// is needed.
     #[inline]
     pub(crate) fn remove(&mut self, key: u64, slot: u32) -> bool {
         let mask = self.places.len() - 1;
@@ -143,7 +148,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// Two keys with the same upper half of the hash; among some hundred thousand there are some.
+    /// Finds two keys with the same upper half of the hash; some hundred thousand keys contain such pairs.
     fn twins() -> (u64, u64) {
         let mut seen = BTreeMap::new();
         let keys = (0u64..).map(|n| ((n * n) << 8) | (n & 0xff));
@@ -168,7 +173,7 @@ mod tests {
     }
 
     proptest! {
-        /// The same answers as a map, with keys that collide: they are few and close.
+        /// It answers like a map, with colliding keys: they are few and close.
         #[test]
         fn agrees_with_a_map(steps in prop::collection::vec((0u64..200, any::<bool>()), 0..600)) {
             let (mut slab, mut table) = (Slab::new(), Table::new());

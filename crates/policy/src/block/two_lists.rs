@@ -6,12 +6,12 @@
 //!   RANDOM    o o o o o o o o o o o o o o o | o o
 //! ```
 //!
-//! A longer SEQ saves about `2 s / |SEQ|` misses per block and time, `s` being the rate of sequential misses; a longer
-//! RANDOM saves what hits in its bottom show. Between two hits in RANDOM's bottom the two compare as
+//! A longer SEQ saves about `2 s / |SEQ|` misses per block and time, `s` being the rate of sequential misses. A longer
+//! RANDOM saves as many as the hits in its bottom. Between two such hits, the two compare as
 //! `ratio = 2 * seq_miss * delta / |SEQ|` against 1: above, SEQ should grow.
 //!
-//! The bottom is the exact last `delta` blocks, kept with a boundary, and not the estimate by timestamps. Which blocks are
-//! sequential is the prefetcher's to say; a block stays in the list it was put into.
+//! The bottom is the exact last `delta` blocks, kept with a boundary, and not the estimate by timestamps. The
+//! prefetcher decides which blocks are sequential; a block stays in the list it was put into.
 
 use super::page::{BOTTOM, SEQUENTIAL};
 use super::slab::{List, NIL, Slab};
@@ -19,7 +19,7 @@ use super::slab::{List, NIL, Slab};
 /// Parameters of the two lists.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TwoLists {
-    /// The bottom of a list, as a fraction of the cache: hits there are what the adaptation sees (A-06: 0.02, a choice).
+    /// Bottom of a list, as a fraction of the cache: the adaptation counts the hits there (A-06: 0.02, a choice).
     pub bottom_fraction: f64,
     /// A hit in the sequential bottom at a ratio above this makes the sequential list grow at full speed.
     pub large_ratio: f64,
@@ -31,13 +31,13 @@ impl Default for TwoLists {
     }
 }
 
-/// A list that knows its last `delta` blocks.
+/// List with a marked bottom: its last `delta` blocks.
 #[derive(Clone, Debug)]
 struct Bottomed {
     list: List,
     /// Most recently used block of the bottom.
     boundary: u32,
-    /// Blocks in the bottom: `min(delta, len)`.
+    /// Number of blocks in the bottom: `min(delta, len)`.
     count: u32,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Sarc {
     delta: u32,
     seq: Bottomed,
     random: Bottomed,
-    /// When a slot was last put at an end, in touches: the older of the two ends may go first. 0 for a demoted block.
+    /// Touch count when a slot was last put at an end: the older of the two ends may go first. 0 for a demoted block.
     stamps: Vec<u64>,
     touches: u64,
     seq_miss: u64,
@@ -135,7 +135,7 @@ impl Sarc {
         slab.node(slot).flags & SEQUENTIAL != 0
     }
 
-    /// What a longer SEQ is worth compared with a longer RANDOM, since the last hit in RANDOM's bottom.
+    /// Value of a longer SEQ relative to a longer RANDOM, since the last hit in RANDOM's bottom.
     pub(crate) fn ratio(&self) -> f64 {
         match self.seq.list.len {
             0 => 0.0,

@@ -3,15 +3,14 @@
 //! ```text
 //!   Arrive -> Hold -> (turn, room: Buffer) -> Prepare -> Prepared -> (rate limit) -> Release ... Committed
 //! ```
-//! A write is held until its application has its turn, its room and its share of the speed. Room that a checkpoint
-//! announces is granted at once; one that writes more, or announced nothing, is granted more piece by piece. A
-//! checkpoint that writes nothing for a while gives its turn to those that wait. Composes [`super::buffer`] and a
-//! token bucket.
+//! A write is held until its application has its turn, its room and its share of the bandwidth. Announced room is
+//! granted at once; further or unannounced room is granted piece by piece. A checkpoint that writes nothing for a while
+//! passes its turn to waiting ones. Composes [`super::buffer`] and a token bucket.
 //!
-//! The rate limit is that of the buffer's devices: a checkpoint that goes straight to the capacity tier passes it by.
+//! The rate limit is that of the buffer's devices: a checkpoint that goes directly to the capacity tier is exempt.
 //!
-//! Invariant: no write is held for ever. Who waits for room is refused after `full_wait`; who waits for a turn gets it
-//! when those before are complete, are given up, or fall silent.
+//! Invariant: no write is held for ever. A request that waits for room is refused after `full_wait`. A request that
+//! waits for a turn gets it when the earlier ones are complete, abandoned, or idle.
 
 mod event;
 
@@ -26,31 +25,30 @@ use crate::throttle::Throttle;
 use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Room is asked for in pieces of at most this, and at most a 64th of the buffer, beyond what was announced. A guess.
+/// Size of pieces beyond the announced room: at most this, and at most a 64th of the buffer. A guess.
 const PIECE_BYTES: u64 = 64 << 20;
 const PIECE_SHARE: u64 = 64;
-/// Bytes that may be written at once before the rate limit bites. One write of the kernel.
+/// Bytes that may be written at once before the rate limit applies: one write of the kernel.
 const BURST_BYTES: u64 = 1 << 20;
-/// A checkpoint that has its turn and writes nothing for so long lets others write. A guess: longer than a pause
-/// between two files.
+/// Idle time after which a checkpoint passes its turn to others. A guess: longer than a pause between two files.
 const IDLE: Time = Time::from_secs(2);
-/// From a write for which the devices had no room to the next attempt. A guess: as often as their space is looked at.
+/// Delay before another attempt of a write that found the devices full. A guess: the interval of space checks.
 const AGAIN: Time = Time::from_millis(250);
-/// Rates above this are no limit.
+/// Rate above which there is no limit.
 const NO_LIMIT: f64 = 1e12;
 
-/// Everything that is set.
+/// Settings of admission.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
-    /// The buffer.
+    /// Settings of the buffer.
     pub buffer: buffer::Config,
     /// Whether a write waits for room, or is refused at once.
     pub full_waits: bool,
-    /// How long it waits for room.
+    /// Longest wait for room.
     pub full_wait: Time,
 }
 
-/// A write that waits.
+/// A held write.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     write: u64,
@@ -63,11 +61,11 @@ struct Held {
 pub struct Request {
     /// The application that writes it.
     pub app: App,
-    /// Its version, once it had its turn.
+    /// Its version, after its first turn.
     pub version: Option<Version>,
-    /// Whether it goes straight to the capacity tier.
+    /// Whether it goes directly to the capacity tier.
     pub direct: bool,
-    /// When it arrived.
+    /// Time of its arrival.
     pub since: Time,
     /// Bytes written so far.
     pub written: u64,
@@ -75,21 +73,21 @@ pub struct Request {
     asked: u64,
     going: bool,
     paused: bool,
-    /// It paused, and asked for its turn again.
+    /// Whether it paused, and requested its turn again.
     again: bool,
-    /// When its latest write goes on.
+    /// Time at which its latest write goes on.
     last: Time,
     held: VecDeque<Held>,
 }
 
 impl Request {
-    /// Whether it has its turn and nothing to write at present.
+    /// Whether it has its turn, and no write waits.
     fn rests(&self) -> bool {
         self.going && self.version.is_some() && !self.paused && self.held.is_empty()
     }
 }
 
-/// The machine.
+/// Admission of one volume.
 #[derive(Clone, Debug)]
 pub struct Admission {
     config: Config,
@@ -97,7 +95,7 @@ pub struct Admission {
     period_ends: Option<Time>,
     open: BTreeMap<u64, Request>,
     bucket: Throttle,
-    /// Writes that go on at a time that is known.
+    /// Writes that go on at a known time.
     timed: BTreeMap<(Time, u64), u64>,
     serial: u64,
     piece: u64,
@@ -107,7 +105,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Nothing on its way, over an empty buffer.
+    /// Makes an admission without requests, over an empty buffer.
     pub fn new(config: Config) -> Admission {
         let device = &config.buffer.device;
         Admission {
@@ -125,32 +123,32 @@ impl Admission {
         }
     }
 
-    /// The buffer, for what it knows.
+    /// Returns the buffer, to read its state.
     pub fn buffer(&self) -> &Buffer {
         &self.buffer
     }
 
-    /// The rates in force.
+    /// Returns the rates in force.
     pub fn rates(&self) -> Rates {
         self.rates
     }
 
-    /// A checkpoint on its way.
+    /// Returns a checkpoint that is being written.
     pub fn request(&self, request: u64) -> Option<&Request> {
         self.open.get(&request)
     }
 
-    /// How many writes are held.
+    /// Returns the number of held writes.
     pub fn held(&self) -> usize {
         self.open.values().map(|of| of.held.len()).sum::<usize>() + self.timed.len()
     }
 
-    /// Whether a checkpoint is on its way or something waits for its demotion.
+    /// Whether a checkpoint is being written or a version waits for its demotion.
     pub fn is_busy(&self) -> bool {
         !self.open.is_empty() || self.buffer.tables().in_buffer().1 > 0
     }
 
-    /// Whether a write may go on at once; if so it counts.
+    /// Whether a write may go on at once; if so, counts it.
     pub fn admit(&mut self, now: Time, request: u64, len: u64) -> bool {
         let Some(of) = self.open.get_mut(&request) else { return true };
         if !of.going || of.paused || !of.held.is_empty() || of.written + len > of.granted {
@@ -166,12 +164,12 @@ impl Admission {
         true
     }
 
-    /// Keeps what goes in and comes out from now on.
+    /// Starts the log of events and actions.
     pub fn start_log(&mut self) {
         self.log.start();
     }
 
-    /// What was kept.
+    /// Returns the log.
     pub fn log(&self) -> &[Logged] {
         self.log.lines()
     }
@@ -192,7 +190,7 @@ impl Admission {
     }
 
     fn prepared(&mut self, now: Time, request: u64) {
-        // What was to leave for it did not: it waits on.
+        // The copies to be deleted for it are still there: it waits on.
         if self.lacks_room(request) {
             let bytes = self.open.get(&request).map_or(0, |of| of.asked) as f64;
             return self.tell(now, buffer::Event::Back { request, bytes });
@@ -231,7 +229,7 @@ impl Admission {
         *self = Admission { actions, serial, log, ..Admission::new(self.config) };
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     fn tick(&mut self, now: Time) {
         while let Some(entry) = self.timed.first_entry().filter(|entry| entry.key().0 <= now) {
             let write = entry.remove();
@@ -256,7 +254,7 @@ impl Admission {
         late.into_iter().for_each(|request| self.refuse_if_short(now, request));
     }
 
-    /// So many bytes of a checkpoint are written at `at`.
+    /// Records bytes of a checkpoint that are written at `at`.
     fn wrote(&mut self, now: Time, at: Time, request: u64, len: u64) {
         if let Some(of) = self.open.get_mut(&request) {
             of.written += len;
@@ -280,7 +278,7 @@ impl Admission {
         self.timed.insert((at, self.serial), write);
     }
 
-    /// Lets held writes of a checkpoint go on as far as there is room, each in its time.
+    /// Releases held writes of a checkpoint as far as there is room, each at its time.
     fn serve(&mut self, now: Time, request: u64) {
         loop {
             let Some(of) = self.open.get_mut(&request).filter(|of| of.going && !of.paused) else { return };
@@ -309,7 +307,7 @@ impl Admission {
         }
     }
 
-    /// A checkpoint that has its turn and no room is refused.
+    /// Refuses a checkpoint that has its turn and no room.
     fn refuse_if_short(&mut self, now: Time, request: u64) {
         if !self.buffer.is_short(request) {
             return;
@@ -342,7 +340,7 @@ impl Admission {
                 self.actions.push_back(Action::Buffer(action));
                 let Some(of) = self.open.get_mut(&request) else { return };
                 (of.version, of.direct) = (Some(version), direct);
-                // It has what it asked for, which may be nothing.
+                // It has the requested room, which may be 0.
                 if std::mem::take(&mut of.again) {
                     of.going = true;
                     self.actions.push_back(Action::Prepare { request });

@@ -1,17 +1,17 @@
-//! How often to write a checkpoint.
+//! Choice of the checkpoint interval.
 //!
-//! With a checkpoint costing `d` seconds and a mean time `M` between failures: Young, `sqrt(2 d M)`; Daly,
-//! `sqrt(2 d M) (1 + sqrt(d / 2M) / 3 + (d / 2M) / 9) - d` for `d < 2 M`, else `M`. The interval is the time of computing between two
+//! For a checkpoint of `d` seconds and a mean time `M` between failures: Young, `sqrt(2 d M)`; Daly, `sqrt(2 d M) (1 +
+//! sqrt(d / 2M) / 3 + (d / 2M) / 9) - d` for `d < 2 M`, else `M`. The interval is the computing time between two
 //! checkpoints.
 //!
 //! Source: J. W. Young (1974); J. T. Daly (2006), equation 37; the reference, section 6.8.
 
-/// Young's interval, in seconds.
+/// Returns Young's interval, in seconds.
 pub fn young_s(cost_s: f64, mtbf_s: f64) -> f64 {
     (2.0 * cost_s * mtbf_s).sqrt()
 }
 
-/// Daly's interval, in seconds.
+/// Returns Daly's interval, in seconds.
 pub fn daly_s(cost_s: f64, mtbf_s: f64) -> f64 {
     if cost_s >= 2.0 * mtbf_s {
         return mtbf_s;
@@ -20,8 +20,9 @@ pub fn daly_s(cost_s: f64, mtbf_s: f64) -> f64 {
     young_s(cost_s, mtbf_s) * (1.0 + ratio.sqrt() / 3.0 + ratio / 9.0) - cost_s
 }
 
-/// Share of the time that is lost with an interval: writing checkpoints, and computing again what a failure destroyed (half an interval and
-/// a checkpoint on average) with the restart. First order: right while all of it is small against the time between failures.
+/// Returns the share of time lost with an interval: writing checkpoints, and restarts with repeated computation (half
+/// an interval and a checkpoint on average). First order: right while all of it is small against the time between
+/// failures.
 pub fn lost(interval_s: f64, cost_s: f64, restart_s: f64, mtbf_s: f64) -> f64 {
     let writing = cost_s / (interval_s + cost_s);
     let again = ((interval_s + cost_s) / 2.0 + restart_s) / mtbf_s;

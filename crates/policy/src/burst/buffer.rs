@@ -1,16 +1,16 @@
-//! The buffer as one machine: who writes when and how fast, what is demoted, what is deleted for whom.
+//! The buffer as one machine: turns and rates of writers, demotion, and deletion.
 //!
 //! ```text
-//!   Arrive -> (queue) -> Turn -> (room) -> Go -> Wrote ... Committed        a checkpoint's way
+//!   Arrive -> (queue) -> Turn -> (room) -> Go -> Wrote ... Committed        path of a checkpoint
 //!                                  ^ Drop                    |
-//!   Demote <- (tables) <-----------+-------------------------'             what leaves, and when
+//!   Demote <- (tables) <-----------+-------------------------'             demotion and deletion
 //! ```
 //! Composes [`super::queue`], [`super::tables`], [`super::control`], [`super::predict`] and [`super::replicator`].
-//! Drivers tell what happened and carry out what is said; they decide nothing. One demotion runs at a time, and none is
-//! begun while its rate is nothing; one version is copied to the replica group beside it.
+//! Drivers report events and carry out actions; they decide nothing. One demotion runs at a time, and none begins at
+//! rate 0. One version is copied to the replica group beside it.
 //!
-//! Invariant ([`Buffer::check`]): what is reserved and held is at most the capacity, but for what writers wrote beyond
-//! what they asked for.
+//! Invariant ([`Buffer::check`]): reserved and stored bytes are at most the capacity, except for bytes that writers
+//! wrote beyond their request.
 //!
 //! Source: Sung (2020), section 5.2; Kougkas et al., Harmonia (MaxEff, MaxBW); the reference, sections 8.2 to 8.5.
 
@@ -29,16 +29,16 @@ use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-/// Looks at the devices' free space that count. A guess: a second at four looks per second.
+/// Number of latest free-space checks that count. A guess: one second at four checks per second.
 const LOOKS: usize = 4;
 
-/// How long rates that were predicted are good for while something is written. A guess: a checkpoint is written for seconds.
+/// Validity of predicted rates during a write. A guess: a checkpoint is written for seconds.
 const PREDICTED: Time = Time::from_secs(1);
 
-/// From a demotion that failed to the next. A guess: what is in use, or full, is so for a moment.
+/// Delay before a retry after a failed demotion. A guess: files are in use, and devices full, for a moment.
 const DEMOTE_AGAIN: Time = Time::from_millis(500);
 
-/// Who decides how fast is written and demoted.
+/// Scheme that sets the rates of writing and demotion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scheme {
     /// Room for the application's life, no turns, no demotion: at most `S` per period.
@@ -47,15 +47,15 @@ pub enum Scheme {
     MaxEff,
     /// Harmonia's MaxBW: never demote beside writing.
     MaxBw,
-    /// Demote beside writing from this share of the buffer on.
+    /// Demotes beside writing once this share of the buffer is used.
     Static(f64),
     /// BBOS: the throttler's plan.
     Bbos,
-    /// BBOS with checkpoints predicted: ours.
+    /// BBOS with predicted checkpoints: ours.
     Predicted,
 }
 
-/// As in a configuration.
+/// Formats the scheme as in a configuration.
 impl fmt::Display for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -69,32 +69,32 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// Everything that is set.
+/// Settings of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
-    /// The buffer.
+    /// Size and rates of the buffer.
     pub device: Device,
-    /// Who decides.
+    /// Scheme that sets the rates.
     pub scheme: Scheme,
-    /// Which version leaves first.
+    /// Order in which versions leave.
     pub order: Order,
-    /// Whether cold checkpoints go straight to the capacity tier.
+    /// Whether cold checkpoints go directly to the capacity tier.
     pub direct: bool,
     /// Whether applications write one at a time.
     pub turns: bool,
-    /// How long one may be passed over by the application that has the turn.
+    /// Longest time that an application waits while the one with the turn writes further checkpoints.
     pub wait_max: Option<Time>,
     /// Length of a period.
     pub period: Time,
     /// Bytes that the first period is expected to write.
     pub dwpp: f64,
-    /// Whether there is a replica group.
+    /// Whether a replica group exists.
     pub replicas: bool,
 }
 
 impl Config {
-    /// One turn at a time, demoted and deleted in one order; nothing straight to the capacity tier, no replica group, and periods of an
-    /// hour of which nothing is known.
+    /// One turn at a time, one order of demotion and deletion. Nothing is written directly to the capacity tier, no
+    /// replica group exists, and periods are an hour long, of unknown load.
     pub fn new(device: Device, scheme: Scheme) -> Config {
         Config {
             device,
@@ -110,12 +110,12 @@ impl Config {
     }
 }
 
-/// A checkpoint on its way.
+/// A checkpoint that is being written.
 #[derive(Clone, Copy, Debug)]
 struct Writing {
     version: Option<Version>,
     app: App,
-    /// Room that it has, room that it waits for.
+    /// Room that it has, and room that it waits for.
     reserved: f64,
     wants: Option<f64>,
     written: f64,
@@ -130,11 +130,11 @@ impl Writing {
     }
 }
 
-/// The machine.
+/// The buffer of one volume.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     config: Config,
-    /// When rates were decided last.
+    /// Time of the last decision on rates.
     decided: Time,
     turns: Turns,
     tables: Tables,
@@ -142,18 +142,18 @@ pub struct Buffer {
     writing: BTreeMap<u64, Writing>,
     numbers: BTreeMap<App, u64>,
     demoting: Option<Demotion>,
-    /// No demotion begins before, since one failed.
+    /// Earliest time of the next demotion, after one failed.
     demote_at: Time,
     replicator: Replicator,
     replica_rate: Option<f64>,
-    /// Whether the capacity tier takes anything.
+    /// Whether the capacity tier accepts writes.
     capacity_usable: bool,
     /// Versions whose copies could not be deleted.
     stuck: Vec<(Version, u64)>,
     used: f64,
-    /// What the devices take at most, by the latest looks.
+    /// Limits of the devices at the latest checks.
     limits: VecDeque<f64>,
-    /// What it had written at the latest of them.
+    /// Bytes on the devices at the latest check.
     looked: Option<f64>,
     dwsf: f64,
     dwpp: f64,
@@ -163,7 +163,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// An empty buffer.
+    /// Makes an empty buffer.
     pub fn new(config: Config) -> Buffer {
         Buffer {
             decided: Time::ZERO,
@@ -197,59 +197,59 @@ impl Buffer {
         self.tables.found(version, bytes, in_buffer, on_capacity);
     }
 
-    /// A version on the capacity tier lacks its replica.
+    /// Registers a version on the capacity tier that lacks its replica.
     fn lacks_replica(&mut self, version: Version) {
         if self.config.replicas {
             self.replicator.lacks(version);
         }
     }
 
-    /// Versions that lack their replica.
+    /// Returns the number of versions that lack their replica.
     pub fn lacking_replicas(&self) -> usize {
         self.replicator.lacking()
     }
 
-    /// Bytes in use of the buffer.
+    /// Returns the bytes of the buffer in use.
     pub fn used(&self) -> f64 {
         self.used
     }
 
-    /// Bytes written in this period, and expected in it.
+    /// Returns the bytes written in this period, and the bytes expected in it.
     pub fn period(&self) -> (f64, f64) {
         (self.dwsf, self.dwpp)
     }
 
-    /// The plan of this period.
+    /// Returns the plan of this period.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// What is in it.
+    /// Returns the tables of its versions.
     pub fn tables(&self) -> &Tables {
         &self.tables
     }
 
-    /// Requests that wait for their turn.
+    /// Returns the number of requests that wait for their turn.
     pub fn waiting(&self) -> usize {
         self.turns.waiting()
     }
 
-    /// Requests that have their turn, or are between two.
+    /// Returns the number of requests that have their turn, or are between two turns.
     pub fn unfinished(&self) -> usize {
         self.writing.len()
     }
 
-    /// Whether more was given away than there is.
+    /// Whether more room was granted than exists.
     pub fn is_over(&self) -> bool {
         self.config.scheme != Scheme::DataWarp && self.used > self.room() * (1.0 + 1e-9)
     }
 
-    /// Whether a request waits for room, having its turn.
+    /// Whether a request has its turn and waits for room.
     pub fn is_short(&self, request: u64) -> bool {
         self.writing.get(&request).is_some_and(|of| of.turn && of.wants.is_some())
     }
 
-    /// The invariants of the accounts.
+    /// Checks the invariants of the accounts.
     ///
     /// # Panics
     /// If they do not hold.
@@ -257,7 +257,8 @@ impl Buffer {
         if self.config.scheme == Scheme::DataWarp {
             return;
         }
-        // What could not be dropped was given away already: its writer meets a full device, and waits there.
+        // The room of copies that could not be dropped was granted already: its writer meets a full device, and waits
+        // there.
         let stuck: f64 = self.stuck.iter().map(|(_, bytes)| *bytes as f64).sum();
         assert!(self.used <= self.config.device.capacity * 1.000_001 + stuck, "the buffer holds more than it can");
         let (_, dirty) = self.tables.in_buffer();
@@ -349,8 +350,8 @@ impl Buffer {
                 self.demoting = self.demoting.filter(|of| of.version != version);
             }
             Event::Free { bytes } => {
-                // Reserved bytes that are not written yet still count as free on the devices, so they are taken off.
-                // The measurement was made between the last event and this one.
+                // Reserved bytes that are not written yet count as free on the devices, so they are subtracted. The
+                // measurement was made between the last event and this one.
                 let inside = self.writing.values().filter(|of| !of.direct);
                 let to_come: f64 = inside.map(|of| (of.reserved - of.written).max(0.0)).sum();
                 let taken = self.used - to_come;
@@ -392,7 +393,7 @@ impl Buffer {
                 self.plan = Plan::new(&self.config.device, dwpp);
             }
             Event::Period => {
-                // The period to come is expected to be like the one that ends.
+                // The next period is expected to be like the one that ends.
                 if self.dwsf > 0.0 {
                     self.dwpp = self.dwsf;
                     self.plan = Plan::new(&self.config.device, self.dwpp);
@@ -415,7 +416,7 @@ impl Buffer {
             return;
         }
         if self.config.scheme == Scheme::DataWarp {
-            // The one before is overwritten.
+            // A new checkpoint overwrites the previous one.
             let mtbf_s = self.tables.mtbf_s(of.app);
             self.used -= self.tables.ended(of.app).iter().map(|(_, bytes)| *bytes as f64).sum::<f64>();
             self.tables.set_mtbf(of.app, mtbf_s);
@@ -452,7 +453,7 @@ impl Buffer {
             .filter_map(|(r, of)| Some((*r, of.wants?, of.direct)))
             .collect();
         for (request, bytes, mut direct) in short {
-            // It can only go direct, and came when that was not possible.
+            // It fits only the capacity tier, which was unusable when it arrived.
             let only = !direct && self.only_direct(bytes);
             if let Some(of) = self.writing.get_mut(&request).filter(|of| only && of.reserved == 0.0)
                 && let Some(version) = of.version
@@ -491,9 +492,9 @@ impl Buffer {
         }
     }
 
-    /// Bytes that the buffer holds at most: its capacity, or less where the devices have less.
+    /// Returns the most bytes that the buffer may hold: its capacity, or less where the devices have less.
     pub fn room(&self) -> f64 {
-        // What is being deleted is still taken at the device: the best of the latest looks counts.
+        // Deletions under way still take space on the device, so the best of the latest checks counts.
         let limit = self.limits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         if self.limits.is_empty() { self.config.device.capacity } else { self.config.device.capacity.min(limit) }
     }
@@ -504,7 +505,7 @@ impl Buffer {
             return true;
         }
         if bytes > self.config.device.capacity {
-            // It waits for the capacity tier; nothing that leaves would help it.
+            // It waits for the capacity tier; deletions would not help.
             return false;
         }
         let short = self.used + bytes - self.room();
@@ -514,7 +515,7 @@ impl Buffer {
         self.used + bytes <= self.room() * (1.0 + 1e-9)
     }
 
-    /// Versions that are gone, and stuck no more.
+    /// Returns the space of undeletable copies whose versions are gone.
     fn unstick(&mut self, gone: impl Fn(Version) -> bool) {
         for (_, bytes) in self.stuck.extract_if(.., |(version, _)| gone(*version)) {
             self.used -= bytes as f64;
@@ -528,7 +529,7 @@ impl Buffer {
         }
     }
 
-    /// Whether a checkpoint of that size has no place but the capacity tier, and that takes it.
+    /// Whether a checkpoint of this size fits only the capacity tier, and that tier is usable.
     fn only_direct(&self, bytes: f64) -> bool {
         self.capacity_usable && bytes > self.config.device.capacity
     }
@@ -553,7 +554,7 @@ impl Machine for Buffer {
     fn next_deadline(&self) -> Option<Time> {
         let predicts = self.config.scheme == Scheme::Predicted && self.writing.values().any(Writing::goes);
         let rates = predicts.then(|| self.decided + PREDICTED);
-        // What failed is still there, or something else is to be demoted.
+        // The failed version is still present, or another one is due.
         let failed = self.demoting.is_none() && self.demote_at > self.decided && self.tables.in_buffer().1 > 0;
         let again = failed.then_some(self.demote_at);
         self.replicator.next_deadline().into_iter().chain(rates).chain(again).min()

@@ -1,16 +1,16 @@
-//! Demotion control: how fast to demote while a checkpoint is written, and so how fast it can be written.
+//! Demotion control: rates of demotion during a checkpoint, and so of the checkpoint itself.
 //!
-//! Reading for demotion slows writing: `BWw = m BWr + b` through `(Brmin, Bwmax)` and `(Brmax, Bwmin)` (equation 5.1). With `C = DWPP - S`,
-//! `aw = (Bwmax + Bwmin) / 2` and `ar = (Brmax + Brmin) / 2`:
+//! Reading for demotion slows writing: `BWw = m BWr + b` through `(Brmin, Bwmax)` and `(Brmax, Bwmin)` (equation 5.1).
+//! With `C = DWPP - S`, `aw = (Bwmax + Bwmin) / 2` and `ar = (Brmax + Brmin) / 2`:
 //! ```text
 //!   1  C <= Brmin DWPP / Bwmax       demote only in pauses
 //!   2  Bwmax tc + aw tdd = DWPP      from DWSF = Bwmax tc on, writing falls and demotion rises evenly over tdd seconds
 //!      Brmin tc + ar tdd = C
-//!   3  aw tdd + Bwmin tds = DWPP     (if 2 gives tc <= 0) the ramp starts at once, and from DWSF = aw tdd on demotion runs at full speed
-//!      ar tdd + Brmax tds = C
+//!   3  aw tdd + Bwmin tds = DWPP     (if 2 gives tc <= 0) the ramp starts at once, and from DWSF = aw tdd on demotion
+//!      ar tdd + Brmax tds = C        runs at full speed
 //! ```
-//! The throttler sees `DWSF`, not the time: with `x = DWSF - start` and `k = (Bwmax - Bwmin) / tdd`, the ramp has run for
-//! `tau = (Bwmax - sqrt(Bwmax^2 - 2 k x)) / k` seconds.
+//! The throttler sees `DWSF`, not the time: with `x = DWSF - start` and `k = (Bwmax - Bwmin) / tdd`, the ramp has run
+//! for `tau = (Bwmax - sqrt(Bwmax^2 - 2 k x)) / k` seconds.
 //!
 //! Feasible up to `DWPP = S Bwmin / (Bwmin - Brmax)`, if the pauses of a period suffice to demote `S`.
 //!
@@ -27,11 +27,11 @@ pub struct Device {
     pub write_min: f64,
     /// `Brmax`: demotion at full speed beside writing.
     pub demote_max: f64,
-    /// `Brmin`: demotion that costs writing nothing.
+    /// `Brmin`: demotion that does not slow writing.
     pub demote_min: f64,
     /// `Bdmax`: demotion in pauses.
     pub demote_idle: f64,
-    /// `S`.
+    /// `S`: size of the buffer.
     pub capacity: f64,
 }
 
@@ -50,34 +50,34 @@ impl Default for Device {
 }
 
 impl Device {
-    /// Slope and intercept of the trade-off between writing and demotion.
+    /// Returns slope and intercept of the trade-off between writing and demotion.
     pub fn trade_off(&self) -> (f64, f64) {
         let m = (self.write_min - self.write_max) / (self.demote_max - self.demote_min);
         (m, self.write_max - m * self.demote_min)
     }
 
-    /// How fast can be written while demotion reads at `demote`.
+    /// Returns the rate of writing while demotion reads at `demote`.
     pub fn write_beside(&self, demote: f64) -> f64 {
         let (m, b) = self.trade_off();
         (m * demote + b).clamp(self.write_min, self.write_max)
     }
 
-    /// The largest `DWPP` that demotion during checkpoints can keep up with.
+    /// Returns the largest `DWPP` that demotion during checkpoints can sustain.
     pub fn dwpp_max(&self) -> f64 {
         self.capacity * self.write_min / (self.write_min - self.demote_max)
     }
 }
 
-/// How writing and demotion share the device, in bytes per second.
+/// Shares of writing and demotion, in bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// Checkpoints.
+    /// Rate of checkpoints.
     pub write: f64,
-    /// Demotion.
+    /// Rate of demotion.
     pub demote: f64,
 }
 
-/// Which of the three.
+/// One of the three patterns of demotion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// Demotion in pauses only.
@@ -101,7 +101,7 @@ impl fmt::Display for Pattern {
 /// A plan for a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// Which pattern.
+    /// Pattern of demotion.
     pub pattern: Pattern,
     /// `DWSF` from which demotion rises, in bytes.
     pub start: f64,
@@ -111,12 +111,12 @@ pub struct Plan {
     pub spans: [f64; 3],
     /// Demotion before the ramp, in bytes per second.
     pub trickle: f64,
-    /// Whether the data of the period can be taken.
+    /// Whether the buffer can absorb the data of the period.
     pub feasible: bool,
 }
 
 impl Plan {
-    /// The plan for `dwpp` bytes in a period.
+    /// Makes the plan for `dwpp` bytes in a period.
     pub fn new(device: &Device, dwpp: f64) -> Plan {
         let c = dwpp - device.capacity;
         let (aw, ar) = ((device.write_max + device.write_min) / 2.0, (device.demote_max + device.demote_min) / 2.0);
@@ -151,7 +151,7 @@ impl Plan {
         Plan { pattern: Pattern::Full, start: 0.0, full: aw * tdd, spans, trickle: 0.0, feasible }
     }
 
-    /// Rates while a checkpoint is written and `dwsf` bytes were written in this period.
+    /// Returns the rates during a checkpoint, after `dwsf` written bytes in this period.
     pub fn rates(&self, device: &Device, dwsf: f64) -> Rates {
         let x = dwsf - self.start;
         if x < 0.0 || self.pattern == Pattern::Pauses {
@@ -170,7 +170,7 @@ impl Plan {
         }
     }
 
-    /// Demotion in pauses that a period of so many seconds needs, in bytes per second: what is in the buffer must leave in them.
+    /// Returns the demotion rate in pauses that a period of `period_s` seconds needs: the pauses must empty the buffer.
     pub fn idle_rate_needed(&self, device: &Device, period_s: f64) -> f64 {
         let busy: f64 = self.spans.iter().sum();
         device.capacity / (period_s - busy).max(f64::MIN_POSITIVE)
@@ -240,7 +240,7 @@ mod tests {
     }
 
     proptest! {
-        /// Writing a period's data at the plan's rates demotes just what does not fit, and the buffer is never over-full.
+        /// At the plan's rates, demotion moves exactly the data that do not fit, and the buffer never overflows.
         #[test]
         fn a_plan_demotes_what_does_not_fit(dwpp in 0.1f64..2.14) {
             let (device, plan) = (Device::default(), s(dwpp));

@@ -1,98 +1,99 @@
-//! Credit: what a node that does not lead may write of a checkpoint's file before it asks the node that leads again.
+//! Credit: bytes of a checkpoint's file that a node may write before it requests more from the leader.
 //!
 //! ```text
 //!   Hold -> credit left? -> Release
-//!            no: Ask ... (Ask again, as it gets lost) ... Granted -> Release
+//!            no: Ask ... (repeated, in case it is lost) ... Answered -> Release
 //! ```
-//! Admission is one for all nodes ([`super::admission`]), and far away. A file asks for what waits and for as much again
-//! as it was given so far, up to a piece: a large one asks seldom, a small one takes little that others could use.
+//! The leader runs admission for all nodes ([`super::admission`]), and is remote. A file requests its waiting bytes and
+//! as much again as it has received so far, up to a piece. So a large file sends few requests, and a small one takes
+//! little from others.
 //!
-//! Invariant: no write is held for ever. When nothing is heard for [`SILENT`], what waits goes on: its bytes are safe
-//! without admission, and the devices say when they are full.
+//! Invariant: no write is held for ever. After [`SILENT`] without an answer, waiting writes go on: their bytes are safe
+//! without admission, and full devices report errors.
 
 use super::admission::Verdict;
 use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::VecDeque;
 
-/// Beyond what waits, so much is asked for at most. A guess: some requests a second of a fast writer.
+/// Most bytes requested beyond the waiting ones. A guess: some requests a second of a fast writer.
 const PIECE_BYTES: u64 = 16 << 20;
-/// From one ask to the same again. A guess: messages are seldom lost.
+/// Interval between repetitions of a request. A guess: messages are seldom lost.
 const AGAIN: Time = Time::from_millis(1000);
-/// Without a word for so long, nobody decides. Longer than it takes until another node leads.
+/// Time without messages after which no leader is assumed. Longer than the election of another leader.
 pub const SILENT: Time = Time::from_secs(15);
 
-/// What happened.
+/// Events that drivers report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A write asks to go on. `write` is unique among those that are held.
+    /// A write waits for credit. `write` is unique among held writes.
     Hold {
-        /// The write.
+        /// Number of the write.
         write: u64,
-        /// Its bytes.
+        /// Size of the write.
         len: u64,
     },
-    /// The node that leads has heard that ask, and has it wait.
+    /// The leader has received the request, and lets it wait.
     Waits {
-        /// The number of the ask.
+        /// Number of the request.
         number: u64,
     },
-    /// What was asked for is there, or is not.
+    /// The leader granted or refused the request.
     Answered {
-        /// The number of the ask.
+        /// Number of the request.
         number: u64,
-        /// What becomes of it.
+        /// Result of the request.
         verdict: Verdict,
     },
-    /// Another node leads: it knows of no ask.
+    /// Another node leads, and has received no request.
     Anew,
-    /// The file is closed, or this node decides: what waits goes on, and nothing is left.
+    /// The file is closed, or this node leads: waiting writes go on, and the credit ends.
     End,
-    /// Time has passed.
+    /// Time has passed; sent at the machine's deadline.
     Tick,
 }
 
-/// What is to be done.
+/// Actions that the driver carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Ask the node that leads.
+    /// Send a request to the leader.
     Ask {
-        /// The number of the ask: a later one is another.
+        /// Number of the request; repetitions keep it.
         number: u64,
-        /// Bytes to be written.
+        /// Bytes that are requested.
         bytes: u64,
     },
-    /// A write is held no longer.
+    /// End the wait of a held write.
     Release {
-        /// The write.
+        /// Number of the write.
         write: u64,
-        /// What becomes of it.
+        /// Result for the write.
         verdict: Verdict,
     },
 }
 
-/// An ask that is not answered.
+/// A request without an answer.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct PendingRequest {
     number: u64,
     bytes: u64,
     sent: Time,
     heard: Time,
 }
 
-/// The machine, of one file.
+/// The credit of one file.
 #[derive(Debug, Default)]
 pub struct Credit {
     left: u64,
     given: u64,
     number: u64,
-    asked: Option<Asked>,
+    asked: Option<PendingRequest>,
     waiting: VecDeque<(u64, u64)>,
     actions: VecDeque<Action>,
 }
 
 impl Credit {
-    /// Whether a write may go on at once; if so it counts.
+    /// Whether a write may go on at once; if so, takes its bytes from the credit.
     pub fn admit(&mut self, len: u64) -> bool {
         let goes = self.waiting.is_empty() && len <= self.left;
         if goes {
@@ -111,7 +112,7 @@ impl Credit {
         if wanted > self.left && self.asked.is_none() {
             self.number += 1;
             let bytes = (wanted - self.left) + self.given.min(PIECE_BYTES);
-            self.asked = Some(Asked { number: self.number, bytes, sent: now, heard: now });
+            self.asked = Some(PendingRequest { number: self.number, bytes, sent: now, heard: now });
             self.actions.push_back(Action::Ask { number: self.number, bytes });
         }
     }
@@ -161,8 +162,8 @@ impl Machine for Credit {
                 }
             }
             Event::Anew => {
-                if let Some(Asked { number, bytes, .. }) = self.asked {
-                    self.asked = Some(Asked { number, bytes, sent: now, heard: now });
+                if let Some(PendingRequest { number, bytes, .. }) = self.asked {
+                    self.asked = Some(PendingRequest { number, bytes, sent: now, heard: now });
                     self.actions.push_back(Action::Ask { number, bytes });
                 }
             }

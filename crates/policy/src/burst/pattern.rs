@@ -1,20 +1,21 @@
-//! Which files are checkpoints, whose, and of which version: patterns over paths.
+//! Recognition of checkpoints: patterns over paths yield the application and the version.
 //!
 //! ```text
 //!   ckpt/{app}/step-{version}/**     ckpt/wave/step-0012/rank-3.h5   ->  wave, 0012
 //!   {app}.chk{version}               wave.chk7                       ->  wave, 7
 //! ```
-//! `{app}`, `{version}` and `*` stand for one character or more, none of them a slash; `**` for anything. As little as possible is taken, from the left. Without `{version}` a file is
-//! written anew in its place, and each time that is another version. A pattern may also be of one application, and then has no `{app}`.
+//! `{app}`, `{version}` and `*` match one character or more, without slashes; `**` matches anything. Matches are as
+//! short as possible, from the left. Without `{version}` a file is overwritten in place, and each time is another
+//! version. A pattern may belong to one application, and then has no `{app}`.
 
 use std::fmt;
 
-/// A pattern that was understood.
+/// A parsed pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
     parts: Vec<Part>,
-    /// The application of all that matches, where the path does not say it.
+    /// The application of all matches, if the path does not contain it.
     app: Option<String>,
 }
 
@@ -27,12 +28,12 @@ enum Part {
     Deep,
 }
 
-/// What a path says.
+/// Parts of a checkpoint's path.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Recognised {
-    /// The application.
+    /// Name of the application.
     pub app: String,
-    /// The version, as it is named; empty if the pattern has none.
+    /// Name of the version; empty if the pattern has none.
     pub version: String,
 }
 
@@ -46,7 +47,7 @@ impl std::str::FromStr for Pattern {
     type Err = String;
 
     /// # Errors
-    /// What is wrong, as an instruction.
+    /// The mistake, as an instruction.
     fn from_str(text: &str) -> Result<Pattern, String> {
         let parts = read(text)?;
         if count(&parts, &Part::App) != 1 || count(&parts, &Part::Version) > 1 {
@@ -81,10 +82,10 @@ fn read(text: &str) -> Result<Vec<Part>, String> {
 }
 
 impl Pattern {
-    /// A pattern all of whose files are of one application.
+    /// Makes a pattern for files of one application.
     ///
     /// # Errors
-    /// What is wrong, as an instruction.
+    /// The mistake, as an instruction.
     pub fn of_app(text: &str, app: &str) -> Result<Pattern, String> {
         let parts = read(text)?;
         if parts.is_empty() || count(&parts, &Part::App) > 0 || count(&parts, &Part::Version) > 1 {
@@ -93,7 +94,7 @@ impl Pattern {
         Ok(Pattern { text: text.to_owned(), parts, app: Some(app.to_owned()) })
     }
 
-    /// What a path relative to the mount's root says, if it is a checkpoint's.
+    /// Returns the parts of a path relative to the mount's root, if it is a checkpoint's.
     pub fn matches(&self, path: &str) -> Option<Recognised> {
         let mut found = Recognised { app: self.app.clone().unwrap_or_default(), ..Recognised::default() };
         walk(&self.parts, path, &mut found).then_some(found)

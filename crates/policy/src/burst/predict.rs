@@ -1,8 +1,9 @@
-//! The next checkpoints, predicted from each application's own period; and a plan against them instead of against the worst case.
+//! Prediction of the next checkpoints from each application's period, and demotion rates for them instead of for the
+//! worst case.
 //!
-//! The paper plans demotion for `DWPP - S` as if the checkpoints came without a pause between them. They rarely do: in the pauses the buffer is
-//! emptied faster, and at no cost to anybody. Knowing when the next checkpoints come, one knows how much leaves in the pauses, and only
-//! the rest has to be demoted beside writing, which is then faster.
+//! The paper plans demotion for `DWPP - S` as if checkpoints followed each other without pauses. Usually they do not,
+//! and the pauses empty the buffer faster, without slowing writers. With known times of the next checkpoints, demotion
+//! in the pauses is known. Only the rest has to be demoted beside writing, which is then faster.
 //!
 //! Ours; the paper names it as future work (section 6).
 
@@ -21,35 +22,35 @@ struct Rhythm {
     bytes: f64,
 }
 
-/// When applications write checkpoints, and how large.
+/// Times and sizes of applications' checkpoints.
 #[derive(Clone, Debug, Default)]
 pub struct Forecast {
     apps: BTreeMap<App, Rhythm>,
-    /// Periods as owners say them, which hold until a period was seen.
+    /// Periods that users declared, in force until one was measured.
     told_s: BTreeMap<App, f64>,
 }
 
-/// A checkpoint to come.
+/// An expected checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coming {
-    /// When, in seconds from now; 0 if it is overdue.
+    /// Seconds from now; 0 if it is overdue.
     pub in_s: f64,
-    /// Its bytes.
+    /// Size of the checkpoint.
     pub bytes: f64,
 }
 
 impl Forecast {
-    /// Nothing known.
+    /// Makes a forecast without applications.
     pub fn new() -> Forecast {
         Forecast::default()
     }
 
-    /// An application's owner says how long it is from one checkpoint to the next.
+    /// Sets the checkpoint period that a user declared for an application.
     pub fn told(&mut self, app: App, period_s: f64) {
         self.told_s.insert(app, period_s);
     }
 
-    /// An application begins a checkpoint.
+    /// Records the begin of an application's checkpoint.
     pub fn arrived(&mut self, now: Time, app: App, bytes: f64) {
         let rhythm = self.apps.entry(app).or_insert(Rhythm { last: now, period_s: None, bytes });
         let interval = now.since(rhythm.last).as_secs_f64();
@@ -60,21 +61,21 @@ impl Forecast {
         (rhythm.last, rhythm.bytes) = (now, bytes);
     }
 
-    /// An application has ended.
+    /// Forgets an application that has ended.
     pub fn ended(&mut self, app: App) {
         self.apps.remove(&app);
         self.told_s.remove(&app);
     }
 
-    /// Checkpoints to expect within `horizon_s` seconds, the next first. An application whose period is not known yet is expected to come
-    /// after `default_period_s`.
+    /// Returns the checkpoints expected within `horizon_s` seconds, the next first. An application without a known
+    /// period is expected after `default_period_s`.
     pub fn coming(&self, now: Time, horizon_s: f64, default_period_s: f64) -> Vec<Coming> {
         let mut all = Vec::new();
         for (app, rhythm) in &self.apps {
             let told = || self.told_s.get(app).copied().unwrap_or(default_period_s);
             let period = rhythm.period_s.unwrap_or_else(told).max(1e-3);
             let mut in_s = period - now.since(rhythm.last).as_secs_f64();
-            // One that has missed two of its periods is not counted on.
+            // An application that missed two periods is not expected.
             if in_s < -2.0 * period {
                 continue;
             }
@@ -88,13 +89,13 @@ impl Forecast {
     }
 }
 
-/// How fast to demote beside the checkpoint that is being written, so that those to come find room.
+/// Returns the rates beside the present checkpoint at which the next checkpoints find room.
 ///
-/// Walks the coming checkpoints with the buffer emptied in the pauses, and finds the demotion rate beside writing that is needed for the one that
-/// is hardest to fit. `free` are bytes that are free or can be freed at once, `demotable` bytes that can be demoted, `left` bytes of the
-/// present checkpoint.
+/// Walks the coming checkpoints with the buffer emptied in the pauses, and finds the demotion rate that the tightest
+/// one needs. `free` are bytes that are free or can be freed at once, `demotable` bytes that can be demoted, `left`
+/// bytes of the present checkpoint.
 pub fn rates_for(device: &Device, free: f64, demotable: f64, left: f64, coming: &[Coming]) -> Rates {
-    // Everything at full speed and no demotion: when does the buffer run over, and by how much?
+    // At full writing speed without demotion: the time and the amount of the first overflow.
     let mut need = 0.0f64;
     let (mut writing_s, mut written, mut idle_s) = (left / device.write_max, left, 0.0);
     let mut end_s = writing_s;
@@ -119,19 +120,19 @@ pub fn rates_for(device: &Device, free: f64, demotable: f64, left: f64, coming: 
     if need <= 0.0 {
         return Rates { write: device.write_max, demote: 0.0 };
     }
-    // Demotion beside writing makes writing slower, so it lasts longer: what is needed per second is less by that much.
+    // Demotion slows writing, which then lasts longer, so the needed rate falls accordingly.
     let demote = need.clamp(device.demote_min, device.demote_max);
     Rates { write: device.write_beside(demote), demote }
 }
 
-/// Share of the full demotion rate that a forecast may need and still be followed: what is tight on paper overflows in practice.
+/// Largest share of the full demotion rate at which a forecast is used: a tighter plan overflows in practice.
 const SLACK: f64 = 0.5;
 
-/// Share of the period's data that a forecast must account for: one that knows only a few of the applications is too hopeful.
+/// Least share of the period's data that a forecast must cover: one for a few of the applications is too optimistic.
 const KNOWN: f64 = 0.9;
 
-/// The paper's plan for a period of `dwpp` bytes, or the forecast's rates where they are faster for the checkpoint at hand, leave slack, and rest on
-/// the checkpoints `coming` within a period being nearly all there are.
+/// Returns the paper's plan for a period of `dwpp` bytes, or the forecast's rates. The forecast must be faster for the
+/// present checkpoint, leave slack, and cover nearly all data of a period with the checkpoints in `coming`.
 pub fn better(device: &Device, plan: &Plan, dwsf: f64, dwpp: f64, coming: &[Coming], forecast: Rates) -> Rates {
     let worst_case = plan.rates(device, dwsf);
     let known = coming.iter().map(|of| of.bytes).sum::<f64>() >= KNOWN * dwpp;

@@ -1,17 +1,17 @@
 //! The I/O scheduler: one application writes at a time, so that none slows another.
 //!
-//! A queue per application, served in turn of arrival; what has waited longer than the bound goes next, whatever its application. Switched off, everybody
-//! writes at once.
+//! Each application has a queue, served in order of arrival. A request that has waited longer than the bound goes next,
+//! whatever its application. If switched off, all applications write at once.
 //!
 //! Source: Sung, section 5.2.1 (I/O scheduler); the reference, section 8.4.
 
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// An application, as the driver numbers it.
+/// Application number, assigned by the driver.
 pub type App = u64;
 
-/// Who writes, and who waits.
+/// Requests that write, and requests that wait.
 #[derive(Clone, Debug)]
 pub struct Turns {
     serialise: bool,
@@ -23,8 +23,8 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Nobody waits. Without `serialise` nobody ever does. `wait_max` bounds how long a request may be passed over by others of the
-    /// application that has the turn.
+    /// Makes a scheduler without requests. Without `serialise`, no request waits. `wait_max` bounds the time for which
+    /// requests of the current application overtake others.
     pub fn new(serialise: bool, wait_max: Option<Time>) -> Turns {
         Turns {
             serialise,
@@ -36,7 +36,7 @@ impl Turns {
         }
     }
 
-    /// Request `request` (unique) of an application wants to write.
+    /// Adds request `request` (unique) of an application.
     pub fn arrive(&mut self, now: Time, app: App, request: u64) {
         let queue = self.waiting.entry(app).or_default();
         if queue.is_empty() {
@@ -45,14 +45,14 @@ impl Turns {
         queue.push_back((now, request));
     }
 
-    /// The next request that may write; ask until `None`.
+    /// Returns the next request that may write; call until `None`.
     pub fn next(&mut self, now: Time) -> Option<(App, u64)> {
         if !self.serialise {
             let app = *self.order.front()?;
             return self.take(app);
         }
         if !self.writing.is_empty() {
-            // Requests of the application that has the turn are one phase, unless another has waited too long.
+            // Requests of the current application are one phase, unless another has waited too long.
             let app = self.current?;
             let other_waited = self.order.iter().filter(|other| **other != app).any(|other| self.late(now, *other));
             return if other_waited { None } else { self.take(app) };
@@ -63,7 +63,7 @@ impl Turns {
         self.take(app)
     }
 
-    /// A request has been written.
+    /// Removes a completed request.
     pub fn done(&mut self, request: u64) {
         self.writing.remove(&request);
         if self.writing.is_empty() {
@@ -71,7 +71,7 @@ impl Turns {
         }
     }
 
-    /// A request has been written, or will never be.
+    /// Removes a request that is complete or was given up.
     pub fn leave(&mut self, app: App, request: u64) {
         if let Some(queue) = self.waiting.get_mut(&app) {
             queue.retain(|(_, other)| *other != request);
@@ -83,7 +83,7 @@ impl Turns {
         self.done(request);
     }
 
-    /// How many wait.
+    /// Returns the number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.waiting.values().map(VecDeque::len).sum()
     }

@@ -1,15 +1,14 @@
-//! The replicator: what has come to the capacity tier and lacks its replica is copied to the replica group, one version at a
-//! time and beside demotion.
+//! The replicator: copies versions on the capacity tier without a replica to the replica group, one at a time and
+//! beside demotion.
 //!
 //! ```text
 //!   on the capacity tier --> R-order --> under way --> has its replica
 //!                               ^            | failed
 //!                               +-- pause ---+    1 s, 2 s, ... at most 10 min
 //! ```
-//! It never takes what demotion plans with: beside writers and beside a demotion it copies as fast as reading costs writing
-//! nothing (`Brmin`; at least a 32nd part of full speed, so that it ends where nothing ever rests), and at full speed only
-//! while the device rests. A version that its owner removes is forgotten, also while
-//! it is being copied.
+//! It never uses bandwidth that demotion counts on. Beside writers and demotions it copies at the rate that does not
+//! slow writing (`Brmin`; at least 1/32 of full speed, so that it ends even if the device never rests). It copies at
+//! full speed only while the device rests. A removed version is forgotten, even during its copy.
 //!
 //! Source: Sung, Table 5.1 (R-order) and section 5.2; pauses and pace are ours.
 
@@ -18,27 +17,27 @@ use super::tables::Version;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The pause after the first failure, doubled after each further one, and the longest. Guesses: a target that was replaced
-/// is there within minutes.
+/// Pause after the first failure, doubled after each further one, and the longest pause. Guesses: a failed target is
+/// replaced within minutes.
 const PAUSE_MIN: Time = Time::from_secs(1);
 const PAUSE_MAX: Time = Time::from_secs(600);
-/// The least part of full speed. A guess.
+/// Divisor of full speed that gives the least rate. A guess.
 const LEAST_SHARE: f64 = 32.0;
 
-/// R-order, and what became of it.
+/// R-order, and the copies' failures.
 #[derive(Clone, Debug, Default)]
 pub struct Replicator {
     order: VecDeque<Version>,
-    /// What failed, by when it is tried again.
+    /// Failed versions, by the time of the next attempt.
     pauses: BTreeSet<(Time, Version)>,
-    /// How often each of them has failed.
+    /// Number of failures of each.
     failures: BTreeMap<Version, u32>,
-    /// What is being copied, and whether it is still wanted.
+    /// The version being copied, and whether it is still wanted.
     under_way: Option<(Version, bool)>,
 }
 
 impl Replicator {
-    /// A version is on the capacity tier and has no replica.
+    /// Adds a version on the capacity tier that has no replica.
     pub fn lacks(&mut self, version: Version) {
         let known = self.order.contains(&version)
             || self.failures.contains_key(&version)
@@ -48,7 +47,7 @@ impl Replicator {
         }
     }
 
-    /// The next one to copy, if none is under way.
+    /// Returns the next version to copy, if none is under way.
     pub fn next(&mut self, now: Time) -> Option<Version> {
         while let Some(&(at, version)) = self.pauses.first().filter(|(at, _)| *at <= now) {
             self.pauses.remove(&(at, version));
@@ -62,19 +61,19 @@ impl Replicator {
         Some(version)
     }
 
-    /// When the next one is tried again, if none is under way.
+    /// Returns the time of the next retry, if no copy is under way.
     pub fn next_deadline(&self) -> Option<Time> {
         self.pauses.first().map(|(at, _)| *at).filter(|_| self.under_way.is_none())
     }
 
-    /// The one under way has its replica, or needs none.
+    /// Ends the current copy: its version has its replica, or needs none.
     pub fn done(&mut self) {
         if let Some((version, _)) = self.under_way.take() {
             self.failures.remove(&version);
         }
     }
 
-    /// The one under way could not be copied: it is tried again.
+    /// Ends the current copy as failed; it is retried.
     pub fn failed(&mut self, now: Time) {
         let Some((version, true)) = self.under_way.take() else { return };
         let failures = self.failures.entry(version).or_default();
@@ -83,7 +82,7 @@ impl Replicator {
         self.pauses.insert((now + pause, version));
     }
 
-    /// Versions that are there no more.
+    /// Forgets versions that are gone.
     pub fn gone(&mut self, is_gone: impl Fn(Version) -> bool) {
         self.order.retain(|version| !is_gone(*version));
         self.pauses.retain(|(_, version)| !is_gone(*version));
@@ -93,13 +92,13 @@ impl Replicator {
         }
     }
 
-    /// Versions that lack their replica, the one under way among them.
+    /// Returns the number of versions without a replica, including the current one.
     pub fn lacking(&self) -> usize {
         self.order.len() + self.pauses.len() + usize::from(self.under_way.is_some())
     }
 }
 
-/// How fast to copy, in bytes per second, while somebody writes or a demotion runs, or while neither does.
+/// Returns the rate of copies in bytes per second. `busy`: an application writes or a demotion runs.
 pub fn rate(device: &Device, busy: bool) -> f64 {
     if busy { device.demote_min.max(device.demote_idle / LEAST_SHARE) } else { device.demote_idle }
 }
@@ -120,7 +119,7 @@ mod tests {
         r.failed(at(0));
         assert_eq!(r.next(at(0)), Some(v(2)));
         r.done();
-        // The second is known no more, and may lack it once again; the first is known.
+        // The second version is forgotten, and may be added again; the first is known.
         [1, 2].into_iter().for_each(|n| r.lacks(v(n)));
         assert_eq!(r.next(at(1)), Some(v(3)));
         r.done();

@@ -1,4 +1,4 @@
-//! What is in the buffer, and what leaves first: the tables that the demoter and the deleter share.
+//! Contents of the buffer, and the order in which versions leave it: tables shared by demotion and deletion.
 //!
 //! ```text
 //!   E-order   applications with two or more versions in the buffer: their old versions leave first, and are deleted
@@ -7,10 +7,11 @@
 //! ```
 //! R-order, the versions to copy to the replica group, is [`super::replicator`]'s.
 //!
-//! Reading A-22: an application enters E-order with its second version. A-23: a version is registered after it was written. A-24: the highest
-//! MTBF, that is the lowest failure rate, is demoted first.
+//! Reading A-22: an application enters E-order with its second version. A-23: a version is registered after it was
+//! written. A-24: the highest MTBF, and so the lowest failure rate, is demoted first.
 //!
-//! Other orders, for comparison: the version written first (FIFO), the one used least recently (LRU); and V-order without knowledge of versions.
+//! Other orders, for comparison: written first (FIFO), least recently used (LRU), and V-order without knowledge of
+//! versions.
 //!
 //! Source: Sung, Table 5.1 and section 5.2; the reference, sections 8.3 and 8.4.
 
@@ -21,46 +22,46 @@ use std::fmt;
 /// A version of an application's checkpoint; larger numbers are newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
-    /// Whose.
+    /// The application that wrote it.
     pub app: App,
-    /// Which.
+    /// Number within the application.
     pub number: u64,
 }
 
-/// Which order demotion follows.
+/// Order of demotion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Order {
     /// E-order, then V-order: the paper's.
     #[default]
     VersionsThenMtbf,
-    /// The same, and clean copies are deleted in that order too, not oldest first: ours. In long pauses everything becomes clean, and then
-    /// only the order of deletion matters.
+    /// The same, with clean copies deleted in that order, too, instead of oldest first: ours. In long pauses every copy
+    /// becomes clean, and then only the order of deletion matters.
     Throughout,
-    /// V-order alone; any version of the application may go.
+    /// V-order alone, over all versions of an application.
     Mtbf,
-    /// Written first.
+    /// The version written first.
     Fifo,
-    /// Used least recently.
+    /// The version used least recently.
     Lru,
 }
 
-/// What to copy to the capacity tier.
+/// A copy to the capacity tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demotion {
-    /// Which version.
+    /// The version to copy.
     pub version: Version,
-    /// Its bytes.
+    /// Size of the version.
     pub bytes: u64,
-    /// Whether the copy in the buffer goes as soon as that is done.
+    /// Whether the copy in the buffer is deleted afterwards.
     pub delete: bool,
-    /// Why.
+    /// Reason for the demotion.
     pub reason: Reason,
 }
 
-/// Why a version is demoted.
+/// Reason for the demotion of a version.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
-    /// There is a newer one of the application.
+    /// The application has a newer version.
     Superseded,
     /// Its application is the least likely to fail.
     HighestMtbf {
@@ -92,7 +93,7 @@ struct Held {
     used: u64,
 }
 
-/// The tables.
+/// Tables of the buffer's versions.
 #[derive(Clone, Debug)]
 pub struct Tables {
     order: Order,
@@ -109,7 +110,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Empty tables.
+    /// Makes empty tables.
     pub fn new(order: Order) -> Tables {
         Tables {
             order,
@@ -123,25 +124,25 @@ impl Tables {
         }
     }
 
-    /// How long an application runs between failures, on average, in seconds.
+    /// Sets the mean time between failures of an application, in seconds.
     pub fn set_mtbf(&mut self, app: App, mtbf_s: u64) {
         self.mtbf_s.insert(app, mtbf_s);
     }
 
-    /// A version was written to the buffer, completely.
+    /// Adds a version that was written to the buffer completely.
     pub fn written(&mut self, version: Version, bytes: u64) {
         self.clock += 1;
         let others = self.held.range(all_of(version.app)).any(|(at, _)| *at != version);
         self.held.insert(version, Held { bytes, clean: false, demoting: false, used: self.clock });
         let newest = self.newest.entry(version.app).or_insert(version.number);
         *newest = (*newest).max(version.number);
-        // Of two that are written at once the older may come last, when the newer has left already.
+        // If two versions are written at the same time, the older may complete last, after the newer has left.
         if (others || version.number < *newest) && !self.e_order.contains(&version.app) {
             self.e_order.push_back(version.app);
         }
     }
 
-    /// A version that was written in an earlier life of the driver: where it is. In the order of writing.
+    /// Adds a version written before the driver was restarted. Called in the order of writing.
     pub fn found(&mut self, version: Version, bytes: u64, in_buffer: bool, on_capacity: bool) {
         if in_buffer {
             self.written(version, bytes);
@@ -158,7 +159,7 @@ impl Tables {
         }
     }
 
-    /// A version was removed by its owner: the bytes that it had in the buffer.
+    /// Removes a version that a user deleted; returns its bytes in the buffer.
     pub fn removed(&mut self, version: Version) -> u64 {
         let bytes = self.held.remove(&version).map_or(0, |held| held.bytes);
         self.demoted.remove(&version);
@@ -172,7 +173,7 @@ impl Tables {
         bytes
     }
 
-    /// A version was written past the buffer.
+    /// Adds a version that was written directly to the capacity tier.
     pub fn written_direct(&mut self, version: Version) {
         self.demoted.insert(version);
         let newest = self.newest.entry(version.app).or_insert(version.number);
@@ -182,9 +183,9 @@ impl Tables {
         }
     }
 
-    /// Whether a checkpoint of an application should go straight to the capacity tier: more than the buffer's size was written in this period,
-    /// and it would be the next to be demoted: of what the buffer still has to keep, nothing belongs to an application that fails less often. What is
-    /// on the capacity tier already, and what is superseded, keeps nobody out.
+    /// Whether a checkpoint should go directly to the capacity tier: the period wrote more than the buffer's size, and
+    /// the checkpoint would be demoted next. It would be if no other application with a newest, dirty version in the
+    /// buffer fails less often. Clean and superseded versions do not count.
     pub fn goes_direct(&self, app: App, dwsf: f64, capacity: f64) -> bool {
         let mtbf = self.mtbf(app);
         let kept = |(version, held): &(&Version, &Held)| {
@@ -193,7 +194,7 @@ impl Tables {
         dwsf > capacity && self.held.iter().filter(kept).all(|(version, _)| self.mtbf(version.app) <= mtbf)
     }
 
-    /// The next version to demote; it counts as being demoted until [`Tables::demoted`] or [`Tables::failed`].
+    /// Returns the next version to demote; it counts as being demoted until [`Tables::demoted`] or [`Tables::failed`].
     pub fn next_demotion(&mut self) -> Option<Demotion> {
         let (version, reason) = match self.order {
             Order::VersionsThenMtbf | Order::Throughout => {
@@ -210,7 +211,7 @@ impl Tables {
         Some(Demotion { version, bytes: held.bytes, delete: reason == Reason::Superseded, reason })
     }
 
-    /// A demotion is complete: the bytes that it freed at once.
+    /// Completes a demotion; returns the bytes freed at once.
     pub fn demoted(&mut self, of: &Demotion) -> u64 {
         self.demoted.insert(of.version);
         if of.delete {
@@ -224,7 +225,7 @@ impl Tables {
         0
     }
 
-    /// A demotion was given up; nothing has changed for the application.
+    /// Ends a demotion that was given up; the application is unaffected.
     pub fn failed(&mut self, of: &Demotion) {
         if let Some(held) = self.held.get_mut(&of.version) {
             held.demoting = false;
@@ -234,7 +235,8 @@ impl Tables {
         }
     }
 
-    /// Deletes the copies in the buffer that are on the capacity tier too, oldest first, until `bytes` are free; what was freed.
+    /// Deletes buffer copies that are on the capacity tier, too, oldest first, until `bytes` are free; returns the
+    /// freed copies.
     pub fn delete_clean(&mut self, bytes: u64) -> Vec<(Version, u64)> {
         let mut freed = Vec::new();
         let mut sum = 0;
@@ -248,7 +250,8 @@ impl Tables {
         freed
     }
 
-    /// An application restarts from its newest version: which, and whether it is in the buffer. Nothing is promoted.
+    /// Returns the newest version, from which an application restarts, and whether it is in the buffer. Promotes
+    /// nothing.
     pub fn restart(&mut self, app: App) -> Option<(Version, bool)> {
         let version = Version { app, number: *self.newest.get(&app)? };
         self.clock += 1;
@@ -261,12 +264,12 @@ impl Tables {
         Some((version, hit))
     }
 
-    /// The newest version of an application.
+    /// Returns the newest version of an application.
     pub fn newest(&self, app: App) -> Option<u64> {
         self.newest.get(&app).copied()
     }
 
-    /// An application has ended: its versions in the buffer, which can go.
+    /// Forgets an ended application; returns its versions in the buffer, which can be deleted.
     pub fn ended(&mut self, app: App) -> Vec<(Version, u64)> {
         let gone: Vec<_> = self.held.range(all_of(app)).map(|(version, held)| (*version, held.bytes)).collect();
         for (version, _) in &gone {
@@ -281,18 +284,18 @@ impl Tables {
         gone
     }
 
-    /// Versions in the buffer, and the bytes of them that are not on the capacity tier yet.
+    /// Returns the number of versions in the buffer, and their bytes that are not on the capacity tier.
     pub fn in_buffer(&self) -> (usize, u64) {
         let dirty = self.held.values().filter(|held| !held.clean).map(|held| held.bytes).sum();
         (self.held.len(), dirty)
     }
 
-    /// Where a version is: in the buffer, on the capacity tier.
+    /// Whether a version is in the buffer, and whether it is on the capacity tier.
     pub fn places(&self, version: Version) -> (bool, bool) {
         (self.held.contains_key(&version), self.demoted.contains(&version))
     }
 
-    /// How long an application runs between failures, in seconds; 0 if nobody knows.
+    /// Returns the mean time between failures of an application in seconds; 0 if unknown.
     pub fn mtbf_s(&self, app: App) -> u64 {
         self.mtbf(app)
     }
@@ -301,7 +304,7 @@ impl Tables {
         self.mtbf_s.get(&app).copied().unwrap_or(0)
     }
 
-    /// An old version of the first application in E-order. One that is clean already needs no copy: it is dropped by the deleter.
+    /// Returns an old version of the first application in E-order. Clean versions need no copy: the deleter drops them.
     fn superseded(&mut self) -> Option<(Version, Reason)> {
         while let Some(&app) = self.e_order.front() {
             let newest = self.newest.get(&app).copied().unwrap_or(0);
@@ -319,12 +322,12 @@ impl Tables {
             let is_newest = self.newest.get(&version.app) == Some(&version.number);
             !held.clean && !held.demoting && (is_newest || !newest_only)
         });
-        // The highest MTBF; among equals the one written first.
+        // The highest MTBF; at equal MTBF the version written first.
         let best = candidates.max_by_key(|(version, held)| (self.mtbf(version.app), u64::MAX - held.used))?;
         Some((*best.0, Reason::HighestMtbf { mtbf_s: self.mtbf(best.0.app) }))
     }
 
-    /// Superseded clean copies first, then the oldest clean ones.
+    /// Returns superseded clean copies first, then the oldest clean ones.
     fn next_clean(&mut self) -> Option<Version> {
         let old = |version: &Version| self.newest.get(&version.app).is_some_and(|newest| version.number < *newest);
         let first = match self.order {
@@ -334,7 +337,7 @@ impl Tables {
                 (0..self.clean.len()).min_by_key(|&at| used(&self.clean[at]))
             }
             Order::Throughout => {
-                // The first of the superseded ones, else the least likely to fail.
+                // The first superseded copy, else the application that is least likely to fail.
                 let rank = |at: &usize| {
                     let version = &self.clean[*at];
                     (old(version), self.mtbf(version.app), usize::MAX - at)

@@ -1,40 +1,39 @@
-//! What one cache level is made of.
+//! Configuration of a cache level.
 
 use crate::block::{Replacement, TwoLists};
 use crate::coordinate::{self, Coordination};
 use crate::prefetch::{self, Prefetch, Trigger};
 use std::fmt;
 
-/// One level: its size and its algorithms. Every replacement goes with every prefetcher; a trigger other than
-/// [`Trigger::Native`] needs a prefetcher that has a trigger distance.
+/// Size and algorithms of a level. Every replacement works with every prefetcher; a trigger other than
+/// [`Trigger::Native`] needs a prefetcher with a trigger distance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LevelConfig {
-    /// Blocks it holds, those in flight included.
+    /// Capacity in blocks, including those in flight.
     pub capacity_blocks: u32,
-    /// Which block goes.
+    /// Choice of the evicted block.
     pub replacement: Replacement,
-    /// Which blocks are fetched unasked.
+    /// Choice of the prefetched blocks.
     pub prefetch: Prefetch,
-    /// When they are.
+    /// Time of the prefetches.
     pub trigger: Trigger,
-    /// How it takes part in a hierarchy.
+    /// Coordination with the other levels of a hierarchy.
     pub coordination: Coordination,
-    /// Whether what is in flight has buffers of its own, so that a block takes its frame only when it arrives. Memory is not
-    /// bounded by the capacity then: for comparison with simulators that do so, not for a live cache.
+    /// Whether blocks in flight have buffers of their own and take a frame only on arrival. The capacity then does not
+    /// bound the memory: for comparison with simulators that do so, not for a live cache.
     pub buffers: bool,
-    /// Whether a prefetch that directly follows missing blocks goes down with them as one fetch, answered as one.
+    /// Whether a prefetch directly after missing blocks is joined with them into one fetch.
     pub join: bool,
-    /// Whether `Hit`, `Wait`, `Store` and `Evict` are said. The live cache needs them; the simulator is faster without.
+    /// Whether `Hit`, `Wait`, `Store` and `Evict` are sent. The live cache needs them; the simulator is faster without.
     pub announce: bool,
     /// Whether statistics are kept per stream.
     pub per_stream: bool,
-    /// Streams that are remembered; the one that has been idle longest is forgotten.
+    /// Number of streams with state; a new one replaces the longest idle one.
     pub streams_max: u32,
 }
 
 impl LevelConfig {
-    /// A level with this prefetcher and the replacement that goes with it: SARC brings its own, all others LRU (section
-    /// 4.4).
+    /// A level with this prefetcher and its usual replacement: SARC has its own, all others use LRU (section 4.4).
     pub fn new(capacity_blocks: u32, prefetch: Prefetch) -> LevelConfig {
         let replacement = match prefetch {
             Prefetch::Sarc { .. } => Replacement::Sarc(TwoLists::default()),
@@ -54,7 +53,7 @@ impl LevelConfig {
         }
     }
 
-    /// Whether a level can be made of it.
+    /// Checks that a level can be built.
     pub fn check(&self) -> Result<(), ConfigError> {
         let capacity = self.capacity_blocks;
         if capacity == 0 || capacity > super::CAPACITY_MAX {
@@ -77,26 +76,26 @@ impl LevelConfig {
     }
 }
 
-/// Why a level cannot be made.
+/// Invalid configuration of a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ConfigError {
     /// No room for a single block, or more blocks than can be numbered.
     Capacity {
-        /// What was asked for.
+        /// Configured number of blocks.
         blocks: u32,
     },
     /// The prefetcher's numbers do not fit together.
     Prefetch(prefetch::ConfigError),
     /// The coordinator's numbers do not fit together.
     Coordination(coordinate::ConfigError),
-    /// The lists' numbers do not fit together.
+    /// The bottom fraction of SARC's lists is out of range.
     BottomFraction {
-        /// What was asked for.
+        /// Configured fraction of the cache.
         fraction: f64,
     },
-    /// No stream can be remembered.
+    /// The limit on streams is 0.
     Streams,
-    /// SARC's lists without a prefetcher, which alone says what is sequential.
+    /// SARC's lists without a prefetcher: only a prefetcher marks blocks as sequential.
     NothingSequential,
 }
 

@@ -1,130 +1,130 @@
-//! What goes into a level and what comes out of it.
+//! Events and actions of a cache level.
 
 use crate::block::{Block, Reason, Request, RequestId, Span};
 use crate::machine;
 use crate::precedence::Class;
 
-/// A fetch's name, chosen by the level: unique among its outstanding ones, and below 2^48.
+/// Number of a fetch, chosen by the level: unique among its outstanding ones, and below 2^48.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FetchId(pub u64);
 
 impl FetchId {
-    /// A small number that no other outstanding fetch of the level has.
+    /// Returns a small number that no other outstanding fetch of the level has.
     pub fn place(self) -> usize {
         super::flight::place(self) as usize
     }
 }
 
-/// What happened.
+/// Input of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A request arrived.
+    /// A request arrived from above.
     Request(Request),
-    /// The blocks of a fetch are here, all of them.
+    /// All blocks of a fetch arrived.
     FetchDone(FetchId),
     /// A fetch failed: its blocks are not here, and the requests that wait for them fail.
     FetchFailed(FetchId),
-    /// These blocks changed behind the cache, or their file ended before them. Blocks in flight are fetched for those who
-    /// wait and not kept.
+    /// These blocks changed behind the cache, or their file was truncated. Blocks in flight are still delivered to
+    /// waiting requests, but not kept.
     Forget(Span),
-    /// The level above says that an application has come to wait for this request, which was a prefetch. Only levels with demand
-    /// labels look at it.
+    /// An application now waits for this request, which was a prefetch of the level above. Only levels with demand
+    /// labels use it.
     Hurry(RequestId),
-    /// A stream ended; what was remembered of it can go.
+    /// A stream ended; its state can be dropped.
     StreamEnded(u32),
 }
 
-/// Blocks to fetch from below. Its blocks are, in this order, `demand_len` that the application waits for,
-/// `wanted_len - demand_len` that a level above wants, and the rest that only this level wants.
+/// Blocks to fetch from below, in this order: `demand_len` blocks that the application waits for,
+/// `wanted_len - demand_len` that a level above requested, and the rest that only this level prefetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
-    /// Its name, for [`Event::FetchDone`].
+    /// Number of the fetch, for [`Event::FetchDone`].
     pub id: FetchId,
-    /// The blocks.
+    /// Blocks to fetch.
     pub span: Span,
-    /// So many of them an application waits for. The `demand_len` of the request to the level below.
+    /// Number of blocks that an application waits for: the `demand_len` of the request to the level below.
     pub demand_len: u32,
-    /// So many of them the request that caused it waits for; 0 for a pure prefetch.
+    /// Number of blocks that the causing request waits for; 0 for a pure prefetch.
     pub wanted_len: u32,
-    /// Whether they become resident here when done.
+    /// Whether the blocks become resident here on arrival.
     pub keep: bool,
-    /// The stream of the request that caused it.
+    /// Stream of the causing request.
     pub stream: u32,
-    /// The client of the request that caused it.
+    /// Client of the causing request.
     pub client: u32,
-    /// Blocks of the file, as in the request.
+    /// Length of the file in blocks, from the request.
     pub file_blocks: u64,
-    /// Why.
+    /// Algorithm behind the fetch.
     pub reason: Reason,
-    /// Whether a caller waits for any of it, as far as this level knows: where it stands in queues.
+    /// Priority in queues: whether a caller waits for any of the blocks, as far as this level can see.
     pub class: Class,
 }
 
-/// How the blocks of a request were found.
+/// Blocks of a request, by where they were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Resident.
+    /// Blocks that were resident.
     pub hit: u32,
-    /// On the way already: waited for.
+    /// Blocks already in flight, waited for.
     pub late: u32,
-    /// Not here.
+    /// Blocks neither resident nor in flight.
     pub missed: u32,
 }
 
-/// What to do.
+/// Output of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// These blocks of the request are resident: take them now, before the next `Evict` of one of them. Only with
+    /// These blocks of the request are resident: copy them now, before the next `Evict` of one of them. Only with
     /// [`LevelConfig::announce`](super::LevelConfig::announce).
     Hit {
-        /// The request.
+        /// Request to serve.
         request: RequestId,
-        /// The blocks.
+        /// Resident blocks of it.
         span: Span,
     },
-    /// These blocks of the request come with a fetch. Only with `announce`, and before the `Fetch` if that is new.
+    /// These blocks of the request arrive with a fetch. Only with `announce`, and before the `Fetch` if that is new.
     Wait {
-        /// The request.
+        /// Request that waits.
         request: RequestId,
-        /// The blocks.
+        /// Blocks in flight.
         span: Span,
-        /// The fetch.
+        /// Fetch that brings them.
         fetch: FetchId,
     },
-    /// Fetch from below.
+    /// Fetch blocks from below.
     Fetch(Fetch),
-    /// Somebody has come to wait for a fetch that was a prefetch: it stands in queues as if it had been awaited from the start.
+    /// A caller now waits for a fetch that was a prefetch: from now on queue it as an awaited one.
     Hurry {
-        /// The fetch.
+        /// Fetch to speed up.
         fetch: FetchId,
     },
-    /// These blocks are resident now: store their bytes, those of the fetch, or those written. Only with `announce`.
+    /// These blocks become resident: store their bytes, from the fetch or the write. Only with `announce`.
     Store {
-        /// The blocks.
+        /// Blocks to store.
         span: Span,
-        /// The fetch, or `None` for a write.
+        /// Fetch that brought them; `None` for a write.
         fetch: Option<FetchId>,
     },
     /// The block is no longer resident. Only with `announce`.
     Evict {
-        /// The block.
+        /// Block to drop.
         block: Block,
-        /// Whether anything above ever asked for it.
+        /// Whether any request from above asked for it.
         used: bool,
     },
     /// All blocks of the request are here: answer it.
     Deliver {
-        /// The request.
+        /// Request to answer.
         request: RequestId,
-        /// How its blocks were found.
+        /// Counts of its blocks.
         outcome: Outcome,
     },
-    /// A fetch that the request waited for failed, and no other is outstanding for it: answer it with an error.
+    /// A fetch for the request failed, and no other is outstanding for it: answer it with an error.
     Fail {
-        /// The request.
+        /// Request that fails.
         request: RequestId,
     },
 }
 
-/// A line of a level's log.
+/// Line of a level's log.
 pub type Logged = machine::Logged<Event, Action>;

@@ -1,4 +1,4 @@
-//! What is on the way, and who waits for it: fetches, requests, and the edges between them, all in arrays that are reused.
+//! Fetches in flight, waiting requests, and the edges between them, all in reused arrays.
 
 use super::event::{FetchId, Outcome};
 use crate::block::RequestId;
@@ -7,27 +7,27 @@ use crate::block::slab::NIL;
 use crate::precedence::Class;
 use crate::time::Time;
 
-/// Bits of a fetch's name that are its place here; with the generations a name stays below 2^48, so that drivers have room
-/// for a number of their own beside it.
+/// Number of a fetch's bits that are its place. With the generation a fetch's number stays below 2^48, so that drivers
+/// have room beside it.
 const AT_BITS: u32 = 28;
 
-/// A fetch's place here.
+/// Returns the place of a fetch.
 pub(super) fn place(id: FetchId) -> u32 {
     (id.0 & ((1 << AT_BITS) - 1)) as u32
 }
 
-/// So many fetches in one place have different names.
+/// Number of fetches in one place until a number repeats.
 const GENERATIONS: u32 = 1 << (48 - AT_BITS);
 
-/// A fetch that is not done.
+/// Fetch in flight below.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flying {
     pub(crate) span: Span,
     pub(crate) wanted_len: u32,
     pub(crate) issued_at: Time,
-    /// First of its pages, linked through their nodes; NIL if nothing is kept.
+    /// First of its pages, linked through their nodes; NIL if no block is kept.
     pub(crate) first_page: u32,
-    /// Whether someone waits for the first block that was not wanted when it was issued.
+    /// Whether a request waits for the first block after the `wanted_len` ones.
     pub(crate) waited: bool,
     pub(crate) class: Class,
     edges: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Flying {
     live: bool,
 }
 
-/// A request that waits.
+/// Request that waits for fetches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub(crate) id: RequestId,
@@ -51,7 +51,7 @@ struct Edge {
     next: u32,
 }
 
-/// The fetches and the requests.
+/// Outstanding fetches and waiting requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flight {
     fetches: Vec<Flying>,
@@ -76,7 +76,7 @@ fn put<T>(items: &mut Vec<T>, free: &mut Vec<u32>, item: T) -> u32 {
 }
 
 impl Flight {
-    /// A new fetch; its number here.
+    /// Adds a fetch. Returns its place.
     pub(crate) fn depart(&mut self, span: Span, wanted_len: u32, class: Class, issued_at: Time) -> u32 {
         let generation = match self.free_fetches.last() {
             Some(&at) => (self.fetches[at as usize].generation + 1) % GENERATIONS,
@@ -98,17 +98,17 @@ impl Flight {
         at
     }
 
-    /// A fetch by its number.
+    /// Returns the fetch at a place.
     pub(crate) fn fetch_mut(&mut self, at: u32) -> &mut Flying {
         &mut self.fetches[at as usize]
     }
 
-    /// The name the driver knows.
+    /// Returns the fetch's number for the driver.
     pub(crate) fn name(&self, at: u32) -> FetchId {
         FetchId(u64::from(self.fetches[at as usize].generation) << AT_BITS | u64::from(at))
     }
 
-    /// A request starts to wait for these fetches, at least one.
+    /// Adds a request that waits for these fetches, at least one.
     pub(crate) fn wait(&mut self, id: RequestId, span: Span, outcome: Outcome, fetches: &[u32]) {
         let waiting = Waiting { id, span, outcome, failed: false, pending: fetches.len() as u32 };
         let request = put(&mut self.requests, &mut self.free_requests, waiting);
@@ -118,7 +118,7 @@ impl Flight {
         }
     }
 
-    /// A caller waits for what the request waits for: `hurry` is called for each of its fetches that was a prefetch.
+    /// Marks a request's fetches as awaited: `hurry` is called for each that was a prefetch.
     pub(crate) fn hurry(&mut self, request: RequestId, mut hurry: impl FnMut(FetchId)) {
         for at in 0..self.fetches.len() {
             let Flying { live: true, class: Class::Prefetch, mut edges, .. } = self.fetches[at] else { continue };
@@ -134,7 +134,7 @@ impl Flight {
         }
     }
 
-    /// A fetch is over. `None` if there is none of that name.
+    /// Ends a fetch. `None` if no outstanding one has this number.
     pub(crate) fn arrive(&mut self, id: FetchId) -> Option<Flying> {
         let at = place(id);
         let flying = self.fetches.get_mut(at as usize)?;
@@ -146,7 +146,7 @@ impl Flight {
         Some(*flying)
     }
 
-    /// Takes a finished fetch's waiters off one by one, and passes on those that wait for nothing more.
+    /// Detaches the requests from a finished fetch, and returns in `out` those that wait for no other.
     pub(crate) fn release(&mut self, flying: &Flying, failed: bool, out: &mut Vec<Waiting>) {
         let mut at = flying.edges;
         let start = out.len();
@@ -162,11 +162,11 @@ impl Flight {
             }
             at = next;
         }
-        // Edges are stacked: the request that waited first is answered first.
+        // Edges are stacked: reversed, the first waiting request is answered first.
         out[start..].reverse();
     }
 
-    /// Fetches that are not over, and requests that wait.
+    /// Numbers of outstanding fetches and of waiting requests.
     pub(crate) fn outstanding(&self) -> (usize, usize) {
         (self.fetches.len() - self.free_fetches.len(), self.requests.len() - self.free_requests.len())
     }

@@ -1,8 +1,8 @@
-//! The level: takes requests apart, lets coordinator, prefetcher and replacement decide, and says what to fetch.
+//! One cache level: passes each request through coordinator, prefetcher and replacement, and sends fetches down.
 //!
-//! A block gets its frame when its fetch is issued and is then in no list, so it cannot be evicted; it enters the lists when
-//! it arrives. The frames never exceed the capacity: when all are in flight, a block that is asked for is passed through
-//! and a prefetch is dropped.
+//! A block gets its frame when its fetch is issued. It is then in no list, so it cannot be evicted; it enters the lists
+//! on arrival. The frames never exceed the capacity. When all are in flight, a requested block is passed through and a
+//! prefetch is dropped.
 
 mod arrive;
 mod follow;
@@ -30,7 +30,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use tally::Tally;
 
-/// One cache level.
+/// State machine of one cache level.
 #[derive(Debug)]
 pub struct Level {
     config: LevelConfig,
@@ -50,12 +50,12 @@ pub struct Level {
     tally: Option<Tally>,
     /// Whether fetches are done at once: a replay without a device.
     instant: bool,
-    /// Whether a read needs nothing but the table and the lists.
+    /// Whether reads use only the table and the lists.
     plain: bool,
 }
 
 impl Level {
-    /// An empty level.
+    /// Creates an empty level.
     pub fn new(config: LevelConfig) -> Result<Level, ConfigError> {
         config.check()?;
         let capacity = config.capacity_blocks;
@@ -90,12 +90,12 @@ impl Level {
         })
     }
 
-    /// Keeps a log of what goes in and comes out, from now on: two drivers do the same when their logs are equal.
+    /// Starts a log of events and actions: two drivers do the same if their logs are equal.
     pub fn start_log(&mut self) {
         self.log.start();
     }
 
-    /// The log so far; empty unless it was started.
+    /// Log so far; empty unless started.
     pub fn log(&self) -> &[Logged] {
         self.log.lines()
     }
@@ -105,12 +105,12 @@ impl Level {
         self.pages.find(block).is_some_and(|slot| self.pages.flags(slot) & crate::block::page::FLYING == 0)
     }
 
-    /// What it counted.
+    /// Counts since the start.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// What it counted per stream, ascending, for those it remembers; empty unless configured with `per_stream`.
+    /// Counts per remembered stream, ascending; empty unless configured with `per_stream`.
     pub fn stream_stats(&self) -> Vec<StreamStats> {
         let Some(tally) = &self.tally else { return Vec::new() };
         let mut all = tally.all();
@@ -123,29 +123,29 @@ impl Level {
         all
     }
 
-    /// Its configuration.
+    /// Configuration of the level.
     pub fn config(&self) -> &LevelConfig {
         &self.config
     }
 
-    /// Blocks resident or on the way: never more than the capacity.
+    /// Number of blocks resident or in flight: never more than the capacity.
     pub fn inventory(&self) -> u32 {
         self.pages.used()
     }
 
-    /// Fetches that are not done, and requests that wait for them.
+    /// Numbers of outstanding fetches and of requests that wait for them.
     pub fn outstanding(&self) -> (usize, usize) {
         self.flight.outstanding()
     }
 
-    /// Whether the invariants hold; takes time linear in the capacity.
+    /// Checks the invariants; takes time linear in the capacity.
     pub fn check(&self) -> Result<(), Violation> {
         self.pages.check(self.frames_used()).map_err(Violation)?;
         self.prefetcher.check(&self.pages).map_err(Violation)?;
         self.stats.check().map_err(Violation)
     }
 
-    /// These blocks changed or are no more.
+    /// Drops blocks that changed or were removed.
     fn forget(&mut self, span: Span) {
         if span.len > self.pages.used() {
             let within: Vec<u32> = self.pages.slots().filter(|&slot| span.contains(self.pages.block(slot))).collect();
@@ -196,7 +196,7 @@ impl Machine for Level {
     }
 }
 
-/// An invariant that does not hold: a bug of ours.
+/// Broken invariant: a bug of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
 

@@ -1,50 +1,50 @@
-//! What a level counted.
+//! Counters of a cache level.
 
-/// Counts of one level since it was made. All are blocks unless they say otherwise.
+/// Counts of one level since its start, in blocks unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Requests for reading, not blocks.
+    /// Read requests, not blocks.
     pub requests: u64,
-    /// Asked for by reading.
+    /// Blocks requested for reading.
     pub asked: u64,
-    /// Found resident. PFC's silent hits are among them.
+    /// Blocks found resident. PFC's silent hits are among them.
     pub hit: u64,
-    /// Found on the way.
+    /// Blocks found in flight.
     pub late: u64,
-    /// Not found.
+    /// Blocks found neither resident nor in flight.
     pub missed: u64,
-    /// Of `hit`, those that PFC served without telling the native cache.
+    /// Part of `hit` that PFC served without the native cache.
     pub silent: u64,
-    /// Served by PFC directly from below.
+    /// Blocks that PFC served directly from below.
     pub bypassed: u64,
-    /// Written.
+    /// Blocks written from above.
     pub written: u64,
     /// Fetches sent down, not blocks.
     pub fetches: u64,
-    /// Of these, pure prefetches.
+    /// Part of `fetches` that are pure prefetches.
     pub prefetches: u64,
-    /// Fetched, all kinds.
+    /// Blocks fetched, of all kinds.
     pub fetched: u64,
-    /// Fetched unasked: issued prefetch, PFC's readmore included.
+    /// Blocks fetched before any request: issued prefetch, PFC's readmore included.
     pub prefetched: u64,
-    /// Of `prefetched`, asked for while resident or on the way.
+    /// Part of `prefetched` that was requested while resident or in flight.
     pub prefetch_used: u64,
-    /// Of `prefetch_used`, those that were still on the way.
+    /// Part of `prefetch_used` that was still in flight.
     pub prefetch_late: u64,
-    /// Of `prefetched`, evicted or forgotten without ever being asked for.
+    /// Part of `prefetched` that was evicted or forgotten before any request.
     pub prefetch_wasted: u64,
-    /// Prefetches that were not issued because every frame was in flight.
+    /// Blocks not prefetched because every frame was in flight.
     pub prefetch_dropped: u64,
-    /// Fetched for those that waited and not kept, other than PFC's bypass.
+    /// Blocks fetched for waiting requests and not kept, other than by PFC's bypass.
     pub passed_through: u64,
-    /// Evicted.
+    /// Blocks evicted from here.
     pub evicted: u64,
-    /// Failed to arrive.
+    /// Blocks of failed fetches.
     pub failed: u64,
 }
 
 impl Stats {
-    /// What does not add up.
+    /// Returns the first inconsistency of the counts.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.hit + self.late + self.missed != self.asked {
             return Err(format!(
@@ -59,22 +59,22 @@ impl Stats {
         Ok(())
     }
 
-    /// Share of the blocks asked for that were resident; 0 if none was asked for.
+    /// Share of the requested blocks that were resident; 0 without requests.
     pub fn hit_ratio(&self) -> f64 {
         ratio(self.hit, self.asked)
     }
 
-    /// Blocks fetched unasked that nobody asked for so far (unused prefetch).
+    /// Prefetched blocks without a request so far (unused prefetch).
     pub fn prefetch_unused(&self) -> u64 {
         self.prefetched - self.prefetch_used
     }
 
-    /// Share of the prefetched blocks that were asked for.
+    /// Share of the prefetched blocks that were requested.
     pub fn accuracy(&self) -> f64 {
         ratio(self.prefetch_used, self.prefetched)
     }
 
-    /// Share of what would have been missed that prefetching had here or on the way.
+    /// Share of the would-be misses that prefetching had resident or in flight.
     pub fn coverage(&self) -> f64 {
         ratio(self.prefetch_used, self.prefetch_used + self.missed)
     }
@@ -83,23 +83,23 @@ impl Stats {
 /// Counts of one stream at one level.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StreamStats {
-    /// The stream.
+    /// Number of the stream.
     pub stream: u32,
-    /// Asked for.
+    /// Blocks requested for reading.
     pub asked: u64,
-    /// Found resident.
+    /// Blocks found resident.
     pub hit: u64,
-    /// Found on the way.
+    /// Blocks found in flight.
     pub late: u64,
-    /// Not found.
+    /// Blocks found neither resident nor in flight.
     pub missed: u64,
-    /// Fetched unasked for it.
+    /// Blocks prefetched for the stream.
     pub prefetched: u64,
-    /// Of these, asked for.
+    /// Part of `prefetched` that was requested.
     pub prefetch_used: u64,
-    /// Of these, evicted unused.
+    /// Part of `prefetched` that was evicted unused.
     pub prefetch_wasted: u64,
-    /// Prefetched, here or on the way, and not asked for yet: its read-ahead inventory.
+    /// Prefetched blocks, resident or in flight, without a request yet: its read-ahead inventory.
     pub inventory: u64,
     /// Trigger distance now, in blocks; 0 when the prefetcher keeps none per stream.
     pub trigger_distance: f64,

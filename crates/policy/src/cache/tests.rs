@@ -1,4 +1,4 @@
-//! Levels driven as a simulator and as a live cache drive them.
+//! Levels with the drivers of a simulator and of a live cache.
 
 pub(crate) mod driver;
 mod oracle;
@@ -188,7 +188,7 @@ fn labels_keep_ra_from_misleading_sarc() {
         config.coordination = coordination;
         let mut driver = Driver::new(config);
         for n in 1..50u64 {
-            // A random one-block read that RA(4) above made five blocks long.
+            // A random one-block read that RA(4) above extended to five blocks.
             driver.demand_len = 1;
             driver.read(n * 1009, 5);
         }

@@ -11,14 +11,14 @@ use model::{Label, State};
 use scenario::{Faults, Guilt, NODES, Op, Scenario, Start};
 
 /// The states that were seen: their hashes and numbers, in a table that is at most half full.
-struct Seen {
+struct VisitedStates {
     slots: Vec<(u64, u32)>,
     len: usize,
 }
 
-impl Seen {
-    fn new() -> Seen {
-        Seen { slots: vec![(0, 0); 1 << 16], len: 0 }
+impl VisitedStates {
+    fn new() -> VisitedStates {
+        VisitedStates { slots: vec![(0, 0); 1 << 16], len: 0 }
     }
 
     /// The number that it has, or gets now.
@@ -52,16 +52,16 @@ impl Seen {
     }
 }
 
-/// What a search found.
-struct Found {
+/// Result of a search.
+struct SearchResult {
     states: usize,
     /// The shortest way to a state that must not be, and why it must not.
     violation: Option<(&'static str, Vec<Label>)>,
 }
 
 /// Breadth first, so that the first violation has the shortest trace.
-fn explore(scenario: &Scenario) -> Found {
-    let mut seen = Seen::new();
+fn explore(scenario: &Scenario) -> SearchResult {
+    let mut seen = VisitedStates::new();
     let mut states = vec![State::start(scenario)];
     let mut from: Vec<(u32, Label)> = vec![(0, Label { node: 0, what: "", fault: false })];
     // Back along what happens without faults.
@@ -77,7 +77,7 @@ fn explore(scenario: &Scenario) -> Found {
                 states.push(to);
                 from.push((at as u32, label));
                 if let Some(why) = to.broken() {
-                    return Found { states: states.len(), violation: Some((why, trace(&from, number))) };
+                    return SearchResult { states: states.len(), violation: Some((why, trace(&from, number))) };
                 }
             }
             if !label.fault && number != at as u32 {
@@ -87,7 +87,7 @@ fn explore(scenario: &Scenario) -> Found {
         at += 1;
     }
     let violation = stuck(&states, back).map(|stuck| ("the rest does not come to its end", trace(&from, stuck)));
-    Found { states: states.len(), violation }
+    SearchResult { states: states.len(), violation }
 }
 
 /// The first state from which no way without faults leads to the end.

@@ -1,34 +1,34 @@
-//! Of many nodes a few look at the space of targets that are idle, each at a share of them, and tell the others.
+//! In a large cluster, a few nodes measure the space of idle targets, each its share, and report it to the others.
 //!
-//! A node looks by itself at the targets that it uses, and at those that nobody told it of for long: one that only some
-//! nodes reach, or whose looker has just gone.
+//! A node measures by itself the targets that it uses, and those without a recent report. Such targets are reached by
+//! some nodes only, or their measuring node has just left.
 
 use crate::TargetId;
 use crate::time::Time;
 
-/// So many of the lowest nodes look for all. A guess: with a hundred thousand targets each looks at a hundred a second,
-/// and what they tell is some letters a minute.
+/// Number of lowest nodes that measure for all. A guess: of a hundred thousand targets each measures a hundred a
+/// second, and its reports are a few messages a minute.
 const LOOKERS: usize = 16;
 
-/// How often idle targets are looked at.
+/// Interval of measurements of an idle target.
 pub const EVERY: Time = Time::from_secs(60);
 
-/// What nobody told of for so long is looked at here: three rounds that were missed.
+/// Age of a report after which a node measures the target itself: three missed rounds.
 const STALE: Time = Time::from_secs(180);
 
-/// A node's share of the idle targets.
+/// Idle targets that a node measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// There are few nodes, and each looks at all: what fails is noticed by each, too.
+    /// In a small cluster each node measures every target, so each also notices failures.
     All,
-    /// It looks at the targets of that remainder, and tells the others.
+    /// Targets with this remainder of their number; the results are reported to the others.
     Part(u16),
-    /// Others look.
+    /// Other nodes measure for this one.
     None,
 }
 
 impl Share {
-    /// Of a node that has so many lower ones beside it, among so many in all.
+    /// Share of a node with `lower` lower nodes, of `members` in all.
     pub fn of(lower: usize, members: usize) -> Share {
         match (members > LOOKERS, lower < LOOKERS) {
             (false, _) => Share::All,
@@ -37,7 +37,7 @@ impl Share {
         }
     }
 
-    /// Whether it looks at an idle target of which it last knew something so long ago; `None`: never.
+    /// Whether the node measures an idle target whose last report has this age; `None`: there was none.
     pub fn looks_at(self, target: TargetId, known: Option<Time>) -> bool {
         known.is_none_or(|age| age >= STALE)
             || match self {
@@ -47,7 +47,7 @@ impl Share {
             }
     }
 
-    /// Whether others are told of what it saw on an idle target.
+    /// Whether the node reports its measurement of an idle target to the others.
     pub fn tells_of(self, target: TargetId) -> bool {
         self != Share::All && self.looks_at(target, Some(Time::ZERO))
     }

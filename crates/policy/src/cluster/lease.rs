@@ -1,43 +1,42 @@
-//! A node renews its lease by renaming its lease file, and expels a node whose file has stood still for too long.
+//! A node renews its lease by renaming its lease file, and expels a node whose file was not renewed in time.
 //!
 //! ```text
 //!   new.ID ----- N is born: rename ---> N.0
 //!   N.B -------- N renews: rename ----> N.(B+1)   N holds its lease until `asked` + lease, on its own clock
 //!    |
-//!    '---------- a watcher: rename ---> N.over    N is over for ever, and everybody can see it
+//!    '---------- a watcher: rename ---> N.over    N is over for ever, and every node can see it
 //!
-//!   own lease      held --(time)--> lapsed --(a renewal succeeds after all)--> held
+//!   own lease      held --(time)--> lapsed --(a late renewal succeeds)--> held
 //!                   |  Gone: no such file          |
 //!                   v                              v
-//!                 unsure --(a look: N.over)-------------> lost     (it joins again, under a new number)
-//!                   '------(a look: N.(B+1), the answer was lost)--> held
+//!                 unsure --(a listing: N.over)-------------> lost     (it joins again, under a new number)
+//!                   '------(a listing: N.(B+1), the answer was lost)--> held
 //! ```
-//! All renames are of one exact name, so only one of them finds it: a node that renewed is not expelled, and one that
-//! was expelled can't renew. A watcher waits for the node's lease, and the drift of clocks, from when it first saw that
-//! beat. That is after the renewal was asked for, so the lease has ended on the node's own clock.
+//! Every rename names one exact beat, so only one of them finds the file. A node that renewed is not expelled, and an
+//! expelled node cannot renew. A watcher waits for the node's lease, plus the drift of clocks, from its first sight of
+//! that beat. The renewal was requested before, so the lease has ended on the node's own clock, too.
 //!
-//! **A node is over only when its `N.over` was seen.** A directory that is listed while a file in it is renamed may
-//! show both names or neither, so a missing lease file says nothing.
+//! **A node is over only when its `N.over` was seen.** A listing made during a rename may show both names or neither,
+//! so a missing lease file proves nothing.
 //!
-//! The leader is the lowest node that is not over and does not *drain*; it leads while it holds its lease. Numbers leave
-//! none out, so a node leads only when it has seen *every* lower number over or draining: what a listing misses delays a
-//! takeover, and no more. Whether a number drains is written before it is born and never changes: a node that is to
-//! drain gives its number up and joins again under one that does. A
-//! number that was claimed and shows no lease file is ended like any other, by a rename of the file that it was to
-//! begin with.
+//! The leader is the lowest node that is not over and does not *drain*; it leads while it holds its lease. Numbers have
+//! no gaps, so a node leads only after it has seen *every* lower number over or draining. A name missing from a listing
+//! only delays a takeover. A number is marked as draining before its birth, and never changes. To drain, a node gives
+//! its number up and joins again under a draining one. A claimed number without a lease file is ended by a rename of
+//! its birth file.
 //!
-//! Were each node to list the others' files every second, the file system's work would grow with the square of their
-//! number. So only the lowest look that often, from among whom the next leader comes; the higher a node's rank, the
-//! rarer. A node that waits for another looks often, too, for as long ([`Event::Asked`]).
+//! If every node listed the lease files every second, the load on the file system would grow with the square of their
+//! number. So only the lowest nodes, which lead next, list at that rate; the higher a node's rank, the rarer. A node
+//! that waits for another also lists at the high rate, for a while ([`Event::Asked`]).
 //!
-//! How a node joins, by the driver: it creates `new.ID` (ID is random), takes the number after the highest that it sees
-//! by an exclusive symlink `N -> new.ID` (the next one if that is there), and renames `new.ID` to `N.0`. If that file
-//! is gone, the number was ended before it was born: it joins anew.
+//! Joining, by the driver: create `new.ID` (ID is random). Take the number after the highest one seen by an exclusive
+//! symlink `N -> new.ID` (the next one if that exists). Rename `new.ID` to `N.0`. If that file is gone, the number was
+//! ended before its birth: join again.
 //!
-//! Duties of the driver: its clock counts on while the machine sleeps (`CLOCK_BOOTTIME`). It answers each `Renew` with
+//! Duties of the driver: its clock runs on while the machine sleeps (`CLOCK_BOOTTIME`). It answers each `Renew` with
 //! `Renewed`, `Gone` or `RenewFailed`, each `Look` with `Seen` or `LookFailed`, each `Expel` with `Expelled`,
-//! `Survived` or `ExpelFailed`; a listing begins after its `Look`. Writes have ended before it says `Leave`. The
-//! symlinks and the files `N.over` stay.
+//! `Survived` or `ExpelFailed`. A listing begins after its `Look`. All writes have ended before it sends `Leave`. It
+//! never removes the symlinks or the files `N.over`.
 //!
 //! Source: C. Gray and D. Cheriton, Leases (SOSP 1989), with a rename in the place of a lock server.
 
@@ -53,13 +52,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// A lease file in a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Whose it is.
+    /// Node that the file belongs to.
     pub node: Node,
-    /// How often it was renewed.
+    /// Number of renewals so far.
     pub beat: u64,
-    /// How long that node's lease lasts, as its file says.
+    /// Duration of that node's lease, from the file.
     pub lease: Time,
-    /// It is not to lead, as its file says.
+    /// Whether the node must not lead, from the file.
     pub drains: bool,
 }
 
@@ -70,18 +69,18 @@ pub enum Event {
     Renewed {
         /// The beat in the new name.
         beat: u64,
-        /// The moment before the rename was asked for.
+        /// Time just before the rename request.
         asked: Time,
     },
-    /// There was no file of the old name: expelled, or an earlier rename had succeeded without an answer.
+    /// No file had the old name: expelled, or an earlier rename succeeded and its answer was lost.
     Gone,
-    /// The rename could not be tried, or nobody knows whether it happened.
+    /// The rename could not be tried, or its outcome is unknown.
     RenewFailed,
     /// A listing of the lease files.
     Seen {
-        /// Lease files, in any order; a node may be missing or there twice.
+        /// Lease files, in any order; a node may be missing or appear twice.
         leases: Vec<Seen>,
-        /// The nodes that are over, whose files are never renamed again.
+        /// Nodes that are over; their files are never renamed again.
         over: Vec<Node>,
     },
     /// The files could not be listed.
@@ -96,20 +95,20 @@ pub enum Event {
         /// A node that renewed its lease, or that another watcher expelled.
         node: Node,
     },
-    /// The rename could not be tried, or nobody knows whether it happened.
+    /// The rename could not be tried, or its outcome is unknown.
     ExpelFailed {
         /// The node that was to be expelled.
         node: Node,
     },
-    /// The node ends: it gives its lease up at once, so that nobody waits for it.
+    /// The node ends: it gives its lease up at once, so that other nodes need not wait for it.
     Leave,
-    /// Somebody waits for another node, or asks what is known of them: for a while it looks as often as the lowest do.
+    /// A caller waits for another node, or requests the members: for a while this node lists at the rate of the lowest.
     Asked,
     /// Time passed; to be sent at [`Membership::next_deadline`].
     Tick,
 }
 
-/// What the driver has to do.
+/// Output of [`Membership`], to be carried out by the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Rename the own lease file from this beat to the next.
@@ -123,28 +122,28 @@ pub enum Action {
     Expel {
         /// The node to expel; this node itself when it leaves.
         node: Node,
-        /// The beat that the file has; `None` if it was never seen to have one: the file that its number points to.
+        /// Beat of the file; `None` if none was ever seen: then the file that the number's symlink points to.
         beat: Option<u64>,
-        /// So long its beat has stood still.
+        /// Time since the beat last changed.
         silent: Time,
     },
     /// This node leads from now on.
     Lead,
-    /// This node does not lead.
+    /// This node does not lead, or no longer.
     Follow {
-        /// The node that does, as far as is known.
+        /// Node that leads, if known.
         leader: Option<Node>,
     },
     /// This node's number is over; join again under a new one.
     Lost,
-    /// A node is there that was not.
+    /// A new node appeared in a listing.
     Came {
         /// The new member.
         node: Node,
     },
-    /// A node is over.
+    /// A member's number is over.
     Left {
-        /// It was a member.
+        /// Node that was a member.
         node: Node,
     },
 }
@@ -154,17 +153,17 @@ pub enum Action {
 pub struct Stats {
     /// Renewals that succeeded.
     pub renewals: u64,
-    /// Renewals that could not be tried, or whose outcome nobody knew.
+    /// Renewals that could not be tried, or with unknown outcome.
     pub renewals_failed: u64,
     /// Listings of the lease files.
     pub looks: u64,
     /// Nodes that this node expelled.
     pub expelled: u64,
-    /// Nodes that were to be expelled and had renewed, or were expelled by another.
+    /// Failed expulsions: the node had renewed, or another watcher expelled it.
     pub survived: u64,
 }
 
-/// What is known about another node's lease.
+/// Last known state of another node's lease.
 #[derive(Debug)]
 struct Watch {
     beat: u64,
@@ -175,16 +174,16 @@ struct Watch {
     expelling: bool,
 }
 
-/// The own lease.
+/// State of the own lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Own {
-    /// It is renewed in time, or late.
+enum OwnLease {
+    /// Not known to be lost; it may have expired.
     Held,
-    /// Its file was not found under the name it had, as of this time.
+    /// The lease file did not have its expected name, at this time.
     Unsure(Time),
-    /// This node gives it up.
+    /// The node is giving it up.
     Leaving,
-    /// This number is over.
+    /// The number is over.
     Lost,
 }
 
@@ -194,42 +193,42 @@ pub struct Membership {
     config: Config,
     node: Node,
     drains: bool,
-    own: Own,
+    own: OwnLease,
     beat: u64,
-    /// The lease ends so long after this.
+    /// Time of the last successful renewal's request; the lease ends [`Config::lease`] later.
     asked: Time,
     started: Time,
     renew_at: Time,
     renewing: bool,
-    /// When the first rename from the present beat was asked for.
+    /// Time of the first rename request from the present beat.
     first_asked: Option<Time>,
     look_at: Time,
-    /// When the listing was asked for that is not answered yet.
+    /// Time of the request of the outstanding listing.
     looking: Option<Time>,
-    /// When the latest listing was asked for.
+    /// Time of the latest listing's request, answered or not.
     look_asked: Time,
     looked: bool,
-    /// When the latest listing was asked for that was answered.
+    /// Time of the latest answered listing's request.
     known_at: Option<Time>,
-    /// When somebody asked last.
+    /// Time of the last [`Event::Asked`].
     wanted_at: Option<Time>,
     others: BTreeMap<Node, Watch>,
-    /// Lower numbers that were not seen yet, and whether they are being expelled.
+    /// Lower numbers never seen, and whether each is being expelled.
     unseen: BTreeMap<Node, bool>,
     over: BTreeSet<Node>,
-    /// What was said last about the leader; before that, nothing was.
+    /// Leader announced last; `None`: no announcement so far.
     said: Option<Option<Node>>,
     actions: VecDeque<Action>,
     stats: Stats,
 }
 
 impl Membership {
-    /// The node's file `N.0` is there, and was asked for at `asked`.
+    /// Joins as `node`, whose file `N.0` exists; its rename was requested at `asked`.
     pub fn new(config: Config, now: Time, node: Node, asked: Time) -> Membership {
         let mut new = Membership {
             node,
             drains: false,
-            own: Own::Held,
+            own: OwnLease::Held,
             beat: 0,
             asked,
             started: now,
@@ -254,14 +253,14 @@ impl Membership {
         new
     }
 
-    /// The node's file says that it is not to lead.
+    /// Marks this node as draining: it must not lead.
     #[must_use]
     pub fn draining(mut self) -> Membership {
         self.drains = true;
         self
     }
 
-    /// This node.
+    /// Own node number.
     pub fn node(&self) -> Node {
         self.node
     }
@@ -271,17 +270,17 @@ impl Membership {
         now < self.held_until()
     }
 
-    /// The end of the lease as it is now; long ago if it is lost or in doubt.
+    /// End of the lease; zero if it is lost or in doubt.
     pub fn held_until(&self) -> Time {
-        if self.own == Own::Held { self.asked + self.config.lease } else { Time::ZERO }
+        if self.own == OwnLease::Held { self.asked + self.config.lease } else { Time::ZERO }
     }
 
-    /// How the node stands with its lease now.
+    /// State of the node's own lease now.
     pub fn standing(&self, now: Time) -> Standing {
         match self.own {
-            Own::Held if self.holds(now) => Standing::Held,
-            Own::Held | Own::Unsure(_) => Standing::Lapsed,
-            Own::Leaving | Own::Lost => Standing::Lost,
+            OwnLease::Held if self.holds(now) => Standing::Held,
+            OwnLease::Held | OwnLease::Unsure(_) => Standing::Lapsed,
+            OwnLease::Leaving | OwnLease::Lost => Standing::Lost,
         }
     }
 
@@ -290,27 +289,28 @@ impl Membership {
         self.leader() == Some(self.node) && self.holds(now)
     }
 
-    /// The node that leads if it holds its lease: the lowest that is not over and does not drain, once that was seen.
+    /// Lowest node that is not over and does not drain, once every lower number was seen. It leads if it holds its
+    /// lease.
     pub fn leader(&self) -> Option<Node> {
-        // Asked after each event: of the others only the lowest are looked at.
-        let own = (self.own != Own::Lost && !self.drains).then_some(self.node);
+        // Runs after each event: only the lowest of the others is examined.
+        let own = (self.own != OwnLease::Lost && !self.drains).then_some(self.node);
         let other = self.others.iter().find(|(_, watch)| !watch.drains).map(|(node, _)| *node);
         let lowest = own.into_iter().chain(other).min().filter(|_| self.looked);
         lowest.filter(|lowest| self.unseen.keys().next().is_none_or(|unseen| unseen > lowest))
     }
 
-    /// The nodes that are there: this one, and those that were seen and are not over.
+    /// Known members: this node, and all nodes seen that are not over.
     pub fn members(&self) -> BTreeSet<Node> {
-        let own = (self.own != Own::Lost).then_some(self.node);
+        let own = (self.own != OwnLease::Lost).then_some(self.node);
         self.others.keys().copied().chain(own).collect()
     }
 
-    /// Whether a node is over for ever, as far as is known. One that was never seen is not: it may have just come.
+    /// Whether a node is known to be over. False for a node never seen: it may have just joined.
     pub fn is_over(&self, node: Node) -> bool {
         self.over.contains(&node)
     }
 
-    /// When the listing was asked for that all this is known by; `None` before the first.
+    /// Request time of the listing behind the present state; `None` before the first.
     pub fn known_at(&self) -> Option<Time> {
         self.known_at
     }
@@ -326,7 +326,7 @@ impl Membership {
         assert!(self.others.keys().all(|node| !self.over.contains(node)), "what is over is watched no more");
         let known = |node: &Node| self.others.contains_key(node) || self.over.contains(node);
         assert!(!self.unseen.keys().any(known), "what was seen is not unseen");
-        assert!(self.own != Own::Lost || self.held_until() == Time::ZERO, "a number that is over holds nothing");
+        assert!(self.own != OwnLease::Lost || self.held_until() == Time::ZERO, "a number that is over holds nothing");
         assert!(!self.renewing || self.first_asked.is_some(), "a renewal was asked for at some time");
     }
 
@@ -338,31 +338,31 @@ impl Membership {
         (self.beat, self.asked, self.renewing, self.first_asked) = (beat, self.asked.max(asked), false, None);
         self.renew_at = self.asked + self.config.renew_every;
         match self.own {
-            Own::Unsure(_) => self.own = Own::Held,
-            Own::Leaving => self.leave(),
-            Own::Held | Own::Lost => {}
+            OwnLease::Unsure(_) => self.own = OwnLease::Held,
+            OwnLease::Leaving => self.leave(),
+            OwnLease::Held | OwnLease::Lost => {}
         }
     }
 
     fn renew_later(&mut self, now: Time) {
         let answered = std::mem::take(&mut self.renewing);
         self.renew_at = now + Time(self.config.renew_every.0 / 8);
-        if answered && self.own == Own::Leaving {
+        if answered && self.own == OwnLease::Leaving {
             self.leave();
         }
     }
 
     fn gone(&mut self, now: Time) {
-        if self.renewing && self.own == Own::Held {
-            self.own = Own::Unsure(now);
+        if self.renewing && self.own == OwnLease::Held {
+            self.own = OwnLease::Unsure(now);
             self.look_at = now;
         }
         self.renew_later(now);
     }
 
-    /// Gives the lease up: from here on it holds nothing, and once no renewal is under way the file goes, too.
+    /// Gives the lease up at once, and the file as soon as no renewal is outstanding.
     fn leave(&mut self) {
-        self.own = Own::Leaving;
+        self.own = OwnLease::Leaving;
         if !self.renewing {
             let (node, beat) = (self.node, Some(self.beat));
             self.actions.push_back(Action::Expel { node, beat, silent: Time::ZERO });
@@ -370,8 +370,8 @@ impl Membership {
     }
 
     fn lose(&mut self) {
-        if self.own != Own::Lost {
-            self.own = Own::Lost;
+        if self.own != OwnLease::Lost {
+            self.own = OwnLease::Lost;
             self.actions.push_back(Action::Lost);
         }
     }
@@ -389,14 +389,15 @@ impl Membership {
             }
         }
         self.expel(now);
-        // Its rank is known now, or may be another.
+        // The listing revealed this node's rank, or changed it.
         let due = self.look_asked + self.look_every(now);
         self.look_at = if is_first { due } else { self.look_at.min(due) };
     }
 
-    /// The own file was not found: only a listing that was asked for since then tells whether it has the next beat.
+    /// Decides an unsure lease: only a listing requested after the failed rename shows whether the file has the next
+    /// beat.
     fn resolve(&mut self, now: Time, asked: Time, leases: &[Seen]) {
-        let Own::Unsure(since) = self.own else { return };
+        let OwnLease::Unsure(since) = self.own else { return };
         if asked < since {
             return;
         }
@@ -432,7 +433,7 @@ impl Membership {
                 self.actions.push_back(Action::Expel { node: *node, beat: Some(watch.beat), silent });
             }
         }
-        // It may have crashed before it was born. If it was, the rename finds nothing.
+        // The node may have crashed before its birth. If it was born, the rename finds no file.
         let silent = now.since(self.started);
         if silent < config.patience(config.lease) {
             return;
@@ -456,7 +457,7 @@ impl Membership {
         }
     }
 
-    /// One that was seen is looked at again soon, and expelled only after its beat has stood still for as long once
+    /// Keeps a node that was not expelled: lists again soon, and expels it only after its beat has stood still once
     /// more.
     fn stays(&mut self, now: Time, node: Node) {
         self.not_expelled(node);
@@ -466,7 +467,7 @@ impl Membership {
         }
     }
 
-    /// It is tried again after the next look.
+    /// Allows another expulsion after the next listing.
     fn not_expelled(&mut self, node: Node) {
         if let Some(watch) = self.others.get_mut(&node) {
             watch.expelling = false;
@@ -476,12 +477,12 @@ impl Membership {
         }
     }
 
-    /// Asks for what is due, and says who leads if that changed.
+    /// Sends due requests, and announces a change of the leader.
     fn go_on(&mut self, now: Time) {
-        if self.own == Own::Lost {
+        if self.own == OwnLease::Lost {
             return self.say(now);
         }
-        if self.own == Own::Held && !self.renewing && now >= self.renew_at {
+        if self.own == OwnLease::Held && !self.renewing && now >= self.renew_at {
             self.renewing = true;
             self.first_asked.get_or_insert(now);
             self.actions.push_back(Action::Renew { beat: self.beat });
@@ -494,10 +495,10 @@ impl Membership {
         self.say(now);
     }
 
-    /// Often while it matters to somebody here, else by its rank.
+    /// Interval of listings: short while a caller waits or the own state is in doubt, otherwise by rank.
     fn look_every(&self, now: Time) -> Time {
         let is_asked = self.wanted_at.is_some_and(|at| now.since(at) <= self.config.patience(self.config.lease));
-        if is_asked || !self.looked || self.own != Own::Held || !self.unseen.is_empty() {
+        if is_asked || !self.looked || self.own != OwnLease::Held || !self.unseen.is_empty() {
             return self.config.look_every;
         }
         self.config.look_every_at(self.others.range(..self.node).count())
@@ -508,7 +509,7 @@ impl Membership {
         self.look_at = self.look_at.min(now.max(self.look_asked + self.config.look_every));
     }
 
-    /// The next look, or earlier, for one that looks often, the moment when a beat has stood still for too long.
+    /// Time of the next listing; earlier, at a high rate, when a node's beat will have stood still for too long.
     fn look_due(&self) -> Time {
         if self.look_at > self.look_asked + self.config.look_every {
             return self.look_at;
@@ -519,13 +520,13 @@ impl Membership {
     }
 
     fn say(&mut self, now: Time) {
-        if !self.looked && self.own != Own::Lost {
+        if !self.looked && self.own != OwnLease::Lost {
             return;
         }
         let leader = if self.leads(now) {
             Some(self.node)
         } else {
-            self.leader().filter(|leader| *leader != self.node && self.own != Own::Lost)
+            self.leader().filter(|leader| *leader != self.node && self.own != OwnLease::Lost)
         };
         if self.said == Some(leader) {
             return;
@@ -541,7 +542,7 @@ impl Machine for Membership {
     type Action = Action;
 
     fn handle(&mut self, now: Time, event: Event) {
-        if self.own == Own::Lost {
+        if self.own == OwnLease::Lost {
             return;
         }
         match event {
@@ -563,7 +564,7 @@ impl Machine for Membership {
                 self.stays(now, node);
             }
             Event::ExpelFailed { node } => self.not_expelled(node),
-            Event::Leave if self.own != Own::Leaving => self.leave(),
+            Event::Leave if self.own != OwnLease::Leaving => self.leave(),
             Event::Asked => self.asked(now),
             Event::Leave | Event::Tick => {}
         }
@@ -575,10 +576,10 @@ impl Machine for Membership {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        if self.own == Own::Lost {
+        if self.own == OwnLease::Lost {
             return None;
         }
-        let renew = (self.own == Own::Held && !self.renewing).then_some(self.renew_at);
+        let renew = (self.own == OwnLease::Held && !self.renewing).then_some(self.renew_at);
         let look = self.looking.is_none().then(|| self.look_due());
         let leading = self.said == Some(Some(self.node));
         let lapse = leading.then(|| self.held_until());

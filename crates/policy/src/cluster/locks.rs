@@ -1,35 +1,35 @@
-//! When a call for a user's lock is asked of the shared file system, which tells nobody that a lock has become free.
+//! Schedules tries for users' locks at the shared file system, which does not notify callers when a lock becomes free.
 //!
 //! ```text
 //!   Came ──> Ask ──Refused──> waits: its pause, which grows; or Freed, in the order in which calls came ──> Ask ...
 //!              │                 └── a call that may not wait: Refuse
 //!              └── no answer within the deadline: GiveUp
 //! ```
-//! The shared file system decides who has a lock. Between two tries a call holds no worker. The calls of one user are together
-//! asked at most once in [`Config::user_gap`], however many wait.
+//! The shared file system decides which call gets a lock. Between two tries a call occupies no worker. With many
+//! waiting calls, their pauses grow: in the long run a user has at most one try per [`Config::user_gap`].
 
 use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The spans.
+/// Retry intervals and the deadline.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// After the first refusal; doubled with each further one.
+    /// Pause after the first refusal; doubled with each further one.
     pub pause: Time,
-    /// As far as that.
+    /// Limit on the doubled pause.
     pub pause_max: Time,
-    /// Of a user with many calls each pauses at least so long for each of them.
+    /// Share of a user's call in the pause: with `n` calls, the limit on each pause is at least `n * user_gap`.
     pub user_gap: Time,
-    /// When a lock is given back on this node, those that wait for the file are asked so far apart: the first may take it.
+    /// Interval between the retries of waiting calls after a lock was released on this node: the first may take it.
     pub freed_gap: Time,
-    /// How long the shared file system has for an answer.
+    /// Timeout of one try.
     pub deadline: Time,
 }
 
 impl Default for Config {
-    /// Guesses: a try costs the shared file system about what a `stat` costs it, so one call that waits is 20 of those in a second, and a
-    /// user with many 250. A GlusterFS client ends its calls in 15 s.
+    /// Guesses. A try costs the shared file system about as much as a `stat`. So a waiting call costs 20 of them a
+    /// second, and a user with many calls 250. A GlusterFS client ends its calls in 15 s.
     fn default() -> Config {
         Config {
             pause: Time::from_millis(1),
@@ -41,79 +41,79 @@ impl Default for Config {
     }
 }
 
-/// A call, by a number that is never used again.
+/// Number of a call, never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Call(pub u64);
 
-/// What is in the way of a lock.
+/// Conflicting lock, by its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// A lock that was taken elsewhere, or by a way that nobody here sees.
+    /// A lock of another node, or one taken outside of Entrepot's view.
     Elsewhere,
-    /// A lock of this node, whose end is told as [`Event::Freed`].
+    /// A lock of this node; its release is reported as [`Event::Freed`].
     Here,
-    /// The same, and its file was closed: it is being given back.
+    /// A lock of this node whose file was closed, so that it is being released.
     Closed,
 }
 
-/// What happens.
+/// Input of [`Asking`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A user calls, for a file.
+    /// A user's call for a lock arrived.
     Came {
-        /// The call.
+        /// New call number.
         call: Call,
-        /// The file.
+        /// File to lock.
         file: u64,
-        /// The user.
+        /// User that calls.
         user: u32,
-        /// It is to wait until the lock is free.
+        /// Whether the call waits until the lock is free (`F_SETLKW`).
         waits: bool,
     },
-    /// What was asked was refused.
+    /// A try was refused.
     Refused {
-        /// The call.
+        /// Call that was tried.
         call: Call,
-        /// Why.
+        /// Lock in the way.
         refusal: Refusal,
     },
-    /// The call has its answer.
+    /// The call was answered.
     Ended {
-        /// The call.
+        /// Call that ended.
         call: Call,
     },
-    /// A lock of this file was given back on this node.
+    /// A lock of this file was released on this node.
     Freed {
-        /// The file.
+        /// File of the lock.
         file: u64,
     },
-    /// Time passed.
+    /// Time passed; to be sent at the next deadline.
     Tick,
 }
 
-/// What is to be done.
+/// Output of [`Asking`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Look whether the caller still wants it, and ask the shared file system.
+    /// Try the lock at the shared file system, unless the caller was interrupted.
     Ask {
-        /// The call.
+        /// Call to try.
         call: Call,
     },
-    /// Tell the caller that somebody has the lock. The call has ended.
+    /// Return to the caller that the lock is held. The call has ended.
     Refuse {
-        /// The call.
+        /// Call to refuse.
         call: Call,
     },
-    /// Tell the caller that the shared file system does not answer. The call has ended.
+    /// Return to the caller that the shared file system does not answer. The call has ended.
     GiveUp {
-        /// The call.
+        /// Call that timed out.
         call: Call,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// It is asked; a lock of the file may have been given back since.
+    /// A try is under way; `freed`: a lock of the file was released since.
     Asked {
         freed: bool,
     },
@@ -126,20 +126,20 @@ struct State {
     user: u32,
     waits: bool,
     phase: Phase,
-    /// When it is asked, or given up.
+    /// Time of the next try, or of the timeout.
     due: Time,
-    /// The last.
+    /// Pause after the last refusal.
     pause: Time,
-    /// A call that may not wait is refused then at the latest.
+    /// Time from which a call that may not wait is refused even if the lock is being released.
     until: Time,
 }
 
-/// The calls of a node.
+/// Calls of a node for locks.
 #[derive(Debug, Default)]
 pub struct Asking {
     config: Config,
     calls: BTreeMap<Call, State>,
-    /// Those of each file, and how many each user has.
+    /// Calls of each file, and below the number of calls of each user.
     files: BTreeMap<u64, BTreeSet<Call>>,
     users: BTreeMap<u32, u64>,
     due: BTreeSet<(Time, Call)>,
@@ -147,17 +147,17 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// None yet.
+    /// Begins without calls.
     pub fn new(config: Config) -> Asking {
         Asking { config, ..Asking::default() }
     }
 
-    /// How many there are.
+    /// Number of calls.
     pub fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no calls.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
@@ -184,9 +184,9 @@ impl Asking {
         }
         let many = Time(self.config.user_gap.0.saturating_mul(self.users.get(&state.user).copied().unwrap_or(0)));
         state.pause = match (freed, refusal) {
-            // It missed the moment.
+            // The lock was released during the try: retry soon.
             (true, _) => self.config.pause,
-            // The end of that lock is heard of. Until then it is only seen whether the caller was interrupted.
+            // `Freed` will come. Until then, tries only detect an interrupted caller.
             (false, Refusal::Here) => self.config.pause_max.max(many),
             _ => Time(state.pause.0 * 2).clamp(self.config.pause, self.config.pause_max.max(many)),
         };

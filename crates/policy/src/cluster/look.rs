@@ -1,38 +1,41 @@
-//! One look through a volume by all its nodes: who looks at which part of the names, whom to ask again, and whether everything was seen.
+//! Scan of a volume by all its nodes: assigns parts of the names, retries lost messages, and records whether the scan
+//! is complete.
 //!
 //! ```text
-//!   Begin    each says what it is making        all lists of objects are older, all layouts are read later
-//!   Walk     each looks at its part of the names; the part of one that is gone goes to another
-//!   CatchUp  each looks again at directories that changed, until in one round none did
-//!   Account  each says what it found, what files name, and what it answers for besides
-//!   Compare, Repair   if that is wanted
+//!   Begin    each node reports the objects in creation   all lists of objects are older, all layouts are read later
+//!   Walk     each node reads its parts of the names; parts of a lost node go to another
+//!   CatchUp  each node reads again directories that changed, until a round finds no change
+//!   Account  each node reports its findings, the objects that files name, and other objects in use
+//!   Compare, Repair   if configured
 //! ```
-//! A step begins when all who are there have done the one before. So a name that moves from a directory that was not read to one that was
-//! changes one of them after all were read, and is seen in `CatchUp`. An object that no layout names, and that nobody was making or answers
-//! for, is nobody's: only if everything was seen, which it was not when one node did not answer to the end.
+//! A step begins when all nodes have finished the one before. A name may move from an unread directory to one already
+//! read. The later change of the read directory makes `CatchUp` read it again.
+//!
+//! An object is an orphan if no layout names it and no node creates or uses it. This holds only for a complete scan, so
+//! not if a node stopped answering.
 
 use super::Node;
 use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What is wanted, and the patience with those who are asked.
+/// Options of a scan, and its timeouts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Whether every byte is to be read.
+    /// Whether every byte is read and compared.
     pub compares: bool,
-    /// Whether what is wrong is to be set right.
+    /// Whether errors found are repaired.
     pub repairs: bool,
-    /// After so long without a word a node is asked again: a message may get lost.
+    /// Retry interval: an unanswered request is sent again, since a message may get lost.
     pub again: Time,
-    /// After so long without a word it does not answer. More than a lease lasts, so that one that is dead is over before.
+    /// Timeout after which a silent node is dropped. It is longer than a lease, so a dead node is over before.
     pub silent: Time,
-    /// Rounds of catching up.
+    /// Limit on rounds of `CatchUp`.
     pub rounds_max: u32,
 }
 
 impl Default for Config {
-    /// The spans and the rounds are guesses: one that works says so each time it is asked.
+    /// The spans and the rounds are guesses. A working node answers each repeated request with [`Event::Works`].
     fn default() -> Config {
         Config {
             compares: false,
@@ -44,86 +47,86 @@ impl Default for Config {
     }
 }
 
-/// What a node is asked to do.
+/// Step that a node is requested to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Task {
-    /// Say what it is making.
+    /// Report the objects in creation.
     Begin,
-    /// Look at a part of the names.
+    /// Read one part of the names.
     Walk {
-        /// Which, from 0 on.
+        /// Part number, from 0.
         part: u32,
-        /// Of how many.
+        /// Number of parts.
         of: u32,
     },
-    /// Look again at directories that changed.
+    /// Read again the directories that changed.
     CatchUp,
-    /// Say what it found.
+    /// Report the findings.
     Account,
-    /// Read every byte of its files.
+    /// Read every byte of the node's files.
     Compare,
-    /// Set right what it found.
+    /// Repair the errors found.
     Repair,
 }
 
-/// What happens.
+/// Input of [`Look`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A node works at what it was asked.
+    /// A node is still working on its request.
     Works {
-        /// The node.
+        /// Node that is working.
         node: Node,
     },
-    /// A page of an answer came.
+    /// A page of an answer arrived.
     Page {
-        /// The node.
+        /// Node that answers.
         node: Node,
-        /// What was asked.
+        /// Number of the request.
         number: u32,
-        /// Which page, from 0 on.
+        /// Page number, from 0.
         page: u32,
-        /// It is the last.
+        /// Whether it is the last page.
         is_last: bool,
-        /// Something was not as it was when the node looked before.
+        /// Whether anything changed since the node's last read.
         changed: bool,
     },
-    /// A node is over.
+    /// A node's number is over.
     Over {
-        /// The node.
+        /// Node that is over.
         node: Node,
     },
-    /// Time went by.
+    /// Time passed; to be sent at the next deadline.
     Tick,
 }
 
-/// What is to be done.
+/// Output of [`Look`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Ask a node. Whoever is asked twice does it once, and gives the page again.
+    /// Send a request to a node. A repeated request is executed once, and its page sent again.
     Ask {
-        /// The node.
+        /// Node that shall answer.
         node: Node,
-        /// The number of the question, which goes up for each node.
+        /// Request number, increasing per node.
         number: u32,
-        /// What for.
+        /// Step to do.
         task: Task,
-        /// The page of the answer that is wanted.
+        /// Page of the answer to send, from 0.
         page: u32,
     },
-    /// A node is not asked any more: it is over, or it does not answer. What it said counts no more.
+    /// Drop a node that is over or does not answer, with all that it reported.
     GiveUp {
-        /// The node.
+        /// Node to drop.
         node: Node,
     },
-    /// All that is there was accounted for.
+    /// All nodes have accounted: compare their reports.
     Judge,
-    /// That is all.
+    /// The scan has ended.
     End,
 }
 
-/// Which of so many parts a name belongs to, by its path below the root. The same on all nodes: inode numbers need not be.
+/// Returns the part that a path below the root belongs to. Inode numbers may differ between nodes; paths do not.
 pub fn part_of(path: &str, parts: u32) -> u32 {
-    // FNV-1a, 64 bits, mixed as MurmurHash3 does it in the end: names often differ in their last byte only.
+    // FNV-1a, 64 bits, with the finalizer of MurmurHash3: names often differ in their last byte only.
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     let mut hash = path.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
     for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53] {
@@ -144,7 +147,7 @@ enum Stage {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct PendingRequest {
     number: u32,
     task: Task,
     page: u32,
@@ -152,18 +155,18 @@ struct Asked {
     heard: Time,
 }
 
-/// The machine.
+/// State machine of a scan, run by one node.
 #[derive(Debug)]
 pub struct Look {
     config: Config,
     now: Time,
     stage: Stage,
-    /// Those that take part, each with the number of the last question.
+    /// Nodes that take part, each with the number of its last request.
     there: BTreeMap<Node, u32>,
     gone: Vec<Node>,
-    /// Who looked at, or looks at, each part.
+    /// Node that read, or reads, each part; `None`: to be assigned.
     parts: Vec<Option<Node>>,
-    asked: BTreeMap<Node, Asked>,
+    asked: BTreeMap<Node, PendingRequest>,
     rounds: u32,
     changed: bool,
     restless: bool,
@@ -171,7 +174,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// A look by these nodes, of which the one that has it done goes on to the end.
+    /// Begins a scan by these nodes.
     pub fn new(config: Config, now: Time, nodes: impl IntoIterator<Item = Node>) -> Look {
         let there = nodes.into_iter().map(|node| (node, 0)).collect();
         let mut look = Look {
@@ -191,22 +194,22 @@ impl Look {
         look
     }
 
-    /// The nodes that did not answer to the end.
+    /// Nodes that were dropped before the end.
     pub fn gone(&self) -> &[Node] {
         &self.gone
     }
 
-    /// Whether names came and went faster than they could be read.
+    /// Whether names changed in every round of `CatchUp`, so that some may have been missed.
     pub fn is_restless(&self) -> bool {
         self.restless
     }
 
-    /// Whether all nodes answered, and every name was seen.
+    /// Whether all nodes answered to the end and every name was read.
     pub fn is_complete(&self) -> bool {
         self.gone.is_empty() && !self.restless
     }
 
-    /// What must hold after every event.
+    /// Panics if an invariant is broken.
     pub fn check(&self) {
         assert!(self.asked.keys().all(|node| self.there.contains_key(node)), "only those that are there are asked");
         assert!(self.parts.iter().flatten().all(|node| self.there.contains_key(node)), "a part of one that is gone");
@@ -219,7 +222,7 @@ impl Look {
         let Some(number) = self.there.get_mut(&node) else { return };
         *number += 1;
         let (number, now) = (*number, self.now);
-        self.asked.insert(node, Asked { number, task, page: 0, at: now, heard: now });
+        self.asked.insert(node, PendingRequest { number, task, page: 0, at: now, heard: now });
         self.actions.push_back(Action::Ask { node, number, task, page: 0 });
     }
 
@@ -239,13 +242,13 @@ impl Look {
         for part in self.parts.iter_mut().filter(|part| **part == Some(node)) {
             (*part, lost) = (None, true);
         }
-        // What was judged stays judged: it is said that not everything was seen.
+        // After `Judge` the result stays as it is, and is reported as incomplete.
         if lost && matches!(self.stage, Stage::CatchUp | Stage::Account) {
             (self.stage, self.rounds) = (Stage::Walk, 0);
         }
     }
 
-    /// Those with the fewest parts get what nobody has, one each at a time. Whether there was something.
+    /// Assigns one free part each to the nodes with the fewest parts. Returns whether a part was free.
     fn deal(&mut self) -> bool {
         let of = self.parts.len() as u32;
         let mut free: Vec<(usize, Node)> = self.there.keys().map(|node| (self.parts_of(*node), *node)).collect();
@@ -262,7 +265,7 @@ impl Look {
         self.parts.iter().filter(|of| **of == Some(node)).count()
     }
 
-    /// All who were asked have answered, or are gone.
+    /// Begins the next step if no request is outstanding.
     fn go_on(&mut self) {
         if !self.asked.is_empty() {
             return;
@@ -314,7 +317,7 @@ impl Look {
         let Some(asked) = self.asked.get_mut(&node) else { return };
         asked.heard = now;
         if (asked.number, asked.page) != (number, page) {
-            return; // it came twice
+            return; // a duplicate
         }
         if is_last {
             self.changed |= changed && asked.task == Task::CatchUp;
@@ -328,13 +331,13 @@ impl Look {
 
     fn tick(&mut self) {
         let (now, silent, again) = (self.now, self.config.silent, self.config.again);
-        let is_silent = |asked: &Asked| now.since(asked.heard) >= silent;
+        let is_silent = |asked: &PendingRequest| now.since(asked.heard) >= silent;
         let gone: Vec<Node> = self.asked.iter().filter(|(_, asked)| is_silent(asked)).map(|(node, _)| *node).collect();
         gone.into_iter().for_each(|node| self.give_up(node));
         for (node, asked) in &mut self.asked {
             if now.since(asked.at) >= again {
                 asked.at = now;
-                let Asked { number, task, page, .. } = *asked;
+                let PendingRequest { number, task, page, .. } = *asked;
                 self.actions.push_back(Action::Ask { node: *node, number, task, page });
             }
         }

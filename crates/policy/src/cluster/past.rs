@@ -1,21 +1,21 @@
-//! Numbers that are over and have one name together: a listing of the lease files has no name of each for ever.
+//! Set of node numbers that are over, folded into few names, so that listings of lease files do not grow for ever.
 //!
 //! ```text
 //!   N -> new.ID, N.over      two names for each number that is over
 //!   past.ID                  "1-40 42-77": one for many; the union of all such files counts
 //! ```
-//! What a file names is over for ever, so files are only joined, and a file goes only once another holds all of it.
+//! Numbers in a file are over for ever. So files are only joined, and one is removed only once another holds all its
+//! numbers.
 
 use super::Node;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// So many names of numbers that are over are left alone. A guess: few enough that a listing costs what it did, and
-/// enough that a small cluster hardly ever folds.
+/// Number of unfolded names that is left alone. A guess: a listing costs hardly more, and a small cluster rarely folds.
 const NAMES_MAX: usize = 64;
 
-/// Of so many numbers that are over and have names, how many are folded at once: two renames each, beside which the
-/// folder does not look.
+/// Returns how many of `named` unfolded numbers to fold at once. Folding is two renames each, during which the folder
+/// does not list.
 pub fn to_fold(named: usize) -> usize {
     if named < NAMES_MAX { 0 } else { NAMES_MAX }
 }
@@ -23,17 +23,17 @@ pub fn to_fold(named: usize) -> usize {
 /// A set of numbers that are over, as ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Past {
-    /// By its first number, the last of each range. No two touch.
+    /// Last number of each range, by its first. No two ranges touch.
     ranges: BTreeMap<u32, u32>,
 }
 
 impl Past {
-    /// Adds a number.
+    /// Adds one number.
     pub fn insert(&mut self, node: Node) {
         self.insert_range(node.0, node.0);
     }
 
-    /// Adds all of another.
+    /// Adds all numbers of another set.
     pub fn join(&mut self, other: &Past) {
         other.ranges.iter().for_each(|(first, last)| self.insert_range(*first, *last));
     }
@@ -51,12 +51,12 @@ impl Past {
         self.ranges.insert(first, last);
     }
 
-    /// Whether a number is in it.
+    /// Whether a number is in the set.
     pub fn contains(&self, node: Node) -> bool {
         self.ranges.range(..=node.0).next_back().is_some_and(|(_, last)| *last >= node.0)
     }
 
-    /// The highest number.
+    /// Highest number in the set.
     pub fn last(&self) -> Option<Node> {
         self.ranges.last_key_value().map(|(_, last)| Node(*last))
     }
@@ -66,7 +66,7 @@ impl Past {
         self.ranges.iter().flat_map(|(first, last)| *first..=*last).map(Node)
     }
 
-    /// Reads what `Display` writes; `None` for anything else.
+    /// Parses the output of `Display`; `None` for anything else.
     pub fn parse(text: &str) -> Option<Past> {
         let mut past = Past::default();
         for range in text.split_whitespace() {

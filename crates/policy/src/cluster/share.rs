@@ -1,4 +1,4 @@
-//! What a node may do next to a file that other nodes use, too, by what the stub of the file says.
+//! Next step of a node with a file that other nodes use, too, from the marks on the file's stub.
 //!
 //! ```text
 //!   writer                                      changer of generation G to G+1
@@ -31,9 +31,9 @@
 //! record of an older generation may have been removed, and then created again by a node that had been frozen.
 //!
 //! Duties of the driver: one changer per file and node at a time, and no change while the node itself writes. A write
-//! is done again only once the first was answered. It looks anew when something that it was told of is gone. It never
-//! gives one registration's name to another, never uses an object's number twice, and fills only objects that no layout
-//! has named yet. A doorbell may ring twice or never: each look that says `Drain` rings again.
+//! is repeated only after the first was answered. The driver looks again if something in its last listing is gone. It
+//! never gives one registration's name to another, never uses an object's number twice, and fills only objects that no
+//! layout has named yet. A doorbell may ring twice or never: each look that results in `Drain` rings again.
 
 use super::{Node, Standing};
 use std::collections::BTreeSet;
@@ -48,21 +48,21 @@ pub enum Mark {
     Change(u64),
     /// A node may write through the file's objects.
     Writer {
-        /// The node.
+        /// Node that writes.
         node: Node,
-        /// Which of this node's registrations it is, so that a removal that comes late takes away no later one.
+        /// Number of the registration at this node, so that a late removal does not hit a later registration.
         entry: u64,
     },
-    /// The objects may reach beyond the size of the stub: a node makes the file longer, and will say later how long it is.
+    /// The objects may reach beyond the size of the stub: a node makes the file longer, and will set its size later.
     Grows {
-        /// The node.
+        /// Node that makes the file longer.
         node: Node,
-        /// Its registration.
+        /// Number of its registration.
         entry: u64,
         /// The generation whose layout it had then.
         generation: u64,
     },
-    /// Whoever makes this generation cuts the file: objects may reach beyond its end, and what is there is gone.
+    /// The change to this generation cuts the file: objects may reach beyond its end, and the bytes there are gone.
     Cut(u64),
 }
 
@@ -109,7 +109,7 @@ pub struct Claim {
     pub node: Node,
     /// The generation that it makes: the next one.
     pub generation: u64,
-    /// Whether no other node may write meanwhile. A change that only adds to the layout needs no drain.
+    /// Whether other nodes may not write during the change. A change that only adds to the layout needs no drain.
     pub drains: bool,
 }
 
@@ -131,7 +131,7 @@ impl Claim {
     }
 }
 
-/// What a stub says, as of one look.
+/// Marks of a stub in one listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// The generation of the layout.
@@ -162,21 +162,21 @@ fn generation(listed: &BTreeSet<Mark>) -> u64 {
     listed.iter().filter_map(layout).max().unwrap_or_default()
 }
 
-/// What a writer does next.
+/// Next step of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enter {
     /// Load the layout of this generation, then look again.
     Load(u64),
     /// Write by the layout that is loaded.
     Go,
-    /// Remove the registration, and begin anew once this claim does not [`stands`] any more.
+    /// Remove the registration, and start again once this claim does not [`stands`] any more.
     Wait(Claim),
     /// The claim's node is over: publish the next generation as it is, then look again.
     End(Claim),
 }
 
-/// A writer has registered, and looked since then. `loaded` is the generation whose record it had before it looked;
-/// `over` says which nodes are over: of others it waits for the word.
+/// Next step of a writer that has registered, and looked since then. `loaded` is the generation whose record it had
+/// before it looked. A draining claim of a node in `over` is ended; of any other node it is waited for.
 pub fn enter(loaded: Option<u64>, marks: &Marks, over: impl Fn(Node) -> bool) -> Enter {
     match marks.claim {
         Some(claim) if claim.drains && over(claim.node) => Enter::End(claim),
@@ -192,17 +192,24 @@ pub fn is_current(loaded: Option<u64>, marks: &Marks) -> bool {
     loaded == Some(marks.generation)
 }
 
+/// Whether a size that is taken between two looks is valid for bytes that were not found before the first. A cut under a
+/// claim makes the size of the stub small before it cuts an object, and ends with the next generation. `grows`: the
+/// first look lists growers. Under a claim their objects may hold bytes of a node that was over before it.
+pub fn agree(before: &Marks, grows: bool, after: &Marks) -> bool {
+    (before.generation, before.claim) == (after.generation, after.claim) && !(grows && before.claim.is_some())
+}
+
 /// Whether one that waits for a claim has to wait on.
 pub fn stands(claim: &Claim, marks: &Marks, over: impl Fn(Node) -> bool) -> bool {
     marks.claim == Some(*claim) && !over(claim.node)
 }
 
-/// What becomes of a write that was done.
+/// Outcome of a finished write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// It may be acknowledged.
     Acknowledge,
-    /// The lease may be renewed yet: ask again.
+    /// The lease may still be renewed: check again.
     Wait,
     /// It is done again from the start: register, look, load the layout, write.
     Again,
@@ -218,7 +225,7 @@ pub fn written(standing: Standing, drained: bool) -> Written {
     }
 }
 
-/// What one that wants a change does next.
+/// Next step before a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
     /// Create this claim; if it exists, look again.
@@ -239,7 +246,7 @@ pub fn begin(me: Node, drains: bool, marks: &Marks, over: impl Fn(Node) -> bool)
     }
 }
 
-/// What a changer that has claimed does next.
+/// Next step of a changer that has claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Load the layout of the generation that was seen, make the change beside it, publish. The create is the later
@@ -247,7 +254,7 @@ pub enum Step {
     Go,
     /// Ring at these nodes, and look again.
     Drain(BTreeSet<Node>),
-    /// The generation has been made by another: remove this claim, which is litter, and begin anew.
+    /// The generation was made by another node: remove this claim, which is litter, and start again.
     Retry,
 }
 
@@ -273,21 +280,22 @@ pub enum Created {
     },
 }
 
-/// What became of a publication.
+/// Outcome of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
     /// The layout is the new one: what only older ones named may go.
     Happened,
     /// The layout is another's: what this change made may go.
     Not,
-    /// The lease may be renewed yet: ask again.
+    /// The lease may still be renewed: check again.
     Wait,
-    /// Nobody knows: old and new objects stay, until a check of the volume.
+    /// The outcome is unknown: old and new objects stay, until a check of the volume.
     Unknown,
 }
 
-/// A changer has asked for the create of its layout record, and looked at its lease since then. If it has lost that,
-/// even a record of another says nothing: its own, from a try without an answer, may have come and gone before.
+/// Outcome for a changer that has requested the create of its layout record, and looked at its lease since then. After
+/// a lost lease even a record of another node proves nothing. Its own, from a try without an answer, may have come and
+/// gone before.
 pub fn published(created: Created, standing: Standing) -> Published {
     match (standing, created) {
         (Standing::Lapsed, _) => Published::Wait,
@@ -297,8 +305,9 @@ pub fn published(created: Created, standing: Standing) -> Published {
     }
 }
 
-/// The registrations whose nodes may have made the file longer than its stub says; while there is one, the size is what the objects
-/// reach, if that is more. One from before the file was cut says nothing: the cut settled it, or it came too late.
+/// Registrations whose nodes may have made the file longer than its stub records. While there is one, the size is the
+/// end of the objects, if that is more. Registrations from before a cut are void: the cut settled them, or they came
+/// too late.
 pub fn growers(listed: &BTreeSet<Mark>) -> BTreeSet<(Node, u64)> {
     let cut = |mark: &Mark| if let Mark::Cut(generation) = mark { Some(*generation) } else { None };
     let cut = listed.iter().filter_map(cut).max().unwrap_or_default();
@@ -309,20 +318,21 @@ pub fn growers(listed: &BTreeSet<Mark>) -> BTreeSet<(Node, u64)> {
     listed.iter().filter_map(grows).collect()
 }
 
-/// What one that has the file alone removes once the stub has the size: from then on the size is the stub's.
+/// Marks that a node with exclusive use of the file removes once the stub has the size: from then on the size is the
+/// stub's.
 pub fn settled(listed: &BTreeSet<Mark>) -> Vec<Mark> {
     listed.iter().copied().filter(|mark| matches!(mark, Mark::Grows { .. })).collect()
 }
 
-/// What may be removed, whenever the removal is carried out; to be removed in this order. A claim goes after the
-/// layouts below it, so that one that finds no claim loads none of these.
+/// Marks that may be removed at any later time, in this order. A claim goes after the layouts below it, so that a node
+/// that finds no claim loads none of these.
 pub fn litter(listed: &BTreeSet<Mark>, over: impl Fn(Node) -> bool) -> Vec<Mark> {
     let now = generation(listed);
     let is_litter = |mark: &Mark| match mark {
         Mark::Layout(generation) => *generation < now,
         Mark::Change(generation) => *generation <= now,
         Mark::Writer { node, .. } => over(*node),
-        // Only who has the file alone may take these away: see `settled`.
+        // Only a node with exclusive use of the file may remove these: see `settled`.
         Mark::Grows { .. } | Mark::Cut(_) => false,
     };
     // In the order of `Mark`.

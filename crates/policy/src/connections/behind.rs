@@ -1,49 +1,52 @@
-//! Which writes of a file may be acknowledged before they are with the server (write-behind), and which of them are sent next.
+//! Write-behind: decides which writes of a file are acknowledged before the server has them, and which are sent next.
 //!
-//! A writer that waits for the server after each write leaves the connection idle while it thinks, and itself while the bytes travel.
-//! So its bytes are kept, acknowledged, and sent while it goes on; several pieces are under way at once, and small ones that follow each other
-//! become one. The driver keeps the bytes until the server has them, so a connection that breaks loses none: they are sent again.
+//! A writer that waits for the server after each write leaves the connection idle, and waits while the bytes travel. So
+//! its bytes are kept, acknowledged, and sent in the background. Several pieces are under way at once, and small
+//! consecutive ones are joined. The driver keeps the bytes until the server has them. So a connection that breaks loses
+//! none: they are sent again.
 //!
 //! ```text
 //!   put(offset, bytes) -> Fresh | Joined -> waiting -- start() --> under way -- done(ok) --> gone
-//!                      -> Wait: too much is kept, or it touches what is kept       done(error) --> told at the next sync or close
+//!                      -> Wait: too much is kept,                           -- done(error) --> sync or close fails
+//!                         or bytes overlap
 //! ```
-//! Pieces never overlap, so the order in which they arrive does not matter. Whoever reads waits for those that [`Behind::touches`].
+//! Pieces never overlap, so their order of arrival does not matter. A read waits for the pieces that
+//! [`Behind::touches`].
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// How much is kept of one file.
+/// Limits for one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Bytes that are acknowledged and not yet with the server.
+    /// Acknowledged bytes that the server does not have.
     pub window_bytes: u64,
-    /// Small writes are joined up to this size.
+    /// Size up to which small writes are joined.
     pub piece_bytes: u64,
-    /// Pieces sent at once.
+    /// Number of pieces sent at once.
     pub under_way_max: usize,
 }
 
 impl Config {
-    /// Enough that each connection has a request under way and one that follows, if the file is written over all of them.
+    /// Limits with which each connection has one request under way and one that follows, if all serve the file.
     pub fn for_connections(connections: u16, piece_bytes: u64) -> Config {
         let pieces = (2 * u64::from(connections)).clamp(4, 32);
         Config { window_bytes: pieces * piece_bytes, piece_bytes, under_way_max: pieces as usize }
     }
 }
 
-/// A piece of a file that is kept.
+/// Number of a kept piece of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PieceId(u64);
 
-/// What becomes of a write.
+/// Result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// It is a new piece.
+    /// The bytes are a new piece.
     Fresh(PieceId),
-    /// Its bytes come after those of this piece.
+    /// The bytes were appended to this piece.
     Joined(PieceId),
-    /// It has to wait until a piece is done.
+    /// The caller must wait until a piece is done.
     Wait,
 }
 
@@ -54,7 +57,7 @@ struct Piece {
     under_way: bool,
 }
 
-/// The writes of one file that the server does not have yet. `E` is what can go wrong.
+/// Writes of one file that the server does not have. `E` is the type of their errors.
 #[derive(Clone, Debug)]
 pub struct Behind<E> {
     config: Config,
@@ -67,12 +70,12 @@ pub struct Behind<E> {
 }
 
 impl<E: Copy> Behind<E> {
-    /// Nothing is kept yet.
+    /// Begins without any pieces.
     pub fn new(config: Config) -> Behind<E> {
         Behind { config, pieces: VecDeque::new(), bytes: 0, under_way: 0, next: 0, failures: 0, latest: None }
     }
 
-    /// Somebody writes `bytes` at `offset`.
+    /// Adds a write of `bytes` at `offset`.
     pub fn put(&mut self, offset: u64, bytes: u64) -> Put {
         let full = self.bytes > 0 && self.bytes + bytes > self.config.window_bytes;
         if full || self.touches(&(offset..offset.saturating_add(bytes))) {
@@ -93,7 +96,7 @@ impl<E: Copy> Behind<E> {
         Put::Fresh(id)
     }
 
-    /// The piece to be sent now, with its place; nothing while enough are under way, or if none waits.
+    /// Returns the piece to be sent now, with its range; `None` if enough are under way or none waits.
     pub fn start(&mut self) -> Option<(PieceId, Range<u64>)> {
         if self.under_way >= self.config.under_way_max {
             return None;
@@ -104,7 +107,7 @@ impl<E: Copy> Behind<E> {
         Some((piece.id, piece.range.clone()))
     }
 
-    /// A piece that was under way is with the server, or cannot be.
+    /// Ends a piece that was under way: sent or failed.
     pub fn done(&mut self, id: PieceId, sent: Result<(), E>) {
         let Some(at) = self.pieces.iter().position(|piece| piece.id == id && piece.under_way) else { return };
         if let Some(piece) = self.pieces.remove(at) {
@@ -117,17 +120,17 @@ impl<E: Copy> Behind<E> {
         }
     }
 
-    /// Whether something is kept of that range.
+    /// Whether any kept piece overlaps the range.
     pub fn touches(&self, range: &Range<u64>) -> bool {
         self.pieces.iter().any(|piece| piece.range.start < range.end && range.start < piece.range.end)
     }
 
-    /// Stands for what is kept now: [`Behind::has_older`] tells when the server has all of it.
+    /// Mark after the pieces kept now: [`Behind::has_older`] becomes false once the server has them all.
     pub fn mark(&self) -> PieceId {
         PieceId(self.next)
     }
 
-    /// Whether something is kept that was there at the mark.
+    /// Whether a piece from before the mark is still kept.
     pub fn has_older(&self, mark: PieceId) -> bool {
         self.pieces.front().is_some_and(|piece| piece.id < mark)
     }
@@ -137,17 +140,17 @@ impl<E: Copy> Behind<E> {
         self.pieces.is_empty()
     }
 
-    /// Bytes that are kept.
+    /// Number of bytes kept.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Writes that failed so far. Whoever opens the file remembers it and asks [`Behind::failed_since`].
+    /// Number of failed writes so far. Each opener remembers it for [`Behind::failed_since`].
     pub fn failures(&self) -> u64 {
         self.failures
     }
 
-    /// The latest failure, if there was one since there were `seen`.
+    /// Latest error, if any occurred after `seen` failures.
     pub fn failed_since(&self, seen: u64) -> Option<E> {
         self.latest.filter(|_| self.failures > seen)
     }
@@ -195,7 +198,7 @@ mod tests {
     }
 
     proptest! {
-        /// Pieces sent in any order give the bytes that were written, as if each write had waited for the server.
+        /// Pieces sent in any order leave the same bytes as writes that each waited for the server.
         #[test]
         fn any_order_of_sending_gives_the_file_that_was_written(
             writes in prop::collection::vec((0u64..200, 1u64..50), 1..60),

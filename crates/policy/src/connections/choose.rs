@@ -1,15 +1,15 @@
-//! Which connection serves an operation.
+//! Chooses the connection of each operation.
 //!
-//! The driver opens a [`Use`] for each open file, asks [`Chooser::choose`] for each operation and says with [`Chooser::done`] how it
-//! ended. In between the bytes count as outstanding on the connection chosen. Nothing here waits, and a choice costs a walk over the
-//! connections.
+//! The driver opens a [`Use`] for each open file. It calls [`Chooser::choose`] for each operation, and
+//! [`Chooser::done`] at its end. In between, the bytes count as outstanding on the chosen connection. Nothing here
+//! waits; a choice costs a loop over the connections.
 
 use super::lone::Lone;
 use super::width::{self, Width};
 use super::{ConnectionId, Policy};
 use crate::time::Time;
 
-/// Which way the bytes go.
+/// Direction of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From the server.
@@ -21,76 +21,76 @@ pub enum Direction {
 /// An operation on an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Which way.
+    /// Direction of the bytes.
     pub direction: Direction,
-    /// How many.
+    /// Length in bytes.
     pub bytes: u64,
     /// Whether it must go over one connection.
     pub whole: bool,
 }
 
-/// Why a connection was chosen.
+/// Cause of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// The thread that opened the file has it.
+    /// Number of the thread that opened the file.
     Thread,
-    /// It is its turn.
+    /// Round-robin over the connections.
     Turn,
-    /// The file is written over it.
+    /// Connection that the file's writes prefer.
     Home,
-    /// It has the least to do.
+    /// Connection that would finish first.
     Free,
-    /// It is one of several idle ones that share a large operation.
+    /// One of several idle connections that share a large operation.
     Shared,
 }
 
-/// A part of an operation on one connection.
+/// Part of an operation on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Where.
+    /// Connection that carries it.
     pub connection: ConnectionId,
-    /// Bytes after the begin of the operation.
+    /// Offset from the start of the operation, in bytes.
     pub offset: u64,
-    /// How many.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
-/// What was chosen. Each part is under way now and ends with [`Chooser::done`].
+/// Parts of one operation. Each part is under way now and ends with [`Chooser::done`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// In ascending order, without gaps; one for most operations.
+    /// In ascending order, without gaps; one part for most operations.
     pub parts: Vec<Part>,
-    /// Why.
+    /// Cause of the choice.
     pub reason: Reason,
 }
 
-/// What the chooser knows of one open file.
+/// State of one open file.
 #[derive(Clone, Debug)]
 pub struct Use {
     thread: u32,
     turn: u32,
     home: Option<ConnectionId>,
-    /// Where its reads go when they come one at a time.
+    /// Connection for reads that come one at a time.
     lone: Lone,
     writes: Activity,
     reads: Activity,
-    /// Whether it counts among the files written over its home.
+    /// Whether it counts in the `homes` of its home.
     counted: bool,
 }
 
 impl Use {
-    /// The connection that its writes prefer, once there is one.
+    /// Connection that its writes prefer; `None` before the first write.
     pub fn home(&self) -> Option<ConnectionId> {
         self.home
     }
 
-    /// Connections that its writes go over.
+    /// Number of connections that its writes use.
     pub fn width(&self) -> u16 {
         self.writes.width.get()
     }
 }
 
-/// The operations of one direction on an open file.
+/// Operations of one direction on an open file.
 #[derive(Clone, Debug, Default)]
 struct Activity {
     width: Width,
@@ -99,7 +99,7 @@ struct Activity {
 }
 
 impl Activity {
-    /// An operation comes that may be split into `parts`.
+    /// Records a new operation, which could be split into `parts`.
     fn begin(&mut self, now: Time, parts: u16) {
         if now.since(self.latest) > PAUSE && self.under_way == 0 {
             self.width.pause();
@@ -109,32 +109,32 @@ impl Activity {
     }
 }
 
-/// What is known of one connection's load.
+/// Measured load of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     outstanding_bytes: u64,
     outstanding: u32,
-    /// Files whose writes have their home here.
+    /// Number of files whose writes prefer it.
     homes: u32,
-    /// Bytes per second while it had something to do; 0 until measured.
+    /// Bytes per second while it was busy; 0 until measured.
     rate: f64,
     busy_since: Time,
     busy_bytes: u64,
 }
 
-/// A pause in the writes of a file after which a measured rate is no longer that of the same activity.
+/// Pause in a file's operations after which a measured rate is void: the activity may be another.
 const PAUSE: Time = Time::from_millis(500);
-/// Weight of the newest measure of a connection's rate.
+/// Weight of the newest measurement in a connection's rate.
 const RATE_WEIGHT: f64 = 0.25;
-/// A busy span shorter than that measures the clock and not the connection.
+/// Shortest busy span that counts: shorter ones measure the clock and not the connection.
 const BUSY_MIN: Time = Time::from_millis(5);
-/// Smallest part of what is split: smaller ones cost more requests than they save time. Measured on GlusterFS: half as
-/// large ones gain nothing.
+/// Smallest part of a split operation: smaller ones cost more requests than they save time. Measured on GlusterFS:
+/// parts of half that size gain nothing.
 const PART_BYTES_MIN: u64 = 128 << 10;
-/// What one more part costs, handing it to another thread and back included. Measured: 30 to 80 us on two cores.
+/// Cost of one more part, including the switches between threads. Measured: 30 to 80 us on two cores.
 const PART_COST: Time = Time(100_000);
 
-/// Chooses among `n` connections.
+/// Chooser among the connections to one server.
 #[derive(Clone, Debug)]
 pub struct Chooser {
     policy: Policy,
@@ -144,12 +144,12 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// For connections 0 to `connections - 1`.
+    /// Begins with connections 0 to `connections - 1`.
     pub fn new(policy: Policy, connections: u16, width: width::Config) -> Chooser {
         Chooser { policy, loads: vec![Load::default(); usize::from(connections.max(1))], width, turn: 0 }
     }
 
-    /// The policy.
+    /// Policy in use.
     pub fn policy(&self) -> Policy {
         self.policy
     }
@@ -159,12 +159,12 @@ impl Chooser {
         self.loads[usize::from(connection.0)].outstanding_bytes
     }
 
-    /// Bytes per second that a connection was measured to carry while it was busy; 0 if never.
+    /// Measured bytes per second of a connection while it was busy; 0 if never measured.
     pub fn rate(&self, connection: ConnectionId) -> f64 {
         self.loads[usize::from(connection.0)].rate
     }
 
-    /// A thread opened a file.
+    /// Opens a file for a thread.
     pub fn open(&mut self, thread: u32) -> Use {
         Use {
             thread,
@@ -177,14 +177,14 @@ impl Chooser {
         }
     }
 
-    /// The file was closed.
+    /// Closes a file.
     pub fn close(&mut self, file: &mut Use) {
         if let Some(home) = file.home.take().filter(|_| std::mem::take(&mut file.counted)) {
             self.loads[usize::from(home.0)].homes -= 1;
         }
     }
 
-    /// Chooses among the `usable` connections (a bit each); `None` if there are none.
+    /// Chooses among the `usable` connections, a bit set; `None` if it is empty.
     pub fn choose(&mut self, now: Time, file: &mut Use, request: Request, usable: u64) -> Option<Choice> {
         let usable = usable & (u64::MAX >> (64 - self.loads.len().min(64)));
         if usable == 0 {
@@ -206,7 +206,7 @@ impl Chooser {
         Some(self.whole(now, connection, request.bytes, reason))
     }
 
-    /// The connection of that number modulo all of them; if it cannot be used, modulo those that can.
+    /// Returns connection `number` modulo all of them; if that is unusable, modulo the usable ones.
     fn numbered(&self, number: u32, usable: u64) -> ConnectionId {
         let wanted = number % self.loads.len() as u32;
         if usable & 1 << wanted != 0 {
@@ -254,7 +254,8 @@ impl Chooser {
         choice
     }
 
-    /// Gives a file that is written its home: where the fewest files are written, and of these where the least is under way.
+    /// Gives a written file its home: the connection with the fewest such files, and of these the one with the least
+    /// under way.
     fn settle(&mut self, file: &mut Use, usable: u64) -> ConnectionId {
         self.close(file);
         self.turn = self.turn.wrapping_add(1);
@@ -269,21 +270,22 @@ impl Chooser {
         ConnectionId(home)
     }
 
-    /// `width` usable connections, `home` and those that follow it.
+    /// Returns the set of `width` usable connections from `home` on.
     fn near(&self, home: ConnectionId, width: u16, usable: u64) -> u64 {
         let n = self.loads.len() as u16;
         let ring = (0..n).map(|k| (home.0 + k) % n).filter(|c| usable & 1 << c != 0);
         ring.take(usize::from(width)).fold(0, |set, c| set | 1 << c)
     }
 
-    /// Where `bytes` more would be done first. Among equals the preferred one, then by turn.
+    /// Returns the connection that would finish `bytes` more first. Ties go to the preferred one, then round-robin.
     fn least(&mut self, preferred: Option<ConnectionId>, bytes: u64, among: u64) -> ConnectionId {
         self.turn = self.turn.wrapping_add(1);
         let n = self.loads.len() as u32;
         let fastest = self.loads.iter().map(|load| load.rate).fold(0.0, f64::max);
         let ready = |c: u16| {
             let load = &self.loads[usize::from(c)];
-            // One that was never measured counts as the fastest, so that it is tried. Rates that differ little are noise.
+            // An unmeasured connection counts as the fastest, so that it is tried. Small differences of rates are
+            // noise.
             let slower = if load.rate > 0.0 && load.rate < fastest / 2.0 { fastest / load.rate } else { 1.0 };
             ((load.outstanding_bytes + bytes) as f64 * slower) as u64
         };
@@ -295,22 +297,23 @@ impl Chooser {
         ConnectionId(least.expect("one is usable"))
     }
 
-    /// How many idle connections of those should share an operation: as many as save more time than handing over their parts costs.
+    /// Returns how many idle connections should share an operation: more of them as long as the time saved exceeds the
+    /// cost of a part.
     fn parts(&self, bytes: u64, usable: u64) -> u64 {
         let fastest = self.loads.iter().map(|load| load.rate).fold(0.0, f64::max);
         if fastest == 0.0 {
-            return 1; // nothing is known yet
+            return 1; // no rate is measured so far
         }
         let loads = self.loads.iter().enumerate();
         let idle = loads.filter(|(c, load)| usable & 1 << c != 0 && load.outstanding == 0);
-        // One that was never measured is tried as if it were like the others.
+        // An unmeasured connection counts as fast as the fastest, so that it is tried.
         let rate = |load: &Load| if load.rate > 0.0 { load.rate } else { fastest };
         let (idle, slowest) = idle.fold((0, f64::MAX), |(n, slowest), (_, load)| (n + 1, rate(load).min(slowest)));
         let most = idle.min(bytes / PART_BYTES_MIN);
         let time = |parts: u64| (bytes as f64 / parts as f64) / slowest + (parts - 1) as f64 * PART_COST.as_secs_f64();
         let mut best = 1;
         for parts in 2..=most {
-            // A tenth must be gained to be worth more requests.
+            // More requests must save a tenth of the time.
             if time(parts) < 0.9 * time(best) {
                 best = parts;
             }
@@ -343,7 +346,7 @@ impl Chooser {
         Choice { parts: vec![Part { connection, offset: 0, bytes }], reason }
     }
 
-    /// Bytes are under way on a connection that somebody else chose.
+    /// Records bytes under way on a connection that another part of the driver chose.
     pub fn begin(&mut self, now: Time, connection: ConnectionId, bytes: u64) {
         let load = &mut self.loads[usize::from(connection.0)];
         if load.outstanding == 0 {
@@ -353,7 +356,7 @@ impl Chooser {
         load.outstanding_bytes += bytes;
     }
 
-    /// A part is done, or was given up. `file` as it was when chosen, `usable` now.
+    /// Ends a part, done or given up. `file` as in [`Chooser::choose`]; `usable` as of now.
     pub fn done(&mut self, now: Time, file: Option<&mut Use>, direction: Direction, part: Part, ok: bool, usable: u64) {
         let load = &mut self.loads[usize::from(part.connection.0)];
         load.outstanding -= 1;

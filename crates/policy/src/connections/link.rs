@@ -1,32 +1,33 @@
-//! Whether one connection can be trusted, and how it comes back.
+//! Health of one connection, and its return to service.
 //!
 //! ```text
 //!                an operation failed               a probe failed, or hangs; or operations keep failing
 //!   in use -----------------------------> suspect ------------------------------------> out <------+
 //!     ^ <-----------------------------------+                                            |         |
 //!     |             the probe was good                                        wait over  |         | mounting failed:
-//!     |                                                                                  v         | wait twice as long
+//!     |                                                                                  v         | double the wait
 //!     +----------------------------------------------------------------------------- mounting -----+
 //!                               mounted, and it is the same directory
 //! ```
-//! A probe comes at regular times too, so that one that hangs is found out. Going out is told at once, so that whatever still hangs on it can be released and done elsewhere. It does not mount, probe or measure
-//! time: the driver does, and says what came of it.
+//! Probes also run at regular intervals, to detect a connection that hangs. `TakeOut` comes at once, so that operations
+//! that hang on the connection can be released and repeated elsewhere. The machine itself does not mount, probe or
+//! measure time: the driver does, and reports the results.
 
 use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::VecDeque;
 use std::fmt;
 
-/// What a connection may be used for.
+/// Operations that a connection is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Everything.
+    /// All operations use it.
     InUse,
-    /// What finds no other one.
+    /// Only used if no connection is `InUse`.
     Suspect,
-    /// Nothing.
+    /// No operation uses it.
     Out,
-    /// Nothing yet: it is being mounted again.
+    /// No operation uses it; it is being mounted again.
     Mounting,
 }
 
@@ -44,22 +45,22 @@ impl fmt::Display for State {
 /// Limits of a [`Link`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Span between two probes of a connection that is in use.
+    /// Interval of probes of a connection in use.
     pub probe_interval: Time,
-    /// A probe without an answer after this span hangs.
+    /// Timeout of a probe.
     pub deadline: Time,
-    /// So many failed operations within `forgive` take it out although every probe in between was good.
+    /// Number of failed operations within `forgive` that takes the connection out even if all probes succeeded.
     pub failures_max: u32,
-    /// A failure older than that counts no more.
+    /// Age after which a failure is forgotten.
     pub forgive: Time,
-    /// The first wait before a second try to mount; the first try comes at once.
+    /// Wait before the second try to mount; the first try comes at once.
     pub backoff_min: Time,
-    /// Waits double up to this.
+    /// Limit on the doubled wait.
     pub backoff_max: Time,
 }
 
 impl Default for Config {
-    /// The deadline is a guess above what a full queue on a slow link takes, and below GlusterFS's own 42 s.
+    /// The deadline is a guess: longer than a full queue on a slow link takes, and shorter than GlusterFS's own 42 s.
     fn default() -> Config {
         Config {
             probe_interval: Time::from_secs(2),
@@ -72,24 +73,24 @@ impl Default for Config {
     }
 }
 
-/// Why a state changed.
+/// Cause of a state change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// An operation came back with an error of the connection.
+    /// An operation returned an error of the connection.
     OperationFailed,
-    /// The probe came back with an error.
+    /// The probe returned an error.
     ProbeFailed,
-    /// The probe passed the deadline.
+    /// The probe timed out.
     ProbeHangs,
-    /// Operations fail although probes are good.
+    /// Operations fail although probes succeed.
     KeepsFailing,
-    /// The probe was good.
+    /// The probe succeeded.
     ProbeGood,
-    /// The wait is over.
+    /// The wait before mounting is over.
     Backoff,
-    /// It was mounted, and shows the same directory.
+    /// The mount succeeded, and shows the same directory.
     Mounted,
-    /// It could not be mounted, or shows something else.
+    /// The mount failed, or shows another directory.
     MountFailed,
 }
 
@@ -108,44 +109,44 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What happened.
+/// Input of [`Link`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// An operation on this connection ended with an error that says that the connection is broken.
+    /// An operation ended with an error that means a broken connection.
     OperationFailed,
-    /// The probe asked for was good.
+    /// The requested probe succeeded.
     ProbeGood,
-    /// It was not.
+    /// The requested probe failed.
     ProbeFailed,
-    /// It was mounted again, and shows the same directory.
+    /// The mount succeeded, and shows the same directory.
     Mounted,
-    /// It was not.
+    /// The mount failed, or shows another directory.
     MountFailed,
     /// Time passed; to be sent at [`Link::next_deadline`].
     Tick,
 }
 
-/// What the driver has to do.
+/// Output of [`Link`], to be carried out by the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Look whether it answers; say `ProbeGood` or `ProbeFailed`.
+    /// Check whether the connection answers; report `ProbeGood` or `ProbeFailed`.
     Probe,
-    /// Unmount it by force, so that what hangs on it comes back with an error.
+    /// Unmount it by force, so that hanging operations return an error.
     TakeOut,
-    /// Mount it, look whether it is the same directory, say `Mounted` or `MountFailed`.
+    /// Mount it, compare the directory, and report `Mounted` or `MountFailed`.
     Mount,
-    /// The state changed; tell everybody who cares.
+    /// The state changed; notify the users of this connection.
     Changed {
-        /// From.
+        /// State until now.
         from: State,
-        /// To.
+        /// State from now on.
         to: State,
-        /// Why.
+        /// Cause of the change.
         cause: Cause,
     },
 }
 
-/// The connections to choose among, a bit each: those in use; if there are none, those in doubt.
+/// Bit set of the connections to choose among: those in use, or the suspect ones if none is in use.
 pub fn usable(links: &[Link]) -> u64 {
     let those = |state: State| {
         links.iter().enumerate().filter(|(_, link)| link.state() == state).fold(0, |set, (number, _)| set | 1 << number)
@@ -156,14 +157,14 @@ pub fn usable(links: &[Link]) -> u64 {
     }
 }
 
-/// One connection's health.
+/// Health of one connection.
 #[derive(Clone, Debug)]
 pub struct Link {
     config: Config,
     state: State,
-    /// When the next probe is due, or the wait for the next mount over.
+    /// Time of the next probe, or of the next mount.
     due: Time,
-    /// Since when a probe is under way.
+    /// Start of the probe that is under way.
     probing: Option<Time>,
     failures: VecDeque<Time>,
     backoff: Time,
@@ -171,7 +172,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// A connection that was just mounted.
+    /// Begins with a connection that was just mounted.
     pub fn new(now: Time, config: Config) -> Link {
         let backoff = config.backoff_min;
         let due = now + config.probe_interval;
@@ -186,7 +187,7 @@ impl Link {
         }
     }
 
-    /// The state.
+    /// Present state of the connection.
     pub fn state(&self) -> State {
         self.state
     }
@@ -211,7 +212,7 @@ impl Link {
         while self.failures.front().is_some_and(too_old) {
             self.failures.pop_front();
         }
-        // What was under way together fails together; that is one failure, until a probe was good in between.
+        // Operations under way together fail together: they count as one failure until a probe succeeds.
         if self.state == State::InUse {
             self.failures.push_back(now);
         }
@@ -272,7 +273,7 @@ impl Machine for Link {
                 self.change(State::Out, Cause::MountFailed);
             }
             (Event::Tick, _) => self.tick(now),
-            // What comes late, about a mount that is gone already, says nothing about the next.
+            // Ignored: a late result of a mount that is already gone.
             _ => {}
         }
     }
@@ -283,7 +284,7 @@ impl Machine for Link {
 
     fn next_deadline(&self) -> Option<Time> {
         match (self.state, self.probing) {
-            (State::Mounting, _) => None, // it ends by itself
+            (State::Mounting, _) => None, // the driver reports the end
             (_, Some(since)) => Some(since + self.config.deadline),
             _ => Some(self.due),
         }

@@ -1,53 +1,55 @@
-//! Over which connection a file is read whose reads come one at a time: the one that was measured to answer soonest.
+//! Chooses the connection for a file whose reads come one at a time: the one with the shortest measured answers.
 //!
-//! Connections to one server need not be alike, even when nothing else goes over them. BBR, once it believes to know the rate of a connection,
-//! spaces an answer's segments by a timer, and where timers are late, as in a virtual machine, a read takes two to three times as long as over
-//! a connection that it does not space; which ones it does depends on what went over them before. Or they lead to different servers. A reader
-//! that waits for each answer keeps no connection busy for long enough to measure its rate, so reads are timed one by one.
+//! Connections to one server differ even without other load. BBR, once it has estimated the rate of a connection, paces
+//! the segments of an answer by a timer. Where timers are late, as in a virtual machine, a paced read takes two to
+//! three times as long as an unpaced one. Whether a connection is paced depends on its earlier traffic. Connections may
+//! also lead to different servers. A reader that waits for each answer never keeps a connection busy enough to measure
+//! its rate. So reads are timed one by one.
 //!
 //! ```text
-//!   resting: reads stay where they are --rest_windows--> a round: a window over each connection in turn --all tried--> stays with the best
-//!        ^                                                  `-- disturbed: stays where it is --.                              |
-//!        `-------------------------------------------------------------------------------------+------------------------------'
+//!   resting: reads stay put --rest_windows--> a round: one window over each connection --all tried--> rest on the best
+//!      ^                                         |
+//!      '------------ reads stay put <------------'  disturbed
 //! ```
-//! A window is a few reads of one size. What overlaps, changes its size or had to go elsewhere, since the wanted connection had more to do
-//! or broke, disturbs. The rest doubles each time that a round changes nothing.
+//! A window is a few reads of one size. A read disturbs it if it overlaps another, changes its size or fails. So does a
+//! read that had to use another connection because the wanted one was busier or broken. The rest doubles each time that
+//! a round changes nothing.
 
 use super::ConnectionId;
 use crate::time::Time;
 
-/// Reads of a window. The first is not timed: over a connection that is new to it the file is opened first.
+/// Reads per window. The first is not timed, since a connection new to the file opens it first.
 const WINDOW_READS: u32 = 9;
-/// Another connection has to be so much faster. What differs less is noise.
+/// Factor by which another connection must be faster. Smaller differences are noise.
 const GAIN_MIN: f64 = 1.2;
-/// Windows before the first round: a file that is read for a moment is not worth opening elsewhere.
+/// Windows before the first round: a file that is read briefly is not worth opening elsewhere.
 const REST_WINDOWS: u32 = 32;
-/// And between rounds at most.
+/// Limit on the windows between rounds.
 const REST_WINDOWS_MAX: u32 = 1024;
 
-/// The reads of one open file that come one at a time.
+/// Reads of one open file that come one at a time.
 #[derive(Clone, Debug)]
 pub struct Lone {
     on: Option<ConnectionId>,
-    /// The read that is under way and timed.
+    /// Start and bytes of the timed read that is under way.
     timed: Option<(Time, u64)>,
-    /// So many binary digits have the lengths of the reads.
+    /// Number of binary digits of the reads' length.
     digits: u32,
     reads: u32,
     busy: Time,
-    /// Windows until the next round; none in a round.
+    /// Windows until the next round; 0 during one.
     rest: u32,
     rest_windows: u32,
     round: Round,
 }
 
-/// A look at all connections.
+/// Measurement of all connections in turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     home: Option<ConnectionId>,
-    /// A bit for each that had its window.
+    /// Bit set of the connections measured so far.
     tried: u64,
-    /// The best of these, and the seconds that a read took.
+    /// Best connection so far, and its seconds per read.
     best: Option<(ConnectionId, f64)>,
 }
 
@@ -60,17 +62,18 @@ impl Default for Lone {
 }
 
 impl Lone {
-    /// Where the next read should go: where the last one went (the server reads ahead there), unless another connection is being tried.
+    /// Preferred connection of the next read: that of the last one (the server reads ahead there), or the one being
+    /// measured.
     pub fn wanted(&self) -> Option<ConnectionId> {
         self.on
     }
 
-    /// The file was opened over a connection, or something else was done there.
+    /// Records that the file was opened, or used otherwise, over a connection.
     pub fn opened(&mut self, connection: ConnectionId) {
         self.on.get_or_insert(connection);
     }
 
-    /// A read of `bytes` goes over `connection`; `alone` if no other one of the file is under way.
+    /// Begins a read of `bytes` over `connection`; `alone` if no other read of the file is under way.
     pub fn begin(&mut self, now: Time, connection: ConnectionId, bytes: u64, alone: bool) {
         let digits = u64::BITS - bytes.leading_zeros();
         if !alone || digits != self.digits || self.on != Some(connection) {
@@ -81,7 +84,7 @@ impl Lone {
         self.timed = alone.then_some((now, bytes));
     }
 
-    /// A read is done, or was given up; `usable` has a bit for each connection that can be used.
+    /// Ends a read, done or given up; `usable` is the bit set of usable connections.
     pub fn done(&mut self, now: Time, connection: ConnectionId, bytes: u64, ok: bool, usable: u64) {
         let Some((began, _)) = self.timed.take().filter(|timed| ok && timed.1 == bytes && self.on == Some(connection))
         else {
@@ -98,7 +101,7 @@ impl Lone {
         }
     }
 
-    /// What was measured says nothing.
+    /// Discards the window, and ends a round.
     fn disturbed(&mut self) {
         (self.timed, self.reads, self.busy) = (None, 0, Time::ZERO);
         if self.rest == 0 {
@@ -106,7 +109,7 @@ impl Lone {
         }
     }
 
-    /// A window is over; a read took so many seconds.
+    /// Ends a window with its mean seconds per read.
     fn window(&mut self, connection: ConnectionId, seconds: f64, usable: u64) {
         if self.rest > 1 {
             self.rest -= 1;
@@ -135,7 +138,7 @@ impl Lone {
 mod tests {
     use super::*;
 
-    /// Reads one after the other; a read over connection `c` takes `micros[c]`. Where they went.
+    /// Reads one after the other; a read over connection `c` takes `micros[c]`. Returns the connections used.
     fn read(lone: &mut Lone, reads: usize, bytes: u64, micros: &[u64]) -> Vec<u16> {
         let (mut now, mut over) = (Time::ZERO, Vec::new());
         for _ in 0..reads {
@@ -175,12 +178,12 @@ mod tests {
         let mut lone = Lone::default();
         read(&mut lone, REST * WINDOW + 3, 4096, &[100, 10, 10]);
         assert_eq!(lone.wanted(), Some(ConnectionId(1)), "a round is under way");
-        lone.begin(Time::ZERO, ConnectionId(0), 4096, true); // the other one had more to do
+        lone.begin(Time::ZERO, ConnectionId(0), 4096, true); // the other one was busier
         lone.done(Time(1), ConnectionId(0), 4096, true, 0b111);
         assert_eq!(lone.wanted(), Some(ConnectionId(0)));
         let over = read(&mut lone, REST * WINDOW, 4096, &[100, 10, 10]);
         assert!(over[..REST * WINDOW - 1].iter().all(|c| *c == 0), "it rests again first");
-        // Overlapping, another size, a failure, and one that cannot be used.
+        // Overlap, another size, a failure, and an unusable connection.
         lone.begin(Time::ZERO, ConnectionId(2), 4096, false);
         lone.done(Time(1), ConnectionId(2), 4096, true, 0b111);
         lone.begin(Time::ZERO, ConnectionId(2), 1 << 20, true);

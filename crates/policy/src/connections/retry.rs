@@ -1,16 +1,17 @@
-//! What may be tried on another connection after the first one broke.
+//! Decides whether an operation may be repeated on another connection after the first one broke.
 //!
-//! An operation that was never sent may always. One that may have reached the server may if doing it twice is the same as doing it
-//! once. For the rest the driver looks what the server has, where that tells; otherwise the application gets the error.
+//! An operation that was never sent may always be repeated. One that may have reached the server may be repeated if it
+//! is idempotent. For the rest, the driver examines the state of the server, where that shows the outcome. Otherwise
+//! the application gets the error.
 
-/// What was asked for, as far as it matters for asking again.
+/// Kind of an operation, for retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Looking: names, attributes, bytes, space.
+    /// Lookups: names, attributes, bytes, space.
     Read,
-    /// Bytes at a place, a size, attributes with absolute values, making durable, opening what exists.
+    /// Idempotent changes: bytes at an offset, a size, absolute attributes, a sync, opening an existing file.
     Write,
-    /// Bytes at whatever the end is.
+    /// Bytes appended at the end of the file.
     Append,
     /// A name that must not be there before: create, make a directory, link.
     Make,
@@ -18,25 +19,25 @@ pub enum Operation {
     Unmake,
 }
 
-/// How far an operation came before its connection broke.
+/// Progress of an operation when its connection broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sent {
     /// The server has surely not seen it.
     Never,
-    /// Nobody knows.
+    /// The server may have seen it.
     Maybe,
 }
 
-/// What to do with it.
+/// Decision about a failed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Do it again on another connection.
+    /// Repeat it on another connection.
     Again,
-    /// Look through another connection whether it was done; what cannot be told is an error.
+    /// Examine through another connection whether it was done; an unknown outcome is an error.
     Look,
 }
 
-/// Whether an operation whose connection broke may be done again.
+/// Decides about an operation whose connection broke.
 pub fn verdict(operation: Operation, sent: Sent) -> Verdict {
     match (operation, sent) {
         (_, Sent::Never) | (Operation::Read | Operation::Write, Sent::Maybe) => Verdict::Again,

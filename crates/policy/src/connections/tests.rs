@@ -37,7 +37,7 @@ fn a_thread_has_its_connection() {
     assert_eq!(connections, [1, 2, 3, 0, 1, 2, 3, 0]);
 }
 
-/// Reference, section 7: the counter counts first, and belongs to the open file.
+/// Reference, section 7: the counter is incremented first, and belongs to the open file.
 #[test]
 fn operations_take_turns() {
     let mut chooser = chooser(Policy::Multiple, 4);
@@ -79,7 +79,7 @@ fn words_there_and_back() {
     assert!("fastest".parse::<Policy>().unwrap_err().contains("automatic"));
 }
 
-/// 100 MB/s each, the server never in the way: what the paper's figures 4.7 and 4.13b are about.
+/// 100 MB/s each, with a server that is never the bottleneck: the case of the paper's figures 4.7 and 4.13b.
 #[test]
 fn where_connections_are_the_bottleneck_the_load_policy_uses_them_all() {
     for direction in [Direction::Read, Direction::Write] {
@@ -113,7 +113,7 @@ fn large_operations_are_split_over_idle_connections_when_that_pays() {
         assert!(ratio(1 << 20) > 3.0, "{direction:?}: {}", ratio(1 << 20));
         assert!((0.99..1.01).contains(&ratio(64 << 10)), "{direction:?}: {}", ratio(64 << 10));
     }
-    // Where a connection is so fast that handing over costs more than it saves, nothing is split.
+    // On a connection so fast that a part costs more than it saves, nothing is split.
     let fast = |n| World::new(Policy::Load, n).of(20e9, f64::INFINITY).run(job(Direction::Read, 1 << 20));
     assert!((0.99..1.01).contains(&(fast(4) / fast(1))));
 }
@@ -254,8 +254,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is opened, asked for, broken and closed: a choice is among the usable ones, its parts are the request without gap or
-    /// overlap, and what counts as outstanding is what is.
+    /// Random opens, requests, failures and closes: a choice is among the usable connections, and its parts cover the
+    /// request without gap or overlap. The outstanding counts are exact.
     #[test]
     fn choices_are_whole_usable_and_counted(
         policy in prop::sample::select(vec![Policy::Single, Policy::Multiple, Policy::Automatic, Policy::Load]),
@@ -304,7 +304,7 @@ proptest! {
         }
     }
 
-    /// Whatever happens to a connection, it is never mounted while it is mounted, never taken out twice, and always has a time to go on.
+    /// For any events: a connection is never mounted twice, never taken out twice, and always has a deadline.
     #[test]
     fn a_link_is_mounted_or_out_and_never_stuck(events in prop::collection::vec((0u8..6, 0u64..20_000), 1..200)) {
         let mut link = link();
@@ -319,7 +319,7 @@ proptest! {
                 4 => Event::MountFailed,
                 _ => Event::Tick,
             };
-            // A driver says how a mount went when one is under way, and only then.
+            // A driver reports the result of a mount only while one is under way.
             if matches!(event, Event::Mounted | Event::MountFailed) {
                 if !mounting {
                     continue;

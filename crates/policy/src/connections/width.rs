@@ -1,28 +1,29 @@
-//! Over how many connections the writes of one file go, and how many share one large read: one, unless more were measured to be faster.
+//! Chooses the number of connections for a file's writes or a split read: one, unless more were measured to be faster.
 //!
-//! Writes of one file that reach the server over several connections wait there for each other, since the server's file system
-//! locks the inode for each (paper 001, figure 4.9: 11 and 50 times the waiting at four and eight connections). So a file begins with one.
-//! Where the connection and not the server is the bottleneck, more are faster all the same. That is found out by trying: double the
-//! width, measure, keep it if that was worth it, go back if not, and try again much later.
+//! Writes of one file over several connections wait for each other at the server: its file system locks the inode for
+//! each. The waiting is 11 and 50 times as long at four and eight connections (paper 001, figure 4.9). So a file begins
+//! with one. Where the connection is the bottleneck and not the server, more are faster all the same. Trials decide:
+//! double the width, measure, keep it if that pays, otherwise go back and try again much later.
 //!
 //! ```text
 //!   width 1 --measured r1--> try 2 --r2 >= 1.2 r1--> try 4 --r4 < 1.2 r2--> back to 2, rest for `rest_windows`
 //! ```
-//! Trying needs writes that overlap, or that are large enough to be split. Reads take no such lock, so several of them go wherever
-//! there is least to do; but whether splitting one read pays depends on who is short of what, and is measured in the same way.
+//! A trial needs writes that overlap, or that are large enough to be split. Reads take no such lock, so several of them
+//! go to the least loaded connections. Whether splitting one read pays depends on the bottleneck, and is measured in
+//! the same way.
 
 use crate::time::Time;
 
-/// When to measure and what is worth it.
+/// Limits of measurements and trials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// A window ends after so many bytes ...
+    /// Bytes after which a window ends.
     pub window_bytes: u64,
-    /// ... but takes at least this long, so that one burst decides nothing.
+    /// Shortest window, so that one burst decides nothing.
     pub window_min: Time,
-    /// A wider step stays if its rate is at least so many times the rate before. A guess between noise and the factor of 2 hoped for.
+    /// Gain in rate that keeps a wider step. A guess between noise and the hoped-for factor of 2.
     pub gain_min: f64,
-    /// Windows to rest after a step that was not worth it.
+    /// Windows to rest after a step that did not pay.
     pub rest_windows: u32,
 }
 
@@ -32,17 +33,17 @@ impl Default for Config {
     }
 }
 
-/// The width of one open file's writes, or of its split reads.
+/// Width of one open file's writes, or of its split reads.
 #[derive(Clone, Debug)]
 pub struct Width {
     now: u16,
-    /// While a step is being tried: the width and the rate before it.
+    /// Width and rate before the step being tried.
     before: Option<(u16, f64)>,
     began: Option<Time>,
     bytes: u64,
-    /// Most operations under way at once in this window.
+    /// Largest number of operations under way at once in this window.
     together: u32,
-    /// Into so many parts the model would have split one.
+    /// Largest number of parts that one operation could be split into.
     parts: u16,
     rest: u32,
 }
@@ -54,19 +55,19 @@ impl Default for Width {
 }
 
 impl Width {
-    /// Connections that they go over now.
+    /// Number of connections to use now.
     pub fn get(&self) -> u16 {
         self.now
     }
 
-    /// An operation came while `under_way` of the same file, it included, are not done; it may be split into `parts`.
+    /// Begins an operation that could be split into `parts`, as one of `under_way` on the file.
     pub fn begin(&mut self, now: Time, under_way: u32, parts: u16) {
         self.began.get_or_insert(now);
         self.together = self.together.max(under_way);
         self.parts = self.parts.max(parts);
     }
 
-    /// One is done; `all` connections can be used.
+    /// Ends an operation; `all` connections are usable.
     pub fn done(&mut self, now: Time, bytes: u64, all: u16, config: &Config) {
         self.bytes += bytes;
         let Some(began) = self.began else { return };
@@ -80,7 +81,7 @@ impl Width {
         self.step(rate, overlapping, all, config);
     }
 
-    /// The file was quiet: what was measured before the pause and after it says nothing about each other.
+    /// Discards the window: rates before and after a pause are not comparable.
     pub fn pause(&mut self) {
         (self.began, self.bytes, self.together, self.parts) = (None, 0, 0, 0);
     }

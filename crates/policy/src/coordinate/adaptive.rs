@@ -1,56 +1,59 @@
-//! The per-stream coordinator, ours: PFC's two actions decided stream by stream, from what streams and blocks did before.
+//! The per-stream coordinator, ours: decides PFC's two actions stream by stream, from the past of streams and blocks.
 //!
 //! ```text
-//!   request -- goes on a stream? --> serve it; keep it if such blocks come back; read more if such streams go on
+//!   request -- continues a stream? --> serve it; keep blocks if such blocks return; read ahead if such streams last
 //! ```
-//! PFC (section 4.2) has one length for all requests, which it changes by one block per request, so that interleaved streams and
-//! random requests undo each other's lessons; and it bypasses whole requests whether or not their blocks are wanted again.
-//! Here streams are told apart by address ([`Streams`]), and each action has a measure of its own:
+//! PFC (section 4.2) has one length for all requests and changes it by one block per request. So interleaved streams
+//! and random requests undo each other's lessons. It also bypasses whole requests without regard to the reuse of their
+//! blocks. Here streams are distinguished by address ([`Streams`]), and each action has its own measure:
 //!
-//! * *Reading more.* A stream that has read `r` blocks is offered as many more, at least 4 and at most 64 or a quarter of the cache, as long as what was read for all
-//!   streams and not asked for yet is at most three quarters of the cache. Whether it is done depends on how often streams of
-//!   that length went on that far, `p`: a seek saved with probability `p` against the transfer of the window in vain. `p` is
-//!   learnt for each power of two up to 128, apart for streams that just began within a file and with one, from all streams, whether
-//!   anything was read for them or not: no experiment costs a disk access. It is a request of its own, behind what somebody waits for; while
-//!   other requests wait nothing is read more, for it would stand in their way, and the stream is offered it again at its next request.
-//! * *Bypassing.* Blocks that were sent up are kept here only if a sample of their kind (streams' blocks, others), remembered by number
-//!   as in PFC's queue, shows that they come back within the time that this cache could keep them.
+//! - *Reading more.* A stream that has read `r` blocks may get `r` more: at least 4, and at most 64 or a quarter of the
+//!   cache. The blocks read ahead and not yet requested, of all streams, take at most three quarters of the cache. The
+//!   decision depends on the share `p` of streams of that length that continued that far. A read-ahead saves a seek
+//!   with probability `p` and wastes a transfer otherwise. `p` is learnt per power of two up to 128. Streams that begin
+//!   with a file, or within one, have counters of their own. Streams without read-ahead count, too, so no experiment
+//!   costs a disk access. The read-ahead is a separate request behind awaited ones. While other requests wait there is
+//!   none, and the stream gets its next chance with its next request.
+//! - *Bypassing.* Blocks sent up are kept here only if a sample of their kind (stream or other) returns soon enough.
+//!   Soon means within the time that this cache could keep them. The sample is remembered by block number, as in PFC's
+//!   queue.
 //!
-//! The native prefetcher sees nothing; the native replacement decides about what is kept. Memory is 64 streams, 24 counters, and a
-//! two queues of an eighth of the capacity in block numbers.
+//! The native prefetcher sees nothing; the native replacement decides about the kept blocks. Memory: 64 streams, 24
+//! counters, and two queues of an eighth of the capacity in block numbers.
 
 use super::pfc::clipped;
 use crate::block::recent::Recent;
 use crate::block::{Block, Request, Span};
 use crate::streams::Streams;
 
-/// Streams that are told apart.
+/// Number of streams that are tracked.
 const STREAMS: usize = 64;
 
-/// Classes of streams by length: powers of two; three times: those that went on, those that begin somewhere in a file, and those
-/// that begin with a file.
+/// Length classes of streams: powers of two. Each exists three times: for streams that continue, that begin within a
+/// file, and that begin with a file.
 const LENGTHS: usize = 8;
 
-/// Longest read, in blocks: what a disk transfers in the time of two or three seeks. Somebody may come meanwhile.
+/// Longest read-ahead, in blocks: a disk transfers them in the time of two or three seeks, in which another request may
+/// arrive.
 const WINDOW_MAX: u64 = 64;
 
-/// One of so many parts of the cache is the longest read where that is less, so that some streams have room at once.
+/// A read-ahead takes at most 1/4 of the cache, so that several streams fit.
 const WINDOW_PARTS: u64 = 4;
 
-/// What a seek costs, in blocks transferred: for a Cheetah 9LP seek, rotation and command take some 9 ms, 40 blocks, and whoever misses waits for
-/// all of it, while a transfer in vain mostly meets an idle disk.
+/// Cost of a seek, in blocks transferred. For a Cheetah 9LP seek, rotation and command take some 9 ms, or 40 blocks. It
+/// counts more than that: a miss waits for all of it, while a wasted transfer mostly meets an idle disk.
 const BLOCKS_PER_SEEK: u64 = 64;
 
-/// Shortest read that is worth a request of its own.
+/// Shortest read-ahead that is worth a request of its own.
 const WINDOW_MIN: u64 = 4;
 
-/// One of so many blocks is remembered to see whether it comes back.
+/// Sampling interval: one of 8 blocks is remembered, to detect its return.
 const SAMPLE: u64 = 8;
 
-/// Blocks of a kind are kept when more than one in so many comes back.
+/// Blocks of a kind are kept when more than one in 12 returns.
 const KEEP_SHARE: u32 = 12;
 
-/// Samples after which the older ones count half.
+/// Number of samples after which all counts are halved.
 const SAMPLES_MAX: u32 = 512;
 
 /// State at one level.
@@ -59,45 +62,46 @@ pub(crate) struct Adaptive {
     streams: Streams,
     ahead: Vec<Lookout>,
     went_on: [Share; 3 * LENGTHS],
-    /// Streams' blocks, others': a sample of them by number, how often they came back, and whether they are kept for it.
+    /// Per kind (blocks of streams, others): sampled block numbers, the share that returned, and whether the kind is
+    /// kept.
     asked: [Recent; 2],
     came_back: [Share; 2],
     keep: [bool; 2],
     capacity: u64,
-    /// Whether it knows what only the upper level's prefetcher wants.
+    /// Whether requests show which blocks only the upper level's prefetcher requests.
     labels: bool,
 }
 
-/// What is expected of a stream.
+/// Expectations about a stream.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lookout {
-    /// It has read up to here.
+    /// End of the blocks that it has read.
     next: u64,
-    /// It was read ahead up to here.
+    /// End of the blocks read ahead for it.
     end: u64,
-    /// It has gone on when it gets here.
+    /// Block at which the stream counts as continued.
     mark: u64,
-    /// Class of the stream when the mark was set, if it is not decided yet.
+    /// Class of the stream when the mark was set; `None` once counted.
     class: Option<usize>,
-    /// Up to here it was demanded, by a request that did not go on.
+    /// End of the demanded request that began the stream; `None` after the next one.
     demanded: Option<u64>,
 }
 
-/// How often something came true, older times counting less.
+/// Frequency of an outcome; older samples count less.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     yes: u32,
     all: u32,
 }
 
-/// What becomes of a request.
+/// Decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Course {
-    /// Whether it goes on a stream.
+    /// Whether it continues a stream.
     pub(crate) sequential: bool,
     /// Whether its blocks are kept here.
     pub(crate) keep: bool,
-    /// What is read unasked; may be empty.
+    /// Blocks to read ahead; may be empty.
     pub(crate) ahead: Span,
 }
 
@@ -115,7 +119,7 @@ impl Adaptive {
         }
     }
 
-    /// What to do with a request for reading, while so many others wait.
+    /// Decides about a read request, while `waiting` others wait.
     pub(crate) fn course(&mut self, request: &Request, waiting: usize) -> Course {
         let span = request.span;
         let seen = self.streams.enter(span);
@@ -135,7 +139,7 @@ impl Adaptive {
             self.ahead[seen.at] = Lookout { next: end, end, ..Lookout::default() };
         }
         let lookout = &mut self.ahead[seen.at];
-        // What the upper level prefetches along with a request that began a stream says as little as that did.
+        // The upper level's prefetch along with a request that began a stream is no sign of a stream either.
         let tail = self.labels && request.demand_len == 0 && lookout.demanded == Some(span.first.0);
         lookout.demanded = (self.labels && seen.fresh && request.demand_len > 0).then_some(end);
         let begins_stream = seen.fresh || tail;
@@ -148,7 +152,7 @@ impl Adaptive {
         Course { sequential: !begins_stream, keep: self.keep[usize::from(begins_stream)], ahead }
     }
 
-    /// How far a stream that has read `run` blocks up to `end` is to be read ahead now; 0 if it is not.
+    /// Returns how many blocks after `end` to have read ahead, for a stream that has read `run` blocks; 0 for none.
     fn read_more(&mut self, at: usize, run: u64, class: usize, end: u64, tail: bool) -> u64 {
         let unread: u64 = self.ahead.iter().map(|stream| stream.end.saturating_sub(stream.next)).sum();
         let window = run.clamp(WINDOW_MIN, WINDOW_MAX.min(self.capacity / WINDOW_PARTS).max(WINDOW_MIN));
@@ -169,7 +173,7 @@ impl Adaptive {
         if window < WINDOW_MIN || left > window / 4 || !pays { 0 } else { window }
     }
 
-    /// What is read unasked so that `window` blocks behind `end` have been; empty for a window of 0.
+    /// Returns the blocks still missing from the `window` behind `end`; empty for a window of 0.
     fn offer(&mut self, at: usize, end: u64, window: u64, file_blocks: u64) -> Span {
         if window == 0 {
             return Span { first: Block(end), len: 0 };
@@ -181,7 +185,7 @@ impl Adaptive {
         more
     }
 
-    /// Whether blocks of this request's kind come back, and a sample of them for later.
+    /// Counts returning blocks, and samples this request's blocks for later.
     fn look_back(&mut self, span: Span, kind: usize) {
         for block in span.blocks() {
             if !block.0.is_multiple_of(SAMPLE) {
@@ -213,7 +217,8 @@ impl Share {
         }
     }
 
-    /// Whether a read of `window` blocks is worth it: the seek that it saves if they are asked for, against their transfer if not.
+    /// Whether a read-ahead of `window` blocks pays: the seek saved if they are requested, against their transfer if
+    /// not.
     fn pays(self, window: u64) -> bool {
         u64::from(self.yes) * BLOCKS_PER_SEEK > u64::from(self.all - self.yes) * window
     }

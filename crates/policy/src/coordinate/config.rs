@@ -1,70 +1,70 @@
-//! What coordinates a level with the one above.
+//! Configuration of the coordination between a level and the one above.
 
 use std::fmt;
 
-/// The coordinators of one level. They go together as one likes; the published ones are one at a time.
+/// Coordinators of one level. Any combination works; the published ones are used one at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coordination {
-    /// How the level looks at the requests' `demand_len` (section 4.1).
+    /// Use of the requests' `demand_len` (section 4.1).
     pub labels: Labels,
-    /// Whether the level above asks for what its application waits for in a request of its own, so that its answer waits for no prefetch
-    /// . It is the one above that does so: whoever stacks levels tells it.
+    /// Whether the level above sends its application's blocks as a request of their own, so that the answer waits for
+    /// no prefetch. The upper level does this; set it there, too.
     pub early: bool,
     /// PFC in front of the level (section 4.2).
     pub pfc: Option<Pfc>,
-    /// Whether blocks that were sent up go first (section 4.3).
+    /// Whether blocks that were sent up are evicted first (section 4.3).
     pub du: bool,
-    /// Whether our per-stream coordinator serves the requests instead of the native prefetcher; PFC is not asked then.
+    /// Whether our per-stream coordinator replaces the native prefetcher; PFC is off then.
     pub adaptive: bool,
 }
 
 impl Coordination {
-    /// None.
+    /// No coordination at all.
     pub const NONE: Coordination =
         Coordination { labels: Labels::Ignored, early: false, pfc: None, du: false, adaptive: false };
-    /// Demand labels.
+    /// Demand labels only.
     pub const LABELS: Coordination = Coordination { labels: Labels::Published, ..Coordination::NONE };
     /// PFC as published, in the reading of the reference.
     pub const PFC: Coordination = Coordination { pfc: Some(Pfc::PUBLISHED), ..Coordination::NONE };
     /// Our per-stream coordinator.
     pub const ADAPTIVE: Coordination = Coordination { adaptive: true, ..Coordination::NONE };
-    /// The same, with the level above asking early for what its application waits for.
+    /// Our per-stream coordinator, with early requests from the level above.
     pub const EARLY: Coordination = Coordination { early: true, ..Coordination::ADAPTIVE };
-    /// DU, exclusive caching.
+    /// DU: exclusive caching.
     pub const DU: Coordination = Coordination { du: true, ..Coordination::NONE };
 
-    /// Whether it makes a difference which blocks only the upper level's prefetcher wants.
+    /// Whether requests show which blocks only the upper level's prefetcher requests.
     pub(crate) fn knows_labels(&self) -> bool {
         self.early || self.labels != Labels::Ignored
     }
 }
 
-/// What only the upper level's prefetcher wants.
+/// Treatment of blocks that only the upper level's prefetcher requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Labels {
-    /// Counts as demanded: the labels are not looked at.
+    /// They count as demanded: labels are ignored.
     Ignored,
-    /// Adapts nothing, as published.
+    /// They adapt nothing, as published.
     Published,
-    /// Ours: counts as demanded if the request goes on where an earlier prefetch of that level ended, for then the application reads on there; else
-    /// it adapts nothing.
+    /// Ours: they count as demanded if the request continues an earlier prefetch of that level, since the application
+    /// then reads on there. Otherwise they adapt nothing.
     Onward,
 }
 
-/// PFC's parameters.
+/// Parameters of PFC.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pfc {
-    /// Whether it bypasses.
+    /// Whether PFC bypasses.
     pub bypass: bool,
-    /// Whether it reads more.
+    /// Whether PFC reads more.
     pub readmore: bool,
-    /// What has one set of parameters.
+    /// Scope of one set of parameters.
     pub scope: Scope,
-    /// What happens to requests that are larger than the mean.
+    /// Treatment of requests that are larger than the mean.
     pub large: Large,
-    /// Blocks of each queue, as a fraction of the level's capacity: 0.1.
+    /// Length of each queue in blocks, as a fraction of the level's capacity: 0.1.
     pub queue_fraction: f64,
-    /// Largest `bypass_length`; none as published.
+    /// Largest `bypass_length`; `None` as published.
     pub bypass_max: Option<u32>,
 }
 
@@ -81,7 +81,7 @@ impl Pfc {
 }
 
 impl Pfc {
-    /// Whether the numbers make sense.
+    /// Checks the ranges of the numbers.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         if !(self.queue_fraction > 0.0 && self.queue_fraction <= 1.0) {
             return Err(ConfigError::QueueFraction { fraction: self.queue_fraction });
@@ -93,41 +93,41 @@ impl Pfc {
     }
 }
 
-/// What has one set of PFC's parameters. The queues and what is known of the cache are the level's in any case.
+/// Scope of one set of PFC's parameters. The queues and the state of the cache belong to the level in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The level, as published.
+    /// The whole level, as published.
     Level,
-    /// Each file, as the paper's future work asks.
+    /// Each file, as proposed in the paper's future work.
     File,
-    /// Each client, as the paper's future work asks.
+    /// Each client, as proposed in the paper's future work.
     Client,
 }
 
-/// How Algorithm 2 treats a request that is larger than the mean, which code and text say differently.
+/// Treatment of a request larger than the mean in Algorithm 2, where the paper's code and text differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Large {
-    /// The code: larger than the mean and the level full, then `readmore_length = 0`, and on to the rest.
+    /// The code: if larger than the mean and the level is full, then `readmore_length = 0`; the rest follows.
     Literal,
-    /// The text: larger than `factor` of the mean and the level full, then the whole request is bypassed and nothing more
-    /// read. The text's factor is 0.5.
+    /// The text: if larger than `factor` times the mean and the level is full, the whole request is bypassed and
+    /// nothing more read. The text's factor is 0.5.
     Text {
-        /// Part of the mean.
+        /// Multiple of the mean.
         factor: f64,
     },
 }
 
-/// Why PFC cannot be had.
+/// Invalid parameter of PFC.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ConfigError {
-    /// Queues of nothing or of more than the level.
+    /// The queues are empty or longer than the level.
     QueueFraction {
-        /// What was asked for.
+        /// Configured fraction of the capacity.
         fraction: f64,
     },
-    /// A part of the mean that is no positive number.
+    /// The multiple of the mean is not a positive number.
     Factor {
-        /// What was asked for.
+        /// Configured multiple of the mean.
         factor: f64,
     },
 }

@@ -1,13 +1,13 @@
-//! DU, exclusive caching: what was sent up goes first, for the level above has it (section 4.3).
+//! DU, exclusive caching: blocks sent up are evicted first, since the level above has them (section 4.3).
 //!
-//! A sent block moves to the least recently used end, so that the most recently sent goes first: the level above will keep
-//! that one longest. Works on either replacement; with SARC's lists a block stays in its list. Blocks that were prefetched
-//! and not sent are not touched.
+//! A sent block moves to the least recently used end. So the most recently sent goes first: the level above will keep
+//! that one longest. It works on either replacement; with SARC's lists a block stays in its list. Prefetched blocks
+//! that were not sent are not touched.
 
 use crate::block::Span;
 use crate::block::pages::Pages;
 
-/// The blocks of a request were sent, in ascending order.
+/// Demotes the blocks of a request that was sent up, in ascending order.
 pub(crate) fn sent(pages: &mut Pages, span: Span) {
     for block in span.blocks() {
         if let Some(slot) = pages.find(block) {
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn the_block_sent_last_is_the_next_victim() {
-        // SARC's lists come with its prefetcher, which sees no run here.
+        // SARC's lists need its prefetcher, which sees no run here.
         let sarc = Prefetch::Sarc { degree: 8, distance: 4, threshold: 64 };
         for (prefetch, replacement) in
             [(Prefetch::None, Replacement::Lru), (sarc, Replacement::Sarc(TwoLists::default()))]

@@ -1,4 +1,4 @@
-//! PFC: a shim in front of a level's native prefetcher that hides part of a request from it, or extends it (section 4.2).
+//! PFC: hides part of a request from a level's native prefetcher, or extends the request (section 4.2).
 //!
 //! ```text
 //!     request      s ............................. e
@@ -7,12 +7,15 @@
 //!                   straight from below, remembered in bypass_q
 //! ```
 //!
-//! A hit in `bypass_q` says that bypassing was wrong (the block is asked for again), a hit in `readmore_q` that reading more
-//! would have paid. Blocks ahead that are all here already say that the native prefetcher is aggressive enough.
+//! A hit in `bypass_q` means that bypassing was wrong: the block is requested again. A hit in `readmore_q` means that
+//! reading more would have paid. If all blocks ahead are here already, the native prefetcher is aggressive enough.
+//! Readings:
 //!
-//! Readings: A-09 the code, with the text as an option; A-10 ranges begin one block after the end; A-11 `bypass_length` is
-//! cut per request, never below 0, and uncapped unless configured; A-40 the mean is that of earlier requests, and the first
-//! request defines it. Requests larger than twice the mean do not enter it.
+//! - A-09: the code, with the text as an option.
+//! - A-10: ranges begin one block after the end.
+//! - A-11: `bypass_length` is cut per request, never below 0, and uncapped unless configured.
+//! - A-40: the mean is that of earlier requests, and the first request defines it. Requests larger than twice the mean
+//!   do not enter it.
 
 use super::config::{Large, Pfc as Config, Scope};
 use crate::block::recent::Recent;
@@ -37,12 +40,12 @@ pub(crate) struct Pfc {
     readmore_queue: Recent,
 }
 
-/// What PFC makes of a request.
+/// Decision of PFC about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Split {
-    /// So many blocks, from the first, are served past the native cache.
+    /// Number of blocks, from the first, that bypass the native cache.
     pub(crate) direct: u32,
-    /// So many blocks after the last are read as well.
+    /// Number of blocks after the last to read as well.
     pub(crate) readmore: u32,
 }
 
@@ -74,7 +77,7 @@ impl Pfc {
         entered.at
     }
 
-    /// Sets the parameters and splits the request. `cached` says what the level holds, `full` whether it has no free frame.
+    /// Sets the parameters and splits the request. `cached`: whether the level holds a block; `full`: no frame is free.
     pub(crate) fn split(&mut self, request: &Request, cached: impl Fn(Block) -> bool, full: bool) -> Split {
         let context = self.context(request);
         let (span, n) = (request.span, request.span.len);
@@ -112,7 +115,7 @@ impl Pfc {
         Split { direct, readmore: readmore.len }
     }
 
-    /// The detail of the algorithm: what the queues and the cache say about the blocks asked for.
+    /// The inner part of the algorithm: adapts by the requested blocks found in the queues and the cache.
     fn adapt(&mut self, parameters: &mut Parameters, span: Span, window: u32, cached: impl Fn(Block) -> bool) {
         let hit = span.blocks().any(cached);
         let (mut in_bypass, mut in_readmore) = (false, false);
@@ -145,7 +148,7 @@ impl Pfc {
 }
 
 impl Parameters {
-    /// The mean of the earlier requests, which this one enters unless it is larger than twice the mean.
+    /// Returns the mean size of the earlier requests, and adds this one unless it is larger than twice the mean.
     fn mean(&mut self, n: u32) -> f64 {
         let mean = if self.count == 0 { f64::from(n) } else { self.sum as f64 / self.count as f64 };
         if f64::from(n) <= 2.0 * mean {
@@ -156,7 +159,7 @@ impl Parameters {
     }
 }
 
-/// `len` blocks from `first`, cut at the end of the file.
+/// Returns `len` blocks from `first`, clipped to the end of the file.
 pub(crate) fn clipped(first: Block, len: u32, file_blocks: u64) -> Span {
     let left = file_blocks.min(crate::block::INDEX_MAX + 1).saturating_sub(first.index());
     Span { first, len: len.min(u32::try_from(left).unwrap_or(u32::MAX)) }

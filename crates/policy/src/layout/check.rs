@@ -1,16 +1,16 @@
-//! The invariants of a layout, checked whenever one is read from disk or made.
+//! Invariants of a layout, checked whenever a layout is read from disk or made.
 
 use super::{Layout, MirrorState, OPEN_END, ObjectState};
 use crate::ids::ObjectId;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Which invariant a layout breaks.
+/// Broken invariant of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
-    /// There is no mirror.
+    /// The layout has no mirror.
     NoMirror,
-    /// No mirror is in sync, so nothing could be read.
+    /// No mirror is in sync, so reads are impossible.
     NoneInSync,
     /// A mirror has no segment, or its segments have a gap, overlap, or do not start at 0.
     Segments {
@@ -26,7 +26,7 @@ pub enum LayoutError {
     },
     /// An object occurs twice.
     Twice(ObjectId),
-    /// An object that files share is not complete, or its turns make no sense.
+    /// A shared object is not complete, or its turns are invalid.
     Merged(ObjectId),
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for LayoutError {
 impl std::error::Error for LayoutError {}
 
 impl Layout {
-    /// Says which invariant is broken, if one is.
+    /// Checks the invariants; returns the broken one.
     pub fn check(&self) -> Result<(), LayoutError> {
         if self.mirrors.is_empty() {
             return Err(LayoutError::NoMirror);

@@ -1,15 +1,15 @@
-//! The layout record: a layout as bytes, in as few as fit an extended attribute.
+//! The layout record: a layout as bytes, small enough for an extended attribute.
 //!
 //! ```text
-//! "ENTL" version | file generation | mirrors: state, segments: length, stripe_size, objects: target*2+partial, id (merged) |
-//!   history: time, reason | crc32 of all before
+//! "ENTL" version | file generation | mirrors: state, segments: length, stripe_size,
+//!   objects: target*2+partial, id (merged) | history: time, reason | crc32 of all before
 //! ```
 //!
-//! All numbers are varints; identifiers of objects and times are differences from the one before. `docs/reference/format.md` has the
-//! bytes one by one. A segment starts where the one before ends, so a record cannot say otherwise; everything else is
-//! checked by [`Layout::check`] after decoding.
+//! All numbers are varints; object ids and times are differences from the previous one. `docs/reference/format.md`
+//! describes the bytes one by one. A segment starts where the previous one ends, so a record cannot contain gaps; all
+//! other invariants are checked by [`Layout::check`] after decoding.
 //!
-//! The bytes may come from anywhere: decoding never panics, and allocates no more than a small multiple of their size.
+//! The bytes are untrusted: decoding never panics, and allocates no more than a small multiple of their size.
 
 mod crc32;
 mod varint;
@@ -24,29 +24,29 @@ use std::fmt;
 use varint::{Reader, put, put_delta};
 
 const MAGIC: &[u8; 4] = b"ENTL";
-/// Of layouts whose objects are their file's alone.
+/// Version of layouts without shared objects.
 const VERSION: u8 = 1;
-/// Of layouts that share objects with other files.
+/// Version of layouts that share objects with other files.
 const VERSION_MERGED: u8 = 2;
-/// Magic, version.
+/// Length of magic and version.
 const HEAD_LEN: usize = 5;
 const CRC_LEN: usize = 4;
 
-/// Why bytes are no layout record.
+/// Reason why bytes are no layout record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodecError {
-    /// It does not start with the magic bytes.
+    /// The magic bytes are missing.
     NotARecord,
-    /// Written by a version this program does not know.
+    /// The record has a version that this program does not know.
     Version(u8),
     /// The checksum does not match: damaged or cut off.
     Checksum,
-    /// The checksum matches but the contents make no sense at this byte.
+    /// The checksum matches but the contents are invalid at this byte.
     Malformed {
-        /// Which byte.
+        /// Index of the byte.
         at: usize,
     },
-    /// It says what no layout may say.
+    /// The layout breaks an invariant.
     Invalid(LayoutError),
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for CodecError {
 impl std::error::Error for CodecError {}
 
 impl Layout {
-    /// The record of this layout, which must keep its invariants. See `docs/reference/format.md`.
+    /// Returns the record of this layout, which must keep its invariants. See `docs/reference/format.md`.
     pub fn encode(&self) -> Vec<u8> {
         debug_assert_eq!(self.check(), Ok(()));
         let mut out = Vec::with_capacity(64 + 4 * self.objects().count());
@@ -92,7 +92,7 @@ impl Layout {
         out
     }
 
-    /// The layout of a record, checked.
+    /// Decodes a record, and checks its layout.
     pub fn decode(record: &[u8]) -> Result<Layout, CodecError> {
         if !record.starts_with(MAGIC) {
             return Err(CodecError::NotARecord);
@@ -117,7 +117,7 @@ impl Layout {
         reader.end()?;
         let layout = Layout { file, generation, mirrors, history };
         layout.check().map_err(CodecError::Invalid)?;
-        // There is one record for a layout, and no other.
+        // Each layout has exactly one valid record.
         if layout.is_merged() != shares {
             return Err(CodecError::Malformed { at: MAGIC.len() });
         }

@@ -1,17 +1,17 @@
-//! From file offsets to object offsets and back.
+//! Translation of file offsets to object offsets and back.
 
 use super::{Mirror, OPEN_END, Position, Segment};
 
 /// A contiguous range of one object, and the file range it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Which object.
+    /// Position of the object.
     pub at: Position,
     /// First byte in the file.
     pub file_offset: u64,
     /// First byte in the object.
     pub object_offset: u64,
-    /// Bytes. Crosses no segment boundary, and a stripe boundary only where the segment has one object.
+    /// Length in bytes. Crosses no segment boundary, and a stripe boundary only where the segment has one object.
     pub len: u64,
 }
 
@@ -25,7 +25,7 @@ pub struct Pieces<'a> {
 }
 
 impl Mirror {
-    /// Cuts `[offset, offset+len)` into pieces, in file order. What lies beyond the covered range yields nothing.
+    /// Cuts `[offset, offset+len)` into pieces, in file order. Bytes beyond the covered range yield no piece.
     pub fn pieces(&self, mirror_index: usize, offset: u64, len: u64) -> Pieces<'_> {
         let segment = self.segments.partition_point(|s| s.end <= offset);
         Pieces { mirror: self, mirror_index, segment, offset, end: offset.saturating_add(len) }
@@ -33,7 +33,7 @@ impl Mirror {
 }
 
 impl Segment {
-    /// The object index and object offset of a file offset inside this segment.
+    /// Returns the object index and object offset of a file offset inside this segment.
     pub fn locate(&self, file_offset: u64) -> (usize, u64) {
         debug_assert!(file_offset >= self.start && file_offset < self.end);
         let inside = file_offset - self.start;
@@ -43,7 +43,7 @@ impl Segment {
         ((stripe % count) as usize, object_offset)
     }
 
-    /// The file offset of byte `object_offset` of object `index`. The inverse of [`Segment::locate`].
+    /// Returns the file offset of byte `object_offset` of object `index`. The inverse of [`Segment::locate`].
     pub fn file_offset(&self, index: usize, object_offset: u64) -> u64 {
         let row = object_offset / self.stripe_size;
         let stripe = row * self.objects.len() as u64 + index as u64;

@@ -1,20 +1,21 @@
-//! Objects that several files share, so that what is read together lies together.
+//! Objects that several files share, so that data read together lie together.
 //!
 //! ```text
 //! the shared object   [ a0 ][ b0 ][ c0 ][ a1 ][ b1 ][ c1 ][ a2 ] ...      units of the files a, b and c in turn
 //! file b's own part          [ b0 ]            [ b1 ]                     slot 1 of 3, offsets 0, unit, 2*unit, ...
 //! ```
-//! Each file has a name of its own for the object and counts the bytes of its own part from 0; this module turns such an *own* offset into
-//! the *shared* one and back. Source: Simitci & Reed 1999, section 3 and figure 2 (two forks with complementary gaps share tines).
+//! Each file has its own id for the object and counts the bytes of its own part from 0. This module translates such an
+//! *own* offset into the *shared* one and back. Source: Simitci & Reed 1999, section 3 and figure 2 (two forks with
+//! complementary gaps share tines).
 
 /// The part of a shared object that is one file's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// Bytes that follow each other; a positive multiple of 4096, at most [`Merged::UNIT_BYTES_MAX`].
+    /// Length of a contiguous unit; a positive multiple of 4096, at most [`Merged::UNIT_BYTES_MAX`].
     pub unit_bytes: u64,
-    /// Which of the turns is this file's, from 0.
+    /// This file's place in the turn, from 0.
     pub slot: u16,
-    /// Files that take turns, at least 2.
+    /// Number of files that take turns, at least 2.
     pub of: u16,
 }
 
@@ -25,47 +26,47 @@ pub struct Run {
     pub own: u64,
     /// First byte in the shared object.
     pub shared: u64,
-    /// Bytes, at most a unit.
+    /// Length in bytes, at most a unit.
     pub len: u64,
 }
 
 impl Merged {
-    /// Files that may take turns in one object.
+    /// Most files in one object.
     pub const FILES_MAX: usize = 64;
 
-    /// The largest unit.
+    /// Largest permitted unit.
     pub const UNIT_BYTES_MAX: u64 = 1 << 30;
 
-    /// Whether it can be: a unit of pages, a slot among those there are.
+    /// Whether it is valid: a unit of whole pages, and a slot within the turn.
     pub fn is_valid(&self) -> bool {
         let unit = (1..=Self::UNIT_BYTES_MAX).contains(&self.unit_bytes) && self.unit_bytes.is_multiple_of(4096);
         unit && (2..=Self::FILES_MAX).contains(&usize::from(self.of)) && self.slot < self.of
     }
 
-    /// Bytes from one unit of a file to its next.
+    /// Returns the distance between two units of a file.
     fn pitch(&self) -> u64 {
         self.unit_bytes.saturating_mul(self.of.into())
     }
 
-    /// Where an own byte lies in the shared object.
+    /// Returns the offset of an own byte in the shared object.
     pub fn shared(&self, own: u64) -> u64 {
         let round = (own / self.unit_bytes).saturating_mul(self.pitch());
         round.saturating_add(self.unit_bytes * u64::from(self.slot) + own % self.unit_bytes)
     }
 
-    /// The first own byte that lies at `shared` or behind it: how many own bytes lie before.
+    /// Returns the first own byte at or after `shared`, which is the number of own bytes before it.
     pub fn own(&self, shared: u64) -> u64 {
         let (round, inside) = (shared / self.pitch(), shared % self.pitch());
         let before = inside.saturating_sub(self.unit_bytes * u64::from(self.slot)).min(self.unit_bytes);
         round * self.unit_bytes + before
     }
 
-    /// One past the last own byte that lies in a row with `own`.
+    /// Returns the end of the unit that contains `own`.
     pub fn unit_end(&self, own: u64) -> u64 {
         (own - own % self.unit_bytes).saturating_add(self.unit_bytes)
     }
 
-    /// An own range, unit by unit.
+    /// Returns an own range, unit by unit.
     pub fn runs(self, own: u64, len: u64) -> impl Iterator<Item = Run> {
         let end = own.saturating_add(len);
         let mut at = own;
@@ -76,7 +77,7 @@ impl Merged {
         })
     }
 
-    /// The bytes of the shared object that files with `own_bytes` each fill without a gap.
+    /// Returns the bytes of the shared object without a gap, if each file has `own_bytes`.
     pub fn full_bytes(&self, own_bytes: u64) -> u64 {
         (own_bytes / self.unit_bytes).saturating_mul(self.pitch())
     }

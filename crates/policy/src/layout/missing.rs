@@ -1,4 +1,4 @@
-//! What a lost object held: the ranges of the file that must be fetched again.
+//! Contents of a lost object: the ranges of the file that must be fetched again.
 //!
 //! Source: the reference, section 6.4 (the rule printed in the paper has two errors, its register entry A-15).
 
@@ -11,11 +11,11 @@ pub struct Chunk {
     pub file_offset: u64,
     /// First byte in the object.
     pub object_offset: u64,
-    /// Bytes, at most one stripe.
+    /// Length in bytes, at most one stripe.
     pub len: u64,
 }
 
-/// The chunks that object `index` of `segment` holds of a file of `size` bytes, ascending.
+/// Returns the chunks that object `index` of `segment` holds of a file of `size` bytes, ascending.
 pub fn missing_chunks(segment: &Segment, index: usize, size: u64) -> impl Iterator<Item = Chunk> + use<> {
     let bytes = segment_len(segment, size);
     let (start, stripe_size, count) = (segment.start, segment.stripe_size, segment.objects.len() as u64);
@@ -29,7 +29,7 @@ pub fn missing_chunks(segment: &Segment, index: usize, size: u64) -> impl Iterat
     )
 }
 
-/// The length that object `index` has when the file has `size` bytes and no holes.
+/// Returns the length of object `index` for a file of `size` bytes without holes.
 pub fn object_len(segment: &Segment, index: usize, size: u64) -> u64 {
     let bytes = segment_len(segment, size);
     let count = segment.objects.len() as u64;
@@ -38,7 +38,7 @@ pub fn object_len(segment: &Segment, index: usize, size: u64) -> u64 {
     rows * segment.stripe_size + if index as u64 == full % count { rest } else { 0 }
 }
 
-/// How many of the file's bytes fall into the segment.
+/// Returns the number of the file's bytes in the segment.
 fn segment_len(segment: &Segment, size: u64) -> u64 {
     let end = if segment.end == OPEN_END { size } else { size.min(segment.end) };
     end.saturating_sub(segment.start)

@@ -1,4 +1,4 @@
-//! Where new segments go: how wide, and on which targets.
+//! Placement of new segments: their width and targets.
 //!
 //! A file grows through three shapes, so that small files cost one object and large ones use every device:
 //!
@@ -8,64 +8,65 @@
 //! single_bytes_max ............ open    one segment striped over stripe_count targets
 //! ```
 //!
-//! A size that is known beforehand (stage-in) gives one segment, striped from 0 if it is larger than
-//! `single_bytes_max`. A `stripe_count` of 1 gives one open-ended segment of one object.
+//! A size known in advance (stage-in) gives one segment, striped from 0 if it is larger than `single_bytes_max`. A
+//! `stripe_count` of 1 gives one open-ended segment of one object.
 //!
-//! With `segment_bytes`, no segment is open-ended: each is that long, or a 256th of what lies before it where that is more,
-//! so that the longest file has a few thousand. Each can lie on its own tier and be as wide as the load was when it grew.
+//! With `segment_bytes`, no segment is open-ended: its length is the larger of `segment_bytes` and 1/256 of its start
+//! offset. So the longest file has a few thousand segments. Each has its own tier, and the width that suited the load
+//! when it was created.
 
 use super::OPEN_END;
 use crate::ids::TargetId;
 
-/// What is asked of new segments. From the volume, the directory or the file.
+/// Shape of new segments, from the volume, the directory or the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Bytes of one stripe; a multiple of 4096.
     pub stripe_size: u64,
-    /// Targets to stripe over; fewer are taken when fewer are usable. At least 1.
+    /// Number of targets to stripe over; fewer if fewer are usable. At least 1.
     pub stripe_count: usize,
-    /// Up to this size a file stays on one target.
+    /// Largest size of a file on one target.
     pub single_bytes_max: u64,
-    /// Bytes of one segment, so that a long file can lie in several ways; 0: the last segment is open-ended. See
+    /// Bytes of one segment, so that a long file can have several shapes; 0: the last segment is open-ended. See
     /// [`plan_growth`].
     pub segment_bytes: u64,
-    /// Copies. At least 1.
+    /// Number of copies. At least 1.
     pub mirrors: usize,
-    /// The tier to use, by its number in the volume; `None` is any.
+    /// Number of the tier to use; `None` is any.
     pub tier: Option<u8>,
 }
 
-/// What choosing needs to know of a target.
+/// State of a target for the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetView {
-    /// Its number.
+    /// Number of the target.
     pub id: TargetId,
-    /// Its tier.
+    /// Number of its tier.
     pub tier: u8,
-    /// Whether new objects may be put on it (state ok).
+    /// Whether new objects may be created on it (state ok).
     pub usable: bool,
-    /// Free bytes; 0 also where it is full for other reasons.
+    /// Free bytes; 0 also for a target that is full for other reasons.
     pub free_bytes: u64,
-    /// Whether it comes before others, since it is near the writer.
+    /// Whether it is preferred, because it is near the writer.
     pub near: bool,
 }
 
-/// The shape of a segment to come: a range and how many objects.
+/// The shape of a new segment: its range and width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentShape {
     /// First file offset.
     pub start: u64,
     /// One past the last, or [`OPEN_END`].
     pub end: u64,
-    /// Objects wanted.
+    /// Number of objects wanted.
     pub stripe_count: usize,
 }
 
-/// From so many segments on, they grow with the file.
+/// Number of segments after which new ones grow with the file.
 const SEGMENTS_BEFORE_GROWTH: u64 = 256;
 
-/// The segments to append so that a mirror that covers `[0, covered)` covers `needed` bytes too. `known_size` is the
-/// final size where somebody said it.
+/// Returns the segments to append so that a mirror that covers `[0, covered)` also covers `needed` bytes. `known_size`
+/// is the final size, if known.
 pub fn plan_growth(place: &Placement, covered: u64, needed: u64, known_size: Option<u64>) -> Vec<SegmentShape> {
     if needed <= covered {
         return Vec::new();
@@ -79,7 +80,7 @@ pub fn plan_growth(place: &Placement, covered: u64, needed: u64, known_size: Opt
         shapes.push(SegmentShape { start: 0, end: single, stripe_count: 1 });
         start = single;
     }
-    // Nobody needs the last byte of all: so says who knows no size.
+    // `u64::MAX` is no real demand: it stands for an unknown size.
     let needed = if needed == u64::MAX { start + 1 } else { needed };
     while start < needed {
         let end = segment_end(place, start);
@@ -89,7 +90,7 @@ pub fn plan_growth(place: &Placement, covered: u64, needed: u64, known_size: Opt
     shapes
 }
 
-/// Where a segment ends that starts at `start`.
+/// Returns the end of a segment that starts at `start`.
 fn segment_end(place: &Placement, start: u64) -> u64 {
     if place.segment_bytes == 0 {
         return OPEN_END;
@@ -98,9 +99,9 @@ fn segment_end(place: &Placement, start: u64) -> u64 {
     start.checked_add(len - len % place.stripe_size).unwrap_or(OPEN_END)
 }
 
-/// Targets for the objects of a replica of a segment, one for each of `originals`, in their order: usable ones, none of
-/// `avoid` (all that the file lies on), of the wanted tier first; one after the other, and again from the first when there
-/// are fewer targets than objects. Empty if there is no such target: a replica on the same target would protect nothing.
+/// Chooses targets for the objects of a replica of a segment, one for each of `originals`, in their order. Candidates
+/// are usable and not in `avoid` (all targets of the file), those of the wanted tier first. Targets repeat if there are
+/// fewer than objects. Empty without a candidate: a replica on the same target would protect nothing.
 pub fn choose_replica_targets(
     targets: &[TargetView],
     tier: Option<u8>,
@@ -118,10 +119,10 @@ pub fn choose_replica_targets(
     (0..originals).map_while(|n| chosen.get(n % chosen.len().max(1)).copied()).collect()
 }
 
-/// Chooses up to `count` different targets for one segment: usable ones of the wanted tier (any tier if that has
-/// none), none of `avoid` unless nothing else is left, and of these none that is full unless all are; those that are near
-/// first; of each kind most free space first, with `turn` rotating among targets whose free space is within an eighth of the best, so that equal targets take
-/// turns. Empty if no target is usable.
+/// Chooses up to `count` different targets for one segment, among usable ones of the wanted tier (any tier if that has
+/// none). Targets in `avoid` and full ones are used only if no others are left. Near targets come first, then those
+/// with most free space. `turn` rotates among targets with free space within an eighth of the best, so that equal
+/// targets take turns. Empty if no target is usable.
 pub fn choose_targets(
     targets: &[TargetView],
     tier: Option<u8>,
@@ -148,7 +149,7 @@ pub fn choose_targets(
     in_order.take(count.max(1)).map(|t| t.id).collect()
 }
 
-/// Most free space first, and those that have about as much as the best in turn.
+/// Most free space first; targets with about as much as the best take turns.
 fn in_turn(candidates: Vec<TargetView>, turn: u64) -> impl Iterator<Item = TargetView> {
     let best = candidates.iter().map(|t| t.free_bytes).max().unwrap_or(0);
     let as_good = |t: &TargetView| t.free_bytes >= best - best / 8;

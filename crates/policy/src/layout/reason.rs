@@ -1,9 +1,9 @@
-//! Why a layout is as it is: a bounded list of the last changes, kept in the layout record itself.
+//! Reasons for changes of a layout: a bounded list of the last ones, kept in the layout record itself.
 
 use crate::ids::TargetId;
 use crate::time::Time;
 
-/// What led to a change of a layout.
+/// Reason for a change of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The file outgrew its stub, or was written beyond what its segments covered.
@@ -30,11 +30,11 @@ pub enum Reason {
     Drained(TargetId),
     /// A segment was moved on request.
     Moved,
-    /// A mirror was striped anew, as the load asked for.
+    /// A mirror was striped differently, because of its load.
     Restriped,
-    /// The user wants it to lie piece by piece beside other files.
+    /// The user placed it piece by piece beside other files.
     Merged,
-    /// It got objects of its own again.
+    /// The file got objects of its own again.
     Split,
 }
 
@@ -43,10 +43,10 @@ pub enum Reason {
 pub struct History(Vec<(Time, Reason)>);
 
 impl History {
-    /// How many changes are remembered.
+    /// Most changes that are kept.
     pub const ENTRIES_MAX: usize = 8;
 
-    /// Adds a change and forgets the oldest if there are too many. `at` is nanoseconds since 1970.
+    /// Adds a change and drops the oldest if there are too many. `at` is nanoseconds since 1970.
     pub fn push(&mut self, at: Time, reason: Reason) {
         if self.0.len() == Self::ENTRIES_MAX {
             self.0.remove(0);
@@ -54,7 +54,7 @@ impl History {
         self.0.push((at, reason));
     }
 
-    /// The changes, oldest first.
+    /// Returns the changes, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &(Time, Reason)> + ExactSizeIterator {
         self.0.iter()
     }

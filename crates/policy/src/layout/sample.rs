@@ -50,7 +50,7 @@ fn mirror(shapes: Vec<Shape>, open: bool, partial: bool, ids: &mut impl Iterator
             id: ObjectId(id),
             target: TargetId(target),
             state,
-            // Every fifth shape shares its objects, where it may.
+            // Every fifth shape shares its objects, if permitted.
             merged: (!partial && stripe_pages % 5 == 0).then_some(Merged {
                 unit_bytes: stripe_pages * 4096,
                 slot: target % 3,
@@ -64,7 +64,7 @@ fn mirror(shapes: Vec<Shape>, open: bool, partial: bool, ids: &mut impl Iterator
     Mirror { state: MirrorState::InSync, segments }
 }
 
-/// Any layout that keeps the invariants.
+/// Returns any layout that keeps the invariants.
 pub(crate) fn layouts() -> impl Strategy<Value = Layout> {
     let mirrors = prop::collection::vec((prop::collection::vec(shape(), 1..5), any::<bool>(), any::<bool>()), 1..4);
     let stale = prop::collection::vec(any::<bool>(), 3);

@@ -1,4 +1,4 @@
-//! Which mirror serves a piece of a file: the order in which to try them.
+//! Choice of the mirror that serves a piece of a file: the order of attempts.
 
 use super::{Layout, MirrorState, ObjectState, Piece};
 use crate::ids::TargetId;
@@ -9,13 +9,13 @@ use crate::protect::health::State;
 pub struct Candidate {
     /// The piece, on the object that would be read.
     pub piece: Piece,
-    /// Where that object lies.
+    /// Target of that object.
     pub target: TargetId,
-    /// What can be said for it.
+    /// Rank among candidates.
     pub standing: Standing,
 }
 
-/// What can be said for a candidate, best first.
+/// Rank of a candidate, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// Complete, on a target that is ok.
@@ -24,18 +24,18 @@ pub enum Standing {
     Draining,
     /// Complete, on a target in doubt.
     Suspect,
-    /// Being recovered: readable only where its recovery says so.
+    /// Being recovered: readable only where the recovery has patched it.
     Partial,
     /// Its target is failed: lost until recovered or restored.
     Failed,
 }
 
 impl Layout {
-    /// The mirrors in sync that cover `offset`, best first (by standing, then by their order in the layout), each with
-    /// its piece of `[offset, offset+len)`. Empty if none covers it. `state` says how a target is.
+    /// Returns the mirrors in sync that cover `offset`, best first (by standing, then by order in the layout), each
+    /// with its piece of `[offset, offset+len)`. Empty if none covers it. `state` returns the state of a target.
     ///
-    /// The pieces of different mirrors may have different lengths; read one and go on from its end. Of mirrors as good as
-    /// each other, `preferred` comes first.
+    /// The pieces of different mirrors may have different lengths; read one and go on from its end. Among equal
+    /// mirrors, `preferred` comes first.
     pub fn candidates(
         &self,
         preferred: usize,
@@ -44,12 +44,12 @@ impl Layout {
         state: impl Fn(TargetId) -> State,
     ) -> Vec<Candidate> {
         let mut found: Vec<Candidate> = self.serving(offset, len, &state).collect();
-        // Stable: equal ones stay in the order of the layout.
+        // The sort is stable: equal candidates keep the order of the layout.
         found.sort_by_key(|c| (c.standing, c.piece.at.mirror != preferred));
         found
     }
 
-    /// The first of [`Layout::candidates`], without allocating.
+    /// Returns the first of [`Layout::candidates`], without allocating.
     pub fn best_candidate(
         &self,
         preferred: usize,
@@ -120,7 +120,7 @@ mod tests {
         ];
         assert_eq!(got, expect);
         assert_eq!(layout.best_candidate(0, 10, 20, state).map(|c| c.piece.at.mirror), Some(5));
-        // Whoever is preferred comes first among those as good, and not before those that are better.
+        // The preferred mirror comes first among equal ones, but not before better ones.
         assert_eq!(
             [6, 1].map(|n| layout.best_candidate(n, 10, 20, state).map(|c| c.piece.at.mirror)),
             [Some(6), Some(5)]

@@ -74,7 +74,7 @@ fn mirrors() -> impl Strategy<Value = Mirror> {
     sample::layouts().prop_map(|mut l| l.mirrors.swap_remove(0))
 }
 
-/// Where the byte lies, by counting stripes one after the other.
+/// Finds the place of a byte by counting stripes one after the other.
 fn slowly(segment: &Segment, offset: u64) -> (usize, u64) {
     let mut rows = vec![0u64; segment.objects.len()];
     let (mut at, mut index) = (segment.start, 0);

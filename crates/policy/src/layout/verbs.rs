@@ -1,19 +1,19 @@
 //! The verbs on a layout: functions from the old layout to the new, which the mover carries out.
 //!
-//! Each gives a layout of the next generation with its reason in the history, or says why not. None touches an object.
+//! Each returns a layout of the next generation with its reason in the history, or an error. None touches an object.
 
 use super::{Layout, LayoutError, Mirror, MirrorState, Object, ObjectState, Position, Reason, Segment};
 use crate::time::Time;
 use std::fmt;
 
-/// Why a layout cannot be changed that way.
+/// Reason why a layout cannot be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerbError {
-    /// There is no such mirror, segment or object.
+    /// No such mirror, segment or object exists.
     NoSuchPosition(Position),
     /// It is the last mirror in sync; without it the file could not be read.
     LastInSync,
-    /// These two mirrors are not cut alike.
+    /// These two mirrors have different segments.
     NotAlike(usize, usize),
     /// The result would break an invariant.
     Invalid(LayoutError),
@@ -36,11 +36,11 @@ impl fmt::Display for VerbError {
 
 impl std::error::Error for VerbError {}
 
-/// The result of a verb.
+/// Result of a verb.
 pub type Verb = Result<Layout, VerbError>;
 
 impl Layout {
-    /// Takes on another complete copy.
+    /// Adds another complete copy.
     pub fn add_mirror(&self, mirror: Mirror, at: Time, reason: Reason) -> Verb {
         self.changed(at, reason, |new| {
             new.mirrors.push(mirror);
@@ -48,7 +48,7 @@ impl Layout {
         })
     }
 
-    /// Gives up a copy. Refuses the last one in sync.
+    /// Drops a copy. Refuses the last one in sync.
     pub fn drop_mirror(&self, mirror: usize, at: Time, reason: Reason) -> Verb {
         let gone = self.mirrors.get(mirror).ok_or(VerbError::NoSuchPosition(place(mirror, 0, 0)))?;
         if gone.state == MirrorState::InSync && self.in_sync_count() == 1 {
@@ -60,7 +60,7 @@ impl Layout {
         })
     }
 
-    /// Says whether a copy is in sync. Refuses to make the last one stale.
+    /// Sets whether a copy is in sync. Refuses to make the last one stale.
     pub fn set_mirror_state(&self, mirror: usize, state: MirrorState, at: Time, reason: Reason) -> Verb {
         let old = self.mirrors.get(mirror).ok_or(VerbError::NoSuchPosition(place(mirror, 0, 0)))?;
         if state == MirrorState::Stale && old.state == MirrorState::InSync && self.in_sync_count() == 1 {
@@ -72,7 +72,7 @@ impl Layout {
         })
     }
 
-    /// Puts another object in the place of one: a copy on another target, or an empty `Partial` one to recover into.
+    /// Replaces an object: by a copy on another target, or by an empty `Partial` one to recover into.
     pub fn replace_object(&self, position: Position, object: Object, at: Time, reason: Reason) -> Verb {
         self.changed(at, reason, |new| {
             *new.object_mut(position).ok_or(VerbError::NoSuchPosition(position))? = object;
@@ -80,8 +80,8 @@ impl Layout {
         })
     }
 
-    /// Swaps an object of one mirror with the object of another that has the same bytes. Only the
-    /// record changes, so it costs the same for every size. Refuses unless both segments are cut alike.
+    /// Swaps an object of one mirror with the object of another that has the same bytes. Only the record changes, so
+    /// the cost does not depend on the size. Refuses unless both segments have the same shape.
     pub fn swap_objects(&self, a: Position, b: usize, at: Time, reason: Reason) -> Verb {
         let b = Position { mirror: b, ..a };
         let shape = |p: Position| {
@@ -102,7 +102,7 @@ impl Layout {
         })
     }
 
-    /// Says that a recovered object is complete.
+    /// Marks a recovered object as complete.
     pub fn complete_object(&self, position: Position, at: Time, reason: Reason) -> Verb {
         self.changed(at, reason, |new| {
             new.object_mut(position).ok_or(VerbError::NoSuchPosition(position))?.state = ObjectState::Complete;
@@ -110,8 +110,8 @@ impl Layout {
         })
     }
 
-    /// Puts other objects, and if wanted another stripe size and count, in the place of a segment. Its range stays,
-    /// whatever `to` says.
+    /// Replaces the objects of a segment and, if wanted, its stripe size and count. Its range stays, whatever `to`
+    /// contains.
     pub fn move_segment(&self, mirror: usize, segment: usize, to: Segment, at: Time, reason: Reason) -> Verb {
         self.changed(at, reason, |new| {
             let old = new.mirrors.get_mut(mirror).and_then(|m| m.segments.get_mut(segment));
@@ -130,7 +130,7 @@ impl Layout {
         })
     }
 
-    /// How many mirrors are in sync.
+    /// Returns the number of mirrors in sync.
     pub fn in_sync_count(&self) -> usize {
         self.mirrors.iter().filter(|m| m.state == MirrorState::InSync).count()
     }
@@ -158,7 +158,7 @@ mod tests {
 
     const AT: Time = Time(77);
 
-    /// A segment of objects that no sample has, if `used` are those it has.
+    /// A segment with objects that the layout does not use.
     fn fresh(layout: &Layout, count: u64) -> Segment {
         let used: Vec<ObjectId> = layout.objects().map(|(_, o)| o.id).collect();
         let ids = (0..).map(ObjectId).filter(|id| !used.contains(id)).take(count as usize);
@@ -170,7 +170,7 @@ mod tests {
         Mirror { state: MirrorState::InSync, segments: vec![fresh(layout, 2)] }
     }
 
-    /// What every verb does to the record.
+    /// Checks the effect that all verbs have on the record.
     fn is_next(old: &Layout, new: &Layout, reason: Reason) {
         assert_eq!(new.check(), Ok(()));
         assert_eq!((new.file, new.generation), (old.file, old.generation.saturating_add(1)));

@@ -1,20 +1,21 @@
-//! A window of requests in seven numbers from 0 to 1.
+//! Describes a window of requests by seven numbers from 0 to 1.
 
 use super::Request;
 use std::collections::BTreeMap;
 
-/// Requests of a full window.
+/// Number of requests of a full window.
 pub const WINDOW: usize = 64;
-/// Fewer say nothing.
+/// Smallest window that allows a statement.
 pub const WINDOW_MIN: usize = 8;
-/// How many numbers.
+/// Number of features.
 pub const FEATURES: usize = 7;
 
-/// The numbers, in this order: share of reads; share that begin where the last ended; share of the most common step between beginnings;
-/// share of the most common size; distinct sizes and distinct steps as shares of the window; share that go forward.
+/// Features in this order: share of reads; share that begin at the end of the last; share of the most common step
+/// between starts; share of the most common size; distinct sizes and distinct steps as shares of the window; share that
+/// go forward.
 pub type Features = [f64; FEATURES];
 
-/// How often the most common comes, and how many different ones there are.
+/// Returns the share of the most common item, and the number of different ones as a share.
 fn common<T: Ord>(all: impl Iterator<Item = T>) -> (f64, f64) {
     let mut counts: BTreeMap<T, usize> = BTreeMap::new();
     let mut n = 0usize;
@@ -26,7 +27,7 @@ fn common<T: Ord>(all: impl Iterator<Item = T>) -> (f64, f64) {
     (most as f64 / n.max(1) as f64, (counts.len().saturating_sub(1)) as f64 / n.saturating_sub(1).max(1) as f64)
 }
 
-/// The features of a window, oldest request first; `None` for fewer than [`WINDOW_MIN`].
+/// Returns the features of a window, oldest request first; `None` for fewer than [`WINDOW_MIN`].
 pub fn features(window: &[Request]) -> Option<Features> {
     if window.len() < WINDOW_MIN {
         return None;

@@ -1,53 +1,54 @@
-//! A hidden Markov model of the steps between requests: learns loops of steps that no single stride describes, and says which ranges come
-//! next.
+//! A hidden Markov model of the steps between requests: learns loops of steps that no single stride describes, and
+//! predicts the next ranges.
 //!
 //! ```text
-//!   observed: the step from the end of one request to the beginning of the next, and its length, as one of at most 12 symbols
-//!   hidden:   which place of the loop the program is at
+//!   observed: the step from the end of one request to the start of the next, with its length: one of 12 symbols
+//!   hidden:   position of the program in the loop
 //! ```
-//! The window of the last [`HISTORY`] symbols is learned anew every [`LEARN_EVERY`] requests by a few rounds of Baum-Welch, from where the
-//! last learning ended. After each request the distribution over the hidden states is known (forward step); the next ranges follow from the
-//! most probable symbol of the most probable way on, as long as it is at least [`SURE`] sure.
+//! Every [`LEARN_EVERY`] requests, a few rounds of Baum-Welch learn from the last [`HISTORY`] symbols, starting with
+//! the previous result. After each request the forward step gives the distribution over the hidden states. The next
+//! ranges are the most probable symbols of the most probable path, as long as their probability is at least [`SURE`].
 //!
-//! Bounded: 8 states, 12 symbols, 128 steps. Deterministic: the first model is a loop with the symbols dealt out in turn.
+//! Bounded: 8 states, 12 symbols, 128 steps. Deterministic: the first model is a loop with the symbols assigned in
+//! turn.
 //!
-//! Source: L. Rabiner, "A Tutorial on Hidden Markov Models" (1989) for the recurrences; the use for offsets is Simitci & Reed's future
-//! work, after Madhyastha & Reed. States, symbols and bounds are ours.
+//! Source: L. Rabiner, "A Tutorial on Hidden Markov Models" (1989) for the recurrences. The use for offsets is Simitci
+//! & Reed's future work, after Madhyastha & Reed. States, symbols and bounds are ours.
 
 use super::Request;
 use std::collections::VecDeque;
 
 const STATES: usize = 8;
 const SYMBOLS: usize = 12;
-/// Steps that are learned from.
+/// Number of last steps to learn from.
 pub const HISTORY: usize = 128;
-/// Requests between two lessons.
+/// Number of requests between two lessons.
 pub const LEARN_EVERY: usize = 32;
 const ROUNDS: usize = 6;
-/// A prediction below this probability is none.
+/// Smallest probability of a prediction.
 pub const SURE: f64 = 0.6;
-/// Nothing is impossible: what was never seen keeps so much.
+/// Smallest probability of anything: an event never seen is not impossible.
 const FLOOR: f64 = 1e-4;
 
 type Row = [f64; STATES];
 
-/// The step to a request and its length.
+/// Step to a request, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Symbol {
     step: i64,
     len: u64,
 }
 
-/// The model of one stream of requests.
+/// Model of one stream of requests.
 #[derive(Clone, Debug)]
 pub struct Hmm {
     first: Row,
     moves: [Row; STATES],
     shows: [[f64; SYMBOLS]; STATES],
-    /// What the symbols mean; the last is everything else.
+    /// Step of each symbol; the last symbol stands for all other steps.
     symbols: Vec<Symbol>,
     history: VecDeque<u8>,
-    /// The distribution over states after the last request.
+    /// Distribution over states after the last request.
     now: Row,
     last: Option<Request>,
     since_lesson: usize,
@@ -67,7 +68,7 @@ impl Default for Hmm {
         let mut moves = [[0.05; STATES]; STATES];
         let mut shows = [[0.02; SYMBOLS]; STATES];
         for state in 0..STATES {
-            // A loop, with a slight wish to stay, so that runs are learned too.
+            // A loop with a slight tendency to stay, so that runs are learned too.
             moves[state][(state + 1) % STATES] = 1.0;
             moves[state][state] = 0.3;
             shows[state][state % SYMBOLS] = 0.2;
@@ -90,12 +91,12 @@ impl Default for Hmm {
 }
 
 impl Hmm {
-    /// A model that knows nothing.
+    /// Creates an untrained model.
     pub fn new() -> Hmm {
         Hmm::default()
     }
 
-    /// A request came.
+    /// Records a request, and learns at times.
     pub fn observe(&mut self, request: Request) {
         let Some(last) = self.last.replace(request) else { return };
         let end = last.offset.saturating_add(last.len);
@@ -121,7 +122,7 @@ impl Hmm {
         }
     }
 
-    /// The forward step.
+    /// Makes the forward step.
     fn step(&mut self, symbol: usize) {
         let mut next = self.ahead(&self.now);
         for (state, x) in next.iter_mut().enumerate() {
@@ -143,7 +144,7 @@ impl Hmm {
         next
     }
 
-    /// The ranges that come next, at most `count`, nearest first; fewer when it is not sure.
+    /// Returns the next ranges, at most `count`, nearest first; fewer if unsure.
     pub fn predict(&self, count: usize) -> Vec<Request> {
         let Some(last) = self.last.filter(|_| self.lessons > 0) else { return Vec::new() };
         let (mut now, mut end, mut all) = (self.now, last.offset.saturating_add(last.len), Vec::new());
@@ -167,7 +168,7 @@ impl Hmm {
         all
     }
 
-    /// Symbols that the history has no more make room for new ones.
+    /// Drops symbols that are rare in the history, to make room for new ones.
     fn forget_rare(&mut self) {
         if self.symbols.len() < SYMBOLS - 1 {
             return;
@@ -192,7 +193,7 @@ impl Hmm {
         self.symbols = kept;
     }
 
-    /// A few rounds of Baum-Welch over the history.
+    /// Runs a few rounds of Baum-Welch over the history.
     fn learn(&mut self) {
         let seen: Vec<usize> = self.history.iter().map(|symbol| *symbol as usize).collect();
         if seen.len() < LEARN_EVERY.min(HISTORY) {
@@ -268,7 +269,7 @@ impl Hmm {
 mod tests {
     use super::*;
 
-    /// Reads with these steps from end to begin, over and over; how many of the last hundred were predicted.
+    /// Repeats reads with these steps from end to start. Returns how many of the last hundred were predicted.
     fn predicted(steps: &[(i64, u64)]) -> usize {
         let (mut hmm, mut at, mut hits) = (Hmm::new(), 1u64 << 40, 0);
         for n in 0..400 {

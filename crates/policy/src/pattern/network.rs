@@ -1,7 +1,8 @@
-//! A small feed-forward network: seven features, one hidden layer of sigmoid units, three groups of outputs of which the largest counts.
+//! Small feed-forward network: seven features, one hidden layer of sigmoid units, and three groups of outputs with one
+//! label each.
 //!
-//! Training is plain stochastic gradient descent on the cross entropy of each group. Everything random (first weights, order of the
-//! samples) is passed in, so the same numbers give the same network.
+//! Training is plain stochastic gradient descent on the cross entropy of each group. Everything random (first weights,
+//! order of the samples) is passed in, so the same numbers give the same network.
 //!
 //! The weights live in a text file with the record of their training in its comments ([`BUILT_IN`]).
 
@@ -9,16 +10,16 @@ use super::features::{FEATURES, Features, features};
 use super::{Classifier, Hints, Label, Mix, Order, Request, Sizes};
 use std::fmt::Write as _;
 
-/// Hidden units.
+/// Number of hidden units.
 pub const HIDDEN: usize = 10;
 /// Outputs: three for the mix, three for the order, two for the sizes.
 pub const OUTPUTS: usize = 8;
 const GROUPS: [std::ops::Range<usize>; 3] = [0..3, 3..6, 6..8];
 
-/// The trained network that comes with the program; made by `entrepot-lab patterns train`.
+/// Trained network built into the program; made by `entrepot-lab patterns train`.
 pub const BUILT_IN: &str = include_str!("weights.txt");
 
-/// The weights; the last of each row is the bias.
+/// Weights of the network; the last of each row is the bias.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
     hidden: [[f64; FEATURES + 1]; HIDDEN],
@@ -29,7 +30,7 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// The output of each group that belongs to a label.
+/// Returns the output of each group that stands for a label.
 fn targets(label: Label) -> [usize; 3] {
     let mix = match label.mix {
         Mix::ReadOnly => 0,
@@ -45,7 +46,7 @@ fn targets(label: Label) -> [usize; 3] {
 }
 
 impl Network {
-    /// A network whose first weights `random` gives, from -1 to 1.
+    /// Creates a network with first weights from `random`, between -1 and 1.
     pub fn new(mut random: impl FnMut() -> f64) -> Network {
         let mut row = || -> f64 { random() };
         let mut network = Network { hidden: [[0.0; FEATURES + 1]; HIDDEN], output: [[0.0; HIDDEN + 1]; OUTPUTS] };
@@ -73,7 +74,8 @@ impl Network {
         (hidden, output)
     }
 
-    /// The label of features, and how sure the outputs are of it: what each of a group stands for, weighed with its share.
+    /// Returns the label of features with its certainty: the values of each group's outputs, weighted with their
+    /// shares.
     pub fn hints_of(&self, features: &Features) -> Hints {
         let (_, output) = self.forward(features);
         Hints {
@@ -84,7 +86,7 @@ impl Network {
         }
     }
 
-    /// The label of features.
+    /// Returns the label of features.
     pub fn label(&self, features: &Features) -> Label {
         Network::largest(&self.forward(features).1)
     }
@@ -101,7 +103,7 @@ impl Network {
         }
     }
 
-    /// One step of gradient descent on one sample.
+    /// Makes one step of gradient descent on one sample.
     pub fn learn(&mut self, features: &Features, label: Label, rate: f64) {
         let (hidden, output) = self.forward(features);
         let wanted = targets(label);
@@ -125,7 +127,7 @@ impl Network {
         }
     }
 
-    /// The text of a weights file; `record` says how it was trained, line by line.
+    /// Returns the text of a weights file; `record` describes the training, line by line.
     pub fn to_text(&self, record: &str) -> String {
         let mut text = String::new();
         record.lines().for_each(|line| text += &format!("# {line}\n"));
@@ -138,7 +140,7 @@ impl Network {
         text
     }
 
-    /// Reads a weights file; what is wrong with it otherwise.
+    /// Parses a weights file. The error names the wrong line.
     pub fn parse(text: &str) -> Result<Network, String> {
         let mut network = Network::new(|| 0.0);
         let (mut hidden, mut output) = (0, 0);

@@ -1,17 +1,17 @@
-//! The last requests of a file, in a ring of [`WINDOW`] places.
+//! The last requests of a file, in a ring of [`WINDOW`] entries.
 
 use super::Request;
 use super::features::WINDOW;
 use std::collections::VecDeque;
 
-/// The last requests, oldest first.
+/// Last requests of a file, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recent {
     requests: VecDeque<Request>,
 }
 
 impl Recent {
-    /// One more; the oldest makes room.
+    /// Adds a request; the oldest makes room.
     pub fn add(&mut self, request: Request) {
         if self.requests.len() == WINDOW {
             self.requests.pop_front();
@@ -19,7 +19,7 @@ impl Recent {
         self.requests.push_back(request);
     }
 
-    /// The window, oldest request first.
+    /// Returns the window, oldest request first.
     pub fn window(&mut self) -> &[Request] {
         self.requests.make_contiguous()
     }

@@ -1,13 +1,13 @@
-//! The reference: thresholds on the features, which anybody can follow.
+//! Reference classifier: thresholds on the features, easy to verify by hand.
 
 use super::features::{Features, features};
 use super::{Classifier, Hints, Label, Mix, Order, Request, Sizes};
 
-/// Rules of thumb.
+/// Classifier by rules of thumb.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RulesOfThumb;
 
-/// What the rules say of features.
+/// Returns the label that the rules give to features.
 pub fn label([reads, sequential, step, size, sizes, ..]: Features) -> Label {
     let mix = match reads {
         r if r >= 0.95 => Mix::ReadOnly,

@@ -1,23 +1,24 @@
-//! AMP: prefetch degree `p` and trigger distance `g` adapted per stream, kept in the last page of each prefetch set, so
-//! that no table of streams is needed (section 3.6).
+//! AMP: adapts prefetch degree `p` and trigger distance `g` per stream (section 3.6). They are kept in the last page of
+//! each prefetch set, so that no table of streams is needed.
 //!
-//! `p` grows when the last page of a set is read (the whole set was useful) and shrinks when a page is about to be evicted
-//! unread (the set came too early). `g` grows when a reader waits for the first page of a set (it came too late). A
-//! stream has no misses iff fetching `p` pages takes no longer than reading `g + 1`; `p = rate * cache life` is optimal.
+//! `p` grows when the last page of a set is read: the whole set was useful. It shrinks when a page is about to be
+//! evicted unread: the set came too early. `g` grows when a reader waits for the first page of a set: it came too late.
+//! A stream has no misses iff fetching `p` pages takes no longer than reading `g + 1`; `p = rate * cache life` is
+//! optimal.
 //!
 //! Invariant: `g < p` wherever `p > 0`.
 //!
-//! Readings. A read of several pages is taken apart into runs of missing pages and pages that are here; a run's length is
-//! its `read size`. A degree is at most `degree_max` on every path. A page that only an upper level's prefetcher wants
-//! fires its tag and changes no `p` or `g`. A set trigger distance `T` replaces `g` when a page is tagged: `T - 1`, within
-//! `p`; `g` itself adapts on.
+//! Readings. A read of several pages is split into runs of missing and of present pages; a run's length is its
+//! `read size`. A degree is at most `degree_max` on every path. A page of only an upper level's prefetcher fires its tag
+//! and changes no `p` or `g`. A set trigger distance `T` replaces `g` when a page is tagged: `T - 1`, within `p`; `g`
+//! itself still adapts.
 
 use super::context::{Ahead, Context, Verdict};
 use crate::block::page::{ACCESSED, OLD, TRIGGER};
 use crate::block::pages::Pages;
 use crate::block::{Block, Reason, Span};
 
-/// What AMP keeps in a page beside its marks.
+/// AMP's state of a page, beside its marks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Page {
     /// Last page of its set.
@@ -26,7 +27,7 @@ struct Page {
     distance: u32,
 }
 
-/// A run of missing pages of the request that is being taken apart.
+/// Run of missing pages of the present request.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     last: u64,
@@ -34,7 +35,7 @@ struct Run {
     ahead: u32,
 }
 
-/// The parameters, and what is in the pages.
+/// Parameters, and the state of all pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Amp {
     apt: u32,
@@ -53,7 +54,7 @@ impl Amp {
         &mut self.pages[slot as usize]
     }
 
-    /// A frame got a new block.
+    /// Resets the state of a frame that got a new block.
     pub(crate) fn fresh(&mut self, slot: u32, block: Block) {
         if slot as usize >= self.pages.len() {
             self.pages.resize(slot as usize + 1, Page::default());
@@ -61,12 +62,12 @@ impl Amp {
         *self.page(slot) = Page { last: block.0, degree: 0, distance: 0 };
     }
 
-    /// Called once at the start of each request.
+    /// Begins a request.
     pub(crate) fn before(&mut self) {
         self.missing = None;
     }
 
-    /// A missing page; `slot` is its frame, if it has got one.
+    /// Handles a missing page; `slot` is its frame, if it got one.
     pub(crate) fn missed(&mut self, pages: &mut Pages, slot: Option<u32>, block: Block, context: &Context) -> Verdict {
         let Some(slot) = slot else { return Verdict::default() };
         *pages.flags_mut(slot) |= ACCESSED;
@@ -90,7 +91,7 @@ impl Amp {
         Verdict { sequential, leave: false, ahead }
     }
 
-    /// The first page of a run of missing pages: how far it goes, and what follows from the page before.
+    /// Begins a run of missing pages: its length, and the degree that follows from the page before.
     fn begin_run(&mut self, pages: &Pages, block: Block, context: &Context) -> Run {
         let end = context.span.end().0.min(context.labelled_end.0);
         let mut last = block.0;
@@ -111,7 +112,7 @@ impl Amp {
         run
     }
 
-    /// A page that is here.
+    /// Handles a page that is here.
     pub(crate) fn hit(&mut self, pages: &mut Pages, slot: u32, block: Block, context: &Context) -> Verdict {
         let flags = pages.flags(slot);
         *pages.flags_mut(slot) |= ACCESSED;
@@ -137,7 +138,7 @@ impl Amp {
         Verdict { sequential: true, leave, ahead: Some(ahead) }
     }
 
-    /// The last page of the newest set of the stream that a page belongs to.
+    /// Returns the last page of the newest set of a page's stream.
     fn newest(&mut self, pages: &Pages, slot: u32) -> Option<u32> {
         let last = self.page(slot).last;
         let at = pages.find(Block(last))?;
@@ -146,7 +147,7 @@ impl Amp {
         pages.find(Block(last + degree)).filter(|_| follows).or(Some(at))
     }
 
-    /// A set was placed.
+    /// Records that a set was placed.
     pub(crate) fn placed(&mut self, pages: &mut Pages, set: Span, context: &Context) {
         let last = set.end().0 - 1;
         for block in set.blocks() {
@@ -169,7 +170,7 @@ impl Amp {
         page.distance = distance;
         if degree > self.apt || distance > 0 {
             let tag = context.distance.map_or(distance, |distance| (distance.max(1) - 1).min(degree - 1));
-            // It may lie before the set, on whatever is cached there, but never before the file.
+            // The tag may lie before the set, on any cached page, but never before the file.
             let tag = u64::from(tag).min(last - Block::new(Block(last).file(), 0).0);
             pages.set_trigger(Block(last - tag));
         }
@@ -191,7 +192,7 @@ impl Amp {
         true
     }
 
-    /// A set came while a reader waited for its first page.
+    /// Records that a set arrived while a reader waited for its first page.
     pub(crate) fn late(&mut self, pages: &Pages, first: Block) {
         let Some(slot) = pages.find(first) else { return };
         let Some(last) = pages.find(Block(self.page(slot).last)) else { return };
@@ -199,7 +200,7 @@ impl Amp {
         page.distance = (page.distance + 1).min(page.degree.saturating_sub(1));
     }
 
-    /// What is wrong with the pages.
+    /// Returns the first inconsistency of the pages.
     pub(crate) fn check(&self, pages: &Pages, slots: impl Iterator<Item = u32>) -> Result<(), String> {
         for slot in slots {
             let Page { degree, distance, .. } = self.pages[slot as usize];

@@ -1,19 +1,19 @@
-//! What a prefetcher is told about a request, and what it answers.
+//! Input and output of a prefetcher for one request.
 
 use crate::block::{Block, Reason, Span};
 
-/// One request as the native prefetcher of a level sees it.
+/// Request as the native prefetcher of a level sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
-    /// Its blocks, PFC's readmore included and its bypass not.
+    /// Blocks of the request, including PFC's readmore and without its bypass.
     pub(crate) span: Span,
-    /// Blocks before this one count as demanded; the others adapt nothing (section 4.1).
+    /// End of the blocks that count as demanded; later ones adapt nothing (section 4.1).
     pub(crate) labelled_end: Block,
-    /// Where the stream's state is.
+    /// Index of the stream's state.
     pub(crate) stream: usize,
-    /// Whether the stream's state is another's or none's.
+    /// Whether the state at that index is another stream's, or new.
     pub(crate) fresh: bool,
-    /// Trigger distance, the block being read included; `None` leaves it to the prefetcher.
+    /// Trigger distance, including the block being read; `None` leaves it to the prefetcher.
     pub(crate) distance: Option<u32>,
 }
 
@@ -23,12 +23,12 @@ impl Context {
         block < self.labelled_end
     }
 
-    /// Whether any of it does.
+    /// Whether any block counts as demanded.
     pub(crate) fn any_labelled(&self) -> bool {
         self.span.first < self.labelled_end
     }
 
-    /// Demanded blocks, or all if none is.
+    /// Number of demanded blocks, or of all blocks if none is demanded.
     pub(crate) fn read_len(&self) -> u32 {
         match self.labelled_end.0.saturating_sub(self.span.first.0) {
             0 => self.span.len,
@@ -37,12 +37,12 @@ impl Context {
     }
 }
 
-/// Blocks to be here; those that are not yet are fetched.
+/// Blocks to make resident; absent ones are fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ahead {
     pub(crate) span: Span,
     pub(crate) reason: Reason,
-    /// The block whose touch triggers the next prefetch, if the prefetcher knows it already.
+    /// Block whose touch triggers the next prefetch, if already decided.
     pub(crate) mark: Option<Block>,
 }
 
@@ -53,18 +53,18 @@ impl Ahead {
     }
 }
 
-/// What a prefetcher says to one block of a request.
+/// Decision of a prefetcher about one block of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Verdict {
     /// Whether the block continues a run.
     pub(crate) sequential: bool,
-    /// For a block that is here: whether its recency stays as it was.
+    /// Whether a resident block keeps its recency.
     pub(crate) leave: bool,
-    /// What to prefetch.
+    /// Blocks to prefetch.
     pub(crate) ahead: Option<Ahead>,
 }
 
-/// The state of `stream`, new if it is not this stream's.
+/// Returns the state of `stream`, reset if it belongs to another stream.
 pub(crate) fn state<'a, T: Clone>(states: &'a mut Vec<T>, context: &Context, new: impl Fn() -> T) -> &'a mut T {
     if context.stream >= states.len() {
         states.resize(context.stream + 1, new());

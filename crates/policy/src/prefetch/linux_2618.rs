@@ -6,26 +6,26 @@
 //!               ^ prev              reading here makes it the current one and opens the next
 //! ```
 //!
-//! A separate trigger distance `T` (24-48 is this machine with `T` = 24, `P` = 48) opens the next window when no more than
-//! `T` blocks, the last inspected included, are left of the ahead window; the kernel's own `T` is the ahead window's size.
-//! A request that only an upper level's prefetcher wants moves the windows and fires, but windows do not grow; out of
-//! sequence it changes nothing.
+//! With a separate trigger distance `T`, the next window opens when at most `T` blocks of the ahead window are left.
+//! The last block inspected counts among them. The kernel's own `T` is the ahead window's size; 24-48 is this machine
+//! with `T` = 24, `P` = 48. A request of only an upper level's prefetcher moves the windows and fires, but windows do
+//! not grow. Out of sequence it changes nothing.
 
 use super::context::{Ahead, Context, state};
 use super::window;
 use crate::block::{Block, Reason};
 
-/// Hits in a row after which read-ahead is switched off.
+/// Consecutive hits after which read-ahead is switched off.
 const HITS_MAX: u32 = 256;
 
 #[derive(Clone, Copy, Debug)]
 struct Windows {
-    /// The page after the last one inspected.
+    /// Page after the last one inspected.
     next: u64,
     start: u64,
-    /// 0 when there is no window.
+    /// 0: no window.
     size: u32,
-    /// Start of the ahead window; `None` when there is none, and then its end is remembered.
+    /// Start of the ahead window; `None`: no such window, and `ahead_end` is the end of the last one.
     ahead_start: Option<u64>,
     ahead_end: u64,
     miss: bool,
@@ -33,7 +33,7 @@ struct Windows {
     hits: u32,
 }
 
-/// The windows of all streams.
+/// Windows of all streams.
 #[derive(Clone, Debug)]
 pub(crate) struct Linux2618 {
     min: u32,
@@ -55,7 +55,8 @@ impl Linux2618 {
         Linux2618 { min, max, windows: Vec::new() }
     }
 
-    /// What to prefetch around this request; spans contain the blocks asked for where the kernel submits them together.
+    /// Adds the prefetches around this request; where the kernel submits both together, spans include the requested
+    /// blocks.
     pub(crate) fn before(&mut self, context: &Context, cached: impl Fn(Block) -> bool, out: &mut Vec<Ahead>) {
         let (limits, span) = ((self.min, self.max), context.span);
         let windows = state(&mut self.windows, context, || Windows::new(span.first));
@@ -76,7 +77,7 @@ impl Linux2618 {
 }
 
 impl Windows {
-    /// As at open: the next page is the file's first.
+    /// State at open: the next page is the file's first.
     fn new(first: Block) -> Windows {
         Windows {
             next: Block::new(first.file(), 0).0,
@@ -90,7 +91,7 @@ impl Windows {
         }
     }
 
-    /// The kernel's `page_cache_readahead`: the page after those it looked at.
+    /// The kernel's `page_cache_readahead`. Returns the page after those inspected.
     fn call<C: Fn(Block) -> bool>(&mut self, mut at: u64, mut asked: u32, call: &mut Call<'_, C>) -> u64 {
         let (_, max) = call.limits;
         if at + 1 == self.next {
@@ -119,7 +120,7 @@ impl Windows {
         self.next
     }
 
-    /// A sequential read with a window open.
+    /// Handles a sequential read with an open window.
     fn advance<C: Fn(Block) -> bool>(&mut self, call: &mut Call<'_, C>) {
         if self.ahead_start.is_none() && !self.open_ahead(false, call) {
             self.next = self.next.min(self.ahead_end);
@@ -154,7 +155,7 @@ impl Windows {
         submitted
     }
 
-    /// Reads what is absent. False when it was all there so often that read-ahead is switched off.
+    /// Reads the absent pages. Returns false if there were none for so many pages that read-ahead is switched off.
     fn submit<C: Fn(Block) -> bool>(&mut self, at: u64, len: u32, reason: Reason, call: &mut Call<'_, C>) -> bool {
         if (at..at + u64::from(len)).any(|page| !(call.cached)(Block(page))) {
             self.hits = 0;
@@ -178,7 +179,7 @@ impl Windows {
         self.ahead_start = None;
     }
 
-    /// A page that read-ahead had fetched was gone again.
+    /// Records that a page fetched by read-ahead was evicted before its use.
     fn page_cache_miss(&mut self) {
         self.miss = true;
         self.in_cache = false;
@@ -205,7 +206,7 @@ mod tests {
             Machine { linux: Linux2618::new(4, max), cache: RefCell::default(), distance: None, begun: false }
         }
 
-        /// What a read submits, absent pages only, as (start, length).
+        /// Pages that a read submits, absent ones only, as (start, length).
         fn read(&mut self, at: u64, len: u32) -> Vec<(u64, u32)> {
             let span = Span::new(0, at, len);
             let labelled_end = span.end();

@@ -6,16 +6,18 @@
 //!      read here: nothing    read here: fetch it
 //! ```
 //!
-//! Readings. A-05: only touching the current group prefetches, else every access doubles without bound. A group is what
-//! was prefetched, so groups are 3, 6, 12, 24, 32; with `incl_demand` the first counts the block asked for, and they are
-//! 4, 8, 16, 32. A request of several blocks touches the current group when its last block is in it or beyond (section
-//! 1, rule 3), and the next group begins after whichever is further, the group or the request. A request that only an
-//! upper level's prefetcher wants fires, but groups do not grow, and outside the window it changes nothing.
+//! Readings. A-05: only touching the current group prefetches, else every access doubles without bound. A group is the
+//! prefetched blocks, so groups are 3, 6, 12, 24, 32. With `incl_demand` the first counts the requested block, and they
+//! are 4, 8, 16, 32.
+//!
+//! A request of several blocks touches the current group if its last block is in it or beyond (section 1, rule 3). The
+//! next group begins after the group or the request, whichever ends later. A request of only an upper level's
+//! prefetcher fires, but groups do not grow, and outside the window it changes nothing.
 
 use super::context::{Ahead, Context, state};
 use crate::block::{Block, Reason};
 
-/// First block and the one after the last.
+/// First block, and the one after the last.
 type Group = (u64, u64);
 
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +28,7 @@ struct Window {
 
 const NONE: Group = (0, 0);
 
-/// The groups of all streams.
+/// Groups of all streams.
 #[derive(Clone, Debug)]
 pub(crate) struct LinuxSimple {
     min: u32,
@@ -40,7 +42,7 @@ impl LinuxSimple {
         LinuxSimple { min, max, incl_demand, windows: Vec::new() }
     }
 
-    /// What to prefetch after this request.
+    /// Returns the prefetch after this request.
     pub(crate) fn before(&mut self, context: &Context) -> Option<Ahead> {
         let (first, end) = (context.span.first.0, context.span.end().0);
         let window = state(&mut self.windows, context, || Window { previous: NONE, current: NONE });

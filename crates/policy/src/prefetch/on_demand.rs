@@ -1,4 +1,4 @@
-//! The on-demand read-ahead of Linux since 2.6.24: a marker on a cached page says when to go on (section 3.4).
+//! The on-demand read-ahead of Linux since 2.6.24: a marker on a cached page triggers the next window (section 3.4).
 //!
 //! ```text
 //!     start                  marker            start + size
@@ -6,9 +6,9 @@
 //!        missing here: sync      touched: async, the next window begins at start + size
 //! ```
 //!
-//! It is asked only at a missing page and at a marked one, so interleaved streams in one file each find their own marker.
-//! A set trigger distance moves the marker: `async_size` is at most the distance. A page that only an upper level's
-//! prefetcher wants fires its marker, but windows do not grow and a missing one starts nothing.
+//! It acts only at a missing page and at a marked one, so interleaved streams in one file each find their own marker. A
+//! set trigger distance moves the marker: `async_size` is at most the distance. A page of only an upper level's
+//! prefetcher fires its marker, but windows do not grow and a missing one starts nothing.
 
 use super::context::{Ahead, Context, Verdict, state};
 use super::window;
@@ -20,11 +20,11 @@ struct Window {
     start: u64,
     size: u32,
     async_size: u32,
-    /// Last page of the previous read and one: 0 before the first read.
+    /// Page after the last one of the previous read; 0 before the first read.
     after_previous: u64,
 }
 
-/// The windows of all streams.
+/// Windows of all streams.
 #[derive(Clone, Debug)]
 pub(crate) struct OnDemand {
     max: u32,
@@ -36,19 +36,19 @@ impl OnDemand {
         OnDemand { max, windows: Vec::new() }
     }
 
-    /// Called once at the start of each request.
+    /// Begins a request.
     pub(crate) fn before(&mut self, context: &Context) {
         state(&mut self.windows, context, Window::default);
     }
 
-    /// Called once at its end.
+    /// Ends a request.
     pub(crate) fn after(&mut self, context: &Context) {
         if context.any_labelled() {
             self.windows[context.stream].after_previous = context.span.end().0;
         }
     }
 
-    /// A missing page.
+    /// Handles a missing page.
     pub(crate) fn missed(&mut self, pages: &Pages, block: Block, context: &Context) -> Verdict {
         if !context.labelled(block) {
             return Verdict::default();
@@ -66,7 +66,7 @@ impl OnDemand {
         } else {
             let history = history(pages, block, max);
             if history <= asked {
-                // Random: exactly what was asked for, and the state stays.
+                // Random: exactly the requested pages, and the state stays.
                 let ahead = Some(Ahead::new(block, asked, Reason::Missing));
                 return Verdict { ahead, ..Verdict::default() };
             }
@@ -78,7 +78,7 @@ impl OnDemand {
         Verdict { sequential: true, leave: false, ahead: Some(window.submit(block.0, max, Reason::Ahead, context)) }
     }
 
-    /// A page that is here.
+    /// Handles a page that is here.
     pub(crate) fn hit(&mut self, pages: &mut Pages, slot: u32, block: Block, context: &Context) -> Verdict {
         if !pages.take_trigger(slot) {
             return Verdict::default();
@@ -143,7 +143,7 @@ impl Window {
     }
 }
 
-/// Contiguous pages that are here and end just before `block`, at most `max`.
+/// Returns the number of contiguous pages that are here and end just before `block`, at most `max`.
 fn history(pages: &Pages, block: Block, max: u32) -> u32 {
     let before = u64::from(max).min(block.index());
     (1..=before).take_while(|n| pages.contains(Block(block.0 - n))).count() as u32

@@ -1,8 +1,9 @@
-//! All prefetchers behind one face: what a level asks while it takes a request apart.
+//! Common interface of all prefetchers, called by a level for each request.
 //!
-//! Two kinds. Those that look at requests (RA, the Linuxes with windows, the stream read-ahead) decide before the blocks are
-//! looked up; what they want is placed after the blocks asked for. Those that look at pages (on-demand, SARC, AMP) decide
-//! block by block, and what they want is placed at once, so that the next block already sees it.
+//! There are two kinds. Some work on requests: RA, the Linux ones with windows, the stream read-ahead. They decide
+//! before the blocks are looked up, and their prefetches are placed after the requested blocks. The others work on
+//! pages: on-demand, SARC, AMP. They decide block by block, and their prefetches are placed at once, so that the next
+//! block already sees them.
 
 use super::amp::Amp;
 use super::context::{Ahead, Context, Verdict};
@@ -16,7 +17,7 @@ use super::{ConfigError, Prefetch, Trigger, ra};
 use crate::block::pages::Pages;
 use crate::block::{Block, Span};
 
-/// A prefetcher with its state.
+/// Prefetcher with its state.
 #[derive(Clone, Debug)]
 pub(crate) enum Prefetcher {
     None,
@@ -47,7 +48,7 @@ impl Prefetcher {
         }
     }
 
-    /// Whether it remembers streams.
+    /// Whether it keeps state per stream.
     pub(crate) fn needs_streams(&self) -> bool {
         matches!(
             self,
@@ -55,7 +56,7 @@ impl Prefetcher {
         )
     }
 
-    /// A request begins.
+    /// Begins a request.
     pub(crate) fn before(&mut self, pages: &Pages, context: &Context, out: &mut Vec<Ahead>) {
         match self {
             Prefetcher::None | Prefetcher::Sarc(_) => {}
@@ -69,14 +70,14 @@ impl Prefetcher {
         }
     }
 
-    /// A request ends.
+    /// Ends a request.
     pub(crate) fn after(&mut self, context: &Context) {
         if let Prefetcher::OnDemand(linux) = self {
             linux.after(context);
         }
     }
 
-    /// A block is missing; `slot` is its new frame, if it has got one.
+    /// Handles a missing block; `slot` is its new frame, if it got one.
     #[inline]
     pub(crate) fn missed(&mut self, pages: &mut Pages, slot: Option<u32>, block: Block, context: &Context) -> Verdict {
         match self {
@@ -87,7 +88,7 @@ impl Prefetcher {
         }
     }
 
-    /// A block is here or on the way.
+    /// Handles a block that is resident or in flight.
     #[inline]
     pub(crate) fn hit(&mut self, pages: &mut Pages, slot: u32, block: Block, context: &Context) -> Verdict {
         match self {
@@ -98,7 +99,7 @@ impl Prefetcher {
         }
     }
 
-    /// A frame got a new block.
+    /// Records that a frame got a new block.
     #[inline]
     pub(crate) fn fresh(&mut self, slot: u32, block: Block) {
         if let Prefetcher::Amp(amp) = self {
@@ -106,7 +107,7 @@ impl Prefetcher {
         }
     }
 
-    /// What it wanted is here or on the way: all of it, or as much of it as there were frames for.
+    /// Records that its prefetch is resident or in flight: all of it, or as much of it as there were frames for.
     pub(crate) fn placed(&mut self, pages: &mut Pages, set: Span, mark: Option<Block>, context: &Context) {
         match self {
             Prefetcher::Sarc(sarc) => sarc.placed(pages, set, context),
@@ -118,7 +119,7 @@ impl Prefetcher {
         }
     }
 
-    /// Whether a page that is about to be evicted stays for another round.
+    /// Whether a page about to be evicted stays for another round.
     #[inline]
     pub(crate) fn keeps(&mut self, pages: &mut Pages, slot: u32) -> bool {
         match self {
@@ -127,14 +128,14 @@ impl Prefetcher {
         }
     }
 
-    /// A set came while a reader waited for its first block.
+    /// Records that a set arrived while a reader waited for its first block.
     pub(crate) fn late(&mut self, pages: &Pages, first: Block) {
         if let Prefetcher::Amp(amp) = self {
             amp.late(pages, first);
         }
     }
 
-    /// What is wrong with its state.
+    /// Returns the first inconsistency of its state.
     pub(crate) fn check(&self, pages: &Pages) -> Result<(), String> {
         match self {
             Prefetcher::Amp(amp) => amp.check(pages, pages.slots()),
@@ -143,13 +144,13 @@ impl Prefetcher {
     }
 }
 
-/// Whether a prefetcher's numbers fit together, and those of the trigger over it.
+/// Checks the parameters of a prefetcher and of the trigger over it.
 pub(crate) fn check(prefetch: Prefetch, trigger: Trigger) -> Result<(), ConfigError> {
     let name = prefetch.name();
     let (least, most) = match prefetch {
         Prefetch::None => (1, 1),
         Prefetch::Ra { degree } => (degree, degree),
-        // Each is a range of its own: more than that would be most of a cache.
+        // Each prediction is a range of its own: more of them would fill most of a cache.
         Prefetch::Markov { degree } => (degree, if degree <= 64 { degree } else { 0 }),
         Prefetch::LinuxSimple { min, max, .. } | Prefetch::Linux2618 { min, max } => (min, max),
         Prefetch::OnDemand { max } => (max, max),

@@ -3,7 +3,7 @@
 use super::context::{Ahead, Context};
 use crate::block::Reason;
 
-/// The `degree` blocks after the request. At L1 they go down with the missing ones as one request.
+/// Returns the `degree` blocks after the request. At L1 they are fetched together with the missing ones.
 pub(crate) fn ahead(degree: u32, context: &Context) -> Ahead {
     Ahead::new(context.span.end(), degree, Reason::Ahead)
 }

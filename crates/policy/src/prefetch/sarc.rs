@@ -1,19 +1,19 @@
 //! SARC's prefetcher: run counters in pages, a fixed degree and a fixed trigger distance (section 3.5).
 //!
-//! A missed block whose run, itself included, is at least `threshold` blocks long is sequential: it and the
+//! A missed block is sequential if its run, including itself, is at least `threshold` blocks long. It and the
 //! `degree` blocks after it go to the sequential list, with a trigger `distance` before the last. Touching the trigger
 //! prefetches the next `degree`. Prefetched blocks carry a full counter, so that a run continues through them.
 //!
-//! What only an upper level's prefetcher wants is read, fires triggers, and counts in no run. A set trigger distance `T`
-//! counts the block being read: the trigger is on `e - T + 1`, and since it may have been another when the trigger
-//! was put there, the next prefetch begins at the first block that is not here.
+//! Blocks of only an upper level's prefetcher are read, fire triggers, and count in no run. A set trigger distance `T`
+//! counts the block being read: the trigger is on `e - T + 1`. The distance may have changed since the trigger
+//! was set, so the next prefetch begins at the first absent block.
 
 use super::context::{Ahead, Context, Verdict};
 use crate::block::page::{PLANNED, SEQUENTIAL, count, with_count};
 use crate::block::pages::Pages;
 use crate::block::{Block, Reason, Span};
 
-/// The parameters; all state is in pages.
+/// Parameters of SARC; all state is in pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sarc {
     pub(crate) degree: u32,
@@ -29,7 +29,7 @@ impl Sarc {
         }
     }
 
-    /// A missing block; `slot` is its frame, if it has got one.
+    /// Handles a missing block; `slot` is its frame, if it got one.
     pub(crate) fn missed(&self, pages: &mut Pages, slot: Option<u32>, block: Block, context: &Context) -> Verdict {
         if !context.labelled(block) {
             return Verdict::default();
@@ -46,7 +46,7 @@ impl Sarc {
         Verdict { sequential: true, leave: false, ahead: Some(ahead) }
     }
 
-    /// A block that is here.
+    /// Handles a block that is here.
     pub(crate) fn hit(&self, pages: &mut Pages, slot: u32, block: Block, context: &Context) -> Verdict {
         if pages.flags(slot) & SEQUENTIAL == 0 {
             return Verdict::default();
@@ -70,7 +70,7 @@ impl Sarc {
         Verdict { sequential: true, leave: false, ahead: Some(ahead) }
     }
 
-    /// A set was placed.
+    /// Records that a set was placed.
     pub(crate) fn placed(&self, pages: &mut Pages, set: Span, context: &Context) {
         for block in set.blocks() {
             if let Some(slot) = pages.find(block) {

@@ -1,14 +1,14 @@
-//! Read-ahead of one stream with separate degree `P` and trigger distance `T`: what ETS and ESF set (section 2).
+//! Read-ahead of one stream with separate degree `P` and trigger distance `T`, as set by ETS and ESF (section 2).
 //!
 //! ```text
-//!                     T blocks or fewer left, this one included
+//!                     T blocks or fewer left, including this one
 //!                        v
 //!     read read read [read] . . . . end |<------- P more ------->|
 //! ```
 //!
-//! The degree grows as Linux's windows do: 4, 8, 16, 32, up to its largest. A block that is not the expected one resets
-//! the stream. With `P` = 32 and `T` = 32 it fetches what Linux 2.6.18 fetches. Sets are issued one per read at most, and
-//! `T` is never above the newest set, so at most one set is outstanding beyond the newest.
+//! The degree grows like Linux's windows: 4, 8, 16, 32, up to its largest. A block other than the expected one resets
+//! the stream. With `P` = 32 and `T` = 32 it fetches the same as Linux 2.6.18. Each read issues one set at most, and
+//! `T` never exceeds the newest set, so at most one set is outstanding beyond the newest.
 
 use super::context::{Ahead, Context, state};
 use super::window;
@@ -17,13 +17,13 @@ use crate::block::{Block, Reason};
 #[derive(Clone, Copy, Debug)]
 struct Position {
     expected: u64,
-    /// The block after the last one prefetched.
+    /// Block after the last one prefetched.
     end: u64,
     /// Size of the newest set; 0 while the stream is not sequential.
     degree: u32,
 }
 
-/// The positions of all streams.
+/// Positions of all streams.
 #[derive(Clone, Debug)]
 pub(crate) struct Streams {
     degree_max: u32,
@@ -36,7 +36,7 @@ impl Streams {
         Streams { degree_max, distance, positions: Vec::new() }
     }
 
-    /// What to prefetch around this request.
+    /// Returns the prefetch around this request.
     pub(crate) fn before(&mut self, context: &Context) -> Option<Ahead> {
         let (first, end) = (context.span.first, context.span.end().0);
         let start = Block::new(first.file(), 0).0;

@@ -5,7 +5,7 @@ use crate::cache::tests::driver::Driver;
 use crate::cache::{Fetch, LevelConfig, Span};
 use proptest::prelude::*;
 
-/// What each read brought unasked: (block read, first block, how many).
+/// Prefetches of each read: (block read, first block, number of blocks).
 fn ahead(driver: &mut Driver, reads: impl Iterator<Item = u64>) -> Vec<(u64, u64, u32)> {
     let unasked =
         |fetch: &Fetch| (fetch.span.first.index() + u64::from(fetch.wanted_len), fetch.span.len - fetch.wanted_len);
@@ -45,7 +45,7 @@ fn simplified_linux_doubles() {
     assert_eq!(ahead(&mut linux(false), [500, 90].into_iter()), [(500, 501, 3), (90, 91, 3)]);
 }
 
-/// The windows as submitted: what is asked for together with what is not.
+/// The windows as submitted: requested and prefetched blocks together.
 fn windows(driver: &mut Driver, reads: std::ops::Range<u64>) -> Vec<(u64, u64, u32)> {
     let spans = |at: u64, fetch: &Fetch| (at, fetch.span.first.index(), fetch.span.len);
     reads.flat_map(|at| driver.read(at, 1).iter().map(|fetch| spans(at, fetch)).collect::<Vec<_>>()).collect()
@@ -147,7 +147,7 @@ fn amp_asks_earlier_after_a_reader_had_to_wait() {
                     false => amp.done(fetch.id),
                 }
             }
-            // The set that was waited for comes when its first block is asked for.
+            // The awaited set arrives when its first block is requested.
             open.retain(|fetch| {
                 fetch.span.first.index() > at || {
                     amp.done(fetch.id);
@@ -162,7 +162,7 @@ fn amp_asks_earlier_after_a_reader_had_to_wait() {
 }
 
 proptest! {
-    /// Pages that were prefetched come and go in every way; the driver checks `g < p` on every page after every event.
+    /// Prefetched pages are read and evicted in every order; the driver checks `g < p` on every page after every event.
     #[test]
     fn amp_keeps_g_below_p_under_random_eviction(
         capacity in 4u32..60,
@@ -180,7 +180,8 @@ proptest! {
 
 #[test]
 fn markov_foretells_a_loop_of_steps_that_others_take_for_random() {
-    // Two blocks of an index, a record far behind, back again: how many of the reads fetch nothing, once it is known?
+    // Two blocks of an index, a record far behind, back again: counts the reads without a fetch, once the loop is
+    // learned.
     let hits = |prefetch| {
         let mut driver = driver(prefetch);
         let (mut at, mut hits) = (100u64, 0);

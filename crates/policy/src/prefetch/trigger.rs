@@ -1,4 +1,5 @@
-//! Where in what was prefetched the next prefetch is triggered: fixed, or shared out over streams by ETS or ESF.
+//! Position in the prefetched blocks at which the next prefetch starts: fixed, or distributed over streams by ETS or
+//! ESF.
 
 mod esf;
 mod ets;
@@ -10,39 +11,39 @@ pub(crate) use rates::Rates;
 
 use crate::time::Time;
 
-/// What sets the trigger distances `T`: a prefetch is due when no more than `T` blocks, the one being read included, are
+/// Source of the trigger distances `T`: a prefetch is due when at most `T` blocks, including the one being read, are
 /// prefetched and unread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Trigger {
-    /// The prefetcher itself.
+    /// The prefetcher's own distances.
     Native,
-    /// The same for all streams, always.
+    /// One constant distance for all streams.
     Fixed {
-        /// In blocks.
+        /// Distance in blocks.
         distance: u32,
     },
-    /// In proportion to the streams' rates (section 2, rule 3).
+    /// Distances in proportion to the streams' rates (section 2, rule 3).
     Ets(Share),
     /// A cycle part by rate and a safety part by the rates' deviation (section 2, rule 4).
     Esf(Share),
 }
 
-/// How trigger distances are shared out over the active streams (section 2).
+/// Parameters for distributing trigger distances over the active streams (section 2).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
-    /// Of a new stream, and what each active stream brings into the sum that is shared: 24.
+    /// Distance of a new stream, and contribution of each active stream to the shared sum: 24.
     pub distance_default: u32,
-    /// At least: 4.
+    /// Smallest distance: 4.
     pub distance_min: u32,
-    /// At most: 48.
+    /// Largest distance: 48.
     pub distance_max: u32,
-    /// Whether what clamping takes from one stream is given to the others (A-04: no).
+    /// Whether distance cut off by clamping goes to the other streams (A-04: no).
     pub redistribute: bool,
-    /// Span after which a past rate counts 1/e: 1 s.
+    /// Time after which a past rate counts 1/e: 1 s.
     pub time_constant: Time,
-    /// Span between two samples of the rates: 100 ms.
+    /// Interval of samples of the rates: 100 ms.
     pub sample_period: Time,
-    /// A stream that has not read for so long is not active: 1 s.
+    /// Time without a read after which a stream is inactive: 1 s.
     pub active_period: Time,
 }
 
@@ -61,7 +62,7 @@ impl Default for Share {
 }
 
 impl Share {
-    /// Whether the numbers fit together.
+    /// Whether the parameters are consistent.
     pub(crate) fn is_valid(&self) -> bool {
         self.distance_min >= 1
             && self.distance_min <= self.distance_max

@@ -1,6 +1,6 @@
 //! The sizes of Linux's read-ahead windows: the first one of a stream, and the next after a given one (section 3.3).
 
-/// The first window for a request of `asked` blocks.
+/// Returns the first window for a request of `asked` blocks.
 pub(crate) fn initial(asked: u32, max: u32) -> u32 {
     let rounded = asked.max(1).checked_next_power_of_two().unwrap_or(max);
     if rounded <= max / 32 {
@@ -12,13 +12,13 @@ pub(crate) fn initial(asked: u32, max: u32) -> u32 {
     }
 }
 
-/// The window after one of `size` blocks.
+/// Returns the window after one of `size` blocks.
 pub(crate) fn next(size: u32, max: u32) -> u32 {
     let grown = if size < max / 16 { size.saturating_mul(4) } else { size.saturating_mul(2) };
     grown.min(max)
 }
 
-/// The window after one of `size` blocks when pages that were read ahead had gone before they were read.
+/// Returns the window after one of `size` blocks whose pages were evicted before they were read.
 pub(crate) fn shrunk(size: u32, min: u32, max: u32) -> u32 {
     size.saturating_sub(2).max(min).min(max)
 }

@@ -1,16 +1,17 @@
-//! The availability of what waiting jobs will read: looked at now and then and when a target fails, and what is lost is
-//! brought back before they start, while they wait.
+//! Availability of waiting jobs' input: checked now and then and when a target fails. Lost objects are restored before
+//! the jobs start.
 //!
 //! ```text
 //!   queue --Line--> +--------------+ --Look--> files of the waiting jobs --Looked--> lost, in the order of repair
 //!   targets ------> | Availability | --Repair--> some at once, those of the next jobs first --Repaired, Failed-->
 //!   clock --------> +--------------+
 //! ```
-//! A job is looked at when it joins the line (its data have just come, or the driver has just started), all are every
-//! [`Config::every`], and once a target that failed has had [`Config::settle`] to come back. What is lost is repaired
-//! in the order of [`repair_order`], whose first key is the job's place: by the start that the scheduler expects, those
-//! without one behind them in the order of the queue. The order follows the queue up to the moment a repair begins.
-//! What cannot be repaired is tried again after a growing pause; what no waiting job reads any more is left to others.
+//! A job is checked when it joins the queue (its data have just arrived, or the driver has just started). All jobs are
+//! checked every [`Config::every`], and once a failed target had [`Config::settle`] to come back. Lost objects are
+//! repaired in the order of [`repair_order`], with the job's place as its first key. Jobs are ordered by the
+//! scheduler's expected start; those without one follow in the order of the queue. The order follows the queue up to
+//! the moment a repair begins. A failed repair is retried after a growing pause; objects that no waiting job reads are
+//! left to others.
 //!
 //! Source: Wang, sections 4.2.2 and 4.4; Zhang, sections 4.5.2 and 4.7.2; the reference, section 6.5, step 1.
 
@@ -24,20 +25,20 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Settings of [`Availability`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Between two looks at all waiting jobs.
+    /// Interval between checks of all waiting jobs.
     pub every: Time,
-    /// From a change of a target to the look that follows: one that is away for a moment costs nothing.
+    /// Delay between a change of a target and the check: a target that is away for a moment costs nothing.
     pub settle: Time,
-    /// Repairs at once, at least 1.
+    /// Most repairs at once, at least 1.
     pub at_once: usize,
-    /// Jobs in one look, at least 1; the others follow in the next.
+    /// Most jobs in one check, at least 1; the others follow in the next.
     pub jobs_per_look: usize,
-    /// After a repair failed, the next try comes after so long, then after twice that, up to [`Config::every`].
+    /// Delay before a failed repair is retried; doubled each time, up to [`Config::every`].
     pub retry_after: Time,
 }
 
 impl Default for Config {
-    /// Five minutes, four repairs: what the simulator of a centre reckons with. Five seconds: as for replicas (the
+    /// Five minutes, four repairs: the assumptions of the simulator of a centre. Five seconds: as for replicas (the
     /// reference, section 6.7). The rest are guesses.
     fn default() -> Config {
         Config {
@@ -50,101 +51,100 @@ impl Default for Config {
     }
 }
 
-/// A job that waits, with input.
+/// A waiting job with input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// The job that waits for its start.
     pub job: JobId,
-    /// When the scheduler expects to start it.
+    /// Start time that the scheduler expects.
     pub start: Option<Time>,
 }
 
-/// Something lost of a file that can be brought back.
+/// A lost object that can be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// The file that the object belongs to.
     pub file: FileId,
     /// The lost object.
     pub object: ObjectId,
-    /// Complete copies elsewhere.
+    /// Number of complete copies elsewhere.
     pub healthy_copies: u32,
-    /// Bytes to bring back.
+    /// Bytes to restore.
     pub bytes: u64,
 }
 
-/// Events of [`Availability`]: the queue, the targets, and what became of its actions.
+/// Events of [`Availability`]: the queue, the targets, and results of its actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// All jobs that wait and have input, as the scheduler looks at them.
+    /// All waiting jobs with input, in the order of the scheduler.
     Line(Vec<Waiting>),
-    /// A target failed or is back.
+    /// A target failed or came back.
     TargetsChanged,
-    /// The answer to [`Action::Look`], for one of its jobs: what its files have lost. An empty list if nothing is.
+    /// The answer to [`Action::Look`] for one of its jobs: the losses of its files, which may be empty.
     Looked {
-        /// The job whose input was looked at.
+        /// The job whose input was checked.
         job: JobId,
         /// All its files.
         files: Vec<FileId>,
         /// The objects of these files that are lost.
         lost: Vec<Lost>,
     },
-    /// The look is over, also if it failed for some jobs.
+    /// The check has ended, also if it failed for some jobs.
     LookEnded,
-    /// An object was brought back, or was there all along.
+    /// An object was restored, or was never lost.
     Repaired {
-        /// The object that is back.
+        /// The restored object.
         object: ObjectId,
     },
-    /// An object could not be brought back now.
+    /// An object could not be restored now.
     RepairFailed {
         /// The object that stays lost for now.
         object: ObjectId,
     },
-    /// Time passed; to be sent at [`Availability::next_deadline`].
+    /// Time passed; sent at [`Availability::next_deadline`].
     Tick,
 }
 
-/// What the driver has to do.
+/// Actions that the driver carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Look at the files of these jobs; those that start first come first. Answer each with `Looked`, and end with
-    /// `LookEnded`.
+    /// Check the files of these jobs, in order of their starts. Answer each with `Looked`, and end with `LookEnded`.
     Look {
-        /// The jobs whose input is looked at.
+        /// The jobs whose input is checked.
         jobs: Vec<JobId>,
-        /// What made the look due.
+        /// Reason for the check.
         reason: LookReason,
     },
-    /// Bring an object back. Answer with `Repaired` or `RepairFailed`.
+    /// Restore an object. Answer with `Repaired` or `RepairFailed`.
     Repair {
         /// The file that lost it.
         file: FileId,
         /// The lost object.
         object: ObjectId,
-        /// For the first job that reads it.
+        /// The first job that reads it.
         job: JobId,
     },
 }
 
-/// Why jobs' files are looked at.
+/// Reason for checking jobs' files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookReason {
-    /// They have joined the line.
+    /// The jobs have joined the queue.
     Joined,
-    /// A target failed or is back.
+    /// A target failed or came back.
     TargetsChanged,
-    /// `Config::every` has passed since the last look.
+    /// `Config::every` has passed since the last check.
     Periodic,
 }
 
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Looks ordered so far.
+    /// Checks requested so far.
     pub looks: u64,
-    /// Objects brought back.
+    /// Objects that were restored.
     pub repaired: u64,
-    /// Tries that failed.
+    /// Attempts that failed.
     pub failed: u64,
 }
 
@@ -153,20 +153,20 @@ struct Missing {
     lost: Lost,
     jobs: BTreeSet<JobId>,
     under_way: bool,
-    /// Tries that failed, and when the next may be.
+    /// Number of failed attempts, and earliest time of the next one.
     failed: u32,
     not_before: Time,
 }
 
-/// The machine.
+/// Checks and repairs for one queue.
 #[derive(Clone, Debug)]
 pub struct Availability {
     config: Config,
-    /// The jobs in line by their places, the first to start has 0.
+    /// Jobs in the queue by place; the first to start has 0.
     places: BTreeMap<JobId, u64>,
     files: BTreeMap<JobId, Vec<FileId>>,
     missing: BTreeMap<ObjectId, Missing>,
-    /// Jobs to look at, and why.
+    /// Jobs to check, with the reason.
     due: BTreeMap<JobId, LookReason>,
     looking: bool,
     look_at: Option<Time>,
@@ -177,7 +177,7 @@ pub struct Availability {
 }
 
 impl Availability {
-    /// No job waits.
+    /// Makes a machine without jobs.
     pub fn new(config: Config) -> Availability {
         let config = Config { at_once: config.at_once.max(1), jobs_per_look: config.jobs_per_look.max(1), ..config };
         Availability {
@@ -195,8 +195,7 @@ impl Availability {
         }
     }
 
-    /// The places in the line of the files that waiting jobs read, as far as they were looked at: the smaller, the
-    /// sooner.
+    /// Returns the places in the queue of files that waiting jobs read, as far as they were checked: smaller is sooner.
     pub fn starts(&self) -> BTreeMap<FileId, Time> {
         let mut starts = BTreeMap::new();
         for (job, files) in &self.files {
@@ -209,12 +208,12 @@ impl Availability {
         starts
     }
 
-    /// Whether an object is to be brought back, now or later.
+    /// Whether an object is to be restored, now or later.
     pub fn is_missing(&self, object: ObjectId) -> bool {
         self.missing.contains_key(&object)
     }
 
-    /// Counts since the start.
+    /// Returns counts since the start.
     pub fn stats(&self) -> Stats {
         self.stats
     }

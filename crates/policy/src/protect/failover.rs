@@ -1,5 +1,4 @@
-//! A target fails while a file has a replica: the replica's object takes the lost one's place, and only later is what
-//! the replica lacks then made anew.
+//! Failover: when a target fails, a file's replica objects replace the lost ones, and the replica is rebuilt later.
 //!
 //! ```text
 //!            Swap               Swapped            after a delay            Rebuilt
@@ -9,15 +8,14 @@
 //!                        v
 //!                     Hopeless: the object has to come from its source
 //! ```
-//! The swap costs the same whatever the file's size, because only the layout changes. Readers do not wait for it: until
-//! the layout names the object that took over they find it by themselves, in the other mirror. Bytes are copied later;
-//! the delay leaves the devices to readers. There is one request per file and failed target, however many clients
-//! complain.
+//! The cost of a swap does not depend on the file's size, because only the layout changes. Readers do not wait for it:
+//! until the layout is updated, they read the other mirror. Bytes are copied later; the delay leaves the devices to
+//! readers. All clients share one request per file and failed target.
 //!
 //! Duties of the driver: it answers each `Swap` with `Swapped` or `NoReplica`, each `Rebuild` with `Rebuilt` or
-//! `RebuildFailed`. On `Swap` each object of the file on the target and its counterpart in the replica change places, if
-//! that is complete; on `Rebuild` what the file has on the target then is copied to a target that holds, if there is
-//! one, no part of it. When the file or its replica is no more, it says `Forget`.
+//! `RebuildFailed`. On `Swap`, each object of the file on the target is exchanged with its counterpart in the replica,
+//! if that is complete. On `Rebuild`, the file's data on the failed target are copied, if possible to a target without
+//! any part of the file. When the file or its replica is removed, it sends `Forget`.
 //!
 //! Source: Zhang, sections 4.5 and 4.6; the reference, section 6.7.
 
@@ -28,7 +26,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
-/// What a request is about.
+/// Identity of a failover request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// The file that is read.
@@ -40,9 +38,9 @@ pub struct Key {
 /// Limits of [`Failover`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// From the swap to the rebuild of what the replica lacks.
+    /// Delay between the swap and the rebuild of the replica.
     pub rebuild_delay: Time,
-    /// So often a rebuild that failed is tried again, each time after twice the delay before.
+    /// Retries of a failed rebuild; each waits twice as long as the one before.
     pub rebuild_retries: u32,
 }
 
@@ -53,10 +51,10 @@ impl Default for Config {
     }
 }
 
-/// Events of [`Failover`]: complaints, and what became of swaps and rebuilds.
+/// Events of [`Failover`]: complaints, and results of swaps and rebuilds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A reader met a failed target.
+    /// A reader found a failed target.
     Complained {
         /// The file and the target that failed under it.
         key: Key,
@@ -66,7 +64,7 @@ pub enum Event {
         /// The file and the target that failed.
         key: Key,
     },
-    /// There is no complete replica, or the layout could not be changed.
+    /// No complete replica exists, or the layout could not be changed.
     NoReplica {
         /// The file and the target that failed.
         key: Key,
@@ -76,53 +74,53 @@ pub enum Event {
         /// The file and the target that failed.
         key: Key,
     },
-    /// It could not be completed.
+    /// The replica could not be completed.
     RebuildFailed {
         /// The file and the target that failed.
         key: Key,
     },
-    /// The file has no replica any more, or is no more: nothing is rebuilt, and the next complaint starts from nothing.
+    /// The file or its replica is gone: nothing is rebuilt, and the next complaint starts a new request.
     Forget {
-        /// A file that is gone, or whose replica is.
+        /// A file that is gone, or has lost its replica.
         file: FileId,
     },
-    /// A target was replaced or came back: the next complaint about it starts from nothing. A rebuild that is due goes
-    /// on, for the object that took over has no counterpart yet.
+    /// A target was replaced or came back: the next complaint about it starts a new request. A rebuild that is due goes
+    /// on, because the object that took over has no counterpart yet.
     TargetReturned {
         /// The target that answers again.
         target: TargetId,
     },
-    /// Time passed; to be sent at [`Failover::next_deadline`].
+    /// Time passed; sent at [`Failover::next_deadline`].
     Tick,
 }
 
-/// What the driver has to do.
+/// Actions that the driver carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Put the replica's objects into the layout.
     Swap {
         /// The file and the failed target.
         key: Key,
-        /// What made the swap due.
+        /// Reason for the swap.
         reason: Reason,
     },
-    /// Make anew what the replica lacks since its objects took over.
+    /// Rebuild the part of the replica that replaced the lost objects.
     Rebuild {
         /// The file and the failed target.
         key: Key,
-        /// Whether the delay has passed or an earlier try failed.
+        /// Whether the delay has passed or an earlier attempt failed.
         reason: Reason,
     },
 }
 
-/// Why something is done.
+/// Reason for an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// A reader complained, the first about this file and target.
+    /// The first complaint of a reader about this file and target.
     Complaint,
-    /// The replica's objects have stood in for so long.
+    /// Time since the swap.
     Delay(Time),
-    /// The last try failed; this is the so-manieth again.
+    /// Number of the retry after a failed attempt.
     Retry(u32),
 }
 
@@ -138,18 +136,18 @@ impl fmt::Display for Reason {
     }
 }
 
-/// How far a request is.
+/// Progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The layout is being changed.
     Swapping,
-    /// The replica's objects stand in; what it lacks is made anew from this time on.
+    /// The replica's objects are in use; its rebuild is due at this time.
     Swapped(Time),
-    /// What it lacks is being made.
+    /// The replica is being rebuilt.
     Rebuilding,
-    /// All is as it was before, or was given up.
+    /// The replica is complete again, or its rebuild was given up.
     Settled,
-    /// There was no replica.
+    /// No replica existed.
     Hopeless,
 }
 
@@ -162,9 +160,9 @@ pub struct Stats {
     pub swapped: u64,
     /// Requests that found no replica.
     pub without_replica: u64,
-    /// Replicas made whole again.
+    /// Replicas that were completed again.
     pub rebuilt: u64,
-    /// Those given up.
+    /// Rebuilds that were given up.
     pub rebuilds_given_up: u64,
 }
 
@@ -172,7 +170,7 @@ pub struct Stats {
 struct Request {
     phase: Phase,
     tries: u32,
-    /// Its target is back: forgotten as soon as it is settled.
+    /// Whether its target is back: the request is dropped as soon as it is settled.
     returned: bool,
 }
 
@@ -187,28 +185,28 @@ pub struct Failover {
 }
 
 impl Failover {
-    /// Nothing has failed yet.
+    /// Makes a machine without requests.
     pub fn new(config: Config) -> Failover {
         Failover { config, ..Failover::default() }
     }
 
-    /// How far a request is, if there is one.
+    /// Returns the progress of a request, if it exists.
     pub fn phase(&self, key: Key) -> Option<Phase> {
         self.requests.get(&key).map(|request| request.phase)
     }
 
-    /// The requests of a file, and how far they are.
+    /// Returns the requests of a file, with their progress.
     pub fn keys(&self, file: FileId) -> impl Iterator<Item = (Key, Phase)> + '_ {
         let of_file = Key { file, target: TargetId(0) }..=Key { file, target: TargetId(u16::MAX) };
         self.requests.range(of_file).map(|(key, request)| (*key, request.phase))
     }
 
-    /// Whether a swap or a rebuild of a file is under way, or to come.
+    /// Whether a swap or a rebuild of a file is under way or due.
     pub fn is_at_work(&self, file: FileId) -> bool {
         self.keys(file).any(|(_, phase)| !is_over(phase))
     }
 
-    /// Counts since the start.
+    /// Returns counts since the start.
     pub fn stats(&self) -> Stats {
         self.stats
     }
@@ -284,7 +282,7 @@ impl Failover {
         }
     }
 
-    /// Forgets a request that is over and whose target is back.
+    /// Drops a finished request whose target is back.
     fn tidy(&mut self, key: Key) {
         if self.requests.get(&key).is_some_and(|request| request.returned && is_over(request.phase)) {
             self.requests.remove(&key);
@@ -336,7 +334,7 @@ impl Machine for Failover {
     }
 }
 
-/// Whether nothing more comes of a request.
+/// Whether a request is finished.
 fn is_over(phase: Phase) -> bool {
     matches!(phase, Phase::Settled | Phase::Hopeless)
 }

@@ -1,28 +1,33 @@
-//! Whether one target can be trusted.
+//! Health of one target: whether it can be trusted.
 //!
 //! ```text
 //!            hard error, miss, failed probe            N failed probes, or a second miss
 //!     Ok ------------------------------------> Suspect -----------------------------------> Failed
 //!      ^ <------------------------------------    |                                          |  ^
 //!      |   probe ok (and nothing hangs)           | drain                                    |  |
-//!      |                                          v         the same, but doubted inside     |  |
+//!      |                                          v         the same, with doubt             |  |
 //!      +---- restore ------------------------- Draining ---------------------------------------+
 //!      +---- restore (or M good probes, if so configured) -----------------------------------+
 //! ```
 //!
-//! A target that can be read and not written (its file system was remounted after an error, or its syncs fail) is
-//! `ReadOnly`: as good as ok for readers, left alone by everybody else, and ok again when a probe can write.
+//! A target that can be read but not written (its file system was remounted after an error, or its syncs fail) is
+//! `ReadOnly`. It is as good as `Ok` for readers, unused otherwise, and `Ok` again when a probe can write.
 //!
-//! A drained target stays `Draining` while it is in doubt, because what it must not take (new objects) is the same;
-//! [`Health::in_doubt`] tells. The same for one that can only be read. `Failed` is sticky: a target that comes and goes
-//! would otherwise cause a recovery each time. What the operator failed is restored by the operator alone.
+//! A drained target stays `Draining` while it is in doubt, because its restriction (no new objects) is the same;
+//! [`Health::in_doubt`] returns the difference. Likewise for a read-only target. `Failed` is sticky: a target that
+//! comes and goes would otherwise cause a recovery each time. A target that the operator failed is restored by the
+//! operator alone.
 //!
-//! A miss is an operation that passed its deadline. Several operations that were under way when a target stalled all
-//! miss; they are one stall. Only an operation that was *started after* the first miss and misses too is a second miss.
+//! A miss is an operation that passed its deadline. Operations that were under way when a target stalled all miss;
+//! together they are one stall. A second miss is an operation that *started after* the first miss, and misses, too.
 //!
-//! It does not probe, and does not measure time: the driver does both and says what came of it.
+//! A target on a shared file system fails only while another target on it answers ([`file_system`]). Until then it stays
+//! in doubt, for [`Config::away_max`] at most.
+//!
+//! The machine neither probes nor measures time: the driver does both and reports the results.
 
 mod event;
+pub mod file_system;
 mod hard;
 
 pub use event::{Action, Config, Event, Reason, State, Stats};
@@ -30,6 +35,7 @@ pub use hard::{is_hard, is_read_only, is_shortage, is_space};
 
 use crate::machine::Machine;
 use crate::time::Time;
+use file_system::{FileSystem, Member};
 use std::collections::VecDeque;
 
 /// The state machine of one target.
@@ -39,18 +45,25 @@ pub struct Health {
     state: State,
     /// Set while the target is suspect, or draining or read-only and just as doubtful.
     doubt: bool,
-    /// The last probe said that it can be read and not written.
+    /// Start of the doubt.
+    doubt_since: Time,
+    /// State of the shared file system that it lies on; `None`: it lies on none.
+    file_system: Option<FileSystem>,
+    /// Start of the current probe, and of the last one if that succeeded.
+    probe_began: Time,
+    answered: Option<Time>,
+    /// Whether the last probe could read but not write.
     read_only: bool,
-    /// A sync failed, and no probe has synced since.
+    /// Whether a sync failed and no probe has synced since.
     unsynced: bool,
-    /// The probe under way syncs, and began after the last sync that failed.
+    /// Whether the current probe syncs, and began after the last failed sync.
     probe_syncs: bool,
     failed_by_operator: bool,
     first_miss: Option<Time>,
     hanging: u32,
     probes_failed_in_row: u32,
     probes_ok_in_row: u32,
-    /// When the probe under way counts as failed.
+    /// Time at which the current probe counts as failed.
     probe_expires: Option<Time>,
     next_probe: Option<Time>,
     probe_wanted: Option<Reason>,
@@ -59,12 +72,16 @@ pub struct Health {
 }
 
 impl Health {
-    /// A target in the state it was left in (`Suspect` starts with a probe).
+    /// Makes a target in its saved state (`Suspect` starts with a probe).
     pub fn new(config: Config, state: State, now: Time) -> Health {
         let mut health = Health {
             config,
             state,
             doubt: state == State::Suspect,
+            doubt_since: now,
+            file_system: None,
+            probe_began: now,
+            answered: None,
             read_only: state == State::ReadOnly,
             unsynced: false,
             probe_syncs: false,
@@ -87,7 +104,7 @@ impl Health {
         health
     }
 
-    /// The state now.
+    /// Returns the present state.
     pub fn state(&self) -> State {
         self.state
     }
@@ -97,12 +114,34 @@ impl Health {
         self.doubt
     }
 
-    /// Operations that passed their deadline and have not returned.
+    /// Returns the start of the doubt, if it is in doubt.
+    pub fn doubt_since(&self) -> Option<Time> {
+        self.doubt.then_some(self.doubt_since)
+    }
+
+    /// Returns the state of its shared file system as it was last reported.
+    pub fn file_system(&self) -> Option<FileSystem> {
+        self.file_system
+    }
+
+    /// Returns what it shows of its shared file system, on which a target is in doubt since `since`.
+    pub fn member(&self, since: Time) -> Member {
+        let answered = self.answered.is_some_and(|began| began >= since);
+        Member { in_doubt: self.doubt, is_failed: self.state == State::Failed, answered }
+    }
+
+    /// Whether new objects may be created on it. If no target on its file system answers, none is better.
+    pub fn accepts_new_objects(&self) -> bool {
+        let is_away = self.file_system == Some(FileSystem::Away) && self.state == State::Suspect;
+        is_away || self.state.accepts_new_objects()
+    }
+
+    /// Returns the number of operations that passed their deadline and have not returned.
     pub fn hanging(&self) -> u32 {
         self.hanging
     }
 
-    /// Counts since the start.
+    /// Returns counts since the start.
     pub fn stats(&self) -> Stats {
         self.stats
     }
@@ -117,7 +156,8 @@ impl Health {
         assert!(self.probe_wanted.is_none() || self.probe_expires.is_some(), "a wanted probe expires");
         if self.doubt {
             assert!(self.probe_expires.is_some() || self.next_probe.is_some(), "doubt is looked into");
-            assert!(self.probes_failed_in_row < self.config.failed_probes_max.max(1));
+            let is_own = matches!(self.file_system, None | Some(FileSystem::Answers));
+            assert!(!is_own || self.probes_failed_in_row < self.config.failed_probes_max.max(1));
         }
     }
 
@@ -126,7 +166,7 @@ impl Health {
         self.hanging += 1;
         match self.first_miss {
             Some(first) if now.since(first) <= self.config.miss_window => {
-                if started > first {
+                if started > first && self.may_fail(now) {
                     self.fail(now, Reason::MissedAgain);
                 }
             }
@@ -139,7 +179,7 @@ impl Health {
         if self.state == State::Failed || self.doubt {
             return;
         }
-        self.doubt = true;
+        self.begin_doubt(now);
         self.probes_failed_in_row = 0;
         if self.state == State::Ok {
             self.change(State::Suspect, reason);
@@ -147,9 +187,41 @@ impl Health {
         self.ask_probe(now, reason);
     }
 
+    fn begin_doubt(&mut self, now: Time) {
+        (self.doubt, self.doubt_since) = (true, now);
+        if self.file_system == Some(FileSystem::Answers) {
+            self.file_system = Some(FileSystem::Unknown);
+        }
+    }
+
+    /// Whether faults are the target's own, or its file system has been away for too long.
+    fn may_fail(&self, now: Time) -> bool {
+        let waited = self.doubt && now.since(self.doubt_since) >= self.config.away_max;
+        matches!(self.file_system, None | Some(FileSystem::Answers)) || waited
+    }
+
+    fn see_file_system(&mut self, now: Time, seen: FileSystem) {
+        let before = self.file_system.replace(seen);
+        if before == Some(seen) {
+            return;
+        }
+        if before == Some(FileSystem::Away) && self.state != State::Failed {
+            self.probes_failed_in_row = 0; // these were faults of the file system
+        }
+        match seen {
+            FileSystem::Answers if self.doubt && self.probes_failed_in_row >= self.config.failed_probes_max => {
+                self.fail(now, Reason::ProbesFailed(self.probes_failed_in_row));
+            }
+            FileSystem::Unknown if self.state != State::Failed && self.probe_expires.is_none() => {
+                self.next_probe = Some(now);
+            }
+            _ => {}
+        }
+    }
+
     fn probe_ok(&mut self, now: Time) {
         if self.unsynced && !self.probe_syncs && self.state != State::Failed {
-            // It did not look at what is in question.
+            // The probe did not test the sync that is in question.
             (self.probe_expires, self.probe_wanted) = (None, None);
             return self.plan_probe(now);
         }
@@ -162,10 +234,11 @@ impl Health {
         self.probe_answered(now);
     }
 
-    /// The target can be read, and written unless it is known that it cannot.
+    /// The target can be read, and written unless it is known to be read-only.
     fn probe_answered(&mut self, now: Time) {
         self.probe_expires = None;
         self.probe_wanted = None;
+        self.answered = Some(self.probe_began);
         self.probes_failed_in_row = 0;
         self.probes_ok_in_row = self.probes_ok_in_row.saturating_add(1);
         if self.doubt && !(self.config.wait_for_hanging && self.hanging > 0) {
@@ -179,7 +252,7 @@ impl Health {
             };
             match (self.doubt, self.read_only) {
                 (false, _) => self.change(self.well(), why),
-                // Something still hangs on it, but it can be written again.
+                // An operation still hangs on it, but it can be written again.
                 (true, false) => self.change(State::Suspect, why),
                 (true, true) => {}
             }
@@ -193,16 +266,17 @@ impl Health {
 
     fn probe_failed(&mut self, now: Time) {
         self.stats.probes_failed += 1;
+        self.answered = None;
         self.probe_expires = None;
         self.probe_wanted = None;
         self.probes_ok_in_row = 0;
         self.probes_failed_in_row = self.probes_failed_in_row.saturating_add(1);
         let failed = self.probes_failed_in_row;
         if self.state != State::Failed {
-            if failed >= self.config.failed_probes_max {
+            if failed >= self.config.failed_probes_max && self.may_fail(now) {
                 self.fail(now, Reason::ProbesFailed(failed));
             } else if !self.doubt {
-                self.doubt = true;
+                self.begin_doubt(now);
                 if self.state == State::Ok {
                     self.change(State::Suspect, Reason::ProbesFailed(failed));
                 }
@@ -211,12 +285,12 @@ impl Health {
         self.plan_probe(now);
     }
 
-    /// What it is when nothing is in doubt.
+    /// Returns the state without doubt.
     fn well(&self) -> State {
         if self.read_only { State::ReadOnly } else { State::Ok }
     }
 
-    /// Nothing was learned: looks again soon, whatever the state.
+    /// The probe had no result: probes again soon, in every state.
     fn probe_not_made(&mut self, now: Time) {
         self.probe_expires = None;
         self.probe_wanted = None;
@@ -227,6 +301,7 @@ impl Health {
     fn fail(&mut self, now: Time, reason: Reason) {
         self.failed_by_operator |= reason == Reason::Operator;
         (self.doubt, self.read_only, self.unsynced) = (false, false, false);
+        self.file_system = self.file_system.map(|_| FileSystem::Answers);
         self.probes_ok_in_row = 0;
         self.change(State::Failed, reason);
         if self.config.auto_restore.is_none() || self.failed_by_operator {
@@ -240,7 +315,7 @@ impl Health {
         self.failed_by_operator = false;
         self.doubt = false;
         self.first_miss = None;
-        self.hanging = 0; // what hung before no longer speaks against it
+        self.hanging = 0; // earlier hanging operations no longer count against it
         self.probes_failed_in_row = 0;
         self.change(self.well(), reason);
         self.plan_probe(now);
@@ -255,7 +330,7 @@ impl Health {
         }
     }
 
-    /// Says when the next probe is due, from the state.
+    /// Schedules the next probe, depending on the state.
     fn plan_probe(&mut self, now: Time) {
         let wait = match self.state {
             _ if self.doubt => Some(self.config.probe_interval),
@@ -263,7 +338,7 @@ impl Health {
             State::Failed => self.config.auto_restore.map(|_| self.config.probe_interval),
             State::ReadOnly => Some(self.config.routine_interval.unwrap_or(self.config.probe_interval)),
             State::Ok | State::Suspect | State::Draining => {
-                // In steps of an eighth, so that all targets are looked at together and the machine sleeps in between.
+                // In steps of an eighth, so that all targets are probed together and the machine sleeps in between.
                 let next = self.config.routine_interval.map(|wait| (now + wait, (wait.0 / 8).max(1)));
                 self.next_probe = next.map(|(at, step)| Time(at.0 - at.0 % step));
                 return;
@@ -276,13 +351,14 @@ impl Health {
         self.next_probe = None;
         if self.probe_expires.is_none() {
             self.stats.probes += 1;
+            self.probe_began = now;
             self.probe_expires = Some(now + self.config.probe_deadline);
             self.probe_syncs = self.unsynced;
             self.probe_wanted = Some(reason);
         }
     }
 
-    /// Lets what was due by `now` happen.
+    /// Applies deadlines up to `now`.
     fn advance(&mut self, now: Time) {
         if self.probe_expires.is_some_and(|at| at <= now) {
             self.probe_failed(now);
@@ -303,6 +379,10 @@ impl Machine for Health {
             Event::OpError { transient: false } => {
                 self.stats.hard_errors += 1;
                 self.doubt_it(now, Reason::HardError);
+            }
+            Event::ObjectMissing => {
+                let soon = now + self.config.probe_interval;
+                self.next_probe = self.next_probe.map(|at| at.min(soon));
             }
             Event::ReadOnly => {
                 self.stats.refused_writes += 1;
@@ -329,6 +409,7 @@ impl Machine for Health {
             Event::ProbeReadOnly => self.probe_read_only(now),
             Event::ProbeFailed => self.probe_failed(now),
             Event::ProbeNotMade => self.probe_not_made(now),
+            Event::FileSystem(seen) => self.see_file_system(now, seen),
             Event::OperatorFail => self.fail(now, Reason::Operator),
             Event::OperatorRestore => self.restore(now, Reason::Operator),
             Event::OperatorDrain => {

@@ -1,20 +1,20 @@
-//! What may be removed from scratch, and what of it is: by rules, by age, and by space from the high mark down to the low one.
+//! The purge: removes files from scratch by rules, by age, and by space from the high mark down to the low mark.
 //!
 //! ```text
 //!  used  100 % |
-//!        high  |-----------------x  above: the files unused for longest go ...
+//!        high  |-----------------x  above: the files unused for longest are removed ...
 //!              |                  \
-//!        low   |-------------------x  ... until so much is left
+//!        low   |-------------------x  ... until this is reached
 //! ```
-//! Four things keep a file whatever its age: an exception says so; a job that waits or runs needs it; its bytes are nowhere else (it
-//! was written here and not, or not in this version, taken home), but for a rule that says otherwise in so many words; it is open,
-//! or being staged. The driver says `Begin`, names every file, and says `Scanned`; then it carries out the removals one by one, and
-//! answers each, since a file may have changed between the look and the removal. What could not be removed does not count, and the
-//! next one goes instead.
+//! Four conditions keep a file whatever its age: an exception covers it; a waiting or running job needs it; its bytes
+//! exist nowhere else (it was written here and this version was not staged out); or it is open or being staged. A rule
+//! may remove files whose bytes exist nowhere else if it is set up for that. The driver sends `Begin`, then each file,
+//! then `Scanned`. Then it carries out the removals one by one and answers each, since a file may have changed after
+//! the scan. A file that could not be removed does not count, and the next one is removed instead.
 //!
-//! What the first rule takes goes first, longest unused first; space is looked at when the rules are done.
+//! Files that a rule selects are removed first, longest unused first; space is checked after the rules.
 //!
-//! Source: the issue's own; the paper leaves results that leave early to future work (Zhang, section 4.7).
+//! Source: ours; the paper leaves early removal of results to future work (Zhang, section 4.7).
 
 use crate::glob::Glob;
 use crate::machine::Machine;
@@ -24,36 +24,36 @@ use std::collections::VecDeque;
 /// Settings of [`Purge`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Unused for so long, a file goes; `None`: none by age.
+    /// Files unused for this time are removed; `None`: no removal by age.
     pub age: Option<Time>,
-    /// Percent of the space from which on files go; 100: none for space.
+    /// Percentage of used space at which removal by space begins; 100: never.
     pub high_percent: u32,
-    /// Percent of the space at which that ends.
+    /// Percentage of used space at which removal by space ends.
     pub low_percent: u32,
-    /// What nothing takes, and all below it.
+    /// Paths that are never removed, with everything below them.
     pub keep: Vec<Glob>,
-    /// In the order in which they are asked.
+    /// Rules, in the order of evaluation.
     pub rules: Vec<Rule>,
 }
 
-/// What takes files that are like this. All that is given must hold.
+/// A rule that selects files for removal. All given conditions must hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Their paths.
+    /// Paths that the rule covers.
     pub path: Glob,
-    /// What of these it leaves, and all below it.
+    /// Paths among these that it keeps, with everything below them.
     pub keep: Vec<Glob>,
-    /// Neither read nor written for so long.
+    /// Least time since the last read or write.
     pub older: Option<Time>,
-    /// Not written for so long.
+    /// Least time since the last write.
     pub unwritten: Option<Time>,
-    /// Of more bytes.
+    /// Size in bytes that the file must exceed.
     pub larger: Option<u64>,
-    /// Of one of these users.
+    /// Owners of the files, by user id.
     pub users: Option<Vec<u32>>,
-    /// Of one of these groups.
+    /// Groups of the files, by group id.
     pub groups: Option<Vec<u32>>,
-    /// Also what is nowhere else: its bytes are lost then.
+    /// Whether files are removed whose bytes exist nowhere else, and are lost then.
     pub even_if_only_here: bool,
 }
 
@@ -71,128 +71,128 @@ impl Rule {
     }
 }
 
-/// Where else the bytes of a file are.
+/// Location of another copy of a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Elsewhere {
-    /// Nowhere, as far as one knows.
+    /// No other copy is known.
     No,
-    /// At the source that it was staged in from, and it was not modified since.
+    /// The source from which it was staged in; it was not modified since.
     Source,
-    /// Where it was staged out to, in this version.
+    /// The destination to which this version was staged out.
     Offloaded,
 }
 
-/// A file that was looked at. `id` is a number of the driver's choosing.
+/// A scanned file. `id` is a number of the driver's choosing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The driver's number of the file.
     pub id: u64,
-    /// Its path, relative to the mount's root.
+    /// Path relative to the mount's root.
     pub path: String,
-    /// Its owner.
+    /// User id of its owner.
     pub uid: u32,
-    /// Its group.
+    /// Group id of the file.
     pub gid: u32,
-    /// Its bytes.
+    /// Length of the file in bytes.
     pub size: u64,
     /// Bytes on targets that its removal frees.
     pub bytes: u64,
-    /// When it was last read or written.
+    /// Time of the last read or write.
     pub used: Time,
-    /// When it was last written.
+    /// Time of the last write.
     pub written: Time,
-    /// Where else its bytes are.
+    /// Location of another copy of its bytes.
     pub elsewhere: Elsewhere,
-    /// Whether a job that waits or runs needs it.
+    /// Whether a waiting or running job needs it.
     pub needed: bool,
-    /// Whether somebody has it open, or it is being staged.
+    /// Whether it is open or being staged.
     pub open: bool,
 }
 
-/// What is remembered of one that may go.
+/// A file that may be removed.
 #[derive(Clone, Copy, Debug)]
 struct MayGo {
     id: u64,
     size: u64,
     bytes: u64,
     used: Time,
-    /// The rule that takes it.
+    /// The rule that selects it.
     rule: Option<usize>,
 }
 
-/// Events of [`Purge`]: a look over all files, and what became of the removals.
+/// Events of [`Purge`]: a scan of all files, and the results of removals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A look begins; so many bytes are used of so many.
+    /// A scan begins.
     Begin {
         /// Bytes of all targets in use at the start.
         used: u64,
         /// Bytes that all targets have.
         total: u64,
     },
-    /// A file was looked at.
+    /// A file was scanned.
     Seen(Candidate),
-    /// All files were looked at.
+    /// All files were scanned.
     Scanned,
     /// A removal was carried out.
     Removed {
         /// The file of a [`Remove`].
         id: u64,
     },
-    /// It was left: it is in use again, has changed, or could not be removed.
+    /// A file was kept: it is in use again, has changed, or could not be removed.
     Left {
         /// The file of a [`Remove`] that could not be removed.
         id: u64,
     },
 }
 
-/// What the driver has to do: remove this file, if it still is what was seen.
+/// Request to the driver: remove this file if it has not changed since the scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remove {
     /// The file to remove, by the driver's number.
     pub id: u64,
-    /// A rule, age, or space.
+    /// The rule, age, or space that selected it.
     pub reason: Reason,
 }
 
-/// Why a file goes.
+/// Reason for the removal of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// A rule takes it.
+    /// A rule selects the file.
     Rule {
         /// Its number in [`Config::rules`].
         rule: usize,
-        /// Unused for so long.
+        /// Time since the last use.
         unused: Time,
     },
-    /// Unused for so long.
+    /// Unused for this time.
     Age(Time),
-    /// So many percent of the space are used.
+    /// Percentage of the space in use.
     Space(u32),
 }
 
-/// What a look found; files and their bytes.
+/// Counts of files and bytes of one scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Files looked at.
+    /// Files that were scanned.
     pub seen: u64,
-    /// Kept because an exception says so.
+    /// Files kept by an exception.
     pub excepted: u64,
-    /// Kept for a job.
+    /// Files kept for a job.
     pub needed: u64,
-    /// Kept because their bytes are nowhere else.
+    /// Files kept because their bytes exist nowhere else.
     pub unsafe_: u64,
-    /// Kept because they are open.
+    /// Files kept because they are open.
     pub open: u64,
-    /// Files removed.
+    /// Files that were removed.
     pub removed: u64,
-    /// Their bytes.
+    /// Bytes of the removed files.
     pub removed_bytes: u64,
-    /// To be removed, and left by the driver.
+    /// Selected files that the driver kept.
     pub left: u64,
 }
 
-/// One look after the other.
+/// The purge, for one scan after the other.
 #[derive(Clone, Debug)]
 pub struct Purge {
     config: Config,
@@ -200,19 +200,19 @@ pub struct Purge {
     now: Time,
     used: u64,
     total: u64,
-    /// Files that a rule takes, and those that may go for age or space; after `Scanned` in the order in which they do.
+    /// Files that a rule selects, and files that may go by age or space; sorted by order of removal after `Scanned`.
     by_rule: VecDeque<MayGo>,
     may_go: VecDeque<MayGo>,
     scanned: bool,
-    /// What was used when the rules were done.
+    /// Used bytes after the removals by rule.
     used_after_rules: Option<u64>,
-    /// What the driver is at.
+    /// The removal that the driver works on.
     current: Option<MayGo>,
     stats: Stats,
 }
 
 impl Purge {
-    /// Nothing seen yet.
+    /// Makes a purge that has seen no file.
     pub fn new(config: Config) -> Purge {
         let low_percent = config.low_percent.min(config.high_percent);
         Purge {
@@ -229,12 +229,12 @@ impl Purge {
         }
     }
 
-    /// What this look found so far.
+    /// Returns the counts of this scan so far.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// How many files of this look may go so far; the driver need not remember others.
+    /// Returns the number of files that may be removed so far; the driver need not keep others.
     pub fn may_go(&self) -> usize {
         self.by_rule.len() + self.may_go.len()
     }
@@ -242,7 +242,7 @@ impl Purge {
     fn seen(&mut self, file: &Candidate) {
         self.stats.seen += 1;
         let rule = self.config.rules.iter().position(|rule| rule.takes(file, self.now));
-        // The order of these questions is the order in which the reasons are told.
+        // The order of these checks is the order in which reports list the reasons.
         let kept = if self.config.keep.iter().any(|keep| keep.covers(&file.path)) {
             &mut self.stats.excepted
         } else if file.needed {
@@ -264,9 +264,9 @@ impl Purge {
         (u128::from(used) * 100 / u128::from(self.total.max(1))) as u32
     }
 
-    /// The longest unused that is old enough, or whose bytes are wanted.
+    /// Returns the file unused for longest that is old enough, or that frees needed space.
     fn next_for_age_or_space(&mut self) -> Option<MayGo> {
-        // Once begun at the high mark it goes on to the low one.
+        // A removal by space that began at the high mark goes on to the low mark.
         let begun_at = *self.used_after_rules.get_or_insert(self.used);
         let began_high = self.percent(begun_at) >= self.config.high_percent;
         while let Some(next) = self.may_go.pop_front() {
@@ -277,7 +277,7 @@ impl Purge {
                 return Some(next);
             }
             if !over {
-                self.may_go.clear(); // those behind were used later still
+                self.may_go.clear(); // the rest was used later
             }
         }
         None
@@ -296,7 +296,7 @@ impl Machine for Purge {
             }
             Event::Seen(file) => self.seen(&file),
             Event::Scanned => {
-                // Longest unused first; of those equal, the largest.
+                // Longest unused first; at equal times, the largest first.
                 for files in [&mut self.by_rule, &mut self.may_go] {
                     files.make_contiguous().sort_by_key(|f| (f.used, u64::MAX - f.size, f.id));
                 }
@@ -504,7 +504,7 @@ mod tests {
             if age.is_none() && (high == 100 || used * 100 / 1000 < u64::from(high)) {
                 prop_assert!(gone.is_empty());
             }
-            // Without the last one it would not have been enough.
+            // Without the last removal, the low mark would not have been reached.
             if let (None, Some(last)) = (age, gone.last()) {
                 let before = used.saturating_sub(stats.removed_bytes - files[*last as usize].bytes);
                 prop_assert!(before * 100 / 1000 > u64::from(low.min(high)));

@@ -1,4 +1,4 @@
-//! The coordinator of on-the-fly recovery: lost objects come back from their source while readers wait.
+//! The coordinator of on-the-fly recovery: lost objects are fetched from their source while readers wait.
 //!
 //! ```text
 //!              ChooseSpare          Publish              Fetch ... Fetch             Finish
@@ -6,24 +6,24 @@
 //!     ^  first ReadBlocked     |  SpareReady  |   Published           |  all rows          Closed
 //!     |  or RepairWanted       |              |                       |  some row failed
 //!     |                        v              v                       v
-//!     +---- Closed ---------- Broken: refuses at once for a while, then tries again when asked
+//!     +---- Closed ---------- Broken: refuses at once for a while, then retries on request
 //! ```
 //!
-//! One recovery per key, however many wait. A *row* is one stripe of the lost object, counted from 0: row `r` lies at
-//! object offset `r * stripe_size`. Rows that somebody waits for are fetched first, in the order they were asked for;
-//! then what lies ahead of the readers (`ahead`, ours), of all keys; then the rest, ascending; as much of both as
-//! lets the rows that are asked for come soon (`pace`, ours). With nobody waiting, as offline, that is ascending from
-//! the first. A waiter is woken as soon as the rows it named are patched.
+//! One recovery per key serves all waiters. A *row* is one stripe of the lost object, counted from 0: row `r` lies at
+//! object offset `r * stripe_size`. Rows with waiters are fetched first, in the order of the requests. Rows ahead of
+//! the readers of all keys follow (`ahead`, ours); then the rest, ascending. The volume of both is limited so that
+//! requested rows come soon (`pace`, ours). Without waiters, as offline, rows ascend from the first. A waiter is woken
+//! as soon as its rows are patched.
 //!
-//! A row is asked from one source at a time. A passing failure is tried again a few times, later each time; then, and
-//! at once for any other failure, the next source is asked. A source that changed or refuses for good is not asked
-//! again for this key. A row that no source can give is failed; after a few such rows without one good the rest is
-//! given up too, so that a dead source costs no more than a few rows' worth of retries.
+//! A row is requested from one source at a time. A transient failure is retried a few times with growing delays; then,
+//! and at once for any other failure, the next source is used. A source that changed or refuses permanently is not used
+//! again for this key. A row that no source can deliver is failed. After a few such rows without a good one the rest is
+//! given up, so that a dead source costs only a few rows' retries.
 //!
-//! Duties of the driver: it answers every action (`ChooseSpare` with `SpareReady` or `SpareFailed`, `Publish` with
-//! `Published` or `PublishFailed`, each `Fetch` with `Patched` or `FetchFailed`), whatever happens; so every waiter is
-//! woken in the end. Before it reports a blocked read it looks whether the lost object
-//! still stands in the layout. It fetches, verifies and writes; this machine sees no byte.
+//! Duties of the driver: it answers every action, so that every waiter is woken in the end. `ChooseSpare` is answered
+//! with `SpareReady` or `SpareFailed`, `Publish` with `Published` or `PublishFailed`, each `Fetch` with `Patched` or
+//! `FetchFailed`. Before it reports a blocked read, it checks that the lost object is still in the layout. It fetches,
+//! verifies and writes; no data pass through this machine.
 //!
 //! Source: the reference, section 6.6.
 
@@ -39,44 +39,44 @@ use crate::ids::{FileId, ObjectId};
 use crate::time::Time;
 use std::ops::Range;
 
-/// What is being recovered: an object that a file lost.
+/// Identity of a recovery: an object that a file lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// The file that lost an object.
     pub file: FileId,
-    /// The lost object, not the one that takes its place.
+    /// The lost object, not its spare.
     pub lost: ObjectId,
 }
 
-/// A caller that waits; a number of the driver's choosing, in use for one wait at a time.
+/// A waiting caller; a number of the driver's choosing, in use for one wait at a time.
 pub type Waiter = u64;
 
 /// Limits of [`Recovery`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Rows of one key under way at once (those that wait to be tried again count). At least 1.
+    /// Rows of one key under way at once (waiting retries count). At least 1.
     pub rows_per_key_max: usize,
     /// Fetches under way at once, over all keys. At least 1.
     pub fetches_max: usize,
-    /// Of both limits, so many are kept free for rows that a caller waits for.
+    /// Part of both limits that is reserved for rows with waiters.
     pub reserved_for_asked: usize,
-    /// While readers wait, no more is fetched ahead than comes within this time, so that what they ask for comes about
-    /// as soon.
+    /// Limit on fetches ahead while readers wait: no more than arrives within this time, so that a requested row
+    /// arrives about as soon.
     pub row_within: Time,
-    /// So often a passing failure is tried again at the same source.
+    /// Retries of a transient failure at the same source.
     pub retries: u32,
     /// Wait before the first retry; doubles each time.
     pub retry_first: Time,
     /// The longest wait before a retry.
     pub retry_max: Time,
-    /// So many rows failed since the last good one give up the rest. At least 1.
+    /// Number of failed rows since the last good one at which the rest is given up. At least 1.
     pub failed_rows_max: u32,
-    /// For so long after it broke, a recovery refuses at once instead of trying again.
+    /// Time for which a broken recovery refuses at once instead of retrying.
     pub broken_for: Time,
 }
 
 impl Default for Config {
-    /// Guesses: eight ranges in flight fill a gigabit line at 100 ms; a source that is down is given up after seconds.
+    /// Guesses: eight ranges in flight fill a gigabit line at 100 ms; an unreachable source is given up after seconds.
     fn default() -> Config {
         Config {
             rows_per_key_max: 8,
@@ -92,7 +92,7 @@ impl Default for Config {
     }
 }
 
-/// Events of [`Recovery`]: blocked reads, wishes for repair, and what became of its actions.
+/// Events of [`Recovery`]: blocked reads, repair requests, and results of its actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A read needs rows of a lost object, or of one that is being recovered.
@@ -104,23 +104,23 @@ pub enum Event {
         /// The rows it needs.
         rows: Range<u64>,
     },
-    /// The object should be recovered though no caller waits.
+    /// An object should be recovered without a waiting caller.
     RepairWanted {
         /// The lost object.
         key: Key,
     },
-    /// An object to take its place was created.
+    /// A spare object was created.
     SpareReady {
         /// The lost object.
         key: Key,
-        /// The one to take its place.
+        /// The spare that replaces it.
         new_object: ObjectId,
-        /// How many rows it has, at the file's size.
+        /// Number of its rows, at the file's size.
         rows: u64,
-        /// How many sources the file has; at least 1, else `SpareFailed`.
+        /// Number of the file's sources; at least 1, else `SpareFailed`.
         sources: u32,
     },
-    /// There is no target for a spare, or no source.
+    /// No target for a spare is available, or no source.
     SpareFailed {
         /// The lost object.
         key: Key,
@@ -135,7 +135,7 @@ pub enum Event {
         /// The lost object.
         key: Key,
     },
-    /// A row is fetched, verified and written to the new object; or its bytes came to be there in another way.
+    /// A row was fetched, verified and written to the new object; or its bytes were written there in another way.
     Patched {
         /// The lost object.
         key: Key,
@@ -146,12 +146,12 @@ pub enum Event {
     FetchFailed {
         /// The lost object.
         key: Key,
-        /// The row that the source did not give.
+        /// The row that the source did not deliver.
         row: u64,
-        /// Whether to ask this source again.
+        /// Kind of the failure, which decides on a retry.
         kind: FetchError,
     },
-    /// The layout says that the recovery is over, or the driver gave it up; the key may be forgotten.
+    /// The layout records the end of the recovery, or the driver gave it up; the key may be forgotten.
     Closed {
         /// The lost object.
         key: Key,
@@ -166,24 +166,24 @@ pub enum Event {
         /// The waiter that gave up.
         waiter: Waiter,
     },
-    /// Time passed; to be sent at `Recovery::next_deadline`.
+    /// Time passed; sent at `Recovery::next_deadline`.
     Tick,
 }
 
-/// Why a fetch gave nothing.
+/// Reason for a failed fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchError {
-    /// May work when tried again.
+    /// The fetch may succeed on a retry.
     Passing,
     /// This source will not work for this file.
     Permanent,
-    /// The source is not what was staged in.
+    /// The source differs from the staged version.
     Changed,
     /// The bytes of this row do not match their checksum.
     BadChecksum,
 }
 
-/// What the driver has to do.
+/// Actions that the driver carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Choose a target and create an object.
@@ -195,10 +195,10 @@ pub enum Action {
     Publish {
         /// The lost object.
         key: Key,
-        /// The one to take its place.
+        /// The spare that replaces it.
         new_object: ObjectId,
     },
-    /// Remove a spare that came to nothing: it stands in no layout.
+    /// Remove an unused spare that no layout names.
     Discard {
         /// The lost object.
         key: Key,
@@ -211,56 +211,56 @@ pub enum Action {
         key: Key,
         /// The stripe to fetch, counted from 0.
         row: u64,
-        /// Which of the file's sources to ask.
+        /// Index of the source among the file's sources.
         source_index: u32,
-        /// Whether a reader waits for it, comes near it, or none does.
+        /// Whether a reader waits for the row, is near it, or neither.
         reason: FetchReason,
     },
-    /// Let somebody go on.
+    /// Wake a waiting caller.
     Wake {
         /// The reader that was blocked.
         waiter: Waiter,
-        /// Whether its rows are there.
+        /// Result for its rows.
         outcome: Outcome,
     },
-    /// No more work for this key. When complete: mark the object `Complete` in the layout. Then send `Closed`; after a
-    /// failure it may be kept back to keep the patched rows readable.
+    /// Ends the work on this key. When complete: mark the object `Complete` in the layout, then send `Closed`. After a
+    /// failure `Closed` may be delayed to keep the patched rows readable.
     Finish {
         /// The lost object.
         key: Key,
         /// Whether every row was patched.
         result: Finished,
     },
-    /// It is over and nothing is owed any more: what goes with the key can go, too.
+    /// The recovery is over and no answer is outstanding: state that belongs to the key can be dropped.
     Forgotten {
         /// The lost object.
         key: Key,
     },
 }
 
-/// Why a row is fetched now.
+/// Reason for fetching a row now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchReason {
     /// A caller waits for it.
     Asked,
-    /// It lies ahead of a reader.
+    /// The row is ahead of a reader.
     Ahead,
-    /// It is the next in order.
+    /// It is next in ascending order.
     InOrder,
-    /// It failed and is tried again, for the so-manieth time at this source.
+    /// Retry at the same source, with its number.
     Retry(u32),
-    /// The source asked before did not give the row.
+    /// The previous source did not deliver the row.
     NextSource,
 }
 
-/// What somebody who waited is told.
+/// Result for a waiting caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All rows asked for are patched.
+    /// All requested rows are patched.
     Ok,
-    /// The recovery was abandoned: look at the layout again.
+    /// The recovery was abandoned: the caller must read the layout again.
     LookAgain,
-    /// Some row asked for cannot be had.
+    /// Some requested row is unavailable.
     Failed(Why),
 }
 
@@ -271,44 +271,44 @@ pub enum Finished {
     Complete,
     /// Some rows could not be fetched.
     Failed {
-        /// Why the first of them is not.
+        /// Reason for the first failed row.
         why: Why,
-        /// How many are not, where it came to rows at all.
+        /// Number of failed rows, if the recovery reached rows at all.
         rows_failed: u64,
     },
 }
 
-/// Why a row cannot be had.
+/// Reason why a row is unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// No target for a spare, or no source.
+    /// No target for a spare is available, or no source.
     NoSpare,
     /// The layout could not be written.
     NotPublished,
-    /// Every source failed; this is what the last one said.
+    /// Every source failed; the error of the last one.
     Sources(FetchError),
 }
 
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Recoveries begun.
+    /// Recoveries that were begun.
     pub started: u64,
-    /// Recoveries that patched every row and were said to be durable.
+    /// Recoveries with every row patched and durable.
     pub completed: u64,
-    /// Recoveries that did not.
+    /// Recoveries that did not complete.
     pub failed: u64,
-    /// Fetches asked for, retries included.
+    /// Requested fetches, retries included.
     pub fetches: u64,
-    /// Rows patched.
+    /// Rows that were patched.
     pub rows_patched: u64,
-    /// Rows that no source could give.
+    /// Rows that no source could deliver.
     pub rows_failed: u64,
     /// Blocked reads reported.
     pub waits: u64,
-    /// Keys known now.
+    /// Number of current keys.
     pub keys: u64,
-    /// Waiters now.
+    /// Number of current waiters.
     pub waiting: u64,
     /// Fetches under way now.
     pub in_flight: u64,

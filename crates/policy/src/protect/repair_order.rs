@@ -1,36 +1,36 @@
-//! Which lost objects are repaired first when no caller waits.
+//! Order in which lost objects are repaired when no caller waits.
 //!
-//! Those of jobs that start soonest, because a repair that ends after its job began helped no job; then those with the
-//! fewest healthy copies left, because the next failure loses them; then the smallest, because they free the list
-//! fastest; then by number, so that the order is the same every time.
+//! Objects of jobs that start soonest come first, because a repair that ends after the start helps no job. Then the
+//! fewest healthy copies, because the next failure loses them. Then the smallest, because they shorten the list
+//! fastest. Then the number, so that the order is deterministic.
 
 use crate::ids::{FileId, ObjectId};
 use crate::time::Time;
 
-/// A lost object and what decides its turn.
+/// A lost object, with the keys of its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// The file.
+    /// The file that lost it.
     pub file: FileId,
     /// The lost object.
     pub object: ObjectId,
-    /// When the first job that reads it starts; `None` if no job in the queue does.
+    /// Start of the first job that reads it; `None` if no job in the queue does.
     pub job_start: Option<Time>,
     /// Complete copies elsewhere: other in-sync mirrors; a source does not count.
     pub healthy_copies: u32,
-    /// Bytes to bring back.
+    /// Bytes to restore.
     pub bytes: u64,
 }
 
-/// The place of a candidate: the smaller, the sooner.
+/// Sort key of a candidate: smaller is sooner.
 pub type Turn = (u64, u32, u64, FileId, ObjectId);
 
-/// The turn of a candidate.
+/// Returns the sort key of a candidate.
 pub fn turn(of: &Candidate) -> Turn {
     (of.job_start.map_or(u64::MAX, |start| start.0), of.healthy_copies, of.bytes, of.file, of.object)
 }
 
-/// Puts candidates into the order of repair.
+/// Sorts candidates into the order of repair.
 pub fn repair_order(candidates: &mut [Candidate]) {
     candidates.sort_by_key(turn);
 }

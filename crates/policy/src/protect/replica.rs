@@ -1,4 +1,4 @@
-//! Temporal replication: the input files of the jobs that start next get a second copy, for as long as it is worth it.
+//! Temporal replication: the input files of the jobs that start next get a second copy while those jobs need it.
 //!
 //! ```text
 //!                Create             Created                 its job runs
@@ -6,24 +6,24 @@
 //!      ^  in the window, or     |                 |                                        | closed (eager)
 //!      |  small, or all         | CreateFailed    | Lost                                   | or job ended
 //!      |                        v                 v                                        v
-//!      +------ Removed -------- Waiting to be tried again (while a job wants it)       Removing
+//!      +------ Removed -------- Waiting for a retry (while a job needs it)             Removing
 //! ```
-//! Which jobs: those in the replication window ([`super::window`]) and, with the shortcut, the small ones wherever they
-//! stand. A job keeps what it was given when the window shrinks. Jobs stand in the order of their [`Rank`]s: the time
-//! of submission (FCFS), the place the scheduler gives them, or, to find out what perfect knowledge would gain, the
-//! time at which they will be dispatched (dispatch-aware).
+//! Jobs in the replication window ([`super::window`]) get copies; with the shortcut, small jobs get them at any place.
+//! A job keeps its copies when the window shrinks. Jobs are ordered by [`Rank`]: time of submission (FCFS) or place in
+//! the scheduler's queue. For comparison with perfect knowledge, the rank is the future time of dispatch
+//! (dispatch-aware).
 //!
-//! A file's copy is shared by all jobs that want it and goes away with the last of them. A copy that is not complete
-//! when its job is dispatched has left the job *at risk*; it is completed all the same, because the run has still to be
-//! protected. A copy of a file that the job has closed (eager) or of a job that has ended is removed, complete or not.
+//! All jobs that need a file share its copy, which is removed with the last of them. A copy that is incomplete at the
+//! dispatch of its job left the job *at risk*. It is completed nevertheless, because it still protects the run. A copy
+//! of a file that the job has closed (eager), or of an ended job, is removed, complete or not.
 //!
-//! Decisions are made in `Replication::poll`, so that all events of one instant are taken in before; they follow
-//! submission, dispatch, completion, and a periodic look (`Tick`).
+//! `Replication::poll` decides, so that all events of one instant are applied before. Decisions follow submission,
+//! dispatch, completion, and a periodic check (`Tick`).
 //!
-//! Duties of the driver: it answers each `Create` with `Created` or `CreateFailed` and each `Remove` with `Removed`,
-//! even if there was nothing left to remove. A `Create` that is overtaken by a `Remove` is stopped and needs no answer.
-//! The copy has the same striping on targets that hold nothing of the original. An original that lost a stripe is not
-//! copied: answer `CreateFailed`; recovery brings it back first.
+//! Duties of the driver: it answers each `Create` with `Created` or `CreateFailed`. It answers each `Remove` with
+//! `Removed`, even if nothing was left to remove. A `Create` followed by a `Remove` is stopped and needs no answer. The
+//! copy has the same striping, on targets that hold nothing of the original. An original that lost a stripe is not
+//! copied: the answer is `CreateFailed`, and recovery restores the original first.
 //!
 //! Source: Zhang, section 4.5; the reference, section 6.7.
 
@@ -39,28 +39,28 @@ use crate::ids::FileId;
 use crate::time::Time;
 use std::fmt;
 
-/// Where a job stands in the order of starts: the smaller, the sooner. Equal ranks go by the job's number.
+/// A job's place in the order of starts: smaller ranks start sooner. Equal ranks are ordered by job number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank(pub u64);
 
-/// Which jobs' inputs are replicated.
+/// Selection of jobs whose inputs are replicated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
     /// No job's input is copied.
     None,
-    /// Those in the window over the ranks. With ranks in order of arrival this is FCFS, with true times of dispatch it
-    /// is dispatch-aware.
+    /// Jobs in the window over the ranks: FCFS with ranks in order of arrival, dispatch-aware with true times of
+    /// dispatch.
     Window,
-    /// Those in the window, and at once those that ask for at most `T * S` nodes.
+    /// Jobs in the window, and, at submission, jobs that request at most `T * S` nodes.
     Shortcut(Share),
-    /// Every job's, at submission.
+    /// All jobs, at submission.
     All,
 }
 
-/// When a copy is removed.
+/// Time of a copy's removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// When the job has closed the file, or at its end.
+    /// After the job closed the file, or at its end.
     Eager,
     /// At the end of the job.
     JobEnd,
@@ -69,25 +69,25 @@ pub enum Removal {
 /// Settings of [`Replication`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Which jobs get copies of their input.
+    /// Selection of jobs whose input is copied.
     pub strategy: Strategy,
-    /// How eager the window is.
+    /// Eagerness of the window.
     pub alpha: Share,
-    /// Nodes of the whole system, in the unit of the jobs' nodes; 0 until [`Event::System`] says it.
+    /// Nodes of the whole system, in the unit of the jobs' nodes; 0 until [`Event::System`].
     pub system_nodes: u32,
-    /// When copies are removed.
+    /// Time of the removal of copies.
     pub removal: Removal,
-    /// Copies being made at once, at least 1; those of the jobs that start soonest come first.
+    /// Most copies made at once, at least 1; jobs that start soonest come first.
     pub creating_max: usize,
-    /// Between two periodic looks; `None` looks at events alone.
+    /// Interval between periodic checks; `None`: checks after events only.
     pub poll_every: Option<Time>,
-    /// After a copy failed, the next try comes after so long.
+    /// Delay before a failed copy is retried.
     pub retry_after: Time,
 }
 
 impl Config {
     /// The published strategy: a small shortcut (`T` = 0.01), `alpha` = 0.2, copies removed as soon as they are closed.
-    /// The rest are guesses: four copies at once keep a mover busy without drowning it; a minute between looks.
+    /// The rest are guesses: four copies at once keep a mover busy without overload; a minute between checks.
     pub fn new(system_nodes: u32) -> Config {
         Config {
             strategy: Strategy::Shortcut(Share::millionths(10_000)),
@@ -101,12 +101,12 @@ impl Config {
     }
 }
 
-/// Events of [`Replication`]: the queue, and what became of copies.
+/// Events of [`Replication`]: changes of the queue, and results of copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The queue is seen: the system has so many nodes, and its jobs are told of next.
+    /// The queue is visible; reports of its jobs follow.
     System {
-        /// In the unit of the jobs' nodes.
+        /// Nodes of the system, in the unit of the jobs' nodes.
         nodes: u32,
     },
     /// A job waits in the queue.
@@ -115,7 +115,7 @@ pub enum Event {
         job: JobId,
         /// The place of the job in the order of starts.
         rank: Rank,
-        /// Nodes (or cores) it asks for.
+        /// Nodes (or cores) that it requests.
         nodes: u32,
         /// The input files that can be replicated.
         files: Vec<FileId>,
@@ -124,24 +124,24 @@ pub enum Event {
     Ranked {
         /// The job whose place changed.
         job: JobId,
-        /// Where it stands now.
+        /// New place of the job.
         rank: Rank,
     },
-    /// A job runs now. One that was never submitted takes nodes and has no input.
+    /// A job runs now. A job without `Submitted` takes nodes and has no input.
     Dispatched {
         /// The job that begins to run.
         job: JobId,
         /// Nodes it runs on.
         nodes: u32,
     },
-    /// A running job has closed an input file for good, as far as one can tell.
+    /// A running job has probably closed an input file for good.
     Closed {
         /// The running job that closed the file.
         job: JobId,
         /// The input that it will not read again.
         file: FileId,
     },
-    /// A job has ended, was cancelled or is no more, waiting or running.
+    /// A waiting or running job has ended, was cancelled or has disappeared.
     Ended {
         /// The job that has ended, well or not.
         job: JobId,
@@ -161,55 +161,55 @@ pub enum Event {
         /// The file whose copy is gone.
         file: FileId,
     },
-    /// A complete copy is no use any more (a target of it failed and could not be replaced); nothing of it is left.
+    /// A complete copy became useless (a target of it failed and could not be replaced); nothing of it is left.
     Lost {
         /// The file whose copy a failed target held.
         file: FileId,
     },
-    /// A complete copy was there when the driver started. To be said before the jobs that want it are submitted.
+    /// A complete copy existed when the driver started. Sent before the jobs that need it are submitted.
     Adopted {
         /// The file whose copy an earlier run made.
         file: FileId,
     },
-    /// Time passed; to be sent at `Replication::next_deadline`. The first one after the queue was seen, when all jobs
-    /// are known, also removes adopted copies that nobody wants.
+    /// Time passed; sent at `Replication::next_deadline`. The first one after `System`, when all jobs are known, also
+    /// removes adopted copies that no job needs.
     Tick,
 }
 
-/// What the driver has to do.
+/// Actions that the driver carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Copy a file.
     Create {
         /// The file to copy.
         file: FileId,
-        /// For the first of the jobs that want it.
+        /// The first of the jobs that need it.
         job: JobId,
-        /// Which rule chose its job.
+        /// Rule that chose the job.
         reason: CreateReason,
     },
-    /// Remove a file's copy, or stop making it and remove what there is.
+    /// Remove a file's copy, or stop making it and remove its parts.
     Remove {
         /// The file whose copy goes.
         file: FileId,
-        /// Which need for it ended.
+        /// The need that ended.
         reason: RemoveReason,
     },
 }
 
-/// Why a copy is made.
+/// Reason for making a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateReason {
     /// Its job is in the replication window.
     InWindow {
-        /// How many jobs the window held then.
+        /// Size of the window at that time.
         window: u32,
     },
     /// Its job is small enough to be started out of its turn.
     Shortcut,
-    /// All jobs' input is copied.
+    /// The input of all jobs is copied.
     All,
-    /// Another job had it made, and it was there when this one was dispatched.
+    /// Another job's copy existed when this job was dispatched.
     Shared,
 }
 
@@ -226,14 +226,14 @@ impl fmt::Display for CreateReason {
     }
 }
 
-/// Why a copy is removed.
+/// Reason for removing a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoveReason {
-    /// The last job that wanted it has closed the file.
+    /// The last job that needed it has closed the file.
     Closed(JobId),
-    /// The last job that wanted it has ended.
+    /// The last job that needed it has ended.
     JobEnded(JobId),
-    /// It was there at the start and nobody wants it.
+    /// It existed at the start, and no job needs it.
     Unwanted,
 }
 
@@ -247,37 +247,37 @@ impl fmt::Display for RemoveReason {
     }
 }
 
-/// How far a file's copy is.
+/// Progress of a file's copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// Wanted, and waits for its turn to be made.
+    /// Requested, and waiting for its turn.
     Queued,
-    /// Being made.
+    /// The mover makes the copy.
     Creating {
-        /// When the copy was ordered.
+        /// Time at which the copy was requested.
         since: Time,
     },
-    /// Complete, for a job that waits.
+    /// Complete, for a waiting job.
     Complete,
-    /// Complete, and a job that wants it runs.
+    /// Complete, and a job that needs it runs.
     InUse,
-    /// Could not be made.
+    /// The copy failed.
     Failed {
-        /// When it is tried again.
+        /// Time of the next retry.
         retry_at: Time,
     },
-    /// Being removed.
+    /// The mover removes the copy.
     Removing,
 }
 
-/// What protects one input file of a job, and why.
+/// Protection of one input file of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protection {
     /// The input file that is or may be protected.
     pub file: FileId,
-    /// Its copy, if there is or will be one.
+    /// State of its copy, if one exists or is requested.
     pub life: Option<Life>,
-    /// Why this job has asked for it; `None` if it has not (yet), though another job may have.
+    /// Reason why this job requested it; `None` if only other jobs did.
     pub reason: Option<CreateReason>,
     /// Whether the job was dispatched before the copy was complete.
     pub at_risk: bool,
@@ -288,17 +288,17 @@ pub struct Protection {
 pub struct Stats {
     /// Jobs with input that were dispatched.
     pub dispatched: u64,
-    /// Those of them of which some file had no complete copy.
+    /// Dispatched jobs with some file that had no complete copy.
     pub at_risk: u64,
-    /// Copies begun.
+    /// Copies that were begun.
     pub begun: u64,
-    /// Copies completed.
+    /// Copies that were completed.
     pub completed: u64,
     /// Copies that failed or were lost.
     pub failed: u64,
     /// Copies removed, complete or not.
     pub removed: u64,
-    /// Of these, before they were complete.
+    /// Removed copies that were incomplete.
     pub removed_incomplete: u64,
     /// Jobs in the window now.
     pub window: u64,

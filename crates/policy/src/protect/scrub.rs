@@ -1,43 +1,44 @@
-//! When the next scrub of a volume begins, and where: at the first file, or where the last pass stopped.
+//! Time and starting point of the next scrub of a volume: the first file, or the point where the last pass stopped.
 //!
 //! ```text
 //!   began          stopped   goes on         ended                       began + every
 //!   |---- pass 1 ----|          |------------|                           |---- pass 2 ----
 //! ```
-//! A pass that takes longer than the span between two is followed by the next at once, and never by two at a time.
+//! A pass that takes longer than the interval is followed by the next at once; two passes never overlap.
 
 use crate::time::Time;
 
-/// What is remembered of the last pass; times are nanoseconds since 1970.
+/// Saved state of the last pass; times are nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Last {
-    /// When it began.
+    /// Time at which it began.
     pub began: Time,
-    /// Whether it came to the end of the files.
+    /// Whether it reached the last file.
     pub is_over: bool,
 }
 
-/// Where a pass begins.
+/// Starting point of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
     /// At the first file.
     Start,
-    /// Behind the last file that was looked at.
+    /// After the last checked file.
     Here,
 }
 
-/// What is to be done next.
+/// Next step of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// A pass, now.
+    /// A pass begins now.
     Begin(From),
-    /// Nothing before then.
+    /// No pass before this time.
     Wait(Time),
-    /// Nothing, until somebody asks.
+    /// No pass, unless a user requests one.
     Nothing,
 }
 
-/// What is to be done by itself, with so long from the begin of one pass to that of the next; with `None` only who asks has it done.
+/// Returns the next step of the schedule, with `every` between the beginnings of two passes. With `None`, passes run on
+/// request only.
 pub fn next(every: Option<Time>, last: Option<Last>, now: Time) -> Next {
     let Some(every) = every else { return Next::Nothing };
     match last {
@@ -50,7 +51,7 @@ pub fn next(every: Option<Time>, last: Option<Last>, now: Time) -> Next {
     }
 }
 
-/// Where a pass begins that somebody asks for.
+/// Returns the starting point of a pass that a user requests.
 pub fn asked(last: Option<Last>, anew: bool) -> From {
     match last {
         Some(last) if !last.is_over && !anew => From::Here,

@@ -1,18 +1,19 @@
-//! How many jobs at the head of the queue should have a replica of their input: the replication window `w`.
+//! The replication window `w`: number of jobs at the head of the queue whose input should have a replica.
 //!
 //! ```text
 //!   nodes of the waiting jobs, in the order in which they will be dispatched
 //!   |-- 64 --|---- 128 ----|-------- 256 --------|---------------- 512 ----------------|- 32 -|
 //!                                 ^ max(R, alpha S) lies here: w = 3
 //! ```
-//! `w` is the smallest number of jobs whose nodes sum up to *more* than `max(R, alpha * S)`. `R` is the largest running
-//! job, since it is what its end can set free at once, and `S` the whole system. If the whole queue does not reach it, all
-//! of it is the window. `alpha` says how eager replication is; infinite replicates everything that waits.
+//! `w` is the smallest number of jobs whose nodes sum up to *more* than `max(R, alpha * S)`. `R` is the size of the
+//! largest running job, since its end may free as many nodes at once; `S` is the whole system. If the whole queue does
+//! not reach this sum, all of it is the window. `alpha` is the eagerness of replication; infinite replicates the input
+//! of all waiting jobs.
 //!
-//! Shares are reckoned in whole millionths, so that "more than" is exact.
+//! Shares are computed in whole millionths, so that "more than" is exact.
 //!
-//! Source: Zhang, section 4.5.2; the reference, section 6.7 (the strict sum and the length of the prefix are its reading
-//! A-16 of a damaged formula).
+//! Source: Zhang, section 4.5.2; the reference, section 6.7 (the strict sum and the length of the prefix are its
+//! reading A-16 of a damaged formula).
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,31 +22,31 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Share(u64);
 
-/// Text that is no [`Share`].
+/// Error for text that is no [`Share`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoShare;
 
 const ONE: u64 = 1_000_000;
 
 impl Share {
-    /// Nothing.
+    /// No share at all.
     pub const ZERO: Share = Share(0);
     /// The whole system.
     pub const ONE: Share = Share(ONE);
     /// More than any queue can hold.
     pub const INFINITE: Share = Share(u64::MAX);
 
-    /// So many millionths.
+    /// Makes a share of `n` millionths.
     pub const fn millionths(n: u64) -> Share {
         Share(n)
     }
 
-    /// Whether it is beyond any number of nodes.
+    /// Whether it exceeds any number of nodes.
     pub fn is_infinite(self) -> bool {
         self == Share::INFINITE
     }
 
-    /// This share of `nodes`, in millionths of a node.
+    /// Returns this share of `nodes`, in millionths of a node.
     fn of(self, nodes: u32) -> u128 {
         if self.is_infinite() { u128::MAX } else { u128::from(self.0) * u128::from(nodes) }
     }
@@ -54,7 +55,7 @@ impl Share {
 impl FromStr for Share {
     type Err = NoShare;
 
-    /// `0.2`, `2`, `inf`; at most six digits behind the point.
+    /// Parses `0.2`, `2`, `inf`; at most six digits after the point.
     fn from_str(text: &str) -> Result<Share, NoShare> {
         if text.eq_ignore_ascii_case("inf") {
             return Ok(Share::INFINITE);
@@ -92,23 +93,23 @@ impl fmt::Display for NoShare {
 
 impl std::error::Error for NoShare {}
 
-/// What the sum of the window's nodes must exceed: `max(R, alpha * S)`.
+/// Limit that the sum of the window's nodes must exceed: `max(R, alpha * S)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach(u128);
 
 impl Reach {
-    /// `R` of the largest running job (0 if none runs), `S` of the system, in the same unit as the jobs' nodes.
+    /// Makes the limit from `R` and `S`, in the unit of the jobs' nodes. `R` is 0 if no job runs.
     pub fn new(largest_running: u32, system: u32, alpha: Share) -> Reach {
         Reach(Share::ONE.of(largest_running).max(alpha.of(system)))
     }
 
-    /// Whether so many nodes are more than what has to be reached.
+    /// Whether `nodes` nodes exceed the limit.
     pub fn exceeded_by(self, nodes: u64) -> bool {
         u128::from(nodes) * u128::from(ONE) > self.0
     }
 }
 
-/// The window over jobs that wait, given the nodes of each in the order in which they are expected to start.
+/// Returns the length of the window, given the nodes of the waiting jobs in the expected order of their starts.
 ///
 /// ```
 /// use policy::protect::window::{Reach, window};
@@ -126,9 +127,9 @@ pub fn window(queue: impl IntoIterator<Item = u32>, reach: Reach) -> usize {
     length
 }
 
-/// Whether a job is so small that it is replicated at once, wherever it stands: it asks for at most `T * S` nodes.
+/// Whether a job is small enough to be replicated at once, at any place: it requests at most `T * S` nodes.
 ///
-/// Small jobs are those that backfilling takes out of their turn, where a window over the order of arrival misses them.
+/// Backfilling starts such jobs out of their turn, where a window over the order of arrival misses them.
 pub fn takes_shortcut(nodes: u32, system: u32, threshold: Share) -> bool {
     Share::ONE.of(nodes) <= threshold.of(system)
 }

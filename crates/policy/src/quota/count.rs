@@ -1,35 +1,47 @@
-//! What is used: the count between two looks at all files, and what a look says of it.
+//! Usage: the count between two scans of all files, and its correction by a scan.
 //!
 //! ```text
-//! look      begins |--- a file is met, or not any more, or not yet ---| ends: `found`
-//! changes              grown by g, shrunk by s, of files met before and of files met after
+//! scan      begins |--- a file is scanned, or gone, or still to come ---| ends: `found`
+//! changes              grown by g, shrunk by s, of files scanned before and of files scanned after
 //! ```
-//! Of what grew during the look each byte is in `found` or is not, and so of what shrank. So what is used in the end lies
-//! between `found - s` and `found + g`. A count that lies there is believed; one that does not is brought to the nearest
-//! end. A look during which nothing changed is exact.
+//! Each byte of growth during the scan is in `found` or is not; likewise each byte of shrinkage. So the final usage
+//! lies between `found - s` and `found + g`. A count in this range is kept; another count is set to the nearest end. A
+//! scan without concurrent changes is exact.
 
-/// A look at all files, as far as one subject goes.
+use crate::time::Time;
+
+/// Result of a scan for one subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Look {
-    /// What was met.
+pub struct ScanResult {
+    /// Usage that the scan found.
     pub found: u64,
-    /// What was added while it went on.
+    /// Growth during the scan.
     pub grown: u64,
-    /// What went while it went on.
+    /// Shrinkage during the scan.
     pub shrunk: u64,
 }
 
-/// What is used after a look, where `counted` says how much it is if the count is right; `None` where nothing was counted
-/// from the beginning.
-pub fn corrected(counted: Option<u64>, look: Look) -> u64 {
-    let Look { found, grown, shrunk } = look;
+/// Returns the usage after a scan. `counted` is the running count; `None` if counting has not begun.
+pub fn corrected(counted: Option<u64>, look: ScanResult) -> u64 {
+    let ScanResult { found, grown, shrunk } = look;
     counted.unwrap_or(found).clamp(found.saturating_sub(shrunk), found.saturating_add(grown))
 }
 
-/// How much one of `nodes` that count apart may add before all of them have said what they added: what is left, divided by
-/// all, and one part that stays for whoever is not known of yet.
+/// A node's allowance between two reports: `remaining / (nodes + 1)`. The extra part is reserved for a node that has
+/// not reported yet.
 pub fn part(left: u64, nodes: u64) -> u64 {
     left / nodes.saturating_add(1).max(1)
+}
+
+/// Returns the rest of a scan after it worked for that long. A scan loads the names' file system less than an ordinary
+/// user, unless a limit waits for its result.
+pub fn rest(worked: Time, is_awaited: bool) -> Time {
+    if is_awaited { Time::ZERO } else { worked }
+}
+
+/// Whether a running scan ends for a new limit that it does not count for. A scan that other limits wait for goes on.
+pub fn yields(is_awaited: bool, has_new: bool) -> bool {
+    has_new && !is_awaited
 }
 
 #[cfg(test)]
@@ -39,16 +51,24 @@ mod tests {
 
     #[test]
     fn a_look_at_what_stands_still_is_exact() {
-        let look = |found| Look { found, ..Look::default() };
+        let look = |found| ScanResult { found, ..ScanResult::default() };
         assert_eq!(corrected(None, look(7)), 7);
         assert_eq!(corrected(Some(9), look(7)), 7, "the count was wrong");
-        assert_eq!(corrected(Some(9), Look { found: 7, grown: 2, shrunk: 0 }), 9, "two came after they were met");
-        assert_eq!(corrected(Some(4), Look { found: 7, grown: 2, shrunk: 1 }), 6);
+        assert_eq!(corrected(Some(9), ScanResult { found: 7, grown: 2, shrunk: 0 }), 9, "two came after they were met");
+        assert_eq!(corrected(Some(4), ScanResult { found: 7, grown: 2, shrunk: 1 }), 6);
+    }
+
+    /// [S-413]
+    #[test]
+    fn a_scan_that_a_limit_waits_for_does_not_rest_and_others_yield_to_it() {
+        let worked = Time::from_secs(10);
+        assert_eq!((rest(worked, false), rest(worked, true)), (worked, Time::ZERO));
+        assert!(yields(false, true) && !yields(true, true) && !yields(false, false));
     }
 
     proptest! {
-        /// Files change in any order before and after each is met. A right count stays right; any other is off by no more than
-        /// what changed.
+        /// Files change in any order before and after each is scanned. A right count stays right; a wrong one is off by
+        /// at most the changes.
         /// [S-308]
         #[test]
         fn a_right_count_stays_right_and_a_wrong_one_comes_near(
@@ -57,7 +77,7 @@ mod tests {
             wrong in prop::option::of(0u64..2000),
         ) {
             let mut sizes = files.clone();
-            let mut look = Look::default();
+            let mut look = ScanResult::default();
             let mut met = 0;
             for (file, size, meets) in steps {
                 if meets && met < sizes.len() {
@@ -75,7 +95,7 @@ mod tests {
             prop_assert!(corrected(wrong, look).abs_diff(truth) <= look.grown + look.shrunk);
         }
 
-        /// Whatever nodes add of their parts, what was left is enough.
+        /// The sum of all nodes' allowances never exceeds the remaining quota.
         #[test]
         fn parts_are_never_more_than_what_is_left(left in 0u64..10_000, nodes in 0u64..70) {
             prop_assert!(part(left, nodes) * nodes <= left);

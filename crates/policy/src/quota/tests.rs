@@ -1,4 +1,4 @@
-//! Published behaviour of soft and hard limits, and random samples against a look from behind.
+//! Published behaviour of soft and hard limits, and random samples against a backward scan.
 
 use super::*;
 use proptest::prelude::*;
@@ -60,7 +60,7 @@ fn what_was_remembered_goes_on_after_a_restart() {
     assert_eq!(does(&mut machine, 100, event.clone()), [], "what is used is not known yet");
     let told = does(&mut machine, 101, used(ALICE, 90));
     assert_eq!(told, [stands(Standing::Expired { since: Time::from_secs(20) }, 90), ceiling(ALICE, 80)]);
-    // By a clock that was ahead when it was remembered.
+    // Saved by a clock that was ahead.
     let mut machine = Quota::default();
     does(&mut machine, 5, event);
     let over = Standing::Over { since: Time::from_secs(5), until: Time::from_secs(65) };
@@ -93,14 +93,14 @@ fn a_soft_limit_above_the_hard_one_makes_no_sense() {
     assert!(!Limits::default().is_any() && bytes(None, Some(0), 1).is_any(), "nothing at all is a limit, too");
 }
 
-/// What is used over time, looked at from behind: since when it is over without a break.
+/// Finds the time since which a usage series is above a limit without a break, by a backward scan.
 fn over_since(samples: &[(u64, u64)], soft: u64) -> Option<u64> {
     let last_within = samples.iter().rposition(|(_, used)| *used <= soft);
     samples.get(last_within.map_or(0, |at| at + 1)).map(|(at, _)| *at)
 }
 
 proptest! {
-    /// Against all samples looked at from behind.
+    /// Compares all samples with a backward scan.
     #[test]
     fn it_refuses_what_a_look_from_behind_says(
         soft in 0u64..100, more in 0u64..50, grace in 0u64..40,

@@ -44,7 +44,7 @@ pub struct Easy {
     now: Time,
     jobs: Slab,
     queues: Vec<Line>,
-    /// Whether some queue is to be scheduled anew.
+    /// Whether some queue must be scheduled again.
     dirty: bool,
     scan_max: usize,
     actions: VecDeque<Action>,
@@ -65,8 +65,8 @@ impl Easy {
         }
     }
 
-    /// Looks at no more than so many jobs behind the head when one ends. No limit is EASY as published; a limit bounds
-    /// the time that an event takes when very many wait.
+    /// Limits the jobs behind the head that are scanned when one ends. No limit is EASY as published; a limit bounds
+    /// the time of an event when very many wait.
     pub fn with_scan_max(mut self, jobs: usize) -> Easy {
         self.scan_max = jobs;
         self
@@ -88,7 +88,7 @@ impl Easy {
         self.queues.get(usize::from(queue.0)).and_then(|q| q.promise)
     }
 
-    /// What of a queue's capacity is free.
+    /// Free capacity of a queue.
     pub fn free(&self, queue: QueueId) -> u32 {
         self.queues.get(usize::from(queue.0)).map_or(0, |q| u32::try_from(q.free.max(0)).unwrap_or(u32::MAX))
     }
@@ -278,7 +278,7 @@ impl Easy {
             (line.promise, line.fresh) = (None, None);
             return;
         };
-        // What was refused before stays refused until something ends: time and free capacity only run out.
+        // A job refused before stays refused until something ends: time and free capacity only run out.
         let known = line.room.is_some();
         let room = line.room.unwrap_or_else(|| line.room_beside(self.jobs[head].need, self.now));
         if line.promise.is_none_or(|(id, _)| id != self.jobs[head].id) {

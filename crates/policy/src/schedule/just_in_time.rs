@@ -11,13 +11,13 @@
 //! the transfer, for estimates err and jobs end early. Space is reserved before a transfer begins and given back when
 //! its job is gone; when there is none, the soonest job's data come first as soon as there is.
 //!
-//! A stage-in is *too late* if the job could have started before its data were there, *too early* if they lay there for
-//! longer than `early_max`; both are counted, with the time lost. Where the job could have started so soon after its
-//! submission that no transfer was fast enough, nobody came too late: that is counted apart.
+//! A stage-in is *too late* if the job could have started before its data were there. It is *too early* if they lay
+//! there for longer than `early_max`. Both are counted, with the time lost. A job that could have started so soon after
+//! its submission that no transfer was fast enough is counted apart.
 //!
-//! Duties of the driver: it answers each `Reserve` with `Reserved`, `NoSpace` or `Refused` ([`Ledger`] knows which) and
-//! each `Begin` with `Arrived` or `Failed`. It says `Started` when the job starts *or would have started but for its data*, the earlier of the two, and
-//! `Gone` when the job is no more; `Release` then gives back what was reserved.
+//! Duties of the driver: it answers each `Reserve` with `Reserved`, `NoSpace` or `Refused` ([`Ledger`] decides) and
+//! each `Begin` with `Arrived` or `Failed`. It sends `Started` when the job starts *or would have started but for its
+//! data*, the earlier of the two. It sends `Gone` when the job is no more; `Release` then gives back its reservation.
 //!
 //! Source: the reference, section 6.1 (`est_start - est_transfer - slack`).
 
@@ -44,11 +44,11 @@ pub struct Config {
     pub margin_percent: u32,
     /// Data that lie there for longer before the job starts came too early.
     pub early_max: Time,
-    /// A queue that cannot say yet when a job starts is given so long to find out.
+    /// Longest wait for a first estimate of a job's start from its queue.
     pub estimate_wait: Time,
-    /// After there was no space, or a transfer failed, the next try comes after so long.
+    /// Pause after a lack of space, or after a failed transfer.
     pub retry_after: Time,
-    /// So often a transfer that failed is tried again.
+    /// Most retries of a failed transfer.
     pub retries: u32,
     /// Bytes per second of a source that has not shown its rate yet.
     pub rate_unknown: u64,
@@ -70,25 +70,25 @@ impl Default for Config {
     }
 }
 
-/// What happened.
+/// Input of the just-in-time machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A job waits that needs data.
     Submitted {
-        /// Its number.
+        /// Number of the job.
         job: JobId,
-        /// What is brought.
+        /// Data to be brought.
         load: Load,
-        /// From where.
+        /// Source of the data.
         source: SourceId,
-        /// When the queue says that it will start; `None` if it cannot say (yet).
+        /// Start that the queue estimates; `None` without an estimate.
         start: Option<Time>,
     },
-    /// The queue says anew when a job will start; `None` if it cannot say any more.
+    /// New estimate of a job's start from the queue; `None` if it has none any more.
     Estimated {
         /// The job, by the driver's number.
         job: JobId,
-        /// When.
+        /// New estimated start.
         start: Option<Time>,
     },
     /// Space for a job's data is set aside.
@@ -136,7 +136,7 @@ pub enum Event {
     Tick,
 }
 
-/// What the driver has to do.
+/// Output of the machine, for the driver to execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Set space aside.
@@ -178,16 +178,16 @@ pub enum Reason {
         start: Time,
         /// How long the transfer takes.
         transfer: Time,
-        /// The margin.
+        /// Margin before the start.
         margin: Time,
     },
-    /// Nobody can say when the job starts.
+    /// No start of the job is known.
     StartUnknown,
     /// The job waits for its data.
     Waited,
 }
 
-/// How far a job's data are.
+/// Progress of a job's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Too early to begin.
@@ -202,7 +202,7 @@ pub enum Phase {
         /// When the transfer began.
         since: Time,
     },
-    /// There.
+    /// Its data are there.
     Arrived {
         /// When they were there.
         at: Time,

@@ -1,7 +1,7 @@
-//! Which notice goes next, of those that tell of the ends of jobs: users take turns, and one alone never has all places.
+//! Order of the notices of the ends of jobs: users take turns, and one alone never has all places.
 //!
-//! A user whose notices hang holds one place for as long as a notice may take; the others go on in the rest. What is more
-//! than a user may have waiting is refused, and the driver says so.
+//! A user whose notices hang holds one place for as long as a notice may take; the others go on in the rest. Notices
+//! beyond a user's limit are refused, and the driver logs that.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,14 +15,14 @@ pub struct Notices {
     places: usize,
     waiting_max: usize,
     waiting: BTreeMap<u32, VecDeque<NoticeId>>,
-    /// Whose notices go now.
+    /// Users whose notices are being sent.
     going: BTreeSet<u32>,
-    /// Whose turn was last.
+    /// User with the last turn.
     last: u32,
 }
 
 impl Notices {
-    /// So many go at once, one of each user, and so many of each user wait.
+    /// `places` limits the notices sent at once, one of each user; `waiting_max` limits the waiting ones of each user.
     pub fn new(places: usize, waiting_max: usize) -> Notices {
         Notices { places, waiting_max, waiting: BTreeMap::new(), going: BTreeSet::new(), last: 0 }
     }
@@ -37,7 +37,7 @@ impl Notices {
         has_room
     }
 
-    /// The next that may go now; its driver says when it has ended.
+    /// Next notice that may be sent now; the driver reports its end.
     pub fn begin(&mut self) -> Option<(u32, NoticeId)> {
         if self.going.len() >= self.places {
             return None;

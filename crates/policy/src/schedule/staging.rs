@@ -9,9 +9,9 @@
 //! A part without commands is left out, and what would depend on it depends on what it would have depended on. So a
 //! failed stage-in keeps the job from running, and results go home only from a job that succeeded.
 //!
-//! The commands of a data part run one after the other; each is tried up to `retries + 1` times, with a growing pause before
-//! each further try, and the status of its last attempt is its status. What cannot pass is not tried again. It reads no script
-//! and runs nothing.
+//! The commands of a data part run one after the other. Each is tried up to `retries + 1` times, with a growing pause
+//! before each further try, and the status of its last attempt is its status. Permanent failures are not retried. This
+//! module reads no script and runs nothing.
 //!
 //! Source: the reference, section 6.1; pauses, and what is not repeated, are ours.
 
@@ -22,22 +22,22 @@ pub const PAUSE_MIN: Time = Time::from_secs(1);
 /// The longest: a guess, so that a server that comes back is not waited for much longer.
 pub const PAUSE_MAX: Time = Time::from_secs(60);
 
-/// What the directives of a script say, already parsed.
+/// Directives of a script, already parsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directives {
     /// Commands that bring data in, in order.
     pub stage_in: Vec<String>,
-    /// So often a failed stage-in is tried again.
+    /// Most retries of a failed stage-in.
     pub stage_in_retries: u32,
     /// Whether anything is left to run without the directives.
     pub compute: bool,
     /// Commands that take results home, in order.
     pub stage_out: Vec<String>,
-    /// So often a failed stage-out is tried again.
+    /// Most retries of a failed stage-out.
     pub stage_out_retries: u32,
 }
 
-/// Which of the three.
+/// Kind of part of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PartKind {
     /// Brings data in.
@@ -70,15 +70,15 @@ impl PartQueue {
 /// One job to submit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which of the three.
+    /// Kind of the part.
     pub kind: PartKind,
-    /// Where it is queued.
+    /// Queue in which it waits.
     pub queue: PartQueue,
     /// The part that must end well before, by its kind.
     pub after_ok: Option<PartKind>,
     /// Commands of a data part; empty for the script.
     pub commands: Vec<String>,
-    /// So often it is tried again.
+    /// Most retries of each command.
     pub retries: u32,
 }
 
@@ -113,18 +113,18 @@ pub struct Attempts {
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// Well.
+    /// The command succeeded.
     Succeeded,
-    /// In a way that may be another the next time.
+    /// It failed in a way that may pass.
     Failed,
-    /// In a way that stays as it is: the source has no such file, the user may not, the words are wrong.
+    /// It failed for good: the source has no such file, the user may not, the words are wrong.
     FailedForGood,
 }
 
-/// What follows an attempt.
+/// Consequence of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Try again.
+    /// Try the command again.
     Again {
         /// The number of the attempt to come, from 2.
         attempt: u32,

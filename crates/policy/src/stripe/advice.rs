@@ -1,13 +1,14 @@
-//! What the rules say of a load: the fuzzy half of the control of stripes. The striper decides ([`super::striper`]).
+//! Advice of the rules on a load: the fuzzy half of stripe control. The striper decides ([`super::striper`]).
 //!
 //! ```text
-//!   fixed         nobody asks
+//!   fixed         a constant number of devices
 //!   model         the optimal shape of the queueing model at the measured rates and sizes
 //!   fuzzy         the rules' share of the devices
-//!   model+fuzzy   the model's width, corrected by what the rules make of network, disk, parallelism and access pattern, which the model
-//!                 does not know
+//!   model+fuzzy   the model's width, corrected by the rules for network, disk, parallelism and access pattern,
+//!                 which the model lacks
 //! ```
-//! The measured rate is normalised by what the devices can serve one wide (`lambda_max = m / S_1`), the size by the largest of interest.
+//! The measured rate is normalised by the capacity of the devices at width one (`lambda_max = m / S_1`), the size by
+//! the largest of interest.
 //!
 //! Source: Simitci & Reed, section 5; the reference, section 10.1. `model+fuzzy` is ours.
 
@@ -17,20 +18,20 @@ use super::model::{Device, Parameters};
 use super::profile::Reading;
 use crate::pattern::Hints;
 
-/// Who decides.
+/// Mechanism that chooses widths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Nobody: always so many devices.
+    /// A constant number of devices.
     Fixed(u32),
-    /// The model.
+    /// The queueing model alone.
     Model,
-    /// The rules.
+    /// The fuzzy rules alone.
     Fuzzy,
-    /// Both.
+    /// The model's width, corrected by the rules.
     ModelFuzzy,
 }
 
-/// The inputs that rules may ask for, and what they are.
+/// Inputs that rules may use, with descriptions.
 pub const INPUTS: [(&str, &str); 9] = [
     ("RequestRate", "share of the devices' time that the requests would take one device wide"),
     ("TransferShare", "share of a request's service time, one device wide, that is transfer"),
@@ -43,35 +44,35 @@ pub const INPUTS: [(&str, &str); 9] = [
     ("SizeVariability", "1 sizes differ, 0 all alike"),
 ];
 
-/// What rules may decide.
+/// Outputs that rules may decide.
 pub const OUTPUTS: [(&str, &str); 3] = [
     ("RequestWidth", "share of the devices that a request spans"),
     ("StripeWidth", "share of the devices that a file spans"),
     ("FileReplicationTime", "from 0.5 on a second copy is kept in step while writing"),
 ];
 
-/// Bytes of the largest request of interest: LARGE.
+/// Size of the largest request of interest: LARGE.
 const REQUEST_BYTES_MAX: f64 = (4 << 20) as f64;
 
-/// What the rules are told beside the load; `None` is unknown.
+/// Inputs of the rules beside the load; `None` is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Surroundings {
     /// Performance of devices behind a network, from 0 (slow) to 1; 0.5 is as measured.
     pub network: Option<f64>,
-    /// Performance of the other devices, likewise.
+    /// Performance of the other devices, in the same unit.
     pub disk: Option<f64>,
-    /// How many read or write the file at a time, from 0 (one) to 1.
+    /// Concurrent users of the file, from 0 (one) to 1.
     pub parallelism: Option<f64>,
-    /// What its last requests look like.
+    /// Pattern of its last requests.
     pub pattern: Option<Hints>,
 }
 
-/// What the rules say of a load; `None` where no rule fires.
+/// Advice of the rules on a load; `None` where no rule fires.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Advice {
     /// Devices that a request should span.
     pub width: Option<f64>,
-    /// By what to multiply the model's width.
+    /// Factor for the model's width.
     pub correction: f64,
     /// Devices that a file should span.
     pub stripe_width: Option<u32>,
@@ -79,7 +80,7 @@ pub struct Advice {
     pub online: Option<bool>,
 }
 
-/// The rules, over certain devices.
+/// The rules for one set of devices.
 #[derive(Clone, Debug)]
 pub struct Adviser {
     parameters: Parameters,
@@ -87,12 +88,12 @@ pub struct Adviser {
 }
 
 impl Adviser {
-    /// For these devices; rate and request size of the parameters are not used.
+    /// Makes an adviser for these devices; rate and request size of the parameters are not used.
     pub fn new(parameters: Parameters, rules: Rules) -> Adviser {
         Adviser { parameters, rules }
     }
 
-    /// What the rules say of this load.
+    /// Returns the advice of the rules on this load.
     pub fn advice(&self, load: Reading, around: Surroundings) -> Advice {
         let inputs = self.inputs(load, around);
         Advice {
@@ -131,7 +132,7 @@ impl Adviser {
         self.rules.inputs.iter().map(|variable| of(&variable.name)).collect()
     }
 
-    /// By what the rules multiply a width, because of what the model knows nothing of.
+    /// Returns the rules' factor for a width, from inputs that the model lacks.
     fn correction(&self, inputs: &[Option<f64>]) -> f64 {
         let known = |of: &str| matches!(of, "RequestRate" | "RequestSize" | "TransferShare");
         let names = self.rules.inputs.iter().zip(inputs);
@@ -181,7 +182,8 @@ mod tests {
         assert!(network(0.0) < 1.0 && network(1.0) > network(0.0), "{} {}", network(0.0), network(1.0));
     }
 
-    /// Devices that do what they are said to do are no reason to be wider or narrower; slower ones are, and a slower network is the opposite one.
+    /// Devices that perform as specified are no reason for another width; slower devices are, and a slower network has
+    /// the opposite effect.
     #[test]
     fn our_rules_take_devices_that_do_as_said_for_nothing_new() {
         let device = crate::stripe::device::Measured::disk(0.012, 0.008, 20e6, 20e6, 0.0);

@@ -1,10 +1,11 @@
-//! A device in words, as it was measured: `disk:...` or `flash:...`, for `volume.toml` and the command line.
+//! Text form of a measured device: `disk:...` or `flash:...`, for `volume.toml` and the command line.
 //!
 //! ```text
 //!   disk:seek=12ms,revolution=8ms,read=70MB/s,write=60MB/s,overhead=0.2ms
 //!   flash:latency=90us,read=2000MB/s,write=900MB/s,channels=16,overhead=0.02ms
 //! ```
-//! `seek` and `revolution` are spans of uniform times, so that mean and variance of a positioning are what was measured.
+//! `seek` and `revolution` are spans of uniform times, so that mean and variance of a positioning match the
+//! measurement.
 
 use super::model::{Device, Parameters, Scaling};
 use crate::units;
@@ -19,34 +20,34 @@ pub const BLOCK_BYTES: f64 = 4096.0;
 pub struct Measured {
     /// Spans of seek and revolution of a disk; `None` for flash.
     pub disk: Option<(f64, f64)>,
-    /// Mean time of an operation that does not depend on its size.
+    /// Mean time of an operation, without its size-dependent part.
     pub latency_s: f64,
-    /// Operations served side by side; 1 for a disk.
+    /// Operations served in parallel; 1 for a disk.
     pub channels: f64,
-    /// Reading.
+    /// Rate of reads.
     pub read_rate: f64,
-    /// Writing.
+    /// Rate of writes.
     pub write_rate: f64,
     /// Work per stripe of a request.
     pub overhead_s: f64,
 }
 
 impl Default for Measured {
-    /// A disk of today where nobody measured: 8 ms to position, 150 MB/s. A guess.
+    /// A present disk, as the default without measurement: 8 ms to position, 150 MB/s. A guess.
     fn default() -> Measured {
         Measured::disk(0.008, 0.008, 150e6, 150e6, 0.0002)
     }
 }
 
 impl Measured {
-    /// A disk with spans of seek and revolution.
+    /// Makes a disk with spans of seek and revolution.
     pub fn disk(seek_s: f64, revolution_s: f64, read_rate: f64, write_rate: f64, overhead_s: f64) -> Measured {
         let latency_s = (seek_s + revolution_s) / 2.0;
         let disk = Some((seek_s, revolution_s));
         Measured { disk, latency_s, channels: 1.0, read_rate, write_rate, overhead_s }
     }
 
-    /// A disk whose positionings have this mean and variance: two uniforms with the same, as nearly as two uniforms can.
+    /// Makes a disk with this mean and variance of positioning, as nearly as two uniforms permit.
     pub fn disk_from(mean_s: f64, variance: f64, read_rate: f64, write_rate: f64, overhead_s: f64) -> Measured {
         // a + b = 2 mean, a^2 + b^2 = 12 variance: possible from mean^2 / 6 (a = b) to mean^2 / 3 (b = 0).
         let square = (12.0 * variance).clamp(2.0 * mean_s * mean_s, 4.0 * mean_s * mean_s);
@@ -54,7 +55,8 @@ impl Measured {
         Measured::disk(mean_s + apart / 2.0, mean_s - apart / 2.0, read_rate, write_rate, overhead_s)
     }
 
-    /// The parameters of the model for so many of these, with the scaling that holds for queues (`Scaling::Positioning`).
+    /// Returns the model's parameters for `devices` of these, with the scaling that holds for queues
+    /// (`Scaling::Positioning`).
     pub fn parameters(&self, devices: u32) -> Parameters {
         let block_s = BLOCK_BYTES / self.read_rate.max(1.0);
         let device = match self.disk {
@@ -70,13 +72,13 @@ impl Measured {
         Parameters { device, devices, request_blocks: 1.0, interface_s: 0.0, overhead_s, rate: 0.0, scaling }
     }
 
-    /// Mean time of one operation on the idle device, in seconds.
+    /// Returns the mean time of one operation on the idle device, in seconds.
     pub fn service_s(&self, write: bool, bytes: f64) -> f64 {
         let rate = if write { self.write_rate } else { self.read_rate };
         self.latency_s + bytes / rate.max(1.0)
     }
 
-    /// What several together are, each with the same share of every file: the mean of all.
+    /// Returns the mean of several devices with equal shares of every file.
     pub fn mean(all: &[Measured]) -> Option<Measured> {
         let n = all.len() as f64;
         let of = |value: fn(&Measured) -> f64| all.iter().map(value).sum::<f64>() / n;
@@ -157,7 +159,7 @@ fn number(text: &str, least: f64, most: f64) -> Option<f64> {
     text.trim().parse::<f64>().ok().filter(|x| (least..=most).contains(x))
 }
 
-/// A span that names its unit.
+/// Parses a time span that names its unit.
 fn seconds(text: &str) -> Option<f64> {
     units::span_ns(text).filter(|_| text.trim().ends_with('s')).map(|ns| ns as f64 / 1e9)
 }

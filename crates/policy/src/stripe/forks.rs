@@ -1,46 +1,47 @@
-//! Forks: copies of one file that are striped differently, and which of them a request should read.
+//! Forks: copies of one file with different striping, and the choice among them for a request.
 //!
 //! ```text
 //!   shape    devices = 4, unit = 64 KiB        devices = 4, unit = 256 KiB
 //!            [ 0 | 64 | 128 | 192 ] ...        [    0     |    256   |    512   |    768   ] ...
 //!   256 KiB  spans 4 devices                   spans 1
 //! ```
-//! A request of so many bytes spans `bytes / unit` devices, at most all.
+//! A request of `bytes` bytes spans `bytes / unit` devices, at most all.
 //!
-//! **Planning** ([`Planner`]). Classes of requests share the devices: each is predicted beside the load of the others, and takes the fork
-//! with the smallest predicted response time; that changes the load of the others, so the choice is repeated until nothing changes (at
-//! most `ROUNDS_MAX` times). Where there are several forks, the same bytes lie on different devices, and a request takes those with the
-//! shorter queues: that shortens the wait as in the supermarket model.
+//! **Planning** ([`Planner`]). Classes of requests share the devices. Each class is predicted beside the load of the
+//! others, and gets the fork with the smallest predicted response time. This changes the load of the others, so the
+//! choice is repeated until it is stable (at most `ROUNDS_MAX` times). With several forks, the same bytes lie on
+//! different devices, and requests use those with shorter queues. This shortens the wait as in the supermarket model.
 //!
-//! **Choosing** ([`Chooser`]). Each read then takes the fork with the smallest predicted response time at the queues of that moment, plus
-//! what its work costs those behind it.
+//! **Choosing** ([`Chooser`]). Each read takes the fork with the smallest predicted response time at the present
+//! queues, plus the delay that it causes for later requests.
 //!
-//! Source: Simitci & Reed, sections 3 and 4; the reference, sections 9 and 10.2; M. Mitzenmacher, "The Power of Two Choices in
-//! Randomized Load Balancing" (1996) for the wait with choices. Their combination, and the coupling of classes, are ours.
+//! Source: Simitci & Reed, sections 3 and 4; the reference, sections 9 and 10.2. The wait with choices: M.
+//! Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing" (1996). Their combination, and the coupling of
+//! classes, are ours.
 
 use super::device::BLOCK_BYTES;
-use super::model::{Beside, Device, Parameters, Scaling};
+use super::model::{Device, OtherLoad, Parameters, Scaling};
 use super::profile::Class;
 use crate::layout::{Mirror, Segment};
 
-/// How often the choice is repeated. A guess: with two forks it is settled after two or three.
+/// Most repetitions of the choice. A guess: with two forks it is stable after two or three.
 const ROUNDS_MAX: usize = 8;
-/// Shapes looked at for one file.
+/// Most shapes considered for one file.
 const CANDIDATES_MAX: usize = 40;
-/// A class with a smaller share of the requests and of the work is not planned for.
+/// Share of the requests and of the work below which a class is not planned for.
 const SHARE_MIN: f64 = 0.02;
 
-/// How one copy is striped.
+/// Striping of one copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
-    /// Devices that it lies on.
+    /// Number of devices that it lies on.
     pub devices: u32,
     /// Striping unit, in bytes.
     pub unit_bytes: u64,
 }
 
 impl Shape {
-    /// The shape of most of a mirror of a file of so many bytes: that of its longest segment within the file.
+    /// Returns the shape of most of a mirror of a file of `bytes` bytes: that of its longest segment within the file.
     pub fn of(mirror: &Mirror, bytes: u64) -> Shape {
         let len = |segment: &&Segment| segment.end.min(bytes.max(1)).saturating_sub(segment.start);
         let longest = mirror.segments.iter().max_by_key(len);
@@ -50,17 +51,17 @@ impl Shape {
         })
     }
 
-    /// Devices that a request of so many bytes spans, if it starts with a unit.
+    /// Returns the number of devices that a request spans, if it starts with a unit.
     pub fn spans(&self, bytes: f64) -> u32 {
         let units = (bytes / self.unit_bytes.max(1) as f64).ceil();
         (units as u32).clamp(1, self.devices.max(1))
     }
 }
 
-/// Which class reads which fork, and what to expect of it.
+/// Assignment of classes to forks, with the expected result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assignment {
-    /// The fork of each class, by its place in the list.
+    /// The fork of each class, by index.
     pub of: Vec<usize>,
     /// Mean response time over all requests, in seconds; infinite if the devices cannot bear the load.
     pub mean_s: f64,
@@ -69,7 +70,7 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// By how much, as a share, response times are shorter than with another.
+    /// Returns the share by which response times are shorter than with another.
     pub fn gain_over(&self, other: &Assignment) -> f64 {
         match (self.mean_s.is_finite(), other.mean_s.is_finite()) {
             (true, true) => 1.0 - self.mean_s / other.mean_s,
@@ -80,7 +81,7 @@ impl Assignment {
     }
 }
 
-/// Predicts classes of requests on shapes.
+/// Predicts the response times of request classes on shapes.
 #[derive(Clone, Debug)]
 pub struct Planner {
     parameters: Parameters,
@@ -90,16 +91,16 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// For these devices; rate and request size of the parameters are not used.
+    /// Makes a planner for these devices; rate and request size of the parameters are not used.
     ///
-    /// Response times are scaled as [`Scaling::Positioning`] says, which is right for queues within a few percent.
+    /// Response times are scaled as in [`Scaling::Positioning`], which is right for queues within a few percent.
     pub fn new(parameters: Parameters, granularity_bytes: u64) -> Planner {
         let parameters = Parameters { scaling: Scaling::Positioning, ..parameters };
         let slowest = (1..=parameters.devices).map(|width| parameters.slowest_positioning(width)).collect();
         Planner { parameters, granularity_bytes: granularity_bytes.max(1), slowest }
     }
 
-    /// The devices.
+    /// Returns the parameters of the devices.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
@@ -110,9 +111,9 @@ impl Planner {
         (Parameters { rate: class.rate, request_blocks, devices, ..self.parameters }, shape.spans(class.bytes))
     }
 
-    /// Predicted mean response time of a class on a shape, beside what the devices do otherwise.
-    /// `choices`: how many forks there are.
-    pub fn response_s(&self, class: &Class, shape: &Shape, beside: Beside, choices: usize) -> f64 {
+    /// Returns the predicted mean response time of a class on a shape, beside the other load of the devices. `choices`:
+    /// number of forks.
+    pub fn response_s(&self, class: &Class, shape: &Shape, beside: OtherLoad, choices: usize) -> f64 {
         let (at, width) = self.at(class, shape);
         let said = at.predict_beside(width, beside, self.slowest.get(width as usize - 1).copied());
         if choices < 2 || !said.request_s.is_finite() {
@@ -122,17 +123,17 @@ impl Planner {
         said.request_s - scale * said.wait_s * (1.0 - wait_with(choices, said.utilisation))
     }
 
-    /// What a class on a shape is to others.
-    pub fn load(&self, class: &Class, shape: &Shape) -> Beside {
+    /// Returns the load that a class on a shape adds for others.
+    pub fn load(&self, class: &Class, shape: &Shape) -> OtherLoad {
         let (at, width) = self.at(class, shape);
         at.load(width)
     }
 
-    /// Which class reads which of the shapes (at least one).
-    pub fn assign(&self, classes: &[Class], shapes: &[Shape], beside: Beside) -> Assignment {
-        let loads: Vec<Vec<Beside>> =
+    /// Assigns classes to shapes (at least one).
+    pub fn assign(&self, classes: &[Class], shapes: &[Shape], beside: OtherLoad) -> Assignment {
+        let loads: Vec<Vec<OtherLoad>> =
             classes.iter().map(|class| shapes.iter().map(|shape| self.load(class, shape)).collect()).collect();
-        let least = |loads: &Vec<Beside>| {
+        let least = |loads: &Vec<OtherLoad>| {
             let busy = |at: &usize| loads[*at].utilisation;
             (0..shapes.len()).min_by(|a, b| busy(a).total_cmp(&busy(b))).unwrap_or(0)
         };
@@ -168,13 +169,13 @@ impl Planner {
         Assignment { of, mean_s: if requests > 0.0 { waited / requests } else { 0.0 }, utilisation }
     }
 
-    /// Striping unit with which a request of so many bytes spans `width` devices.
+    /// Returns the striping unit with which a request of `bytes` bytes spans `width` devices.
     pub fn unit(&self, bytes: f64, width: u32) -> u64 {
         let unit = (bytes / f64::from(width.max(1))).ceil() as u64;
         unit.div_ceil(self.granularity_bytes).max(1) * self.granularity_bytes
     }
 
-    /// Shapes worth looking at: every class that counts, cut over each width.
+    /// Returns the candidate shapes: every class that counts, split over each width.
     fn candidates(&self, classes: &[Class], widths: &[u32]) -> Vec<Shape> {
         let devices = self.parameters.devices;
         let whole = Shape { devices, unit_bytes: u64::MAX };
@@ -189,13 +190,13 @@ impl Planner {
             .collect();
         units.sort_unstable();
         units.dedup();
-        // Too many: the near ones are as good.
+        // If there are too many, neighbouring ones are as good.
         let step = units.len().div_ceil(CANDIDATES_MAX).max(1);
         units.into_iter().step_by(step).map(|unit_bytes| Shape { devices, unit_bytes }).collect()
     }
 
-    /// The one shape with the least mean response time; of equals the one with the largest unit.
-    pub fn best_shape(&self, classes: &[Class], widths: &[u32], beside: Beside) -> Option<(Shape, Assignment)> {
+    /// Returns the shape with the least mean response time; of equals the one with the largest unit.
+    pub fn best_shape(&self, classes: &[Class], widths: &[u32], beside: OtherLoad) -> Option<(Shape, Assignment)> {
         let mut best: Option<(Shape, Assignment)> = None;
         for shape in self.candidates(classes, widths).into_iter().rev() {
             let found = self.assign(classes, &[shape], beside);
@@ -206,13 +207,13 @@ impl Planner {
         best
     }
 
-    /// The shape that, beside those there are, makes response times least.
+    /// Returns the shape that, added to the existing ones, makes response times least.
     pub fn best_beside(
         &self,
         classes: &[Class],
         there: &[Shape],
         widths: &[u32],
-        beside: Beside,
+        beside: OtherLoad,
     ) -> Option<(Shape, Assignment)> {
         let mut best: Option<(Shape, Assignment)> = None;
         for shape in self.candidates(classes, widths).into_iter().rev().filter(|shape| !there.contains(shape)) {
@@ -226,8 +227,8 @@ impl Planner {
     }
 }
 
-/// The wait with `d` choices, as a share of that with one: by the supermarket model, `sum of u^((d^i - 1) / (d - 1))` from the second
-/// term on, over `u^2 / (1 - u)`.
+/// Returns the wait with `d` choices, as a share of that with one. By the supermarket model: `sum of u^((d^i - 1) / (d
+/// - 1))` from the second term on, over `u^2 / (1 - u)`.
 fn wait_with(d: usize, u: f64) -> f64 {
     let u = u.clamp(1e-6, 0.999);
     let (mut exponent, mut sum) = (1.0, 0.0);
@@ -248,21 +249,22 @@ pub struct Chooser {
     channels: f64,
     /// Mean service time of an operation on a device, in seconds.
     stripe_s: f64,
-    /// `busy / (1 - busy)`: how many come to a device, for each operation that waits there or is added, before it is idle again.
+    /// `busy / (1 - busy)`: number of arrivals at a device, for each waiting or added operation, before it is idle
+    /// again.
     price: f64,
 }
 
-/// What a device has to do: what waits there and what is under way.
+/// Pending work of a device: waiting and running operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
-    /// Operations.
+    /// Number of operations.
     pub operations: u32,
     /// Bytes that they move.
     pub bytes: u64,
 }
 
 impl Planner {
-    /// A chooser for devices on which operations take `stripe_s` on average and that are busy for this share of the time.
+    /// Makes a chooser for devices with a mean operation time of `stripe_s` and this utilisation.
     pub fn chooser(&self, stripe_s: f64, utilisation: f64) -> Chooser {
         let of = &self.parameters;
         let (byte_s, channels) = match of.device {
@@ -284,15 +286,17 @@ impl Planner {
 }
 
 impl Chooser {
-    /// How long a device with this queue takes to come to what is asked of it now, in seconds.
+    /// Returns the time in seconds until a device with this queue starts a new operation.
     fn wait_s(&self, queue: Queue) -> f64 {
         (f64::from(queue.operations) * self.positioning_s + queue.bytes as f64 * self.byte_s) / self.channels
     }
 
-    /// What it costs to read so many bytes from devices with these queues, one for each that the read spans, in seconds.
+    /// Returns the cost in seconds of a read of `bytes` bytes from devices with these queues, one for each device that
+    /// it spans.
     ///
-    /// Work of `w` behind a queue of `u` keeps a device busy for `(u + w) / (1 - busy)` more from now on; who comes in the first part of
-    /// that waits `w` longer, who comes in the second half of that on average, and `busy / stripe_s` come in a second.
+    /// Work of `w` behind a queue of `u` keeps a device busy for `(u + w) / (1 - busy)` more. Arrivals in the first
+    /// part of this time wait `w` longer, those in the second part half of that on average. `busy / stripe_s`
+    /// operations arrive in a second.
     pub fn cost_s(&self, bytes: u64, queues: impl Iterator<Item = Queue>) -> f64 {
         let (mut span, mut longest, mut sum) = (0usize, 0.0f64, 0.0);
         for queue in queues {

@@ -1,18 +1,19 @@
-//! A small fuzzy engine: linguistic variables, rules, and one crisp number out.
+//! A small fuzzy engine: linguistic variables and rules that yield one crisp number.
 //!
 //! ```text
 //!   inputs --> truth of each condition --> AND = min --> truth of the rule
 //!   rules with the same consequence: max;  consequence scaled by its truth (product) or cut at it (min)
 //!   union of all consequences: max  -->  centroid
 //! ```
-//! A rule whose input is unknown is not evaluated. If no rule fires there is no answer, and the old value stays.
+//! A rule with an unknown input is not evaluated. If no rule fires, the result is `None`, and the old value stays.
 //!
-//! Source: Simitci & Reed, section 5; the reference, section 10.1 (min for AND, product inference, trapezoid rule over 2001 points).
+//! Source: Simitci & Reed, section 5; the reference, section 10.1 (min for AND, product inference, trapezoid rule over
+//! 2001 points).
 
-/// Points of the centroid.
+/// Number of points for the centroid.
 const POINTS: usize = 2001;
 
-/// How far a number belongs to a term. Corners ascend; equal ones make a shoulder.
+/// Degree to which a number belongs to a term. Corners ascend; equal ones make a shoulder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Membership {
     /// Rises from the first corner to the second, falls to the third.
@@ -22,7 +23,7 @@ pub enum Membership {
 }
 
 impl Membership {
-    /// From 0 to 1.
+    /// Returns the degree of membership, from 0 to 1.
     pub fn of(&self, x: f64) -> f64 {
         let [a, b, c, d] = match *self {
             Membership::Triangle([a, b, c]) => [a, b, b, c],
@@ -39,7 +40,7 @@ impl Membership {
         }
     }
 
-    /// The corners.
+    /// Returns the corners of the shape.
     pub fn corners(&self) -> &[f64] {
         match self {
             Membership::Triangle(corners) => corners,
@@ -48,58 +49,59 @@ impl Membership {
     }
 }
 
-/// A linguistic variable: numbers from 0 to 1 in words.
+/// A linguistic variable: terms for numbers from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variable {
-    /// Its name.
+    /// Name in rules.
     pub name: String,
-    /// Its terms and what they mean.
+    /// Its terms and their membership functions.
     pub terms: Vec<(String, Membership)>,
 }
 
-/// `variable is term`, both by number.
+/// The condition `variable is term`, both by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Is {
-    /// Which variable.
+    /// Number of the variable.
     pub variable: usize,
-    /// Which of its terms.
+    /// Number of the term.
     pub term: usize,
 }
 
-/// If all conditions hold, then the consequence.
+/// A rule: if all conditions hold, then the consequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Conditions on inputs, joined by AND.
     pub when: Vec<Is>,
-    /// What follows for an output.
+    /// Consequence for an output.
     pub then: Is,
 }
 
-/// What a rule's truth does to its consequence.
+/// Effect of a rule's truth on its consequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Inference {
-    /// Scales it.
+    /// Scales the consequence by the truth.
     #[default]
     Product,
-    /// Cuts it off.
+    /// Cuts the consequence at the truth.
     Min,
 }
 
 /// Variables and rules.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
-    /// What is measured.
+    /// Measured input variables.
     pub inputs: Vec<Variable>,
-    /// What is decided.
+    /// Decided output variables.
     pub outputs: Vec<Variable>,
-    /// The rules.
+    /// Rules over these variables.
     pub rules: Vec<Rule>,
-    /// How truth acts.
+    /// Effect of a rule's truth.
     pub inference: Inference,
 }
 
 impl Rules {
-    /// The value of output number `output` for these inputs (in their order; `None` is unknown); `None` if no rule fires.
+    /// Returns the value of output number `output` for these inputs (in their order; `None` is unknown); `None` if no
+    /// rule fires.
     pub fn decide(&self, inputs: &[Option<f64>], output: usize) -> Option<f64> {
         let variable = self.outputs.get(output)?;
         let mut truths = vec![0.0f64; variable.terms.len()];
@@ -111,7 +113,7 @@ impl Rules {
         centroid(variable, &truths, self.inference)
     }
 
-    /// How far a rule holds; `None` if an input that it asks for is unknown.
+    /// Returns the truth of a rule; `None` if one of its inputs is unknown.
     pub fn truth(&self, rule: &Rule, inputs: &[Option<f64>]) -> Option<f64> {
         rule.when.iter().try_fold(1.0f64, |truth, is| {
             let x = (*inputs.get(is.variable)?)?;
@@ -119,12 +121,12 @@ impl Rules {
         })
     }
 
-    /// The number of an input.
+    /// Returns the number of an input.
     pub fn input(&self, name: &str) -> Option<usize> {
         self.inputs.iter().position(|variable| variable.name == name)
     }
 
-    /// The number of an output.
+    /// Returns the number of an output.
     pub fn output(&self, name: &str) -> Option<usize> {
         self.outputs.iter().position(|variable| variable.name == name)
     }

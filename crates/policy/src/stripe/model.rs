@@ -2,20 +2,21 @@
 //!
 //! ```text
 //!   lambda_D = lambda D / m                 arrivals per disk
-//!   S_D      = f/2 + c/2 + k/2              seek, rotation, the third term of the paper's Table 1: half of each span on average
+//!   S_D      = f/2 + c/2 + k/2              seek, rotation, third term of the paper's Table 1: half of each span
 //!            + (c/t)(l/D) + i (l/D) + h D   transfer from the medium, over the interface, and work per stripe
 //!   var      = (f^2 + c^2 + k^2) / 12       the three are uniform
 //!   rho      = lambda_D S_D                 unstable from 1 on
 //!   W_D      = lambda_D (var + S_D^2) / (2 (1 - rho)),   R_D = W_D + S_D
 //!   Rmax     = gamma(D) R_D                 the last of D
 //! ```
-//! Disks without seek or rotation (flash) have `f = c = k = 0`, a latency and a transfer time of their own, and serve `channels` requests
-//! side by side; the queue is then that of one server `channels` times as fast, which is right for the load and a little hopeful for the wait.
+//! Flash devices have no seek or rotation: `f = c = k = 0`, with a latency and a transfer time of their own, and
+//! `channels` requests served in parallel. Their queue is modelled as one server `channels` times as fast: right for
+//! the load, a little optimistic for the wait.
 //!
-//! Source: Simitci & Reed, section 4, equations 1-11; readings A-27 (2D/(D+1) is exact), A-28 (equation 11 lacks a factor 2 and the
-//! term of h), A-41 (unstable from rho = 1).
+//! Source: Simitci & Reed, section 4, equations 1-11; readings A-27 (2D/(D+1) is exact), A-28 (equation 11 lacks a
+//! factor 2 and the term of h), A-41 (unstable from rho = 1).
 
-/// How the last of `D` parallel requests compares with the mean.
+/// Ratio of the last of `D` parallel requests to the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Scaling {
     /// Response times uniform on `[0, 2R]`: `2D / (D + 1)`.
@@ -25,12 +26,12 @@ pub enum Scaling {
     Exponential,
     /// Normal: `1 + (sigma_R / R) sqrt(2 ln D)`.
     Normal,
-    /// Ours: only what is random is the larger the more there are. The slowest of `D` positionings is computed from their own distribution (a sum
-    /// of three uniforms), waits are scaled as uniform, transfer and overhead not at all.
+    /// Ours: only random parts grow with `D`. The slowest of `D` positionings is computed from their own distribution
+    /// (a sum of three uniforms). Waits are scaled as uniform, transfer and overhead not at all.
     Positioning,
 }
 
-/// One device.
+/// Timing of one device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Device {
     /// A disk; times in seconds.
@@ -48,19 +49,19 @@ pub enum Device {
     Flash {
         /// Part of the service time that does not depend on the size.
         latency_s: f64,
-        /// Reading or writing a block.
+        /// Time to read or write a block.
         block_s: f64,
-        /// Requests served side by side.
+        /// Number of requests served in parallel.
         channels: f64,
     },
 }
 
-/// Everything that the response time depends on.
+/// Inputs of the response time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
     /// The devices, all alike.
     pub device: Device,
-    /// `m`: how many.
+    /// `m`: number of devices.
     pub devices: u32,
     /// `l`: blocks of a request.
     pub request_blocks: f64,
@@ -70,7 +71,7 @@ pub struct Parameters {
     pub overhead_s: f64,
     /// `lambda`: requests per second, over all devices.
     pub rate: f64,
-    /// Which scaling.
+    /// Scaling of the last request.
     pub scaling: Scaling,
 }
 
@@ -89,31 +90,34 @@ impl Default for Parameters {
     }
 }
 
-/// What else the devices do, beside the requests that are asked about: of one device, on average.
+/// Other load of the devices, beside the predicted requests: of one device, on average.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Beside {
-    /// Share of its time.
+pub struct OtherLoad {
+    /// Share of the device's time.
     pub utilisation: f64,
     /// Arrivals times mean square of the service time, in seconds.
     pub moment_s: f64,
 }
 
-impl std::ops::Add for Beside {
-    type Output = Beside;
-    fn add(self, other: Beside) -> Beside {
-        Beside { utilisation: self.utilisation + other.utilisation, moment_s: self.moment_s + other.moment_s }
+impl std::ops::Add for OtherLoad {
+    type Output = OtherLoad;
+    fn add(self, other: OtherLoad) -> OtherLoad {
+        OtherLoad { utilisation: self.utilisation + other.utilisation, moment_s: self.moment_s + other.moment_s }
     }
 }
 
-impl std::ops::Sub for Beside {
-    type Output = Beside;
-    fn sub(self, other: Beside) -> Beside {
+impl std::ops::Sub for OtherLoad {
+    type Output = OtherLoad;
+    fn sub(self, other: OtherLoad) -> OtherLoad {
         let less = |a: f64, b: f64| (a - b).max(0.0);
-        Beside { utilisation: less(self.utilisation, other.utilisation), moment_s: less(self.moment_s, other.moment_s) }
+        OtherLoad {
+            utilisation: less(self.utilisation, other.utilisation),
+            moment_s: less(self.moment_s, other.moment_s),
+        }
     }
 }
 
-/// What the model says of one width.
+/// Prediction of the model for one width.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// Mean service time of a stripe, `S_D`, in seconds.
@@ -131,21 +135,21 @@ pub struct Prediction {
 }
 
 impl Parameters {
-    /// What to expect of requests that are `width` devices wide (at least 1).
+    /// Predicts requests that are `width` devices wide (at least 1).
     pub fn predict(&self, width: u32) -> Prediction {
-        self.predict_beside(width, Beside::default(), None)
+        self.predict_beside(width, OtherLoad::default(), None)
     }
 
-    /// What such requests are to others on the same devices.
-    pub fn load(&self, width: u32) -> Beside {
+    /// Returns the load that such requests add for others on the same devices.
+    pub fn load(&self, width: u32) -> OtherLoad {
         let (service_s, variance, servers) = self.service(width);
         let arrivals = self.rate * f64::from(width.max(1)) / f64::from(self.devices.max(1));
         let in_queue = service_s / servers;
         let square = variance / (servers * servers) + in_queue * in_queue;
-        Beside { utilisation: arrivals * in_queue, moment_s: arrivals * square }
+        OtherLoad { utilisation: arrivals * in_queue, moment_s: arrivals * square }
     }
 
-    /// Mean and variance of the service time of a stripe, and how many are served side by side.
+    /// Returns mean and variance of the service time of a stripe, and the number served in parallel.
     fn service(&self, width: u32) -> (f64, f64, f64) {
         let d = f64::from(width.max(1));
         let share = self.request_blocks / d;
@@ -158,7 +162,7 @@ impl Parameters {
         (positioning + transfer + self.interface_s * share + self.overhead_s * d, variance, servers)
     }
 
-    /// The mean part of a service time that does not depend on the size.
+    /// Returns the mean part of a service time that does not depend on the size.
     fn positioning(&self) -> f64 {
         match self.device {
             Device::Disk { revolution_s, seek_s, settle_s, .. } => (revolution_s + seek_s + settle_s) / 2.0,
@@ -166,7 +170,7 @@ impl Parameters {
         }
     }
 
-    /// Mean of the slowest of `width` positionings, in seconds.
+    /// Returns the mean of the slowest of `width` positionings, in seconds.
     pub fn slowest_positioning(&self, width: u32) -> f64 {
         match self.device {
             Device::Disk { revolution_s, seek_s, settle_s, .. } => {
@@ -176,13 +180,14 @@ impl Parameters {
         }
     }
 
-    /// The same while the devices do something else too. `slowest`: what [`Parameters::slowest_positioning`] says of the
-    /// width, if that is known already.
-    pub fn predict_beside(&self, width: u32, beside: Beside, slowest: Option<f64>) -> Prediction {
+    /// Predicts requests beside other load. `slowest`: result of [`Parameters::slowest_positioning`] for the width, if
+    /// already computed.
+    pub fn predict_beside(&self, width: u32, beside: OtherLoad, slowest: Option<f64>) -> Prediction {
         let d = f64::from(width.max(1));
         let (service_s, variance, servers) = self.service(width);
         let arrivals = self.rate * d / f64::from(self.devices.max(1));
-        // One server `servers` times as fast: its service time counts in the queue, the whole one for the request itself.
+        // One server `servers` times as fast: its service time counts in the queue, the full one for the request
+        // itself.
         let (in_queue, spread) = (service_s / servers, variance / (servers * servers));
         let utilisation = arrivals * in_queue + beside.utilisation;
         let square = spread + in_queue * in_queue;
@@ -210,7 +215,7 @@ impl Parameters {
         Prediction { service_s, arrivals, utilisation, wait_s, response_s, request_s: gamma * response_s }
     }
 
-    /// The width with the least response time; among equals the narrowest. `None` if no width is stable.
+    /// Returns the width with the least response time; among equals the narrowest. `None` if no width is stable.
     pub fn optimal_width(&self) -> Option<u32> {
         let mut best: Option<(f64, u32)> = None;
         for width in 1..=self.devices {
@@ -222,10 +227,10 @@ impl Parameters {
         best.map(|(_, width)| width)
     }
 
-    /// The width at which the devices' utilisation is `utilisation`, as a real number: equation 11, mended.
+    /// Returns the width at which the devices' utilisation is `utilisation`, as a real number: equation 11, corrected.
     ///
-    /// `h D^2 + K D + A = utilisation m / lambda` with `K` the positioning and `A` the transfer of the whole request. `None` if even one
-    /// device wide is too much.
+    /// `h D^2 + K D + A = utilisation m / lambda` with `K` the positioning and `A` the transfer of the whole request.
+    /// `None` if even one device is overloaded.
     pub fn width_at(&self, utilisation: f64) -> Option<f64> {
         let (k, a, servers) = match self.device {
             Device::Disk { revolution_s, seek_s, settle_s, track_blocks } => (
@@ -246,13 +251,13 @@ impl Parameters {
         (width >= 1.0).then_some(width)
     }
 
-    /// The largest width that is stable (utilisation below 1), at most all devices; `None` if none is.
+    /// Returns the largest stable width (utilisation below 1), at most all devices; `None` if none is stable.
     pub fn largest_stable_width(&self) -> Option<u32> {
         (1..=self.devices).rev().find(|&width| self.predict(width).utilisation < 1.0)
     }
 }
 
-/// Mean of the largest of `d` sums of three uniforms on `[0, span]`: the integral of `1 - F^d`.
+/// Returns the mean of the largest of `d` sums of three uniforms on `[0, span]`: the integral of `1 - F^d`.
 ///
 /// `F(x) = sum over subsets S of the spans of (-1)^|S| max(0, x - sum S)^3 / (6 product of the spans)`.
 fn slowest_of(spans: [f64; 3], d: f64) -> f64 {
@@ -269,7 +274,7 @@ fn slowest_of(spans: [f64; 3], d: f64) -> f64 {
     (0..STEPS).map(|n| 1.0 - below((f64::from(n) + 0.5) * step).powf(d)).sum::<f64>() * step
 }
 
-/// `1 + 1/2 + ... + 1/n`.
+/// Returns `1 + 1/2 + ... + 1/n`.
 fn harmonic(n: u32) -> f64 {
     (1..=n).map(|k| 1.0 / f64::from(k)).sum()
 }

@@ -1,29 +1,30 @@
-//! How devices do, against how they were said to do: an input of the rules, and not known to the model.
+//! Performance of devices relative to their nominal one: an input of the rules, unknown to the model.
 //!
-//! `1/2` times the expected time of an operation over the time that it took: 0.5 is as said, 0.25 takes twice as long. Operations that waited in the
-//! device's queue are expected to take as much longer. Of what is behind a network only the whole can be timed, network and device together.
+//! `1/2` times the expected time of an operation over its real time: 0.5 is nominal, 0.25 takes twice as long. The
+//! expected time includes the wait in the device's queue. Behind a network only the sum of network and device is
+//! measurable.
 
 use super::device::BLOCK_BYTES;
 use super::model::{Device, Parameters};
 
-/// Operations that make a mean. A guess.
+/// Least number of operations for a mean. A guess.
 const OPERATIONS_MIN: u64 = 8;
 
-/// Operations on devices, as far as they were timed.
+/// Measured operations on devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
-    /// How many.
+    /// Number of operations.
     pub operations: u64,
     /// Bytes that they moved.
     pub bytes: u64,
-    /// Nanoseconds that they took, summed.
+    /// Duration of the operations in nanoseconds, summed.
     pub took_ns: u64,
-    /// How many were under way on the device when each began, itself among them, summed.
+    /// Operations on the device at the start of each operation, including itself, summed.
     pub queued: u64,
 }
 
 impl Served {
-    /// Both together.
+    /// Returns the sum of both.
     pub fn and(self, other: Served) -> Served {
         Served {
             operations: self.operations + other.operations,
@@ -33,7 +34,7 @@ impl Served {
         }
     }
 
-    /// What came since `before`, if both are counted from the same start.
+    /// Returns the difference from `before`, if both are counted from the same start.
     pub fn since(self, before: Served) -> Served {
         Served {
             operations: self.operations.saturating_sub(before.operations),
@@ -44,7 +45,7 @@ impl Served {
     }
 }
 
-/// The performance of devices as it was lately: half of it from the last operations, half from those before.
+/// Recent performance of devices: half of it from the latest operations, half from earlier ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Performance {
     gathered: Served,
@@ -52,7 +53,7 @@ pub struct Performance {
 }
 
 impl Performance {
-    /// Devices with these parameters did more.
+    /// Adds operations of devices with these parameters.
     pub fn add(&mut self, parameters: &Parameters, more: Served) {
         self.gathered = self.gathered.and(more);
         if self.gathered.operations < OPERATIONS_MIN {
@@ -71,7 +72,7 @@ impl Performance {
         self.now = Some(self.now.map_or(did, |before| (before + did) / 2.0));
     }
 
-    /// From 0 to 1; `None` as long as too little was done.
+    /// Returns the performance, from 0 to 1; `None` while too few operations are measured.
     pub fn now(&self) -> Option<f64> {
         self.now
     }
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
     use crate::stripe::device::Measured;
 
-    /// Ten operations of 64 KiB on a disk, each so many times as long as it should take, with so many at a time.
+    /// Ten operations of 64 KiB on a disk, each with `times` the expected duration, with `queue` at a time.
     fn after(times: f64, queue: u64) -> Option<f64> {
         let disk = Measured::disk(0.012, 0.008, 20e6, 20e6, 0.0);
         let took_ns = (disk.service_s(false, 65536.0) * times * 1e10) as u64;

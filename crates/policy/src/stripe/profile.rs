@@ -1,21 +1,21 @@
-//! What is asked of a file: requests by size, reads and writes apart, over a moving window of eight panes.
+//! Load of a file: requests by size, reads and writes apart, over a moving window of eight panes.
 //!
-//! Sizes fall into classes by powers of two, so that a few large requests beside many small ones are seen as what they are
-//! and not as their mean. Who counts hands counts over now and then; nothing here is touched by a request.
+//! Size classes are powers of two, so that a few large requests beside many small ones are visible, and not averaged.
+//! Drivers report their counts now and then; no request touches this state.
 
 use crate::time::Time;
 
-/// Size classes: up to 4 KiB, up to 8 KiB, ... the last has no end.
+/// Number of size classes: up to 4 KiB, up to 8 KiB, ...; the last has no upper bound.
 pub const CLASSES: usize = 16;
 const FIRST_POWER: u32 = 12;
 const PANES: usize = 8;
-/// A load has turned when so large a share of the requests of each of its newest panes is of sizes that were hardly asked for before. A guess.
+/// Share of requests of hardly seen sizes, in each of the newest panes, that counts as a change of load. A guess.
 const TURNED: f64 = 0.8;
-/// How many panes that are, and how many requests each must hold.
+/// Number of newest panes that must show the change, and least requests in each.
 const TURN_PANES: usize = 2;
 const TURN_REQUESTS: f64 = 2.0;
 
-/// The class of a request of so many bytes.
+/// Returns the class of a request of `bytes` bytes.
 pub fn class_of(bytes: u64) -> usize {
     let power = u64::BITS - bytes.saturating_sub(1).leading_zeros();
     (power.saturating_sub(FIRST_POWER) as usize).min(CLASSES - 1)
@@ -24,16 +24,16 @@ pub fn class_of(bytes: u64) -> usize {
 /// Requests of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Bytes of both.
+    /// Bytes of reads and writes.
     pub bytes: u64,
 }
 
 impl Count {
-    /// Requests and bytes of both together.
+    /// Adds requests and bytes of another count.
     pub fn add(&mut self, other: Count) {
         *self = Count {
             reads: self.reads + other.reads,
@@ -42,13 +42,13 @@ impl Count {
         };
     }
 
-    /// Reads and writes.
+    /// Returns the number of reads and writes.
     pub fn requests(&self) -> u64 {
         self.reads + self.writes
     }
 }
 
-/// What is asked, all sizes together.
+/// Load over all sizes together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reading {
     /// Requests per second.
@@ -57,44 +57,44 @@ pub struct Reading {
     pub bytes: f64,
 }
 
-/// Counts by class.
+/// Counts of all size classes.
 pub type Counts = [Count; CLASSES];
 
-/// Requests of like size, as the model takes them.
+/// Requests of similar size, as input of the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Class {
-    /// Which size class.
+    /// Number of the size class.
     pub class: usize,
-    /// Per second.
+    /// Requests per second.
     pub rate: f64,
-    /// Mean bytes.
+    /// Mean bytes of a request.
     pub bytes: f64,
 }
 
-/// The window.
+/// The moving window of one load.
 #[derive(Clone, Debug)]
 pub struct Profile {
     window: Time,
     pane: Time,
     panes: [Pane; PANES],
     present: u64,
-    /// Until when requests were told: what comes next was asked since then.
+    /// Time of the last report; the next report covers the time since.
     told: Time,
     last: Time,
-    /// When the load was seen last to be quite another than before.
+    /// Time of the last detected change of load.
     turned: Option<Time>,
 }
 
-/// What a window held when it was looked at.
+/// Contents of a window at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     counts: Box<Counts>,
-    /// In how many seconds they were counted.
+    /// Time in which they were counted, in seconds.
     span_s: f64,
 }
 
 impl Seen {
-    /// Requests by class; classes without any are left out.
+    /// Returns the requests by class, without empty classes.
     pub fn classes(&self) -> Vec<Class> {
         if self.span_s <= 0.0 {
             return Vec::new();
@@ -110,12 +110,12 @@ impl Seen {
         self.counts.iter().enumerate().filter_map(of).collect()
     }
 
-    /// How many requests there were: how well their rate is known.
+    /// Returns the number of requests, which bounds the precision of their rate.
     pub fn requests(&self) -> u64 {
         self.counts.iter().map(Count::requests).sum()
     }
 
-    /// All classes together, and the share of writes.
+    /// Returns the load of all classes together, and the share of writes.
     pub fn reading(&self) -> (Reading, f64) {
         let mut all = Count::default();
         self.counts.iter().for_each(|count| all.add(*count));
@@ -127,8 +127,8 @@ impl Seen {
         (reading, all.writes as f64 / requests)
     }
 
-    /// The size of request in which most bytes are asked for: half of all bytes in requests of its class or smaller ones. A few odd requests
-    /// beside many alike do not change it, as they do the mean, which may be the size of none.
+    /// Returns the request size in which most bytes are transferred: half of all bytes are in requests of its class or
+    /// smaller ones. Unlike the mean, which no request may have, it ignores a few odd requests beside many equal ones.
     pub fn typical_bytes(&self) -> f64 {
         let all: u64 = self.counts.iter().map(|count| count.bytes).sum();
         let mut below = 0;
@@ -144,12 +144,12 @@ impl Seen {
 #[derive(Clone, Copy, Debug, Default)]
 struct Pane {
     counts: Counts,
-    /// Since when the first requests in it were counted; `None` if it is empty.
+    /// Start of the count of its first requests; `None` if it is empty.
     since: Option<Time>,
 }
 
 impl Profile {
-    /// A window that is `window` long (at least 8 ns); what it is told first was asked since `now`.
+    /// Makes a window that is `window` long (at least 8 ns); its first report covers the time since `now`.
     pub fn new(window: Time, now: Time) -> Profile {
         let pane = Time((window.0 / PANES as u64).max(1));
         Profile {
@@ -163,11 +163,11 @@ impl Profile {
         }
     }
 
-    /// What was asked since the last time.
+    /// Adds the requests since the last report.
     pub fn add(&mut self, now: Time, counts: &Counts) {
         self.pass(now);
         let pane = &mut self.panes[self.present as usize % PANES];
-        // After a pause it covers the pause, but no more than a window of it.
+        // After a pause the pane covers the pause, but at most one window of it.
         pane.since.get_or_insert(self.told.max(Time(now.0.saturating_sub(self.window.0))));
         for (sum, more) in pane.counts.iter_mut().zip(counts) {
             sum.add(*more);
@@ -179,8 +179,8 @@ impl Profile {
         self.look_for_a_turn(now);
     }
 
-    /// Forgets what was before the load became quite another one: a window that holds both is neither's. Not if it had turned within a window
-    /// before: such a load goes to and fro, and its mixture is what counts.
+    /// Forgets the load before a change, since a window with both loads describes neither. If the load had changed
+    /// within the last window, it alternates, and then the mixture counts.
     fn look_for_a_turn(&mut self, now: Time) {
         let told: Vec<usize> = (0..PANES as u64)
             .map(|back| ((self.present + PANES as u64 - back) % PANES as u64) as usize)
@@ -205,24 +205,24 @@ impl Profile {
         }
         let earlier = self.turned.replace(now);
         if earlier.is_none_or(|earlier| now.since(earlier) > self.window) {
-            // Somewhere within the time of the first of the new panes it turned: that one knows no rate.
+            // The change lies within the first of the new panes, so that pane has no valid rate.
             told.into_iter().skip(TURN_PANES - 1).for_each(|at| self.panes[at] = Pane::default());
         }
     }
 
-    /// When something was asked last.
+    /// Returns the time of the last request.
     pub fn last(&self) -> Time {
         self.last
     }
 
-    /// What the window holds.
+    /// Returns the contents of the window.
     pub fn look(&mut self, now: Time) -> Seen {
         self.pass(now);
         let mut counts = Box::<Counts>::default();
         for pane in &self.panes {
             counts.iter_mut().zip(&pane.counts).for_each(|(sum, more)| sum.add(*more));
         }
-        // Requests are told some time after they were asked: the oldest were asked before their pane began.
+        // Requests are reported some time after they were made: the oldest precede their pane.
         let since = self.panes.iter().filter_map(|pane| pane.since).min().unwrap_or(now);
         Seen { counts, span_s: now.since(since).as_secs_f64() }
     }
@@ -270,7 +270,7 @@ mod tests {
         let mut profile = Profile::new(Time::from_secs(8), Time::ZERO);
         assert_eq!(profile.look(Time::ZERO).typical_bytes(), 0.0);
         let mut counts = Counts::default();
-        // What a file of 1 MiB blocks looks like that was written from a buffer between two pages, and is read since.
+        // A file of 1 MiB blocks that was written from a buffer between two pages, and then read.
         counts[class_of(4096)] = Count { reads: 0, writes: 16, bytes: 16 * 4096 };
         counts[class_of(1020 << 10)] = Count { reads: 0, writes: 16, bytes: 16 * (1020 << 10) };
         counts[class_of(1 << 20)].add(Count { reads: 8, writes: 0, bytes: 8 << 20 });
@@ -305,7 +305,7 @@ mod tests {
             counts
         };
         (1..=8).for_each(|n| profile.add(Time::from_millis(n * 500), &counts(4, 0)));
-        // It turns 400 ms into the interval: 100 ms of 200 per second.
+        // The load changes 400 ms into the interval: 100 ms of 200 per second.
         for (n, told) in [(9, counts(3, 20)), (10, counts(0, 100)), (11, counts(0, 100))] {
             profile.add(Time::from_millis(n * 500), &told);
         }
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(run(1, 8, 8), [(8, 8)], "two are another load, and its rate is right at once");
         assert_eq!(run(20, 8, 8), [(8, 8)]);
         assert_eq!(run(2, 3, 200), [(3, 200)]);
-        // To and fro every two seconds.
+        // The load alternates every two seconds.
         for _ in 0..10 {
             run(2, 8, 8);
             assert_eq!(run(2, 3, 200).len(), 2, "both count");

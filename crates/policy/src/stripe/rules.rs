@@ -1,4 +1,4 @@
-//! The rule file: what an operator may read and edit.
+//! The rule file, which operators may read and edit.
 //!
 //! ```text
 //!   inference product | min
@@ -7,23 +7,23 @@
 //!   if NAME is TERM [and NAME is TERM ...] then NAME is TERM
 //!   # a comment
 //! ```
-//! Every mistake is named with its line.
+//! Every error names its line.
 
 use super::fuzzy::{Inference, Is, Membership, Rule, Rules, Variable};
 use std::fmt;
 
-/// The paper's rules.
+/// Rules of the paper.
 pub const PAPER: &str = include_str!("paper.rules");
 
-/// Ours, which adaptive volumes use unless they name others.
+/// Our rules, the default of adaptive volumes.
 pub const ADAPTIVE: &str = include_str!("adaptive.rules");
 
-/// What is wrong with a rule file.
+/// Error in a rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleError {
-    /// Its line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong, and what would be right.
+    /// The mistake, and the correct form.
     pub what: String,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for RuleError {
 
 impl std::error::Error for RuleError {}
 
-/// Which block of terms a line belongs to.
+/// Block of terms that a line belongs to.
 #[derive(Clone, Copy)]
 enum Block {
     None,
@@ -43,7 +43,7 @@ enum Block {
     Output,
 }
 
-/// Reads a rule file.
+/// Parses a rule file.
 pub fn parse(text: &str) -> Result<Rules, RuleError> {
     let mut rules = Rules::default();
     let mut block = Block::None;
@@ -142,7 +142,7 @@ fn number(text: &str) -> Result<f64, String> {
     value.filter(|x| (0.0..=1.0).contains(x)).ok_or_else(|| format!("{text} is no number from 0 to 1"))
 }
 
-/// Mistakes that no single line shows.
+/// Checks for mistakes that no single line shows.
 fn complete(rules: Rules, lines: usize) -> Result<Rules, RuleError> {
     let wrong = |what: String| RuleError { line: lines.max(1), what };
     if rules.rules.is_empty() {

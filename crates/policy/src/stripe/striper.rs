@@ -1,19 +1,22 @@
-//! The striper: what becomes of the files of a volume as their load changes.
+//! The striper: adapts the files of a volume as their load changes.
 //!
 //! ```text
-//!   Asked, Lies, Space, Served --> [per file: profile, forks, route | whole volume: profile, shape of new files] -- Look --> actions
-//!                                                                                                                             |
-//!   Ended (what a copy really cost) <-------------------------------------------------------- Restripe, AddFork, DropFork, Route
+//!   Asked, Lies, Space, Served --> [per file: profile, forks, route | whole volume: profile, shape of new files] --+
+//!                                                                                                             Look |
+//!   Ended (real cost of a copy) <-------- actions: Restripe, AddFork, DropFork, Route <----------------------------+
 //! ```
-//! One look per interval. For each file with load: the request classes of its window are assigned to the forks that it has (the smallest
-//! predicted response time at the present load, beside what the other files do). A change is wanted when the model expects response
-//! times to be shorter by `margin` (rules alone: when the width differs by [`DIFFERENT`]), and carried out when it was wanted
-//! for `settle` times running and *pays*: what is gained within `horizon` is more than the time that the copy keeps the devices busy,
-//! as copies were measured so far. What the rules ask for is made narrower until the devices can bear the load. After a change the file rests for a window. A request goes on being served as before until the driver has changed the layout.
+//! One decision per interval. For each file with load, the request classes of its window are assigned to its forks: the
+//! smallest predicted response time at the present load, beside the load of other files. A change is wanted when the
+//! model predicts response times shorter by `margin` (rules alone: when the width differs by [`DIFFERENT`]). It is made
+//! when it was wanted `settle` times in a row and *pays*: the gain within `horizon` exceeds the device time of the
+//! copy, as measured so far. Widths from the rules are reduced until the devices can bear the load. After a change the
+//! file rests for a window. Requests are served as before until the driver has changed the layout.
 //!
-//! Bounded: at most `files_max` files are known, the one that rested longest makes room; one change at a time per file.
+//! Bounded: at most `files_max` files are tracked, the one without load for longest is replaced; one change at a time
+//! per file.
 //!
-//! Source: Simitci & Reed, sections 3 to 6; the reference, sections 9 and 10. Cost against gain, and the bounds, are ours.
+//! Source: Simitci & Reed, sections 3 to 6; the reference, sections 9 and 10. Cost against gain, and the bounds, are
+//! ours.
 
 mod event;
 mod file;
@@ -29,7 +32,7 @@ use super::advice::{Advice, Adviser, Mode, Surroundings};
 use super::device::Measured;
 use super::forks::{Planner, Shape};
 use super::fuzzy::Rules;
-use super::model::{Beside, Parameters};
+use super::model::{OtherLoad, Parameters};
 use super::performance::Performance;
 use super::profile::{Class, Profile, Reading};
 use crate::ids::FileId;
@@ -39,52 +42,52 @@ use crate::time::Time;
 use file::File;
 use std::collections::{BTreeMap, VecDeque};
 
-/// From so much difference on, as a share of the larger, a width of the rules is another. A guess.
+/// Difference from which a width of the rules counts as another, as a share of the larger. A guess.
 pub const DIFFERENT: f64 = 0.3;
-/// A file of whose requests more than this share write gets no fork: every write would be done twice.
+/// Share of writes above which a file gets no fork: every write would be done twice.
 const FORK_WRITES_MAX: f64 = 0.1;
-/// From this share on a fork is given up.
+/// Share of writes from which a fork is dropped.
 const DROP_WRITES_MIN: f64 = 0.5;
 
 /// Parameters of the striper.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// What decides; `Fixed` watches only.
+    /// Mechanism that decides; `Fixed` only observes.
     pub mode: Mode,
     /// The devices, all alike; rate and request size of it are not used.
     pub parameters: Parameters,
-    /// How long a copy of one byte keeps a device busy, in seconds: read and written once.
+    /// Device time for copying one byte, in seconds: one read and one write.
     pub copy_byte_s: f64,
-    /// Widths that a request may get; empty: the powers of two, and all devices.
+    /// Permitted widths of a request; empty: the powers of two, and all devices.
     pub widths: Vec<u32>,
-    /// The moving window.
+    /// Length of the moving window.
     pub window: Time,
-    /// By how much response times must become shorter, as a share.
+    /// Least reduction of response times, as a share.
     pub margin: f64,
-    /// How many looks running a change must be wanted.
+    /// Number of consecutive decisions that must want a change.
     pub settle: u32,
-    /// For how long a load is expected to last.
+    /// Expected duration of a load.
     pub horizon: Time,
-    /// Copies of a file, forks included; 1: no forks.
+    /// Most copies of a file, forks included; 1: no forks.
     pub forks: usize,
-    /// Forks are made while this share of the space stays free, and given up below half of it.
+    /// Share of space that must stay free for new forks; below half of it, forks are dropped.
     pub fork_space: f64,
-    /// Files known.
+    /// Most files that are tracked.
     pub files_max: usize,
     /// Striping units are multiples of this.
     pub granularity_bytes: u64,
-    /// What says what the requests of a file look like.
+    /// Classifier of a file's request pattern.
     pub classifier: Chosen,
 }
 
 impl Config {
-    /// For so many such devices.
+    /// Settings for `devices` such devices.
     pub fn new(mode: Mode, device: &Measured, devices: u32) -> Config {
         let byte_s = 1.0 / device.read_rate.max(1.0) + 1.0 / device.write_rate.max(1.0);
         Config::of(mode, device.parameters(devices), byte_s)
     }
 
-    /// For devices with these parameters.
+    /// Settings for devices with these parameters.
     pub fn of(mode: Mode, parameters: Parameters, copy_byte_s: f64) -> Config {
         Config {
             mode,
@@ -104,7 +107,7 @@ impl Config {
     }
 }
 
-/// The machine. See the module.
+/// The striper of a volume. See the module.
 #[derive(Debug)]
 pub struct Striper {
     config: Config,
@@ -115,18 +118,18 @@ pub struct Striper {
     volume: Profile,
     placement: Option<Shape>,
     placement_wished: u32,
-    /// How devices of this machine do, and those behind a network.
+    /// Performance of devices of this machine, and of those behind a network.
     near: Performance,
     far: Performance,
     free: f64,
     looked: Time,
-    /// What copies took, as a multiple of what the devices' rates say.
+    /// Measured time of copies, as a multiple of the one from the devices' rates.
     copy_factor: f64,
     actions: VecDeque<Action>,
 }
 
 impl Striper {
-    /// A striper that knows no file.
+    /// Makes a striper without files.
     pub fn new(config: Config, rules: Rules, now: Time) -> Striper {
         let parameters = config.parameters;
         let devices = parameters.devices.max(1);
@@ -154,7 +157,7 @@ impl Striper {
         }
     }
 
-    /// How segments of a file to come should lie; `None`: as the volume says.
+    /// Returns the shape of a file's future segments; `None`: the volume's default.
     pub fn placement(&self, file: Option<FileId>) -> Option<Shape> {
         if matches!(self.config.mode, Mode::Fixed(_)) {
             return None;
@@ -162,33 +165,33 @@ impl Striper {
         file.and_then(|file| self.files.get(&file)?.wanted).or(self.placement)
     }
 
-    /// What it knows of a file, for people.
+    /// Returns the state of a file, for users.
     pub fn view(&mut self, now: Time, file: FileId) -> Option<View> {
         let file = self.files.get_mut(&file)?;
         Some(file.view(now))
     }
 
-    /// The load of the whole volume: requests and bytes per request, and the share of writes.
+    /// Returns the load of the whole volume: requests and bytes per request, and the share of writes.
     pub fn load(&mut self, now: Time) -> (Reading, f64) {
         self.volume.look(now).reading()
     }
 
-    /// Whether it knows a file.
+    /// Whether a file is tracked.
     pub fn knows(&self, file: FileId) -> bool {
         self.files.contains_key(&file)
     }
 
-    /// Files known.
+    /// Returns the number of tracked files.
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Whether no file is known.
+    /// Whether no file is tracked.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Whether a second copy is kept in step while it is written, as the rules say of the volume's load.
+    /// Whether a second copy is kept in step during writes, by the rules for the file's load.
     pub fn online(&self, file: FileId) -> bool {
         self.files.get(&file).is_none_or(|file| file.online)
     }
@@ -201,12 +204,13 @@ impl Striper {
                 self.files.remove(&id);
             }
         }
-        // What is told of it first was asked since the last look.
+        // Its first report covers the time since the last decision.
         let (window, since) = (self.config.window, self.looked.min(now));
         self.files.entry(id).or_insert_with(|| File::new(window, since))
     }
 
-    /// How long a copy of so many bytes keeps all devices busy, in seconds: read and written once each.
+    /// Returns the time in seconds for which a copy of `bytes` bytes keeps all devices busy: one read and one write
+    /// each.
     fn copy_s(&self, bytes: u64) -> f64 {
         let devices = f64::from(self.config.parameters.devices.max(1));
         bytes as f64 * self.config.copy_byte_s / devices * self.copy_factor
@@ -214,15 +218,15 @@ impl Striper {
 
     fn look(&mut self, now: Time) {
         self.looked = now;
-        let mut total = Beside::default();
+        let mut total = OtherLoad::default();
         for file in self.files.values_mut() {
             file.seen = file.profile.look(now);
             file.classes = file.seen.classes();
-            file.own = Beside::default();
+            file.own = OtherLoad::default();
             if file.forks.is_empty() || file.classes.is_empty() {
                 continue;
             }
-            let alone = self.planner.assign(&file.classes, &file.forks, Beside::default());
+            let alone = self.planner.assign(&file.classes, &file.forks, OtherLoad::default());
             let loads = file.classes.iter().zip(&alone.of);
             file.own = loads.fold(file.own, |sum, (class, &fork)| sum + self.planner.load(class, &file.forks[fork]));
             total = total + file.own;
@@ -239,7 +243,7 @@ impl Striper {
         }
     }
 
-    /// New files: what the load of the whole volume would like best.
+    /// Chooses the shape of new files: the best one for the load of the whole volume.
     fn look_at_volume(&mut self, now: Time) {
         let seen = self.volume.look(now);
         let (classes, (reading, _)) = (seen.classes(), seen.reading());
@@ -247,15 +251,15 @@ impl Striper {
             return;
         }
         let advice = self.rules.advice(reading, self.around());
-        let Some(wanted) = self.wanted_shape(&classes, seen.typical_bytes(), &advice, Beside::default()) else {
+        let Some(wanted) = self.wanted_shape(&classes, seen.typical_bytes(), &advice, OtherLoad::default()) else {
             return;
         };
         if self.placement == Some(wanted) {
             self.placement_wished = 0;
             return;
         }
-        let now_s = self.placement.map(|shape| self.planner.assign(&classes, &[shape], Beside::default()));
-        let then_s = self.planner.assign(&classes, &[wanted], Beside::default());
+        let now_s = self.placement.map(|shape| self.planner.assign(&classes, &[shape], OtherLoad::default()));
+        let then_s = self.planner.assign(&classes, &[wanted], OtherLoad::default());
         if now_s.as_ref().is_some_and(|now_s| !self.is_another(&then_s, now_s)) {
             return;
         }
@@ -271,7 +275,7 @@ impl Striper {
         }
     }
 
-    /// What is known beside any file.
+    /// Returns the inputs of the rules that no file changes.
     fn around(&self) -> Surroundings {
         Surroundings { disk: self.near.now(), network: self.far.now(), ..Surroundings::default() }
     }
@@ -283,8 +287,8 @@ impl Striper {
         }
     }
 
-    /// The shape that the mode wants for these classes, of which requests of `bytes` are typical.
-    fn wanted_shape(&self, classes: &[Class], bytes: f64, advice: &Advice, beside: Beside) -> Option<Shape> {
+    /// Returns the shape that the mode wants for these classes, with typical requests of `bytes`.
+    fn wanted_shape(&self, classes: &[Class], bytes: f64, advice: &Advice, beside: OtherLoad) -> Option<Shape> {
         let modelled = || self.planner.best_shape(classes, &self.widths, beside).map(|(shape, _)| shape);
         let ruled = |width: f64| self.ruled(classes, bytes, width, advice.stripe_width, beside);
         match self.config.mode {
@@ -301,18 +305,18 @@ impl Striper {
         }
     }
 
-    /// A shape with which requests of `bytes` span about so many devices: the widest up to there with which the devices, as they
-    /// do now, can bear the load.
-    fn ruled(&self, classes: &[Class], bytes: f64, width: f64, devices: Option<u32>, beside: Beside) -> Shape {
+    /// Returns a shape with which requests of `bytes` span about `width` devices: the widest one up to there with which
+    /// the devices, at their present performance, can bear the load.
+    fn ruled(&self, classes: &[Class], bytes: f64, width: f64, devices: Option<u32>, beside: OtherLoad) -> Shape {
         let (most, all) = (self.allowed(width), self.config.parameters.devices);
         let shape = |width: u32, devices: u32| {
-            // A row of stripes is a whole number of requests: else one device of a row would have to work twice.
+            // A row of stripes is a whole number of requests; otherwise one device of a row would have to work twice.
             let devices = devices.div_ceil(width).saturating_mul(width).min(all);
             Shape { devices, unit_bytes: self.planner.unit(bytes, width) }
         };
         let narrower = self.widths.iter().rev().filter(|width| **width <= most);
         let shapes = narrower.flat_map(|&width| [devices.unwrap_or(all), all].map(|devices| shape(width, devices)));
-        // What the model is told of the devices may be better than they are now.
+        // The model's parameters of the devices may be better than their present performance.
         let now = self.near.now().into_iter().chain(self.far.now()).fold(0.5, f64::min);
         let slowness = 0.5 / now.max(0.01);
         let bearable = |shape: &Shape| {
@@ -322,7 +326,7 @@ impl Striper {
         shapes.into_iter().find(bearable).unwrap_or_else(|| shape(self.widths.first().copied().unwrap_or(1), all))
     }
 
-    /// The allowed width that is nearest, as a ratio.
+    /// Returns the nearest permitted width, by ratio.
     fn allowed(&self, width: f64) -> u32 {
         let far = |one: &u32| (f64::from(*one) / width.max(0.1)).ln().abs();
         self.widths.iter().copied().min_by(|a, b| far(a).total_cmp(&far(b))).unwrap_or(1)
@@ -365,7 +369,7 @@ impl Machine for Striper {
                 if let Some(file) = self.files.get_mut(&file) {
                     file.busy = false;
                     file.wanted_change = None;
-                    // What it led to must fill the window first; and a change that failed is not tried again at once.
+                    // The new load must fill the window first, and a failed change is not repeated at once.
                     file.rest_until = now + self.config.window;
                 }
             }

@@ -1,8 +1,8 @@
-//! Whose bytes go next where users share one rate: each user gets the same part, however many transfers they have.
+//! Fair queueing: equal parts of one rate for all users, however many transfers each has.
 //!
 //! ```text
-//!   user a  | 4 | 4 | 4 |        the least start goes first, pays at the bucket, and is let through once it is paid
-//!   user b  | 1 | 1 | 1 | 1 |    start = max(the start that goes now, the end of the user's last);  end = start + bytes
+//!   user a  | 4 | 4 | 4 |        the least start goes first, pays at the bucket, and passes once it is paid
+//!   user b  | 1 | 1 | 1 | 1 |    start = max(the start that goes now, the end of the user's last); end = start + bytes
 //! ```
 //! Source: start-time fair queueing, all weights alike (Goyal, Vin and Cheng, SIGCOMM 1996, section 2).
 
@@ -10,37 +10,37 @@ use super::Throttle;
 use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A piece that waits for its turn.
+/// Number of a waiting piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn(u64);
 
 #[derive(Debug, Default)]
 struct Line {
-    /// Where the user's next piece starts, in bytes of virtual time.
+    /// Start of the user's next piece, in bytes of virtual time.
     start: u128,
     pieces: VecDeque<(Turn, u64)>,
 }
 
-/// The pieces that wait, and the bucket that they pay at.
+/// Waiting pieces, and the bucket that limits them.
 #[derive(Debug)]
 pub struct Turns {
     throttle: Throttle,
     lines: BTreeMap<u32, Line>,
-    /// The start of the piece that goes now, or went last.
+    /// Start of the piece that goes now, or went last.
     virtual_bytes: u128,
-    /// The piece that has its turn, and when it is paid.
+    /// Piece whose turn it is, and the time when it is paid.
     paying: Option<(Turn, Time)>,
     next: u64,
 }
 
 impl Turns {
-    /// Nobody waits. No rate is no limit.
+    /// Begins without pieces. No rate means no limit.
     pub fn new(rate_bytes_per_sec: Option<u64>, burst_bytes: u64, now: Time) -> Turns {
         let throttle = Throttle::new(rate_bytes_per_sec, burst_bytes, now);
         Turns { throttle, lines: BTreeMap::new(), virtual_bytes: 0, paying: None, next: 0 }
     }
 
-    /// Puts a piece of a user into the line.
+    /// Adds a piece to the queue of a user.
     pub fn ask(&mut self, user: u32, bytes: u64) -> Turn {
         let turn = Turn(self.next);
         self.next += 1;
@@ -52,13 +52,13 @@ impl Turns {
         turn
     }
 
-    /// A piece is not wanted any more. What it paid already is not given back.
+    /// Cancels a piece. Bytes already taken from the bucket are lost.
     pub fn give_up(&mut self, turn: Turn) {
         self.paying = self.paying.filter(|(paying, _)| *paying != turn);
         self.lines.values_mut().for_each(|line| line.pieces.retain(|(other, _)| *other != turn));
     }
 
-    /// The next piece that may be moved now. To be called until there is none, after each `ask` and at the deadline.
+    /// Returns the next piece that may go now. Call it until `None`, after each `ask` and at the deadline.
     pub fn poll(&mut self, now: Time) -> Option<Turn> {
         if self.paying.is_none() {
             let (user, start) = self.first()?;
@@ -82,18 +82,18 @@ impl Turns {
         waiting.map(|(user, line)| (*user, line.start)).min_by_key(|(user, start)| (*start, *user))
     }
 
-    /// When the piece that has its turn is paid.
+    /// Time when the piece whose turn it is will be paid.
     pub fn next_deadline(&self) -> Option<Time> {
         self.paying.map(|(_, at)| at)
     }
 
-    /// Another rate from now on.
+    /// Changes the rate from now on.
     pub fn set_rate(&mut self, now: Time, rate_bytes_per_sec: Option<u64>) {
         self.throttle.set_rate(now, rate_bytes_per_sec);
         self.paying = self.paying.map(|(turn, _)| (turn, self.throttle.take(now, 0)));
     }
 
-    /// The rate; `None` is no limit.
+    /// Rate in bytes per second; `None` is no limit.
     pub fn rate(&self) -> Option<u64> {
         self.throttle.rate()
     }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Lets the users ask again as soon as a piece of theirs went; the bytes of each after so many seconds.
+    /// Each user adds a piece as soon as one of theirs went. Returns the bytes of each user at the end.
     fn run(users: &[(u32, usize, u64)], rate: u64, seconds: u64) -> BTreeMap<u32, u64> {
         let mut turns = Turns::new(Some(rate), 0, Time::ZERO);
         let (mut of, mut moved) = (BTreeMap::new(), BTreeMap::new());
@@ -163,7 +163,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever always has something to move is never further behind another than a piece of each.
+        /// A user with constant demand is never further behind another than one piece of each.
         #[test]
         fn users_that_always_wait_get_the_same(
             pieces in prop::collection::vec((1usize..5, 1u64..5000), 2..6), rate in 1000u64..1_000_000

@@ -1,4 +1,4 @@
-//! What an access and a move cost on each tier, in device time.
+//! Costs of accesses and moves on each tier, in device time.
 
 use super::{Region, Tier};
 
@@ -9,19 +9,19 @@ pub struct DeviceCost {
     pub read_latency_ns: f64,
     /// Part of a write that does not depend on its size.
     pub write_latency_ns: f64,
-    /// Reading, per byte.
+    /// Time per byte read.
     pub read_ns_per_byte: f64,
-    /// Writing, per byte.
+    /// Time per byte written.
     pub write_ns_per_byte: f64,
 }
 
 impl DeviceCost {
-    /// From the paper's unit: seconds per gigabyte (10^9 bytes), no latency beside them.
+    /// Makes a cost from the paper's unit: seconds per gigabyte (10^9 bytes), without latency.
     pub fn seconds_per_gb(read: f64, write: f64) -> DeviceCost {
         DeviceCost { read_latency_ns: 0.0, write_latency_ns: 0.0, read_ns_per_byte: read, write_ns_per_byte: write }
     }
 
-    /// Device time of one access.
+    /// Returns the device time of one access.
     pub fn access_ns(&self, region: Region, bytes: f64) -> f64 {
         match region {
             Region::Read => self.read_latency_ns + bytes * self.read_ns_per_byte,
@@ -30,16 +30,16 @@ impl DeviceCost {
     }
 }
 
-/// Both tiers.
+/// Costs of both tiers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
-    /// One fast device.
+    /// Cost of a fast device.
     pub fast: DeviceCost,
-    /// One slow device.
+    /// Cost of a slow device.
     pub slow: DeviceCost,
-    /// Fast devices.
+    /// Number of fast devices.
     pub fast_devices: u32,
-    /// Slow devices.
+    /// Number of slow devices.
     pub slow_devices: u32,
 }
 
@@ -56,7 +56,7 @@ impl Default for Costs {
 }
 
 impl Costs {
-    /// The device of a tier.
+    /// Returns the cost of a device of a tier.
     pub fn of(&self, tier: Tier) -> &DeviceCost {
         match tier {
             Tier::Fast => &self.fast,
@@ -64,17 +64,17 @@ impl Costs {
         }
     }
 
-    /// Device time that an access saves on the fast tier; negative if it is slower there.
+    /// Returns the device time that an access saves on the fast tier; negative if it is slower there.
     pub fn saved_ns(&self, region: Region, bytes: f64) -> f64 {
         self.slow.access_ns(region, bytes) - self.fast.access_ns(region, bytes)
     }
 
-    /// Device time of moving `bytes` to a tier: a read on the one, a write on the other.
+    /// Returns the device time of moving `bytes` to a tier: a read on the other tier, a write on this one.
     pub fn move_ns(&self, to: Tier, bytes: f64) -> f64 {
         self.of(to.other()).access_ns(Region::Read, bytes) + self.of(to).access_ns(Region::Write, bytes)
     }
 
-    /// How many times slower the slow device is.
+    /// Returns the ratio of the slow device's time to the fast one's.
     pub fn gamma(&self, region: Region, bytes: f64) -> f64 {
         self.slow.access_ns(region, bytes) / self.fast.access_ns(region, bytes)
     }

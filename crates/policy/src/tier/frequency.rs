@@ -1,12 +1,13 @@
-//! Placement by frequency (LFU): the fast tier holds what was accessed most often so far, whenever that was.
+//! Placement by frequency (LFU): the fast tier holds the locations with most accesses so far, without aging.
 //!
-//! A baseline: it never forgets, so it is right for a load that never changes and late for any other.
+//! A baseline: right for a load that never changes, and late for any other.
 
 use super::table::LocalityTable;
 use super::{Location, Move, Reason, Tier};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What to move so that the `capacity` most frequently accessed locations are on the fast tier. Between equals, what is there stays.
+/// Returns the moves that bring the `capacity` most frequently accessed locations to the fast tier. Among equals,
+/// present ones stay.
 pub fn plan(read: &LocalityTable, write: &LocalityTable, fast: &BTreeSet<Location>, capacity: u64) -> Vec<Move> {
     let mut counts: BTreeMap<Location, u32> = BTreeMap::new();
     for (at, entry) in read.iter().chain(write.iter()) {

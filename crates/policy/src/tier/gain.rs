@@ -1,29 +1,29 @@
-//! What past accesses say of the next ones: learned, not assumed.
+//! Prediction of accesses from past ones: learned, not assumed.
 //!
-//! At the end of each pane, every known location tells how often it was accessed in that pane, given how often it was in the pane before and in
-//! those before that. Locations with a like past (each count by powers of two) share one mean, in which older panes weigh less and
-//! less. So a scan teaches that what was read once is not read again, a shifting hot spot that what is new and hot stays for a while and
-//! what has cooled does not come back; there is no threshold to set.
+//! At the end of each pane, every known location is an observation: its accesses in that pane, given those in the pane
+//! before and in earlier ones. Locations with a similar past (each count by powers of two) share one mean, in which
+//! older panes weigh less and less. So a scan teaches that a location with one read is not read again. A shifting hot
+//! spot teaches that new hot locations stay for a while and cooled ones do not return. No threshold has to be set.
 //!
-//! Until enough was seen, a location is expected to go on at half of its past rate.
+//! Before enough observations, a location is expected to continue at half of its past rate.
 //!
 //! Ours; the paper has fixed thresholds.
 
 /// Classes of a count: 0, 1, 2-3, 4-7, ...
 const CLASSES: usize = 10;
 
-/// Weight of an older pane against the next newer one.
+/// Weight of a pane relative to the next newer one.
 const MEMORY: f64 = 0.7;
 
-/// Observations that the assumption at the start counts for.
+/// Weight of the initial assumption, in observations.
 const PRIOR_WEIGHT: f64 = 4.0;
 
 /// Accesses of a location before the pane in question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Past {
-    /// In the pane before.
+    /// Accesses in the pane before.
     pub recent: u32,
-    /// In the panes before that one, as far as the window reaches.
+    /// Accesses in earlier panes of the window.
     pub older: u32,
 }
 
@@ -41,19 +41,19 @@ struct Cell {
 }
 
 impl Expectation {
-    /// Nothing learned; the past reaches back `panes_before` panes.
+    /// Makes an expectation without observations; the past spans `panes_before` panes.
     pub fn new(panes_before: usize) -> Expectation {
         Expectation { cells: [[Cell::default(); CLASSES]; CLASSES], panes_before: panes_before.max(1) as f64 }
     }
 
-    /// A location with this past was accessed `now` times in the pane that ends.
+    /// Adds the observation of a location with this past and `now` accesses in the pane that ends.
     pub fn observe(&mut self, past: Past, now: u32) {
         let cell = &mut self.cells[class(past.recent)][class(past.older)];
         cell.sum += f64::from(now);
         cell.weight += 1.0;
     }
 
-    /// The pane has ended: what was seen before it weighs less.
+    /// Ends a pane: earlier observations weigh less.
     pub fn turn(&mut self) {
         for cell in self.cells.iter_mut().flatten() {
             cell.sum *= MEMORY;
@@ -61,7 +61,7 @@ impl Expectation {
         }
     }
 
-    /// Accesses to expect in the next pane, of a location with this past.
+    /// Returns the expected accesses in the next pane, for a location with this past.
     pub fn expect(&self, past: Past) -> f64 {
         if past == Past::default() {
             return 0.0;

@@ -1,30 +1,30 @@
-//! The ghost list: what was accessed lately, and how often since, whether or not it is on the fast tier.
+//! The ghost list: recently accessed locations and their counts, on either tier.
 //!
-//! A location's stay begins when it is accessed and not in the list, and ends when more others were accessed since its last access than the
-//! list has room for. Memory: one entry for each location of the list.
+//! A stay begins when a location is accessed that is not in the list. It ends when more others were accessed since its
+//! last access than the list has room for. Memory: one entry for each location of the list.
 
 use super::{Location, Region};
 use std::collections::BTreeMap;
 
-/// A location in its stay.
+/// Entry of a location.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stay {
-    /// Reads so far.
+    /// Reads in the stay.
     pub reads: u32,
-    /// Writes so far.
+    /// Writes in the stay.
     pub writes: u32,
-    /// The number of its last access, from 1; 0 if there is none.
+    /// Number of its last access, from 1; 0 if it has none.
     pub last: u64,
 }
 
 impl Stay {
-    /// Accesses so far.
+    /// Returns the accesses in the stay.
     pub fn accesses(&self) -> u32 {
         self.reads.saturating_add(self.writes)
     }
 }
 
-/// The list.
+/// The list of one volume.
 #[derive(Clone, Debug, Default)]
 pub struct GhostList {
     held: BTreeMap<Location, Stay>,
@@ -33,7 +33,7 @@ pub struct GhostList {
 }
 
 impl GhostList {
-    /// Counts an access and gives the stay before it, which has no accesses if it only begins.
+    /// Counts an access and returns the stay before it, without accesses if the stay begins.
     pub fn touch(&mut self, location: Location, region: Region) -> Stay {
         self.accesses += 1;
         let stay = self.held.entry(location).or_default();
@@ -48,31 +48,31 @@ impl GhostList {
         before
     }
 
-    /// Ends the stay of the location that was accessed longest ago, if there are more than `room`.
+    /// Ends the stay of the least recently used location, if the list has more than `room` entries.
     pub fn end(&mut self, room: usize) -> Option<Stay> {
         let oldest = *self.order.first_key_value().filter(|_| self.held.len() > room)?.1;
         self.forget(oldest)
     }
 
-    /// Forgets a location, and gives its stay if it had one.
+    /// Removes a location, and returns its stay if it had one.
     pub fn forget(&mut self, location: Location) -> Option<Stay> {
         let stay = self.held.remove(&location)?;
         self.order.remove(&stay.last);
         Some(stay)
     }
 
-    /// The locations of a file.
+    /// Returns the locations of a file.
     pub fn of_file(&self, file: u64) -> Vec<Location> {
         let all = Location { file, segment: 0 }..=Location { file, segment: u64::MAX };
         self.held.range(all).map(|(location, _)| *location).collect()
     }
 
-    /// The stay of a location; without accesses if it has none.
+    /// Returns the stay of a location; without accesses if it has none.
     pub fn get(&self, location: Location) -> Stay {
         self.held.get(&location).copied().unwrap_or_default()
     }
 
-    /// The stays whose last access was later than number `after` and not later than number `until`.
+    /// Returns the stays with a last access after number `after`, up to and including `until`.
     pub fn between(&self, after: u64, until: u64) -> impl Iterator<Item = Stay> + '_ {
         self.order
             .range(after + 1..=until.max(after + 1))
@@ -80,17 +80,17 @@ impl GhostList {
             .filter(move |stay| stay.last <= until)
     }
 
-    /// Locations in the list.
+    /// Returns the number of locations in the list.
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// All accesses so far.
+    /// Returns the number of all accesses so far.
     pub fn accesses(&self) -> u64 {
         self.accesses
     }

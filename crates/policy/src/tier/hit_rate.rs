@@ -1,25 +1,25 @@
-//! The hit rate of a location: how likely it is accessed again soon, learned from all locations by count and age.
+//! The hit rate of a location: the probability of an access soon, learned from all locations by count and age.
 //!
 //! ```text
-//!   rate(n, age)   accesses that came at that age / accesses that others were that old for      n in 1, 2-3, 4-7, ..
-//!   comes(n, age)  1 - exp(-(the rates from `age` to `age` + the horizon))                      age in 0-127, 128-255, 256-511, ..
+//!   rate(n, age)   accesses that came at that age / accesses that others were that old for  n in 1, 2-3, 4-7, ..
+//!   comes(n, age)  1 - exp(-(the rates from `age` to `age` + the horizon))                  age in 0-127, 128-255, ..
 //!   further(n)     comes(n, 0) * (1 + further(n + 1))
 //! ```
-//! Time is counted in accesses. A location that was not accessed again yet counts for the ages it has had so far. So
-//! rates are known before any location is old, and a change of the load shows first at young ages. A rate with few
-//! samples is taken from the age before it. A scan thus teaches that nothing comes back; a location that was accessed
-//! twice comes back more often than one that was accessed once.
+//! Time is counted in accesses. A location without another access counts for the ages it has had so far. So rates are
+//! known before any location is old, and a change of the load shows first at young ages. A rate with few samples is
+//! taken from the age class before it. So a scan teaches that locations do not return, and a location with two accesses
+//! returns more often than one with one access.
 //!
-//! The horizon is a quarter of the time for which the ghost list ([`super::ghosts`]) keeps a location that is not
-//! accessed. Until one has left the list, that time follows from the rate at which the list fills.
+//! The horizon is a quarter of the time for which the ghost list ([`super::ghosts`]) keeps an unused location. Until
+//! one has left the list, that time follows from the rate at which the list fills.
 //!
-//! Ours. It is a hazard rate, estimated with censored observations; that the best to evict is what is least likely to be
-//! hit per time is N. Beckmann, H. Chen, A. Cidon, "LHD: Improving Cache Hit Rate by Maximizing Hit Density" (NSDI
-//! 2018).
+//! Ours. It is a hazard rate, estimated with censored observations. Eviction of the location with the fewest expected
+//! hits per time follows N. Beckmann, H. Chen, A. Cidon, "LHD: Improving Cache Hit Rate by Maximizing Hit Density"
+//! (NSDI 2018).
 
 use super::ghosts::{GhostList, Stay};
 
-/// Counts that are told apart: what was accessed more often is expected to go on like these.
+/// Counts with a computed expectation; counts above half of them share the one at half.
 const COUNTS: usize = 256;
 
 /// Classes of counts.
@@ -28,41 +28,41 @@ const CLASSES: usize = 9;
 /// Classes of ages.
 const AGES: usize = 24;
 
-/// Accesses after which what was learned is put to use.
+/// Accesses between two updates of the rates.
 const TURN: u64 = 128;
 
-/// Part of what was learned that a turn leaves.
+/// Weight of earlier observations after an update.
 const MEMORY: f64 = 1.0 - TURN as f64 / 1000.0;
 
-/// Locations that the assumption of a rate counts for.
+/// Weight of the assumed rate, in locations.
 const PRIOR: f64 = 8.0;
 
-/// The horizon, in parts of how long the list keeps what does not come back.
+/// The horizon, as a share of the time for which the list keeps an unused location.
 const HORIZON: f64 = 0.25;
 
-/// Weight of the newest location that left the list in the mean of how long it was kept.
+/// Weight of the newest location that left the list, in the mean time in the list.
 const NEWEST: f64 = 1.0 / 256.0;
 
-/// What is known of one class of counts at one class of ages.
+/// Observations of one class of counts at one class of ages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
     came: f64,
     /// Accesses that passed while a location was in it, summed over its locations.
     waited: f64,
-    /// Locations in it at the last turn, or since.
+    /// Locations in it since the last update.
     waiting: u64,
     rate: f64,
 }
 
-/// What was learned.
+/// Learned rates of all classes.
 #[derive(Clone, Debug)]
 pub struct HitRate {
     cells: [[Cell; AGES]; CLASSES],
-    /// `further` for each count, as of the last turn.
+    /// `further` for each count, as of the last update.
     further: Vec<f64>,
-    /// The number of the access at the last turn.
+    /// Number of the access at the last update.
     turned: u64,
-    /// Accesses for which the list keeps what does not come back; 0 if none has left it.
+    /// Accesses for which the list keeps an unused location; 0 if none has left it.
     kept: f64,
     horizon: f64,
 }
@@ -74,7 +74,7 @@ impl Default for HitRate {
 }
 
 impl HitRate {
-    /// A location was accessed: its stay until then, and the list with the access.
+    /// Learns from an access: the location's stay before it, and the list after it.
     pub fn accessed(&mut self, before: Stay, ghosts: &GhostList, room: usize) {
         if before.last > 0 {
             let (count, age) = (count_class(before.accesses()), ghosts.accesses() - before.last);
@@ -87,22 +87,22 @@ impl HitRate {
         }
     }
 
-    /// A stay has ended: others were accessed since.
+    /// Learns from a stay that ended, because others were accessed since.
     pub fn ended(&mut self, stay: Stay, ghosts: &GhostList) {
         self.leaves(stay);
         let kept = (ghosts.accesses() - stay.last) as f64;
         self.kept += (kept - self.kept) * if self.kept == 0.0 { 1.0 } else { NEWEST };
     }
 
-    /// A location does not wait any more; that alone says nothing.
+    /// Removes a location that waits no longer, without learning from it.
     pub fn leaves(&mut self, stay: Stay) {
         let age = self.turned.saturating_sub(stay.last);
         let waiting = &mut self.cells[count_class(stay.accesses())][age_class(age)].waiting;
         *waiting = waiting.saturating_sub(1);
     }
 
-    /// The chance that a location that was accessed `n` times, the last time `age` accesses ago, is accessed within the
-    /// horizon.
+    /// Returns the probability that a location with `n` accesses, the last one `age` accesses ago, is accessed within
+    /// the horizon.
     pub fn comes(&self, n: u32, age: u64) -> f64 {
         let (from, to) = (age as f64, age as f64 + self.horizon);
         let mut sum = 0.0;
@@ -116,7 +116,7 @@ impl HitRate {
         1.0 - (-sum).exp()
     }
 
-    /// Further accesses to expect of a location that was accessed for the `n`-th time.
+    /// Returns the expected further accesses of a location at its `n`-th access.
     pub fn further(&self, n: u32) -> f64 {
         self.further[(n as usize).min(COUNTS / 2)]
     }
@@ -124,7 +124,7 @@ impl HitRate {
     fn turn(&mut self, ghosts: &GhostList, room: usize) {
         let now = ghosts.accesses();
         for age in 1..AGES {
-            // Those that have come to this age since the last turn.
+            // Locations that reached this age since the last update.
             let (after, until) = (self.turned.saturating_sub(starts(age)), now.saturating_sub(starts(age)));
             if until == 0 {
                 break;
@@ -161,17 +161,17 @@ impl HitRate {
     }
 }
 
-/// The class of a count: 1, 2-3, 4-7, ..
+/// Returns the class of a count: 1, 2-3, 4-7, ..
 fn count_class(n: u32) -> usize {
     (n.max(1).ilog2() as usize).min(CLASSES - 1)
 }
 
-/// The class of an age: 0-127, 128-255, 256-511, ..
+/// Returns the class of an age: 0-127, 128-255, 256-511, ..
 fn age_class(age: u64) -> usize {
     (age / (TURN / 2)).checked_ilog2().map_or(0, |log| log as usize).min(AGES - 1)
 }
 
-/// The first age of a class.
+/// Returns the first age of a class.
 fn starts(class: usize) -> u64 {
     if class == 0 { 0 } else { (TURN / 2) << class }
 }
@@ -221,7 +221,7 @@ mod tests {
         (0..20_000).for_each(|n| spot.touch(n * 7919 % 500));
         let expected = spot.hit_rate.further(40);
         assert!(spot.hit_rate.comes(40, 0) > 0.5 && expected > 1.0, "each was accessed 40 times: {expected}");
-        // The spot is gone: soon nothing is expected any more.
+        // The hot spot is gone: soon no further access is expected.
         (0..20_000).for_each(|block| spot.touch(10_000 + block));
         assert!(spot.hit_rate.further(40) < 0.05, "{}", spot.hit_rate.further(40));
     }
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn what_has_waited_for_long_or_came_only_once_is_less_likely_to_come() {
         let mut both = Learning::new(2000);
-        // Two hundred hot ones, others every 3000 accesses, among such that come once.
+        // Two hundred hot locations, replaced every 3000 accesses, among locations with one access.
         let hot = |n: u64| n / 3000 * 200 + n / 2 * 7919 % 200;
         (0..44_900u64).for_each(|n| both.touch(if n % 2 == 0 { hot(n) } else { 10_000 + n }));
         let comes = |n, age| both.hit_rate.comes(n, age);

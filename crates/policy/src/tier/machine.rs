@@ -1,10 +1,11 @@
 //! The state machine of working-set reorganisation: accesses in, moves out, when the devices are idle.
 //!
-//! It keeps the tables, ends their panes, has a planner say what should move, and hands the moves out one after the other as idleness and
-//! budget allow. A plan that was not finished when the next pane ends is dropped: the new one knows better.
+//! It keeps the tables, ends their panes and runs a planner at the end of each. It emits the moves one after the other
+//! as idleness and budget allow. A plan that is unfinished when the next pane ends is dropped: the new one is based on
+//! later accesses.
 //!
-//! The driver tells it every access, where locations are placed first, when the devices of a tier fall idle or get busy, and what became
-//! of each move. It may forget to tell: a location that was never placed counts as slow.
+//! The driver sends every access, the first placement of locations, changes of a tier's devices between idle and busy,
+//! and the result of each move. Events may be lost: a location that was never placed counts as slow.
 
 mod arrive;
 mod config;
@@ -30,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// [`super::hit_rate`] learns from at a time.
 const FIRST_PANE: u64 = 128;
 
-/// The machine.
+/// The machine that plans moves between tiers.
 #[derive(Debug)]
 pub struct Reorganizer {
     config: Config,
@@ -46,8 +47,10 @@ pub struct Reorganizer {
     written: BTreeSet<Location>,
     /// Moves that are made before those of the plan.
     urgent: VecDeque<arrive::Urgent>,
-    /// What may leave the fast tier before the next plan, that with which least is lost first.
+    /// Locations that may leave the fast tier before the next plan; the one with the least loss first.
     victims: VecDeque<Location>,
+    /// Locations that cannot be reached.
+    away: BTreeSet<Location>,
     /// When they were ranked, and how many accesses ago.
     ranked: (Time, u64),
     /// Since when each tier is idle.
@@ -61,7 +64,7 @@ pub struct Reorganizer {
     log: Log<Event, Action>,
 }
 
-/// What is summed up within a pane.
+/// Sums within a pane.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counting {
     began: Time,
@@ -94,6 +97,7 @@ impl Reorganizer {
             written: BTreeSet::new(),
             urgent: VecDeque::new(),
             victims: VecDeque::new(),
+            away: BTreeSet::new(),
             ranked: (now, 0),
             idle_since: [Some(now); 2],
             idle_budget: Throttle::new(config.idle_bytes_per_s, 0, now),
@@ -122,7 +126,7 @@ impl Reorganizer {
             return None;
         }
         while let Some(of) = self.plan.pop_front() {
-            let pointless = self.tier(of.location) == of.to || self.is_moving(of.location);
+            let pointless = self.tier(of.location) == of.to || self.is_moving(of.location) || self.is_away(of.location);
             if pointless || (of.to == Tier::Fast && self.room() == 0) {
                 continue;
             }
@@ -150,7 +154,7 @@ impl Reorganizer {
         self.log.start();
     }
 
-    /// What was kept.
+    /// Lines of the log.
     pub fn log(&self) -> &[Logged] {
         self.log.lines()
     }
@@ -165,6 +169,11 @@ impl Reorganizer {
         };
         let yields = self.config.busy_bytes_per_s == 0;
         yields.then(|| (Yielding::new(self.config.idle), yielding::step_bytes(&self.config.costs, to)))
+    }
+
+    /// Whether a location cannot be reached now.
+    pub fn is_away(&self, location: Location) -> bool {
+        self.away.contains(&location)
     }
 
     /// Where a location lies.
@@ -206,12 +215,12 @@ impl Reorganizer {
         (self.plan.len(), self.moving.len())
     }
 
-    /// What was done so far.
+    /// Counters since the start.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    fn access(&mut self, now: Time, location: Location, region: Region, bytes: u64) {
+    fn access(&mut self, now: Time, location: Location, region: Region, bytes: u64, ends_request: bool) {
         let tier = self.tier(location);
         let table = match region {
             Region::Read => &mut self.read,
@@ -235,7 +244,7 @@ impl Reorganizer {
         pane.busy_ns[tier as usize] += self.config.costs.of(tier).access_ns(region, bytes as f64);
         pane.bytes[region as usize] += bytes as f64;
         pane.accesses[region as usize] += 1.0;
-        pane.requests += 1;
+        pane.requests += u64::from(ends_request);
         pane.newcomers += u64::from(new);
         if tier == Tier::Slow {
             self.arrive(now, location, bytes);
@@ -274,6 +283,7 @@ impl Reorganizer {
         let all = Location { file, segment: 0 }..=Location { file, segment: u64::MAX };
         let held: Vec<Location> = self.fast.range(all).copied().collect();
         held.into_iter().for_each(|location| self.placed(now, location, Tier::Slow));
+        self.away.retain(|location| location.file != file);
         self.read.remove_file(file);
         self.write.remove_file(file);
         self.tuned.iter_mut().for_each(|tuned| tuned.removed(file));
@@ -378,10 +388,13 @@ impl Machine for Reorganizer {
         self.now = self.now.max(now);
         self.log.event(now, &event);
         match event {
-            Event::Access { location, region, bytes } => self.access(now, location, region, bytes),
+            Event::Access { location, region, bytes, ends_request } => {
+                self.access(now, location, region, bytes, ends_request);
+            }
             Event::Placed { location, tier } => self.placed(now, location, tier),
             Event::Gone { location } => {
                 self.placed(now, location, Tier::Slow);
+                self.away.remove(&location);
                 self.read.remove(location);
                 self.write.remove(location);
                 self.tuned.iter_mut().for_each(|tuned| tuned.gone(location));
@@ -389,6 +402,8 @@ impl Machine for Reorganizer {
                 self.urgent.retain(|urgent| urgent.of.location != location);
             }
             Event::Removed { file } => self.removed(now, file),
+            Event::Reach { location, reached: true } => drop(self.away.remove(&location)),
+            Event::Reach { location, reached: false } => drop(self.away.insert(location)),
             Event::Idle(tier) => {
                 self.idle_since[tier as usize].get_or_insert(now);
             }

@@ -1,16 +1,16 @@
-//! The paper's Algorithm 2: what moves at the end of a window.
+//! The paper's Algorithm 2: moves at the end of a window.
 //!
 //! ```text
 //!   fast tier     in neither table: -> to the slow one, whenever the fast tier has less free space than the threshold
 //!   read table    hotness > H: on the slow tier -> to the fast one, if it fits
-//!                 hotness < L: out of the table; on the fast tier -> to the slow one, later: only while the fast tier has
-//!                              less free space than the threshold
+//!                 hotness < L: out of the table; on the fast tier -> to the slow one, later:
+//!                              only while the fast tier has less free space than the threshold
 //!   write table   hotness > H: on the fast tier -> to the slow one
 //!                 hotness < L: out of the table
 //! ```
-//! The tables hold the working set, the locations that were accessed within the window. What had no access is the coldest of all, and
-//! leaves first. Both comparisons are strict. A location hot in both tables ends on the slow tier because the write table comes second;
-//! `read_wins` turns that round. Two moves of one location that undo each other are cancelled: neither is made.
+//! The tables hold the working set: the locations accessed within the window. Locations without access are the coldest
+//! and leave first. Both comparisons are strict. A location hot in both tables ends on the slow tier because the write
+//! table comes second; `read_wins` reverses this. Two moves of one location that undo each other are both dropped.
 //!
 //! Source: WS-ROS, Algorithm 2; the reference, section 11, readings A-31 (delayed demotion) and A-32 (hot in both).
 
@@ -21,9 +21,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Parameters of the algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
-    /// H: a location with more accesses in the window is hot.
+    /// Threshold H: a location with more accesses in the window is hot.
     pub hot: u32,
-    /// L: a location with fewer is cold.
+    /// Threshold L: a location with fewer accesses is cold.
     pub cold: u32,
     /// Free bytes of the fast tier below which cold data leave it.
     pub free_bytes: u64,
@@ -41,14 +41,15 @@ impl Default for Thresholds {
 /// The fast tier's space, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// What is free.
+    /// Free bytes of the tier.
     pub free_bytes: u64,
-    /// Size of a location.
+    /// Bytes of a location.
     pub block_bytes: u64,
 }
 
-/// Moves in the order of the algorithm, without cancelling any; `fast` is what lies on the fast tier. Cold locations leave the tables. What is cold
-/// and stays, since there is space enough, is cold again at the end of the next window unless it is read.
+/// Returns the moves in the order of the algorithm, without dropping pairs; `fast` are the locations on the fast tier.
+/// Cold locations leave the tables. A cold location that stays, since space suffices, is cold again at the end of the
+/// next window unless it is read.
 pub fn algorithm_2(
     read: &mut LocalityTable,
     write: &mut LocalityTable,
@@ -60,12 +61,12 @@ pub fn algorithm_2(
     let mut placed: BTreeMap<Location, Tier> = BTreeMap::new();
     let place = |at: Location| if fast.contains(&at) { Tier::Fast } else { Tier::Slow };
     let left_the_working_set = |at: &Location| read.get(*at).is_none() && write.get(*at).is_none();
-    // Looked at before anything is taken out of the tables.
+    // Computed before any location leaves the tables.
     let unused: Vec<Location> = fast.iter().copied().filter(left_the_working_set).collect();
     let mut unused = unused.into_iter();
     let entries: Vec<_> = read.iter().map(|(at, entry)| Some((at, entry.hotness()))).collect();
     for entry in entries.into_iter().chain([None]) {
-        // Before anything that was accessed leaves, and again as promotions take the space.
+        // Before any accessed location leaves, and again as promotions take the space.
         while space.free_bytes < thresholds.free_bytes
             && let Some(coldest) = unused.next()
         {
@@ -102,14 +103,14 @@ pub fn algorithm_2(
     moves
 }
 
-/// Takes out pairs of moves of one location that undo each other.
+/// Removes pairs of moves of one location that undo each other.
 pub fn cancel_pairs(moves: Vec<Move>) -> Vec<Move> {
     let mut count: BTreeMap<Location, u32> = BTreeMap::new();
     moves.iter().for_each(|of| *count.entry(of.location).or_default() += 1);
     moves.into_iter().filter(|of| count[&of.location] == 1).collect()
 }
 
-/// Cold data leave if there is too little space for them to stay.
+/// Demotes a cold location if space is short.
 fn demote_cold(
     location: Location,
     hotness: u32,
@@ -133,7 +134,7 @@ mod tests {
 
     const LOC: fn(u64) -> Location = |block| Location { file: 0, segment: block };
 
-    /// The walk-through of the reference: reads of loc1-4 and writes of loc2, loc4, loc5, with the given number of times.
+    /// The walk-through of the reference: reads of loc1-4 and writes of loc2, loc4, loc5, with the given numbers.
     fn tables() -> (LocalityTable, LocalityTable) {
         let (mut read, mut write) = (LocalityTable::new(1, 100), LocalityTable::new(1, 100));
         let touch = |table: &mut LocalityTable, hotness: &[(u64, u32)]| {
@@ -193,7 +194,7 @@ mod tests {
         let mut table = LocalityTable::new(1, 9);
         table.touch(Time(0), LOC(1));
         assert!(run(&mut table, 1000).is_empty() && table.is_empty(), "there is space");
-        // What had no access at all is colder than what had one, and leaves first.
+        // A location without any access is colder than one with an access, and leaves first.
         table.touch(Time(0), LOC(1));
         (0..2).for_each(|n| table.touch(Time(n), LOC(3)));
         assert_eq!(run(&mut table.clone(), 2), [(5, cold(0)), (1, cold(1))], "two reads are not cold");

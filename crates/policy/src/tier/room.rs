@@ -1,4 +1,4 @@
-//! Room for slow copies on the targets of the slow tier: a share of each stays free of them.
+//! Room for slow copies on the targets of the slow tier: a share of each target stays free of copies.
 //!
 //! ```text
 //!   |#### data ####|== copies ==|      room      |. stays free .|
@@ -10,19 +10,19 @@ use super::Location;
 /// The space of a target of the slow tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowTarget {
-    /// All of it.
+    /// Size of the target.
     pub total_bytes: u64,
-    /// What is free.
+    /// Free bytes of the target.
     pub free_bytes: u64,
 }
 
 impl SlowTarget {
-    /// Bytes that further copies may take where `free_percent` of the target stays free.
+    /// Returns the bytes available for further copies if `free_percent` of the target stays free.
     pub fn room_bytes(&self, free_percent: u32) -> u64 {
         self.free_bytes.saturating_sub(self.stays_free(free_percent))
     }
 
-    /// Bytes of copies that go, so that as much is free again.
+    /// Returns the bytes of copies to drop so that the share is free again.
     pub fn short_bytes(&self, free_percent: u32) -> u64 {
         self.stays_free(free_percent).saturating_sub(self.free_bytes)
     }
@@ -32,15 +32,15 @@ impl SlowTarget {
     }
 }
 
-/// Bytes of further copies that the slow tier has room for. A copy takes its part of as many targets as its segment, so
-/// the fullest target decides, of those that have room for a segment at all.
+/// Returns the bytes of further copies that the slow tier has room for. A copy takes space on all targets of its
+/// segment, so the fullest target decides, among those with room for a segment at all.
 pub fn room_bytes(targets: impl IntoIterator<Item = SlowTarget>, free_percent: u32, segment_bytes: u64) -> u64 {
     let rooms = targets.into_iter().map(|target| target.room_bytes(free_percent));
     rooms.filter(|room| *room >= segment_bytes).min().unwrap_or(0)
 }
 
-/// Of a target that is short of so many bytes: the copies that go, in the order in which they are given, and how many
-/// bytes that frees. `frees` says what the end of a copy frees there.
+/// Chooses the copies to drop on a target that lacks `short_bytes` bytes, in the given order; returns them and the
+/// freed bytes. `frees` returns the bytes on the target that a copy's end frees.
 pub fn give_up(
     copies: impl IntoIterator<Item = Location>,
     short_bytes: u64,

@@ -1,30 +1,31 @@
-//! How many stripes each device gets: round robin, or in proportion to the devices' speeds.
+//! Distribution of stripes over devices: round robin, or in proportion to the devices' speeds.
 //!
-//! The paper's model: `n` requests of `s` bytes over one device of each tier, with latencies `l` and `gamma * l`. Round robin ends with the slow
-//! device, at `n s gamma l / 2`. In proportion, the fast device takes the share `gamma / (gamma + 1)`, both end together at
-//! `n s gamma l / (gamma + 1)`, and the gain is `(gamma + 1) / 2`: 5.5 for `gamma = 10`, 2.5 for `gamma = 4`.
+//! The paper's model: `n` requests of `s` bytes over one device of each tier, with latencies `l` and `gamma * l`. Round
+//! robin ends with the slow device, at `n s gamma l / 2`. In proportion, the fast device takes the share
+//! `gamma / (gamma + 1)`, both end together at `n s gamma l / (gamma + 1)`, and the gain is `(gamma + 1) / 2`: 5.5 for
+//! `gamma = 10`, 2.5 for `gamma = 4`.
 //!
 //! Source: WS-ROS, "Motivating Analysis"; the reference, section 11.
 
-/// Time of `n` requests of `bytes` over one fast and one slow device in turn; `fast_ns_per_byte` is `l`.
+/// Returns the time of `n` requests of `bytes` over one fast and one slow device in turn; `fast_ns_per_byte` is `l`.
 pub fn round_robin_ns(n: f64, bytes: f64, gamma: f64, fast_ns_per_byte: f64) -> f64 {
     n * bytes * gamma * fast_ns_per_byte / 2.0
 }
 
-/// The same with the fast device taking its proportional share.
+/// Returns the time of the same requests with a proportional split.
 pub fn proportional_ns(n: f64, bytes: f64, gamma: f64, fast_ns_per_byte: f64) -> f64 {
     n * bytes * gamma * fast_ns_per_byte / (gamma + 1.0)
 }
 
-/// Gain of the proportional split over round robin.
+/// Returns the gain of the proportional split over round robin.
 pub fn gain(gamma: f64) -> f64 {
     (gamma + 1.0) / 2.0
 }
 
 /// Deals stripes to devices by weight, so that each has its share over any longer run.
 ///
-/// Each turn every device that may take the stripe gains its weight in credit; the one with most (the first of several) takes the stripe
-/// and pays what all gained.
+/// For each stripe, every permitted device gains its weight in credit. The one with most (the first of several) takes
+/// the stripe and pays the sum of the gains.
 #[derive(Clone, Debug)]
 pub struct Split {
     weights: Vec<f64>,
@@ -32,7 +33,8 @@ pub struct Split {
 }
 
 impl Split {
-    /// Weights are speeds in any unit; those that are not above 0 get nothing, unless none is: then all are equal.
+    /// Makes a split for speeds in any unit. Weights that are not above 0 get no stripes; without any positive weight,
+    /// all are equal.
     pub fn new(weights: &[f64]) -> Split {
         let mut weights: Vec<f64> = weights.iter().map(|w| if w.is_finite() && *w > 0.0 { *w } else { 0.0 }).collect();
         if weights.iter().sum::<f64>() <= 0.0 {
@@ -41,7 +43,7 @@ impl Split {
         Split { credit: vec![0.0; weights.len()], weights }
     }
 
-    /// The device of the next stripe; `None` if no device `may` take it. One that may not gains nothing meanwhile.
+    /// Returns the device of the next stripe; `None` if no device is permitted by `may`. Others gain no credit.
     pub fn next(&mut self, may: impl Fn(usize) -> bool) -> Option<usize> {
         let mut total = 0.0;
         let mut best: Option<usize> = None;

@@ -1,21 +1,21 @@
-//! The locality table: how often, and when last, each location was accessed within a sliding window.
+//! The locality table: number of accesses to each location within a sliding window, and time of the last one.
 //!
-//! The window is cut into panes. A location has a counter for each; its hotness is their sum, so it counts exactly the accesses of
-//! the present pane and of the `panes - 1` before it. With one pane the window tumbles, as in the paper, which looks at
-//! the tables at the end of each window. When a pane ends, the oldest counter is emptied and becomes the present one;
-//! locations without any access left are dropped (their time stamp left the window).
+//! The window consists of panes. A location has a counter for each, and its hotness is their sum. So it counts exactly
+//! the accesses of the present pane and of the `panes - 1` before it. With one pane the window tumbles, as in the
+//! paper, which evaluates the tables at the end of each window. When a pane ends, the oldest counter is reset and
+//! becomes the present one. Locations without accesses are dropped (their time stamp left the window).
 //!
-//! Memory: at most `locations_max` entries. When a new location finds the table full, the coldest quarter is forgotten first
-//! (the least recently used of equally cold ones), so that a scan of any length costs the hot locations nothing.
+//! Memory: at most `locations_max` entries. When the table is full, the coldest quarter is dropped first, the least
+//! recently used of equals. So a scan of any length does not evict hot locations.
 
 use super::Location;
 use crate::time::Time;
 use std::collections::BTreeMap;
 
-/// Panes that a window may have.
+/// Most panes of a window.
 pub const PANES_MAX: usize = 8;
 
-/// What is known of one location.
+/// Statistics of one location.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     counts: [u16; PANES_MAX],
@@ -23,12 +23,12 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Accesses within the window.
+    /// Returns the accesses within the window.
     pub fn hotness(&self) -> u32 {
         self.counts.iter().map(|&count| u32::from(count)).sum()
     }
 
-    /// The last access.
+    /// Returns the time of the last access.
     pub fn last(&self) -> Time {
         self.last
     }
@@ -45,7 +45,8 @@ pub struct LocalityTable {
 }
 
 impl LocalityTable {
-    /// An empty table of a window of `panes` panes (1 to [`PANES_MAX`]) and at most `locations_max` locations (at least 4).
+    /// Makes an empty table for a window of `panes` panes (1 to [`PANES_MAX`]) and at most `locations_max` locations
+    /// (at least 4).
     pub fn new(panes: usize, locations_max: usize) -> LocalityTable {
         let panes = panes.clamp(1, PANES_MAX);
         LocalityTable { entries: BTreeMap::new(), panes, present: 0, locations_max: locations_max.max(4), forgotten: 0 }
@@ -61,17 +62,17 @@ impl LocalityTable {
         entry.last = now;
     }
 
-    /// Accesses to a location within the window.
+    /// Returns the accesses to a location within the window.
     pub fn hotness(&self, location: Location) -> u32 {
         self.entries.get(&location).map_or(0, Entry::hotness)
     }
 
-    /// What is known of a location.
+    /// Returns the entry of a location.
     pub fn get(&self, location: Location) -> Option<&Entry> {
         self.entries.get(&location)
     }
 
-    /// Accesses of an entry in the present pane, in the one before it, and in all panes before that.
+    /// Returns an entry's accesses in the present pane, in the one before it, and in all earlier panes.
     pub fn by_age(&self, entry: &Entry) -> (u32, u32, u32) {
         let count = |pane: usize| u32::from(entry.counts[pane]);
         let now = count(self.present);
@@ -79,30 +80,30 @@ impl LocalityTable {
         (now, recent, entry.hotness() - now - recent)
     }
 
-    /// All locations, in their order.
+    /// Returns all locations, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = (Location, &Entry)> {
         self.entries.iter().map(|(location, entry)| (*location, entry))
     }
 
-    /// Forgets a location: it is cold, or gone.
+    /// Removes a location that is cold or gone.
     pub fn remove(&mut self, location: Location) {
         self.entries.remove(&location);
     }
 
-    /// Forgets all locations of a file.
+    /// Removes all locations of a file.
     pub fn remove_file(&mut self, file: u64) {
         let all = Location { file, segment: 0 }..=Location { file, segment: u64::MAX };
         let known: Vec<Location> = self.entries.range(all).map(|(location, _)| *location).collect();
         known.iter().for_each(|&location| self.remove(location));
     }
 
-    /// The locations of a file that are in the table, in their order.
+    /// Returns the locations of a file that are in the table, in ascending order.
     pub fn of_file(&self, file: u64) -> impl Iterator<Item = (Location, &Entry)> {
         let all = Location { file, segment: 0 }..=Location { file, segment: u64::MAX };
         self.entries.range(all).map(|(location, entry)| (*location, entry))
     }
 
-    /// The present pane ends. Locations without an access in the window that goes on are dropped.
+    /// Ends the present pane. Locations without an access in the remaining window are dropped.
     pub fn turn(&mut self) {
         self.present = (self.present + 1) % self.panes;
         let present = self.present;
@@ -112,17 +113,17 @@ impl LocalityTable {
         });
     }
 
-    /// Locations in the table.
+    /// Returns the number of locations in the table.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it is empty.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Locations that were forgotten for want of memory.
+    /// Returns the number of locations dropped for lack of memory.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }

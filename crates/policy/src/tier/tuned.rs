@@ -1,15 +1,16 @@
-//! Our planner: a location moves if the device time it is expected to save exceeds what the move costs.
+//! Our planner: a location moves if the expected saving of device time exceeds the cost of the move.
 //!
 //! ```text
 //!   worth(location) = trust * horizon * (reads expected * time a read saves + writes expected * time a write saves)
 //!   promote   worth > cost of the move, and it fits
 //!   swap      worth(candidate) - worth(coldest on the fast tier) > cost of both moves
 //! ```
-//! Expected accesses are learned ([`super::gain`]). `trust` is learned from past moves, and from those that were thought of and not made: what
-//! they saved, or would have, within the horizon against what was expected of them. When moves don't pay, it falls and only hotter locations
-//! move; since thoughts cost nothing it rises again as soon as moves would. [`Tuned::threshold`] says which H this amounts to.
+//! Expected accesses are learned ([`super::gain`]). `trust` is learned from past moves, and from considered moves that
+//! were not made: it compares their saving within the horizon with the expected one. When moves do not pay, trust falls
+//! and only hotter locations move. Since considered moves cost nothing, it rises again as soon as moves would pay.
+//! [`Tuned::threshold`] returns the equivalent H.
 //!
-//! The fast tier is not overfilled with work: once it would be busier than the slow one and nearly saturated, nothing more is promoted,
+//! The fast tier is not overloaded: once it would be busier than the slow one and nearly saturated, promotions stop,
 //! because two tiers serve more than one.
 //!
 //! Ours, beyond the paper: it replaces H and L, weighs moves by bytes, and keeps scans from flushing the fast tier.
@@ -25,16 +26,16 @@ use super::{Location, Move, Reason, Region, Tier};
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Utilisation of the fast tier above which it is spared.
+/// Utilisation of the fast tier above which promotions stop.
 const SATURATED: f64 = 0.8;
 
 /// Limits of trust.
 const TRUST: (f64, f64) = (0.05, 2.0);
 
-/// Past moves whose gain is measured at a time.
+/// Most past moves whose gain is measured at a time.
 const MEASURED_MAX: usize = 1 << 16;
 
-/// How many times the cost of writing a location back new data must save to take its place.
+/// Factor on the cost of writing a location back that new data must save to replace it.
 const NEWCOMER_MARGIN: f64 = 1.5;
 
 /// Parameters of the planner.
@@ -51,20 +52,20 @@ impl Default for Config {
     }
 }
 
-/// What the planner is told of a pane that ended.
+/// Measurements of a pane that ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pane {
-    /// How long it took, in nanoseconds.
+    /// Length of the pane, in nanoseconds.
     pub span_ns: f64,
     /// Device time of the accesses to the fast tier, summed over its devices.
     pub fast_busy_ns: f64,
-    /// The same of the slow tier.
+    /// Device time of the accesses to the slow tier, likewise.
     pub slow_busy_ns: f64,
     /// Mean bytes of a read.
     pub read_bytes: f64,
     /// Mean bytes of a write.
     pub write_bytes: f64,
-    /// Locations that the fast tier has room for.
+    /// Free room of the fast tier, in locations.
     pub room: u64,
     /// Bytes of a location.
     pub block_bytes: f64,
@@ -76,7 +77,7 @@ pub struct Pane {
     pub newcomers: u64,
 }
 
-/// The planner.
+/// The planner of one volume.
 #[derive(Clone, Debug)]
 pub struct Tuned {
     config: Config,
@@ -88,9 +89,9 @@ pub struct Tuned {
     threshold: Option<u32>,
     hit_rate: HitRate,
     ghosts: GhostList,
-    /// Locations that the ghost list has room for.
+    /// Capacity of the ghost list, in locations.
     list: usize,
-    /// What device time of each tier counts for: less where there is time to spare.
+    /// Price of each tier's device time: lower where devices are idle.
     prices: [f64; 2],
     /// Mean bytes of a read and of a write.
     bytes: [f64; 2],
@@ -102,11 +103,11 @@ pub struct Tuned {
 struct Measured {
     expected_ns: f64,
     panes: u32,
-    /// It was promoted; else only thought of.
+    /// Whether it was promoted, or only considered.
     made: bool,
 }
 
-/// What a location is worth on the fast tier, and what it would cost both tiers per pane.
+/// Value of a location on the fast tier, and its load on both tiers per pane.
 #[derive(Clone, Copy, Debug)]
 struct Worth {
     saves_ns: f64,
@@ -115,7 +116,7 @@ struct Worth {
 }
 
 impl Tuned {
-    /// A planner for these devices and windows of `panes` panes.
+    /// Makes a planner for these devices and windows of `panes` panes.
     pub fn new(config: Config, costs: Costs, panes: usize) -> Tuned {
         let before = panes.saturating_sub(1);
         let (read, write) = (Expectation::new(before), Expectation::new(before));
@@ -136,43 +137,44 @@ impl Tuned {
         }
     }
 
-    /// How far past moves kept what was expected of them, from 0.05 to 2.
+    /// Returns the ratio of real to expected savings of past moves, from 0.05 to 2.
     pub fn trust(&self) -> f64 {
         self.trust
     }
 
-    /// The least number of reads within a pane (a power of two) for which moving a new location pays at present; `None` if none does.
+    /// Returns the least number of reads within a pane (a power of two) that pays for the move of a new location;
+    /// `None`: none does.
     pub fn threshold(&self) -> Option<u32> {
         self.threshold
     }
 
-    /// A promotion was carried out: measure what it saves.
+    /// Starts measuring the saving of a promotion.
     pub fn promoted(&mut self, location: Location, expected_ns: f64) {
         if self.measured.len() < MEASURED_MAX {
             self.measured.insert(location, Measured { expected_ns, panes: 0, made: true });
         }
     }
 
-    /// A location was promoted at the access: what it saves says nothing of a plan's moves.
+    /// Stops measuring a location promoted at the access: its saving is no evidence for planned moves.
     pub fn promoted_at_hand(&mut self, location: Location) {
         self.measured.remove(&location);
     }
 
-    /// A promotion was thought of and not carried out: what it would have saved says as much of the expectation, and costs nothing.
+    /// Starts measuring a considered promotion that was not made: its saving is equal evidence, at no cost.
     fn left_alone(&mut self, location: Location, expected_ns: f64) {
         if self.measured.len() < MEASURED_MAX / 2 {
             self.measured.entry(location).or_insert(Measured { expected_ns, panes: 0, made: false });
         }
     }
 
-    /// A location left the fast tier: its account is closed as it stands.
+    /// Ends the measurement of a location that left the fast tier.
     pub fn left(&mut self, location: Location) {
         if self.measured.get(&location).is_some_and(|of| of.made) {
             self.measured.remove(&location);
         }
     }
 
-    /// The present pane of both tables ends: learn from it. Call before [`LocalityTable::turn`].
+    /// Learns from the pane that ends, in both tables. Call before [`LocalityTable::turn`].
     pub fn learn(&mut self, read: &LocalityTable, write: &LocalityTable, pane: &Pane) {
         for (table, learned) in [(read, &mut self.read), (write, &mut self.write)] {
             for (_, entry) in table.iter() {
@@ -192,7 +194,7 @@ impl Tuned {
         let horizon = self.config.horizon_panes.max(1);
         let (mut expected, mut saved) = (0.0, 0.0);
         self.measured.retain(|&at, measured| {
-            // Pane by pane, so that moves that do not pay are noticed at once.
+            // Pane by pane, so that unprofitable moves are noticed at once.
             saved += f64::from(now(read, at)) * read_saves + f64::from(now(write, at)) * write_saves;
             expected += measured.expected_ns / f64::from(horizon);
             measured.panes += 1;
@@ -201,7 +203,8 @@ impl Tuned {
         self.settle(expected, saved);
     }
 
-    /// What to move, the most worth first. Call after [`LocalityTable::turn`]. `fast` are the locations on the fast tier.
+    /// Returns the moves, most valuable first. Call after [`LocalityTable::turn`]. `fast` are the locations on the fast
+    /// tier.
     pub fn plan(
         &mut self,
         read: &LocalityTable,
@@ -238,7 +241,7 @@ impl Tuned {
                 room -= 1;
             } else {
                 let Some(&(victim_worth, victim)) = victims.peek() else { break };
-                // The coldest that may go must be worth so much less that both moves pay.
+                // The coldest victim must be worth so much less that both moves pay.
                 let leaves_ns = if copies.contains_key(&victim) { 0.0 } else { demote_ns };
                 if saves - victim_worth.max(0.0) <= promote_ns + leaves_ns {
                     break;
@@ -252,7 +255,7 @@ impl Tuned {
             let reason = Reason::Gain { saves_ns: saves as u64, costs_ns: promote_ns as u64 };
             moves.push(Move { location, to: Tier::Fast, reason });
         }
-        // Room for what is written next, if that is worth more than what is coldest.
+        // Room for data written next, if that is worth more than the coldest locations.
         let further = self.hit_rate.further(1);
         let saved = self.saved_ns(Region::Write, pane.write_bytes);
         let new_ns = (1.0 + further) * saved;
@@ -270,7 +273,7 @@ impl Tuned {
         moves
     }
 
-    /// What is not on the fast tier and would save more than so much there, the most worth first.
+    /// Returns the locations off the fast tier that would save more than a limit there, most valuable first.
     fn worth_more(
         &self,
         read: &LocalityTable,
@@ -287,7 +290,7 @@ impl Tuned {
         all
     }
 
-    /// What is on the fast tier, by what it is worth there.
+    /// Ranks the locations of the fast tier by their value there.
     fn ranked(
         &self,
         read: &LocalityTable,
@@ -298,7 +301,7 @@ impl Tuned {
         self.least_first(fast, |at| self.worth_of(read, write, at, pane).saves_ns)
     }
 
-    /// What is on the fast tier, the least worth first; of what is worth the same, what was accessed last stays longest.
+    /// Returns the locations of the fast tier, least valuable first; of equal ones, the latest accessed stays longest.
     fn least_first(&self, fast: &BTreeSet<Location>, worth: impl Fn(Location) -> f64) -> Vec<(f64, Location)> {
         let mut all: Vec<(f64, u64, Location)> =
             fast.iter().map(|&at| (worth(at), self.ghosts.get(at).last, at)).collect();
@@ -306,13 +309,13 @@ impl Tuned {
         all.into_iter().map(|(worth, _, at)| (worth, at)).collect()
     }
 
-    /// What an access saves on the fast tier, in device time at its price.
+    /// Returns the saving of an access on the fast tier, in device time at its price.
     fn saved_ns(&self, region: Region, bytes: f64) -> f64 {
         let on = |tier: Tier| self.prices[tier as usize] * self.costs.of(tier).access_ns(region, bytes);
         on(Tier::Slow) - on(Tier::Fast)
     }
 
-    /// A move of `bytes`, in device time at its price.
+    /// Returns the cost of moving `bytes`, in device time at its price.
     fn moving_ns(&self, to: Tier, bytes: f64) -> f64 {
         self.prices[to.other() as usize] * self.costs.of(to.other()).access_ns(Region::Read, bytes)
             + self.prices[to as usize] * self.costs.of(to).access_ns(Region::Write, bytes)
@@ -336,7 +339,7 @@ impl Tuned {
         Worth { saves_ns, fast_ns, slow_ns }
     }
 
-    /// Device time of a tier that is busy half as much as the other is worth half as much, once the other is short of it.
+    /// Sets prices: the time of a tier that is half as busy is worth half as much, once the other tier is saturated.
     fn price(&mut self, pane: &Pane) {
         let busy = Busy::new(pane, &self.costs);
         let share = [busy.fast / busy.fast_capacity, busy.slow / busy.slow_capacity];
@@ -345,23 +348,23 @@ impl Tuned {
         self.prices = share.map(|share| 1.0 - short * (1.0 - share / most.max(1e-9)));
     }
 
-    /// Once a pane: trust goes a quarter of the way to what past moves, and those thought of, saved in it.
+    /// Moves trust a quarter of the way to the saving ratio of the pane, once a pane.
     fn settle(&mut self, expected: f64, saved: f64) {
         if expected > 0.0 {
-            // What was expected was scaled by the trust of its time.
+            // The expected value was scaled by the trust at that time.
             let kept = (saved / expected).clamp(0.0, 4.0);
             self.trust = (self.trust * (0.75 + 0.25 * kept)).clamp(TRUST.0, TRUST.1);
         }
     }
 }
 
-/// What a table knows of a location. In the middle of a pane its accesses count as recent ones.
+/// Returns the past of a location in a table. In the middle of a pane its accesses count as recent ones.
 fn seen(table: &LocalityTable, at: Location) -> Past {
     let (now, recent, older) = table.get(at).map_or((0, 0, 0), |entry| table.by_age(entry));
     Past { recent: now.max(recent), older }
 }
 
-/// Utilisation of the tiers as the plan changes it.
+/// Utilisation of both tiers, as changed by the plan.
 struct Busy {
     fast: f64,
     slow: f64,
@@ -422,7 +425,7 @@ mod tests {
         }
     }
 
-    /// Ten panes in each of which `hot` are read eight times and a fresh stretch is scanned once.
+    /// Ten panes: in each, `hot` is read eight times and a new range is scanned once.
     fn trained(hot: std::ops::Range<u64>) -> (Tuned, LocalityTable, LocalityTable) {
         let mut tuned = Tuned::new(Config::default(), Costs::default(), 4);
         let (mut read, write) = (LocalityTable::new(4, 10_000), LocalityTable::new(4, 10_000));
@@ -474,7 +477,7 @@ mod tests {
     #[test]
     fn moves_that_were_only_thought_of_teach_as_much() {
         let (mut tuned, mut read, write) = trained(0..16);
-        // Nothing may be moved, and the hot ones stay hot: they would have paid.
+        // Nothing may be moved, and the hot locations stay hot: moves would have paid.
         let full = Pane { span_ns: 1e9, fast_busy_ns: 3.9e9, slow_busy_ns: 2e9, ..pane(100) };
         for n in 10..30 {
             assert!(tuned.plan(&read, &write, &BTreeSet::new(), &BTreeMap::new(), &full).is_empty());

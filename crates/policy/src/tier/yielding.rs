@@ -1,39 +1,40 @@
-//! How a move under way gives way: step by step, and only while nothing else uses the devices.
+//! Yielding of a running move: step by step, and only while the devices are otherwise idle.
 //!
 //! ```text
 //!   step --> were the devices used within `idle`? --no--> go on with the next step
-//!              yes: wait until they have been left alone for `idle` again; after ten seconds of waiting in all give the move up
+//!              yes: wait until they were idle for `idle` again; after ten seconds of waiting in all give the move up
 //! ```
-//! A move begins when the devices are idle, for an unknown time. A request that comes while it runs waits for the step under way and for no
-//! more; so a step takes a slow device a few milliseconds, or as long as it takes to position, below which it would move little.
+//! A move begins when the devices are idle, for an unknown time. A request during the move waits for the current step
+//! only. So a step takes a slow device a few milliseconds, or its positioning time, since shorter steps would move
+//! little.
 //!
-//! Ours; the paper moves when devices are idle and says nothing of what happens when they are needed meanwhile.
+//! Ours; the paper moves on idle devices and does not cover requests during a move.
 
 use super::Tier;
 use super::cost::Costs;
 use crate::time::Time;
 
-/// What a step may take of a device that transfers at once. A guess: less than a disk needs to position.
+/// Device time of a step without positioning. A guess: less than a disk's positioning.
 const STEP_NS: f64 = 4e6;
 
-/// Bytes of a step, at least and at most.
+/// Least and most bytes of a step.
 const STEP_BYTES: (u64, u64) = (64 << 10, 4 << 20);
 
-/// How long a move waits in all before it is given up: what it holds (room, the file's turn to be moved) is wanted by others.
+/// Longest total wait of a move before it is given up: it holds room and the file's turn, which others need.
 const PATIENCE: Time = Time(10_000_000_000);
 
-/// What a move does before its next step.
+/// Decision before the next step of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// The step.
+    /// The step may be made.
     Go,
-    /// Nothing until then; then it asks again.
+    /// No step before this time; then another check follows.
     Wait(Time),
-    /// It is given up.
+    /// The move is given up.
     GiveUp,
 }
 
-/// How one move yields.
+/// Yielding of one move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Yielding {
     idle: Time,
@@ -41,12 +42,12 @@ pub struct Yielding {
 }
 
 impl Yielding {
-    /// Of a move that goes on when the devices have been left alone for `idle`.
+    /// Makes the state of a move that continues after the devices were unused for `idle`.
     pub fn new(idle: Time) -> Yielding {
         Yielding { idle, waited: Time::ZERO }
     }
 
-    /// Before a step: whether it may be made. `used` is when others last used one of the devices, if ever.
+    /// Decides whether the next step may be made. `used` is the last use of the devices by others, if any.
     pub fn next(&mut self, now: Time, used: Option<Time>) -> Turn {
         let free_at = used.map_or(now, |used| used + self.idle);
         if free_at <= now {
@@ -60,7 +61,7 @@ impl Yielding {
     }
 }
 
-/// Bytes of a step of a move to this tier: a power of two.
+/// Returns the bytes of a step of a move to this tier: a power of two.
 pub fn step_bytes(costs: &Costs, to: Tier) -> u64 {
     let (from, to) = (costs.of(to.other()), costs.of(to));
     let within = |latency_ns: f64, ns_per_byte: f64| latency_ns.max(STEP_NS) / ns_per_byte.max(1e-9);
@@ -83,7 +84,7 @@ mod tests {
         assert_eq!(yielding.next(ms(500), Some(ms(300))), Turn::Go);
         assert_eq!(yielding.next(ms(500), Some(ms(400))), Turn::Wait(ms(600)));
         assert_eq!(yielding.next(ms(600), Some(ms(400))), Turn::Go);
-        // They are used without end.
+        // The devices are used without end.
         let mut now = ms(1000);
         let ended = loop {
             match yielding.next(now, Some(now)) {

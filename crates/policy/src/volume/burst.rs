@@ -1,9 +1,9 @@
-//! The burst buffer's versions as files: to demote a version is to add a mirror to each of its files in turn, to drop it
-//! is to take one away.
+//! The burst buffer's versions as files: demoting a version adds a mirror to each of its files in turn, dropping it
+//! removes one.
 //!
-//! What a version needs is a task. It goes file by file: a demotion and a copy to the replica group end with the first
-//! file that fails, and admission tries again later; a drop goes on with the next file. A copy in the buffer that is in
-//! use is tried again some times before it counts as one that could not be dropped.
+//! Each operation on a version is a task that goes file by file. A demotion or a copy to the replica group ends with
+//! the first file that fails, and admission retries later; a drop continues with the next file. A copy in the buffer
+//! that is in use is retried several times before it counts as undeletable.
 
 use super::changes::{Ask, Want, Wanted};
 use super::event::{Action, Outcome, Purpose, Reason};
@@ -17,30 +17,30 @@ use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// How often a copy that is in use is tried to be dropped, and from one try to the next. Guesses: together a second.
+/// Number of attempts to drop a copy in use, and the interval between them. Guesses: together a second.
 const DROPS_MAX: u32 = 20;
 const DROP_AGAIN: Time = Time::from_millis(50);
-/// Share of the free space that is counted on: more is written after the look, and a file system takes some for itself.
-/// A guess.
+/// Share of the free space that is counted on: more is written after the check, and file systems reserve some. A guess.
 const FREE_SHARE: f64 = 0.95;
-/// With nothing on its way, space is looked at so much less often. A guess.
-const REST: u64 = 4;
+/// Factor for the interval of space checks without a checkpoint under way. A guess: an idle volume hardly wakes for them,
+/// and the first check after a checkpoint begins does not wait for it.
+const REST: u64 = 40;
 
-/// How the burst buffer of a volume is set up.
+/// Settings of a volume's burst buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
     /// Admission, and the buffer below it.
     pub admission: admission::Config,
-    /// Between two looks at the space of the devices while something is on its way.
+    /// Interval between checks of free space while a checkpoint is under way.
     pub look_every: Time,
 }
 
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Versions demoted.
+    /// Versions that were demoted.
     pub demoted: u64,
-    /// Their bytes.
+    /// Bytes of the demoted versions.
     pub demoted_bytes: u64,
     /// Demotions that failed.
     pub failed: u64,
@@ -52,7 +52,7 @@ pub struct Stats {
     pub misses: u64,
 }
 
-/// What is done to the files of a version.
+/// Operation on the files of a version.
 #[derive(Clone, Copy, Debug)]
 enum Errand {
     Demote(Demotion),
@@ -60,16 +60,16 @@ enum Errand {
     Replicate,
 }
 
-/// An errand under way. What is wanted now is wanted of the first of the files that are left.
+/// An operation under way. Its change is requested for the first of the remaining files.
 #[derive(Debug)]
 struct Task {
-    /// Later ones have larger numbers.
+    /// Serial number; later tasks have larger ones.
     number: u64,
     version: Version,
     errand: Errand,
     left: BTreeSet<FileId>,
     want: Want,
-    /// How often that was in use, and when it is tried again.
+    /// Number of attempts that found the copy in use, and time of the next one.
     busy: u32,
     again: Option<Time>,
     failed: bool,
@@ -96,13 +96,13 @@ pub struct Burst {
     replicates: bool,
     look_every: Time,
     look_at: Time,
-    /// Files of checkpoints on their way, and of those that are complete.
+    /// Files of checkpoints under way, and of complete ones.
     writing: BTreeMap<u64, BTreeSet<FileId>>,
     versions: BTreeMap<Version, BTreeSet<FileId>>,
     tasks: Vec<Task>,
-    /// The number of the latest task.
+    /// Number of the latest task.
     latest: u64,
-    /// Checkpoints that have the room that drops up to that task make.
+    /// Checkpoints that wait for drops: (last task that makes room, request).
     prepares: Vec<(u64, u64)>,
     asks: Vec<Ask>,
 }
@@ -133,8 +133,8 @@ impl Burst {
         self.writing.entry(request).or_default().insert(file);
     }
 
-    /// A version that an earlier life of the driver knew, by how its files lie. What lies in neither place alone counts
-    /// as being in the buffer.
+    /// Adds a version from before the driver was restarted, by the layout of its files. A version that is complete on
+    /// neither tier counts as being in the buffer.
     pub fn found(&mut self, now: Time, version: Version, bytes: u64, ids: Vec<FileId>, files: &BTreeMap<FileId, File>) {
         let lies: Vec<&File> = ids.iter().filter_map(|id| files.get(id)).collect();
         let all_have = |purpose| lies.iter().all(|file| file.has(purpose));
@@ -145,13 +145,13 @@ impl Burst {
         self.tell(now, buffer::Event::Found { version, bytes, in_buffer, on_capacity, lacks_replica });
     }
 
-    /// What happened to checkpoints. The files that may be of none any more.
+    /// Handles an event of checkpoints. Returns files that may belong to no checkpoint any more.
     pub fn handle(&mut self, now: Time, event: admission::Event) -> BTreeSet<FileId> {
         use buffer::Event as Of;
         let mut left = BTreeSet::new();
         let event = match event {
             admission::Event::Buffer(Of::Free { bytes }) => {
-                // What is being dropped counts as gone in the buffer, and is not yet at the device.
+                // Drops under way are already subtracted in the buffer's accounts, but not yet on the device.
                 if self.tasks.iter().any(Task::is_drop) {
                     return left;
                 }
@@ -186,7 +186,7 @@ impl Burst {
         self.admission.handle(now, admission::Event::Buffer(event));
     }
 
-    /// Versions are gone, and with them what was to be done to their files.
+    /// Forgets versions that are gone, with the tasks on their files.
     fn forget(&mut self, now: Time, is_gone: impl Fn(Version) -> bool) -> BTreeSet<FileId> {
         let tasks: Vec<Task> = self.tasks.extract_if(.., |task| is_gone(task.version)).collect();
         for task in tasks {
@@ -199,7 +199,7 @@ impl Burst {
         gone.into_iter().filter_map(|version| self.versions.remove(&version)).flatten().collect()
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn tick(&mut self, now: Time) {
         if self.admission.next_deadline().is_some_and(|at| at <= now) {
             self.tell(now, buffer::Event::Tick);
@@ -216,10 +216,14 @@ impl Burst {
         again.chain(self.admission.next_deadline()).chain([self.look_at]).min()
     }
 
-    /// What admission says, as actions and as what is asked of files.
+    /// Collects the actions of admission, and the changes that they request.
     pub fn collect(&mut self, now: Time, says: &mut VecDeque<Action>) -> Vec<Ask> {
+        let is_busy = self.admission.is_busy();
+        if is_busy {
+            self.look_at = self.look_at.min(now + self.look_every);
+        }
         if self.look_at <= now {
-            let rests = if self.admission.is_busy() { 1 } else { REST };
+            let rests = if is_busy { 1 } else { REST };
             self.look_at = now + Time(self.look_every.0.saturating_mul(rests));
             says.push_back(Action::LookAtSpace);
         }
@@ -254,13 +258,13 @@ impl Burst {
                 self.stats.hits += u64::from(hit);
                 self.stats.misses += u64::from(!hit);
             }
-            // The driver that asks looks where the request stands.
+            // The requesting driver polls the state of the request itself.
             admission::Action::Buffer(buffer::Action::Turn { .. } | buffer::Action::Go { .. }) => {}
         }
     }
 
-    /// Room is given when it was made. One whose room could not be made gives it back in the same step, so that no more than the
-    /// buffer has is ever given away. Whether one did.
+    /// Grants room once it was made. A request whose room could not be made returns it in the same step, so that the
+    /// total never exceeds the buffer. Returns whether one did.
     fn prepare(&mut self, now: Time, says: &mut VecDeque<Action>) -> bool {
         let first = self.tasks.iter().find(|task| task.is_drop()).map_or(u64::MAX, |task| task.number);
         let ready: Vec<_> = self.prepares.extract_if(.., |(latest, _)| *latest < first).collect();
@@ -291,7 +295,7 @@ impl Burst {
         self.asks.extend(task.left.first().map(wanted).map(Ask::Want));
     }
 
-    /// The next file of a task, or its end.
+    /// Begins the next file of a task, or ends the task.
     fn go_on(&mut self, now: Time, at: usize) {
         if !self.tasks[at].left.is_empty() {
             return self.want(at);
@@ -315,7 +319,7 @@ impl Burst {
         self.tell(now, event);
     }
 
-    /// What was wanted of a file is done, or is not.
+    /// Handles the end of a change of a file.
     pub fn ended(&mut self, now: Time, of: &Wanted, result: Outcome, file: Option<&File>) {
         let is_it = |task: &Task| task.want == of.want && task.left.first() == Some(&of.file);
         let Some(at) = self.tasks.iter().position(is_it) else { return };
@@ -350,12 +354,12 @@ impl Burst {
         self.go_on(now, at);
     }
 
-    /// A file is gone: with its last one a version is.
+    /// Removes a file; its version is gone with its last file.
     pub fn removed(&mut self, now: Time, file: FileId) {
         self.writing.values_mut().for_each(|files| _ = files.remove(&file));
         let of = self.versions.iter_mut().find_map(|(version, files)| files.remove(&file).then_some(*version));
         let Some(version) = of else { return };
-        // A removal ends a task at most, and tasks of a version are few.
+        // A removal ends at most one task, and a version has few tasks.
         for n in (0..self.tasks.len()).rev() {
             let task = &mut self.tasks[n];
             let is_now = task.left.first() == Some(&file);

@@ -1,9 +1,9 @@
-//! Changes: what mechanisms want done to layouts, which of it begins next, and what is under way.
+//! Changes: queued and running changes of layouts, and the choice of the next one.
 //!
-//! One change of a file at a time, or of several of its segments, and a swap beside any. Mechanisms take turns, each
-//! with so many changes under way at most, so that none starves the others. What a mechanism wants is held against the
-//! table of [`super::ownership`] when it could begin, not when it is wanted: a file may have become another's
-//! meanwhile. What repair by this machine stands in the way of waits; what another mechanism has taken is refused.
+//! A file has one change at a time, or several of different segments; a swap may run beside any. Mechanisms take turns,
+//! each with a limit of running changes, so that none starves the others. A queued change is checked against the table
+//! of [`super::ownership`] when it could begin, since the file's owner may change until then. A change blocked by this
+//! machine's own repair waits; a change of a file that another mechanism owns is refused.
 
 use super::event::{Purpose, Reason, Ticket, Verb};
 use super::file::File;
@@ -13,24 +13,24 @@ use crate::stripe::forks::Shape;
 use crate::tier::Tier;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Wants of one mechanism that are looked at for one that can begin. A guess: files that are busy are few.
+/// Queued changes of one mechanism that are checked for one that can begin. A guess: few files are busy.
 const LOOKED_AT: usize = 64;
 
-/// What a mechanism wants of a file.
+/// A change that a mechanism requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Want {
     Demote,
-    /// What waits for the room is not to wait for a slow copy of the same file.
+    /// Drop of the fast copy. A writer waits for the room, so the drop does not wait for a slow copy of the same file.
     DropFast,
     /// A copy of a checkpoint in the replica group.
     Group,
     Replica,
     DropReplica,
-    /// The replica's objects take the place of those on a failed target.
+    /// The replica's objects replace those on a failed target.
     Swap {
         target: TargetId,
     },
-    /// What the file has on that target then is made anew.
+    /// The file's data on that target is rebuilt.
     Rebuild {
         target: TargetId,
     },
@@ -54,7 +54,7 @@ pub enum Want {
     Repair,
 }
 
-/// Something wanted, and why.
+/// A requested change, and its reason.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
     pub by: Mechanism,
@@ -63,23 +63,23 @@ pub struct Wanted {
     pub reason: Reason,
 }
 
-/// What a mechanism asks of the changes.
+/// A request of a mechanism to the changes.
 #[derive(Debug)]
 pub enum Ask {
     Want(Wanted),
-    /// What has not begun is wanted no longer.
+    /// Cancels a change that has not begun.
     Withdraw(FileId, Want),
 }
 
-/// What comes next.
+/// The next step.
 pub enum Next {
-    /// This begins.
+    /// This change begins.
     Begin(Ticket, Wanted, Verb),
-    /// This is as it should be already.
+    /// The layout is already as requested.
     Pointless(Wanted),
-    /// This cannot or may not be done.
+    /// The change is impossible or not permitted.
     Refused(Wanted),
-    /// Another change of the file is under way, and this is not to wait for its end.
+    /// Another change of the file is under way, and this one must not wait for its end.
     Busy(Wanted),
 }
 
@@ -89,14 +89,15 @@ pub struct Changes {
     repairs: bool,
     wanted: BTreeMap<Mechanism, VecDeque<Wanted>>,
     under_way: BTreeMap<Ticket, Wanted>,
-    /// Files of which something is changed: these segments, or (none of them) the file as a whole.
+    /// Files that are being changed: these segments, or (none of them) the file as a whole.
     busy: BTreeMap<FileId, BTreeSet<u64>>,
     latest: Option<Mechanism>,
     tickets: Ticket,
 }
 
 impl Changes {
-    /// At most so many changes of one mechanism at a time. `repairs`: damaged files are mended by changes.
+    /// Makes a queue with at most `max` changes of one mechanism at a time. `repairs`: damaged files are repaired by
+    /// changes.
     pub fn new(max: usize, repairs: bool) -> Changes {
         Changes {
             max: max.max(1),
@@ -113,12 +114,12 @@ impl Changes {
         self.wanted.entry(wanted.by).or_default().push_back(wanted);
     }
 
-    /// What has not begun is wanted no longer.
+    /// Cancels a change that has not begun.
     pub fn withdraw(&mut self, file: FileId, want: Want) {
         self.wanted.values_mut().for_each(|queue| queue.retain(|of| (of.file, of.want) != (file, want)));
     }
 
-    /// Whether a change of the file is wanted or under way.
+    /// Whether a change of the file is queued or under way.
     pub fn knows(&self, file: FileId) -> bool {
         self.is_busy(file) || self.wanted.values().flatten().any(|of| of.file == file)
     }
@@ -127,7 +128,7 @@ impl Changes {
         self.busy.contains_key(&file)
     }
 
-    /// Whether what is wanted waits for what is under way: segments of a file change independently of each other.
+    /// Whether a queued change waits for those under way: segments of a file change independently of each other.
     fn is_in_the_way(&self, of: &Wanted) -> bool {
         self.busy.get(&of.file).is_some_and(|segments| match segment_of(of.want) {
             _ if goes_beside(of.want) => false,
@@ -136,12 +137,12 @@ impl Changes {
         })
     }
 
-    /// Changes wanted, and under way.
+    /// Returns the numbers of changes queued and under way.
     pub fn pending(&self) -> (usize, usize) {
         (self.wanted.values().map(VecDeque::len).sum(), self.under_way.len())
     }
 
-    /// A change is over: what it was.
+    /// Ends a change, and returns it.
     pub fn ended(&mut self, ticket: Ticket) -> Option<Wanted> {
         let of = self.under_way.remove(&ticket)?;
         if goes_beside(of.want) {
@@ -156,15 +157,15 @@ impl Changes {
         Some(of)
     }
 
-    /// The next of what is wanted, the mechanisms in turn.
+    /// Returns the next change, the mechanisms in turn.
     pub fn next(&mut self, files: &BTreeMap<FileId, File>) -> Option<Next> {
         let all: Vec<Mechanism> = self.wanted.keys().copied().collect();
         let (before, after): (Vec<_>, Vec<_>) = all.into_iter().partition(|by| Some(*by) <= self.latest);
         for by in after.into_iter().chain(before) {
             let max = match by {
-                // What a copy takes is measured for them: one at a time.
+                // Copy costs are measured for them: one at a time.
                 Mechanism::Stripes => 1,
-                // They ask for no more at a time than they were set up for.
+                // They limit their own requests.
                 Mechanism::Tiers | Mechanism::Replicas => usize::MAX,
                 _ => self.max,
             };
@@ -213,18 +214,18 @@ impl Changes {
     }
 }
 
-/// Whether it counts among a mechanism's changes under way: a checkpoint is copied at the rate that the buffer says,
-/// which may be nothing for long, and one file at a time.
+/// Whether a change counts towards its mechanism's limit. Checkpoints do not: they are copied at the buffer's rate,
+/// which may be 0 for long, and one file at a time.
 fn counts(want: Want) -> bool {
     !matches!(want, Want::Demote | Want::Group) && !goes_beside(want)
 }
 
-/// Whether it waits for no other change of the file, and none waits for it: only the record changes, at once.
+/// Whether a change neither blocks nor waits for others of the file: only the record changes, at once.
 fn goes_beside(want: Want) -> bool {
     matches!(want, Want::Swap { .. })
 }
 
-/// The segment that is changed; `None`: the file as a whole.
+/// Returns the segment that is changed; `None`: the file as a whole.
 fn segment_of(want: Want) -> Option<u64> {
     match want {
         Want::Move { segment, .. } | Want::Copy { segment } => Some(segment),
@@ -232,8 +233,8 @@ fn segment_of(want: Want) -> Option<u64> {
     }
 }
 
-/// What must be its mechanism's to decide; `None`: a mechanism's own mirror goes, or a mirror is made whole, whoever
-/// decides.
+/// Returns the aspect that the mechanism must own. `None`: a mechanism's own mirror is dropped, or a mirror is
+/// completed, whatever the ownership.
 fn aspect(want: Want) -> Option<Aspect> {
     match want {
         Want::Move { .. } | Want::Copy { .. } => Some(Aspect::Tier),
@@ -244,14 +245,14 @@ fn aspect(want: Want) -> Option<Aspect> {
     }
 }
 
-/// Why nothing begins.
+/// Reason why a change cannot begin.
 enum Obstacle {
-    /// The layout is as it should be already.
+    /// The layout is already as requested.
     Pointless,
     Impossible,
 }
 
-/// The change of the layout as it is.
+/// Returns the verb that makes the change in the current layout.
 fn verb(want: Want, file: &File) -> Result<Verb, Obstacle> {
     use Obstacle::{Impossible, Pointless};
     let add = |purpose, shape| match file.intact() {
@@ -270,7 +271,7 @@ fn verb(want: Want, file: &File) -> Result<Verb, Obstacle> {
         Want::DropFast => drop(file.mirror_for(Purpose::Data)),
         Want::Group if file.has(Purpose::Group) => Err(Pointless),
         Want::Group => add(Purpose::Group, None),
-        // What has several mirrors is protected as it is.
+        // Several mirrors protect a file already.
         Want::Replica if file.has(Purpose::Replica) || file.intact() > 1 => Err(Pointless),
         Want::Replica if file.mirror_for(Purpose::Replica).is_some() => Err(Impossible),
         Want::Replica => add(Purpose::Replica, None),

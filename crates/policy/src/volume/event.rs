@@ -1,4 +1,4 @@
-//! What a volume is told, and what it says.
+//! Events and actions of a volume.
 
 use super::ownership::Mechanism;
 use crate::burst::admission;
@@ -18,71 +18,74 @@ use crate::tier::{self, Region, Tier};
 use crate::time::Time;
 use std::fmt;
 
-/// What happened.
+/// Input of the volume's machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// To a file.
+    /// Event of a file.
     File(FileId, FileEvent),
-    /// To the devices of the tiers, or to a slow copy: neither a file's nor a change's event.
+    /// Event of the devices of the tiers, or of a slow copy: neither a file's nor a change's.
     Tiers(machine::Event),
-    /// To the devices that files are striped over.
+    /// Event of the devices that files are striped over.
     Stripes(striper::Event),
-    /// To a job.
+    /// Event of a job.
     Job(replica::Event),
     /// A target that failed is back, or another is in its place.
     TargetReturned(TargetId),
-    /// To a checkpoint or a write of it.
+    /// Event of a checkpoint or of a write to it.
     Checkpoint(admission::Event),
-    /// A version of a checkpoint that an earlier life of the driver knew. In the order in which they were written, each
-    /// after how its files lie, and before anything else of checkpoints.
+    /// A version of a checkpoint that an earlier life of the driver knew. Sent in the order of writing, each after the
+    /// layout of its files, and before any other event of checkpoints.
     Found {
-        /// The version.
+        /// Version that was found.
         version: Version,
-        /// Its bytes.
+        /// Total of its bytes.
         bytes: u64,
         /// Its files that are still there.
         files: Vec<FileId>,
     },
     /// A change is over.
     Done {
-        /// Which.
+        /// Ticket of the change.
         ticket: Ticket,
-        /// How it went.
+        /// Outcome of the change.
         result: Outcome,
     },
     /// Time has passed.
     Tick,
 }
 
-/// What happened to a file.
+/// Event of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FileEvent {
-    /// It lies so now. Told before anything else of it, and after each change of its layout, before [`Event::Done`].
+    /// New layout. Sent before any other event of the file, and after each change of its layout, before
+    /// [`Event::Done`].
     LaidOut(Lies),
     /// An application reads or writes some of one segment.
     Accessed {
-        /// The segment.
+        /// Index of the segment.
         segment: u64,
         /// Whether it reads or writes.
         region: Region,
         /// Bytes of the request that fall into the segment.
         bytes: u64,
+        /// The last segment that the request touches.
+        ends_request: bool,
     },
-    /// What applications asked of it since the last time, before the tick with which stripes look.
+    /// Requests of applications since the last event of this kind. Sent before the tick at which stripes look.
     Asked {
-        /// By size.
+        /// Requests by size.
         counts: Box<Counts>,
         /// Its last requests, oldest first.
         recent: Vec<Request>,
     },
-    /// It is written for this checkpoint. Told before that is complete.
+    /// The file is written for this checkpoint. Sent before the checkpoint is complete.
     Joins {
         /// The checkpoint's request.
         request: u64,
     },
-    /// A target that some of it lies on failed. Told before how it lies since then.
+    /// A target with a part of the file failed. Sent before the layout that results.
     Complained {
-        /// The target.
+        /// Target that failed.
         target: TargetId,
     },
     /// It is gone.
@@ -92,15 +95,17 @@ pub enum FileEvent {
 /// How a file lies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lies {
-    /// Its size.
+    /// Size of the file.
     pub bytes: u64,
     /// How many have it open.
     pub users: u32,
     /// The tier of each segment that tiers may move, of the mirror that is read; of one that lies on both: slow.
     pub segments: Vec<Tier>,
+    /// Segments among them with an object on a failed target.
+    pub away: Vec<u64>,
     /// Its mirrors, in the order of the layout.
     pub mirrors: Vec<Mirror>,
-    /// Whether somebody asked for this layout.
+    /// Whether a user requested this layout.
     pub asked_for: bool,
     /// Whether some of it lies on targets that files are not striped over by load.
     pub elsewhere: bool,
@@ -109,15 +114,15 @@ pub struct Lies {
 /// One complete copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mirror {
-    /// What it is there for.
+    /// Purpose of the mirror.
     pub purpose: Purpose,
-    /// How it is striped.
+    /// Shape of its stripes.
     pub shape: Shape,
     /// Whether all of it can be read.
     pub intact: bool,
 }
 
-/// What a mirror is there for.
+/// Purpose of a mirror in a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// It holds the data.
@@ -140,27 +145,27 @@ pub type Ticket = u64;
 pub enum Outcome {
     /// It is made.
     Made {
-        /// Bytes copied.
+        /// Number of bytes copied.
         bytes: u64,
         /// How long it took.
         took: Time,
     },
     /// Nothing of it is left.
     Failed,
-    /// The same: the file is in use in a way that excludes the change.
+    /// Nothing of it is left: the file is in use in a way that excludes the change.
     Busy,
 }
 
-/// What is to be done.
+/// Output of the volume's machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Change a layout, and answer with [`Event::Done`].
     Change(Change),
-    /// A held write is held no longer.
+    /// End the hold of a write.
     Release {
-        /// The write.
+        /// Number of the write.
         write: u64,
-        /// What becomes of it.
+        /// Decision about the write.
         verdict: Verdict,
     },
     /// Make the files of a checkpoint ready to be written; answer with [`admission::Event::Prepared`].
@@ -170,43 +175,43 @@ pub enum Action {
         /// Whether it is written straight to the slow tier.
         direct: bool,
     },
-    /// Write to and demote from the burst buffer so fast.
+    /// Set the rates of writes to and demotions from the burst buffer.
     SetRates(Rates),
-    /// Copy to the replica group so fast, in bytes per second.
+    /// Set the rate of copies to the replica group, in bytes per second.
     SetReplicaRate(f64),
     /// Measure the space of the burst buffer's devices and look at the capacity tier; answer with
     /// [`crate::burst::buffer::Event`]s `Free` and `Capacity`.
     LookAtSpace,
-    /// New files lie so.
+    /// Layout of new files from now on.
     Place {
-        /// Their shape.
+        /// Shape of new files.
         shape: Shape,
-        /// Why.
+        /// Reason for that shape.
         why: Why,
     },
     /// Reads of a file choose among its mirrors with this.
     Prefer {
-        /// The file.
+        /// File that is read.
         file: FileId,
-        /// What chooses.
+        /// Chooser among the mirrors.
         by: Box<Chooser>,
     },
 }
 
-/// A change of one file's layout. No other is made of the file meanwhile.
+/// A change of one file's layout. No other change of the file runs beside it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// Its name.
+    /// Ticket for the answer.
     pub ticket: Ticket,
-    /// The file.
+    /// File to be changed.
     pub file: FileId,
-    /// What is changed.
+    /// Kind of change.
     pub verb: Verb,
-    /// The mechanism that wants it.
+    /// The mechanism that requests it.
     pub by: Mechanism,
-    /// Why.
+    /// Reason of that mechanism.
     pub reason: Reason,
-    /// How it yields to applications, and the bytes of its steps; `None`: it does not.
+    /// Pace towards applications, and the bytes of its steps; `None`: it does not yield.
     pub pace: Option<(Yielding, u64)>,
 }
 
@@ -215,52 +220,52 @@ pub struct Change {
 pub enum Verb {
     /// One mirror more.
     AddMirror {
-        /// What for.
+        /// Purpose of the new mirror.
         purpose: Purpose,
         /// Its shape; `None`: as the file's first mirror.
         shape: Option<Shape>,
     },
     /// One mirror less.
     DropMirror {
-        /// Its index.
+        /// Index of the mirror.
         mirror: usize,
     },
     /// A mirror gets another shape.
     Restripe {
-        /// Its index.
+        /// Index of the mirror.
         mirror: usize,
-        /// The shape.
+        /// New shape of the mirror.
         to: Shape,
     },
     /// A segment goes to the other tier.
     MoveSegment {
-        /// Its index.
+        /// Index of the segment.
         segment: u64,
-        /// Where to.
+        /// Tier that it goes to.
         to: Tier,
     },
     /// A segment on the fast tier gets a copy on the slow one, which is in no layout.
     CopySegment {
-        /// Its index.
+        /// Index of the segment.
         segment: u64,
     },
-    /// What a mirror has on failed targets is made anew on others.
+    /// Objects of a mirror on failed targets are recreated on others.
     ReplaceTargets {
-        /// Its index.
+        /// Index of the mirror.
         mirror: usize,
     },
-    /// What the file has on a failed target and its counterparts in a replica, where they are complete, change places.
-    /// Only the record changes; it is made while something else of the file is changed. One that changes nothing, since
-    /// the target had a part of the replica alone, is made as well.
+    /// Objects of the file on a failed target and their counterparts in a replica, where complete, change places. Only
+    /// the record changes; this may run beside another change of the file. A swap without effect is made as well: the
+    /// target had a part of the replica only.
     Swap {
         /// The index of the replica.
         replica: usize,
-        /// The target.
+        /// Target that failed.
         target: TargetId,
     },
-    /// What the file has on a target is made anew on others, also if the target is back.
+    /// Objects of the file on a target are recreated on others, even if the target is back.
     ReplaceTarget {
-        /// The target.
+        /// Target to be replaced.
         target: TargetId,
     },
 }
@@ -274,19 +279,19 @@ pub enum Reason {
     BufferRoom,
     /// A checkpoint on the capacity tier lacks its copy in the replica group.
     LacksReplica,
-    /// Of heat and cold.
+    /// Heat or cold of the segment.
     Tier(tier::Reason),
     /// The devices are idle: when the segment is demoted, nothing needs to be moved.
     Idle,
-    /// Of the load on its stripes.
+    /// Load on the stripes of the file.
     Stripes(Why),
     /// A job that starts soon needs it.
     Protect(CreateReason),
     /// No job needs the replica any longer.
     Unneeded(RemoveReason),
-    /// Targets of it failed, and so many mirrors are intact.
+    /// Targets of it failed; other mirrors are intact.
     Damaged {
-        /// Intact mirrors.
+        /// Number of intact mirrors.
         intact: usize,
     },
     /// A target failed, and the file has a replica.

@@ -1,4 +1,4 @@
-//! What is known of one file, and which mechanism decides how it lies.
+//! State of one file, and the mechanism that decides on its layout.
 
 use super::event::{Lies, Purpose};
 use super::ownership::{Aspect, Mechanism, owner};
@@ -7,14 +7,14 @@ use crate::tier::Tier;
 #[derive(Debug, Default)]
 pub struct File {
     pub lies: Lies,
-    /// It is written for a checkpoint, or belongs to a complete one.
+    /// Whether it is written for a checkpoint, or belongs to a complete one.
     pub checkpoint: bool,
-    /// A job is to have a replica of it, or has one.
+    /// Whether it has, or will have, a replica for a job.
     pub replicated: bool,
 }
 
 impl File {
-    /// The mechanism that decides an aspect of it.
+    /// Returns the mechanism that decides an aspect of it.
     pub fn owner(&self, aspect: Aspect) -> Option<Mechanism> {
         owner(aspect, |mechanism| match mechanism {
             Mechanism::Burst => self.checkpoint,
@@ -30,7 +30,7 @@ impl File {
         self.lies.users > 0
     }
 
-    /// Whether nobody uses it and no mechanism has done anything with it that is still there.
+    /// Whether the file is unused and unclaimed by any mechanism.
     pub fn is_at_rest(&self) -> bool {
         let claimed = self.checkpoint || self.is_replicated() || self.is_damaged();
         let fast = self.lies.segments.contains(&Tier::Fast);
@@ -45,12 +45,12 @@ impl File {
         self.lies.mirrors.iter().any(|mirror| !mirror.intact)
     }
 
-    /// How many mirrors can be read in full.
+    /// Returns the number of mirrors that can be read in full.
     pub fn intact(&self) -> usize {
         self.lies.mirrors.iter().filter(|mirror| mirror.intact).count()
     }
 
-    /// Whether it can lose that mirror: another is intact.
+    /// Whether that mirror can be dropped: another is intact.
     pub fn can_lose(&self, mirror: usize) -> bool {
         self.lies.mirrors.iter().enumerate().any(|(at, other)| at != mirror && other.intact)
     }

@@ -1,44 +1,44 @@
-//! Ownership: which mechanism decides how a file lies, where several have a claim on it.
+//! Ownership: choice of the mechanism that decides on a file's layout, if several have a claim.
 //!
-//! The one table of it. The first row that decides the aspect and has a claim on the file wins; the others leave the
-//! file as it is:
+//! The only table of claims. The first row that decides the aspect and has a claim on the file wins; the other
+//! mechanisms leave the file unchanged:
 //!
 //! ```text
 //!              where its   its width and
 //!              segments    its further    has a claim on
 //!              lie         mirrors
-//!   Burst         x            x          files of checkpoints, on their way or complete
-//!   Repair                     x          files of which a mirror is stale or an object is being recovered
+//!   Burst         x            x          files of checkpoints, running or complete
+//!   Repair                     x          files with a stale mirror or an object under recovery
 //!   Replicas                   x          files that have, or are to have, a mirror for the time of a job
-//!   User                       x          files whose layout somebody asked for, or that share objects with others
+//!   User                       x          files with a layout that a user set, or with shared objects
 //!   Tiers         x            x          files with segments that can be moved between two tiers
 //!   Stripes                    x          all others
 //! ```
-//! A segment is moved between tiers also while its file is repaired or replicated: its mirror stays as it is.
+//! Segments move between tiers also while their file is repaired or replicated: the mirror stays as it is.
 
-/// A mechanism that decides how files lie.
+/// A mechanism that decides on layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mechanism {
-    /// The burst buffer.
+    /// The shared burst buffer.
     Burst,
-    /// Failover, recovery and bringing up to date.
+    /// Failover, recovery and resync.
     Repair,
     /// Temporal replication of jobs' input.
     Replicas,
     /// A user or the operator.
     User,
-    /// Working-set reorganisation.
+    /// Working-set reorganisation between tiers.
     Tiers,
     /// Adaptive striping and forks.
     Stripes,
 }
 
-/// What of a file is decided.
+/// An aspect of a file's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aspect {
-    /// On which tier its segments lie.
+    /// Tier of its segments.
     Tier,
-    /// How wide it is striped, and which further mirrors it has.
+    /// Width of its striping, and its further mirrors.
     Shape,
 }
 
@@ -51,7 +51,8 @@ const TABLE: [(Mechanism, &[Aspect]); 6] = [
     (Mechanism::Stripes, &[Aspect::Shape]),
 ];
 
-/// The mechanism that decides an aspect of a file, given which have a claim on it. Asks no further than it must.
+/// Returns the mechanism that decides an aspect of a file, given the claims on it. Evaluates no more claims than
+/// needed.
 pub fn owner(aspect: Aspect, has_claim: impl Fn(Mechanism) -> bool) -> Option<Mechanism> {
     let mut rows = TABLE.iter().filter(|(_, aspects)| aspects.contains(&aspect));
     rows.find(|(mechanism, _)| has_claim(*mechanism)).map(|(mechanism, _)| *mechanism)

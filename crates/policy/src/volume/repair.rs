@@ -1,18 +1,19 @@
-//! Repair: which damaged file is mended next.
+//! Repair: choice of the next damaged file to repair.
 //!
-//! They go in the order of [`repair_order`], as it is when the damage is seen. What failed is tried again after a while.
+//! Files are repaired in the order of [`repair_order`] at the time of the damage. Failed repairs are retried after a
+//! delay.
 
 use crate::ids::FileId;
 use crate::protect::repair_order::{self, Candidate, Turn};
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// From a repair that failed to the next. A guess: a device is replaced in minutes.
+/// Delay before a failed repair is retried. A guess: a device is replaced in minutes.
 const AGAIN: Time = Time::from_secs(30);
 
 #[derive(Debug, Default)]
 pub struct Repair {
-    /// Those that wait.
+    /// Files that wait for repair.
     order: BTreeSet<Turn>,
     turns: BTreeMap<FileId, Turn>,
     begun: BTreeSet<FileId>,
@@ -20,7 +21,7 @@ pub struct Repair {
 }
 
 impl Repair {
-    /// A file is damaged.
+    /// Adds a damaged file.
     pub fn damaged(&mut self, of: &Candidate) {
         let file = of.file;
         if self.begun.contains(&file) || self.retries.iter().any(|(_, other)| *other == file) {
@@ -32,13 +33,13 @@ impl Repair {
         self.order.insert(turn);
     }
 
-    /// A file is whole, or gone.
+    /// Removes a file that is intact or gone.
     pub fn whole(&mut self, file: FileId) {
         self.forget(file);
         self.retries.retain(|(_, other)| *other != file);
     }
 
-    /// The next one and its intact mirrors, if fewer than `max` are begun.
+    /// Returns the next file and its number of intact mirrors, if fewer than `max` repairs are under way.
     pub fn next(&mut self, max: usize) -> Option<(FileId, usize)> {
         if self.begun.len() >= max {
             return None;
@@ -49,14 +50,14 @@ impl Repair {
         Some((file, intact as usize))
     }
 
-    /// One is over.
+    /// Ends a repair.
     pub fn ended(&mut self, now: Time, file: FileId, mended: bool) {
         if self.begun.remove(&file) && !mended {
             self.retries.insert((now + AGAIN, file));
         }
     }
 
-    /// The next one that failed and is to be tried again now.
+    /// Returns the next failed file whose retry is due.
     pub fn again(&mut self, now: Time) -> Option<FileId> {
         let (at, file) = *self.retries.first()?;
         (at <= now).then(|| {

@@ -1,7 +1,7 @@
-//! Replicas: mirrors of jobs' input for as long as jobs need them, and failover to them.
+//! Replicas: mirrors of jobs' input while jobs need them, and failover to them.
 //!
-//! [`Replication`] says which files have one, [`Failover`] when its objects take over for those on a failed target and
-//! when what it lacks then is made anew. A replica that could not be dropped is in use, and dropped later.
+//! [`Replication`] decides which files have a replica. [`Failover`] decides when its objects replace those on a failed
+//! target, and when the replica is rebuilt. A replica that could not be dropped is in use, and is dropped later.
 
 use super::changes::{Ask, Want, Wanted};
 use super::event::{Purpose, Reason};
@@ -14,20 +14,20 @@ use crate::protect::replica::{self, RemoveReason, Replication};
 use crate::time::Time;
 use std::collections::BTreeMap;
 
-/// From a replica that could not be dropped to the next try. A guess: somebody ends a move within seconds.
+/// Delay before another attempt to drop a replica. A guess: a move ends within seconds.
 const DROP_AGAIN: Time = Time::from_secs(2);
 
-/// How replicas are set up.
+/// Settings of replicas.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which jobs' input has one.
+    /// Selection of jobs whose input is replicated.
     pub replication: replica::Config,
-    /// What happens when a target fails.
+    /// Reaction to a failed target.
     pub failover: failover::Config,
 }
 
 impl Config {
-    /// As published, for a system of so many nodes.
+    /// Settings as published, for a system of `system_nodes` nodes.
     pub fn new(system_nodes: u32) -> Config {
         Config { replication: replica::Config::new(system_nodes), failover: failover::Config::default() }
     }
@@ -37,7 +37,7 @@ impl Config {
 pub struct Replicas {
     pub replication: Replication,
     failover: Failover,
-    /// Those that could not be dropped, and when they are dropped again.
+    /// Replicas that could not be dropped, and the times of the next attempts.
     drops: Vec<(Time, Wanted)>,
     asks: Vec<Ask>,
 }
@@ -49,7 +49,7 @@ impl Replicas {
         Replicas { replication, failover, drops: Vec::new(), asks: Vec::new() }
     }
 
-    /// What happened to jobs. Of a replica that an earlier driver left incomplete what there is goes.
+    /// Handles an event of jobs. An adopted replica that an earlier driver left incomplete is dropped.
     pub fn handle(&mut self, now: Time, event: replica::Event, files: &mut BTreeMap<FileId, File>) {
         if let replica::Event::Adopted { file: id } = event
             && let Some(file) = files.get_mut(&id)
@@ -62,7 +62,7 @@ impl Replicas {
         self.replication.handle(now, event);
     }
 
-    /// A target failed under a file with a replica.
+    /// Handles the failure of a target under a file with a replica.
     pub fn complained(&mut self, now: Time, file: FileId, target: TargetId) {
         self.failover.handle(now, failover::Event::Complained { key: Key { file, target } });
     }
@@ -71,7 +71,7 @@ impl Replicas {
         self.failover.handle(now, failover::Event::TargetReturned { target });
     }
 
-    /// Whether a failover of the file goes on: nothing else mends it meanwhile.
+    /// Whether a failover of the file is under way, so that no other mechanism may repair it.
     pub fn mends(&self, file: FileId) -> bool {
         self.failover.is_at_work(file)
     }
@@ -81,7 +81,7 @@ impl Replicas {
         self.drops.retain(|(_, of)| of.file != file);
     }
 
-    /// Nothing takes over for the file any more.
+    /// Ends all failovers of the file.
     fn forget(&mut self, now: Time, file: FileId) {
         let keys = self.failover.keys(file).flat_map(|(Key { target, .. }, _)| {
             [Want::Swap { target }, Want::Rebuild { target }].map(|want| Ask::Withdraw(file, want))
@@ -102,7 +102,7 @@ impl Replicas {
         self.asks.push(Ask::Want(Wanted { by, file, want, reason }));
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn tick(&mut self, now: Time) {
         if self.replication.next_deadline().is_some_and(|at| at <= now) {
             self.replication.handle(now, replica::Event::Tick);
@@ -116,7 +116,7 @@ impl Replicas {
         machines.into_iter().flatten().chain(self.drops.iter().map(|(at, _)| *at)).min()
     }
 
-    /// What is asked of files, of which it is noted which have, or are to have, a replica.
+    /// Collects the requested changes, and marks the files that have, or will have, a replica.
     pub fn collect(&mut self, now: Time, files: &mut BTreeMap<FileId, File>) -> Vec<Ask> {
         while let Some(action) = self.replication.poll() {
             match action {
@@ -144,7 +144,7 @@ impl Replicas {
         std::mem::take(&mut self.asks)
     }
 
-    /// What was wanted of a file is done, or is not.
+    /// Handles the end of a change of a file.
     pub fn ended(&mut self, now: Time, of: &Wanted, made: bool, file: Option<&mut File>) {
         let id = of.file;
         match of.want {

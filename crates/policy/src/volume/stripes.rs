@@ -1,4 +1,4 @@
-//! Stripes: has the striper look at what is asked of files once per interval.
+//! Stripes: runs the striper on the load of files once per interval.
 
 use super::changes::{Want, Wanted};
 use super::event::{Action, Purpose, Reason};
@@ -14,18 +14,17 @@ use crate::stripe::striper::{self, Event, Striper};
 use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A volume that nothing is asked of is looked at at least so often. A guess: what begins meanwhile is seen that much
-/// later.
+/// Longest interval between decisions on an idle volume. A guess: new load is noticed that much later.
 const IDLE_MAX: Time = Time::from_secs(4);
 
-/// How stripes are set up.
+/// Settings of striping.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The striper.
+    /// Settings of the striper.
     pub striper: striper::Config,
-    /// Its rules.
+    /// Rules of the striper.
     pub rules: Rules,
-    /// Between two looks.
+    /// Interval between decisions.
     pub every: Time,
 }
 
@@ -33,7 +32,7 @@ pub struct Config {
 pub struct Stripes {
     pub striper: Striper,
     every: Time,
-    /// From the latest look to the next: longer while nothing is asked.
+    /// Present interval between decisions: longer while the volume is idle.
     wait: Time,
     pub look_at: Time,
     asked: bool,
@@ -62,7 +61,7 @@ impl Stripes {
         (!self.striper.is_empty()).then_some(self.look_at)
     }
 
-    /// Looks if it is time.
+    /// Runs the striper if its interval has passed.
     pub fn look(&mut self, now: Time, files: &BTreeMap<FileId, File>, is_busy: impl Fn(FileId) -> bool) {
         if now < self.look_at {
             return;

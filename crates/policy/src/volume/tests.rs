@@ -1,4 +1,4 @@
-//! The composed machine by hand: who may change what, in which order, and what is told to whom.
+//! The composed machine with single events: permitted changes, their order, and their reports.
 
 mod burst;
 mod replicas;
@@ -35,7 +35,7 @@ fn config() -> Config {
     Config { burst: Some(burst), tiers: None, stripes: None, replicas: Some(replicas), changes_max: 2, repairs: true }
 }
 
-/// What is to be changed now; other actions are done at once.
+/// Returns the changes to make now; other actions are done at once.
 fn changes(volume: &mut Volume, now: Time) -> Vec<Change> {
     let mut changes = Vec::new();
     while let Some(action) = volume.poll() {
@@ -81,7 +81,7 @@ fn a_version_is_demoted_by_a_mirror_and_dropped_when_its_room_is_needed() {
     assert_eq!(demote.verb, Verb::AddMirror { purpose: Purpose::Demoted, shape: None });
     made(&mut volume, t(2), &demote, lies(&[(Purpose::Data, true), (Purpose::Demoted, true)]));
     checkpoint(&mut volume, t(3), 2, FileId(2));
-    // The newer version goes down too; a third one needs the room of the first.
+    // The newer version is demoted, too; a third one needs the room of the first.
     let second = changes(&mut volume, t(3));
     assert_eq!(second.len(), 1, "{second:?}");
     volume.handle(t(4), Event::File(FileId(3), FileEvent::Joins { request: 3 }));
@@ -102,7 +102,7 @@ fn one_change_of_a_file_at_a_time_and_no_replica_of_a_checkpoint() {
     let copy = changes(&mut volume, t(1));
     assert_eq!(copy[0].verb, Verb::AddMirror { purpose: Purpose::Replica, shape: None });
     assert_eq!(volume.owner(FileId(1), Aspect::Shape), Some(Mechanism::Replicas));
-    // The job is over before the copy is.
+    // The job has ended before the copy is complete.
     volume.handle(t(2), Event::Job(replica::Event::Ended { job: JobId(1) }));
     assert_eq!(changes(&mut volume, t(2)), [], "the file is busy");
     made(&mut volume, t(3), &copy[0], lies(&[(Purpose::Data, true), (Purpose::Replica, true)]));

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What replays a file of requests once and prints its miss ratio and the seconds of processor time that took.
+/// Replays a file of requests once and prints the miss ratio and the seconds of processor time.
 const SCRIPT: &str = "
 import sys, time
 import libcachesim as lcs

@@ -1,9 +1,9 @@
-//! The anticipatory scheduler of Linux 2.6: after a read it waits a moment, in case its owner's next one is near.
+//! The anticipatory scheduler of Linux 2.6: after a read it waits briefly, in case its owner's next one is near.
 //!
-//! Reference, section 5. Requests go in the order of a one-way elevator that may step back when that is less than half
-//! as far as the next one forward and at most `back_sectors_max`. Batches of reads and writes alternate by time; an expired
-//! request starts its batch. In a read batch one read is on the device at a time, and after each the scheduler idles up to
-//! `wait_max` when the owner's think time and seek distance make a near request likely.
+//! Reference, section 5. Requests go in the order of a one-way elevator. It may step back at most `back_sectors_max`,
+//! and less than half as far as the next request forward. Batches of reads and writes alternate by time; an expired
+//! request starts its batch. In a read batch the device has one read at a time. After each read the scheduler idles
+//! up to `wait_max` if the owner's think time and seek distance make a near request likely.
 
 use super::pending::{Io, Pending, Slot};
 use policy::time::Time;
@@ -11,19 +11,19 @@ use policy::time::Time;
 /// Parameters; the defaults are those of Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anticipatory {
-    /// After so long a read expires: 125 ms.
+    /// Time until a read expires: 125 ms.
     pub read_expiry: Time,
-    /// After so long a write expires: 250 ms.
+    /// Time until a write expires: 250 ms.
     pub write_expiry: Time,
-    /// How long a batch of reads lasts while writes wait: 500 ms.
+    /// Length of a batch of reads while writes wait: 500 ms.
     pub read_batch: Time,
-    /// How long a batch of writes lasts while reads wait: 125 ms.
+    /// Length of a batch of writes while reads wait: 125 ms.
     pub write_batch: Time,
-    /// How long it waits for a near read: 6 ms.
+    /// Maximum wait for a near read: 6 ms.
     pub wait_max: Time,
-    /// An owner that thinks longer is not waited for: 20 ms is also the most a sample counts.
+    /// Longest think time for which the scheduler waits; longer samples count as this: 20 ms.
     pub think_max: Time,
-    /// Furthest step back: 1048576 sectors.
+    /// Longest step back: 1048576 sectors.
     pub back_sectors_max: u64,
 }
 
@@ -41,7 +41,7 @@ impl Default for Anticipatory {
     }
 }
 
-/// Owners that are remembered; the table is direct-mapped by the owner's number.
+/// Owners that are recorded; the table is direct-mapped by the owner's number.
 const OWNERS: usize = 256;
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(super) struct State {
     batch_until: Time,
     head: u64,
     owners: Vec<Owner>,
-    /// Whose read was done last, and until when its next one is waited for.
+    /// Owner of the last completed read, and the end of the wait for its next one.
     waiting: Option<(u32, Time)>,
 }
 
@@ -65,7 +65,7 @@ struct Owner {
     samples: u32,
 }
 
-pub(super) enum Look {
+pub(super) enum Dispatch {
     Start(Slot),
     WaitUntil(Time),
 }
@@ -83,7 +83,7 @@ impl State {
         State { config, write: false, batch_until: Time::ZERO, head: 0, owners: vec![owner; OWNERS], waiting: None }
     }
 
-    /// A request arrives: what it says about its owner is learnt.
+    /// Records the arrival of a request in the statistics of its owner.
     pub(super) fn arrived(&mut self, now: Time, io: &Io) {
         if io.write {
             return;
@@ -120,11 +120,12 @@ impl State {
         self.waiting = likely.then(|| (io.owner, now + self.config.wait_max));
     }
 
-    /// The next of the requests that wait, of which there is one, or until when to wait for a better.
-    pub(super) fn choose(&mut self, now: Time, pending: &Pending) -> Look {
+    /// Chooses the next of the waiting requests, of which there is at least one, or the time to wait for a better
+    /// one.
+    pub(super) fn choose(&mut self, now: Time, pending: &Pending) -> Dispatch {
         let batch_goes_on = !self.write && now < self.batch_until && pending.waiting_of(false) == 0;
         if let Some((_, until)) = self.waiting.filter(|&(_, until)| batch_goes_on && now < until) {
-            return Look::WaitUntil(until); // only writes are there, and would take the device away
+            return Dispatch::WaitUntil(until); // only writes wait, and a write would move the head away
         }
         let write = self.direction(now, pending);
         if write != self.write {
@@ -135,7 +136,7 @@ impl State {
             let io = pending.io(slot);
             let near = io.owner == owner || io.sector.abs_diff(self.head) <= self.near(owner);
             if now < until && !near && !self.expired(now, false, pending) {
-                return Look::WaitUntil(until);
+                return Dispatch::WaitUntil(until);
             }
         }
         if write != self.write || self.batch_until == Time::ZERO {
@@ -144,10 +145,10 @@ impl State {
         }
         self.waiting = None;
         self.head = pending.io(slot).end();
-        Look::Start(slot)
+        Dispatch::Start(slot)
     }
 
-    /// How near a stranger's request must be to be as good as the owner's.
+    /// Distance at which another owner's request is as good as the owner's own.
     fn near(&self, owner: u32) -> u64 {
         self.owners[owner as usize % OWNERS].seek_mean_sectors
     }

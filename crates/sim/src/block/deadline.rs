@@ -1,9 +1,11 @@
-//! The deadline scheduler of Linux 2.6: batches in sector order, reads before writes, none waits for ever.
+//! The deadline scheduler of Linux 2.6: batches in sector order, reads before writes, and no request waits without
+//! limit.
 //!
-//! Reference, section 5. A batch goes on in sector order for up to `batch_max` requests. A new batch prefers reads
-//! unless writes were passed over `writes_starved_max` times; it starts at the oldest request of its direction if that has expired,
-//! else behind the last one started, else at the lowest sector. *Behind* is by where requests start, as in Linux' tree: a request that
-//! begins within the last one is next, and is not left for another round.
+//! Reference, section 5. A batch continues in sector order for up to `batch_max` requests. A new batch prefers reads
+//! unless writes were passed over `writes_starved_max` times. It starts at the oldest request of its direction if
+//! that has expired, otherwise behind the last one started, otherwise at the lowest sector. *Behind* compares the
+//! starts of requests, as in Linux' tree: a request that begins within the last one is next, and does not wait for
+//! another round.
 
 use super::pending::{Pending, Slot};
 use policy::time::Time;
@@ -11,13 +13,13 @@ use policy::time::Time;
 /// Parameters; the defaults are those of Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
-    /// After so long a read expires: 500 ms.
+    /// Time until a read expires: 500 ms.
     pub read_expiry: Time,
-    /// After so long a write expires: 5 s.
+    /// Time until a write expires: 5 s.
     pub write_expiry: Time,
     /// Requests in a batch: 16.
     pub batch_max: u32,
-    /// How often reads may go before writes that wait: 2.
+    /// Read batches that may pass waiting writes: 2.
     pub writes_starved_max: u32,
 }
 
@@ -43,11 +45,11 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(config: Deadline) -> State {
-        // No batch is under way: it looks used up.
+        // No batch is under way, so the batch counts as used up.
         State { config, write: false, batched: u32::MAX, last_sector: 0, writes_starved: 0 }
     }
 
-    /// The next of the requests that wait, of which there is one.
+    /// Chooses the next of the waiting requests, of which there is at least one.
     pub(super) fn choose(&mut self, now: Time, pending: &Pending) -> Slot {
         let continued =
             (self.batched < self.config.batch_max).then(|| pending.at_or_after(self.write, self.last_sector)).flatten();

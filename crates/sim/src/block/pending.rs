@@ -1,8 +1,8 @@
-//! Requests that wait, findable by sector, by age and by what they could be merged with.
+//! Waiting requests, indexed by sector, by age and by possible merges.
 //!
-//! A slab with two threads through it per line (awaited reads, prefetches, writes): a list in order of arrival and a tree sorted by sector. Tags of
-//! merged requests hang on their request as a chain in a second slab. So the cost of a request grows with the logarithm of how many wait, and the
-//! slabs are not allocated again once they have grown.
+//! A slab with two orders per line (awaited reads, prefetches, writes): a list by arrival and a tree by sector. Tags
+//! of merged requests form a chain in a second slab. So the cost of a request grows with the logarithm of the queue's
+//! length, and the slabs are not reallocated once they have grown.
 
 use super::Merging;
 use policy::precedence::Class;
@@ -12,26 +12,26 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A request for a device: `count` sectors of 512 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// First sector.
+    /// First sector of the request.
     pub sector: u64,
-    /// How many.
+    /// Number of sectors.
     pub count: u64,
-    /// Whether it writes.
+    /// Whether it is a write.
     pub write: bool,
-    /// Who asks: a process, a client, a stream; anticipation is per owner.
+    /// Process, client or stream of the request; anticipation is per owner.
     pub owner: u32,
-    /// Whether somebody waits for it, if it reads.
+    /// Whether a read is awaited or a prefetch.
     pub class: Class,
 }
 
 impl Io {
-    /// The sector behind the last.
+    /// Returns the sector behind the last one.
     pub fn end(&self) -> u64 {
         self.sector + self.count
     }
 }
 
-/// A request's place in the queue.
+/// Position of a request in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(u32);
 
@@ -56,7 +56,7 @@ struct Tag {
     next: u32,
 }
 
-/// The first sector, and the order among those that start alike: what came to stand there last is the last.
+/// First sector, and a sequence number among requests with the same one: the latest is last.
 type Key = (u64, u64);
 
 /// Requests of one kind.
@@ -74,11 +74,11 @@ pub(super) struct Pending {
     free: Vec<u32>,
     tags: Vec<Tag>,
     free_tags: Vec<u32>,
-    /// The tags in the requests among the prefetches. Pieces of one request of an array carry the same.
+    /// Tags of the requests among the prefetches. Pieces of one request of an array share a tag.
     prefetches: BTreeSet<(u64, u32)>,
-    /// Awaited reads, prefetches, writes.
+    /// Lines of awaited reads, prefetches and writes.
     lines: [Line; 3],
-    /// Which line is that of the reads now.
+    /// Line of reads that the schedulers see now.
     reads: usize,
     arrivals: u64,
     keys: u64,
@@ -88,7 +88,7 @@ const AWAITED: usize = 0;
 const PREFETCHES: usize = 1;
 const WRITES: usize = 2;
 
-/// Where a request stands.
+/// Returns the line of a request.
 fn line_of(io: &Io) -> usize {
     match (io.write, io.class) {
         (true, _) => WRITES,
@@ -117,7 +117,7 @@ impl Pending {
         self.lines.iter().map(|line| line.sorted.len()).sum()
     }
 
-    /// The reads that the schedulers see from now on: those of this class.
+    /// Selects the class of reads that the schedulers see from now on.
     pub(super) fn serve(&mut self, class: Class) {
         self.reads = match class {
             Class::Awaited => AWAITED,
@@ -133,26 +133,26 @@ impl Pending {
         self.lines[self.line(write)].sorted.len()
     }
 
-    /// Whether awaited reads wait, and since when the oldest prefetch does.
+    /// Returns whether awaited reads wait, and the arrival of the oldest prefetch.
     pub(super) fn classes(&self) -> (bool, Option<Time>) {
         let first = self.lines[PREFETCHES].first;
         let oldest = (first != NONE).then(|| self.entries[first as usize].since);
         (self.lines[AWAITED].first != NONE, oldest)
     }
 
-    /// Awaited reads that wait.
+    /// Number of waiting awaited reads.
     pub(super) fn awaited(&self) -> usize {
         self.lines[AWAITED].sorted.len()
     }
 
-    /// The prefetch that begins at `sector`.
+    /// Returns the prefetch that begins at `sector`.
     pub(super) fn prefetch_at(&self, sector: u64) -> Option<Slot> {
         let next = self.lines[PREFETCHES].from(sector)?;
         (next.0 == sector).then_some(Slot(next.1))
     }
 
-    /// Somebody waits for `tag`: its requests among the prefetches stand among the awaited reads from now on, with all that they
-    /// were merged with.
+    /// Marks `tag` as awaited: moves its prefetch requests, with all that were merged with them, to the awaited
+    /// reads.
     pub(super) fn raise(&mut self, tag: u64) {
         while let Some(&(_, at)) = self.prefetches.range((tag, 0)..=(tag, NONE)).next() {
             self.unlink(at);
@@ -161,24 +161,24 @@ impl Pending {
         }
     }
 
-    /// The oldest of one direction, and since when it waits.
+    /// Returns the oldest request of one direction, and its arrival.
     pub(super) fn oldest(&self, write: bool) -> Option<(Slot, Time)> {
         let first = self.lines[self.line(write)].first;
         (first != NONE).then(|| (Slot(first), self.entries[first as usize].since))
     }
 
-    /// The oldest of both directions.
+    /// Returns the oldest request of both directions.
     pub(super) fn first(&self) -> Option<Slot> {
         let heads = [self.reads, WRITES].map(|line| self.lines[line].first).into_iter().filter(|&first| first != NONE);
         heads.min_by_key(|&first| self.entries[first as usize].arrived).map(Slot)
     }
 
-    /// The first at `sector` or beyond.
+    /// Returns the first request at or after `sector`.
     pub(super) fn at_or_after(&self, write: bool, sector: u64) -> Option<Slot> {
         self.lines[self.line(write)].from(sector).map(|(_, slot)| Slot(slot))
     }
 
-    /// The last before `sector`.
+    /// Returns the last request before `sector`.
     pub(super) fn before(&self, write: bool, sector: u64) -> Option<Slot> {
         self.lines[self.line(write)].sorted.range(..(sector, 0)).next_back().map(|(_, &slot)| Slot(slot))
     }
@@ -213,7 +213,7 @@ impl Pending {
         self.link(slot);
     }
 
-    /// Puts a request at the end of its line.
+    /// Appends a request to its line.
     fn link(&mut self, slot: u32) {
         self.arrivals += 1;
         let io = self.entries[slot as usize].io;
@@ -232,7 +232,7 @@ impl Pending {
         }
     }
 
-    /// Puts a request into its line's tree, behind those that start where it does.
+    /// Adds a request to its line's tree, behind those with the same start.
     fn sort_in(&mut self, slot: u32) {
         self.keys += 1;
         let entry = &mut self.entries[slot as usize];
@@ -240,7 +240,7 @@ impl Pending {
         self.lines[line_of(&entry.io)].sorted.insert(entry.key, slot);
     }
 
-    /// Takes a request out of its line.
+    /// Removes a request from its line.
     fn unlink(&mut self, slot: u32) {
         let entry = self.entries[slot as usize];
         let line = &mut self.lines[line_of(&entry.io)];
@@ -260,7 +260,7 @@ impl Pending {
         }
     }
 
-    /// Join `io` with a request of its line that waits next to it. Says whether it could.
+    /// Merges `io` with an adjacent request of its line. Returns whether there was one.
     pub(super) fn merge(&mut self, io: &Io, tag: u64, merging: Merging) -> bool {
         let line = &self.lines[line_of(io)];
         let fits = |slot: u32| self.entries[slot as usize].io.count + io.count <= merging.sectors_max;
@@ -290,7 +290,7 @@ impl Pending {
         false
     }
 
-    /// Take `slot` out of the waiting ones; since when it waited.
+    /// Removes `slot` from the waiting requests; returns its arrival.
     pub(super) fn take(&mut self, slot: Slot) -> (Io, Time) {
         let entry = self.entries[slot.0 as usize];
         assert!(entry.waits, "a request is started twice");
@@ -299,7 +299,7 @@ impl Pending {
         (entry.io, entry.since)
     }
 
-    /// Forget `slot`, which was taken, and call `tag` for each of its tags.
+    /// Removes `slot`, which was taken, and calls `tag` for each of its tags.
     pub(super) fn finish(&mut self, slot: Slot, mut tag: impl FnMut(u64)) -> Io {
         let entry = self.entries[slot.0 as usize];
         assert!(!entry.waits, "a request is done that was not started");
@@ -358,14 +358,14 @@ impl Pending {
     }
 }
 
-/// The tags from `at` on.
+/// Returns the tags of a chain from `at` on.
 fn chain(tags: &[Tag], at: u32) -> impl Iterator<Item = u64> {
     let tag = move |at: u32| (at != NONE).then(|| tags[at as usize]);
     std::iter::successors(tag(at), move |before| tag(before.next)).map(|tag| tag.tag)
 }
 
 impl Line {
-    /// Where the first at `sector` or beyond starts, and which it is.
+    /// Returns the start and slot of the first request at or after `sector`.
     fn from(&self, sector: u64) -> Option<(u64, u32)> {
         self.sorted.range((sector, 0)..).next().map(|(&(start, _), &slot)| (start, slot))
     }

@@ -1,4 +1,4 @@
-//! Merging and the three orders, by hand and at random.
+//! Merging and the three orders, on examples and at random.
 
 use super::*;
 use crate::disk::model::CHEETAH9LP;
@@ -79,7 +79,7 @@ fn anticipation_waits_for_the_reader_that_was_just_served() {
     let owned = |sector, owner| Io { owner, ..read(sector, 8) };
     let mut queue = Queue::new(Scheduler::Anticipatory(Anticipatory::default()), Merging::default());
     let mut now = Time::ZERO;
-    // Owner 1 reads on and on with little thought.
+    // Owner 1 reads continuously with short think times.
     for n in 0..4 {
         queue.submit(now, owned(n * 8, 1), n);
         assert_eq!(started(&mut queue, now).unwrap().0, n * 8);
@@ -90,7 +90,7 @@ fn anticipation_waits_for_the_reader_that_was_just_served() {
     assert!(until > now && until < now + Time::from_millis(6));
     queue.submit(now + Time(1000), owned(32, 1), 4);
     assert_eq!(started(&mut queue, now + Time(1000)).unwrap().0, 32);
-    // Nobody comes: the stranger is served when the wait is over.
+    // No read arrives: the other owner is served when the wait is over.
     let Choice::WaitUntil(until) = queue.choose(now + Time(2000)) else { panic!("it waits again") };
     assert_eq!(started(&mut queue, until).unwrap().0, 9_000_000);
 }
@@ -124,7 +124,7 @@ fn anticipation_steps_back_when_that_is_much_nearer() {
     assert_eq!(started(&mut queue, late).unwrap().0, 9_900);
 }
 
-/// Requests that overlap are in sector order, too: what begins within the last one is the next.
+/// Overlapping requests are in sector order, too: a request that begins within the last one is next.
 #[test]
 fn deadline_leaves_nothing_out_that_begins_within_the_last_request() {
     let mut queue = Queue::new(Scheduler::Deadline(Deadline::default()), Merging::default());
@@ -164,7 +164,7 @@ fn sorting_does_not_make_a_disk_busier() {
     assert!(deadline < noop, "{deadline} ns sorted, {noop} ns as they came");
 }
 
-/// Awaited reads go before prefetches queued earlier and nearer; one that somebody came to wait for is as good as they.
+/// Awaited reads go before prefetches that are older and nearer; a prefetch that becomes awaited is equal to them.
 #[test]
 fn awaited_reads_go_first_and_a_prefetch_that_is_asked_for_is_one_of_them() {
     let prefetch = |sector| Io { class: Class::Prefetch, ..read(sector, 8) };
@@ -180,7 +180,7 @@ fn awaited_reads_go_first_and_a_prefetch_that_is_asked_for_is_one_of_them() {
         queue.check();
         let order: Vec<_> = std::iter::from_fn(|| started(&mut queue, Time(1))).collect();
         let expected = match scheduler {
-            // 300 goes on where 292 ends.
+            // Request 300 continues where 292 ends.
             Scheduler::Noop => [900, 292, 300, 200, 100],
             _ => [200, 292, 300, 900, 100],
         };
@@ -193,7 +193,7 @@ fn awaited_reads_go_first_and_a_prefetch_that_is_asked_for_is_one_of_them() {
     assert_eq!(started(&mut alike, Time(1)).unwrap().0, 100, "a read is a read without precedence");
 }
 
-/// A long prefetch does not go on where the device stopped, and of short ones not two in a row.
+/// A long prefetch does not continue at the device's position, and short ones do so at most once in a row.
 #[test]
 fn a_short_prefetch_goes_on_before_the_device_leaves() {
     let prefetch = |sector, count| Io { class: Class::Prefetch, ..read(sector, count) };
@@ -208,7 +208,8 @@ fn a_short_prefetch_goes_on_before_the_device_leaves() {
     }
 }
 
-/// In a crowd a prefetch goes with the awaited read that it follows: the device has one request less.
+/// With many waiting reads a prefetch is merged with the awaited read that it follows: the device has one request
+/// less.
 #[test]
 fn where_many_wait_a_prefetch_goes_along_with_the_read_before_it() {
     for (others, expected) in [(3, 16), (2, 8)] {
@@ -221,7 +222,7 @@ fn where_many_wait_a_prefetch_goes_along_with_the_read_before_it() {
     }
 }
 
-/// However many are waited for, a prefetch goes when it has expired, and then not two in a row.
+/// However many reads are awaited, an expired prefetch is started, and then at most one in a row.
 #[test]
 fn a_prefetch_does_not_wait_for_ever() {
     let deadline = Scheduler::Deadline(Deadline::default());

@@ -4,29 +4,29 @@
 //! name,bytes,interval_s,mtbf_s,count          as they are; `count` (1) applications of the class
 //! ...,cores,...,checkpoint_frac_of_memory,...   real classes (LANL APEX): what is missing follows from nodes, memory and Daly's interval
 //! ```
-//! Other columns are not looked at.
+//! Other columns are ignored.
 
 use super::load::Listed;
 use policy::burst::advice::daly_s;
 use std::collections::BTreeMap;
 
-/// What a class's missing numbers are made of.
+/// Machine from which a class's missing numbers are derived.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
     /// Cores of a node.
     pub cores_per_node: f64,
     /// Memory of a node, in bytes.
     pub memory_per_node: f64,
-    /// Seconds between two failures of a node.
+    /// Mean time between failures of a node, in seconds.
     pub node_mtbf_s: f64,
     /// Bytes per second at which a checkpoint is written.
     pub write: f64,
 }
 
-/// Reads a list.
+/// Reads a list of application classes.
 ///
 /// # Errors
-/// The line, what is wrong with it, and what it must be.
+/// The line, its error, and the expected form.
 pub fn read(text: &str, machine: &Machine) -> Result<Vec<Listed>, String> {
     let mut lines = text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty() && !line.starts_with('#'));
     let Some((header, _)) = lines.next() else { return Err("the list is empty".into()) };

@@ -1,51 +1,52 @@
-//! The load: who writes a checkpoint when, and who fails when.
+//! The load: times of checkpoints and failures per application.
 
 use crate::generate::Rng;
 
-/// Applications that write so many checkpoints per period.
+/// A class of applications, by checkpoints per period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VersionClass {
-    /// Its share among the applications.
+    /// Share among the applications.
     pub weight: f64,
     /// Checkpoints per period.
     pub per_period: u32,
 }
 
-/// What the applications do.
+/// Load of the applications.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// Seconds of a period.
+    /// Length of a period in seconds.
     pub period_s: f64,
     /// Bytes of a checkpoint.
     pub job_bytes: f64,
     /// Checkpoints per period.
     pub jobs: usize,
-    /// Time between two checkpoints, as a share of the even interval `period / jobs`: 1 low, 0.5 medium, 0.1 high congestion.
+    /// Time between two checkpoints, as a share of the even interval `period / jobs`: 1 low, 0.5 medium, 0.1 high
+    /// congestion.
     pub congestion: f64,
-    /// Applications by how often they write.
+    /// Classes of applications by frequency of checkpoints.
     pub classes: Vec<VersionClass>,
     /// MTBF of an application: uniform from the first to the second, in seconds.
     pub mtbf_s: (f64, f64),
     /// Applications from a list, instead of `job_bytes`, `jobs`, `classes` and `mtbf_s`.
     pub listed: Vec<Listed>,
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
 }
 
 /// An application from a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
-    /// Its class, for people.
+    /// Name of its class, for people.
     pub name: String,
     /// Bytes of a checkpoint.
     pub bytes: f64,
-    /// Seconds from one checkpoint to the next.
+    /// Interval between checkpoints, in seconds.
     pub interval_s: f64,
-    /// Seconds between two failures.
+    /// Mean time between failures, in seconds.
     pub mtbf_s: f64,
 }
 
-/// A checkpoint of every period.
+/// A checkpoint, repeated in every period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Write {
     /// Seconds from the start of the period.
@@ -54,14 +55,14 @@ pub(super) struct Write {
     pub(super) bytes: f64,
 }
 
-/// One application.
+/// An application of the load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Application {
     pub(super) mtbf_s: f64,
 }
 
 impl Load {
-    /// The applications, and the checkpoints of a period in the order in which they come.
+    /// Returns the applications, and the checkpoints of a period in order of time.
     pub(super) fn writes(&self) -> (Vec<Application>, Vec<Write>) {
         if self.listed.is_empty() {
             let (applications, order) = self.applications();
@@ -71,7 +72,7 @@ impl Load {
         let mut rng = Rng::new(self.seed, 0);
         let mut writes = Vec::new();
         for (app, of) in self.listed.iter().enumerate() {
-            // As often as goes into a period, evenly; once at least.
+            // As many as fit into a period, evenly spaced; at least one.
             let count = (self.period_s / of.interval_s).round().max(1.0);
             let each = self.period_s / count;
             let offset = rng.unit() * each;
@@ -86,13 +87,13 @@ impl Load {
         (self.listed.iter().map(|of| Application { mtbf_s: of.mtbf_s }).collect(), writes)
     }
 
-    /// The applications, and the order in which they write within a period.
+    /// Returns the applications, and the order in which they write within a period.
     pub(super) fn applications(&self) -> (Vec<Application>, Vec<u64>) {
         let mut rng = Rng::new(self.seed, 0);
         let total: f64 = self.classes.iter().map(|class| class.weight).sum();
         let mut applications = Vec::new();
         let mut writes: Vec<(f64, u64)> = Vec::new();
-        // Deal classes by weight, so that each has its share however few there are.
+        // Classes are dealt by weight, so that each has its share even among few applications.
         let mut credit = vec![0.0; self.classes.len()];
         while writes.len() < self.jobs {
             let Some(best) = deal(&self.classes, &mut credit, total) else { break };
@@ -110,7 +111,7 @@ impl Load {
         (applications, writes.into_iter().map(|(_, app)| app).collect())
     }
 
-    /// When write number `n` of a period arrives, from the start of the period.
+    /// Returns the arrival of write number `n`, from the start of the period.
     pub(super) fn arrival_s(&self, n: usize) -> f64 {
         n as f64 * self.congestion * self.period_s / self.jobs.max(1) as f64
     }

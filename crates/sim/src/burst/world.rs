@@ -1,4 +1,4 @@
-//! The paper's experiment as a volume with nothing but a burst buffer, and what is reported of it.
+//! The paper's experiment as a volume with only a burst buffer, and its figures.
 
 use super::load::{Load, Write};
 use crate::storage::{Device as Storage, Service};
@@ -12,42 +12,42 @@ use serde::Serialize;
 
 pub use policy::burst::buffer::Scheme;
 
-/// Moments of the last period at which is looked how full the buffer is.
+/// Samples of the buffer's occupancy in the last period.
 const OCCUPANCIES: usize = 50;
-/// A checkpoint of the paper's waits for room as long as it takes.
+/// A checkpoint of the paper waits for space without limit.
 const FOR_EVER: Time = Time(u64::MAX);
-/// A buffer that is one device has the room that its account says: nobody looks.
+/// A buffer on one device has exactly the space of its account, so its space is never checked.
 const NEVER: Time = Time::from_secs(1 << 31);
 
-/// Everything about a run.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The buffer.
+    /// Device of the buffer.
     pub device: Device,
-    /// The applications.
+    /// Load of the applications.
     pub load: Load,
-    /// Who decides.
+    /// Scheme of admission.
     pub scheme: Scheme,
-    /// Which version leaves first.
+    /// Order in which versions are evicted.
     pub order: Order,
     /// Whether cold checkpoints go straight to the capacity tier.
     pub direct: bool,
     /// Periods that are counted, after one that is not.
     pub periods: u32,
-    /// An application writes as much at once as flows in so many seconds.
+    /// Size of a piece, as seconds of an application's write bandwidth.
     pub step_s: f64,
     /// Check the accounts at every event.
     pub check: bool,
 }
 
-/// What came out.
+/// Figures of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Checkpoints written in the periods that count.
     pub jobs: u64,
-    /// Checkpoints that were still waiting at the end.
+    /// Checkpoints that still waited at the end.
     pub unfinished: u64,
-    /// Mean latency, in seconds: waiting for the turn, stopped for want of space, writing.
+    /// Mean latency, in seconds: waiting for the turn, stopped for lack of space, writing.
     pub latency_s: f64,
     /// Longest latency, in seconds.
     pub latency_max_s: f64,
@@ -55,7 +55,7 @@ pub struct Figures {
     pub latency_p95_s: f64,
     /// Mean time waiting for the turn, in seconds.
     pub wait_s: f64,
-    /// Mean time stopped for want of space, in seconds.
+    /// Mean time stopped for lack of space, in seconds.
     pub stop_s: f64,
     /// Mean time writing, in seconds.
     pub run_s: f64,
@@ -65,7 +65,7 @@ pub struct Figures {
     pub demoted_gb: f64,
     /// Written straight to the capacity tier, in GB per period.
     pub direct_gb: f64,
-    /// Restarts.
+    /// Number of restarts.
     pub restarts: u64,
     /// Share of the restarts that found the newest version in the buffer.
     pub hit_ratio: f64,
@@ -77,18 +77,18 @@ pub struct Figures {
     pub occupancy: Vec<f64>,
 }
 
-/// Runs the periods.
+/// Runs the periods and returns the figures.
 pub fn run(setup: &Setup) -> Figures {
     setup.figures(&volume::observe(setup.volume()))
 }
 
-/// Runs the periods; what the volume's machine was told and what it said, line by line.
+/// Runs the periods; returns the events and actions of the volume's state machine, line by line.
 pub fn run_logged(setup: &Setup) -> Vec<Logged> {
     volume::run_logged(setup.volume()).1
 }
 
-/// The most data per period, over the size of the buffer, that a scheme takes without a backlog: all checkpoints of a
-/// period are written by its end. Tried in steps of one checkpoint.
+/// Returns the largest amount of data per period, over the size of the buffer, that a scheme sustains. All
+/// checkpoints of a period must be written by its end. The resolution is one checkpoint.
 pub fn utilisation(setup: &Setup) -> f64 {
     let per_capacity = setup.load.job_bytes / setup.device.capacity;
     let takes = |jobs: usize| {
@@ -96,7 +96,7 @@ pub fn utilisation(setup: &Setup) -> f64 {
         let out = run(&Setup { load, ..setup.clone() });
         out.unfinished == 0
     };
-    // Feasibility falls with the load: bisection between none and three buffers full.
+    // Feasibility falls with the load: bisection between zero and three buffer sizes.
     let (mut low, mut high) = (0, (3.0 / per_capacity).ceil() as usize);
     while high - low > 1 {
         let middle = usize::midpoint(low, high);
@@ -110,7 +110,7 @@ fn time(seconds: f64) -> Time {
 }
 
 impl Setup {
-    /// What admission is told of it.
+    /// Returns the configuration of admission for this setup.
     pub fn admission(&self) -> admission::Config {
         let buffer = buffer::Config {
             order: self.order,
@@ -122,14 +122,14 @@ impl Setup {
         admission::Config { buffer, full_waits: true, full_wait: FOR_EVER }
     }
 
-    /// The volume whose load the applications are, with nothing but a buffer.
+    /// Returns a volume that has only a buffer, with the applications as its load.
     pub fn volume(&self) -> volume::Setup {
         let (applications, writes) = self.load.writes();
         let start_s = |period: u32| f64::from(period) * self.load.period_s;
         let write = |period, of: &Write| (time(start_s(period) + of.at_s), of.app, of.bytes as u64);
         let of_period = |period| writes.iter().map(move |of| write(period, of));
         let moment = |n: usize| self.load.period_s / OCCUPANCIES as f64 * n as f64;
-        // What is due when the next period begins belongs to that.
+        // A checkpoint that is due at the start of the next period belongs to that period.
         let ends = |period| Time(time(start_s(period) + self.load.period_s).0 - 1);
         let occupancies = (0..OCCUPANCIES).map(|n| time(start_s(self.periods) + moment(n)));
         let applications = Applications {

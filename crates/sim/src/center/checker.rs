@@ -1,26 +1,26 @@
-//! Watches that no job at the head of the queue starts later than it was promised.
+//! Checks that no job at the head of the queue starts later than promised.
 //!
-//! The promise is the shadow time that was reckoned when the job came to be the blocked head. It can only be kept if
-//! those that run end by their estimates, so a late start is *excused* if a job ran past its estimate between promise
-//! and start, and a *violation* of the scheduler's otherwise. It looks at what the scheduler said and at what happened,
-//! not at how the scheduler reckons.
+//! The promise is the shadow time computed when the job became the blocked head. It can only be kept if running jobs
+//! end by their estimates. So a late start is *excused* if a job exceeded its estimate between promise and start, and
+//! otherwise a *violation* by the scheduler. The checker uses the scheduler's promises and the events, not its
+//! computation.
 
 use policy::schedule::easy::JobId;
 use policy::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// What became of the promises.
+/// Results of the promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Promises {
     /// Jobs that started when promised or earlier.
     pub kept: u64,
-    /// Jobs that started later because others ran past their estimates.
+    /// Jobs that started late because others exceeded their estimates.
     pub excused: u64,
-    /// Jobs that started later for no such reason.
+    /// Jobs that started late without such an excuse.
     pub broken: u64,
 }
 
-/// A promise that is open.
+/// An open promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Open {
     job: JobId,
@@ -28,17 +28,17 @@ struct Open {
     given: Time,
 }
 
-/// The checker.
+/// State of the checker.
 #[derive(Clone, Debug, Default)]
 pub struct Checker {
     open: Option<Open>,
-    /// When the last of those that ran past their estimate ended.
+    /// End of the last job that exceeded its estimate.
     overran: Option<Time>,
     promises: Promises,
 }
 
 impl Checker {
-    /// What the scheduler promises now, after all that happened at this instant.
+    /// Records the scheduler's promise, after all events of this instant.
     pub fn promised(&mut self, now: Time, promise: Option<(JobId, Time)>) {
         let Some((job, start_by)) = promise else { return };
         if self.open.is_none_or(|open| open.job != job) {
@@ -46,15 +46,15 @@ impl Checker {
         }
     }
 
-    /// A job ended that should have ended by `estimate`.
+    /// Records the end of a job whose estimate was `estimate`.
     pub fn ended(&mut self, now: Time, estimate: Time) {
         if now > estimate {
             self.overran = Some(now);
         }
     }
 
-    /// A job starts. `overdue` tells whether one that runs now is past its estimate; it is asked only if the start is
-    /// late.
+    /// Records the start of a job. `overdue` returns whether a running job has exceeded its estimate; it is only
+    /// called if the start is late.
     pub fn started(&mut self, now: Time, job: JobId, overdue: impl FnOnce() -> bool) {
         let Some(open) = self.open.take_if(|open| open.job == job) else { return };
         if now <= open.start_by {
@@ -66,7 +66,7 @@ impl Checker {
         }
     }
 
-    /// What became of the promises so far.
+    /// Returns the results of the promises so far.
     pub fn promises(&self) -> Promises {
         self.promises
     }
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(checker.promises(), Promises { kept: 1, ..Promises::default() });
     }
 
-    /// That the checker bites.
+    /// Canary: the checker detects a late start.
     #[test]
     fn a_late_start_is_a_violation_unless_somebody_overran() {
         let mut checker = promised(10);

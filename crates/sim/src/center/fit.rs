@@ -1,8 +1,8 @@
 //! Failure processes fitted to records: exponential and Weibull times between failures, by maximum likelihood.
 //!
-//! The times run from the beginning of the records or the end of an outage to the beginning of the node's next one. What
-//! a node ran after its last failure counts too, as a time that was at least so long (censored); without these, nodes that
-//! hardly fail would not be seen at all. Repairs are drawn from the recorded ones.
+//! A time runs from the beginning of the records, or the end of an outage, to the node's next outage. The time after
+//! the last failure counts as a censored one, at least as long as observed. Without these, nodes that rarely fail
+//! would not count. Repairs are drawn from the recorded ones.
 //!
 //! For the Weibull distribution with shape `k` over failures x and all times y: `sum(y^k ln y) / sum(y^k) - 1/k = mean(ln
 //! x)`, solved by bisection; the scale is `(sum(y^k) / failures)^(1/k)`.
@@ -12,10 +12,10 @@ use crate::generate::arithmetic::{exp, ln};
 use policy::time::Time;
 use std::fmt;
 
-/// What was fitted.
+/// Result of a fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
-    /// Of which system.
+    /// Number of the system.
     pub system: u32,
     /// Times between failures.
     pub failures: usize,
@@ -34,7 +34,7 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// Fits both; `None` if there are fewer than two failures to go by.
+    /// Fits both distributions; `None` with fewer than two failures.
     pub fn of(records: &Records) -> Option<Fit> {
         let (mut failures, mut censored, mut repairs) = (Vec::new(), Vec::new(), Vec::new());
         let hours = |from: Time, to: Time| to.since(from).as_secs_f64() / 3600.0;
@@ -86,7 +86,7 @@ impl Fit {
         })
     }
 
-    /// The mean repair in hours.
+    /// Returns the mean repair time in hours.
     pub fn repair_mean_h(&self) -> f64 {
         let total: f64 = self.repairs.iter().map(|t| t.as_secs_f64()).sum();
         total / 3600.0 / self.repairs.len().max(1) as f64

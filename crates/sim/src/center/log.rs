@@ -1,11 +1,11 @@
-//! Job logs in the Standard Workload Format, and what is mended in them before they are simulated.
+//! Job logs in the Standard Workload Format, and their repair before the simulation.
 //!
-//! A line is a job: number, submit time, wait, run time, processors allocated, CPU time, memory used (KB per processor),
-//! processors asked for, time asked for, memory asked for, status, and more that is not used; seconds, -1 for unknown. Lines
-//! that begin with `;` are comments; of them `MaxProcs` is read.
+//! A line is a job: number, submit time, wait, run time, processors allocated, CPU time, memory used (KB per
+//! processor). Then follow processors requested, time requested, memory requested, status, and unused fields. Times
+//! are in seconds, -1 means unknown. Lines that begin with `;` are comments; `MaxProcs` is read from them.
 //!
-//! Real logs hold what no scheduler could have run. What is done about each kind is a rule ([`Rules`]), each kind is
-//! counted ([`Census`]), and a log whose account does not close is refused.
+//! Real logs contain jobs that no scheduler could have run. Each kind has a rule ([`Rules`]) and a counter
+//! ([`Census`]), and a log whose counts do not add up is refused.
 //!
 //! Source: Feitelson's Parallel Workloads Archive, "The Standard Workload Format" version 2.2.
 
@@ -15,24 +15,24 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A job of a log, mended.
+/// A job of a log after repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Its number in the log.
     pub number: u64,
-    /// From the first job's submission.
+    /// Submission, from that of the first job.
     pub submit: Time,
-    /// How long it really runs.
+    /// Actual run time.
     pub run: Time,
-    /// How long it says it runs.
+    /// Run time estimated by the user.
     pub estimate: Time,
-    /// Processors.
+    /// Number of processors.
     pub nodes: u32,
-    /// Memory per processor in bytes: used, or else asked for.
+    /// Memory per processor in bytes: used, otherwise requested.
     pub memory: Option<u64>,
 }
 
-/// What is done about what cannot be simulated as it stands.
+/// Rules for jobs that cannot be simulated as logged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rules {
@@ -42,13 +42,13 @@ pub struct Rules {
     pub zero_run: String,
     /// Jobs wider than the machine: `drop`, or `clamp` to its width.
     pub too_wide: String,
-    /// Jobs that do not say how long they run: `run` takes the true time, or `drop`.
+    /// Jobs without an estimate: `run` takes the actual run time, or `drop`.
     pub no_estimate: String,
-    /// Jobs that ran longer than they said: `extend` what they said, `cut` their run, or `keep` both (promises break then).
+    /// Jobs that exceeded their estimate: `extend` the estimate, `cut` the run, or `keep` both (promises break then).
     pub overrun: String,
     /// Jobs not in order of submission: `sort`, or `refuse`.
     pub order: String,
-    /// Lines that are no job: `refuse`, or `skip`.
+    /// Lines that are not a job: `refuse`, or `skip`.
     pub malformed: String,
 }
 
@@ -94,7 +94,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Whether all words are known (they may come from a file).
+    /// Checks that all words are known, since they may come from a file.
     pub fn check(&self) -> Result<(), SetupError> {
         let mut other = Rules::default();
         for (rule, what) in [
@@ -112,42 +112,42 @@ impl Rules {
     }
 }
 
-/// What was in a log and what became of it.
+/// Contents of a log, and the results of its repair.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Census {
     /// Lines that are a job.
     pub records: u64,
-    /// Lines that are none and were skipped.
+    /// Lines that are not a job and were skipped.
     pub malformed: u64,
-    /// Cancelled jobs dropped.
+    /// Cancelled jobs that were dropped.
     pub cancelled: u64,
-    /// Jobs without run time dropped.
+    /// Jobs without run time that were dropped.
     pub zero_run: u64,
-    /// Jobs without run time that run for a second now.
+    /// Jobs without run time that got a run time of one second.
     pub zero_run_mended: u64,
-    /// Jobs without processors dropped.
+    /// Jobs without processors that were dropped.
     pub no_processors: u64,
-    /// Jobs wider than the machine dropped.
+    /// Jobs wider than the machine that were dropped.
     pub too_wide: u64,
-    /// Jobs wider than the machine narrowed.
+    /// Jobs wider than the machine that were narrowed.
     pub too_wide_mended: u64,
-    /// Jobs without estimate dropped.
+    /// Jobs without an estimate that were dropped.
     pub no_estimate: u64,
-    /// Jobs without estimate that got one.
+    /// Jobs without an estimate that got one.
     pub no_estimate_mended: u64,
-    /// Jobs that ran longer than they said (kept, whatever was mended).
+    /// Jobs that exceeded their estimate, whether repaired or not.
     pub overrun: u64,
-    /// Jobs that were submitted before the line above.
+    /// Jobs that were submitted before the job of the line above.
     pub out_of_order: u64,
-    /// Jobs that say their memory.
+    /// Jobs with a logged memory size.
     pub with_memory: u64,
-    /// Jobs left.
+    /// Number of remaining jobs.
     pub jobs: u64,
     /// Processors of the machine.
     pub procs: u32,
-    /// From the first to the last submission, in seconds.
+    /// Time from the first to the last submission, in seconds.
     pub span_s: f64,
-    /// Processor-seconds of the jobs left, over those of the machine in the span.
+    /// Processor-seconds of the remaining jobs, over those of the machine in the span.
     pub offered_load: f64,
 }
 
@@ -186,26 +186,26 @@ impl fmt::Display for Census {
     }
 }
 
-/// A log, mended, in order of submission.
+/// A log after repair, in order of submission.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Log {
-    /// The jobs.
+    /// Jobs of the log.
     pub jobs: Vec<Job>,
     /// Processors of the machine.
     pub procs: u32,
-    /// What became of the lines.
+    /// Counts of its lines.
     pub census: Census,
 }
 
-/// Why a log cannot be simulated.
+/// Reason why a log cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{}: {source}; nothing was simulated. Give a job log in the Standard Workload Format, plain, .gz or .zst", path.display())]
     Io {
-        /// The file.
+        /// Path of the log.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// A line is no job.
@@ -213,30 +213,30 @@ pub enum LogError {
         "line {line} is no job: {what}: \"{seen}\"; nothing was simulated. Jobs have at least 11 numbers; mend it, or skip such lines with --clean malformed=skip"
     )]
     Malformed {
-        /// From 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is wrong.
+        /// Error in the line.
         what: String,
-        /// Its beginning.
+        /// Beginning of the line.
         seen: String,
     },
-    /// Not in order, and that was to be refused.
+    /// Jobs are not in order, and the rule refuses that.
     #[error(
         "line {line} was submitted before the one above; nothing was simulated. Sort the log, or use --clean order=sort"
     )]
     OutOfOrder {
-        /// From 1.
+        /// Number of the line, from 1.
         line: usize,
     },
-    /// Nothing is left.
+    /// No job is left.
     #[error(
         "the log holds no job that can be simulated ({census:?}); nothing was simulated. Look whether it is a log in the Standard Workload Format"
     )]
     Empty {
-        /// What became of the lines.
+        /// Counts of the log's lines.
         census: Box<Census>,
     },
-    /// A rule is none.
+    /// A rule is invalid.
     #[error(transparent)]
     Rule(#[from] SetupError),
 }
@@ -276,7 +276,7 @@ fn record(line: usize, text: &str) -> Result<Record, LogError> {
     Ok(Record { line, number: number.max(0.0) as u64, submit, run, procs, estimate, memory_kb, status: status as i64 })
 }
 
-/// Reads a log from text. `procs` is the machine's width, if the log is not to say it.
+/// Parses a log. `procs` is the machine's width; without it the log's own is used.
 pub fn parse(text: &str, rules: &Rules, procs: Option<u32>) -> Result<Log, LogError> {
     rules.check()?;
     let mut census = Census::default();
@@ -316,7 +316,7 @@ pub fn parse(text: &str, rules: &Rules, procs: Option<u32>) -> Result<Log, LogEr
     Ok(Log { jobs, procs: census.procs, census })
 }
 
-/// What the jobs ask of the machine between the first and the last submission.
+/// Returns the load of the jobs: processor-seconds over those of the machine between first and last submission.
 pub fn offered_load(jobs: &[Job], procs: u32) -> f64 {
     let area: f64 = jobs.iter().map(|job| job.run.as_secs_f64() * f64::from(job.nodes)).sum();
     let span = jobs.last().map_or(0.0, |job| job.submit.as_secs_f64());

@@ -1,6 +1,6 @@
-//! Sets of I/O nodes, and where the stripes of an input file and of its copy lie.
+//! Sets of I/O nodes, and placement of the stripes of an input file and of its copy.
 
-/// As many I/O nodes can be simulated.
+/// Maximum of simulated I/O nodes.
 pub const NODES_MAX: usize = 256;
 
 /// A set of I/O nodes.
@@ -8,45 +8,47 @@ pub const NODES_MAX: usize = 256;
 pub struct NodeSet([u64; NODES_MAX / 64]);
 
 impl NodeSet {
-    /// Whether it holds a node.
+    /// Returns whether the set contains a node.
     pub fn has(&self, node: u16) -> bool {
         self.0[usize::from(node) / 64] >> (node % 64) & 1 == 1
     }
 
-    /// Puts a node in.
+    /// Adds a node.
     pub fn insert(&mut self, node: u16) {
         self.0[usize::from(node) / 64] |= 1 << (node % 64);
     }
 
-    /// Takes a node out.
+    /// Removes a node.
     pub fn remove(&mut self, node: u16) {
         self.0[usize::from(node) / 64] &= !(1 << (node % 64));
     }
 
-    /// Whether it is empty.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0 == [0; NODES_MAX / 64]
     }
 
-    /// How many it holds.
+    /// Number of nodes in the set.
     pub fn len(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// What both hold.
+    /// Intersection of two sets.
     pub fn and(&self, other: &NodeSet) -> NodeSet {
         NodeSet(std::array::from_fn(|n| self.0[n] & other.0[n]))
     }
 
-    /// Its nodes, ascending.
+    /// Nodes of the set, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
         (0..NODES_MAX as u16).filter(|node| self.has(*node))
     }
 }
 
-/// The nodes of a file with so many stripes: those that are up, going round from `first`. All that are up, if that is fewer.
+/// Returns the nodes of a file with `stripes` stripes: nodes that are up, in cyclic order from `first`. If fewer are
+/// up, all of these.
 ///
-/// A file of fewer stripes lies on some of the nodes of one with more, so that runs with different counts differ in nothing else.
+/// A file with fewer stripes uses a subset of the nodes of one with more, so that runs with different counts differ
+/// in nothing else.
 pub fn lay_out(first: u16, stripes: u32, nodes: u16, down: &NodeSet) -> NodeSet {
     let mut set = NodeSet::default();
     let up = (0..nodes).map(|k| (first + k) % nodes).filter(|node| !down.has(*node));
@@ -54,14 +56,16 @@ pub fn lay_out(first: u16, stripes: u32, nodes: u16, down: &NodeSet) -> NodeSet 
     set
 }
 
-/// A node to take the place of `lost`: the next one round that is up and holds nothing of the file, else the next that is up.
+/// Returns a node to replace `lost`: the next one in cyclic order that is up, preferably one that holds nothing of
+/// the file.
 pub fn substitute(lost: u16, file: &NodeSet, nodes: u16, down: &NodeSet) -> Option<u16> {
     let up = || (1..nodes).map(|k| (lost + k) % nodes).filter(|node| !down.has(*node));
     up().find(|node| !file.has(*node)).or_else(|| up().next())
 }
 
-/// Where the copy of a file lies: for each node of the file the node of its counterpart. On nodes that hold nothing of the file if
-/// there are enough, else each on another node of the file than its own. `None` if that cannot be.
+/// Returns the placement of a file's copy: for each node of the file the node of its counterpart. Nodes that hold
+/// nothing of the file are used if there are enough, otherwise each counterpart is on another node of the file.
+/// `None` if that is impossible.
 pub fn counterparts(file: &NodeSet, nodes: u16, down: &NodeSet) -> Option<Vec<(u16, u16)>> {
     let last = file.iter().last()?;
     let free = (1..=nodes).map(|k| (last + k) % nodes).filter(|node| !down.has(*node) && !file.has(*node));

@@ -1,10 +1,10 @@
-//! When which I/O node of the simulated centre is out of order: recorded outages given to its nodes, or drawn ones.
+//! Outages of the simulated centre's I/O nodes: recorded outages assigned to its nodes, or drawn ones.
 //!
-//! *Recorded:* each I/O node gets the outages of one node of the recorded system, drawn without putting back, from a
-//! point in the records that the seed chooses (seed 1: from their beginning); when the records are at their end they begin
-//! again. So outages keep their clusters in time and the nodes that fail more often than others do so here.
-//! *Exponential, Weibull:* each I/O node gets a renewal process of its own with the fitted times between failures and
-//! recorded repairs; it has been going on for ten mean times when the simulation begins.
+//! *Recorded:* each I/O node gets the outages of one node of the recorded system, drawn without replacement. They
+//! start at a point in the records chosen by the seed (seed 1: their beginning), and wrap around at the end. So
+//! outages keep their clusters in time, and nodes that fail more often than others do so here. *Exponential,
+//! Weibull:* each I/O node gets a renewal process of its own, with the fitted times between failures and recorded
+//! repairs. The process has run for ten mean times when the simulation begins.
 
 use super::fit::Fit;
 use super::records::{Outage, Records, joined};
@@ -14,34 +14,34 @@ use crate::generate::arithmetic::{exp, ln};
 use crate::setup::SetupError;
 use policy::time::Time;
 
-/// What is known of failures: records and what was fitted to them.
+/// Failure records and the processes fitted to them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failures {
-    /// The records.
+    /// Failure records of a system.
     pub records: Records,
-    /// The processes fitted to them, if there were enough.
+    /// Processes fitted to the records, if there are enough failures.
     pub fit: Option<Fit>,
 }
 
 impl Failures {
-    /// Records and their fit.
+    /// Fits processes to records.
     pub fn new(records: Records) -> Failures {
         Failures { fit: Fit::of(&records), records }
     }
 }
 
-/// An I/O node breaks down or comes back.
+/// An I/O node fails or comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Change {
-    /// When.
+    /// Time of the change.
     pub at: Time,
-    /// Whether it comes back; at the same instant others come back before this one breaks down.
+    /// Whether it fails; at the same instant, returns of other nodes come first.
     pub breaks: bool,
-    /// Which.
+    /// Number of the I/O node.
     pub node: u16,
 }
 
-/// All changes up to `end`, in order.
+/// Returns all changes up to `end`, in order.
 pub fn changes(setup: &Setup, failures: Option<&Failures>, end: Time) -> Result<Vec<Change>, SetupError> {
     let Some(failures) = failures else { return Ok(Vec::new()) };
     let each = match setup.failure_model {
@@ -81,7 +81,7 @@ fn recorded(setup: &Setup, records: &Records, end: Time) -> Result<Vec<Vec<Outag
     let one = |node: &u32| {
         let Some(outages) = records.outages.get(node) else { return Vec::new() };
         let mut list = Vec::new();
-        // The round that is on when the simulation begins, and as many as it takes; `base` is where one begins.
+        // The round under way at the start of the simulation, and as many as follow; `base` is the start of a round.
         let mut base = -i128::from(offset);
         while base <= i128::from(end.0) {
             for (from, to) in outages {

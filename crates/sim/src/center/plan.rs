@@ -1,4 +1,4 @@
-//! Many centres side by side: logs, axes whose values are combined, repeats with other seeds, and the table of it all.
+//! Grids of centres: logs, axes whose values are combined, repeats with other seeds, and the table of results.
 //!
 //! ```toml
 //! name = "stripe counts"
@@ -14,8 +14,9 @@
 //! stripes = [2, 4, 8, 16, 32]
 //! recovery = ["none", "on-the-fly", "ideal"]
 //! ```
-//! What is only known side by side is reckoned here: a job counts as one that waited if it waited in any row of its log, load
-//! and seed, and as *struck* if, in the row that differs only in having neither recovery nor replication, a failure harmed it.
+//! Comparisons between rows are computed here. A job counts as *waiting* if it waited in any row of its log, load and
+//! seed. A job counts as *struck* if a failure harmed it in the row that has neither recovery nor replication but is
+//! otherwise equal.
 
 use super::log::{LogError, Rules};
 use super::outages::Failures;
@@ -33,18 +34,18 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// What it is called in its table.
+    /// Title of the table.
     #[serde(default)]
     pub name: String,
-    /// LANL's failure records.
+    /// Path of LANL's failure records.
     pub failures: Option<PathBuf>,
-    /// Which of its systems.
+    /// Number of the system in the records.
     #[serde(default = "system_20")]
     pub system: u32,
-    /// Seeds, from that of the base.
+    /// Number of seeds, from that of the base on.
     #[serde(default = "one")]
     pub repeats: u64,
-    /// The logs.
+    /// Job logs of the grid.
     pub log: Vec<LogWish>,
     /// Settings that differ from the defaults.
     #[serde(default)]
@@ -66,37 +67,37 @@ fn one() -> u64 {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogWish {
-    /// What it is called.
+    /// Name of the log.
     pub name: String,
-    /// The file.
+    /// Path of the log.
     pub path: PathBuf,
-    /// Processors of the machine, if the log is not to say it.
+    /// Processors of the machine; without it the log's own number is used.
     pub procs: Option<u32>,
-    /// How it is mended.
+    /// Rules of its repair.
     #[serde(default)]
     pub clean: Rules,
-    /// Settings that differ from the base for it.
+    /// Settings that differ from the base for this log.
     #[serde(default)]
     pub set: BTreeMap<String, Word>,
 }
 
-/// What is wrong with a plan or its files.
+/// Error in a plan or its files.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// The file is not what it should be.
+    /// The grid file is malformed.
     #[error(
         "the grid file is not understood: {0}; nothing was simulated. See `entrepot-lab sim center --help` for an example"
     )]
     File(String),
-    /// A setting is none.
+    /// A setting is invalid.
     #[error(transparent)]
     Setup(#[from] SetupError),
     /// A log cannot be read.
     #[error("log {name}: {source}")]
     Log {
-        /// Which.
+        /// Name of the log.
         name: String,
-        /// Why.
+        /// Error of the log.
         source: LogError,
     },
     /// The failure records cannot be read.
@@ -104,11 +105,11 @@ pub enum PlanError {
     Records(#[from] RecordsError),
 }
 
-/// A plan with its files read.
+/// A plan and the contents of its files.
 pub struct Loaded {
-    /// The logs, by name.
+    /// Logs with their names.
     pub logs: Vec<(String, Log)>,
-    /// What is known of failures.
+    /// Failure records and their fit.
     pub failures: Option<Failures>,
     cases: Vec<Case<Setup>>,
 }
@@ -126,7 +127,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Checks all settings, then reads logs and records, whose paths count from `beside`.
+    /// Checks all settings, then reads logs and records, whose paths are relative to `beside`.
     pub fn load(&self, beside: &Path) -> Result<Loaded, PlanError> {
         let cases = self.cases()?;
         let mut logs = Vec::new();
@@ -152,7 +153,7 @@ impl Plan {
     }
 }
 
-/// A simulated centre, and what the table needs of its jobs.
+/// A simulated centre, and the data of its jobs that the table needs.
 struct Done {
     report: Report,
     waits: Vec<f32>,
@@ -164,11 +165,11 @@ struct Done {
 pub struct Row {
     /// The values of the axes.
     pub cell: Cell,
-    /// What was measured, by name: mean over the repeats and standard deviation.
+    /// Mean over the repeats and standard deviation of each metric, by name.
     pub metrics: BTreeMap<String, (f64, f64)>,
 }
 
-/// Simulates all cases on so many threads and makes the table. With `check`, as [`simulate`] does.
+/// Simulates all cases on `threads` threads and makes the table. `check` as for [`simulate`].
 pub fn run(loaded: &Loaded, repeats: u64, threads: Option<usize>, check: bool) -> Result<Vec<Row>, PlanError> {
     let cases = &loaded.cases;
     let runs: Vec<_> = cases.iter().flat_map(|case| (0..repeats).map(move |repeat| (case, repeat))).collect();
@@ -186,7 +187,7 @@ fn one_case(setup: &Setup, log: &Log, failures: Option<&Failures>, check: bool) 
     Ok(Done { report, waits: jobs.iter().map(wait).collect(), harmed: jobs.iter().map(|job| job.harmed).collect() })
 }
 
-/// Axes along which rows are compared: the others make the group in which a job that waited is looked for.
+/// Axes along which rows are compared; the others define the group in which waiting jobs are determined.
 const COMPARED: [&str; 5] = ["stripes", "recovery", "replication", "alpha", "threshold"];
 
 fn table(cases: &[Case<Setup>], done: &[Done], repeats: usize) -> Vec<Row> {
@@ -224,7 +225,7 @@ fn table(cases: &[Case<Setup>], done: &[Done], repeats: usize) -> Vec<Row> {
     rows.into_iter().flatten().collect()
 }
 
-/// Whether a case is what another would be with neither recovery nor replication.
+/// Returns whether a case equals another one without recovery and replication.
 fn is_bare(case: &Case<Setup>, of: &Case<Setup>) -> bool {
     use super::setup::{Recovery, Replication};
     let is = |setup: &Setup| setup.recovery == Recovery::None && setup.replication == Replication::None;
@@ -277,7 +278,7 @@ fn struck_metrics(done: &Done, bare: &Done, add: &mut impl FnMut(&'static str, f
     add("struck_wait_s", here);
     add("struck_sd_s", here_sd);
     add("struck_cut", if here > 0.0 { there / here } else { f64::NAN });
-    // What the failure itself cost: beyond what the job would have waited here.
+    // Cost of the failure itself: the wait beyond the job's wait in this row.
     let extra = |n: usize| f64::from(bare.waits[n]) - f64::from(done.waits[n]);
     let extras: Vec<f64> = (0..bare.waits.len()).filter(|n| bare.harmed[*n]).map(extra).collect();
     add("struck_saved_s", mean_sd(&extras).0);
@@ -308,7 +309,7 @@ mod tests {
         recovery = ["none", "on-the-fly", "ideal"]
     "#;
 
-    /// A small centre that is busy, with nodes that fail often.
+    /// A small, busy centre with nodes that fail often.
     fn files() -> tempfile::TempDir {
         let at = tempfile::tempdir().unwrap();
         let mut rng = crate::generate::Rng::new(5, 0);

@@ -1,8 +1,8 @@
-//! LANL's failure records of 1996 to 2005: when which node of which system was out of order.
+//! LANL's failure records of 1996 to 2005: outages of each node of each system.
 //!
-//! The file is comma-separated: system, machine type, nodes, processors, ..., node number, ..., and "Prob Started" and "Prob
-//! Fixed" as month/day/year hour:minute in columns 17 and 18. Records that end no later than they begin are skipped
-//! and counted; outages of one node that overlap are one.
+//! The file is comma-separated: system, machine type, nodes, processors, ..., node number, ... Columns 17 and 18 are
+//! "Prob Started" and "Prob Fixed" as month/day/year hour:minute. Records that end no later than they begin are
+//! skipped and counted; overlapping outages of one node are merged.
 //!
 //! Source: LA-UR-05-7318, "operational data to support and enable computer science research".
 
@@ -10,45 +10,45 @@ use policy::time::Time;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// An outage: from, to.
+/// An outage: start and end.
 pub type Outage = (Time, Time);
 
-/// The records of one system. Times count from its first failure.
+/// Records of one system. Times count from its first failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Records {
-    /// Which system.
+    /// Number of the system.
     pub system: u32,
-    /// Nodes it has, with or without failures.
+    /// Nodes of the system, with or without failures.
     pub nodes: u32,
-    /// Records read.
+    /// Number of records read.
     pub records: u64,
     /// Records without duration.
     pub empty: u64,
-    /// From the first failure to the last.
+    /// Time from the first failure to the last.
     pub span: Time,
     /// For each node that failed, its outages in order, without overlap.
     pub outages: BTreeMap<u32, Vec<Outage>>,
 }
 
-/// Why failure records cannot be used.
+/// Reason why failure records cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordsError {
-    /// They cannot be read.
+    /// The file cannot be read.
     #[error("{}: {source}; nothing was simulated. Give LANL's failure records as .csv, .csv.gz or .csv.zst", path.display())]
     Io {
-        /// The file.
+        /// Path of the records.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A line is no record.
+    /// A line is not a record.
     #[error(
         "line {line} of the failure records: {what}; nothing was simulated. Records have at least 18 columns, of which 1, 3, 6, 17 and 18 are read"
     )]
     Malformed {
-        /// From 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is wrong.
+        /// Error in the line.
         what: String,
     },
     /// The system has no record.
@@ -56,9 +56,9 @@ pub enum RecordsError {
         "the failure records hold nothing of system {system}; nothing was simulated. Choose with --system from {there}"
     )]
     NoSuchSystem {
-        /// Which was asked for.
+        /// Number of the requested system.
         system: u32,
-        /// Which there are.
+        /// Numbers of the recorded systems.
         there: String,
     },
 }
@@ -114,7 +114,7 @@ pub fn parse(text: &str, system: u32) -> Result<Records, RecordsError> {
     Ok(records)
 }
 
-/// Outages in order of beginning, those that overlap or touch made one.
+/// Merges overlapping or touching outages, which are in order of their start.
 pub fn joined(outages: Vec<Outage>) -> Vec<Outage> {
     let mut joined: Vec<Outage> = Vec::with_capacity(outages.len());
     for (from, to) in outages {
@@ -126,7 +126,7 @@ pub fn joined(outages: Vec<Outage>) -> Vec<Outage> {
     joined
 }
 
-/// `m/d/Y H:M` in minutes since 1970.
+/// Converts `m/d/Y H:M` to minutes since 1970.
 fn minutes(text: &str) -> Option<i64> {
     let (date, clock) = text.trim().split_once(' ')?;
     let mut parts = date.split('/').map(|part| part.parse::<i64>().ok());

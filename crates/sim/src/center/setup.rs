@@ -1,4 +1,4 @@
-//! What a simulated centre is made of, in words: every setting has a name, and command line, grid file and sweep use it.
+//! Settings of a simulated centre: command line, grid file and sweep use the same names.
 
 use super::nodes::NODES_MAX;
 use crate::setup::{Settable, SetupError, duration, size_bytes};
@@ -7,35 +7,35 @@ use policy::time::Time;
 use std::fmt;
 use std::str::FromStr;
 
-/// What happens to jobs whose input lies on a failed I/O node.
+/// Treatment of jobs whose input is on a failed I/O node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// They fail and go to the tail of the queue.
+    /// Jobs fail and go to the tail of the queue.
     None,
-    /// Input of waiting jobs is brought back before they start; running jobs fail and go to the tail of the queue.
+    /// Input of waiting jobs is restored before they start; running jobs fail and go to the tail of the queue.
     Offline,
-    /// Running jobs go on, a little longer.
+    /// Running jobs continue, with a small delay.
     OnTheFly,
     /// No I/O node ever fails.
     Ideal,
 }
 
-/// Whose input is replicated.
+/// Jobs whose input is replicated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replication {
-    /// Nobody's.
+    /// Inputs of no jobs.
     None,
-    /// The window over the order of arrival.
+    /// Jobs in the window over the order of arrival.
     Fcfs,
-    /// The same, and small jobs at once.
+    /// Jobs in that window, and small jobs at once.
     Shortcut,
-    /// Everybody's.
+    /// Inputs of all jobs.
     All,
-    /// The window over the order in which jobs will be dispatched, known from a run beforehand.
+    /// Jobs in the window over the order of dispatch, known from an earlier run.
     DispatchAware,
 }
 
-/// Where outages come from.
+/// Source of the outages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureModel {
     /// The recorded outages themselves.
@@ -46,12 +46,12 @@ pub enum FailureModel {
     Weibull,
 }
 
-/// How much the machine has to do.
+/// Load of the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// So many times what the log has: submissions come closer together.
+    /// Multiple of the log's load: submissions come closer together.
     Factor(f64),
-    /// So much of the machine.
+    /// Share of the machine's capacity.
     Offered(f64),
 }
 
@@ -101,58 +101,58 @@ impl fmt::Display for Load {
     }
 }
 
-/// A centre.
+/// Settings of a centre.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// I/O nodes over which inputs are striped.
     pub io_nodes: u16,
     /// Stripes of each input.
     pub stripes: u32,
-    /// See [`Recovery`].
+    /// Recovery, see [`Recovery`].
     pub recovery: Recovery,
-    /// See [`Replication`].
+    /// Replication, see [`Replication`].
     pub replication: Replication,
     /// Eagerness of the window.
     pub alpha: Share,
     /// The shortcut's threshold T.
     pub threshold: Share,
-    /// When copies are removed.
+    /// Time at which copies are removed.
     pub removal: Removal,
-    /// See [`Load`].
+    /// Load, see [`Load`].
     pub load: Load,
-    /// See [`FailureModel`].
+    /// Failure model, see [`FailureModel`].
     pub failure_model: FailureModel,
-    /// Seed of everything that is drawn.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Part of its run in which a job reads its input, from the start.
+    /// Share of its run in which a job reads its input, from the start.
     pub reads_for: f64,
-    /// From the dispatch of a job whose input is not there to its failure.
+    /// Time from the dispatch of a job without its input to its failure.
     pub error_after: Time,
-    /// Between two checks of the input of waiting jobs.
+    /// Interval of checks of the input of waiting jobs.
     pub check_every: Time,
-    /// Until a target that does not answer is known to have failed.
+    /// Time until a failed target is detected.
     pub detection: Time,
     /// Rate of one stream from a source, in bytes per second.
     pub source_rate: u64,
-    /// Such streams at once.
+    /// Maximum of such streams at once.
     pub repair_streams: usize,
-    /// What recovery on the fly adds to a run.
+    /// Extension of a run by recovery on the fly.
     pub recovery_overhead: Time,
-    /// What swapping a replica's part in adds to a run.
+    /// Extension of a run by the failover to a part of a replica.
     pub failover_time: Time,
     /// Rate at which a copy is made, in bytes per second.
     pub copy_rate: u64,
     /// Memory of a processor.
     pub memory: u64,
-    /// Part of its memory that a job's input is as large as.
+    /// Size of a job's input as a share of its memory.
     pub input_share: f64,
-    /// Whether memory that the log says goes before `memory`.
+    /// Whether memory sizes of the log override `memory`.
     pub memory_of_log: bool,
-    /// Scratch space in bytes; without it, as much for the machine's memory as Jaguar had.
+    /// Scratch space in bytes; the default has Jaguar's ratio to the machine's memory.
     pub scratch: Option<u64>,
     /// Samples of queue and copies in the span of the submissions.
     pub snapshots: u32,
-    /// Jobs that EASY looks at behind the head; 0 is no limit.
+    /// Jobs behind the head that EASY considers; 0 is no limit.
     pub scan_max: usize,
 }
 
@@ -160,8 +160,8 @@ pub struct Setup {
 pub const JAGUAR_MEMORY_TO_SCRATCH: f64 = 46.8 / 600.0;
 
 impl Default for Setup {
-    /// Published where marked: four stripes (90 % of ORNL's files), detection 25 s, source 34.41 MB/s (NFS), overheads of
-    /// about a second, 2 GB per core of Jaguar, 300 snapshots. The rest are guesses.
+    /// Published are: four stripes (90 % of ORNL's files), detection 25 s, source 34.41 MB/s (NFS), overheads of
+    /// about a second. Published as well are 2 GB per core of Jaguar and 300 snapshots. The rest are guesses.
     fn default() -> Setup {
         Setup {
             io_nodes: 64,
@@ -193,7 +193,7 @@ impl Default for Setup {
     }
 }
 
-/// The names of all settings, for messages.
+/// Names of all settings, for messages.
 const NAMES: &str = "stripes, recovery, replication, alpha, threshold, removal, load, failure-model, seed, io-nodes, reads-for, \
     error-after, check-every, detection, source-rate, repair-streams, recovery-overhead, failover-time, copy-rate, memory, \
     input-share, memory-of-log, scratch, snapshots, scan-max";
@@ -242,13 +242,13 @@ impl Settable for Setup {
 }
 
 impl Setup {
-    /// What of a job's memory is its input, in bytes, for a job of so many processors of so much memory each.
+    /// Returns the input size in bytes of a job with `procs` processors, each with `memory`.
     pub fn input_bytes(&self, procs: u32, memory: Option<u64>) -> u64 {
         let each = memory.filter(|_| self.memory_of_log).unwrap_or(self.memory);
         (each as f64 * f64::from(procs) * self.input_share) as u64
     }
 
-    /// Scratch space of a machine of so many processors, in bytes.
+    /// Returns the scratch space of a machine with `procs` processors, in bytes.
     pub fn scratch_bytes(&self, procs: u32) -> f64 {
         self.scratch.map_or(f64::from(procs) * self.memory as f64 / JAGUAR_MEMORY_TO_SCRATCH, |bytes| bytes as f64)
     }
@@ -273,7 +273,7 @@ fn positive(what: &'static str, text: &str) -> Result<Time, SetupError> {
     if time == Time::ZERO { Err(SetupError::new(what, text, "it must be more than nothing")) } else { Ok(time) }
 }
 
-/// Bytes per second: a size, with or without `/s`.
+/// Parses bytes per second: a size, with or without `/s`.
 fn rate(what: &'static str, text: &str) -> Result<u64, SetupError> {
     size_bytes(what, text.strip_suffix("/s").unwrap_or(text))
         .map_err(|_| SetupError::new(what, text, "a rate is like 34.41MB/s"))

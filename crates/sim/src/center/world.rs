@@ -1,19 +1,19 @@
-//! The centre in virtual time: jobs of a log come, wait, run and end, while I/O nodes break down and come back.
+//! The centre in virtual time: jobs of a log arrive, wait, run and end, while I/O nodes fail and come back.
 //!
 //! ```text
 //!   log ---submit---> policy::schedule::easy ---start---> running ---end--->
 //!                          ^                                 |  an I/O node of its input breaks down
 //!                          +------ to the tail, or ----------+--> goes on a little longer, or on its replica
 //! ```
-//! Which job starts when is decided by the scheduler that the live system runs, whose input is copied by
-//! `policy::protect::replica`, what swaps a replica's part in by `failover`, and in which order lost inputs are brought back by
-//! `repair_order`. What is here is what happens to jobs and nodes.
+//! The decisions are those of the live system. Its scheduler starts jobs, `policy::protect::replica` copies inputs,
+//! `failover` swaps in parts of replicas, and `repair_order` orders the restoration of inputs. This module models
+//! jobs and nodes.
 //!
-//! Order within one instant: what was under way ends; I/O nodes come back, then break down; jobs are submitted; then copies are
-//! decided on, jobs started, and copies decided on again.
+//! Order within one instant: operations under way end; I/O nodes come back, then fail; jobs are submitted. Then
+//! copies are decided, jobs are started, and copies are decided again.
 //!
-//! An input is put on nodes that are up when its job is submitted. The wait of a job is from its submission to the
-//! beginning of the run that succeeds.
+//! An input is placed on nodes that are up at the submission of its job. The wait of a job is from its submission to
+//! the start of the run that succeeds.
 
 mod copies;
 mod data;
@@ -37,49 +37,49 @@ use std::collections::BTreeMap;
 
 const BATCH: QueueId = QueueId(0);
 
-/// What happened to a job so far.
+/// State of a job.
 #[derive(Clone, Debug, Default)]
 struct Live {
     attempt: u32,
-    /// Counts changes of its end; an end that was overtaken does not happen.
+    /// Number of changes of its end; an outdated end event is ignored.
     epoch: u32,
     dispatched: Time,
-    /// When its run began, after what it had to wait for in its allocation.
+    /// Start of its run, after waits within its allocation.
     start: Time,
     end: Time,
     running: bool,
-    /// It runs into missing input and is going to fail.
+    /// It will fail at missing input.
     doomed: bool,
     ended: bool,
     first_dispatch: Option<Time>,
-    /// A failure made it wait or run longer, or start anew.
+    /// A failure made it wait or run longer, or restart.
     harmed: bool,
-    /// Its input was brought back while it waited.
+    /// Its input was restored while it waited.
     patched: bool,
     /// It was first dispatched without a complete copy.
     at_risk: bool,
-    /// Its place among those that run.
+    /// Index in the list of running jobs.
     place: u32,
 }
 
-/// What waits for its time.
+/// Event of the simulation.
 #[derive(Clone, Copy, Debug)]
-enum What {
-    /// A run is over.
+enum EventKind {
+    /// A run ends.
     End { job: u32, epoch: u32 },
     /// A job has read its input.
     Closed { job: u32, attempt: u32 },
-    /// The input of waiting jobs is looked at, after a node broke down.
+    /// The input of waiting jobs is checked, after a node failed.
     Check { node: u16 },
-    /// What a node held of an input was brought back.
+    /// A node's part of an input was restored.
     Patched { job: u32, node: u16 },
     /// A copy is complete.
     Copied { job: u32, epoch: u32 },
-    /// A secondary replica of what a node held is complete.
+    /// A secondary replica of a node's part is complete.
     Rebuilt { job: u32, node: u16 },
 }
 
-/// A centre.
+/// State of a centre.
 pub struct World<'a> {
     setup: &'a Setup,
     jobs: Vec<Job>,
@@ -87,16 +87,16 @@ pub struct World<'a> {
     live: Vec<Live>,
     easy: Easy,
     now: Time,
-    events: EventQueue<What>,
+    events: EventQueue<EventKind>,
     changes: Vec<Change>,
     next_change: usize,
     next_submit: usize,
     n_ended: usize,
     running: Vec<u32>,
-    /// Where the inputs lie; empty if no node ever fails and nothing is copied.
+    /// Nodes of the inputs; empty if no node ever fails and nothing is copied.
     layouts: Vec<NodeSet>,
     down: NodeSet,
-    /// When the streams that bring inputs back are free.
+    /// Times at which the streams that restore inputs are free.
     streams: Vec<Time>,
     patches: BTreeMap<(u32, u16), Time>,
     copies: Option<Copies>,
@@ -105,8 +105,8 @@ pub struct World<'a> {
     tally: report::Tally,
 }
 
-/// Simulates a log. `failures` is where outages come from; without it no I/O node fails. With `check` every machine checks its
-/// invariants after every instant, which takes long.
+/// Simulates a log. `failures` is the source of outages; without it no I/O node fails. With `check` every state
+/// machine checks its invariants after every instant, which is slow.
 pub fn simulate(
     setup: &Setup,
     log: &Log,
@@ -128,7 +128,7 @@ pub fn simulate(
     Ok(world.outcome())
 }
 
-/// The jobs of a log under another load: all submissions closer together or farther apart.
+/// Returns the jobs of a log under another load: all intervals between submissions are scaled.
 fn scaled(log: &Log, load: Load) -> Vec<Job> {
     let factor = match load {
         Load::Factor(factor) => factor,
@@ -141,7 +141,7 @@ fn scaled(log: &Log, load: Load) -> Vec<Job> {
     jobs
 }
 
-/// A job and its attempt as the scheduler knows them: no number is used twice.
+/// Returns the scheduler's number for a job's attempt: no number is used twice.
 fn number(job: u32, attempt: u32) -> JobId {
     JobId(u64::from(attempt) << 32 | u64::from(job))
 }
@@ -160,7 +160,7 @@ impl<'a> World<'a> {
             return Err(SetupError::new("stripes", setup.stripes.to_string(), why));
         }
         let last = jobs.last().map_or(Time::ZERO, |job| job.submit);
-        // A centre that has more to do than it can goes on after the last submission.
+        // An overloaded centre continues after the last submission.
         let stretch = offered_load(&jobs, procs).max(1.0) * 1.2;
         let horizon = Time((last.0 as f64 * stretch) as u64) + Time::from_secs(60 * 86_400);
         let changes = changes(setup, failures, horizon)?;
@@ -221,7 +221,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Lets the machines decide on all that happened at this instant.
+    /// Lets the state machines decide on all events of this instant.
     fn decide(&mut self) {
         self.pump_copies();
         while let Some(action) = self.easy.poll() {
@@ -239,23 +239,23 @@ impl<'a> World<'a> {
         }
     }
 
-    fn happen(&mut self, what: What) {
+    fn happen(&mut self, what: EventKind) {
         match what {
-            What::End { job, epoch } => {
+            EventKind::End { job, epoch } => {
                 if self.live[job as usize].running && self.live[job as usize].epoch == epoch {
                     self.end(job);
                 }
             }
-            What::Closed { job, attempt } => {
+            EventKind::Closed { job, attempt } => {
                 let live = &self.live[job as usize];
                 if live.running && live.attempt == attempt {
                     self.copies_closed(job);
                 }
             }
-            What::Check { node } => self.check_inputs(node),
-            What::Patched { job, node } => self.patched(job, node),
-            What::Copied { job, epoch } => self.copied(job, epoch),
-            What::Rebuilt { job, node } => self.rebuilt(job, node),
+            EventKind::Check { node } => self.check_inputs(node),
+            EventKind::Patched { job, node } => self.patched(job, node),
+            EventKind::Copied { job, epoch } => self.copied(job, epoch),
+            EventKind::Rebuilt { job, node } => self.rebuilt(job, node),
         }
     }
 
@@ -309,11 +309,11 @@ impl<'a> World<'a> {
         let live = &self.live[job as usize];
         if self.copies.is_some() && self.setup.reads_for < 1.0 && !live.doomed {
             let (at, attempt) = (self.read_until(job), live.attempt);
-            self.events.push(at, Rank::Completion, What::Closed { job, attempt });
+            self.events.push(at, Rank::Completion, EventKind::Closed { job, attempt });
         }
     }
 
-    /// When a job that runs will have read its input.
+    /// Returns the time at which a running job has read its input.
     fn read_until(&self, job: u32) -> Time {
         let run = self.jobs[job as usize].run.0 as f64;
         self.live[job as usize].start + Time((run * self.setup.reads_for) as u64)
@@ -323,10 +323,10 @@ impl<'a> World<'a> {
         let live = &mut self.live[job as usize];
         live.epoch += 1;
         let (at, epoch) = (live.end, live.epoch);
-        self.events.push(at, Rank::Completion, What::End { job, epoch });
+        self.events.push(at, Rank::Completion, EventKind::End { job, epoch });
     }
 
-    /// A run is over, with success or not.
+    /// Ends a run, with or without success.
     fn end(&mut self, job: u32) {
         let live = &mut self.live[job as usize];
         let ok = !live.doomed;

@@ -1,4 +1,4 @@
-//! The lease files of the namespace: what a rename does, and what a listing shows.
+//! The lease files of the namespace: effects of a rename, and contents of a listing.
 
 use policy::Time;
 use policy::cluster::lease::{Event, Seen};
@@ -22,7 +22,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// With numbers that are over; `named`: each has its names yet.
+    /// Creates a directory with `past` numbers that are over; `named`: each still has its names.
     pub fn new(past: u32, named: bool) -> Directory {
         let name = if named { Name::Over } else { Name::Folded };
         let folded = if named { 0 } else { past as usize };
@@ -35,7 +35,7 @@ impl Directory {
         Node(self.files.len() as u32)
     }
 
-    /// Whether there was a file of that name.
+    /// Renames a file; returns whether it had the name `from`.
     pub fn rename(&mut self, node: Node, from: Name, to: Name) -> bool {
         let (name, _) = &mut self.files[node.0 as usize - 1];
         let found = *name == from;
@@ -47,12 +47,12 @@ impl Directory {
         found
     }
 
-    /// How many leases there are.
+    /// Number of leases.
     pub fn leases(&self) -> usize {
         self.beats
     }
 
-    /// Folds what is over, if that is much; how many.
+    /// Folds nodes that are over if there are many; returns the number.
     pub fn fold(&mut self) -> usize {
         let named: Vec<&mut Name> =
             self.files.iter_mut().map(|(name, _)| name).filter(|name| **name == Name::Over).collect();
@@ -67,7 +67,7 @@ impl Directory {
         matches!(self.files[node.0 as usize - 1].0, Name::Over | Name::Folded)
     }
 
-    /// A number has a file, and the name by which it was taken; then `join`, and what is folded and where.
+    /// Names in the directory: a file and a claim per number, `join`, and two names of the folded ones.
     pub fn names(&self) -> u64 {
         2 * (self.files.len() - self.folded) as u64 + if self.folded > 0 { 3 } else { 1 }
     }

@@ -1,4 +1,5 @@
-//! What nodes do to files, as `policy::cluster::share` says: writers enter, wait, are asked to let go; movers claim.
+//! Operations of nodes on files by the rules of `policy::cluster::share`: writers enter, wait and leave on request;
+//! movers claim.
 
 use super::world::{Happens, HostId, World};
 use crate::generate::Rng;
@@ -7,44 +8,44 @@ use policy::cluster::Node;
 use policy::cluster::share::{self, Begin, Claim, Created, Enter, Mark, Marks, Published, Step as Next, Written};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Files that a node has for itself, and files that all have together.
+/// Files of each node, and files that all nodes share.
 const OWN: usize = 16;
 const COMMON: usize = 64;
-/// From one look of one that waits to the next, as `store::file`, `nodes` has it at most.
+/// Interval between a waiting task's queries: the maximum of `store::file`, `nodes`.
 const PAUSE: Time = Time::from_millis(50);
 /// Calls for a layout record.
 const CALLS_OF_RECORD: u32 = 3;
-/// One that waited so often gives up: thirty seconds.
+/// Number of waits after which a task gives up: thirty seconds.
 const WAITS_MAX: u32 = 600;
 
 pub(super) type TaskId = u64;
 
-/// What a task did, or waited for, is over.
+/// Completion of a step of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A writer's mark is set.
     Marked,
-    /// A writer looked, with the record of this generation.
+    /// A writer has queried the stub, with the record of this generation.
     Looked,
-    /// The writer has the file open long enough.
+    /// The writer has had the file open for its time.
     Closes,
-    /// Its mark is removed: because it closed the file, was asked, or has to wait.
+    /// The writer's mark is removed: it closed the file, was asked to leave, or must wait.
     Closed,
     Left,
     Stepped,
-    /// It waited for a claim, and looked.
+    /// It has waited for a claim and queried the stub.
     Waited(Claim),
-    /// A claim of a node that is over was ended.
+    /// A claim of a node that is over was removed.
     Ended(Claim),
-    /// A mover looked.
+    /// A mover has queried the stub.
     Begun,
-    /// Its claim was tried.
+    /// A mover has tried its claim.
     Claimed(Claim),
-    /// It looked since.
+    /// A mover has queried the stub after its claim.
     Checked(Claim),
     /// The file is copied.
     Copied(Claim),
-    /// The record was asked for.
+    /// The publication of the record was requested.
     Published(Claim),
 }
 
@@ -54,13 +55,13 @@ struct Task {
     node: Node,
     file: usize,
     began: Time,
-    /// A writer's; a mover has none.
+    /// End of a writer's use; `None` for a mover.
     until: Option<Time>,
     entry: u64,
     loaded: u64,
     waits: u32,
     copied: Time,
-    /// A writer that entered, and was not asked to let go since.
+    /// Whether a writer has entered and was not asked to leave since.
     writes: bool,
 }
 
@@ -77,13 +78,13 @@ impl Stub {
     }
 }
 
-/// All stubs, and who does something to them.
+/// All stubs and the tasks on them.
 pub(super) struct Files {
     stubs: Vec<Stub>,
     tasks: BTreeMap<TaskId, Task>,
-    /// Who writes: one task per file and node.
+    /// Writing tasks: one per file and node.
     writes: BTreeMap<(usize, Node), TaskId>,
-    /// Who moves: one at a time per file and node.
+    /// Moves under way: one at a time per file and node.
     moves: BTreeSet<(usize, Node)>,
     begun: TaskId,
 }
@@ -99,7 +100,7 @@ impl Files {
         rng.below(self.stubs.len() as u64) as usize
     }
 
-    /// Writers' marks of nodes on all stubs.
+    /// Returns the nodes with writers' marks on any stub.
     #[cfg(test)]
     pub fn writers(&self) -> BTreeSet<Node> {
         self.stubs.iter().flat_map(|stub| stub.look().writers).collect()
@@ -134,7 +135,7 @@ impl World {
         Some((id, node))
     }
 
-    /// A node opens a file for writing; one that it writes already it goes on writing.
+    /// Opens a file for writing on a node; a file that it writes already stays open.
     pub fn writes(&mut self, host: HostId) {
         let load = &self.setup.load;
         let (shared, held) = (load.shared, load.held.as_secs_f64());
@@ -151,7 +152,7 @@ impl World {
         self.call(id, super::CALLS_OF_OPEN + 1, Step::Marked);
     }
 
-    /// The leader moves a file.
+    /// Lets the leader move a file.
     pub fn moves(&mut self, host: HostId) {
         let file = self.files.any(&mut self.rng);
         let Some((id, node)) = self.begin(host, file, None) else { return };
@@ -173,11 +174,11 @@ impl World {
         self.push(at, Happens::Step(id, Step::Waited(claim)));
     }
 
-    /// Other nodes are asked to let go of a file.
+    /// Asks other nodes to leave a file.
     pub fn rung(&mut self, file: usize, nodes: &[Node]) {
         for node in nodes {
             let Some(id) = self.files.writes.get(&(file, *node)).copied() else { continue };
-            // One that is about to enter hears the next bell.
+            // A writer that is about to enter gets the next notification.
             if self.files.tasks.get_mut(&id).is_some_and(|task| std::mem::take(&mut task.writes)) {
                 self.call(id, 1, Step::Left);
             }
@@ -211,7 +212,7 @@ impl World {
         let Some(task) = self.files.tasks.get(&id) else { return };
         let host = task.host;
         if self.hosts[host].life != task.life {
-            return self.end(id); // its daemon died, and what it wrote on the stub stays
+            return self.end(id); // its daemon died, and its marks on the stub stay
         }
         match step {
             Step::Marked => {
@@ -248,7 +249,7 @@ impl World {
         }
     }
 
-    /// A writer begins anew, if it still has the file open.
+    /// Restarts a writer if it still has the file open.
     fn again(&mut self, id: TaskId) {
         let now = self.now();
         let Some(task) = self.files.tasks.get_mut(&id) else { return };
@@ -297,7 +298,7 @@ impl World {
 
     fn closes(&mut self, id: TaskId, host: HostId) {
         let task = &self.files.tasks[&id];
-        // It was asked to let go meanwhile: whatever comes of that closes the file.
+        // It was asked to leave in between; that request closes the file.
         if !task.writes {
             return;
         }
@@ -331,7 +332,7 @@ impl World {
         self.restart(id);
     }
 
-    /// The next generation is as it is, made by this or by another.
+    /// Publishes the next generation, unless another task was faster.
     fn publish(&mut self, id: TaskId, claim: Claim) -> Created {
         let file = self.files.tasks[&id].file;
         let stub = &mut self.files.stubs[file];

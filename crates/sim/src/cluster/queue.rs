@@ -1,4 +1,4 @@
-//! One that serves calls in turn.
+//! A server that takes calls in turn.
 
 use policy::Time;
 
@@ -10,7 +10,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Takes a call that costs so much; when it is done.
+    /// Takes a call of this cost; returns the time of its end.
     pub fn take(&mut self, now: Time, cost: Time) -> Time {
         self.free_at = self.free_at.max(now) + cost;
         self.asked = self.asked + cost;
@@ -18,7 +18,7 @@ impl Queue {
         self.free_at
     }
 
-    /// Work that was asked for since it was counted last.
+    /// Work requested since the last count.
     pub fn asked(&self) -> Time {
         self.asked
     }
@@ -31,7 +31,7 @@ impl Queue {
         (self.asked, self.calls) = (Time::ZERO, 0);
     }
 
-    /// How far it is behind.
+    /// Returns the lag of the server.
     pub fn lag(&self, now: Time) -> Time {
         self.free_at.since(now)
     }

@@ -1,4 +1,4 @@
-//! The world by itself, and against what follows from its loads.
+//! The world on its own, and against figures derived from its loads.
 
 use super::world::World;
 use super::*;
@@ -9,7 +9,7 @@ fn small(nodes: u32) -> Setup {
     Setup { nodes, load, span: Time::from_secs(20), ..Setup::default() }
 }
 
-/// Every node looks every second.
+/// Every node lists the leases every second.
 fn all_look(setup: Setup) -> Setup {
     Setup { lease: Config { watchers: u32::MAX, ..Config::default() }, ..setup }
 }
@@ -87,7 +87,7 @@ fn what_dead_nodes_leave_is_ended_and_nothing_waits_for_ever() {
     world.until(Time::from_secs(60));
     let dead: Vec<_> = world.files.writers().into_iter().filter(|node| world.is_over(*node)).collect();
     assert!(!dead.is_empty(), "some died while they wrote");
-    // No more comes.
+    // No new load arrives.
     let quiet = Load { writes: 0.0, moves: 0.0, fail_every: None, batches: 0.0, ..world.setup.load.clone() };
     world.setup.load = quiet;
     world.until(Time::from_secs(120));
@@ -96,7 +96,7 @@ fn what_dead_nodes_leave_is_ended_and_nothing_waits_for_ever() {
     assert_eq!(failed, 0);
 }
 
-/// Nobody does anything to files.
+/// A cluster without operations on files.
 fn idle(nodes: u32) -> Setup {
     let load = Load { opens: 0.0, writes: 0.0, moves: 0.0, batches: 0.0, ..small(1).load };
     Setup { nodes, gone: 0, load, ..small(1) }
@@ -130,7 +130,7 @@ fn names_are_folded_while_nodes_come_and_go_and_the_next_leads_once_that_ends() 
     let (names, most) = (world.names(), 2 * (30 + 64 + 15) + 3);
     assert!(names < most, "{names} names of {over} and 30");
     assert!(world.leads().is_some());
-    // Half of them come and go within a lease: who is next is seen once that ends.
+    // Half of the nodes come and go within a lease: the successor is visible once that ends.
     world.setup.load.fail_every = None;
     assert!(world.takeover().is_some());
 }

@@ -1,4 +1,4 @@
-//! The world: hosts that come and go, their leases, the servers, and what is counted.
+//! The world: hosts that come and go, their leases, the servers, and the counters.
 
 use super::demand::{CALLS_OF_BATCH, Demand};
 use super::directory::{Directory, Name};
@@ -14,12 +14,12 @@ use policy::cluster::lease::{Action, Config, Event, Membership};
 use policy::cluster::{Node, Standing};
 use policy::machine::Machine;
 
-/// How long somebody is waited for who leads.
+/// Maximum wait for a new leader.
 const TAKEOVER_MAX: Time = Time::from_secs(120);
 /// Calls for the text of a lease file that a node sees for the first time.
 const CALLS_OF_TEXT: u32 = 3;
 
-/// A host, from 0 on.
+/// Number of a host, from 0 on.
 pub(super) type HostId = usize;
 
 #[derive(Clone, Debug)]
@@ -58,11 +58,11 @@ pub(super) enum Happens {
     },
     /// An operator gives an order.
     Orders,
-    /// All have heard it.
+    /// All nodes have received it.
     Ordered {
         asked: Time,
     },
-    /// One that looks at idle targets for others tells them.
+    /// A node that queries idle targets for others reports the results.
     Tells {
         lower: usize,
     },
@@ -70,17 +70,17 @@ pub(super) enum Happens {
 
 pub(super) struct Host {
     pub machine: Option<Membership>,
-    /// Its machine has a deadline then.
+    /// Deadline of its state machine.
     tick_at: Option<Time>,
-    /// Its lease ends then, as of its latest renewal.
+    /// End of its lease, by its latest renewal.
     until: Time,
-    /// Life of its daemon: what an earlier one began is over.
+    /// Generation of its daemon; tasks of an earlier one are void.
     pub life: u32,
-    /// Of the number that it has.
+    /// Lease configuration of its current number.
     lease: Config,
 }
 
-/// What is counted from some moment on.
+/// Counters from some moment on.
 #[derive(Default)]
 pub(super) struct Counts {
     renewals: u64,
@@ -121,7 +121,7 @@ pub(super) struct World {
     pub counts: Counts,
 }
 
-/// Runs it: half the span to come to rest, the span, then the failure of the leader.
+/// Runs the simulation: half the span as warm-up, the span, then the failure of the leader.
 pub fn run(setup: &Setup) -> Figures {
     let mut world = World::new(setup.clone());
     world.start();
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// All nodes are up, and know each other; their renewals and looks are spread over time.
+    /// Starts all nodes as members; their renewals and listings are spread over time.
     pub fn start(&mut self) {
         let spread = self.setup.lease.renew_every.0;
         for host in 0..self.setup.nodes as usize {
@@ -174,7 +174,7 @@ impl World {
             self.queue.push(every, Rank::Arrival, Happens::Fails);
         }
         if load.order_every.is_some() {
-            // The first while everything is counted.
+            // The first order comes within the counted span.
             self.queue.push(self.setup.span, Rank::Arrival, Happens::Orders);
         }
         for lower in 0..self.hosts.len() {
@@ -189,7 +189,7 @@ impl World {
         self.queue.now()
     }
 
-    /// The next of what happens so often per second.
+    /// Schedules the next event of a process with `rate` events per second.
     fn later(&mut self, rate: f64, what: Happens) {
         if rate > 0.0 {
             let wait = Time((self.rng.exponential(1.0 / rate) * 1e9) as u64);
@@ -237,7 +237,7 @@ impl World {
                 let Some(every) = load.fail_every else { return };
                 let (host, away) = (self.rng.below(self.hosts.len() as u64) as usize, load.away);
                 self.queue.push(self.now() + every, Rank::Arrival, Happens::Fails);
-                // Of the leader's failure there is a figure of its own.
+                // The leader's failure is measured separately.
                 if self.leads != Some(host) && self.hosts[host].machine.is_some() {
                     self.fail(host);
                     self.push(self.now() + away, Happens::Comes(host));
@@ -287,7 +287,7 @@ impl World {
         }
     }
 
-    /// The leader folds the names of what is over, one after the other.
+    /// Lets the leader fold the names of nodes that are over, one after the other.
     fn fold(&mut self) {
         for number in 0..self.directory.fold() as u32 {
             for _ in 0..2 {
@@ -296,7 +296,7 @@ impl World {
         }
     }
 
-    /// When all nodes have heard something short.
+    /// Notifies all nodes with a short message; returns the time at which all have received it.
     fn bell(&mut self) -> Time {
         let cost = self.setup.costs.store + Time(self.setup.costs.delivery.0 * self.hosts.len() as u64);
         self.store.take(self.now(), cost) + self.setup.costs.round_trip
@@ -306,27 +306,27 @@ impl World {
         let (costs, events) = (&self.setup.costs, self.setup.load.events);
         let at = (0..CALLS_OF_BATCH).map(|_| self.store.take(self.queue.now(), costs.store)).max();
         let cost = Time(costs.event.0 * u64::from(events));
-        // Once it is there it waits for its turn; the order in which batches come does not matter.
+        // Once delivered, a batch waits for its turn; the order of batches does not matter.
         self.leader.take(at.unwrap_or_default(), cost);
         self.counts.events += u64::from(events);
     }
 
-    /// Calls for a stub, one after the other; when the last is answered.
+    /// Makes calls for a stub one after the other; returns the time of the last answer.
     pub fn attributes(&mut self, file: usize, calls: u32) -> Time {
         let (cost, way) = (self.setup.costs.attribute, self.setup.costs.round_trip);
         let server = file % self.servers.len();
         let now = self.now();
-        // One turn for all of them, and a way for each.
+        // One turn for all of them, and a round trip for each.
         self.servers[server].take(now, Time(cost.0 * u64::from(calls))) + Time(way.0 * u64::from(calls))
     }
 
-    /// Asks nodes for a file; all nodes hear it.
+    /// Asks nodes to leave a file; the notification goes to all nodes.
     pub fn ring(&mut self, file: usize, nodes: Vec<Node>) {
         let at = self.bell();
         self.push(at, Happens::Rung { file, nodes });
     }
 
-    /// A call on one lease file.
+    /// Makes a call on one lease file.
     fn rename(&mut self, node: Node) -> Time {
         let server = node.0 as usize % self.servers.len();
         self.lease_call(server, self.setup.costs.rename)
@@ -338,7 +338,7 @@ impl World {
         self.servers[server].take(now, cost) + self.setup.costs.round_trip
     }
 
-    /// Every server lists the names that it has.
+    /// Lets every server list its names.
     fn list(&mut self) -> Time {
         let (names, count) = (self.directory.names(), self.servers.len() as u64);
         self.counts.names += names;
@@ -361,7 +361,7 @@ impl World {
 
     fn joined(&mut self, host: HostId, node: Node) {
         let now = self.now();
-        // One that is there from the start knows the others.
+        // A node that is up from the start has the other leases in its state.
         let is_first = self.hosts[host].life == 0;
         let lease = self.hosts[host].lease.clone();
         self.hosts[host].until = now + lease.lease;
@@ -378,7 +378,7 @@ impl World {
         self.carry(host, false);
     }
 
-    /// A daemon starts: it lists, takes a number, and renames its file.
+    /// Starts a daemon: it lists, takes a number, and renames its file.
     fn comes(&mut self, host: HostId) {
         let listed = self.list();
         let lease = self.setup.lease_beside(self.directory.leases());
@@ -449,7 +449,7 @@ impl World {
         }
     }
 
-    /// Whether a node is over, as a host knows; if it waits for that, it looks.
+    /// Returns whether a node is over, by a host's state; if not, its machine is asked to check.
     pub fn over(&mut self, host: HostId, node: Node) -> bool {
         let Some(machine) = &self.hosts[host].machine else { return false };
         let (me, is_over) = (machine.node(), machine.is_over(node));
@@ -469,7 +469,7 @@ impl World {
         self.servers.iter_mut().chain([&mut self.store, &mut self.leader]).for_each(Queue::count_anew);
     }
 
-    /// The lowest nodes fail at once; how long it takes until another leads.
+    /// Lets the lowest nodes fail at once; returns the time until another node leads.
     pub fn takeover(&mut self) -> Option<Time> {
         let node = |host: &HostId| self.hosts[*host].machine.as_ref().map(Membership::node);
         let mut alive: Vec<HostId> = (0..self.hosts.len()).filter(|host| node(host).is_some()).collect();
@@ -537,7 +537,7 @@ impl World {
         self.directory.names()
     }
 
-    /// Whether a number is over, as the namespace says.
+    /// Returns whether a number is over, by the state of the namespace.
     #[cfg(test)]
     pub fn is_over(&self, node: Node) -> bool {
         self.directory.is_over(node)

@@ -1,19 +1,19 @@
-//! The segments of a drive's buffer: which ranges it holds, which of them are not on the medium yet.
+//! The segments of a drive's buffer: their ranges, and the parts that are not on the medium yet.
 
 use super::model::Buffer;
 
-/// One segment: sectors `[start, end)`; of them `[dirty_start, end)` wait to be written if `dirty`.
+/// One segment: it holds sectors `[start, end)`; if `dirty`, `[dirty_start, end)` wait to be written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Segment {
     /// First sector held.
     pub start: u64,
-    /// The sector behind the last one held.
+    /// Sector behind the last one held.
     pub end: u64,
     /// First sector not yet on the medium.
     pub dirty_start: u64,
-    /// Whether something is not yet on the medium.
+    /// Whether any sector is not yet on the medium.
     pub dirty: bool,
-    /// Since when it waits.
+    /// Time since which it is dirty.
     pub dirty_since_ns: u64,
     used: u64,
 }
@@ -27,31 +27,31 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Empty segments.
+    /// Creates empty segments.
     pub fn new(limits: Buffer) -> Segments {
         Segments { segments: vec![Segment::default(); limits.segments], limits, clock: 0 }
     }
 
-    /// The segment called `index`.
+    /// Returns the segment `index`.
     pub fn get(&self, index: usize) -> Segment {
         self.segments[index]
     }
 
-    /// The segment that holds `sector`, or ends just before it.
+    /// Returns the segment that holds `sector`, or ends just before it.
     pub fn reaching(&self, sector: u64) -> Option<usize> {
         let holds = |segment: &Segment| segment.start <= sector && sector <= segment.end && segment.start < segment.end;
-        // Holding the sector counts more than ending before it.
+        // A segment that holds the sector is preferred to one that ends before it.
         let inside = self.segments.iter().position(|segment| holds(segment) && sector < segment.end);
         inside.or_else(|| self.segments.iter().position(holds))
     }
 
-    /// Use `index`: it becomes the last to be reused.
+    /// Marks `index` as the most recently used.
     pub fn touch(&mut self, index: usize) {
         self.clock += 1;
         self.segments[index].used = self.clock;
     }
 
-    /// Empty the least recently used segment that is clean, to start at `sector`. `None` if all are dirty.
+    /// Empties the least recently used clean segment, to start at `sector`. `None` if all are dirty.
     pub fn reuse(&mut self, sector: u64) -> Option<usize> {
         let clean = self.segments.iter().enumerate().filter(|(_, segment)| !segment.dirty);
         let (index, _) = clean.min_by_key(|(_, segment)| segment.used)?;
@@ -60,7 +60,7 @@ impl Segments {
         Some(index)
     }
 
-    /// `index` now holds everything up to `end`; what no longer fits is forgotten from its front.
+    /// Extends `index` to `end`; if it is too long, sectors at its front are dropped.
     pub fn extend(&mut self, index: usize, end: u64) {
         let segment = &mut self.segments[index];
         debug_assert!(!segment.dirty);
@@ -68,7 +68,7 @@ impl Segments {
         segment.start = segment.start.max(segment.end.saturating_sub(self.limits.segment_sectors));
     }
 
-    /// `count` sectors before those of `index` were read as well; not where newer data waits to be written.
+    /// Extends `index` by `count` sectors at its front, except where newer data wait to be written.
     pub fn extend_front(&mut self, index: usize, count: u64) {
         let from = self.segments[index].start;
         let before = self.segments.iter().filter(|other| other.dirty && other.start < from);
@@ -77,14 +77,14 @@ impl Segments {
         self.segments[index].start = start;
     }
 
-    /// `[sector, end)` was written into `index`, which reaches `sector`, and waits for the medium since `now_ns`.
+    /// Writes `[sector, end)` into `index`, which reaches `sector`; it waits for the medium from `now_ns` on.
     pub fn write(&mut self, index: usize, sector: u64, end: u64, now_ns: u64) {
         let segment = &mut self.segments[index];
         if !segment.dirty {
             segment.dirty = true;
             segment.dirty_start = sector;
             segment.dirty_since_ns = now_ns;
-            // What followed the written range is forgotten: a segment is dirty to its end.
+            // Sectors behind the written range are dropped: a segment is dirty to its end.
             segment.end = end;
         }
         segment.dirty_start = segment.dirty_start.min(sector);
@@ -94,7 +94,7 @@ impl Segments {
         self.touch(index);
     }
 
-    /// Whether `[sector, end)` can be added to what waits in `index`, or start waiting there.
+    /// Returns whether `[sector, end)` can be added to the dirty range of `index`, or start one there.
     pub fn takes_write(&self, index: usize, sector: u64, end: u64) -> bool {
         let segment = &self.segments[index];
         let first = if segment.dirty { segment.dirty_start.min(sector) } else { sector };
@@ -102,24 +102,24 @@ impl Segments {
         joined && segment.end.max(end) - first <= self.limits.segment_sectors
     }
 
-    /// The segment whose data waits longest.
+    /// Returns the segment that has been dirty for longest.
     pub fn oldest_dirty(&self) -> Option<usize> {
         let dirty = self.segments.iter().enumerate().filter(|(_, segment)| segment.dirty);
         dirty.min_by_key(|(_, segment)| segment.dirty_since_ns).map(|(index, _)| index)
     }
 
-    /// How many segments wait for the medium.
+    /// Number of dirty segments.
     pub fn dirty(&self) -> usize {
         self.segments.iter().filter(|segment| segment.dirty).count()
     }
 
-    /// What waited in `index` is on the medium.
+    /// Marks `index` as clean: its data are on the medium.
     pub fn written(&mut self, index: usize) {
         self.segments[index].dirty = false;
     }
 
-    /// Forget `[sector, end)` everywhere but in `except`. A dirty segment that overlaps is named instead: it has to be
-    /// written first.
+    /// Drops `[sector, end)` from all segments except `except`. Returns a dirty segment that overlaps instead: it
+    /// must be written first.
     pub fn forget(&mut self, sector: u64, end: u64, except: Option<usize>) -> Option<usize> {
         for (index, segment) in self.segments.iter_mut().enumerate() {
             if Some(index) == except || segment.end <= sector || end <= segment.start {
@@ -137,7 +137,7 @@ impl Segments {
         None
     }
 
-    /// Panic unless the segments make sense.
+    /// Panics if an invariant of the segments is broken.
     pub fn check(&self) {
         for (index, segment) in self.segments.iter().enumerate() {
             assert!(segment.start <= segment.end, "segment {index} ends before it starts: {segment:?}");

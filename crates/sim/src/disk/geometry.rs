@@ -1,4 +1,4 @@
-//! Where a sector lies: logical number to cylinder, surface and angle.
+//! Location of a sector: logical number to cylinder, surface and angle.
 //!
 //! ```text
 //! zone:  cylinder c          cylinder c+1
@@ -11,7 +11,7 @@ use super::model::Model;
 /// A sector on the medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// Cylinder.
+    /// Number of the cylinder.
     pub cylinder: u32,
     /// Surface, which is the number of its head.
     pub surface: u32,
@@ -19,11 +19,11 @@ pub struct Place {
     pub sector: u32,
     /// Sectors on that track.
     pub track_sectors: u32,
-    /// How many sector widths after the index mark it passes under the head.
+    /// Angle behind the index mark, in sector widths.
     pub angle_sectors: u32,
 }
 
-/// The mapping of one model, with what can be computed once.
+/// Mapping of one model, with precomputed parts.
 #[derive(Debug)]
 pub struct Geometry {
     zones: Vec<ZoneMap>,
@@ -38,12 +38,12 @@ struct ZoneMap {
     cylinder_first: u32,
     track_sectors: u64,
     track_skew: u64,
-    /// By how much the first track of a cylinder is later than that of the cylinder before.
+    /// Skew between the first tracks of consecutive cylinders.
     cylinder_pitch: u64,
 }
 
 impl Geometry {
-    /// The mapping of `model`.
+    /// Computes the mapping of `model`.
     pub fn new(model: &Model) -> Geometry {
         let surfaces = u64::from(model.surfaces);
         let mut first = 0;
@@ -65,12 +65,12 @@ impl Geometry {
         Geometry { zones, surfaces, serpentine: model.serpentine, sectors: model.sectors }
     }
 
-    /// Sectors that a host can address.
+    /// Number of sectors that a host can address.
     pub fn sectors(&self) -> u64 {
         self.sectors
     }
 
-    /// Where `sector` lies.
+    /// Returns the location of `sector`.
     pub fn place(&self, sector: u64) -> Place {
         debug_assert!(sector < self.sectors);
         let zone = &self.zones[self.zones.partition_point(|zone| zone.first <= sector) - 1];
@@ -91,8 +91,8 @@ impl Geometry {
         }
     }
 
-    /// How many sectors from `sector` on follow without the head moving, that one included. A zone whose last track is
-    /// partly spare ends early.
+    /// Returns the number of sectors from `sector` on that follow without a movement of the head, including `sector`.
+    /// A zone whose last track is partly spare ends early.
     pub fn run(&self, sector: u64) -> u64 {
         let at = self.zones.partition_point(|zone| zone.first <= sector);
         let zone = &self.zones[at - 1];

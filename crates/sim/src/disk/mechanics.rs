@@ -1,17 +1,16 @@
-//! Arm and spindle: when a run of sectors passes under the head, given where the arm is.
+//! Arm and spindle: time at which a run of sectors passes under the head, given the arm's position.
 //!
-//! The spindle never stops, so the angle is the time modulo one revolution and nothing has to be remembered but the
-//! arm's place. All in whole nanoseconds.
+//! The spindle never stops, so the angle is the time modulo one revolution, and the arm's position is the only state.
+//! All times are in whole nanoseconds.
 //!
-//! A head that goes on where it stopped only crosses to the next track when it has to. Any other access, on the same
-//! cylinder or even the same track, has to settle first: it takes no less than a seek to the next cylinder, which is
-//! settling for the most part.
+//! A head that continues at its position only crosses to the next track when it must. Any other access, even on the
+//! same track, must settle first: it takes at least a seek to the next cylinder, which is mostly settling.
 
 use super::geometry::{Geometry, Place};
 use super::model::Model;
 use super::seek::SeekCurve;
 
-/// The moving parts of one drive.
+/// Moving parts of a drive.
 #[derive(Debug)]
 pub struct Mechanics {
     geometry: Geometry,
@@ -21,31 +20,31 @@ pub struct Mechanics {
     write_settle_ns: u64,
 }
 
-/// Where the arm rests: a cylinder, the active head, and how far that got.
+/// Position of the arm: a cylinder, the active head, and the next sector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arm {
-    /// Cylinder.
+    /// Number of the cylinder.
     pub cylinder: u32,
-    /// Active head.
+    /// Number of the active head.
     pub surface: u32,
-    /// The sector behind the last one that passed.
+    /// Sector behind the last one that passed.
     pub next: u64,
 }
 
 /// Sectors that pass under one head without a pause.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass {
-    /// First sector.
+    /// First sector of the pass.
     pub sector: u64,
-    /// How many.
+    /// Number of sectors.
     pub count: u64,
-    /// When the first one begins to pass.
+    /// Time at which the first one begins to pass.
     pub start_ns: u64,
-    /// When the arm moved and for how long.
+    /// Duration of the arm's movement.
     pub seek_ns: u64,
-    /// How long it then waited for the first sector.
+    /// Wait for the first sector after that.
     pub rotation_ns: u64,
-    /// How many sectors of the same track come before the first one.
+    /// Sectors of the same track before the first one.
     pub track_before: u64,
     cylinder: u32,
     surface: u32,
@@ -54,7 +53,7 @@ pub struct Pass {
 }
 
 impl Mechanics {
-    /// The moving parts of `model`.
+    /// Creates the moving parts of `model`.
     pub fn new(model: &Model) -> Mechanics {
         Mechanics {
             geometry: Geometry::new(model),
@@ -65,13 +64,13 @@ impl Mechanics {
         }
     }
 
-    /// Sectors that a host can address.
+    /// Number of sectors that a host can address.
     pub fn sectors(&self) -> u64 {
         self.geometry.sectors()
     }
 
-    /// Position for `sector`, free from `at_ns` on with the arm at `arm`, and pass over as much of `count` sectors as
-    /// lies on one track.
+    /// Positions for `sector`, from `at_ns` on with the arm at `arm`, and passes over the part of `count` sectors
+    /// that is on one track.
     pub fn pass(&self, at_ns: u64, arm: Arm, sector: u64, count: u64, write: bool) -> Pass {
         let place = self.geometry.place(sector);
         let seek_ns = self.move_ns(arm, place, sector, write);
@@ -105,43 +104,43 @@ impl Mechanics {
 }
 
 impl Pass {
-    /// When `count` sectors have passed.
+    /// Returns the time at which `count` sectors have passed.
     pub fn passed_ns(&self, count: u64) -> u64 {
         self.start_ns + count * self.revolution_ns / self.track_sectors
     }
 
-    /// Where the arm is when `count` sectors have passed.
+    /// Returns the arm's position after `count` sectors.
     pub fn arm_after(&self, count: u64) -> Arm {
         Arm { cylinder: self.cylinder, surface: self.surface, next: self.sector + count }
     }
 
-    /// Where the arm is at the end.
+    /// Returns the arm's position at the end.
     pub fn arm(&self) -> Arm {
         self.arm_after(self.count)
     }
 
-    /// How many sectors of the track passed between the arm's arrival and the first one.
+    /// Returns the number of sectors that passed between the arm's arrival and the first one.
     pub fn passed_before(&self) -> u64 {
         (self.rotation_ns * self.track_sectors / self.revolution_ns).min(self.track_before)
     }
 
-    /// When the last one has passed.
+    /// Returns the time at which the last sector has passed.
     pub fn end_ns(&self) -> u64 {
         self.passed_ns(self.count)
     }
 
-    /// The sector behind the last.
+    /// Returns the sector behind the last one.
     pub fn next(&self) -> u64 {
         self.sector + self.count
     }
 
-    /// How many sectors have passed at `now_ns`.
+    /// Returns the number of sectors that have passed at `now_ns`.
     pub fn passed(&self, now_ns: u64) -> u64 {
         if now_ns <= self.start_ns {
             return 0;
         }
         let mut count = ((now_ns - self.start_ns) * self.track_sectors / self.revolution_ns).min(self.count);
-        // The end of a sector is rounded down, so the division may be one short.
+        // The end of a sector is rounded down, so the division may be one too low.
         if count < self.count && self.passed_ns(count + 1) <= now_ns {
             count += 1;
         }

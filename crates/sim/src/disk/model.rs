@@ -1,4 +1,4 @@
-//! The parameters of a disk model, and the two drives that are known.
+//! Parameters of a disk model, and the two drives with published parameters.
 
 mod atlas10k;
 mod cheetah9lp;
@@ -6,10 +6,10 @@ mod cheetah9lp;
 pub use atlas10k::ATLAS10K;
 pub use cheetah9lp::CHEETAH9LP;
 
-/// Everything that tells one drive from another. Sectors are of 512 bytes.
+/// Parameters of a drive. Sectors have 512 bytes.
 #[derive(Debug)]
 pub struct Model {
-    /// What the command line calls it.
+    /// Name on the command line.
     pub name: &'static str,
     /// Sectors that a host can address.
     pub sectors: u64,
@@ -21,58 +21,59 @@ pub struct Model {
     pub serpentine: bool,
     /// Revolutions per minute.
     pub revolutions_per_minute: u32,
-    /// Activating another head.
+    /// Time to activate another head.
     pub head_switch_ns: u64,
-    /// What a write waits longer than a read after the head moved.
+    /// Additional settling time of a write after a movement of the head.
     pub write_settle_ns: u64,
-    /// Moving one sector between drive and host. Belongs to the host's bus as much as to the drive: a disk can be given another.
+    /// Time to move one sector between drive and host. It depends on the host's bus as well: a disk can be given
+    /// another.
     pub bus_sector_ns: u64,
     /// Zones, outer first.
     pub zones: &'static [Zone],
-    /// The seek curve: cylinders crossed and microseconds, ascending; straight lines between the points.
+    /// The seek curve: cylinders crossed and microseconds, ascending; linear between the points.
     pub seeks: &'static [(u32, u32)],
-    /// The buffer on the drive.
+    /// Buffer of the drive.
     pub buffer: Buffer,
-    /// What a command costs before anything moves.
+    /// Overheads of a command before any movement.
     pub overheads: Overheads,
-    /// The root-mean-square distance between simulated and measured service times that DiskSim's authors report.
+    /// Root-mean-square distance between simulated and measured service times, as published by DiskSim's authors.
     pub published_demerit_ns: u64,
 }
 
 /// Cylinders with the same number of sectors per track.
 #[derive(Debug)]
 pub struct Zone {
-    /// First cylinder.
+    /// First cylinder of the zone.
     pub cylinder_first: u32,
-    /// Last cylinder.
+    /// Last cylinder of the zone.
     pub cylinder_last: u32,
     /// Sectors on a track.
     pub track_sectors: u32,
-    /// By how many sectors a track starts later than the one before on the same cylinder.
+    /// Skew between consecutive tracks of a cylinder, in sectors.
     pub track_skew_sectors: u32,
-    /// By how many sectors the first track of a cylinder starts later than the last one of the cylinder before.
+    /// Skew between the last track of a cylinder and the first of the next, in sectors.
     pub cylinder_skew_sectors: u32,
-    /// Sectors at the end of the zone that hold no data: spares, and as many as were slipped over defects.
+    /// Sectors at the end of the zone without data: spares, and as many as were slipped over defects.
     pub spare_sectors: u32,
 }
 
 /// The buffer on the drive, cut into segments that each hold one range.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer {
-    /// How many segments.
+    /// Number of segments.
     pub segments: usize,
-    /// How many of them may hold written data at a time.
+    /// Maximum of segments with written data.
     pub write_segments_max: usize,
     /// Sectors in a segment.
     pub segment_sectors: u64,
-    /// How far the drive reads ahead of the last request.
+    /// Maximum of sectors that are read ahead of the last request.
     pub read_ahead_sectors_max: u64,
-    /// Whether the head, once it has arrived, also reads what passes before the first sector asked for. Reading ahead then
+    /// Whether the head, after its arrival, also reads the sectors before the first requested one. Read-ahead then
     /// ends when the segment is full.
     pub read_on_arrival: bool,
 }
 
-/// Command overheads; the first number holds when the command before was a read, the second when it was a write.
+/// Command overheads; the first number holds after a read, the second after a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Overheads {
     /// A read whose first sector is in the buffer.
@@ -86,7 +87,7 @@ pub struct Overheads {
 }
 
 impl Zone {
-    /// A zone; the arguments in the order of the fields.
+    /// Creates a zone; the arguments are in the order of the fields.
     pub const fn new(
         cylinder_first: u32,
         cylinder_last: u32,
@@ -100,15 +101,15 @@ impl Zone {
 }
 
 impl Model {
-    /// The models by name.
+    /// All models, by name.
     pub const ALL: [&'static Model; 2] = [&CHEETAH9LP, &ATLAS10K];
 
-    /// The model called `name`.
+    /// Returns the model with this name.
     pub fn named(name: &str) -> Option<&'static Model> {
         Model::ALL.into_iter().find(|model| model.name == name)
     }
 
-    /// One revolution.
+    /// Returns the time of one revolution.
     pub fn revolution_ns(&self) -> u64 {
         (60_000_000_000 + u64::from(self.revolutions_per_minute) / 2) / u64::from(self.revolutions_per_minute)
     }

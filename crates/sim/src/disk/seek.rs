@@ -2,14 +2,14 @@
 
 use super::model::Model;
 
-/// The curve of one model.
+/// Seek curve of one model.
 #[derive(Debug)]
 pub struct SeekCurve {
     by_distance_ns: Box<[u32]>,
 }
 
 impl SeekCurve {
-    /// The curve through the model's measured points, straight between them and level beyond the last.
+    /// Computes the curve through the model's measured points, linear between them and constant beyond the last.
     pub fn new(model: &Model) -> SeekCurve {
         let points = model.seeks;
         let at = |distance: u32| -> u32 {
@@ -29,7 +29,7 @@ impl SeekCurve {
         SeekCurve { by_distance_ns: by_distance_ns.collect() }
     }
 
-    /// Moving the arm across `cylinders`.
+    /// Returns the time to move the arm across `cylinders`.
     pub fn ns(&self, cylinders: u32) -> u64 {
         u64::from(self.by_distance_ns[cylinders as usize])
     }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
     use crate::disk::model::CHEETAH9LP;
 
-    /// The two-piece fit of the reference (section 5), which says that it lies within 0.33 ms of every measured point.
+    /// The two-piece fit of the reference (section 5), within 0.33 ms of every measured point according to it.
     fn fit_ms(distance: u32) -> f64 {
         let d = f64::from(distance);
         if distance <= 1000 { 1.0631 + 0.09779 * d.sqrt() } else { 3.1021 + 0.0010809 * d }

@@ -1,4 +1,4 @@
-//! The drive as a whole: service times that follow from its parameters, and its state after random commands.
+//! The drive as a whole: service times derived from its parameters, and its state after random commands.
 
 use super::model::{ATLAS10K, CHEETAH9LP};
 use super::*;
@@ -59,7 +59,7 @@ fn a_drive_that_reads_on_arrival_holds_what_lies_before() {
     };
     assert_eq!(back(&CHEETAH9LP), 0);
     assert!((20..40).contains(&back(&ATLAS10K)), "{} of 40", back(&ATLAS10K));
-    // Not what waits to be written.
+    // Not where data wait to be written.
     let mut disk = Disk::new(&ATLAS10K);
     let mut now = Time::ZERO;
     for n in 0..40 {
@@ -110,7 +110,7 @@ fn random_small_reads_take_what_the_reference_computes() {
         let command = read((state >> 33) % (17_783_240 / 8) * 8, 8);
         let served = disk.serve(now, command);
         total += (served.done - now).0 - served.overhead_ns;
-        // A gap that is no multiple of a revolution.
+        // A gap that is not a multiple of a revolution.
         now = served.done + Time(20_000_000 + (state >> 40));
     }
     let mean_ms = total as f64 / 4000.0 / 1e6;

@@ -1,9 +1,9 @@
-//! The disk model against measured service times: mean error, and how far the two distributions lie apart.
+//! The disk model against measured service times: mean error, and distance of the two distributions.
 //!
-//! The measurement is one of those that DiskSim's authors published: one request at a time, each with its measured
-//! service time and the think time until the next. The drive's rotational position at the start is unknown, so requests
-//! cannot be compared one by one; the distributions can. Their distance is the *demerit figure* of Ruemmler and Wilkes
-//! (IEEE Computer, March 1994): the root mean square of the horizontal distance between the two distribution curves.
+//! The measurement is one that DiskSim's authors published: one request at a time, each with its service time and the
+//! think time until the next. The drive's rotational position at the start is unknown, so only the distributions can
+//! be compared, not single requests. Their distance is the *demerit figure* of Ruemmler and Wilkes (IEEE Computer,
+//! March 1994): the root mean square of the horizontal distance between the two distribution curves.
 
 use super::{Command, Disk, Model};
 use policy::time::Time;
@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 /// One measured request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// The request.
+    /// Command of the request.
     pub command: Command,
-    /// How long the real drive took.
+    /// Service time of the real drive.
     pub service_ns: u64,
-    /// From its completion to the next request.
+    /// Think time from its completion to the next request.
     pub think_ns: u64,
 }
 
@@ -31,16 +31,16 @@ pub struct Measured {
 pub struct BadLine {
     /// Its number, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// Error in the line.
     pub what: String,
 }
 
-/// How the model did.
+/// Result of a validation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Name of the model.
     pub model: &'static str,
-    /// Requests compared.
+    /// Number of compared requests.
     pub requests: usize,
     /// Requests left out because the model's disk has no such sectors.
     pub beyond: usize,
@@ -50,20 +50,21 @@ pub struct Outcome {
     pub simulated_mean_ns: f64,
     /// Root mean square distance between the two distributions.
     pub demerit_ns: f64,
-    /// The same between reads only, and between writes only.
+    /// Demerit of reads only, and of writes only.
     pub demerit_by_kind_ns: [f64; 2],
-    /// What DiskSim's authors report for their simulator and this drive, if the measurement is of this drive.
+    /// Demerit that DiskSim's authors report for their simulator and this drive, if the measurement is of this drive.
     pub published_demerit_ns: Option<u64>,
 }
 
-/// The model of the drive that a measurement is called after.
+/// Returns the model whose drive a measurement is named after.
 pub fn called_after(file: &Path) -> Option<&'static Model> {
     let name = file.file_name()?.to_str()?.to_ascii_lowercase();
     let stem = [".trace", ".trace.gz", ".trace.zst"].iter().find_map(|end| name.strip_suffix(end))?;
     Model::named(stem)
 }
 
-/// The measurements at `path`, a file or a directory of files, each with its model: `model`, or the one it is called after.
+/// Returns the measurements at `path`, a file or a directory of files, each with its model: `model`, or the one of
+/// its name.
 pub fn find(path: &Path, model: Option<&'static Model>) -> io::Result<Vec<(&'static Model, PathBuf)>> {
     if !path.metadata()?.is_dir() {
         return Ok(model.or_else(|| called_after(path)).map(|model| (model, path.into())).into_iter().collect());
@@ -83,7 +84,7 @@ pub fn find(path: &Path, model: Option<&'static Model>) -> io::Result<Vec<(&'sta
     Ok(found)
 }
 
-/// The text of a measurement, decompressed by its name.
+/// Returns the text of a measurement, decompressed by its extension.
 pub fn read(path: &Path) -> io::Result<String> {
     let file = BufReader::new(File::open(path)?);
     let mut text = String::new();
@@ -95,7 +96,7 @@ pub fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Read a measurement: one request per line.
+/// Parses a measurement: one request per line.
 pub fn parse(text: &str) -> Result<Vec<Measured>, BadLine> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines.map(|(at, line)| parse_line(line).map_err(|what| BadLine { line: at + 1, what })).collect()
@@ -123,7 +124,7 @@ fn parse_line(line: &str) -> Result<Measured, String> {
     Ok(Measured { command, service_ns: nanoseconds(service)?, think_ns: nanoseconds(think)? })
 }
 
-/// Run the requests measured on the drive `of`, if that is known, through `model`, each as long after the one before as on the real drive.
+/// Runs requests measured on the drive `of`, if known, through `model`, with the think times of the real drive.
 pub fn validate(model: &'static Model, of: Option<&Model>, measured: &[Measured]) -> Outcome {
     let mut disk = Disk::new(model);
     let mut now = Time::ZERO;
@@ -157,8 +158,8 @@ fn mean(values: impl ExactSizeIterator<Item = u64>) -> f64 {
     values.sum::<u64>() as f64 / count as f64
 }
 
-/// Both distributions have the same number of points, so the horizontal distance at each height is that between the
-/// values of the same rank.
+/// Returns the demerit. Both distributions have the same number of points, so the horizontal distance at each height
+/// is that between the values of the same rank.
 fn demerit(pairs: &[(bool, u64, u64)], of: impl Fn(bool) -> bool) -> f64 {
     let chosen = || pairs.iter().filter(|pair| of(pair.0));
     let mut measured: Vec<_> = chosen().map(|pair| pair.1).collect();

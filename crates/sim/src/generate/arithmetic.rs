@@ -1,9 +1,10 @@
-//! Logarithm and exponential from the four operations alone, which round alike on all machines; those of the C library don't.
+//! Logarithm and exponential from the four basic operations, which round alike on all machines; those of the C
+//! library do not.
 
 /// ln 2, rounded to 53 bits.
 const LN_2: f64 = std::f64::consts::LN_2;
 
-/// The natural logarithm of a positive, normal number.
+/// Returns the natural logarithm of a positive, normal number.
 pub(crate) fn ln(x: f64) -> f64 {
     debug_assert!(x.is_normal() && x > 0.0);
     let bits = x.to_bits();
@@ -23,7 +24,7 @@ pub(crate) fn ln(x: f64) -> f64 {
     exponent as f64 * LN_2 + 2.0 * s * sum
 }
 
-/// e to the power of x, for x from -700 to 700.
+/// Returns e to the power of x, for x from -700 to 700.
 pub(crate) fn exp(x: f64) -> f64 {
     debug_assert!(x.abs() <= 700.0);
     let halvings = (x / LN_2).round();

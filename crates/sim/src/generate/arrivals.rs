@@ -1,17 +1,17 @@
-//! When the requests of one stream come: evenly, at random, or in bursts of a given strength.
+//! Arrival processes of one stream: evenly, at random, or in bursts of a given strength.
 
 use super::Rng;
 
 /// A process of arrivals with a mean rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
-    /// One every 1 / rate.
+    /// One request every 1 / rate.
     Constant,
-    /// Independent of each other: the number in one second has the square root of the rate as standard deviation.
+    /// Independent requests: the number in one second has the square root of the rate as standard deviation.
     Poisson,
-    /// The rate changes from window to window, so that its standard deviation is `sigma` times its mean (to the nearest
-    /// that two rates can give). Up to 1 the rates are `1 - sigma` and `1 + sigma` times the mean in pairs of windows in random
-    /// order; beyond, one window of `1 + sigma^2` has all the requests of its group, evenly.
+    /// The rate changes from window to window, with a standard deviation of `sigma` times its mean (as near as two
+    /// rates allow). Up to 1 the rates are `1 - sigma` and `1 + sigma` times the mean, in pairs of windows in random
+    /// order. Above 1, one window of `1 + sigma^2` has all the requests of its group, evenly.
     Bursty {
         /// Standard deviation of the rate, as a multiple of the mean.
         sigma: f64,
@@ -30,13 +30,13 @@ pub(super) struct Clock {
     count: u64,
     rng: Rng,
     now_ns: f64,
-    /// Bursty: the window, the rate in it as a multiple of the mean, rates of the rest of its group.
+    /// Bursty: index of the window; the group holds the rate in it and the remaining rates, as multiples of the mean.
     window: u64,
     group: Vec<f64>,
 }
 
 impl Clock {
-    /// Starts at `start_ns`; the rate is per second.
+    /// Starts a clock at `start_ns`; the rate is per second.
     pub(super) fn new(arrivals: Arrivals, rate_per_s: f64, start_ns: u64, rng: Rng) -> Clock {
         let (rate_per_s, start_ns) = (rate_per_s.max(1e-9), start_ns as f64);
         let (gap_ns, group) = (1e9 / rate_per_s, Vec::new());
@@ -48,11 +48,11 @@ impl Clock {
         clock
     }
 
-    /// The time of the next request.
+    /// Returns the time of the next request.
     pub(super) fn next(&mut self) -> u64 {
         let at = match self.arrivals {
             Arrivals::Constant => {
-                // Not a sum of gaps, so that no error adds up.
+                // Not a sum of gaps, so that errors do not accumulate.
                 let at = self.start_ns + self.count as f64 * 1e9 / self.rate_per_s;
                 self.count += 1;
                 at
@@ -79,7 +79,7 @@ impl Clock {
                 self.now_ns += self.gap_ns / rate;
                 return at;
             }
-            // What of a gap reaches over the end of the window goes on in the next one that has requests.
+            // The part of a gap beyond the end of the window continues in the next window that has requests.
             let over_ns =
                 if rate > 0.0 { (self.now_ns - end_ns).max(0.0) * rate } else { self.now_ns - end_ns + window_ns };
             self.group.pop();
@@ -90,7 +90,8 @@ impl Clock {
     }
 }
 
-/// Rates of a group of windows, as multiples of the mean; their mean is 1, their standard deviation `sigma`.
+/// Returns the rates of a group of windows, as multiples of the mean; their mean is 1, their standard deviation
+/// `sigma`.
 fn group(sigma: f64) -> Vec<f64> {
     if sigma <= 1.0 {
         return vec![1.0 - sigma, 1.0 + sigma];
@@ -107,7 +108,7 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// Mean and standard deviation of the number of requests per window.
+    /// Returns mean and standard deviation of the number of requests per window.
     fn windows(arrivals: Arrivals, rate: f64, window_ns: u64, count: usize) -> (f64, f64) {
         let mut clock = Clock::new(arrivals, rate, 0, Rng::new(5, 5));
         let mut counts = vec![0u32; count];

@@ -7,42 +7,42 @@
 //!   somewhere --- untouched, with the probability that brings the footprint to its size by the end
 //!             \-- where a random access went before, recent ones more likely
 //! ```
-//! Published (Zhang, section 3.6.2): 10 GB of data requested, footprints of 529 and 8392 MB, 11 and 74 % random requests. From the
-//! traces it names (UMass Financial1, WebSearch1): request sizes, rates, shares of reads. Guesses: how many runs
-//! there are at a time, how random accesses divide, how likely recent places are.
+//! Published (Zhang, section 3.6.2): 10 GB of data requested, footprints of 529 and 8392 MB, 11 and 74 % random
+//! requests. From the traces it names (UMass Financial1, WebSearch1): request sizes, rates, shares of reads. Guesses:
+//! number of concurrent runs, kinds of random accesses, and preference for recent places.
 
 use super::Rng;
 use crate::trace::{Op, Record};
 
 const PAGE_BYTES: u64 = 4096;
 
-/// Places of earlier random accesses that are remembered.
+/// Earlier random accesses that are recorded.
 const PLACES_MAX: usize = 1 << 16;
 
 /// Share of random accesses that begin a run.
 const RUN_SHARE: f64 = 0.5;
 
-/// What the trace is like.
+/// Parameters of the trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixedShape {
-    /// Different bytes touched.
+    /// Number of different bytes touched.
     pub footprint_bytes: u64,
-    /// Bytes requested.
+    /// Sum of the requested bytes.
     pub total_bytes: u64,
-    /// Share of requests that continue none before them.
+    /// Share of requests that continue no earlier one.
     pub random_share: f64,
     /// Share of reads.
     pub read_share: f64,
     /// Requests per second, arriving at random.
     pub rate_per_s: f64,
-    /// Runs at a time.
+    /// Number of concurrent runs.
     pub runs: usize,
     /// Sizes of requests in pages of 4 KiB, each with its weight.
     pub pages: Vec<(u32, f64)>,
 }
 
 impl MixedShape {
-    /// The same with a smaller footprint and less data, for quick runs.
+    /// Reduces the footprint and the data, for quick runs.
     pub fn scaled(mut self, scale: f64) -> MixedShape {
         let shrink = |bytes: u64| (bytes as f64 * scale) as u64;
         self.footprint_bytes = shrink(self.footprint_bytes);
@@ -51,8 +51,8 @@ impl MixedShape {
     }
 }
 
-/// Like the SPC OLTP trace: 11 % random, 529 MiB. The paper does not say how it treats writes (Financial1 has 77 %); so all are
-/// reads unless `read_share` is set.
+/// Parameters like the SPC OLTP trace: 11 % random, 529 MiB. The paper does not describe its treatment of writes
+/// (Financial1 has 77 %), so all requests are reads unless `read_share` is set.
 pub fn oltp_like() -> MixedShape {
     MixedShape {
         footprint_bytes: 529 << 20,
@@ -65,7 +65,7 @@ pub fn oltp_like() -> MixedShape {
     }
 }
 
-/// Like the SPC Web trace: 74 % random, 8392 MiB.
+/// Parameters like the SPC Web trace: 74 % random, 8392 MiB.
 pub fn web_like() -> MixedShape {
     MixedShape {
         footprint_bytes: 8392 << 20,
@@ -78,15 +78,15 @@ pub fn web_like() -> MixedShape {
     }
 }
 
-/// The trace.
+/// Iterator over the trace.
 #[derive(Debug)]
 pub struct Mixed {
     shape: MixedShape,
     rng: Rng,
     space: Space,
-    /// Where each run goes on, in pages.
+    /// Next page of each run.
     runs: Vec<u64>,
-    /// Where random accesses went, the latest at `latest`.
+    /// Pages of earlier random accesses, the latest at `latest`.
     places: Vec<u64>,
     latest: usize,
     remaining_pages: u64,
@@ -94,7 +94,7 @@ pub struct Mixed {
 }
 
 impl Mixed {
-    /// A trace of that shape.
+    /// Creates a trace of that shape.
     pub fn new(shape: MixedShape, seed: u64) -> Mixed {
         let pages = (shape.footprint_bytes / PAGE_BYTES).max(64);
         let mut rng = Rng::new(seed, 0);
@@ -116,7 +116,7 @@ impl Mixed {
         self.shape.pages.last().map_or(1, |p| u64::from(p.0))
     }
 
-    /// A place that no run continues at.
+    /// Returns a page that continues no run.
     fn somewhere(&mut self) -> u64 {
         let cold = self.space.untouched as f64 / self.remaining_pages.max(1) as f64;
         let remembered = self.places.len();
@@ -173,7 +173,7 @@ impl Iterator for Mixed {
     }
 }
 
-/// Which pages were touched, in words of 64.
+/// Set of touched pages, in words of 64.
 #[derive(Debug)]
 struct Space {
     pages: u64,
@@ -203,7 +203,7 @@ impl Space {
         }
     }
 
-    /// The first untouched page of a random word.
+    /// Returns the first untouched page of a random word.
     fn untouched_page(&mut self, rng: &mut Rng) -> Option<u64> {
         while !self.open.is_empty() {
             let at = rng.below(self.open.len() as u64) as usize;

@@ -1,25 +1,25 @@
 //! Three programs at once on many files: Multi-like (cscope, gcc, viewperf of the Purdue traces).
 //!
-//! Each program scans its files from beginning to end, unread ones first, then some again, and in between reads a page
-//! somewhere in a file it knows. Published (Zhang, section 3.6.2): 12 514 files, 792 MB, 25 % random accesses, closed loop (so all
-//! times are 0: the next request is issued when one completes). Guesses: how files and bytes divide between the programs, request
-//! size (a page), number of requests.
+//! Each program scans its files from beginning to end, unread ones first, then some again; in between it reads random
+//! pages of files read before. Published (Zhang, section 3.6.2): 12 514 files, 792 MB, 25 % random accesses, closed
+//! loop (so all times are 0: the next request is issued at a completion). Guesses: division of files and bytes
+//! between the programs, request size (a page), number of requests.
 
 use super::Rng;
 use crate::trace::Record;
 
 const PAGE_BYTES: u64 = 4096;
 
-/// What the trace is like.
+/// Parameters of the trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MultiShape {
     /// Files of all programs.
     pub files: u32,
     /// Bytes of all files.
     pub footprint_bytes: u64,
-    /// Share of requests that continue none before them.
+    /// Share of requests that continue no earlier one.
     pub random_share: f64,
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
 }
 
@@ -30,7 +30,7 @@ impl Default for MultiShape {
 }
 
 impl MultiShape {
-    /// The same, smaller.
+    /// Reduces the trace by a factor.
     pub fn scaled(self, scale: f64) -> MultiShape {
         MultiShape {
             files: (f64::from(self.files) * scale) as u32,
@@ -44,7 +44,7 @@ impl MultiShape {
 /// Shares of the programs: of the files, and of the bytes (and so of the requests).
 const PROGRAMS: [(f64, f64); 3] = [(0.20, 0.25), (0.799, 0.30), (0.001, 0.45)];
 
-/// The trace.
+/// Iterator over the trace.
 #[derive(Debug)]
 pub struct Multi {
     shape: MultiShape,
@@ -66,7 +66,7 @@ struct Program {
 }
 
 impl Multi {
-    /// A trace of that shape.
+    /// Creates a trace of that shape.
     pub fn new(shape: MultiShape, seed: u64) -> Multi {
         let mut rng = Rng::new(seed, 0);
         let pages = shape.footprint_bytes / PAGE_BYTES;
@@ -84,7 +84,7 @@ impl Multi {
 }
 
 impl Program {
-    /// Divides pages over files: each has one, the rest goes by random shares.
+    /// Divides pages among files: each has one, the rest is divided by random shares.
     fn new(files: u32, pages: u64, first_file: u32, rng: &mut Rng) -> Program {
         let shares: Vec<f64> = (0..files).map(|_| rng.exponential(1.0)).collect();
         let sum: f64 = shares.iter().sum();
@@ -97,7 +97,7 @@ impl Program {
         Program { files: sizes, first_file, known: 1, scanning: 0, page: 0 }
     }
 
-    /// The next page of the scan; the last one tells whether a file begins.
+    /// Returns the next file and page of the scan, and whether a file begins there.
     fn scan(&mut self, rng: &mut Rng) -> (usize, u32, bool) {
         if self.page == self.files[self.scanning] {
             self.page = 0;
@@ -112,7 +112,7 @@ impl Program {
         (self.scanning, self.page - 1, self.page == 1)
     }
 
-    /// A page of a file already read.
+    /// Returns a random page of a file already read.
     fn anywhere(&self, rng: &mut Rng) -> (usize, u32) {
         let file = rng.below(self.known as u64) as usize;
         (file, rng.below(u64::from(self.files[file])) as u32)
@@ -128,7 +128,7 @@ impl Iterator for Multi {
         let draw = self.rng.unit();
         let which = if draw < PROGRAMS[0].1 { 0 } else { 1 + usize::from(draw >= PROGRAMS[0].1 + PROGRAMS[1].1) };
         let program = &mut self.programs[which];
-        // Beginnings of files are random accesses as well, so pages elsewhere only fill up what is missing.
+        // Beginnings of files count as random accesses, so random pages only fill the remaining share.
         let missing = (self.random + 1) as f64 <= self.shape.random_share * (self.issued + 1) as f64;
         let (file, page, random) = if missing && self.rng.chance(0.5) {
             let (file, page) = program.anywhere(&mut self.rng);

@@ -1,4 +1,4 @@
-//! Streams that each read at their own pace, merged by time.
+//! Streams that each read at their own rate, merged by time.
 
 use super::arrivals::{Arrivals, Clock};
 use super::rng::Rng;
@@ -6,20 +6,20 @@ use crate::trace::Record;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What one stream does.
+/// Parameters of a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stream {
     /// Requests per second.
     pub rate_per_s: f64,
-    /// How they come.
+    /// Process of its arrivals.
     pub arrivals: Arrivals,
     /// Bytes of a request.
     pub request_bytes: u32,
-    /// Bytes of a file; when it is read to its end the stream goes on with a new one.
+    /// Bytes of a file; at its end the stream continues with a new one.
     pub file_bytes: u64,
-    /// When it starts.
+    /// Time of its start.
     pub start_ns: u64,
-    /// It reads anywhere in one file instead of one file after the other.
+    /// Whether it reads random places of one file instead of one file after the other.
     pub random: bool,
 }
 
@@ -27,7 +27,7 @@ pub struct Stream {
 #[derive(Debug)]
 pub struct Paced {
     streams: Vec<Running>,
-    /// The next request of each stream: its time, its number.
+    /// Time of the next request of each stream, with the stream's number.
     next: BinaryHeap<Reverse<(u64, usize)>>,
     end_ns: u64,
 }
@@ -78,7 +78,7 @@ impl Iterator for Paced {
     fn next(&mut self) -> Option<Record> {
         let Reverse((time_ns, n)) = self.next.pop()?;
         if time_ns >= self.end_ns {
-            // This was the earliest one.
+            // This was the earliest one, so all others are later.
             self.next.clear();
             return None;
         }

@@ -1,16 +1,16 @@
-//! Zipf's law: the k-th most popular of `n` things is asked for with a probability in proportion to `1 / k^theta`.
+//! Zipf's law: the k-th most popular of `n` items is requested with a probability in proportion to `1 / k^theta`.
 
 use super::{Rng, arithmetic};
 
-/// Draws ranks, 0 the most popular. Memory: 8 bytes per thing.
+/// Draws ranks, 0 the most popular. Memory: 8 bytes per item.
 #[derive(Clone, Debug)]
 pub(super) struct Popularity {
-    /// Sums of the weights up to each rank.
+    /// Cumulative weights up to each rank.
     sums: Vec<f64>,
 }
 
 impl Popularity {
-    /// `n` things (at least 1) with exponent `theta` (0 is uniform).
+    /// Creates the distribution over `n` items (at least 1) with exponent `theta` (0 is uniform).
     pub(super) fn new(n: usize, theta: f64) -> Popularity {
         let mut sum = 0.0;
         let weight = |rank: usize| arithmetic::exp((-theta * arithmetic::ln(rank as f64)).max(-700.0));

@@ -1,8 +1,9 @@
 //! DB2-like: five queries over 5.2 GB, one after the other.
 //!
-//! Published (Chen et al., WS-ROS): 5.2 GB of data, five consecutive queries with joins, set operations and aggregates. The rest is a guess:
-//! tables of 3.2 and 1.2 GB, an index of 0.4 GB, temporary data of 0.4 GB. Each query scans a part of the large table in 64 KiB requests
-//! and for each of them looks up the index and the small table (8 KiB, Zipf 0.9); joins write and read back temporary data.
+//! Published (Chen et al., WS-ROS): 5.2 GB of data, five consecutive queries with joins, set operations and
+//! aggregates. The rest is a guess: tables of 3.2 and 1.2 GB, an index of 0.4 GB, temporary data of 0.4 GB. Each
+//! query scans a part of the large table in 64 KiB requests. For each request it looks up the index and the small
+//! table (8 KiB, Zipf 0.9). Joins write and read back temporary data.
 
 use super::{Popularity, Rng};
 use crate::trace::{Op, Record};
@@ -10,14 +11,14 @@ use std::collections::VecDeque;
 
 const SCAN_BYTES: u32 = 64 << 10;
 const PAGE_BYTES: u32 = 8 << 10;
-/// Bytes of the large table, the small one, the index, the temporary data.
+/// Bytes of the large table, the small one, the index, and the temporary data.
 const TABLES: [u64; 4] = [3_200_000_000, 1_200_000_000, 400_000_000, 400_000_000];
-/// Of each query: where in the large table it begins and how much of it it scans, in tenths; lookups per scanned request; whether it
-/// writes temporary data.
+/// Queries: start and length of the scan of the large table, in tenths; lookups per scanned request; whether
+/// temporary data are written.
 const QUERIES: [(u64, u64, u32, bool); 5] =
     [(0, 10, 1, false), (2, 4, 4, true), (0, 5, 2, true), (5, 5, 6, false), (0, 3, 8, true)];
 
-/// The trace; `scale` makes the tables smaller.
+/// The trace; `scale` reduces the tables.
 #[derive(Debug)]
 pub struct Queries {
     rng: Rng,
@@ -31,7 +32,7 @@ pub struct Queries {
 }
 
 impl Queries {
-    /// The five queries.
+    /// Creates the five queries.
     pub fn new(scale: f64, seed: u64) -> Queries {
         let mut rng = Rng::new(seed, 0);
         let tables = TABLES.map(|bytes| ((bytes as f64 * scale) as u64).max(4 * u64::from(SCAN_BYTES)));
@@ -46,13 +47,13 @@ impl Queries {
         Queries { rng, tables, lookups, scattered, query: 0, scanned: 0, temporary: 0, ready: VecDeque::new() }
     }
 
-    /// One scanned request and what belongs to it; `false` at the end.
+    /// Adds one scanned request and its lookups; returns `false` at the end.
     fn step(&mut self) -> bool {
         let Some(&(first, tenths, lookups, writes)) = QUERIES.get(self.query) else { return false };
         let scan = u64::from(SCAN_BYTES);
         let requests = self.tables[0] / scan * tenths / 10;
         if self.scanned >= requests {
-            // What was written is read back once, at the end of the query.
+            // Temporary data are read back once, at the end of the query.
             let back = std::mem::take(&mut self.temporary);
             (0..back).for_each(|n| self.push(4, n * scan, SCAN_BYTES, Op::Read));
             self.query += 1;

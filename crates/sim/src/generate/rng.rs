@@ -1,8 +1,8 @@
-//! Random numbers of our own: a counter through a mixing function, so that they are the same everywhere.
+//! Our own random numbers: a counter through a mixing function, identical on all machines.
 
 use super::arithmetic;
 
-/// The odd number nearest to 2^64 over the golden ratio: steps of it fall far apart.
+/// The odd number nearest to 2^64 over the golden ratio, so that consecutive steps are far apart.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A stream of random numbers. The mixing is that of SplitMix64 (Steele, Lea and Flood 2014).
@@ -10,38 +10,38 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 pub struct Rng(u64);
 
 impl Rng {
-    /// A stream of a seed; streams of one seed with different numbers are independent.
+    /// Creates a stream of a seed; streams of one seed with different numbers are independent.
     pub fn new(seed: u64, stream: u64) -> Rng {
         Rng(mix(mix(seed).wrapping_add(mix(stream ^ STEP))))
     }
 
-    /// The next number, all of its 64 bits random.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         mix(self.0)
     }
 
-    /// A number below `n` (0 if `n` is).
+    /// Returns a number below `n` (0 if `n` is 0).
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
-    /// A number from 0 up to, but not including, 1.
+    /// Returns a number from 0 up to, but not including, 1.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Yes with this probability.
+    /// Returns true with this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
-    /// An exponentially distributed number.
+    /// Returns an exponentially distributed number.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -arithmetic::ln(1.0 - self.unit()) * mean
     }
 
-    /// A number below `n` whose logarithm is uniform: small ones are likely, as recent ones are in stacks of reuse.
+    /// Returns a number below `n` whose logarithm is uniform: small ones are likely, like short reuse distances.
     pub fn small_below(&mut self, n: u64) -> u64 {
         let rank = arithmetic::exp(self.unit() * arithmetic::ln(n as f64 + 1.0)) as u64;
         rank.clamp(1, n.max(1)) - 1

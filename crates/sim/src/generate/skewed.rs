@@ -1,12 +1,12 @@
-//! Accesses to one device with a skew: Zipf, a hot spot that shifts, a scan. For the experiments with tiers.
+//! Accesses to one device with a skew: Zipf, a moving hot spot, a scan. For the experiments with tiers.
 //!
-//! Parameters are round numbers; nothing of this is published but the names. Hot blocks are scattered over the device, so that hot is not the
-//! same as near.
+//! Parameters are round numbers; only the names are published. Hot blocks are scattered over the device, so that they
+//! are not adjacent.
 
 use super::{Popularity, Rng};
 use crate::trace::{Op, Record};
 
-/// How accesses are distributed.
+/// Distribution of the accesses.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Skew {
     /// Zipf with this exponent over all blocks.
@@ -14,34 +14,34 @@ pub enum Skew {
         /// The exponent; 0 is uniform.
         theta: f64,
     },
-    /// 90 % of the accesses go to a spot that moves on.
+    /// A hot spot that moves and gets 90 % of the accesses.
     HotSpot {
         /// Share of the blocks in the spot.
         spot: f64,
-        /// Requests after which the spot moves to blocks of its own.
+        /// Requests after which the spot moves to other blocks.
         shift: u64,
     },
-    /// From the first block to the last, over and over.
+    /// Repeated scans from the first block to the last.
     Scan,
-    /// A Zipf load through which scans pass: every other tenth of the requests is a scan.
+    /// A Zipf load with scans: every other tenth of the requests is a scan.
     ScanOver {
         /// The exponent of the Zipf load.
         theta: f64,
     },
 }
 
-/// What the trace is like.
+/// Parameters of the trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SkewedShape {
-    /// How accesses are distributed.
+    /// Distribution of the accesses.
     pub skew: Skew,
     /// Bytes of the device that are used.
     pub footprint_bytes: u64,
     /// Bytes of a request, and of a block.
     pub request_bytes: u32,
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Whether blocks that are accessed alike lie anywhere, or side by side.
+    /// Whether blocks of similar popularity are scattered, or adjacent.
     pub scattered: bool,
     /// Share of writes.
     pub write_share: f64,
@@ -64,13 +64,13 @@ impl Default for SkewedShape {
     }
 }
 
-/// The trace.
+/// Iterator over the trace.
 #[derive(Debug)]
 pub struct Skewed {
     shape: SkewedShape,
     rng: Rng,
     popularity: Option<Popularity>,
-    /// Which block has which rank.
+    /// Block of each rank.
     scattered: Vec<u32>,
     made: u64,
     scanned: u64,
@@ -78,7 +78,7 @@ pub struct Skewed {
 }
 
 impl Skewed {
-    /// A trace of that shape.
+    /// Creates a trace of that shape.
     pub fn new(shape: SkewedShape, seed: u64) -> Skewed {
         let blocks = (shape.footprint_bytes / u64::from(shape.request_bytes.max(1))).clamp(1, u64::from(u32::MAX));
         let mut rng = Rng::new(seed, 0);

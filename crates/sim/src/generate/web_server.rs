@@ -1,7 +1,7 @@
 //! Parallel web server: whole files, by popularity.
 //!
-//! Published (Chen et al., WS-ROS): 1.5 million requests of four clients, 36 GB sent, so 24 KB each. Guesses: 100 000 files, Zipf 0.9, sizes
-//! that are exponential around the mean. A file is read in requests of at most 64 KiB.
+//! Published (Chen et al., WS-ROS): 1.5 million requests of four clients, 36 GB sent, so 24 KB each. Guesses: 100 000
+//! files, Zipf 0.9, sizes exponentially distributed around the mean. A file is read in requests of at most 64 KiB.
 
 use super::{Popularity, Rng};
 use crate::trace::{Op, Record};
@@ -13,7 +13,7 @@ const MEAN_BYTES: f64 = 24_000.0;
 const REQUEST_BYTES: u64 = 64 << 10;
 const CLIENTS: u64 = 4;
 
-/// The trace.
+/// Iterator over the trace.
 #[derive(Debug)]
 pub struct WebServer {
     rng: Rng,
@@ -25,7 +25,7 @@ pub struct WebServer {
 }
 
 impl WebServer {
-    /// `scale` of the requests and of the files.
+    /// Creates a trace; `scale` applies to the requests and the files.
     pub fn new(scale: f64, seed: u64) -> WebServer {
         let mut rng = Rng::new(seed, 0);
         let files = ((FILES as f64 * scale) as usize).max(10);

@@ -1,8 +1,8 @@
 //! The paper's concurrent streams (Zhang, section 2.6): two rates, video on demand, copies, downloads.
 //!
-//! Published: number of streams, request sizes and think time of the video streams, size of the files copied, rates of the
-//! two-stream tests. Not published, and guesses here: bandwidths of the copies and downloads (the figures show bars
-//! without numbers), their request size, lengths of the runs.
+//! Published: number of streams, request sizes and think time of the video streams, size of the copied files, rates
+//! of the two-stream tests. Guesses: bandwidths of the copies and downloads (the figures show bars without numbers),
+//! their request size, lengths of the runs.
 
 use super::{Arrivals, Paced, Rng, Stream};
 
@@ -10,7 +10,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const PAGE_BYTES: u32 = 4096;
 const MIB: u64 = 1 << 20;
 
-/// Files of the two-stream tests (section 2.6.2): larger than what a stream reads.
+/// Size of files in the two-stream tests (section 2.6.2): larger than the data that a stream reads.
 const RATES_FILE_BYTES: u64 = 1 << 30;
 
 /// Think time of a video stream.
@@ -19,20 +19,21 @@ const VOD_THINK_NS: u64 = 33_000_000;
 /// Request sizes of video streams; each stream draws one.
 const VOD_REQUEST_BYTES: [u32; 4] = [16 << 10, 32 << 10, 64 << 10, 128 << 10];
 
-/// Files copied.
+/// Size of a copied file.
 const COPY_FILE_BYTES: u64 = 128 * MIB;
 
-/// Bandwidths of cp to a local disk, cp to NFS, and scp to six ever farther sites, in bytes per second: guesses.
+/// Bandwidths of cp to a local disk, cp to NFS, and scp to six increasingly distant sites, in bytes per second:
+/// guesses.
 const COPY_BYTES_PER_S: [u64; 8] = [60 * MIB, 11 * MIB, 8 * MIB, 6 * MIB, 4 * MIB, 2 * MIB, MIB, MIB / 2];
 
-/// Bandwidths of one download from five ever farther sites: guesses.
+/// Bandwidths of one download from five increasingly distant sites, in bytes per second: guesses.
 const DOWNLOAD_BYTES_PER_S: [u64; 5] = [8 * MIB, 4 * MIB, 2 * MIB, MIB, MIB / 2];
 
 /// Downloads per site.
 const DOWNLOADS_PER_SITE: usize = 4;
 
-/// Sequential streams of 4 KiB reads with given rates and arrivals, each on files of 1 GiB (Z02: 1000/s and 3000, 5000 or
-/// 7000/s, evenly; Z03: equal rates, the first Poisson, the second with sigma).
+/// Sequential streams of 4 KiB reads with given rates and arrivals, each on files of 1 GiB. Z02: 1000/s and 3000,
+/// 5000 or 7000/s, evenly. Z03: equal rates, the first Poisson, the second with sigma.
 pub fn rates(streams: &[(f64, Arrivals)], seconds: u64, seed: u64) -> Paced {
     let stream = |(rate_per_s, arrivals): &(f64, Arrivals)| Stream {
         rate_per_s: *rate_per_s,
@@ -47,7 +48,7 @@ pub fn rates(streams: &[(f64, Arrivals)], seconds: u64, seed: u64) -> Paced {
 }
 
 /// Video on demand after SPC-2 (Z06): a request of 16, 32, 64 or 128 KiB every 33 ms per stream; of each four streams one has
-/// each size. `random_readers` of 8 KiB at 30/s each stand for TPC-H beside it (Z07; rate and size are guesses).
+/// each size. `random_readers` of 8 KiB at 30/s each model a concurrent TPC-H (Z07; rate and size are guesses).
 pub fn vod(streams: u32, random_readers: u32, seconds: u64, seed: u64) -> Paced {
     let mut rng = Rng::new(seed, 0);
     let mut all = Vec::new();
@@ -77,7 +78,7 @@ pub fn vod(streams: u32, random_readers: u32, seconds: u64, seed: u64) -> Paced 
     Paced::new(&all, seconds.saturating_mul(SECOND_NS), seed)
 }
 
-/// Copies of files of 128 MiB (Z04): locally, to NFS, and by scp to six sites of falling bandwidth, overlapping fully.
+/// Copies of files of 128 MiB (Z04): locally, to NFS, and by scp to six sites of falling bandwidth, all concurrent.
 pub fn copies(seconds: u64, seed: u64) -> Paced {
     let streams = COPY_BYTES_PER_S.map(|bytes_per_s| steady(bytes_per_s, COPY_FILE_BYTES, 0));
     Paced::new(&streams, seconds.saturating_mul(SECOND_NS), seed)
@@ -166,7 +167,7 @@ mod tests {
         let mut census = Census::new(4096);
         records.iter().for_each(|r| census.add(r));
         let report = census.report();
-        // 600 MiB of cp are five files, 110 MiB of NFS and the rest one each.
+        // At 600 MiB, cp reads five files; NFS at 110 MiB and the others read one each.
         assert_eq!((report.clients, report.files), (8, 5 + 7));
     }
 

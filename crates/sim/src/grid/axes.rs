@@ -1,31 +1,31 @@
-//! What all grids share: a setup whose settings have names, and every combination of the values that they are to have.
+//! Parts shared by all grids: a setup with named settings, and all combinations of their values.
 
 use crate::setup::{Settable, SetupError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Values by axis, that of the input (`trace`, `log`) among them.
+/// Values by axis, including that of the input (`trace`, `log`).
 pub type Cell = BTreeMap<String, String>;
 
-/// A case of a grid: the values of the axes and the setup that they mean.
+/// A case of a grid: the values of the axes and the resulting setup.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case<S> {
-    /// Axis to value.
+    /// Value of each axis.
     pub cell: Cell,
-    /// Which of the grid's inputs.
+    /// Index of the grid's input.
     pub input: usize,
-    /// The setup.
+    /// Setup of the case.
     pub setup: S,
 }
 
 impl<S> Case<S> {
-    /// A setup of which nothing varies yet.
+    /// Creates a case without values of axes.
     pub fn of(setup: S) -> Case<S> {
         Case { cell: Cell::new(), input: 0, setup }
     }
 }
 
-/// Every combination of the axes' values over the cases there are; the last axis changes fastest.
+/// Combines all values of the axes with all given cases; the last axis changes fastest.
 pub fn cross<'a, S: Settable>(
     mut cases: Vec<Case<S>>,
     axes: impl IntoIterator<Item = (&'a str, &'a [Word])>,
@@ -45,17 +45,17 @@ pub fn cross<'a, S: Settable>(
     Ok(cases)
 }
 
-/// A setting's value: text, number or yes and no.
+/// Value of a setting: text, a number or a flag.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Word {
-    /// Text.
+    /// Any other text.
     Text(String),
     /// A whole number.
     Whole(u64),
-    /// A number.
+    /// A number with a fraction.
     Number(f64),
-    /// Yes or no.
+    /// True or false.
     Flag(bool),
 }
 

@@ -1,10 +1,10 @@
-//! Independent worlds side by side; what comes out does not depend on how many at a time.
+//! Independent worlds in parallel; results do not depend on the number of threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// Runs each job; results in the order of the jobs. Without `threads`, as many at a time as there are cores.
+/// Runs each job; results are in the order of the jobs. `threads` defaults to the number of cores.
 pub fn side_by_side<T: Sync, R: Send>(jobs: &[T], threads: Option<usize>, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let cores = || thread::available_parallelism().map_or(1, Into::into);
     let mut done: Vec<Option<R>> = jobs.iter().map(|_| None).collect();
@@ -12,8 +12,8 @@ pub fn side_by_side<T: Sync, R: Send>(jobs: &[T], threads: Option<usize>, work: 
     done.into_iter().flatten().collect()
 }
 
-/// Runs each job, begins none when it is no longer to `go_on`, and hands over each result, with the number of its job, as soon as
-/// it is there.
+/// Runs each job, and passes each result with the number of its job to `take` as soon as it is complete. Begins no
+/// further job once `go_on` returns false.
 pub(super) fn as_they_end<T: Sync, R: Send>(
     jobs: &[T],
     threads: usize,

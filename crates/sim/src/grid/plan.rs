@@ -1,4 +1,4 @@
-//! The grid file: what it says, and the cases that follow from it.
+//! The grid file: its contents, and the cases derived from it.
 
 use super::axes::{Case, Cell, Word, cross};
 use crate::setup::{Setup, SetupError};
@@ -12,129 +12,129 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// What it is called in its summary.
+    /// Title of the summary.
     #[serde(default)]
     pub name: String,
-    /// The traces; each is an axis value called by its name.
+    /// Traces; each is an axis value with its name.
     pub trace: Vec<TraceWish>,
-    /// Whatever differs from the defaults of a setup.
+    /// Settings that differ from the defaults.
     #[serde(default)]
     pub base: Setup,
     /// Axes and their values; every combination is a case.
     #[serde(default)]
     pub axes: BTreeMap<String, Vec<Word>>,
-    /// What is compared with what.
+    /// Comparison of the summary.
     pub compare: Option<Compare>,
-    /// What others have published for a value of the compared axis; printed beside it.
+    /// Published results for values of the compared axis; printed beside ours.
     #[serde(default)]
     pub published: BTreeMap<String, String>,
 }
 
-/// One axis whose values are compared with its baseline, all else being equal.
+/// An axis whose values are compared with its baseline, all else being equal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compare {
-    /// The axis.
+    /// Name of the axis.
     pub axis: String,
-    /// Its value that the others are compared with.
+    /// Value that the others are compared with.
     pub baseline: String,
 }
 
-/// A trace of a grid: a file or a generator, and what of the base is different for it.
+/// A trace of a grid: a file or a generator, and its differences from the base.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceWish {
-    /// What it is called.
+    /// Name of the trace.
     pub name: String,
     /// A file, relative to the grid file. `$NAME/` at its start is the directory in the environment variable of that name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-    /// Its format, if its content does not say.
+    /// Format of the file; the default is detected from its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
-    /// Its unit of time, if its format does not say.
+    /// Unit of time, for formats without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_unit: Option<String>,
-    /// A generated workload, in words.
+    /// Specification of a generated workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generate: Option<String>,
-    /// The seed of the generator.
+    /// Seed of the generator.
     #[serde(default)]
     pub seed: u64,
     /// Whether malformed lines are skipped and counted.
     #[serde(default)]
     pub lenient: bool,
-    /// Whether its requests wait for each other.
+    /// Whether the trace is replayed in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<bool>,
-    /// Whether each of its clients is one of the world.
+    /// Whether each client of the trace is a client of the world.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_each: Option<bool>,
-    /// Times faster than the trace says, in an open loop.
+    /// Speed relative to the trace, in an open loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
-    /// End before the requests' bytes would exceed this.
+    /// Limit of the sum of the requests' bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<String>,
-    /// End after so many requests.
+    /// Limit of the number of requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_requests: Option<u64>,
 }
 
-/// A case and what came out of it, as it stands in the results.
+/// A case and its report, as stored in the results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Done {
-    /// The case.
+    /// Axis values of the case.
     pub cell: Cell,
-    /// Its trace and its setup in full: a case of which either has changed since is run again.
+    /// Its complete trace and setup: a case is run again if either has changed since.
     pub wish: TraceWish,
-    /// See `wish`.
+    /// Setup, see `wish`.
     pub setup: Setup,
-    /// What came out.
+    /// Figures of the run.
     pub report: Report,
 }
 
-/// What is wrong with a grid.
+/// Error in a grid.
 #[derive(Debug, thiserror::Error)]
 pub enum GridError {
-    /// The file is not what it should be.
+    /// The grid file is malformed.
     #[error(
         "the grid file is not understood: {0}; nothing was simulated. See `entrepot-lab sim cache --help` for an example"
     )]
     File(String),
-    /// A value of an axis is none.
+    /// A value of an axis is invalid.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// The comparison names what is not there.
+    /// The comparison names an unknown axis or value.
     #[error(
         "the grid compares `{axis}` with `{baseline}`, which is not among its values; nothing was simulated. Add it to [axes]"
     )]
     Compare {
-        /// The axis.
+        /// Name of the axis.
         axis: String,
-        /// The baseline.
+        /// Value of the baseline.
         baseline: String,
     },
     /// The results cannot be read or written.
     #[error("{path}: {source}; cases that were done before are not lost. Give another file with --results")]
     Results {
-        /// The file.
+        /// Path of the results.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// A case has failed.
     #[error("case {cell}: {source}; the cases done so far are kept")]
     Case {
-        /// The case.
+        /// Axis values of the case.
         cell: String,
-        /// Why.
+        /// Error of the simulation.
         source: crate::simulate::SimulateError,
     },
 }
 
 impl Plan {
-    /// Read a grid file.
+    /// Parses a grid file.
     pub fn parse(text: &str) -> Result<Plan, GridError> {
         let plan: Plan = toml::from_str(text).map_err(|error| GridError::File(error.to_string()))?;
         if plan.trace.is_empty() {
@@ -156,18 +156,18 @@ impl Plan {
         Ok(plan)
     }
 
-    /// All cases, the last axis changing fastest; every setup has been looked through.
+    /// Returns all cases, the last axis changing fastest; every setup has been checked.
     pub fn cases(&self) -> Result<Vec<Case<Setup>>, GridError> {
         let traces = self.trace.iter().enumerate().map(|(input, wish)| {
             let cell = Cell::from([("trace".to_owned(), wish.name.clone())]);
             Case { cell, input, setup: trace_setup(&self.base, wish) }
         });
-        // `pair` makes the levels that the others change, so it comes first.
+        // `pair` creates the levels that other axes change, so it comes first.
         let mut axes: Vec<_> = self.axes.iter().map(|(axis, values)| (axis.as_str(), values.as_slice())).collect();
         axes.sort_by_key(|(axis, _)| (*axis != "pair", *axis));
         let cases = cross(traces.collect(), axes)?;
         for case in &cases {
-            // Any footprint will do to find out whether the words are understood.
+            // Any footprint is good enough to check the words.
             case.setup.config(1 << 20)?;
             case.setup.storage()?;
         }
@@ -176,7 +176,8 @@ impl Plan {
 }
 
 impl TraceWish {
-    /// Opens the trace, whose path counts from `beside`; where it counts in blocks and does not say of how many bytes, of `block_bytes`.
+    /// Returns an opener of the trace, whose path is relative to `beside`. `block_bytes` applies to formats that
+    /// count in blocks of unknown size.
     pub fn opener(&self, beside: &Path, block_bytes: u32) -> Result<Box<dyn Opener>, GridError> {
         let wrong = |why: String| GridError::File(format!("trace `{}`: {why}", self.name));
         let format = self.format.as_deref().map(|name| {
@@ -211,7 +212,7 @@ impl TraceWish {
     }
 }
 
-/// A path with the environment variable at its start, if there is one, resolved.
+/// Resolves an environment variable at the start of a path.
 fn placed(path: &Path) -> Result<PathBuf, String> {
     let mut parts = path.components();
     let first = parts.next().and_then(|part| part.as_os_str().to_str());
@@ -225,7 +226,7 @@ fn placed(path: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// `base` with what is different for `wish`.
+/// Returns `base` with the differences of `wish`.
 pub fn trace_setup(base: &Setup, wish: &TraceWish) -> Setup {
     let mut setup = base.clone();
     setup.speed = wish.speed.unwrap_or(setup.speed);
@@ -236,7 +237,7 @@ pub fn trace_setup(base: &Setup, wish: &TraceWish) -> Setup {
     setup
 }
 
-/// A case in one line.
+/// Formats a case on one line.
 pub(super) fn cell_text(cell: &Cell) -> String {
     cell.iter().map(|(axis, value)| format!("{axis}={value}")).collect::<Vec<_>>().join(" ")
 }

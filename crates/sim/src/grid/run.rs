@@ -1,7 +1,7 @@
-//! Running a grid: cases on several threads, each result kept as soon as it is there.
+//! Running a grid: cases on several threads, each result stored as soon as it is complete.
 //!
-//! Results are lines of JSON. While the grid runs they come in the order in which they are finished; at the end the file is
-//! written anew in the order of the cases, so that it is the same whatever the number of threads.
+//! Results are lines of JSON. During the run they are in order of completion. At the end the file is rewritten in the
+//! order of the cases, so that it does not depend on the number of threads.
 
 use super::axes::Case;
 use super::parallel::as_they_end;
@@ -14,21 +14,21 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How far a grid has come.
+/// Progress of a grid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Cases done, those of earlier runs included.
+    /// Number of completed cases, including those of earlier runs.
     pub done: usize,
-    /// Cases in all.
+    /// Number of all cases.
     pub cases: usize,
-    /// Cases that an earlier run had done.
+    /// Cases that an earlier run completed.
     pub resumed: usize,
-    /// The case that was just done; empty at the start.
+    /// Name of the case just completed; empty at the start.
     pub last: String,
 }
 
-/// Run what is not yet done of `cases` on the traces `wishes` through `simulate`. Results are kept in `results`, or nowhere. When `stop` becomes true
-/// no further case is begun.
+/// Runs the remaining `cases` on the traces `wishes` with `simulate`. Results are stored in `results`, if given. Once
+/// `stop` is true no further case begins.
 pub fn run(
     cases: &[Case<Setup>],
     wishes: &[TraceWish],
@@ -103,7 +103,7 @@ fn line(done: &Done) -> io::Result<String> {
     Ok(serde_json::to_string(done)? + "\n")
 }
 
-/// Results of earlier runs, by case. A line that was cut off by a crash is passed over; the last line for a case counts.
+/// Reads results of earlier runs, by case. A line torn by a crash is skipped; the last line of a case counts.
 fn read(path: &Path, cases: &[Case<Setup>], wishes: &[TraceWish]) -> io::Result<Vec<Option<Done>>> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
@@ -118,7 +118,7 @@ fn read(path: &Path, cases: &[Case<Setup>], wishes: &[TraceWish]) -> io::Result<
     Ok(cases.iter().map(&mut take).collect())
 }
 
-/// The file, open at its end, which is the end of a line.
+/// Opens the file at its end, and completes a torn line.
 fn appender(path: &Path) -> io::Result<File> {
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs::create_dir_all(parent)?;
@@ -158,7 +158,7 @@ mod tests {
         (plan.cases().unwrap(), plan.trace)
     }
 
-    /// A stand-in for a simulation: figures that depend on the case.
+    /// A model of a simulation: figures that depend on the case.
     fn figures(case: &Case<Setup>) -> Outcome {
         let mut report = Report { span_s: cell_text(&case.cell).len() as f64, ..Report::default() };
         report.reads.mean_ms = 1.0 / report.span_s;
@@ -175,7 +175,7 @@ mod tests {
             fs::read_to_string(path).unwrap()
         });
         assert_eq!(texts[0], texts[1]);
-        // Three whole lines and a half are left: three cases are not run again.
+        // Three and a half lines are left: three cases are not run again.
         let path = directory.path().join("torn");
         let third = texts[0].match_indices('\n').nth(2).unwrap().0;
         fs::write(&path, &texts[0][..third + 30]).unwrap();

@@ -1,41 +1,41 @@
-//! What a grid says as a whole: for each value of the compared axis, how often and by how much it beats the baseline.
+//! Summary of a grid: for each value of the compared axis, how often and by how much it beats the baseline.
 
 use super::axes::Cell;
 use super::plan::{Done, Plan};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// One case against its baseline: the same but for the compared axis.
+/// A case and its baseline, which differ only in the compared axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// The values of the other axes.
+    /// Values of the other axes.
     pub cell: Cell,
-    /// By how much the mean response time is lower: 0.2 is a fifth.
+    /// Relative reduction of the mean response time: 0.2 is a fifth.
     pub improvement: f64,
-    /// Mean response times: baseline, this.
+    /// Mean response times: baseline, this case.
     pub mean_ms: [f64; 2],
-    /// Blocks prefetched at the last level: baseline, this.
+    /// Blocks prefetched at the last level: baseline, this case.
     pub prefetched: [u64; 2],
-    /// Blocks prefetched there and never asked for: baseline, this.
+    /// Unused prefetched blocks at that level: baseline, this case.
     pub unused: [u64; 2],
-    /// Hit ratio there: baseline, this.
+    /// Hit ratio at that level: baseline, this case.
     pub hit_ratio: [f64; 2],
 }
 
 /// All comparisons of a grid.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// The grid's name.
+    /// Name of the grid.
     pub name: String,
-    /// The value that all others are compared with.
+    /// Value that all others are compared with.
     pub baseline: String,
-    /// By value of the compared axis.
+    /// Comparisons by value of the compared axis.
     pub values: BTreeMap<String, Vec<Comparison>>,
-    /// What others have published.
+    /// Results published by others.
     pub published: BTreeMap<String, String>,
 }
 
-/// Compare what a grid asks to be compared; `None` if it asks for nothing.
+/// Computes the comparison that a grid requests; `None` if it has none.
 pub fn summarise(plan: &Plan, done: &[Done]) -> Option<Summary> {
     let compare = plan.compare.as_ref()?;
     let rest = |cell: &Cell| -> Cell {
@@ -74,7 +74,8 @@ fn comparison(cell: Cell, baseline: &Done, one: &Done) -> Comparison {
 }
 
 impl Summary {
-    /// In how many cases `one` has a lower mean response time than `other`, and in how many it has not.
+    /// Returns the numbers of cases in which `one` has a lower mean response time than `other`, and in which it has
+    /// not.
     pub fn beats(&self, one: &str, other: &str) -> Option<(usize, usize)> {
         let (one, other) = (self.values.get(one)?, self.values.get(other)?);
         let others: BTreeMap<_, _> = other.iter().map(|case| (&case.cell, case.mean_ms[1])).collect();

@@ -1,4 +1,4 @@
-//! The survey of the traces of a world: census and accounts, files and their lengths, clients.
+//! Survey of the traces of a world: census and accounts, files and their lengths, clients.
 
 use super::{Cut, Meter, blocks, is_request};
 use crate::trace::{Accounting, Census, Error, Reader, Record, Report};
@@ -6,43 +6,43 @@ use policy::cache::{FILE_MAX, INDEX_MAX};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
-/// Most clients of a trace that are told apart.
+/// Maximum of clients of a trace that are replayed separately.
 const CLIENTS_MAX: usize = 4096;
 
-/// What is known of all traces of a world before they are replayed.
+/// Data about all traces of a world, collected before the replay.
 #[derive(Debug, Default)]
 pub struct Survey {
     files: HashMap<(usize, u64), u32>,
     file_blocks: Vec<u64>,
-    /// Whether the length is that of a file; a device goes on beyond what the trace touches.
+    /// Whether the length is that of a file; a device extends beyond the traced addresses.
     bounded: Vec<bool>,
     traces: Vec<Surveyed>,
     footprint_blocks: u64,
 }
 
-/// One trace.
+/// Survey of one trace.
 #[derive(Debug)]
 pub struct Surveyed {
-    /// What the reader read, passed over and could not read.
+    /// Accounts of the reader: lines read, passed over, and malformed.
     pub accounting: Accounting,
-    /// What it found.
+    /// Report of the census.
     pub report: Report,
     /// Requests that are replayed.
     pub replayed: u64,
-    /// Records that are no requests of a client: flushes, discards, empty ones, the traced system's own prefetches.
+    /// Records that are not requests of a client: flushes, discards, empty ones, prefetches of the traced system.
     pub aside: u64,
     /// Whether the trace was cut before its end.
     pub cut: bool,
-    /// The clients in it, ascending.
+    /// Clients of the trace, ascending.
     pub clients: Vec<u32>,
-    /// Whether it says when its requests came.
+    /// Whether the trace has times.
     pub has_times: bool,
 }
 
-/// Why a trace cannot be replayed.
+/// Reason why a trace cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum SurveyError {
-    /// It cannot be read.
+    /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] Error),
     /// Lines and records do not add up.
@@ -51,31 +51,31 @@ pub enum SurveyError {
          is a bug of the reader: report it with the trace's first lines"
     )]
     Accounts {
-        /// Lines read.
+        /// Number of lines.
         lines: u64,
-        /// Records the reader gave out.
+        /// Records returned by the reader.
         records: u64,
-        /// Records that arrived.
+        /// Records counted by the census.
         census: u64,
     },
-    /// More files than can be numbered.
+    /// The trace has too many files.
     #[error(
         "the trace names more than {max} files and devices; nothing was simulated. Cut it with a limit of requests"
     )]
     Files {
-        /// How many can be.
+        /// Maximum of files.
         max: u32,
     },
-    /// An offset that no block number reaches.
+    /// An offset is beyond the largest block number.
     #[error("a request at byte {offset} lies beyond block {INDEX_MAX}; nothing was simulated. Check the trace's unit")]
     Beyond {
-        /// The offset.
+        /// Offset of the request in bytes.
         offset: u64,
     },
-    /// More clients than are told apart.
+    /// The trace has too many clients.
     #[error("the trace has more than {CLIENTS_MAX} clients; nothing was simulated. Replay them as one client")]
     Clients,
-    /// Nothing to replay.
+    /// The trace has no requests.
     #[error(
         "the trace has no reads or writes; nothing was simulated. Check its format with `entrepot-lab trace stats`"
     )]
@@ -83,7 +83,7 @@ pub enum SurveyError {
 }
 
 impl Survey {
-    /// Read one more trace from start to end (or to the cut) and note what is in it.
+    /// Surveys one more trace from start to end, or to its limits.
     pub fn add(&mut self, mut reader: Box<dyn Reader>, cut: &Cut) -> Result<(), SurveyError> {
         let trace = self.traces.len();
         let mut census = Census::new(cut.block_bytes);
@@ -108,7 +108,7 @@ impl Survey {
             }
         }
         let accounting = reader.accounting().clone();
-        // A cut trace has given out one record more than was counted: the one that ended it.
+        // A cut trace has returned one record more than was counted: the one that ended it.
         let closes =
             if is_cut { accounting.closes() && accounting.records == counted + 1 } else { census.agrees(&accounting) };
         if !closes {
@@ -146,35 +146,35 @@ impl Survey {
         Ok(())
     }
 
-    /// The traces in the order they were added.
+    /// Traces in the order in which they were added.
     pub fn traces(&self) -> &[Surveyed] {
         &self.traces
     }
 
-    /// The clients of trace number `trace`, or why they cannot be told apart.
+    /// Returns the clients of trace number `trace`; an error if they are too many.
     pub fn clients(&self, trace: usize) -> Result<&[u32], SurveyError> {
         let clients = &self.traces[trace].clients;
         if clients.len() > CLIENTS_MAX { Err(SurveyError::Clients) } else { Ok(clients) }
     }
 
-    /// Different blocks touched, summed over the traces.
+    /// Number of different blocks touched, summed over the traces.
     pub fn footprint_blocks(&self) -> u64 {
         self.footprint_blocks
     }
 
-    /// Blocks of each file as far as the traces show, in the order of their numbers.
+    /// Known blocks of each file, in the order of their numbers.
     pub fn file_blocks(&self) -> &[u64] {
         &self.file_blocks
     }
 
-    /// The number of the file that `record` is about and its length, `u64::MAX` for a device.
+    /// Returns number and length of the file of `record`; the length of a device is `u64::MAX`.
     pub fn file(&self, trace: usize, record: &Record) -> Option<(u32, u64)> {
         let file = *self.files.get(&(trace, record.space()))?;
         let blocks = if self.bounded[file as usize] { self.file_blocks[file as usize] } else { u64::MAX };
         Some((file, blocks))
     }
 
-    /// The earliest time in trace number `trace`.
+    /// Returns the earliest time in trace number `trace`.
     pub fn start_ns(&self, trace: usize) -> u64 {
         self.traces[trace].report.first_ns
     }
@@ -219,7 +219,7 @@ impl fmt::Display for Surveyed {
 mod tests {
     use super::*;
 
-    /// Gives out `records` requests and says of itself what `accounting` says.
+    /// Reader that returns `records` requests and claims `accounting`.
     struct Says {
         records: u64,
         accounting: Accounting,

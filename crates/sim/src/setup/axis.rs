@@ -1,14 +1,14 @@
-//! Changing one thing of a setup by name: what grids vary and comparisons put side by side.
+//! Changing one setting of a setup by name, for grids and comparisons.
 
 use super::{LevelSetup, Settable, Setup, SetupError, coordination, prefetch, trigger};
 
 impl LevelSetup {
-    /// A level with this prefetcher and size, all else as goes with it.
+    /// Creates a level with this prefetcher and size, and defaults for the rest.
     pub fn new(prefetch: &str, size: &str) -> LevelSetup {
         LevelSetup { prefetch: prefetch.into(), size: size.into(), ..LevelSetup::default() }
     }
 
-    /// A level in words: a prefetcher, then `size=`, `replacement=`, `trigger=`, `coordinator=`, separated by blanks.
+    /// Parses a level: a prefetcher, then `size=`, `replacement=`, `trigger=`, `coordinator=`, separated by blanks.
     pub fn parse(text: &str) -> Result<LevelSetup, SetupError> {
         let mut words = text.split_whitespace();
         let mut level = LevelSetup::new(words.next().unwrap_or("none"), "100%");
@@ -30,7 +30,7 @@ impl LevelSetup {
 }
 
 impl Setup {
-    /// What can be set.
+    /// Names of all axes.
     pub const AXES: [&'static str; 19] = [
         "pair",
         "l1",
@@ -53,7 +53,8 @@ impl Setup {
         "limit_requests",
     ];
 
-    /// The axis that a bare name is about: a coordinator, a trigger, or a prefetcher for all levels; or `AXIS=VALUE` as it stands.
+    /// Returns axis and value for a bare name (a coordinator, a trigger, or a prefetcher for all levels) or for
+    /// `AXIS=VALUE`.
     pub fn axis_of(name: &str) -> Result<(String, String), SetupError> {
         if let Some((axis, value)) = name.split_once('=')
             && Setup::AXES.contains(&axis)
@@ -84,8 +85,8 @@ impl Setup {
 }
 
 impl Settable for Setup {
-    /// Set `axis` to `value`. `pair` is the prefetcher of all levels, `trigger` the one of the first level, `coordinator` that of all
-    /// levels below the first.
+    /// Sets `axis` to `value`. `pair` is the prefetcher of all levels, `trigger` that of the first level,
+    /// `coordinator` that of all levels below the first.
     fn set(&mut self, axis: &str, value: &str) -> Result<(), SetupError> {
         let not_a_number = || SetupError::new("number", value, format!("{axis} needs a number"));
         match axis {

@@ -1,4 +1,4 @@
-//! Sizes and times in words: `5%`, `64MiB`, `1000` blocks; `6ms`, `0.03ms`, `1s`.
+//! Parser of sizes and times: `5%`, `64MiB`, `1000` blocks; `6ms`, `0.03ms`, `1s`.
 
 use super::SetupError;
 use policy::time::Time;
@@ -8,21 +8,21 @@ use std::str::FromStr;
 /// The size of a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {
-    /// So many blocks.
+    /// Number of blocks.
     Blocks(u64),
-    /// So many bytes.
+    /// Number of bytes.
     Bytes(u64),
     /// A percentage of the footprint (first level) or of the level above.
     Percent(f64),
 }
 
 impl Size {
-    /// In blocks of `block_bytes`, rounded down, where 100 % is `whole`.
+    /// Converts to blocks of `block_bytes`, rounded down, where 100 % is `whole`.
     pub fn blocks(self, whole: u64, block_bytes: u64) -> u64 {
         match self {
             Size::Blocks(blocks) => blocks,
             Size::Bytes(bytes) => bytes / block_bytes,
-            // Two decimals of a percent are kept exactly; a product of floating-point numbers may fall short of a whole.
+            // Two decimals of a percent are kept exactly; a floating-point product may fall short of a whole number.
             Size::Percent(percent) => (u128::from(whole) * (percent * 1e6).round() as u128 / 100_000_000) as u64,
         }
     }
@@ -47,13 +47,13 @@ impl FromStr for Size {
     }
 }
 
-/// Bytes, from one to 10^18.
+/// Parses a size in bytes, from one to 10^18.
 pub fn size_bytes(what: &'static str, text: &str) -> Result<u64, SetupError> {
     let bytes = units::bytes(text).filter(|bytes| (1..=MOST).contains(bytes));
     bytes.ok_or_else(|| SetupError::new(what, text, "sizes are like 4096, 64KiB, 10GB"))
 }
 
-/// A time, with its unit unless it is none.
+/// Parses a time; the unit is required except for 0.
 pub fn duration(what: &'static str, text: &str) -> Result<Time, SetupError> {
     let bare = text.trim().ends_with(|c: char| c.is_ascii_digit() || c == '.') && text.trim() != "0";
     let ns = units::span_ns(text).filter(|ns| !bare && *ns <= MOST);
@@ -61,7 +61,7 @@ pub fn duration(what: &'static str, text: &str) -> Result<Time, SetupError> {
     ns.map(Time).ok_or_else(|| SetupError::new(what, text, why))
 }
 
-/// Of bytes, and of nanoseconds.
+/// Limit of sizes in bytes and times in nanoseconds.
 const MOST: u64 = 1_000_000_000_000_000_000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The storage that a setup names.
+//! The storage of a setup.
 
 use super::{Setup, SetupError, duration, size_bytes};
 use crate::block::{Anticipatory, Deadline, Merging, Scheduler};
@@ -72,7 +72,7 @@ fn device(setup: &Setup) -> Result<Device, SetupError> {
     ))
 }
 
-/// A device known by its bandwidth: `read=71.2MB,write=60MB,latency=1ms,capacity=10GB`, each of them optional.
+/// Parses a device with a given bandwidth: `read=71.2MB,write=60MB,latency=1ms,capacity=10GB`, each of them optional.
 fn plain(words: &str) -> Result<Service, SetupError> {
     let mut service = Service::new(Time::ZERO, Time::ZERO);
     let sector_ps = |rate: u64| (512e12 / rate as f64).round() as u64;

@@ -1,8 +1,8 @@
-//! A level without a device: every fetch is done at once, nothing takes time. For hit ratios and the quality of prefetching, as fast as
-//! requests can be read.
+//! A level without a device: fetches take no time. For hit ratios and the quality of prefetching, at the speed of
+//! reading requests.
 //!
-//! Each client has one level of its own. Requests go in groups, so that the level can look ahead to the blocks that come next
-//! ([`Level::foresee`]); the order is that of the trace, and no figure depends on the grouping.
+//! Each client has one level of its own. Requests go in groups, so that the level can look ahead to the next blocks
+//! ([`Level::foresee`]). The order is that of the trace, and no figure depends on the grouping.
 
 use super::SimulateError;
 use crate::block;
@@ -16,7 +16,7 @@ use policy::time::Time;
 /// Requests of one group.
 const GROUP: usize = 32;
 
-/// What a setup without a device cannot have, if it has any of it.
+/// Rejects settings that need a device.
 pub(super) fn check(setup: &Setup) -> Result<(), SetupError> {
     let wrong = |why: &str| Err(SetupError::new("disk", "none", why));
     if setup.levels.len() > 1 {
@@ -30,7 +30,7 @@ pub(super) fn check(setup: &Setup) -> Result<(), SetupError> {
     Ok(())
 }
 
-/// Replay each source through a level of its own.
+/// Replays each source through a level of its own.
 pub(super) fn run(
     config: &LevelConfig,
     writes: Writes,
@@ -47,7 +47,7 @@ pub(super) fn run(
     Ok(all.tally(config, &levels))
 }
 
-/// What was asked for.
+/// Counters of the requests.
 #[derive(Default)]
 struct Sums {
     reads: Latencies,

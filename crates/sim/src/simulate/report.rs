@@ -1,11 +1,11 @@
-//! The figures of a run, in a form that is written as JSON and printed as tables.
+//! Figures of a run, written as JSON and printed as tables.
 
 use crate::latency::Latencies;
 use crate::world::{LevelTally, StreamTally, Tally};
 use policy::cache::StreamStats;
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Everything that a run has found out.
+/// Figures of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Virtual time from the first request to the last answer, in seconds.
@@ -17,9 +17,9 @@ pub struct Report {
     pub clients: Vec<Times>,
     /// Blocks that applications read.
     pub read_blocks: u64,
-    /// Applications' writes.
+    /// Number of the applications' writes.
     pub writes: u64,
-    /// Writes left out.
+    /// Writes that were dropped.
     pub dropped_writes: u64,
     /// Megabytes per second (10^6) that applications read.
     #[serde(serialize_with = "short")]
@@ -28,7 +28,7 @@ pub struct Report {
     pub levels: Vec<LevelFigures>,
     /// Requests that the device served, after merging.
     pub disk_requests: u64,
-    /// Of these, writes.
+    /// Writes among these requests.
     pub disk_writes: u64,
     /// Megabytes (2^20) that the device moved.
     #[serde(serialize_with = "short")]
@@ -36,12 +36,12 @@ pub struct Report {
     /// Mean time that a request waited for the device, in milliseconds.
     #[serde(serialize_with = "short")]
     pub disk_wait_ms: f64,
-    /// Share of the time that the device had something to do; summed over devices, so an array may exceed 1.
+    /// Share of the time that the device was busy; summed over devices, so an array may exceed 1.
     #[serde(serialize_with = "short")]
     pub disk_busy: f64,
     /// Replies over the link.
     pub link_replies: u64,
-    /// Response times per stream, if asked for.
+    /// Response times per stream, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<StreamFigures>,
 }
@@ -49,12 +49,12 @@ pub struct Report {
 /// A distribution of response times, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// How many.
+    /// Number of requests.
     pub count: u64,
-    /// Mean.
+    /// Mean response time.
     #[serde(serialize_with = "short")]
     pub mean_ms: f64,
-    /// Median.
+    /// Median response time.
     #[serde(serialize_with = "short")]
     pub p50_ms: f64,
     /// 95th percentile.
@@ -63,86 +63,86 @@ pub struct Times {
     /// 99th percentile.
     #[serde(serialize_with = "short")]
     pub p99_ms: f64,
-    /// Largest.
+    /// Largest response time.
     #[serde(serialize_with = "short")]
     pub max_ms: f64,
 }
 
-/// One level's figures; counts are of blocks.
+/// Figures of a level, in blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LevelFigures {
-    /// Blocks it holds.
+    /// Capacity of the level in blocks.
     pub capacity_blocks: u32,
-    /// Asked for from above.
+    /// Blocks requested from above.
     pub asked: u64,
-    /// Share of them that were resident.
+    /// Share of these that were resident.
     #[serde(serialize_with = "short")]
     pub hit_ratio: f64,
-    /// Of the resident ones, those that PFC served silently.
+    /// Resident blocks that PFC served silently.
     pub silent: u64,
-    /// Taken past the level by PFC.
+    /// Blocks that PFC passed around the level.
     pub bypassed: u64,
-    /// Prefetched.
+    /// Number of prefetched blocks.
     pub prefetched: u64,
-    /// Of these, asked for later.
+    /// Prefetched blocks that were requested later.
     pub prefetch_used: u64,
-    /// Of the used, still on the way when they were asked for.
+    /// Used prefetched blocks that were still on their way at the request.
     pub prefetch_late: u64,
-    /// Prefetched and evicted without being asked for.
+    /// Prefetched blocks that were evicted unused.
     pub prefetch_wasted: u64,
-    /// Prefetched and not asked for until the end.
+    /// Prefetched blocks that were still unused at the end.
     pub prefetch_unused: u64,
-    /// Share of what would have been missed that prefetching covered.
+    /// Share of the potential misses that prefetching avoided.
     #[serde(serialize_with = "short")]
     pub coverage: f64,
-    /// Share of the prefetched that were asked for.
+    /// Share of the prefetched blocks that were requested.
     #[serde(serialize_with = "short")]
     pub accuracy: f64,
     /// Fetches sent down.
     pub fetches: u64,
-    /// Blocks in them.
+    /// Blocks in these fetches.
     pub fetched: u64,
-    /// Blocks evicted.
+    /// Number of evicted blocks.
     pub evicted: u64,
-    /// Per stream, if asked for.
+    /// Figures per stream, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<LevelStream>,
 }
 
-/// One stream at one level.
+/// Figures of a stream at a level.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LevelStream {
-    /// The stream.
+    /// Number of the stream.
     pub stream: u32,
-    /// Blocks asked for.
+    /// Blocks requested by it.
     pub asked: u64,
-    /// Share of them resident.
+    /// Share of these that were resident.
     #[serde(serialize_with = "short")]
     pub hit_ratio: f64,
-    /// Prefetched for it.
+    /// Blocks prefetched for it.
     pub prefetched: u64,
-    /// Of these, used.
+    /// Prefetched blocks that were used.
     pub prefetch_used: u64,
-    /// Of these, evicted unused.
+    /// Prefetched blocks that were evicted unused.
     pub prefetch_wasted: u64,
 }
 
 /// Response times of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamFigures {
-    /// The stream.
+    /// Number of the stream.
     pub stream: u32,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Their mean response time.
+    /// Mean response time of its reads.
     #[serde(serialize_with = "short")]
     pub mean_ms: f64,
-    /// Their longest.
+    /// Largest response time of its reads.
     #[serde(serialize_with = "short")]
     pub max_ms: f64,
 }
 
-/// Twelve significant digits: more than is meant, and few enough that what was read back is written the same again.
+/// Rounds to twelve significant digits, so that a value that was read back is written identically.
 pub fn rounded(value: f64) -> f64 {
     format!("{value:.11e}").parse().unwrap_or(value)
 }
@@ -152,7 +152,7 @@ fn short<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
 }
 
 impl Report {
-    /// The figures of `tally`, whose blocks have `block_bytes`.
+    /// Creates the figures of `tally`, whose blocks have `block_bytes`.
     pub fn new(tally: &Tally, block_bytes: u32) -> Report {
         let span_s = tally.end.as_secs_f64();
         let per_second = |amount: f64| if span_s > 0.0 { amount / span_s } else { 0.0 };

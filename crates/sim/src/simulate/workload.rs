@@ -10,23 +10,23 @@ use crate::trace::{Accounting, Error, Reader, Record};
 /// A generator with its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
-    /// OLTP-like, Web-like.
+    /// OLTP-like or Web-like mix.
     Mixed(MixedShape),
-    /// Multi-like.
+    /// Multi-like mix of files.
     Multi(MultiShape),
-    /// Two or more streams of given rates, and the strength of their bursts.
+    /// Two or more streams of given rates and burst strengths; seconds.
     Rates(Vec<(f64, Arrivals)>, u64),
     /// Video on demand: streams, random readers, seconds.
     Vod(u32, u32, u64),
-    /// Copies of files, so many seconds.
+    /// Copies of files; seconds.
     Copies(u64),
-    /// Downloads, so many seconds.
+    /// Downloads of files; seconds.
     Downloads(u64),
-    /// Zipf, a shifting hot spot, scans.
+    /// Zipf, a moving hot spot, or scans.
     Skewed(SkewedShape),
     /// DB2-like queries, scaled.
     Queries(f64),
-    /// Web-server-like, scaled.
+    /// Web-server-like requests, scaled.
     WebServer(f64),
 }
 
@@ -54,11 +54,12 @@ impl<I: Iterator<Item = Record> + Send> Reader for Generated<I> {
 }
 
 impl Workload {
-    /// A workload in words: a name, and parameters after a colon. `oltp`, `web` and `multi` take `scale`; `vod` takes `streams`, `random`
-    /// (random readers) and `seconds`; `copies` and `downloads` take `seconds`; `rates` takes `rates` (`1000/3000`, per second),
-    /// `sigma` (`0/3`, of the mean) and `seconds`; `queries` and `webserver` take `scale`; `zipf`, `hotspot`, `scan` and `scan-over` take
-    /// `footprint` (MiB), `request` (KiB), `requests`, `writes` (share) and `rate` (per second), with skew `theta`, or `spot` (share) and `shift`
-    /// (requests), and `scatter` (0: what is accessed alike lies side by side).
+    /// Parses a workload: a name, and parameters after a colon. `oltp`, `web` and `multi` take `scale`. `vod` takes
+    /// `streams`, `random` (random readers) and `seconds`; `copies` and `downloads` take `seconds`. `rates` takes
+    /// `rates` (`1000/3000`, per second), `sigma` (`0/3`, of the mean) and `seconds`. `queries` and `webserver` take
+    /// `scale`. `zipf`, `hotspot`, `scan` and `scan-over` take `footprint` (MiB), `request` (KiB), `requests`,
+    /// `writes` (share) and `rate` (per second). They also take the skew `theta`, or `spot` (share) and `shift`
+    /// (requests), and `scatter` (0: blocks of similar popularity are adjacent).
     pub fn parse(text: &str) -> Result<Workload, SetupError> {
         let wrong = |why: &str| SetupError { what: "workload", value: text.into(), why: why.into() };
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
@@ -136,7 +137,7 @@ impl Workload {
         })
     }
 
-    /// The workload from its start; the same seed gives the same records.
+    /// Returns the workload from its start; the same seed gives the same records.
     pub fn open(&self, seed: u64) -> Box<dyn Reader> {
         match self {
             Workload::Mixed(shape) => reader(Mixed::new(shape.clone(), seed)),

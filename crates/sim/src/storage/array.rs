@@ -1,4 +1,4 @@
-//! How an array lays sectors out over its members.
+//! Mapping of an array's sectors to its members.
 //!
 //! ```text
 //! RAID-0, 3 members   0 1 2 | 3 4 5 | ...
@@ -7,12 +7,12 @@
 
 use crate::block::Io;
 
-/// The layout.
+/// Layout of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Array {
-    /// One member.
+    /// A single member.
     Single,
-    /// Striping.
+    /// Striping without parity.
     Raid0 {
         /// Sectors of a stripe unit.
         unit_sectors: u64,
@@ -27,17 +27,17 @@ pub enum Array {
 /// A request for one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Which.
+    /// Index of the member.
     pub member: u32,
-    /// First sector on it.
+    /// First sector on the member.
     pub sector: u64,
-    /// How many.
+    /// Number of sectors.
     pub count: u64,
-    /// Whether it writes.
+    /// Whether it is a write.
     pub write: bool,
 }
 
-/// A request taken apart: `first`, and when all of that is done, `then`.
+/// A split request: the pieces `first`, and after their completion, `then`.
 #[derive(Debug, Default)]
 pub(super) struct Split {
     pub(super) first: Vec<Piece>,
@@ -45,7 +45,7 @@ pub(super) struct Split {
 }
 
 impl Array {
-    /// Sectors that can be addressed with `members` of `member_sectors` each.
+    /// Returns the addressable sectors of `members` of `member_sectors` each.
     pub fn sectors(&self, member_sectors: u64, members: u64) -> u64 {
         match *self {
             Array::Single => member_sectors,
@@ -73,7 +73,7 @@ impl Array {
     }
 }
 
-/// The unit, the offset in it, and the length of each part of `[sector, sector + count)`.
+/// Calls `part` with the unit, the offset in it, and the length of each part of `[sector, sector + count)`.
 fn for_units(sector: u64, count: u64, unit_sectors: u64, mut part: impl FnMut(u64, u64, u64)) {
     let (mut sector, end) = (sector, sector + count);
     while sector < end {
@@ -99,7 +99,7 @@ fn raid5(io: &Io, members: u64, unit_sectors: u64, split: &mut Split) {
         });
         return;
     }
-    // Stripe by stripe: a whole one is written with its parity, a part is read first.
+    // Stripe by stripe: a whole stripe is written with its parity; a partial one is read first.
     let mut any_partial = false;
     for_units(io.sector, io.count, stripe_sectors, |stripe, from, count| {
         let whole = count == stripe_sectors;

@@ -7,36 +7,37 @@ use crate::ssd::Ssd;
 use policy::tier::cost::DeviceCost;
 use policy::time::Time;
 
-/// One device.
+/// A device of one of the kinds.
 #[derive(Debug)]
 pub enum Device {
     /// A mechanical disk: one request at a time.
     Disk(Box<Disk>),
     /// A solid-state drive.
     Ssd(Ssd),
-    /// A service time that depends on the size alone: for tests, hand-checked examples, and devices known by their bandwidth.
+    /// A service time that depends on the size alone: for tests, examples computed by hand, and devices known by
+    /// their bandwidth.
     Constant(Service),
-    /// One whose positioning is drawn. One request at a time.
+    /// A device with random positioning times. One request at a time.
     Drawn(Drawn),
 }
 
 /// A device with a service time that depends on the size alone. One request at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// Sectors that can be addressed.
+    /// Number of addressable sectors.
     pub sectors: u64,
-    /// What a read costs.
+    /// Cost of a read.
     pub read: Cost,
-    /// What a write costs.
+    /// Cost of a write.
     pub write: Cost,
-    /// What it did so far.
+    /// Busy time so far.
     pub busy_ns: u64,
 }
 
-/// A service time: so much for the request, so much for its bytes.
+/// A service time: a part per request and a part per byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// Per request.
+    /// Time per request.
     pub request: Time,
     /// Per sector, in picoseconds: a sector at 1 GB/s takes 512 000 of them.
     pub sector_ps: u64,
@@ -49,7 +50,7 @@ impl Cost {
 }
 
 impl Service {
-    /// A device of 2^40 sectors with this service time, reading and writing alike.
+    /// Creates a device of 2^40 sectors with this service time for reads and writes.
     pub fn new(request: Time, sector: Time) -> Service {
         let cost = Cost { request, sector_ps: sector.0 * 1000 };
         Service { sectors: 1 << 40, read: cost, write: cost, busy_ns: 0 }
@@ -57,7 +58,7 @@ impl Service {
 }
 
 impl Device {
-    /// One with a service time of latency plus bytes over bandwidth.
+    /// Creates a device with a service time of latency plus bytes over bandwidth.
     pub fn of_cost(of: &DeviceCost) -> Device {
         let cost = |latency_ns: f64, ns_per_byte: f64| Cost {
             request: Time(latency_ns as u64),
@@ -71,7 +72,7 @@ impl Device {
         })
     }
 
-    /// Sectors that can be addressed.
+    /// Number of addressable sectors.
     pub fn sectors(&self) -> u64 {
         match self {
             Device::Disk(disk) => disk.sectors(),
@@ -81,7 +82,7 @@ impl Device {
         }
     }
 
-    /// Requests it takes at a time.
+    /// Maximum of concurrent requests.
     pub fn slots(&self) -> u32 {
         match self {
             Device::Disk(_) | Device::Constant(_) | Device::Drawn(_) => 1,
@@ -89,7 +90,7 @@ impl Device {
         }
     }
 
-    /// Begin `io`; when it will be done.
+    /// Begins `io`; returns the time of its completion.
     #[inline]
     pub fn serve(&mut self, now: Time, io: &Io) -> Time {
         match self {
@@ -104,7 +105,7 @@ impl Device {
         }
     }
 
-    /// Time with something to do; 0 for a solid-state drive, whose requests overlap, and for one that is drawn.
+    /// Busy time; 0 for a solid-state drive, whose requests overlap, and for random positioning.
     pub fn busy_ns(&self) -> u64 {
         match self {
             Device::Disk(disk) => disk.counts().busy_ns,
@@ -113,7 +114,7 @@ impl Device {
         }
     }
 
-    /// Panic unless its state makes sense.
+    /// Panics if an invariant is broken.
     pub fn check(&self) {
         if let Device::Disk(disk) = self {
             disk.check();

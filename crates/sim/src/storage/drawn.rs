@@ -1,5 +1,5 @@
-//! Devices whose positioning is drawn: those of the striping model, each term uniform, or mechanical disks that are asked
-//! for anything that is on them.
+//! Devices with random positioning times: those of the striping model, with uniform terms, or mechanical disks with
+//! requests at random places.
 
 use crate::disk::{Command, Disk, Model};
 use crate::generate::Rng;
@@ -7,13 +7,13 @@ use policy::stripe::device::BLOCK_BYTES;
 use policy::stripe::model::{Device, Parameters};
 use policy::time::Time;
 
-/// Draws of the devices, so that no two have the same.
+/// First stream of random numbers, so that no two devices share one.
 const STREAM: u64 = 16;
 
-/// One device.
+/// A device with random positioning.
 #[derive(Debug)]
 pub struct Drawn {
-    /// Spans of the terms that are drawn, what every request takes beside them, and every sector of it, in seconds.
+    /// Spans of the random terms, fixed time per request, and time per sector, in seconds.
     spans_s: [f64; 3],
     request_s: f64,
     sector_s: f64,
@@ -23,13 +23,14 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// Device number `n` with these parameters, or the mechanical one. It takes `slowness` times as long as that says.
+    /// Creates device number `n` with these parameters, or the mechanical one. Its times are `slowness` times as
+    /// long.
     pub fn new(of: &Parameters, mechanical: Option<&'static Model>, slowness: f64, seed: u64, n: u64) -> Drawn {
         let (spans_s, request_s, block_s) = match of.device {
             Device::Disk { revolution_s, seek_s, settle_s, track_blocks } => {
                 ([seek_s, revolution_s, settle_s], 0.0, revolution_s / track_blocks + of.interface_s)
             }
-            // The channels share one queue; as in the model, one server that many times as fast.
+            // The channels share one queue; as in the model, one server that is as many times as fast.
             Device::Flash { latency_s, block_s, channels } => {
                 ([0.0; 3], latency_s / channels.max(1.0), (block_s + of.interface_s) / channels.max(1.0))
             }
@@ -39,7 +40,7 @@ impl Drawn {
         Drawn { spans_s, request_s, sector_s: block_s * 512.0 / BLOCK_BYTES, mechanical, slowness, rng }
     }
 
-    /// Begins a read or a write of so many sectors; when it will be done.
+    /// Begins a read or write of `count` sectors; returns the time of its completion.
     #[inline]
     pub fn serve(&mut self, now: Time, count: u64) -> Time {
         let takes_s = match &mut self.mechanical {

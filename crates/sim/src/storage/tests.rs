@@ -1,4 +1,4 @@
-//! Arrays against the pictures of their layout, and whole storages with random requests.
+//! Arrays against the pictures of their layout, and whole storages under random requests.
 
 use super::*;
 use crate::block::{Anticipatory, Deadline};

@@ -1,8 +1,8 @@
-//! A load that changes: phases with rates and sizes of requests.
+//! A changing load: phases with rates and sizes of requests.
 
 /// Requests of one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Asked {
+pub struct RequestClass {
     /// Requests per second, at random times.
     pub rate: f64,
     /// Bytes of a request.
@@ -12,25 +12,25 @@ pub struct Asked {
 /// Requests of one or several sizes for some time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
-    /// What is asked side by side; not empty.
-    pub asked: Vec<Asked>,
-    /// How long, in seconds.
+    /// Concurrent kinds of requests; not empty.
+    pub asked: Vec<RequestClass>,
+    /// Length of the phase in seconds.
     pub seconds: f64,
 }
 
 impl Phase {
-    /// Requests of one size.
+    /// Creates a phase with requests of one size.
     pub fn of(rate: f64, bytes: u64, seconds: f64) -> Phase {
-        Phase { asked: vec![Asked { rate, bytes }], seconds }
+        Phase { asked: vec![RequestClass { rate, bytes }], seconds }
     }
 
-    /// Requests per second of all sizes.
+    /// Returns the requests per second of all sizes.
     pub fn rate(&self) -> f64 {
         self.asked.iter().map(|asked| asked.rate).sum()
     }
 }
 
-/// Phases in words: `100x64KiB@300s,1x4MiB@300s`: rate, size, length; `100x64KiB+1x4MiB@300s` is both at once.
+/// Parses phases: `100x64KiB@300s,1x4MiB@300s` are rate, size, length; `100x64KiB+1x4MiB@300s` is both at once.
 pub fn parse_phases(text: &str) -> Result<Vec<Phase>, String> {
     text.split(',').map(|one| parse(one.trim())).collect()
 }
@@ -43,9 +43,9 @@ fn parse(text: &str) -> Result<Phase, String> {
         let (rate, bytes) = text.split_once('x')?;
         let rate = rate.trim().parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0)?;
         let bytes = crate::setup::size_bytes("size", bytes.trim()).ok().filter(|bytes| *bytes > 0)?;
-        Some(Asked { rate, bytes })
+        Some(RequestClass { rate, bytes })
     };
-    let asked: Vec<Asked> = asked.split('+').map(one).collect::<Option<_>>().ok_or_else(wrong)?;
+    let asked: Vec<RequestClass> = asked.split('+').map(one).collect::<Option<_>>().ok_or_else(wrong)?;
     let seconds = crate::setup::duration("length", seconds.trim()).map_err(|_| wrong())?.as_secs_f64();
     let phase = Phase { asked, seconds };
     if seconds <= 0.0 || phase.rate() * seconds > 1e8 {

@@ -1,6 +1,6 @@
-//! A file under a load that changes, as a volume with nothing but stripes, and what is reported of each phase.
+//! A file under a changing load, as a volume with stripes only, and the figures of each phase.
 
-use super::{Phase, phases::Asked};
+use super::{Phase, phases::RequestClass};
 use crate::disk::Model;
 use crate::generate::Rng;
 use crate::latency::Latencies;
@@ -16,44 +16,44 @@ use policy::time::Time;
 use policy::volume::{Config, Logged, StripesConfig};
 use serde::Serialize;
 
-/// Everything that does not change.
+/// Parameters that do not change during a run.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Parameters of the devices, also of mechanical ones (overhead).
     pub parameters: Parameters,
-    /// Mechanical disks instead of those of the queueing model, which have its distributions.
+    /// Mechanical disks instead of those of the queueing model with its distributions.
     pub mechanical: Option<&'static Model>,
-    /// How many times as long they take as the parameters say.
+    /// Factor on the service times of the devices.
     pub slowness: f64,
-    /// Whether they are behind a network.
+    /// Whether the devices are behind a network.
     pub far: bool,
-    /// The load.
+    /// Phases of the load.
     pub phases: Vec<Phase>,
-    /// How often the striper looks.
+    /// Interval of the striper's checks.
     pub interval: Time,
-    /// Time at the start of each phase that is not counted: a cold start, or the reaction.
+    /// Time at the start of each phase that is not counted: a cold start, or the adaptation.
     pub warm_up: Time,
-    /// Bytes of the file, which are copied in the background when it is striped anew; 0: any, and copies cost nothing.
+    /// Size of the file, which is copied in the background at a change of striping; 0: any size, and copies are free.
     pub copy_bytes: u64,
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
 }
 
-/// Who says how wide requests are.
+/// Policy for the width of requests.
 #[derive(Clone, Debug)]
 pub enum Drive {
-    /// Every request spans so many disks, whatever its size.
+    /// Every request spans this number of disks, whatever its size.
     Width(u32),
-    /// The file has these copies, over all disks, with these striping units.
+    /// The file has one copy over all disks for each of these striping units.
     Units(Vec<u64>),
-    /// The striper; so many copies at most.
+    /// The striper, with a maximum of copies.
     Adaptive(Mode, Rules, usize),
 }
 
-/// What came out of one phase.
+/// Figures of one phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// Requests counted.
+    /// Number of counted requests.
     pub requests: u64,
     /// Mean response time, in milliseconds.
     pub mean_ms: f64,
@@ -61,31 +61,31 @@ pub struct Figures {
     pub p95_ms: f64,
     /// Mean utilisation of the disks.
     pub utilisation: f64,
-    /// Mean width.
+    /// Mean width of a request.
     pub width: f64,
     /// Changes of the layout.
     pub changes: u64,
-    /// Copies of the file at the end: the space that it takes.
+    /// Copies of the file at the end, as a measure of its space.
     pub copies: usize,
 }
 
-/// How a file lies that nobody thought about: the unit of a new volume.
+/// Stripe unit of a file without a policy: that of a new volume.
 const UNIT_BYTES: u64 = 1 << 20;
-/// Bytes of a file whose copies cost nothing.
+/// Size of a file whose copies are free.
 const FREE_BYTES: u64 = 64 << 20;
 
-/// Runs all phases, one after another; figures of each.
+/// Runs all phases in sequence; returns the figures of each.
 pub fn run(setup: &Setup, drive: &Drive) -> Vec<Figures> {
     setup.figures(&volume::observe(setup.volume(drive)).answered)
 }
 
-/// Runs them; what the volume's machine was told and what it said, line by line.
+/// Runs all phases; returns the events and actions of the volume's state machine, line by line.
 pub fn run_logged(setup: &Setup, drive: &Drive) -> Vec<Logged> {
     volume::run_logged(setup.volume(drive)).1
 }
 
 impl Setup {
-    /// The volume whose one file the phases read.
+    /// Returns the volume with the one file that the phases read.
     pub fn volume(&self, drive: &Drive) -> volume::Setup {
         let (of, slowness) = (self.parameters, self.slowness);
         let device = |n| Storage::Drawn(Drawn::new(&of, self.mechanical, slowness, self.seed, n));
@@ -107,7 +107,7 @@ impl Setup {
         }
     }
 
-    /// Bytes and mirrors of each file. Where every request is as wide, each size has a file of its own.
+    /// Returns size and mirrors of each file. With a fixed width each request size has a file of its own.
     fn files(&self, drive: &Drive) -> Vec<(u64, Vec<Shape>)> {
         let devices = self.parameters.devices;
         let shape = |unit_bytes: u64| Shape { devices, unit_bytes };
@@ -117,7 +117,7 @@ impl Setup {
             vec![(bytes.max(UNIT_BYTES).max(largest), units.iter().copied().map(shape).collect())]
         };
         match drive {
-            // Twice as long as the disks are many, so that a request begins on any of them.
+            // Twice the number of disks, so that a request may begin on any of them.
             Drive::Width(width) => self
                 .sizes()
                 .map(|bytes| {
@@ -130,12 +130,12 @@ impl Setup {
         }
     }
 
-    /// The sizes of requests, phase by phase.
+    /// Sizes of the requests, phase by phase.
     fn sizes(&self) -> impl Iterator<Item = u64> {
         self.phases.iter().flat_map(|phase| &phase.asked).map(|asked| asked.bytes)
     }
 
-    /// The requests of all phases, at random times and anywhere in the file.
+    /// Returns the requests of all phases, at random times and places in the file.
     fn requests(&self, drive: &Drive, files: &[(u64, Vec<Shape>)]) -> Vec<Request> {
         let (mut arrivals, mut offsets) = (Rng::new(self.seed, 0), Rng::new(self.seed, 2));
         let (mut now, mut start, mut sizes) = (0.0, 0.0, 0);
@@ -164,7 +164,7 @@ impl Setup {
         all
     }
 
-    /// What decides: for forks that nobody adapts, which of them a request reads.
+    /// Returns the configuration of the striper: for static forks it only chooses the fork that a request reads.
     fn stripes(&self, drive: &Drive) -> Option<StripesConfig> {
         let (mode, rules, forks) = match drive {
             Drive::Adaptive(mode, rules, forks) => (*mode, rules.clone(), *forks),
@@ -215,8 +215,8 @@ impl Setup {
     }
 }
 
-/// Which of these the next request is.
-fn which(asked: &[Asked], rate: f64, rng: &mut Rng) -> usize {
+/// Draws the kind of the next request.
+fn which(asked: &[RequestClass], rate: f64, rng: &mut Rng) -> usize {
     if asked.len() == 1 {
         return 0;
     }
@@ -279,7 +279,8 @@ mod tests {
                     "{mode:?}, phase {phase}: {ms}, best {best}, worst {worst}"
                 );
             }
-            // The rules see the mean size, which while the window holds both phases is neither's: two changes for each new phase.
+            // The rules use the mean size, which mixes both phases while the window covers both: two changes for each
+            // new phase.
             assert!(got.iter().map(|of| of.changes).sum::<u64>() <= 6, "{mode:?}: layouts do not flap: {got:?}");
             assert_eq!(got, run(&setup, &adaptive(mode, 1)), "the same seed, the same figures");
         }
@@ -287,7 +288,7 @@ mod tests {
 
     #[test]
     fn two_forks_are_faster_than_the_better_of_them() {
-        let mix = vec![Asked { rate: 120.0, bytes: 64 << 10 }, Asked { rate: 6.0, bytes: 1 << 20 }];
+        let mix = vec![RequestClass { rate: 120.0, bytes: 64 << 10 }, RequestClass { rate: 6.0, bytes: 1 << 20 }];
         let setup = setup(24, vec![Phase { asked: mix, seconds: 400.0 }]);
         let ms = |units: &[u64]| run(&setup, &Drive::Units(units.to_vec()))[0].mean_ms;
         let (a, b) = (64 << 10, 256 << 10);

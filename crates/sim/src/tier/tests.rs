@@ -1,4 +1,4 @@
-//! Worlds whose outcome is known.
+//! Worlds with known results.
 
 use super::*;
 use crate::generate::{Skew, Skewed, SkewedShape};
@@ -53,7 +53,7 @@ fn machine(planner: Planner, setup: &Setup, requests: &Requests) -> Scheme {
     Scheme::Reorganized { config, proportional: false }
 }
 
-/// The model's own assumptions: one device of each tier, all requests alike, all there at once.
+/// The model's own assumptions: one device of each tier, identical requests, all present at the start.
 #[test]
 fn the_gains_of_the_model_come_out() {
     for (write, gamma) in [(false, 10.0), (true, 4.0)] {
@@ -132,7 +132,7 @@ fn open_arrivals_keep_their_times() {
     assert!((out.span_s - 0.496).abs() < 1e-9 && (out.mean_ms - 1.0).abs() < 1e-9, "{out:?}");
 }
 
-/// A scheme that keeps copies and never has a reason to move anything.
+/// A scheme that keeps copies and never moves data.
 fn keeping(setup: &Setup, copy_after: Option<Time>) -> Scheme {
     let (fast_bytes, block_bytes, idle) = (setup.fast_bytes, BLOCK, Time::ZERO);
     let (keep_copies, busy_bytes_per_s) = (true, 0);
@@ -156,13 +156,13 @@ fn what_was_there_before_is_copied_down_in_the_time_that_there_is_and_costs_devi
     let short = Setup { before: Time((each_ns * 10.5) as u64), ..long };
     let some = run(&short, &keeping(&short, now), &requests);
     assert_eq!(some.copied, 11, "ten before the first request, and one that was under way");
-    // Four slow devices that are as large as what lies there and two blocks more have room for two each; five percent
-    // of each, half a block, stay free.
+    // Four slow devices with the size of their data plus two blocks have space for two blocks each; five percent of
+    // each, half a block, stay free.
     let full = Setup { slow_bytes: Some(40 * BLOCK), copies_free_percent: 0, ..long };
     assert_eq!(run(&full, &keeping(&full, now), &requests).copied, 8);
     let reserve = Setup { copies_free_percent: 5, ..full };
     assert_eq!(run(&reserve, &keeping(&reserve, now), &requests).copied, 4);
-    // Free moves are made at once.
+    // Free moves take no time.
     let free = Setup { free_moves: true, before: Time(1), ..long };
     assert_eq!(run(&free, &keeping(&free, now), &requests).copied, 32);
 }
@@ -181,8 +181,8 @@ fn copies_under_writes_keep_their_accounts_and_are_made_when_clients_pause() {
     }
 }
 
-/// Four devices of one speed, one client, and objects of four blocks: of random reads of whole blocks a quarter begin an object, and an eighth follow
-/// the read before in theirs and have a block behind them.
+/// Four devices of one speed, one client, and objects of four blocks. Reads are of random whole blocks: a quarter
+/// begin an object. An eighth follow the previous read in their object and have a block behind them.
 #[test]
 fn a_page_cache_reads_ahead_at_the_device_s_cost_and_answers_what_it_holds() {
     let device = DeviceCost::seconds_per_gb(1.0, 1.0);
@@ -205,7 +205,8 @@ fn a_page_cache_reads_ahead_at_the_device_s_cost_and_answers_what_it_holds() {
     assert!((0.5..0.75).contains(&all), "each block is read once: {all}");
 }
 
-/// Segments of 1 MiB on disks of 20 MB/s, which take 52 ms to be read, and a client that asks for 64 KiB every 60 ms; devices count as idle after 50.
+/// Segments of 1 MiB on disks of 20 MB/s, which take 52 ms to read, and a client that requests 64 KiB every 60 ms.
+/// Devices count as idle after 50 ms.
 #[test]
 fn a_request_waits_for_a_step_of_a_move_and_not_for_all_of_it() {
     let device = |read: f64, write: f64| DeviceCost::seconds_per_gb(1000.0 / read, 1000.0 / write);
@@ -231,7 +232,7 @@ fn a_request_waits_for_a_step_of_a_move_and_not_for_all_of_it() {
         of.mean_ms
     };
     let still = run(&setup, &Scheme::RoundRobin, &requests).mean_ms;
-    // To a machine that takes these disks for quick ones a segment is one step.
+    // A machine with default costs takes these disks for fast ones, so a segment is one step.
     let (whole, stepwise) = (moving(Costs::default()), moving(costs));
     assert!(whole > 1.25 * still, "{whole} and {still} ms");
     assert!(stepwise < 1.1 * still, "{stepwise} and {still} ms");

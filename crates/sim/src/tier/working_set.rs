@@ -1,13 +1,13 @@
-//! How large the working set is: the distinct locations of each window, one after the other.
+//! Size of the working set: the distinct locations of each window, one after the other.
 //!
-//! The working set fits when the fast tier has room for the largest of them.
+//! The working set fits if the fast tier has space for the largest of them.
 
 use crate::volume::Requests;
 use policy::tier::machine::Window;
 use policy::time::Time;
 use std::collections::BTreeSet;
 
-/// Locations that are accessed in each window of the trace. The last one may be shorter.
+/// Returns the number of locations accessed in each window of the trace. The last window may be shorter.
 pub fn working_sets(requests: &Requests, window: Window) -> Vec<u64> {
     let mut sets = Vec::new();
     let mut now: BTreeSet<u32> = BTreeSet::new();

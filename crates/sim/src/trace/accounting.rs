@@ -1,4 +1,4 @@
-//! Accounts of a reader: every line is a record, passed over, or malformed, and the sum must close.
+//! Accounts of a reader: every line is a record, passed over, or malformed, and the sums must add up.
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
@@ -9,10 +9,10 @@ macro_rules! counted {
         pub enum $name { $($(#[$vdoc])* $variant,)* }
 
         impl $name {
-            /// All of them, in order.
+            /// All variants, in order.
             pub const ALL: &'static [$name] = &[$($name::$variant,)*];
 
-            /// In words.
+            /// Returns the variant in words.
             pub const fn text(self) -> &'static str {
                 match self { $($name::$variant => $text,)* }
             }
@@ -21,11 +21,11 @@ macro_rules! counted {
 }
 
 counted! {
-    /// Why a line holds no request although nothing is wrong with it.
+    /// Reason why a correct line holds no request.
     Passed {
-        /// Nothing on it.
+        /// An empty line.
         Blank = "blank",
-        /// A comment.
+        /// A line of comment.
         Comment = "comment",
         /// A header or preamble.
         Header = "header",
@@ -35,11 +35,11 @@ counted! {
         OtherAction = "other action",
         /// The same transfer as seen by another module (DXT: `X_MPIIO` beside `X_POSIX`).
         OtherModule = "other module",
-        /// Opening, closing, adding of files.
+        /// Opening, closing, or adding a file.
         FileAction = "file action",
-        /// A pause.
+        /// A pause between requests.
         Wait = "wait",
-        /// A mark that is no reference.
+        /// A mark that is not a reference.
         Mark = "mark",
         /// An event that moves no data (a message, a barrier, a plug).
         NotATransfer = "not a transfer",
@@ -47,32 +47,32 @@ counted! {
 }
 
 counted! {
-    /// What is wrong with a malformed line.
+    /// Error in a malformed line.
     Reason {
         /// Too few fields.
         FieldsMissing = "fields missing",
-        /// A field that must be a number is none.
+        /// A field that must be a number is not.
         NotANumber = "not a number",
         /// A number that does not fit: negative, or beyond 64 bits (32 for lengths, 16 for devices).
         OutOfRange = "out of range",
-        /// Offset and length go beyond the address space.
+        /// Offset and length exceed the address space.
         BeyondEnd = "beyond the end of the address space",
-        /// An operation that is not known.
+        /// An unknown operation.
         UnknownOp = "unknown operation",
         /// Longer than any line of a trace.
         LineTooLong = "line too long",
         /// A binary record that is cut off, or does not begin with its magic number.
         Torn = "torn record",
-        /// More files, devices or hosts than there are numbers for.
+        /// More files, devices or hosts than can be numbered.
         TooManyNames = "too many names",
         /// The file's own checksum or count differs.
         Checksum = "checksum differs",
-        /// Data before the header that it needs.
+        /// Data before the header that they need.
         NoHeader = "no header before it",
     }
 }
 
-/// What a reader has seen.
+/// Accounts of a reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accounting {
     /// Lines of a text format, records of a binary one.
@@ -81,7 +81,7 @@ pub struct Accounting {
     pub records: u64,
     passed: [u64; Passed::ALL.len()],
     skipped: [u64; Reason::ALL.len()],
-    /// The first line of each kind of damage.
+    /// First line of each kind of damage.
     first_skipped: [u64; Reason::ALL.len()],
 }
 
@@ -104,18 +104,18 @@ impl Accounting {
         Passed::ALL.iter().map(|p| (*p, self.passed[*p as usize])).filter(|(_, n)| *n > 0)
     }
 
-    /// Malformed lines that were skipped: by reason, how many, and the first.
+    /// Returns the malformed lines that were skipped: reason, number, and first line.
     pub fn skipped(&self) -> impl Iterator<Item = (Reason, u64, u64)> {
         let all = Reason::ALL.iter();
         all.map(|r| (*r, self.skipped[*r as usize], self.first_skipped[*r as usize])).filter(|(_, n, _)| *n > 0)
     }
 
-    /// Malformed lines that were skipped.
+    /// Number of malformed lines that were skipped.
     pub fn skipped_sum(&self) -> u64 {
         self.skipped.iter().sum()
     }
 
-    /// Whether every line is accounted for.
+    /// Returns whether every line is accounted for.
     pub fn closes(&self) -> bool {
         self.lines == self.records + self.passed.iter().sum::<u64>() + self.skipped_sum()
     }

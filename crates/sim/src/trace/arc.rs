@@ -1,13 +1,13 @@
 //! `.lis` of the ARC paper: `start_block n_blocks ignored request_number`, all reads, no times.
 //!
-//! A line is one request of `n_blocks` references. The size of a block is not said (512 bytes for the P traces, a page
-//! for OLTP).
+//! A line is one request of `n_blocks` references. The size of a block is not given (512 bytes for the P traces, a
+//! page for OLTP).
 
 use super::fields::{self, Fields, need};
 use super::lines::{Line, LineFormat};
 use super::{Passed, Reason, Record};
 
-/// The format with blocks of a given size.
+/// Parser for blocks of a given size.
 pub(super) struct Arc {
     pub(super) block_bytes: u32,
 }

@@ -1,7 +1,7 @@
 //! Text of `blkparse` in its default layout: `major,minor cpu sequence seconds pid action RWBS sector + sectors [process]`.
 //!
-//! A request appears once per stage it passes, so one action counts (Q by default: how requests arrived). After the
-//! events comes a summary. `A` in RWBS after the direction marks read-ahead of the traced kernel.
+//! A request appears once per stage, so one action counts (Q by default: arrival of requests). A summary follows the
+//! events. `A` in RWBS after the direction marks read-ahead of the traced kernel.
 
 use super::fields::{self, Fields, need};
 use super::interned::Names;
@@ -16,7 +16,7 @@ const ACTIONS: &[&[u8]] = &[
     b"E",
 ];
 
-/// The format for one action.
+/// Parser for one action.
 pub(super) struct Blkparse {
     action: u8,
     devices: Names,
@@ -69,15 +69,15 @@ impl LineFormat for Blkparse {
     }
 }
 
-/// The first line of the summary: `CPU0 (sda):` or `Total (...)`.
+/// Returns whether a line begins the summary: `CPU0 (sda):` or `Total (...)`.
 pub(super) fn starts_summary(line: &[u8]) -> bool {
     (line.starts_with(b"CPU") || line.starts_with(b"Total (")) && line.trim_ascii_end().ends_with(b":")
 }
 
-/// The letters of RWBS; None if no data moves.
+/// Parses the letters of RWBS; `None` if no data move.
 fn direction(rwbs: &[u8]) -> Result<Option<(Op, Flags)>, Reason> {
     let mut letters = rwbs;
-    // A flush may come before the direction (`FWS`), the rest are suffixes.
+    // A flush may precede the direction (`FWS`); the rest are suffixes.
     if let [b'F', rest @ ..] = letters {
         letters = rest;
     }

@@ -4,7 +4,8 @@
 //!   u32 magic | u32 sequence | u64 ns | u64 sector | u32 bytes | u32 action | u32 pid | u32 device | u32 cpu
 //!   | u16 error | u16 pdu_len | pdu_len bytes
 //! ```
-//! The low byte of `action` is the stage of the request, the high half says what it is. One stage counts, as for blkparse.
+//! The low byte of `action` is the stage of the request, the high half its category. One stage counts, as for
+//! blkparse.
 
 use super::bytes::Bytes;
 use super::fields;
@@ -15,7 +16,7 @@ use super::{Error, Flags, Op, Passed, Reason, Record};
 
 const HEADER_BYTES: usize = 48;
 
-/// The magic number without the version in its low byte.
+/// Magic number without the version in its low byte.
 const MAGIC: u32 = 0x6561_7400;
 const VERSION: u32 = 7;
 
@@ -30,7 +31,7 @@ const AHEAD: u32 = 1 << 11;
 const META: u32 = 1 << 12;
 const DISCARD: u32 = 1 << 13;
 
-/// Whether a file begins like one of blktrace, of either byte order.
+/// Returns whether a file begins like one of blktrace, in either byte order.
 pub(super) fn is_magic(head: &[u8]) -> bool {
     big_endian(head).is_some()
 }
@@ -43,7 +44,7 @@ fn big_endian(head: &[u8]) -> Option<bool> {
     (u32::from_be_bytes(first) == MAGIC | VERSION).then_some(true)
 }
 
-/// The format for one action.
+/// Parser for one action.
 pub(super) struct Blktrace {
     action: u8,
     big_endian: Option<bool>,
@@ -117,7 +118,7 @@ impl RecordFormat for Blktrace {
     }
 }
 
-/// Turns each field around.
+/// Swaps the bytes of each field.
 fn swap(record: &mut [u8; HEADER_BYTES]) {
     let mut at = 0;
     for width in [4, 4, 8, 8, 4, 4, 4, 4, 4, 2, 2] {

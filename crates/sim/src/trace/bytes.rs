@@ -1,14 +1,14 @@
-//! The bytes of a trace file, decompressed by magic number (gzip, zstd), with a buffer that grows no further.
+//! Bytes of a trace file, decompressed by magic number (gzip, zstd), in a buffer of fixed size.
 
 use super::Error;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Text is read in pieces of this size; measured: more gains nothing.
+/// Size of reads; measured: a larger one gains nothing.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A decompressed stream with its head still in hand.
+/// A decompressed stream that can return its head without consuming it.
 pub struct Bytes {
     path: PathBuf,
     from: Box<dyn Read + Send>,
@@ -45,17 +45,18 @@ impl Bytes {
         Ok(Bytes { path, from, buffer, start: 0, end: 0, at_end: false })
     }
 
-    /// What is in hand and not used yet.
+    /// Returns the buffered bytes that are not consumed yet.
     pub fn held(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Marks bytes as used.
+    /// Consumes buffered bytes.
     pub fn advance(&mut self, bytes: usize) {
         self.start = (self.start + bytes).min(self.end);
     }
 
-    /// Reads until at least so many bytes are in hand, or the end; gives how many are. At most the buffer's size.
+    /// Reads until at least `bytes` bytes are buffered, or the end; returns the number of buffered bytes. At most the
+    /// buffer's size.
     pub fn want(&mut self, bytes: usize) -> Result<usize, Error> {
         let bytes = bytes.min(self.buffer.len());
         while self.end - self.start < bytes && !self.at_end {
@@ -77,13 +78,13 @@ impl Bytes {
         Ok(self.end - self.start)
     }
 
-    /// The head of the stream, as far as the buffer reaches; nothing is used up.
+    /// Returns the head of the stream, at most the buffer's size, without consuming it.
     pub fn head(&mut self, bytes: usize) -> Result<&[u8], Error> {
         let held = self.want(bytes)?.min(bytes);
         Ok(&self.buffer[self.start..self.start + held])
     }
 
-    /// The file, for messages.
+    /// Path of the file, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -1,4 +1,4 @@
-//! A census of a trace: how many requests of what kind, over what span, on how much data, how sequential.
+//! Census of a trace: number and kinds of requests, time span, amount of data, sequentiality.
 
 mod footprint;
 mod sequential;
@@ -9,10 +9,10 @@ use sequential::Sequential;
 use serde::Serialize;
 use std::collections::HashSet;
 
-/// Different clients, devices and files are counted up to here, so that memory stays bounded.
+/// Limit of counted clients, devices and files, so that memory stays bounded.
 const DISTINCT_MAX: usize = 1 << 22;
 
-/// A running census; give it every record, then ask.
+/// A running census of records.
 #[derive(Debug)]
 pub struct Census {
     counts: [u64; 4],
@@ -35,58 +35,59 @@ pub struct Census {
     files: HashSet<u64>,
 }
 
-/// What a census found. Shares are of reads and writes; rates are 0 where the trace has no times.
+/// Results of a census. Shares are of reads and writes; rates are 0 for a trace without times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// Records of any kind.
     pub records: u64,
     /// Reads and writes.
     pub requests: u64,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Discards.
+    /// Number of discards.
     pub trims: u64,
-    /// Flushes.
+    /// Number of flushes.
     pub syncs: u64,
-    /// Bytes read.
+    /// Sum of the bytes read.
     pub read_bytes: u64,
-    /// Bytes written.
+    /// Sum of the bytes written.
     pub write_bytes: u64,
     /// Mean size of reads and writes.
     pub length_mean_bytes: f64,
-    /// The smallest one.
+    /// Smallest size of these.
     pub length_min_bytes: u32,
-    /// The largest one.
+    /// Largest size of these.
     pub length_max_bytes: u32,
-    /// Blocks touched, counted each time.
+    /// Number of touched blocks, with repetitions.
     pub references: u64,
-    /// The size of such a block.
+    /// Size of a block in bytes.
     pub block_bytes: u32,
-    /// Different blocks touched.
+    /// Number of different blocks touched.
     pub footprint_blocks: u64,
-    /// The same in bytes.
+    /// Footprint in bytes.
     pub footprint_bytes: u64,
-    /// Whether the footprint was counted to the end; if not it is at least that.
+    /// Whether the footprint is exact; otherwise it is a lower limit.
     pub footprint_exact: bool,
-    /// The end of the highest request.
+    /// End of the highest request.
     pub address_end_bytes: u64,
-    /// Share of requests that start where the one before on the same device ended.
+    /// Share of requests that start at the end of the previous one on the same device.
     pub sequential_strict: f64,
-    /// Share of requests that start where one of the 32 before on the same device ended: sequential, if interleaved.
+    /// Share of requests that start at the end of one of the previous 32 on the same device: sequential, if
+    /// interleaved.
     pub sequential_streams: f64,
-    /// Clients, at most counted to 4 Mi (as devices and files).
+    /// Number of clients, counted up to 4 Mi (as devices and files).
     pub clients: u64,
-    /// Devices.
+    /// Number of devices.
     pub devices: u64,
-    /// Files.
+    /// Number of files.
     pub files: u64,
     /// The earliest time.
     pub first_ns: u64,
     /// The latest time.
     pub last_ns: u64,
-    /// From the earliest to the latest, in seconds.
+    /// Time from the earliest to the latest record, in seconds.
     pub span_s: f64,
     /// Records per second.
     pub records_per_s: f64,
@@ -94,12 +95,12 @@ pub struct Report {
     pub bytes_per_s: f64,
     /// Coefficient of variation of the times between two records.
     pub gap_variation: f64,
-    /// Records that are earlier than the one before them.
+    /// Records that are earlier than the previous one.
     pub out_of_order: u64,
 }
 
 impl Census {
-    /// An empty census; the footprint is counted in blocks of that size.
+    /// Creates an empty census; the footprint is counted in blocks of that size.
     pub fn new(block_bytes: u32) -> Census {
         Census {
             counts: [0; 4],
@@ -160,12 +161,12 @@ impl Census {
         self.counts.iter().sum()
     }
 
-    /// Whether the accounts of the reader agree with what arrived here.
+    /// Returns whether the accounts of the reader agree with the records counted here.
     pub fn agrees(&self, accounting: &Accounting) -> bool {
         accounting.closes() && accounting.records == self.records()
     }
 
-    /// The figures.
+    /// Returns the report.
     pub fn report(&self) -> Report {
         let [reads, writes, trims, syncs] = self.counts;
         let (records, requests) = (self.records(), reads + writes);

@@ -1,28 +1,28 @@
-//! What format a file has, told by its first bytes and the shape of its first lines; never guessed.
+//! Detection of a file's format from its first bytes and the shape of its first lines; never a guess.
 
 use super::bytes::Bytes;
 use super::fields::{Fields, Separated};
 use super::{Error, Format, Options, blkparse, blktrace, native};
 
-/// As much of a file is looked at.
+/// Size of the head that is examined.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// The magic number of Darshan's binary logs, behind eight bytes that name the version.
+/// Magic number of Darshan's binary logs, behind eight bytes that name the version.
 const DARSHAN_LOG: [u8; 8] = 6_567_223u64.to_le_bytes();
 
-/// As many lines vote.
+/// Maximum of lines that are examined.
 const LINES_MAX: usize = 200;
 
-/// What a file is.
+/// Result of a detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its format.
+    /// Format of the file.
     pub format: Format,
-    /// The size of the blocks that it counts in: said by the file, given, or assumed.
+    /// Size of the file's blocks: from the file, from the options, or assumed.
     pub block_bytes: u32,
 }
 
-/// Tells the format of an opened file; what the options say goes before what the content says.
+/// Detects the format of an opened file; options override the content.
 pub(super) fn identify(bytes: &mut Bytes, options: &Options) -> Result<Identity, Error> {
     let path = bytes.path().to_owned();
     let head = bytes.head(HEAD_BYTES)?;
@@ -45,7 +45,7 @@ fn by_content(head: &[u8], name: &str) -> Result<Format, &'static str> {
     if blktrace::is_magic(head) {
         return Ok(Format::Blktrace);
     }
-    // libCacheSim's format has no mark of its own; its tools go by the name, too.
+    // libCacheSim's format has no magic number; its tools use the name, too.
     if name.contains("oracleGeneral") {
         return Ok(Format::OracleGeneral);
     }
@@ -74,7 +74,7 @@ fn by_content(head: &[u8], name: &str) -> Result<Format, &'static str> {
     by_shapes(head[..whole].split(|b| *b == b'\n').map(|l| l.trim_ascii()).filter(|l| !l.is_empty()))
 }
 
-/// The one shape that more than half of the lines have, while none has another.
+/// Returns the one shape that more than half of the lines have, if no line has another.
 fn by_shapes<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Result<Format, &'static str> {
     let (mut found, mut votes, mut asked) = (None, 0, 0);
     let lines = lines.take_while(|l| !blkparse::starts_summary(l));
@@ -102,14 +102,14 @@ fn by_shapes<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Result<Format, &'stat
     }
 }
 
-/// The last of the four whole numbers that a line consists of.
+/// Returns the last number of a line that consists of four whole numbers.
 fn fourth_of_four(line: &[u8]) -> Option<u64> {
     let whole = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<u64>().ok();
     let numbers: Option<Vec<u64>> = Fields(line).take(5).map(whole).collect();
     numbers.filter(|numbers| numbers.len() == 4).map(|numbers| numbers[3])
 }
 
-/// The format that a line of this shape belongs to, if it is only one.
+/// Returns the format that a line of this shape belongs to, if it is unique.
 fn shape(line: &[u8]) -> Option<Format> {
     let number = |w: &[u8]| !w.is_empty() && w.iter().all(|b| b.is_ascii_digit() || *b == b'.');
     let words: Vec<&[u8]> = Fields(line).take(10).collect();

@@ -1,4 +1,4 @@
-//! DiskSim ASCII: `arrival device block sectors flags`, in a unit of time that only the user knows.
+//! DiskSim ASCII: `arrival device block sectors flags`, in a unit of time that the user must give.
 //!
 //! Blocks are sectors of 512 bytes; bit 0 of the flags means a read. DiskSim writes milliseconds with decimals, MQSim and
 //! SSDsim use the same columns with integer nanoseconds.
@@ -7,7 +7,7 @@ use super::fields::{self, Fields, need};
 use super::lines::{Line, LineFormat};
 use super::{Op, Passed, Reason, Record, TimeUnit};
 
-/// The format in a given unit.
+/// Parser for a given unit.
 pub(super) struct Disksim {
     unit_ns: u64,
 }
@@ -36,7 +36,7 @@ impl LineFormat for Disksim {
     }
 }
 
-/// DiskSim takes flags in hexadecimal; the bit is in the last digit.
+/// Parses the flags, which DiskSim takes as hexadecimal; the bit is in the last digit.
 fn flags(field: &[u8]) -> Result<u64, Reason> {
     let text = std::str::from_utf8(field).map_err(|_| Reason::NotANumber)?;
     if text.starts_with('+') {

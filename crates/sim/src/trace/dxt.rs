@@ -1,7 +1,8 @@
-//! Darshan's extended traces, as `darshan-dxt-parser` prints them: per file and rank all writes, then all reads.
+//! Darshan's extended traces, as printed by `darshan-dxt-parser`: per file and rank all writes, then all reads.
 //!
-//! Rows: `module rank write|read segment offset length start end [OST ...] [thread]`. Times are seconds since the start of the
-//! job with four decimals. The columns after the times differ between versions and are not used. POSIX transfers lie below
+//! Rows: `module rank write
+//! read segment offset length start end [OST ...] [thread]`. Times are seconds since the start of the job with four
+//! decimals. The columns after the times differ between versions and are not used. POSIX transfers result from
 //! MPI-IO's, so only one of the two modules counts.
 
 use super::fields::{self, Fields, need};
@@ -11,7 +12,7 @@ use super::{Op, Passed, Reason, Record};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The format, with the file whose rows come.
+/// Parser, with the file of the current rows.
 pub(super) struct Dxt {
     module: &'static [u8],
     files: Names,

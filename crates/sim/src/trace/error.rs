@@ -1,20 +1,20 @@
-//! What can be wrong with a trace file, with the line, the consequence and the mend.
+//! Errors of a trace file, with line, consequence and remedy.
 
 use super::Reason;
 use std::path::PathBuf;
 
-/// A line that is not what its format says.
+/// A line that does not match its format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The line of a text file, the record of a binary one; from 1.
+    /// Number of the line, or of the binary record; from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// Error in the line.
     pub reason: Reason,
-    /// What a line of this format looks like.
+    /// Description of a correct line.
     pub expected: &'static str,
-    /// The beginning of the line, made printable.
+    /// Beginning of the line, made printable.
     pub seen: String,
 }
 
@@ -28,49 +28,49 @@ impl std::fmt::Display for Malformed {
     }
 }
 
-/// Why a trace can't be read.
+/// Reason why a trace cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A line is not what its format says.
+    /// A line does not match its format.
     #[error("{0}; nothing after it is read; mend the line, or skip and count such lines with `--lenient`")]
     Malformed(Box<Malformed>),
     /// The operating system or the decompressor failed.
     #[error("{}: {source}; the rest of the trace is not read; look whether the file is whole and readable", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it said.
+        /// Error of the system or decompressor.
         source: std::io::Error,
     },
-    /// The content fits no format, or more than one.
+    /// The content matches no format, or more than one.
     #[error(
         "{}: the format is not told by the content ({}); nothing was read; say it with `--format`, one of: {}",
         path.display(), why, super::Format::names()
     )]
     Unrecognised {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What was seen.
+        /// Description of the content.
         why: &'static str,
     },
-    /// The format does not say its unit of time.
+    /// The format has no unit of time.
     #[error(
         "{}: {format} does not say its unit of time (DiskSim writes milliseconds, MQSim and SSDsim nanoseconds); \
          nothing was read, for a guess would be wrong by powers of ten; say it with `--time-unit s|ms|us|ns`",
         path.display()
     )]
     NoTimeUnit {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The format.
+        /// Format of the file.
         format: super::Format,
     },
-    /// Records that must be sorted are too many to hold.
+    /// The records that must be sorted are too many.
     #[error(
         "more than {max} records must be sorted by time; that is more memory than allowed; cut the trace into parts"
     )]
     TooManyToSort {
-        /// As many may be held.
+        /// Maximum of records in memory.
         max: usize,
     },
 }

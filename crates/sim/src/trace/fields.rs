@@ -16,14 +16,14 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Splits at a separator; blanks around a field do not count.
+/// Splits at a separator; blanks around a field are removed.
 pub struct Separated<'a> {
     rest: Option<&'a [u8]>,
     by: u8,
 }
 
 impl<'a> Separated<'a> {
-    /// The fields of a line.
+    /// Splits a line into fields.
     pub fn new(line: &'a [u8], by: u8) -> Separated<'a> {
         Separated { rest: Some(line), by }
     }
@@ -33,7 +33,7 @@ impl<'a> Iterator for Separated<'a> {
     type Item = &'a [u8];
     fn next(&mut self) -> Option<&'a [u8]> {
         let rest = self.rest?;
-        // Fields are short: a plain loop beats a call to memchr.
+        // Fields are short: a plain loop is faster than memchr.
         let field = match rest.iter().position(|b| *b == self.by) {
             Some(at) => {
                 self.rest = Some(&rest[at + 1..]);
@@ -48,12 +48,12 @@ impl<'a> Iterator for Separated<'a> {
     }
 }
 
-/// The next field, or what is wrong.
+/// Returns the next field, or an error.
 pub fn need<'a>(fields: &mut impl Iterator<Item = &'a [u8]>) -> Result<&'a [u8], Reason> {
     fields.next().ok_or(Reason::FieldsMissing)
 }
 
-/// A whole number.
+/// Parses a whole number.
 pub fn integer(field: &[u8]) -> Result<u64, Reason> {
     if field.is_empty() {
         return Err(Reason::NotANumber);
@@ -70,12 +70,12 @@ pub fn integer(field: &[u8]) -> Result<u64, Reason> {
     Ok(value)
 }
 
-/// A whole number of at most 32 bits.
+/// Parses a whole number of at most 32 bits.
 pub fn integer32(field: &[u8]) -> Result<u32, Reason> {
     u32::try_from(integer(field)?).map_err(|_| Reason::OutOfRange)
 }
 
-/// A time as a decimal number of some unit, in nanoseconds; what is finer is cut off.
+/// Parses a time as a decimal number of some unit, in nanoseconds; finer digits are truncated.
 pub fn time_ns(field: &[u8], unit_ns: u64) -> Result<u64, Reason> {
     let dot = field.iter().position(|b| !b.is_ascii_digit()).unwrap_or(field.len());
     let (whole, fraction) = field.split_at(dot);
@@ -98,7 +98,7 @@ pub fn time_ns(field: &[u8], unit_ns: u64) -> Result<u64, Reason> {
     }
 }
 
-/// The rare `1.5e-05` of traces written by scripts.
+/// Parses the rare `1.5e-05` of traces written by scripts.
 #[cold]
 fn scientific_ns(field: &[u8], unit_ns: u64) -> Result<u64, Reason> {
     let allowed = |b: &u8| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-');
@@ -113,12 +113,12 @@ fn scientific_ns(field: &[u8], unit_ns: u64) -> Result<u64, Reason> {
     Ok(ns as u64)
 }
 
-/// Bytes of a number of blocks, as an offset.
+/// Converts a number of blocks to bytes, as an offset.
 pub fn blocks_offset(blocks: u64, block_bytes: u32) -> Result<u64, Reason> {
     blocks.checked_mul(u64::from(block_bytes)).ok_or(Reason::BeyondEnd)
 }
 
-/// Bytes of a number of blocks, as a length.
+/// Converts a number of blocks to bytes, as a length.
 pub fn blocks_length(blocks: u64, block_bytes: u32) -> Result<u32, Reason> {
     let bytes = blocks.checked_mul(u64::from(block_bytes)).ok_or(Reason::OutOfRange)?;
     u32::try_from(bytes).map_err(|_| Reason::OutOfRange)

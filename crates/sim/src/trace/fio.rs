@@ -1,7 +1,11 @@
 //! fio's I/O log, versions 2 and 3: files are added, opened, read, written; times in microseconds.
 //!
-//! Version 2: `file read|write|trim|sync|datasync [offset length]` and `wait`, which adds its offset in microseconds
-//! (fio drops those below 100, and so do we). Version 3 begins each line with the microseconds since the start instead.
+//! Version 2: `file read
+//! write
+//! trim
+//! sync
+//! datasync [offset length]` and `wait`, which adds its offset in microseconds (as in fio, offsets below 100 are
+//! ignored). Version 3 begins each line with the microseconds since the start instead.
 
 use super::fields::{self, Fields, need};
 use super::interned::Names;
@@ -10,10 +14,10 @@ use super::{Op, Passed, Reason, Record};
 
 const MICROSECOND_NS: u64 = 1_000;
 
-/// Shorter waits are not waits to fio.
+/// Shortest wait that fio takes into account.
 const WAIT_US_MIN: u64 = 100;
 
-/// The format: its version, the files seen, and (version 2) the time passed.
+/// Parser: version, known files, and (version 2) elapsed time.
 pub(super) struct Fio {
     version: Option<u8>,
     files: Names,
@@ -47,7 +51,7 @@ impl LineFormat for Fio {
     const EXPECTED: &'static str =
         "[microseconds] file add|open|close|read|write|trim|sync|datasync|wait [offset length]";
 
-    /// Version 2 has none but by its waits.
+    /// Version 2 has times only through its waits.
     fn has_times(&self) -> bool {
         self.version != Some(2) || self.now_ns > 0
     }

@@ -1,4 +1,4 @@
-//! A reader of any binary format of records one after the other: keeps the accounts, says where it broke off.
+//! Reader of binary formats with consecutive records: keeps the accounts, and reports the position of a failure.
 
 use super::bytes::Bytes;
 use super::intake::{Intake, within};
@@ -8,30 +8,30 @@ use super::{Accounting, Error, Reader, Reason, Record};
 
 /// A binary format.
 pub(super) trait RecordFormat: Send {
-    /// What a record is.
+    /// Description of a record.
     const EXPECTED: &'static str;
 
-    /// Reads the next record; gives also the bytes to use up. None at a proper end. An error ends the trace unless the
-    /// bytes to use up are known.
+    /// Reads the next record; returns its size as well. `None` at a proper end. An error ends the trace unless the size
+    /// is known.
     fn record(&mut self, bytes: &mut Bytes) -> Result<Option<Step>, Error>;
 }
 
-/// What a record is, and how long.
+/// A parsed record, and its size.
 pub(super) struct Step {
-    /// The record, or why it is none.
+    /// The record, or the reason why it is malformed.
     pub(super) what: Result<Line, Reason>,
-    /// Its bytes; None if the damage hides where the next one begins.
+    /// Its bytes; `None` if the damage hides the start of the next record.
     pub(super) used: Option<usize>,
 }
 
 impl Step {
-    /// A record that is cut off or not one: what follows can't be found.
+    /// Creates the step of a torn or invalid record: the following ones cannot be found.
     pub(super) fn lost(reason: Reason) -> Step {
         Step { what: Err(reason), used: None }
     }
 }
 
-/// The reader.
+/// Reader of a binary format.
 pub(super) struct Fixed<F> {
     bytes: Bytes,
     format: F,
@@ -78,17 +78,17 @@ impl<F: RecordFormat> Reader for Fixed<F> {
     }
 }
 
-/// A little-endian number at a place of a record; the record is known to be long enough.
+/// Reads a little-endian number at a position of a record; the record is long enough.
 pub(super) fn u16_at(record: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(record[at..at + 2].try_into().expect("two bytes"))
 }
 
-/// As `u16_at`, 32 bits.
+/// Reads 32 bits, as `u16_at`.
 pub(super) fn u32_at(record: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(record[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// As `u16_at`, 64 bits.
+/// Reads 64 bits, as `u16_at`.
 pub(super) fn u64_at(record: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(record[at..at + 8].try_into().expect("eight bytes"))
 }

@@ -1,9 +1,9 @@
-//! A trace of files as one of a device: each file gets extents that double in size, in the order of first use.
+//! A trace of files as one of a device: each file gets extents of doubling size, in the order of first use.
 //!
 //! ```text
 //!   file:    | 64 KiB | 64 KiB |   128 KiB   |        256 KiB        | ... 64 MiB | 64 MiB | ...
 //! ```
-//! So small files take little, large ones lie in few pieces, and no size has to be known beforehand.
+//! So small files take little space, large ones have few pieces, and no size must be known in advance.
 
 use super::{Reason, Record};
 use std::collections::HashMap;
@@ -14,10 +14,10 @@ const LARGEST_BYTES: u64 = 64 << 20;
 /// Extents of the doubling part: 64 Ki, 64 Ki, 128 Ki, ... 32 Mi; they end at `LARGEST_BYTES`.
 const DOUBLING: u64 = (LARGEST_BYTES / FIRST_BYTES).ilog2() as u64 + 1;
 
-/// Extents that may be given; a trace of more is hostile.
+/// Maximum of extents; a trace with more is hostile.
 const EXTENTS_MAX: usize = 16 << 20;
 
-/// Gives addresses on one device to files.
+/// Assigns addresses on one device to files.
 #[derive(Debug, Default)]
 pub struct Flat {
     /// Starts of extents by address space and number of the extent.
@@ -26,13 +26,13 @@ pub struct Flat {
 }
 
 impl Flat {
-    /// Nothing placed yet.
+    /// Creates an empty device.
     pub fn new() -> Flat {
         Flat::default()
     }
 
-    /// Turns a record into one or more on device 0, without a file, and hands them on. Records without a file keep
-    /// their device and address: mix them with files of the same device and they overlap.
+    /// Converts a record to one or more on device 0, without a file, and passes them on. Records without a file keep
+    /// their device and address, so they overlap with files placed on the same device.
     pub fn place(&mut self, record: &Record, mut give: impl FnMut(Record)) -> Result<(), Reason> {
         if record.file == 0 || record.length == 0 {
             give(Record { file: 0, ..*record });
@@ -63,13 +63,13 @@ impl Flat {
         Ok(base)
     }
 
-    /// Bytes of the device that are given to files.
+    /// Bytes of the device that are assigned to files.
     pub fn end(&self) -> u64 {
         self.end
     }
 }
 
-/// The extent that an offset lies in: its number, where it starts in the file, its size.
+/// Returns the extent of an offset: its number, its start in the file, its size.
 fn extent_of(offset: u64) -> (u64, u64, u64) {
     if offset < FIRST_BYTES {
         return (0, 0, FIRST_BYTES);

@@ -1,18 +1,18 @@
-//! The formats by name, and what each of them does and does not say.
+//! Formats by name, with their properties.
 
 use serde::Serialize;
 
-/// A format of trace files. Layouts are in the readers' own files and in `docs/reference/traces.md`.
+/// A format of trace files. Layouts are in the readers' modules and in `docs/reference/traces.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// Our own.
+    /// Our own format.
     Native,
     /// SPC ASCII 1.0.1, as in the UMass repository.
     Spc,
     /// MSR Cambridge CSV.
     Msr,
-    /// blkreplay's `.load`.
+    /// Format of blkreplay's `.load`.
     Load,
     /// Text of `blkparse`.
     Blkparse,
@@ -22,7 +22,7 @@ pub enum Format {
     Fio,
     /// DiskSim ASCII (also MQSim's and SSDsim's).
     Disksim,
-    /// libCacheSim's oracleGeneral.
+    /// Format oracleGeneral of libCacheSim.
     OracleGeneral,
     /// `.lis` of the ARC paper.
     Arc,
@@ -33,7 +33,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All of them.
+    /// All formats, in order.
     pub const ALL: &'static [Format] = &[
         Format::Native,
         Format::Spc,
@@ -49,7 +49,7 @@ impl Format {
         Format::Dxt,
     ];
 
-    /// The name on the command line.
+    /// Name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Format::Native => "native",
@@ -67,7 +67,7 @@ impl Format {
         }
     }
 
-    /// The format of that name.
+    /// Returns the format with this name.
     pub fn named(name: &str) -> Option<Format> {
         Format::ALL.iter().copied().find(|f| f.name() == name)
     }
@@ -77,27 +77,27 @@ impl Format {
         Format::ALL.iter().map(|f| f.name()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether its requests have times. Without, all are 0 and only a closed-loop replay makes sense.
+    /// Returns whether requests have times. Without, all are 0 and only a closed-loop replay makes sense.
     pub const fn has_times(self) -> bool {
         !matches!(self, Format::Arc | Format::Lirs)
     }
 
-    /// Whether its addresses are numbers of blocks whose size it does not say.
+    /// Returns whether addresses are block numbers with an unknown block size.
     pub const fn needs_block_bytes(self) -> bool {
         matches!(self, Format::Arc | Format::Lirs)
     }
 
-    /// Whether its records say who issued them.
+    /// Returns whether records name their issuers.
     pub const fn has_clients(self) -> bool {
         matches!(self, Format::Native | Format::Msr | Format::Blkparse | Format::Blktrace | Format::Dxt)
     }
 
-    /// Whether its times count from some distant past, so that the first record's becomes 0.
+    /// Returns whether times count from some distant past, so that the first record's becomes 0.
     pub const fn has_absolute_times(self) -> bool {
         matches!(self, Format::Msr | Format::Blktrace | Format::OracleGeneral)
     }
 
-    /// Its unit of time and address, in words.
+    /// Returns its units of time and address, in words.
     pub const fn units(self) -> &'static str {
         match self {
             Format::Native => "ns, bytes",
@@ -124,18 +124,18 @@ impl std::fmt::Display for Format {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TimeUnit {
-    /// Seconds.
+    /// Unit of a second.
     S,
-    /// Milliseconds.
+    /// Unit of a millisecond.
     Ms,
-    /// Microseconds.
+    /// Unit of a microsecond.
     Us,
-    /// Nanoseconds.
+    /// Unit of a nanosecond.
     Ns,
 }
 
 impl TimeUnit {
-    /// Nanoseconds in one.
+    /// Returns the nanoseconds in a unit.
     pub const fn ns(self) -> u64 {
         match self {
             TimeUnit::S => 1_000_000_000,
@@ -146,34 +146,35 @@ impl TimeUnit {
     }
 }
 
-/// How a trace is read. The default reads what the content tells.
+/// Options of a reader. By default the content decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The format; without it, what the content tells.
+    /// Format of the file; the default is detected from its content.
     pub format: Option<Format>,
-    /// Malformed lines are skipped and counted instead of ending the trace.
+    /// Whether malformed lines are skipped and counted instead of ending the trace.
     pub lenient: bool,
-    /// The unit of time where the format does not say it (DiskSim).
+    /// Unit of time for a format without one (DiskSim).
     pub time_unit: Option<TimeUnit>,
-    /// The size of a block where the format counts in blocks; 4096 if not given.
+    /// Block size for a format that counts in blocks; default 4096.
     pub block_bytes: Option<u32>,
-    /// The event of blktrace and blkparse that is the request: `Q` (queued; how it arrived), `D` (issued to the device), `C` ...
+    /// Event of blktrace and blkparse that represents the request: `Q` (queued, its arrival), `D` (issued to the
+    /// device), `C` ...
     pub action: u8,
-    /// DXT: take the transfers of MPI-IO instead of those of POSIX below it.
+    /// DXT: use the transfers of MPI-IO instead of the resulting POSIX ones.
     pub mpiio: bool,
     /// Sort by time. Needs all records in memory; DXT is always sorted.
     pub sort: bool,
-    /// As many records may be held for sorting.
+    /// Maximum of records in memory for sorting.
     pub sort_records_max: usize,
 }
 
 impl Options {
-    /// 1 GiB of records.
+    /// Records in 1 GiB.
     pub const SORT_RECORDS_MAX: usize = 32 << 20;
-    /// The size of a block where nobody says it: a page, as most published caches count.
+    /// Default block size: a page, as in most published caches.
     pub const BLOCK_BYTES: u32 = 4096;
 
-    /// The size of a block, given or not.
+    /// Returns the block size, given or default.
     pub fn block_bytes(&self) -> u32 {
         self.block_bytes.unwrap_or(Self::BLOCK_BYTES).max(1)
     }

@@ -1,21 +1,21 @@
-//! What becomes of a line or record once its format has spoken: it is checked, counted, and given its origin.
+//! Intake of a parsed line or record: it is checked, counted, and its time is shifted.
 
 use super::lines::Line;
 use super::origin::Origin;
 use super::{Accounting, Error, Malformed, Reason, Record};
 use std::path::{Path, PathBuf};
 
-/// The way in, shared by readers of lines and of binary records.
+/// Intake shared by readers of lines and of binary records.
 pub(super) struct Intake {
-    /// The file, for messages.
+    /// Path of the file, for messages.
     path: PathBuf,
     lenient: bool,
     origin: Origin,
-    /// Every line so far.
+    /// Accounts of every line so far.
     pub(super) accounting: Accounting,
 }
 
-/// A request whose end is beyond every disk is none.
+/// Rejects a request whose end exceeds every disk.
 pub(super) fn within(read: Result<Line, Reason>) -> Result<Line, Reason> {
     match read {
         Ok(Line::Record(r)) if r.offset.checked_add(u64::from(r.length)).is_none() => Err(Reason::BeyondEnd),
@@ -28,15 +28,15 @@ impl Intake {
         Intake { path: path.to_owned(), lenient, origin, accounting: Accounting::default() }
     }
 
-    /// Whether [`Intake::take`] will end the trace with an error here.
+    /// Returns whether [`Intake::take`] will end the trace with an error here.
     pub(super) fn stops_at(&self, read: &Result<Line, Reason>) -> bool {
         read.is_err() && !self.lenient
     }
 
-    /// Counts one line. Gives its request; none if it was passed over, or is malformed and the reader lenient.
+    /// Counts one line. Returns its request; `None` if it was passed over, or is malformed and the reader lenient.
     ///
     /// # Errors
-    /// It is malformed and the reader strict: with what was `expected` and `seen`.
+    /// The line is malformed and the reader strict: with `expected` and `seen`.
     pub(super) fn take(
         &mut self,
         read: Result<Line, Reason>,

@@ -1,16 +1,16 @@
-//! Names of files, hosts and disks become numbers, in the order of appearance, up to a bound.
+//! Numbers for names of files, hosts and disks, in the order of appearance, up to a limit.
 
 use super::Reason;
 use std::collections::HashMap;
 
-/// Bytes of names that are kept; a trace with more is not one of files but of garbage.
+/// Maximum of bytes of names; a trace with more is garbage.
 const BYTES_MAX: usize = 256 << 20;
 
-/// Numbers given to names.
+/// Numbers assigned to names.
 #[derive(Debug)]
 pub struct Names {
     numbers: HashMap<Box<[u8]>, u32>,
-    /// Consecutive lines mostly have the same name.
+    /// Name of the last line: consecutive lines mostly have the same.
     last: Option<(Box<[u8]>, u32)>,
     first: u32,
     count_max: usize,
@@ -18,22 +18,22 @@ pub struct Names {
 }
 
 impl Names {
-    /// Numbers from `first`, at most `count_max` of them.
+    /// Creates a table of at most `count_max` numbers from `first` on.
     pub fn new(first: u32, count_max: usize) -> Names {
         Names { numbers: HashMap::new(), last: None, first, count_max, bytes: 0 }
     }
 
-    /// Files: numbered from 1.
+    /// Creates a table of files, numbered from 1.
     pub fn of_files() -> Names {
         Names::new(1, 16 << 20)
     }
 
-    /// Devices: numbered from 0, in 16 bits.
+    /// Creates a table of devices, numbered from 0, in 16 bits.
     pub fn of_devices() -> Names {
         Names::new(0, 1 << 16)
     }
 
-    /// The number of a name.
+    /// Returns the number of a name.
     pub fn number(&mut self, name: &[u8]) -> Result<u32, Reason> {
         if let Some((last, number)) = &self.last
             && **last == *name
@@ -56,7 +56,7 @@ impl Names {
         Ok(number)
     }
 
-    /// The number of a device.
+    /// Returns the number of a device.
     pub fn device(&mut self, name: &[u8]) -> Result<u16, Reason> {
         u16::try_from(self.number(name)?).map_err(|_| Reason::TooManyNames)
     }

@@ -1,40 +1,40 @@
-//! A reader of any format of lines: finds the lines, lets the format speak, keeps the accounts.
+//! Reader of text formats: finds the lines, calls the format's parser, keeps the accounts.
 
 use super::bytes::Bytes;
 use super::intake::{Intake, within};
 use super::origin::Origin;
 use super::{Accounting, Error, Passed, Reader, Reason, Record};
 
-/// No line of a known format is longer; a file without line ends must not fill memory.
+/// Maximum length of a line in known formats, so that a file without line ends does not fill memory.
 pub(super) const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// As much of a malformed line is shown.
+/// Number of bytes of a malformed line that are shown.
 const SEEN_BYTES_MAX: usize = 80;
 
-/// What a line is.
+/// A parsed line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// A request.
+    /// A line with a request.
     Record(Record),
-    /// Nothing, on purpose.
+    /// A correct line without a request.
     Passed(Passed),
 }
 
-/// A format of lines: from one line to a record, with whatever it must remember.
+/// A text format: a parser from a line to a record, with its state.
 pub(super) trait LineFormat: Send {
-    /// What a line looks like.
+    /// Description of a correct line.
     const EXPECTED: &'static str;
 
-    /// Reads a line, without its end.
+    /// Parses a line, without its end.
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason>;
 
-    /// Whether the lines so far say when requests came.
+    /// Returns whether the lines so far have times.
     fn has_times(&self) -> bool {
         true
     }
 }
 
-/// The reader.
+/// Reader of a text format.
 pub(super) struct Lines<F> {
     bytes: Bytes,
     format: F,
@@ -48,26 +48,26 @@ impl<F: LineFormat> Lines<F> {
         Lines { bytes, format, intake, done: false }
     }
 
-    /// Finds the next line: its bytes, and what to use up after it. None at the end of the file.
-    fn find(&mut self) -> Result<Option<Found>, Error> {
+    /// Finds the next line: its length, and the bytes to consume. `None` at the end of the file.
+    fn find(&mut self) -> Result<Option<LineEnd>, Error> {
         let mut searched = 0;
         loop {
             if let Some(at) = memchr::memchr(b'\n', &self.bytes.held()[searched..]) {
                 let length = searched + at;
-                return Ok(Some(Found { length, used: length + 1, whole: length <= LINE_BYTES_MAX }));
+                return Ok(Some(LineEnd { length, used: length + 1, whole: length <= LINE_BYTES_MAX }));
             }
             searched = self.bytes.held().len();
             if searched > LINE_BYTES_MAX {
-                return Ok(Some(Found { length: LINE_BYTES_MAX, used: searched, whole: false }));
+                return Ok(Some(LineEnd { length: LINE_BYTES_MAX, used: searched, whole: false }));
             }
             if self.bytes.want(searched + 1)? == searched {
-                let found = Found { length: searched, used: searched, whole: true };
+                let found = LineEnd { length: searched, used: searched, whole: true };
                 return Ok((searched > 0).then_some(found));
             }
         }
     }
 
-    /// Uses up the rest of a line that was too long.
+    /// Consumes the rest of a line that was too long.
     fn skip_to_end_of_line(&mut self) -> Result<(), Error> {
         while self.bytes.want(1)? > 0 {
             match memchr::memchr(b'\n', self.bytes.held()) {
@@ -100,7 +100,7 @@ impl<F: LineFormat> Lines<F> {
     }
 }
 
-struct Found {
+struct LineEnd {
     length: usize,
     used: usize,
     whole: bool,

@@ -1,10 +1,10 @@
-//! References of the LIRS distribution: one block number per line; `*` marks where its authors print state.
+//! References of the LIRS distribution: one block number per line; `*` marks places where its authors print state.
 
 use super::fields;
 use super::lines::{Line, LineFormat};
 use super::{Passed, Reason, Record};
 
-/// The format with blocks of a given size.
+/// Parser for blocks of a given size.
 pub(super) struct Lirs {
     pub(super) block_bytes: u32,
 }

@@ -1,7 +1,7 @@
 //! blkreplay's `.load`: a preamble of prose, a line of headings, then `start ; sector ; length ; op ; delay ; duration`.
 //!
-//! Start is decimal seconds, sector and length count 512 bytes, op is R, RA (read-ahead of the traced kernel) or W. What
-//! comes before the first line with three semicolons is preamble; there may be several, and none.
+//! Start is decimal seconds, sector and length count 512 bytes, op is R, RA (read-ahead of the traced kernel) or W.
+//! The preamble is everything before the first line with three semicolons; there may be several, or none.
 
 use super::fields::{self, Separated, need};
 use super::lines::{Line, LineFormat};
@@ -9,7 +9,7 @@ use super::{Flags, Op, Passed, Reason, Record};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The format; where in the file we are.
+/// Parser, with its position in the file.
 #[derive(Default)]
 pub(super) struct Load {
     in_data: bool,

@@ -5,14 +5,14 @@ use super::{Accounting, Error, Reader, Record};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Merges readers that are each in order (blktrace writes one file per CPU), or gives each of them its client number.
+/// Merges readers that are each in order (blktrace writes one file per CPU); may give each reader a client number.
 pub(super) struct Merged {
     readers: Vec<Box<dyn Reader>>,
-    /// The next record of each reader, by time and number of the reader.
+    /// Next record of each reader, by time and number of the reader.
     next: BinaryHeap<Reverse<(u64, usize, Record)>>,
-    /// The reader to be asked before the next record is given out.
+    /// Readers that must be read before the next record is returned.
     behind: Vec<usize>,
-    /// Records of the n-th file get n as client.
+    /// Whether records of the n-th file get n as client.
     number_clients: bool,
     origin: Origin,
     accounting: Accounting,
@@ -59,7 +59,7 @@ impl Iterator for Merged {
 }
 
 impl Reader for Merged {
-    /// The sum over the files, once the end is reached.
+    /// Returns the sum over the files, once the end is reached.
     fn accounting(&self) -> &Accounting {
         &self.accounting
     }

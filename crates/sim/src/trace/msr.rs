@@ -1,7 +1,7 @@
 //! MSR Cambridge CSV: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`.
 //!
-//! Timestamp is a Windows file time (100 ns since 1601), offset and size are bytes. Disk numbers repeat across hosts, so
-//! a device is a host and a disk. The client is the host.
+//! Timestamp is a Windows file time (100 ns since 1601), offset and size are bytes. Disk numbers repeat across hosts,
+//! so a device is a host and a disk. The client is the host.
 
 use super::fields::{self, Separated, need};
 use super::interned::Names;
@@ -10,7 +10,7 @@ use super::{Op, Passed, Reason, Record};
 
 const FILETIME_NS: u64 = 100;
 
-/// The format, with the hosts and disks seen.
+/// Parser, with the known hosts and disks.
 pub(super) struct Msr {
     hosts: Names,
     disks: Names,

@@ -1,22 +1,24 @@
-//! Our own format, version 1: little-endian, a header, records of 32 bytes, an end mark with their number and checksum.
+//! Our own format, version 1: little-endian, a header, records of 32 bytes, an end mark with their number and
+//! checksum.
 //!
 //! ```text
 //!   header  64 bytes: "entrepot" | u16 version 1 | u16 header bytes 64 | u16 record bytes 32 | u16 0 | u32 block bytes | 0 ...
 //!   record  32 bytes: u64 time ns | u64 offset | u32 length | u32 client | u32 file | u16 device | u8 op | u8 flags
 //!   end     32 bytes: u64 records | u32 CRC-32 of all records | 0 ... | u8 op 255 | u8 0
 //! ```
-//! `op`: 0 read, 1 write, 2 trim, 3 sync. `flags`: 1 speculative, 2 synchronous, 4 metadata. Block bytes: in which the source
-//! counted, 0 if in bytes. The file may be compressed as a whole (`.zst`, `.gz`). A file without its end mark was cut.
+//! `op`: 0 read, 1 write, 2 trim, 3 sync. `flags`: 1 speculative, 2 synchronous, 4 metadata. Block bytes: block size
+//! of the source, 0 if it counted in bytes. The file may be compressed as a whole (`.zst`, `.gz`). A file without its
+//! end mark was truncated.
 
 use super::bytes::Bytes;
 use super::fixed::{RecordFormat, Step, u16_at, u32_at, u64_at};
 use super::lines::Line;
 use super::{Error, Flags, Op, Passed, Reason, Record};
 
-/// How a file of ours begins.
+/// First bytes of a file in our format.
 pub(super) const MAGIC: &[u8; 8] = b"entrepot";
 
-/// Bytes of a record, and of the end mark.
+/// Size of a record, and of the end mark.
 pub(super) const RECORD_BYTES: usize = 32;
 
 const HEADER_BYTES: usize = 64;
@@ -25,7 +27,7 @@ const END_OP: u8 = 255;
 const OP_AT: usize = 30;
 const FLAGS_MAX: u8 = 7;
 
-/// The header.
+/// Encodes the header.
 pub(super) fn header(block_bytes: u32) -> [u8; HEADER_BYTES] {
     let mut h = [0; HEADER_BYTES];
     h[..8].copy_from_slice(MAGIC);
@@ -36,13 +38,13 @@ pub(super) fn header(block_bytes: u32) -> [u8; HEADER_BYTES] {
     h
 }
 
-/// The size of the blocks that the source counted in, as the header says; None if it counted in bytes.
+/// Returns the source's block size from the header; `None` if it counted in bytes.
 pub(super) fn block_bytes(head: &[u8]) -> Option<u32> {
     let said = u32::from_le_bytes(head.get(16..20)?.try_into().ok()?);
     (said != 0).then_some(said)
 }
 
-/// A record.
+/// Encodes a record.
 pub(super) fn encode(record: &Record) -> [u8; RECORD_BYTES] {
     let mut r = [0; RECORD_BYTES];
     r[..8].copy_from_slice(&record.time_ns.to_le_bytes());
@@ -56,7 +58,7 @@ pub(super) fn encode(record: &Record) -> [u8; RECORD_BYTES] {
     r
 }
 
-/// The end mark.
+/// Encodes the end mark.
 pub(super) fn end(records: u64, checksum: u32) -> [u8; RECORD_BYTES] {
     let mut r = [0; RECORD_BYTES];
     r[..8].copy_from_slice(&records.to_le_bytes());
@@ -88,7 +90,7 @@ fn decode(r: &[u8]) -> Result<Line, Reason> {
     }))
 }
 
-/// The format: what was read so far.
+/// Parser, with its state.
 #[derive(Default)]
 pub(super) struct Native {
     in_records: bool,
@@ -196,7 +198,7 @@ mod tests {
     fn damage_of_every_byte_is_seen() {
         let whole = file(&sample());
         for at in 0..whole.len() {
-            // The zeros of the header and of the end mark mean nothing yet.
+            // The zeros of the header and of the end mark are reserved.
             let silent = (14..64).contains(&at) || (at >= whole.len() - 20 && at != whole.len() - 2);
             let mut damaged = whole.clone();
             damaged[at] ^= 0x40;

@@ -16,8 +16,8 @@ pub fn open(path: &Path, options: &Options) -> Result<Box<dyn Reader>, Error> {
     open_all(&[path], options)
 }
 
-/// Opens several files as one trace, merged by time: those of blktrace, one per CPU, or one file per client (the n-th file is
-/// client n where the format names none). Each file must be in order.
+/// Opens several files as one trace, merged by time: those of blktrace, one per CPU, or one file per client. In a
+/// format without clients the n-th file is client n. Each file must be in order.
 pub fn open_all(paths: &[impl AsRef<Path>], options: &Options) -> Result<Box<dyn Reader>, Error> {
     if let [path] = paths {
         let bytes = Bytes::open(path.as_ref())?;
@@ -35,7 +35,7 @@ pub fn open_all(paths: &[impl AsRef<Path>], options: &Options) -> Result<Box<dyn
     Ok(Box::new(Merged::new(readers, !named, origin)))
 }
 
-/// Tells what a file is, without reading it.
+/// Detects the format of a file without reading its records.
 pub fn identify(path: &Path, options: &Options) -> Result<Identity, Error> {
     detect::identify(&mut Bytes::open(path)?, options)
 }

@@ -3,9 +3,9 @@
 //! ```text
 //!   u32 seconds | u64 object | u32 bytes | i64 next access (not used here)
 //! ```
-//! An object is one block: its number times the block size is the address, and no more than one block of it is read. Numbers
-//! that are hashes do not fit below 2^64 then; they are folded, which keeps different ones different but for one in 2^51
-//! or so. Objects of size 0 are passed over, as libCacheSim does.
+//! An object is one block: its number times the block size is the address, and at most one block of it is read.
+//! Numbers that are hashes would exceed 2^64 then. They are folded, which keeps different ones different except for
+//! one in about 2^51. Objects of size 0 are passed over, as in libCacheSim.
 
 use super::bytes::Bytes;
 use super::fixed::{RecordFormat, Step, u32_at, u64_at};
@@ -15,7 +15,7 @@ use super::{Error, Passed, Reason, Record};
 const RECORD_BYTES: usize = 24;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The format with blocks of a given size.
+/// Parser for blocks of a given size.
 pub(super) struct OracleGeneral {
     pub(super) block_bytes: u32,
 }

@@ -1,8 +1,8 @@
-//! Where time begins: formats that count from a distant past are moved so that their first record is at 0.
+//! Start of time: formats that count from a distant past are shifted so that their first record is at 0.
 
 use super::Record;
 
-/// Moves times, or leaves them.
+/// Shift of times, if any.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
     first: Option<u64>,
@@ -10,17 +10,17 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// Times stay as given.
+    /// Creates an origin that leaves times unchanged.
     pub(super) fn as_given() -> Origin {
         Origin { first: None, moves: false }
     }
 
-    /// The first record's time becomes 0.
+    /// Creates an origin at the first record.
     pub(super) fn at_first_record() -> Origin {
         Origin { first: None, moves: true }
     }
 
-    /// Moves one record. What is earlier than the first record of the file is moved to 0.
+    /// Shifts one record. Records before the first one of the file are shifted to 0.
     #[inline]
     pub(super) fn apply(&mut self, record: &mut Record) {
         if self.moves {

@@ -1,8 +1,8 @@
-//! Records in the order of time: all held, sorted stably, given out.
+//! Records in order of time: all kept in memory, sorted stably, then returned.
 
 use super::{Accounting, Error, Reader, Record};
 
-/// Reads everything at the first request for a record; then gives it out by time.
+/// Reads everything at the first request for a record; then returns records by time.
 pub(super) struct Sorted<R> {
     from: R,
     held: Option<std::vec::IntoIter<Record>>,
@@ -11,7 +11,7 @@ pub(super) struct Sorted<R> {
 }
 
 impl<R: Reader> Sorted<R> {
-    /// At most `max` records are held.
+    /// Creates a reader that keeps at most `max` records.
     pub(super) fn new(from: R, max: usize) -> Sorted<R> {
         Sorted { from, held: None, max, error: None }
     }

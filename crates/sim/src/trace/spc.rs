@@ -1,4 +1,4 @@
-//! SPC ASCII 1.0.1: `ASU,LBA,Size,Opcode,Timestamp[,...]`, as the UMass repository has it.
+//! SPC ASCII 1.0.1: `ASU,LBA,Size,Opcode,Timestamp[,...]`, as in the UMass repository.
 //!
 //! LBA counts sectors of 512 bytes within the unit (ASU), Size is bytes, Opcode r, R, w or W, Timestamp decimal seconds.
 
@@ -8,7 +8,7 @@ use super::{Op, Passed, Reason, Record};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The format; the unit is the device.
+/// Parser; the unit is the device.
 pub(super) struct Spc;
 
 impl LineFormat for Spc {

@@ -1,60 +1,62 @@
-//! How much is asked for per window of time, and the gamma distribution that fits it best (Zhang, section 2.4, figure 2.3).
+//! Amount of requested data per window of time, and the best-fitting gamma distribution (Zhang, section 2.4, figure
+//! 2.3).
 //!
-//! A trace is cut into windows of equal length; each that asks for anything is a sample, in KiB, rounded up. Shape and scale are those
-//! of greatest likelihood (Thom's closed form, some thousandths off). The fit is judged by the largest distance between the
-//! two distribution functions, everywhere and at or above the gamma's peak, where the paper found it good.
+//! A trace is cut into windows of equal length; each with any request is a sample, in KiB, rounded up. Shape and
+//! scale are those of greatest likelihood (Thom's closed form, some thousandths off). The fit is judged by the
+//! largest distance between the two distribution functions: everywhere, and at or above the gamma's peak, where the
+//! paper found it good.
 
 use super::Record;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Counts windows as the records go by. Memory is linear in the number of different amounts.
+/// Counts windows of records. Memory is linear in the number of different amounts.
 #[derive(Clone, Debug)]
 pub struct Windows {
     width_ns: u64,
     current: Option<u64>,
     bytes: u64,
     first: u64,
-    /// KiB to windows.
+    /// Number of windows by amount in KiB.
     counts: BTreeMap<u64, u64>,
 }
 
-/// What the windows came to. Amounts are of windows that asked for anything.
+/// Results of the windows. Amounts are of windows with any request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct WindowsReport {
     /// Length of a window.
     pub width_ns: u64,
-    /// Windows from the first record to the last.
+    /// Number of windows from the first record to the last.
     pub windows: u64,
-    /// Of these, those that asked for nothing.
+    /// Windows without any request.
     pub empty: u64,
     /// Mean amount, KiB.
     pub mean_kib: f64,
-    /// Standard deviation.
+    /// Standard deviation of the amounts.
     pub deviation_kib: f64,
-    /// The most frequent amount.
+    /// Most frequent amount.
     pub mode_kib: u64,
-    /// Shape of the gamma distribution; 0 where all amounts are equal and there is none.
+    /// Shape of the gamma distribution; 0 if all amounts are equal and there is none.
     pub gamma_shape: f64,
-    /// Its scale.
+    /// Scale of the gamma distribution.
     pub gamma_scale_kib: f64,
-    /// Where its density is highest.
+    /// Amount at which its density is highest.
     pub gamma_peak_kib: f64,
     /// Largest distance between the distribution functions.
     pub distance: f64,
-    /// The same, at and above the peak.
+    /// Largest distance at and above the peak.
     pub distance_above_peak: f64,
-    /// Amount in KiB, windows, windows that the gamma distribution expects.
+    /// Amount in KiB, number of windows, number of windows expected by the gamma distribution.
     pub histogram: Vec<(u64, u64, f64)>,
 }
 
 impl Windows {
-    /// Windows of that length, at least a nanosecond.
+    /// Creates windows of that length, at least a nanosecond.
     pub fn new(width_ns: u64) -> Windows {
         Windows { width_ns: width_ns.max(1), current: None, bytes: 0, first: 0, counts: BTreeMap::new() }
     }
 
-    /// Counts a record. One that is earlier than the one before counts in that one's window.
+    /// Counts a record. A record earlier than the previous one counts in the same window as that one.
     pub fn add(&mut self, record: &Record) {
         let window = record.time_ns / self.width_ns;
         match self.current {
@@ -75,7 +77,7 @@ impl Windows {
         }
     }
 
-    /// What they came to.
+    /// Returns the results.
     pub fn report(mut self) -> WindowsReport {
         let Some(last) = self.current else {
             return WindowsReport { width_ns: self.width_ns, ..WindowsReport::default() };
@@ -87,7 +89,7 @@ impl Windows {
         let sum = |of: &dyn Fn(f64) -> f64| self.counts.iter().map(|(&kib, &c)| of(kib as f64) * c as f64).sum::<f64>();
         let mean = sum(&|kib| kib) / n;
         let deviation = (sum(&|kib| (kib - mean).powi(2)) / n).sqrt();
-        // Log of the mean less mean of the logs: 0 if all amounts are equal.
+        // Logarithm of the mean minus the mean of the logarithms: 0 if all amounts are equal.
         let spread = mean.ln() - sum(&f64::ln) / n;
         let shape = if spread > 1e-9 {
             (3.0 - spread + ((spread - 3.0).powi(2) + 24.0 * spread).sqrt()) / (12.0 * spread)
@@ -101,7 +103,7 @@ impl Windows {
         let mut histogram = Vec::new();
         for (&kib, &count) in &self.counts {
             seen += count;
-            // An amount stands for all between the next smaller one and itself.
+            // An amount stands for all amounts between the next smaller one and itself.
             let expected = below(kib as f64);
             let off = (expected - seen as f64 / n).abs();
             distance = distance.max(off);
@@ -129,8 +131,8 @@ impl Windows {
     }
 }
 
-/// Probability that a gamma variate of that shape and scale 1 is at most `x`: the series below the shape, the continued fraction above
-/// (Abramowitz and Stegun 6.5.29, 6.5.31).
+/// Returns the probability that a gamma variate of that shape and scale 1 is at most `x`. Uses the series below the
+/// shape, and the continued fraction above it (Abramowitz and Stegun 6.5.29, 6.5.31).
 fn gamma_below(shape: f64, x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -155,7 +157,8 @@ fn gamma_below(shape: f64, x: f64) -> f64 {
     1.0 - factor / (x + 1.0 - shape - fraction)
 }
 
-/// Logarithm of the gamma function of a positive number: Stirling's series beyond 10, carried down by the recurrence.
+/// Returns the logarithm of the gamma function of a positive number: Stirling's series beyond 10, extended downwards
+/// by the recurrence.
 fn ln_gamma(x: f64) -> f64 {
     let (mut at, mut product) = (x, 1.0);
     while at < 10.0 {

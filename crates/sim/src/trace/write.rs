@@ -1,4 +1,4 @@
-//! Traces out: our own format, and those that other tools replay (SPC, DiskSim, blkreplay, fio).
+//! Writing traces: our own format, and those that other tools replay (SPC, DiskSim, blkreplay, fio).
 
 use super::{Op, Record, native};
 use std::fs::File;
@@ -8,45 +8,45 @@ use std::path::{Path, PathBuf};
 /// A format that can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Our own; the number is the size of the blocks that the source counted in, 0 if it counted in bytes.
+    /// Our own format; the number is the source's block size, 0 if it counted in bytes.
     Native(u32),
-    /// SPC ASCII.
+    /// Format SPC ASCII.
     Spc,
     /// DiskSim ASCII; times in the unit's nanoseconds.
     Disksim(super::TimeUnit),
-    /// blkreplay's `.load`.
+    /// Format of blkreplay's `.load`.
     Load,
     /// fio's I/O log, version 3.
     Fio,
 }
 
-/// Why a trace can't be written.
+/// Reason why a trace cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The operating system failed.
     #[error("{}: {source}; the trace is not written to its end; make room or name another place", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The format knows devices, the trace has files.
+    /// The format has devices only, and the trace has files.
     #[error(
         "record {record} belongs to a file, and the format knows devices only; nothing more was written; convert with `--flat`, or to `native` or `fio`"
     )]
     HasFiles {
-        /// The record, from 1.
+        /// Number of the record, from 1.
         record: u64,
     },
 }
 
-/// What was written, and what of it changed on the way.
+/// Counts of written and changed records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Written {
-    /// Records given to the writer.
+    /// Records passed to the writer.
     pub records: u64,
-    /// Records that the format has no word for (trims, syncs, requests of length 0).
+    /// Records that the format cannot represent (trims, syncs, requests of length 0).
     pub dropped: u64,
     /// Records that were widened to whole sectors of 512 bytes.
     pub widened: u64,
@@ -87,7 +87,7 @@ impl Sink {
 }
 
 impl Writer {
-    /// Creates the file and writes what comes before the first record.
+    /// Creates the file and writes everything before the first record.
     pub fn create(path: &Path, target: Target) -> Result<Writer, WriteError> {
         let io = |source| WriteError::Io { path: path.to_owned(), source };
         let file = BufWriter::with_capacity(256 << 10, File::create(path).map_err(io)?);
@@ -176,7 +176,7 @@ impl Writer {
         self.put(line.as_bytes())
     }
 
-    /// Writes what comes after the last record and waits for the file to be whole.
+    /// Writes everything after the last record and completes the file.
     pub fn finish(mut self) -> Result<Written, WriteError> {
         if let Target::Native(_) = self.target {
             let end = native::end(self.written.records, self.checksum.clone().finalize());

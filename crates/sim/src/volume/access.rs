@@ -1,4 +1,4 @@
-//! What applications read and write of files: where it is served, until when, and what of it the machine is told.
+//! Reads and writes of applications: their placement, their duration, and the resulting events for the machine.
 
 use super::files::{File, add_parts};
 use super::load::Answer;
@@ -60,18 +60,19 @@ impl World<'_> {
         let (reads, writes) = if write { (0, 1) } else { (1, 0) };
         counts[class_of(len)].add(Count { reads, writes, bytes: len });
         self.recent.entry(id).or_default().add(pattern::Request { write, offset, len });
+        let last = touched.last().map(|(segment, _)| *segment);
         for (segment, bytes) in touched {
             if write {
                 self.overwritten(id, segment, bytes);
             }
-            self.tell_file(id, FileEvent::Accessed { segment, region, bytes });
+            self.tell_file(id, FileEvent::Accessed { segment, region, bytes, ends_request: Some(segment) == last });
         }
         let spans = parts.len();
         self.parts = parts;
         Some((done, spans))
     }
 
-    /// What was asked of files and what targets did since stripes looked, if they look now.
+    /// Sends the requests and service times since the last decision about stripes, if a decision is due.
     pub(super) fn tell_asked(&mut self) {
         if self.volume.stripes_look_at().is_none_or(|at| at > self.now) {
             return;

@@ -1,9 +1,9 @@
-//! Applications that write checkpoints and fail at given times, into a buffer whose devices share one speed: the load
-//! and the device of the burst buffer's paper.
+//! Applications that write checkpoints and fail at given times, into a buffer whose devices share one speed: load and
+//! device of the burst buffer's paper.
 //!
-//! What goes into the buffer is written when it is released: the rate limit is the device's speed along the line of
-//! equation 5.1. Demotion flows at the rate in force. What goes straight to the slow tier has its path to itself, at the
-//! speed of demotion beside writing.
+//! Writes to the buffer take effect at their release: the rate limit is the device's speed along the line of equation
+//! 5.1. Demotion flows at the rate in force. Direct writes to the slow tier have a path of their own, at the speed of
+//! demotion during writes.
 
 use super::checkpoints::{Checkpoint, PIECE_BYTES};
 use super::load::Answer;
@@ -15,52 +15,52 @@ use policy::burst::control::{Device, Rates};
 use policy::volume::{BurstStats, Ticket};
 use policy::{FileId, Time};
 
-/// The applications, and the device that they share.
+/// Applications and their shared device.
 #[derive(Clone, Debug)]
 pub struct Applications {
-    /// The buffer, as one.
+    /// The buffer as one device.
     pub device: Device,
-    /// An application writes as much at once as flows in so many seconds.
+    /// Size of a piece, as seconds of an application's write bandwidth.
     pub step_s: f64,
-    /// Checkpoints in the order in which they come: when, whose, their bytes.
+    /// Checkpoints in order of arrival: time, application, bytes.
     pub writes: Vec<(Time, u64, u64)>,
-    /// Mean seconds between two failures of each application.
+    /// Mean time between failures of each application, in seconds.
     pub mtbf_s: Vec<f64>,
-    /// The seed of the failures.
+    /// Seed of the failures.
     pub seed: u64,
-    /// When is looked at what was done. The world ends with the last of them.
+    /// Times of observation. The world ends with the last of them.
     pub looks: Vec<Time>,
 }
 
-/// What was done until a moment.
+/// State at an observation.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     /// Bytes of the buffer in use.
     pub used: f64,
-    /// Bytes demoted.
+    /// Number of demoted bytes.
     pub demoted: f64,
-    /// What the buffer counted.
+    /// Counters of the buffer.
     pub stats: BurstStats,
 }
 
-/// What came out.
+/// Results of a run.
 #[derive(Debug)]
 pub struct Observed {
-    /// Checkpoints in the order in which they were complete; their numbers grow in that in which they came.
+    /// Checkpoints in order of completion; their numbers grow in order of arrival.
     pub written: Vec<Checkpoint>,
-    /// Checkpoints on their way at the end.
+    /// Checkpoints under way at the end.
     pub unfinished: u64,
-    /// At the moments that were asked for.
+    /// States at the observations.
     pub looks: Vec<Look>,
-    /// Requests of readers, in the order in which they came.
+    /// Requests of readers, in order of arrival.
     pub answered: Vec<Answer>,
 }
 
-/// How the applications are doing.
+/// State of the applications.
 #[derive(Debug)]
 pub(super) struct Doing<'a> {
     of: &'a Applications,
-    /// When each fails next, in seconds.
+    /// Time of each application's next failure, in seconds.
     fails_at_s: Vec<f64>,
     rng: Rng,
     flow: Option<Flow>,
@@ -68,7 +68,7 @@ pub(super) struct Doing<'a> {
     looks: Vec<Look>,
 }
 
-/// A demotion that flows: what was left of it at a moment.
+/// A demotion under way: the bytes left at a time.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     ticket: Ticket,
@@ -81,7 +81,8 @@ fn time(seconds: f64) -> Time {
 }
 
 impl Flow {
-    /// Half a byte is none. `None`: it stands.
+    /// Returns the end of the demotion at these rates, less than half a byte counting as none. `None`: it stands
+    /// still.
     fn ends(&self, rates: Rates) -> Option<Time> {
         let left = (self.left - 0.5).max(0.0);
         (left == 0.0 || rates.demote > 0.0).then(|| self.at + time(left / rates.demote.max(1e-9)))
@@ -95,12 +96,12 @@ impl<'a> Doing<'a> {
         Doing { of, fails_at_s, rng, flow: None, demoted: 0.0, looks: Vec::new() }
     }
 
-    /// Whether somebody has looked for the last time.
+    /// Returns whether the last observation was made.
     pub(super) fn is_over(&self) -> bool {
         self.looks.len() == self.of.looks.len()
     }
 
-    /// What has flowed until now did so at this rate.
+    /// Accounts for the flow until now at this rate.
     fn flow_on(&mut self, now: Time, rates: Rates) {
         let Some(flow) = &mut self.flow else { return };
         let flows = (rates.demote * now.since(flow.at).as_secs_f64()).min(flow.left);
@@ -144,7 +145,7 @@ impl World<'_> {
         doing.looks.push(Look { used, demoted: doing.demoted, stats });
     }
 
-    /// As much of a checkpoint as is written at once.
+    /// Returns the size of a checkpoint's pieces.
     pub(super) fn piece_bytes(&self, of: &Checkpoint) -> u64 {
         let Some(Applications { device, step_s, .. }) = &self.setup.applications else { return PIECE_BYTES };
         let write = self.volume.admission().map_or(device.write_max, |admission| admission.rates().write);
@@ -152,14 +153,14 @@ impl World<'_> {
         ((speed * step_s) as u64).max(1)
     }
 
-    /// When a piece of a checkpoint that goes on now is written.
+    /// Returns the time at which a piece that is released now has been written.
     pub(super) fn piece_done(&mut self, file: FileId, at: u64, len: u64, direct: bool) -> Option<Time> {
         let Some(of) = &self.setup.applications else { return Some(self.access(file, at, len, true)?.0) };
         let takes_s = if direct { len as f64 / of.device.demote_max } else { 0.0 };
         Some(self.now + time(takes_s))
     }
 
-    /// A demotion begins; whether it flows.
+    /// Begins a demotion; returns whether it is modelled as a flow.
     pub(super) fn begins_to_flow(&mut self, ticket: Ticket, bytes: u64) -> bool {
         if let Some(doing) = &mut self.doing {
             doing.flow = Some(Flow { ticket, left: bytes as f64, at: self.now });
@@ -168,14 +169,14 @@ impl World<'_> {
         self.doing.is_some()
     }
 
-    /// From now on at these rates.
+    /// Sets the rates from now on.
     pub(super) fn set_rates(&mut self, rates: Rates) {
         self.doing.iter_mut().for_each(|doing| doing.flow_on(self.now, self.rates));
         self.rates = rates;
         self.flow_ends();
     }
 
-    /// Whether a change still flows.
+    /// Returns whether a change still flows.
     pub(super) fn flows(&mut self, ticket: Ticket) -> bool {
         let Some(doing) = &mut self.doing else { return false };
         doing.flow_on(self.now, self.rates);

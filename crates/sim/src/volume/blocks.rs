@@ -44,14 +44,14 @@ use std::collections::BTreeMap;
 pub enum Arrivals {
     /// So many clients, each waiting for its answer and then thinking.
     Closed {
-        /// Clients.
+        /// Number of clients.
         depth: usize,
-        /// From an answer to the next request.
+        /// Time between an answer and the next request.
         think: Time,
     },
     /// At the times of the trace, made faster by a factor.
     Open {
-        /// The factor.
+        /// Factor over the trace's pace.
         speed: f64,
     },
 }
@@ -63,18 +63,18 @@ pub struct Blocks {
     pub bytes: u64,
     /// When requests are issued.
     pub arrivals: Arrivals,
-    /// The first requests, which are not counted: what is hot moves meanwhile, and devices fill their queues.
+    /// Number of first requests that are not counted: hot blocks move and devices fill their queues during them.
     pub warm_up: u64,
-    /// After so many requests, each time, the devices rest for so long.
+    /// Number of requests between two rests of the devices, and the length of a rest.
     pub rest: Option<(usize, Time)>,
-    /// What the trace reads before it writes it has lain there for so long when the first request comes, and the
-    /// devices had nothing to do; zero: everything is placed when it is first asked for.
+    /// Age of data that the trace reads before it writes them, at the first request; the devices were idle until then.
+    /// Zero: each block is placed at its first request.
     pub before: Time,
     /// How often each target takes a new block.
     pub weights: Vec<f64>,
-    /// What decides where a block is served, other than the volume's machine.
+    /// Placement by a scheme other than the volume's machine.
     pub baseline: Option<Baseline>,
-    /// What answers reads before the devices do, if anything.
+    /// Page cache above the devices, if any.
     pub page_cache: Option<PageCacheSetup>,
 }
 
@@ -205,7 +205,7 @@ impl World<'_> {
         if of.before > Time::ZERO {
             let first = requests.first_writes();
             let mut there: Vec<u32> = (0..first.len() as u32).filter(|&at| !first[at as usize]).collect();
-            // Where old data lie says nothing of when the trace will ask for them; the same order for every scheme.
+            // The placement of old data must not depend on the order of the trace; it is the same for every scheme.
             Rng::new(1, 0).shuffle(&mut there);
             there.into_iter().for_each(|at| _ = self.block(at));
         }
@@ -243,14 +243,15 @@ impl World<'_> {
             self.count_from_now();
         }
         self.issuing = true;
-        for piece in requests.pieces(n) {
-            self.piece(n, *piece, requests.get(n).write);
+        let pieces = requests.pieces(n);
+        for (at, piece) in pieces.iter().enumerate() {
+            self.piece(n, *piece, requests.get(n).write, at + 1 == pieces.len());
         }
         self.issuing = false;
         self.waits_no_longer(n);
     }
 
-    fn piece(&mut self, request: usize, piece: Piece, write: bool) {
+    fn piece(&mut self, request: usize, piece: Piece, write: bool, ends_request: bool) {
         let region = if write { Region::Write } else { Region::Read };
         let (from, bytes) = (u64::from(piece.from), u64::from(piece.bytes));
         let (file, home) = self.block(piece.at);
@@ -264,7 +265,7 @@ impl World<'_> {
         playing.counts.accesses[usize::from(tier)] += 1;
         if self.setup.config.tiers.is_some() {
             playing.at_hand.insert(file, bytes);
-            self.tell_file(file, FileEvent::Accessed { segment: 0, region, bytes });
+            self.tell_file(file, FileEvent::Accessed { segment: 0, region, bytes, ends_request });
         }
         if !write && self.read_cached(request, file, from, bytes, target) {
             return;

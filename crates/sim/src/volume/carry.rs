@@ -1,4 +1,4 @@
-//! Changes of layouts under way: bytes are copied step by step beside the applications' requests, then the layout is
+//! Layout changes under way: bytes are copied step by step beside the applications' requests, then the layout is
 //! changed at once.
 
 use super::files::{File, Placed, add_parts, objects, objects_of_segment};
@@ -13,9 +13,9 @@ use policy::volume::{Change, Event, Outcome, Purpose, Ticket, Verb};
 use policy::{FileId, ObjectId, TargetId, Time};
 use std::collections::BTreeSet;
 
-/// Bytes copied at a time, where the machine does not say.
+/// Size of a copy step, unless the machine sets it.
 const STEP_BYTES: u64 = 32 << 20;
-/// Bytes per second that a source outside gives.
+/// Rate of an external source, in bytes per second.
 const SOURCE_RATE: f64 = 200e6;
 
 /// A change under way.
@@ -23,36 +23,36 @@ const SOURCE_RATE: f64 = 200e6;
 pub(super) struct Carry {
     pub(super) change: Change,
     pub(super) edit: Edit,
-    /// The mirror as it will be.
+    /// The future mirror.
     pub(super) to: Mirror,
-    /// Objects that are made for it.
+    /// New objects of the change.
     fresh: BTreeSet<ObjectId>,
-    /// Room taken for them, and how often the target had failed by then.
+    /// Space reserved for them, with the number of the target's failures at that time.
     pub(super) taken: Vec<(TargetId, u64, u64)>,
     pub(super) at: u64,
     pub(super) steps: Steps,
-    /// What was read of a segment, to be written next.
+    /// Part of a segment that was read, to be written next.
     pub(super) read: Option<(u64, u64)>,
-    /// Bytes that applications wrote to the segment meanwhile, and whether these were written once more.
+    /// Bytes that applications wrote to the segment during the move; `caught_up` once these were copied again.
     pub(super) written: u64,
     pub(super) caught_up: bool,
     pub(super) bytes: u64,
     began: Time,
 }
 
-/// How the layout changes at the end.
+/// Edit of the layout at the end of a change.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Edit {
     Push(Purpose),
     Swap(usize),
     Segment(usize),
     Objects(usize),
-    /// Not at all: it is the copy of a segment.
+    /// No edit: the copy of a segment.
     Copy(usize),
 }
 
 impl Carry {
-    /// An application writes so much of a segment.
+    /// Records an application's write to a segment.
     pub(super) fn overwritten(&mut self, segment: u64, bytes: u64) {
         if let Edit::Segment(at) | Edit::Copy(at) = self.edit
             && at as u64 == segment
@@ -108,7 +108,7 @@ impl World<'_> {
         }
     }
 
-    /// What the change comes to: the edit, the mirror as it will be, and the range of the file that is copied.
+    /// Plans a change: the edit, the future mirror, and the range of the file that is copied.
     fn planned(&mut self, change: &Change) -> Option<(Edit, Mirror, (u64, u64))> {
         let file = self.files.get(&change.file)?.clone();
         let all = (0, file.bytes);
@@ -149,7 +149,7 @@ impl World<'_> {
         }
     }
 
-    /// Where the segments of a mirror begin and end, and their tiers.
+    /// Returns the start, end and tier of each segment of a mirror.
     fn cuts(&mut self, mirror: &Mirror, tier: Option<u8>) -> Vec<(u64, u64, u8)> {
         let mut of = |target| self.targets.of(target).tier;
         let cut = |segment: &policy::layout::Segment| {
@@ -158,7 +158,7 @@ impl World<'_> {
         mirror.segments.iter().map(cut).collect()
     }
 
-    /// The mirror with new objects in the place of lost ones, on targets of the same tier.
+    /// Returns the mirror with new objects in place of lost ones, on targets of the same tier.
     fn mended(&mut self, file: &File, mirror: usize) -> Option<Mirror> {
         let mut to = file.mirrors.get(mirror)?.1.clone();
         let others = file.targets();
@@ -296,9 +296,9 @@ impl World<'_> {
         self.done(change.ticket, Outcome::Made { bytes: 0, took: Time::ZERO });
     }
 
-    /// Objects lost with a target and their counterparts in a replica change places.
+    /// Swaps objects lost with a target with their counterparts in a replica.
     fn swap(&mut self, change: &Change, replica: usize, target: TargetId) {
-        // What else is being changed goes by the layout as it was.
+        // Other changes of the file were planned for the earlier layout.
         self.fail_all(change.file);
         let all = self.files.get_mut(&change.file).map(|file| &mut file.mirrors[..]).unwrap_or_default();
         let (others, replica) = all.split_at_mut(replica.min(all.len()));
@@ -353,7 +353,7 @@ impl World<'_> {
         }
     }
 
-    /// Gives back the room of objects that are in no layout any more. Lost ones have none.
+    /// Frees the space of objects that are in no layout any more. Lost ones have none.
     pub(super) fn free(&mut self, gone: Vec<Placed>) {
         for (_, object, len) in gone {
             if object.state == ObjectState::Complete {

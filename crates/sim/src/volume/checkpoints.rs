@@ -1,4 +1,4 @@
-//! Checkpoints: each is written piece by piece, each piece when admission lets it go.
+//! Checkpoints: each is written piece by piece, as admission releases the pieces.
 
 use super::world::{Happening, World};
 use crate::event::Rank;
@@ -6,23 +6,23 @@ use policy::burst::{admission, buffer};
 use policy::volume::{Event, FileEvent};
 use policy::{FileId, Time};
 
-/// Bytes that a job reads or writes at a time.
+/// Size of a job's reads and writes.
 pub(super) const PIECE_BYTES: u64 = 64 << 20;
 
-/// A checkpoint.
+/// State of a checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Checkpoint {
     /// Its number, from 1 on.
     pub request: u64,
     /// The application that writes it.
     pub app: u64,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
     /// Whether it goes straight to the slow tier.
     pub direct: bool,
-    /// When it came.
+    /// Time of arrival.
     pub arrived: Time,
-    /// When it was complete.
+    /// Time of completion.
     pub ended: Time,
     turn: Option<Time>,
     began: Option<Time>,
@@ -39,23 +39,23 @@ impl Checkpoint {
         self.began.unwrap_or(self.turn())
     }
 
-    /// Seconds that it waited for its turn.
+    /// Returns the wait for its turn, in seconds.
     pub fn wait_s(&self) -> f64 {
         self.turn().since(self.arrived).as_secs_f64()
     }
 
-    /// Seconds that it was then stopped for want of space.
+    /// Returns the further wait for space, in seconds.
     pub fn stop_s(&self) -> f64 {
         self.began().since(self.turn()).as_secs_f64()
     }
 
-    /// Seconds that it was then written.
+    /// Returns the time of its writing, in seconds.
     pub fn run_s(&self) -> f64 {
         self.ended.since(self.began()).as_secs_f64()
     }
 }
 
-/// A write that is held.
+/// A write that admission holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) request: u64,
@@ -64,7 +64,7 @@ pub(super) struct Held {
 }
 
 impl World<'_> {
-    /// An application begins to write a checkpoint.
+    /// Begins a checkpoint of an application.
     pub(super) fn begin_checkpoint(&mut self, app: u64, bytes: u64) {
         (self.numbers, self.begun) = (self.numbers + 2, self.begun + 1);
         let (request, file, now) = (self.begun, FileId(self.numbers), self.now);
@@ -79,7 +79,7 @@ impl World<'_> {
         self.write_next(request);
     }
 
-    /// The next piece of a checkpoint asks to be written.
+    /// Requests the write of a checkpoint's next piece.
     pub(super) fn write_next(&mut self, request: u64) {
         let Some(of) = self.writing.get(&request) else { return };
         if of.left == 0 {
@@ -98,7 +98,7 @@ impl World<'_> {
         self.held.insert(self.writes, held);
     }
 
-    /// Which checkpoints have had their turn since somebody looked.
+    /// Records the checkpoints that have had their turn since the last call.
     pub(super) fn note_turns(&mut self) {
         let Some(admission) = self.volume.admission() else { return };
         for of in self.writing.values_mut().filter(|of| of.turn.is_none()) {
@@ -107,7 +107,7 @@ impl World<'_> {
         }
     }
 
-    /// The files of a checkpoint are made ready.
+    /// Reports the files of a checkpoint as prepared.
     pub(super) fn prepare(&mut self, request: u64, direct: bool) {
         if let Some(of) = self.writing.get_mut(&request) {
             of.direct = direct;
@@ -116,7 +116,7 @@ impl World<'_> {
         self.tell_checkpoint(admission::Event::Prepared { request });
     }
 
-    /// A held write is held no longer.
+    /// Releases a held write.
     pub(super) fn released(&mut self, write: u64, verdict: admission::Verdict) {
         let Some(held) = self.held.remove(&write) else { return };
         match verdict {
@@ -156,7 +156,7 @@ impl World<'_> {
         self.has_written(of.app, of.file);
     }
 
-    /// A checkpoint will never be complete.
+    /// Gives up a checkpoint.
     pub(super) fn give_up(&mut self, request: u64) {
         let Some(of) = self.writing.remove(&request) else { return };
         self.held.retain(|_, held| held.request != request);
@@ -166,7 +166,7 @@ impl World<'_> {
         self.rests(of.app);
     }
 
-    /// The checkpoint on its way that a file is of.
+    /// Returns the unfinished checkpoint of a file.
     pub(super) fn checkpoint_of(&self, file: FileId) -> Option<u64> {
         self.writing.values().find(|of| of.file == file).map(|of| of.request)
     }

@@ -1,7 +1,8 @@
-//! Slow copies of segments on the fast tier, which are in no layout: what has one leaves the fast tier for nothing.
+//! Slow copies of segments on the fast tier, which are in no layout: a segment with a copy can be demoted without a
+//! transfer.
 //!
-//! They take room on the slow targets. Where that runs short, as many go as the share lacks that stays free
-//! ([`policy::tier::room`]); a write to the segment ends its copy.
+//! They take space on the slow targets. When space runs short, copies are dropped until the configured share is free
+//! ([`policy::tier::room`]). A write to the segment drops its copy.
 
 use super::carry::Edit;
 use super::files::{Placed, objects_of_segment};
@@ -14,7 +15,7 @@ use policy::volume::{Change, Event, Outcome};
 use policy::{FileId, TargetId, Time};
 use std::collections::BTreeMap;
 
-/// The copies of a world.
+/// All copies of a world.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     held: BTreeMap<(FileId, u64), Vec<Placed>>,
@@ -23,17 +24,17 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// The most bytes that there were at a time.
+    /// Maximum of bytes of copies at a time.
     pub(super) fn most_bytes(&self) -> u64 {
         self.most_bytes
     }
 
-    /// How many there are.
+    /// Number of copies.
     pub(super) fn count(&self) -> usize {
         self.held.len()
     }
 
-    /// The room that each takes.
+    /// Returns the space of each copy's objects.
     pub(super) fn objects(&self) -> impl Iterator<Item = (TargetId, u64)> + '_ {
         self.held.values().flatten().map(|(_, object, len)| (object.target, *len))
     }
@@ -54,7 +55,7 @@ impl World<'_> {
         self.setup.config.tiers.is_some_and(|tiers| tiers.keep_copies)
     }
 
-    /// The objects of a change that has ended are the copy of a segment, if the machine takes them for one.
+    /// Makes the objects of a finished change the copy of a segment, if the machine accepts it.
     pub(super) fn hold_copy(&mut self, file: FileId, segment: u64, copy: Vec<Placed>) {
         let location = Location { file: file.0, segment };
         let intact = copy.iter().all(|(_, object, _)| object.state == ObjectState::Complete);
@@ -69,7 +70,7 @@ impl World<'_> {
         self.look_at_copies();
     }
 
-    /// A segment with a copy leaves the fast tier: only the layout changes. Whether it had one.
+    /// Demotes a segment with a copy: only the layout changes. Returns whether it had one.
     pub(super) fn leaves_for_its_copy(&mut self, change: &Change, segment: u64) -> bool {
         let Some(copy) = self.copies.take(change.file, segment) else { return false };
         let Some(file) = self.files.get_mut(&change.file) else { return false };
@@ -86,7 +87,7 @@ impl World<'_> {
         true
     }
 
-    /// An application writes so much of a segment: its copy is none any more, and what is under way of it catches up.
+    /// Handles an application's write to a segment: its copy is dropped, and changes under way catch up.
     pub(super) fn overwritten(&mut self, file: FileId, segment: u64, bytes: u64) {
         if let Some(copy) = self.copies.take(file, segment) {
             self.free(copy);
@@ -96,7 +97,7 @@ impl World<'_> {
         }
     }
 
-    /// The copies of a file go with it.
+    /// Drops the copies of a file that is removed.
     pub(super) fn copies_gone_with(&mut self, file: FileId) {
         let of: Vec<u64> =
             self.copies.held.range((file, 0)..=(file, u64::MAX)).map(|((_, segment), _)| *segment).collect();
@@ -105,7 +106,7 @@ impl World<'_> {
         }
     }
 
-    /// A target failed with the copies on it.
+    /// Drops the copies on a failed target.
     pub(super) fn copies_lost_with(&mut self, target: TargetId) {
         let is_lost = |(_, copy): &(&(FileId, u64), &Vec<Placed>)| copy.iter().any(|(_, of, _)| of.target == target);
         let lost: Vec<(FileId, u64)> = self.copies.held.iter().filter(is_lost).map(|(of, _)| *of).collect();
@@ -117,7 +118,7 @@ impl World<'_> {
         }
     }
 
-    /// What is left on the slow tier for copies; of those that take more than there is, some go.
+    /// Reports the free space of the slow tier to the machine; drops copies if they exceed their share.
     pub(super) fn look_at_copies(&mut self) {
         if !self.keeps_copies() {
             return;
@@ -142,7 +143,7 @@ impl World<'_> {
         self.tell(Event::Tiers(machine::Event::CopyBytes(bytes)));
     }
 
-    /// The slow targets that work, what is used of each, and its bytes, as far as copies may count on them.
+    /// Returns the working slow targets: used bytes of each, and capacity as far as copies may use it.
     fn slow_targets(&self) -> Vec<(TargetId, u64, u64)> {
         let slow = || self.targets.all.iter().enumerate().filter(|(_, target)| target.tier == Tier::Slow as u8);
         let share = self.setup.copies_within.map(|bytes| bytes / (slow().count() as u64).max(1));

@@ -1,4 +1,4 @@
-//! Files: layouts whose objects take room on targets.
+//! Files: layouts whose objects take space on targets.
 
 use super::targets::Targets;
 use policy::layout::{
@@ -9,28 +9,28 @@ use policy::tier::Tier;
 use policy::volume::{self, Lies, Purpose};
 use policy::{ObjectId, TargetId};
 
-/// A file.
+/// State of a file.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Whether any of it was ever on a target that failed.
+    /// Whether any part of it was ever on a target that failed.
     pub was_hit: bool,
-    /// How many have it open.
+    /// Number of opens.
     pub users: u32,
-    /// Its mirrors, and what each is there for.
+    /// Mirrors with their purposes.
     pub mirrors: Vec<(Purpose, Mirror)>,
-    /// Whether a source outside has it too.
+    /// Whether an external source has it, too.
     pub source: bool,
     /// Whether tiers may move its segments.
     pub tiered: bool,
 }
 
-/// An object, where it stands in its mirror, and its length.
+/// An object with its length and its position in the mirror (segment, index).
 pub type Placed = ((usize, usize), Object, u64);
 
 impl File {
-    /// How it lies, in the machine's words.
+    /// Returns the layout in the machine's terms.
     pub fn lies(&self, targets: &Targets) -> Lies {
         let tier_of = |segment: &Segment| {
             let fast = segment.objects.iter().all(|object| targets.all[usize::from(object.target.0)].tier == 0);
@@ -41,19 +41,20 @@ impl File {
             bytes: self.bytes,
             users: self.users,
             segments: first.map_or_else(Vec::new, |(_, mirror)| mirror.segments.iter().map(tier_of).collect()),
+            away: Vec::new(),
             mirrors: self.mirrors.iter().map(|(purpose, mirror)| in_words(*purpose, mirror, self.bytes)).collect(),
             asked_for: false,
             elsewhere: false,
         }
     }
 
-    /// Mirrors that can be read in full.
+    /// Returns the mirrors that can be read in full.
     pub fn intact(&self) -> impl Iterator<Item = usize> + '_ {
         let is_intact = |(_, (_, mirror)): &(usize, &(Purpose, Mirror))| !self.was_hit || is_intact(mirror);
         self.mirrors.iter().enumerate().filter(is_intact).map(|(at, _)| at)
     }
 
-    /// Every object that takes room.
+    /// Returns every object that takes space.
     pub fn objects(&self) -> impl Iterator<Item = (TargetId, u64)> + '_ {
         let placed = self.mirrors.iter().flat_map(|(_, mirror)| objects(mirror, self.bytes));
         placed
@@ -61,25 +62,25 @@ impl File {
             .map(|(_, object, len)| (object.target, len))
     }
 
-    /// Segments that a range touches, and the bytes of it in each.
+    /// Returns the segments that a range touches, with the bytes in each.
     pub fn touched(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
         let within = |s: &Segment| s.end.min(offset + len).saturating_sub(s.start.max(offset));
         let all = self.mirrors[0].1.segments.iter().enumerate().map(|(n, segment)| (n as u64, within(segment)));
         all.filter(|(_, bytes)| *bytes > 0).collect()
     }
 
-    /// Targets that any of it lies on.
+    /// Returns the targets of the file.
     pub fn targets(&self) -> Vec<TargetId> {
         self.objects().map(|(target, _)| target).collect()
     }
 }
 
-/// Whether all of a mirror can be read.
+/// Returns whether all of a mirror can be read.
 pub fn is_intact(mirror: &Mirror) -> bool {
     mirror.segments.iter().flat_map(|segment| &segment.objects).all(|object| object.state == ObjectState::Complete)
 }
 
-/// Adds what each object of a mirror has of a range of the file, in all its stripes: a device does that in one go.
+/// Adds each object's bytes of a range of the file, summed over its stripes: a device serves them at once.
 pub fn add_parts(parts: &mut Vec<(Object, u64)>, mirror: &Mirror, offset: u64, len: u64) {
     let from = mirror.segments.partition_point(|segment| segment.end <= offset);
     for segment in mirror.segments[from..].iter().take_while(|segment| segment.start < offset + len) {
@@ -100,7 +101,7 @@ pub fn add_parts(parts: &mut Vec<(Object, u64)>, mirror: &Mirror, offset: u64, l
     }
 }
 
-/// The objects of a mirror of a file of so many bytes.
+/// Returns the objects of a mirror of a file of `bytes` bytes.
 pub fn objects(mirror: &Mirror, bytes: u64) -> impl Iterator<Item = Placed> + '_ {
     mirror.segments.iter().enumerate().flat_map(move |(s, segment)| {
         let of = move |(at, object): (usize, &Object)| ((s, at), *object, object_len(segment, at, bytes));
@@ -108,7 +109,7 @@ pub fn objects(mirror: &Mirror, bytes: u64) -> impl Iterator<Item = Placed> + '_
     })
 }
 
-/// Those of one of its segments.
+/// Returns the objects of one segment.
 pub fn objects_of_segment(mirror: &Mirror, bytes: u64, segment: usize) -> Vec<Placed> {
     objects(mirror, bytes).filter(|((of, _), ..)| *of == segment).collect()
 }
@@ -117,21 +118,21 @@ fn in_words(purpose: Purpose, mirror: &Mirror, bytes: u64) -> volume::Mirror {
     volume::Mirror { purpose, shape: Shape::of(mirror, bytes), intact: is_intact(mirror) }
 }
 
-/// Makes new objects where there is room.
+/// Creates objects on targets with space.
 #[derive(Debug, Default)]
 pub struct Maker {
     objects: u64,
 }
 
 impl Maker {
-    /// A new object, its room not taken yet.
+    /// Creates an object; its space is not taken yet.
     pub fn object(&mut self, target: TargetId) -> Object {
         self.objects += 1;
         Object::whole(ObjectId(self.objects), target)
     }
 
-    /// A segment like that on so many targets of a tier, on none of `avoid`; `None` if they do not give the width or
-    /// the room.
+    /// Creates a segment of that shape on targets of a tier, excluding `avoid`; `None` if there are too few targets
+    /// or too little space.
     pub fn segment(
         &mut self,
         targets: &mut Targets,
@@ -154,7 +155,7 @@ impl Maker {
         Some(Segment { start, end, stripe_size: shape.unit_bytes.max(1), objects })
     }
 
-    /// A whole mirror, cut into segments as said, each on its tier.
+    /// Creates a mirror with the segments `cuts`, each on its tier.
     pub fn mirror(
         &mut self,
         targets: &mut Targets,
@@ -174,7 +175,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// What the pieces of the layout add up to, object by object.
+        /// Oracle: the sums of the layout's pieces, object by object.
         #[test]
         fn the_parts_of_a_range_are_its_pieces_put_together(
             shapes in prop::collection::vec((1u32..6, 1u64..40), 1..4),

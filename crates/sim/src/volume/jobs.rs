@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// Complete checkpoints that a job keeps.
 const KEPT: usize = 2;
 
-/// Where a job is.
+/// State of a job.
 #[derive(Debug)]
 pub(super) struct Running {
     job: super::Job,
@@ -23,7 +23,7 @@ pub(super) struct Running {
 }
 
 impl World<'_> {
-    /// A job is submitted: its input is staged in.
+    /// Submits a job: its input is staged in.
     pub(super) fn submit(&mut self, n: usize, job: super::Job) {
         let cuts = self.cuts_of(job.input_bytes, 1, false);
         let Some(input) = self.create(job.input_bytes, &cuts, true, false) else { return };
@@ -42,14 +42,14 @@ impl World<'_> {
         self.go_on(n);
     }
 
-    /// A job does what comes next.
+    /// Performs the next step of a job.
     pub(super) fn go_on(&mut self, n: usize) {
         let Some(running) = self.jobs.get_mut(&n) else { return };
         let (input, at, size) = (running.input, running.read, running.job.input_bytes);
         if at < size {
             let len = PIECE_BYTES.min(size - at);
             running.read += len;
-            // Of an input that is lost with all that was left of it nothing is read.
+            // An input whose last copy is lost is not read.
             let done = self.access(input, at, len, false).map_or(self.now, |(done, _)| done);
             if at + len >= size {
                 self.used_by(input, -1);
@@ -72,7 +72,7 @@ impl World<'_> {
         self.figures.jobs += 1;
     }
 
-    /// A job has written a checkpoint, and the oldest of those that it keeps goes.
+    /// Completes a job's checkpoint; the oldest of the kept ones is removed.
     pub(super) fn has_written(&mut self, app: u64, file: FileId) {
         let Some(running) = self.jobs.get_mut(&(app as usize)) else { return };
         running.kept.push_back(file);
@@ -81,7 +81,7 @@ impl World<'_> {
         self.rests(app);
     }
 
-    /// A job computes until its next checkpoint.
+    /// Lets a job compute until its next checkpoint.
     pub(super) fn rests(&mut self, app: u64) {
         if self.jobs.contains_key(&(app as usize)) {
             let at = self.now + self.setup.load.interval;
@@ -98,7 +98,7 @@ fn number(n: usize) -> replica::JobId {
     replica::JobId(n as u64)
 }
 
-/// A file that holds its data once.
+/// Creates a file with a single mirror.
 pub(super) fn single(bytes: u64, mirror: policy::layout::Mirror, source: bool, tiered: bool) -> File {
     File { bytes, was_hit: false, users: 0, mirrors: vec![(Purpose::Data, mirror)], source, tiered }
 }

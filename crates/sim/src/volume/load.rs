@@ -1,91 +1,91 @@
-//! The load of a day: jobs with input, checkpoints and results, and readers of files that are hot for a while.
+//! The load of a day: jobs with input, checkpoints and results, and readers of temporarily hot files.
 
 use crate::generate::Rng;
 use policy::Time;
 
-/// What is drawn.
+/// Parameters of the random load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
-    /// How long jobs and readers come.
+    /// Time during which jobs and readers arrive.
     pub span: Time,
-    /// Jobs in that time.
+    /// Number of jobs in that time.
     pub jobs: u32,
-    /// Bytes of a job's input file, on average.
+    /// Mean size of a job's input file.
     pub input_bytes: u64,
-    /// Bytes of one checkpoint.
+    /// Size of a checkpoint.
     pub checkpoint_bytes: u64,
     /// Checkpoints of a job.
     pub checkpoints: u32,
-    /// From one to the next.
+    /// Interval between checkpoints.
     pub interval: Time,
-    /// Files that are read in parts.
+    /// Number of files that are read in parts.
     pub files: u32,
-    /// Bytes of each.
+    /// Size of each of these files.
     pub file_bytes: u64,
-    /// Reads and writes of them.
+    /// Number of reads and writes of these files.
     pub requests: u32,
-    /// Bytes of one.
+    /// Size of such a request.
     pub request_bytes: u64,
-    /// Share of them that writes.
+    /// Share of writes among these requests.
     pub writes: f64,
-    /// The seed.
+    /// Seed of the load.
     pub seed: u64,
 }
 
-/// A job.
+/// A job of the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Job {
-    /// When it is submitted.
+    /// Time of submission.
     pub submitted: Time,
-    /// When it starts.
+    /// Time of its start.
     pub starts: Time,
-    /// Nodes it asks for.
+    /// Number of requested nodes.
     pub nodes: u32,
-    /// Bytes of its input.
+    /// Size of its input.
     pub input_bytes: u64,
 }
 
 /// One read or write of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {
-    /// When.
+    /// Time of the request.
     pub at: Time,
-    /// Which file, from 0.
+    /// Number of the file, from 0.
     pub file: u32,
-    /// First byte.
+    /// First byte of the range.
     pub offset: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Whether it writes.
+    /// Whether it is a write.
     pub write: bool,
 }
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
-    /// When it came.
+    /// Time of arrival.
     pub at: Time,
-    /// Until it was served.
+    /// Time until it was served.
     pub took: Time,
-    /// Objects that took part.
+    /// Number of objects that took part.
     pub spans: usize,
-    /// Mirrors that the file had.
+    /// Number of the file's mirrors.
     pub mirrors: usize,
-    /// Changes that had been begun by then.
+    /// Changes that had begun by then.
     pub changes: u64,
-    /// What targets had been given to do by then, summed, itself included.
+    /// Work given to all targets by then, including this request.
     pub busy: Time,
 }
 
-/// Files that are hot at a time, of all.
+/// One of this many files is hot at a time.
 const HOT_SHARE: u32 = 8;
-/// Share of the requests that go to those.
+/// Share of the requests that go to hot files.
 const HOT_REQUESTS: f64 = 0.9;
-/// How often other files become hot.
+/// Number of periods with different hot files.
 const TURNS: u64 = 6;
 
 impl Load {
-    /// The jobs, in the order of their submission.
+    /// Returns the jobs, in order of submission.
     pub fn jobs(&self) -> Vec<Job> {
         let mut rng = Rng::new(self.seed, 1);
         let mut jobs: Vec<Job> = (0..self.jobs)
@@ -100,7 +100,7 @@ impl Load {
         jobs
     }
 
-    /// The requests, in the order of time.
+    /// Returns the requests, in order of time.
     pub fn requests(&self) -> Vec<Request> {
         let mut rng = Rng::new(self.seed, 2);
         let mut requests: Vec<Request> = Vec::with_capacity(self.requests as usize);

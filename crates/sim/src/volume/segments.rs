@@ -11,7 +11,7 @@ use policy::tier::yielding::Turn;
 use policy::volume::Ticket;
 
 impl World<'_> {
-    /// The first mirror of a file with one of its segments on the other tier, and the segment's bytes.
+    /// Returns the first mirror of a file with one segment on the other tier, and the segment's range.
     pub(super) fn elsewhere(&mut self, file: &File, segment: u64, to: Tier) -> Option<(Mirror, (u64, u64))> {
         let mut mirror = file.mirrors.first()?.1.clone();
         let of = mirror.segments.get_mut(segment as usize)?;
@@ -21,8 +21,8 @@ impl World<'_> {
         Some((mirror, (range.0, range.1.min(file.bytes))))
     }
 
-    /// Bytes of a segment are read, and written when they were; what was written meanwhile is written once more at the
-    /// end of a move, and ends a copy.
+    /// Reads bytes of a segment, and writes them once they are read. Data written during a move are copied again at
+    /// its end; a write ends a copy.
     pub(super) fn step_of_segment(&mut self, ticket: Ticket) {
         let (now, used) = (self.now, self.used);
         let Some(carry) = self.carries.get_mut(&ticket) else { return };
@@ -67,7 +67,7 @@ impl World<'_> {
         self.carry_parts(ticket, parts, true);
     }
 
-    /// These are read or written, and then the change goes on.
+    /// Reads or writes these parts, and continues the change after that.
     fn carry_parts(&mut self, ticket: Ticket, parts: Vec<(Object, u64)>, write: bool) {
         let mut done = self.now;
         for (object, bytes) in parts {

@@ -1,4 +1,4 @@
-//! Targets: a device with a queue, room, and faults.
+//! Targets: a device with a queue, space, and faults.
 
 use super::files::Placed;
 use crate::block::Io;
@@ -12,44 +12,44 @@ use std::collections::VecDeque;
 
 const SECTOR_BYTES: u64 = 512;
 
-/// One target.
+/// State of a target.
 #[derive(Debug)]
 pub struct Target {
-    /// 0: fast, 1: slow.
+    /// 0: the fast tier, 1: the slow one.
     pub tier: u8,
-    /// Its room.
+    /// Capacity in bytes.
     pub bytes: u64,
-    /// Bytes that objects on it have.
+    /// Bytes of its objects.
     pub used: u64,
     /// Whether it works.
     pub up: bool,
-    /// How often it failed: what was begun before is gone.
+    /// Number of its failures: operations begun before one are lost.
     pub failures: u64,
     device: Device,
-    /// Where the next object's bytes begin on the device.
+    /// Start of the next object's bytes on the device.
     sector: u64,
-    /// When each request on it is done, and its bytes.
+    /// Completion time and bytes of each request.
     queue: VecDeque<(Time, u64)>,
 }
 
-/// All of them.
+/// All targets of the volume.
 #[derive(Debug)]
 pub struct Targets {
-    /// By number.
+    /// Targets by number.
     pub all: Vec<Target>,
-    /// What they did so far. The time in the queue is not in it.
+    /// Work of the targets so far, without time in the queue.
     pub served: Served,
-    /// What each takes longer for each that a request spans.
+    /// Additional service time for each object that a request spans.
     pub overhead: Time,
 }
 
 impl Target {
-    /// An empty one.
+    /// Creates an empty target.
     pub fn new(tier: u8, bytes: u64, device: Device) -> Target {
         Target { tier, bytes, used: 0, up: true, failures: 0, device, sector: 0, queue: VecDeque::new() }
     }
 
-    /// Serves a request after those that wait, and takes `beside` longer than the device does; when it begins and ends.
+    /// Serves a request after those that wait, and takes `beside` longer than the device; returns its start and end.
     fn serve(&mut self, now: Time, bytes: u64, write: bool, beside: Time) -> (Time, Time) {
         let count = bytes.div_ceil(SECTOR_BYTES).max(1);
         if self.sector + count > self.device.sectors() {
@@ -63,24 +63,24 @@ impl Target {
         (begins, done)
     }
 
-    /// Time with something to do until now: what waits has not been done.
+    /// Returns the busy time until now, without waiting requests.
     pub fn busy_ns(&self, now: Time) -> u64 {
         self.device.busy_ns() - self.free_at().since(now).0.min(self.device.busy_ns())
     }
 
-    /// When it has nothing more to do.
+    /// Returns the time at which its queue is empty.
     pub fn free_at(&self) -> Time {
         self.queue.back().map_or(Time::ZERO, |(at, _)| *at)
     }
 }
 
 impl Targets {
-    /// The target with that number.
+    /// Returns the target with that number.
     pub fn of(&mut self, id: TargetId) -> &mut Target {
         &mut self.all[usize::from(id.0)]
     }
 
-    /// Serves the part that one of them has in a request that spans so many; when it is done.
+    /// Serves a target's part of a request that spans `spans` objects; returns the time of completion.
     pub fn serve(&mut self, now: Time, id: TargetId, bytes: u64, write: bool, spans: usize) -> Time {
         let beside = Time(self.overhead.0 * spans as u64);
         let target = self.of(id);
@@ -93,7 +93,7 @@ impl Targets {
         done
     }
 
-    /// What waits at a target.
+    /// Returns the waiting requests of a target.
     pub fn queue(&self, now: Time, id: TargetId) -> Queue {
         let waiting = self.all[usize::from(id.0)].queue.iter().filter(|(at, _)| *at > now);
         waiting.fold(Queue::default(), |sum, (_, bytes)| Queue {
@@ -102,7 +102,7 @@ impl Targets {
         })
     }
 
-    /// What choosing among them needs.
+    /// Returns the targets' properties for the choice of targets.
     pub fn views(&self) -> Vec<TargetView> {
         let view = |(at, target): (usize, &Target)| TargetView {
             near: false,
@@ -114,7 +114,7 @@ impl Targets {
         self.all.iter().enumerate().map(view).collect()
     }
 
-    /// Takes room for all of these objects, or for none.
+    /// Takes space for all of these objects, or for none.
     pub fn take_all(&mut self, objects: &[Placed]) -> bool {
         for (n, (_, object, bytes)) in objects.iter().enumerate() {
             let target = self.of(object.target);
@@ -127,7 +127,7 @@ impl Targets {
         true
     }
 
-    /// Gives the room of an object back.
+    /// Frees the space of an object.
     pub fn give(&mut self, id: TargetId, bytes: u64) {
         self.of(id).used -= bytes;
     }

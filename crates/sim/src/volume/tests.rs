@@ -17,7 +17,7 @@ use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
 
-/// What differs from run to run.
+/// Parameters that differ from run to run.
 #[derive(Clone, Copy, Debug)]
 struct Wish {
     burst: bool,
@@ -172,7 +172,7 @@ fn every_mechanism_works_on_one_volume() {
     assert!(figures.jobs == 4 && figures.requests > 500, "{figures:?}");
 }
 
-/// Targets fail while jobs' input has replicas: in some runs one of them takes over, and is whole again at the end.
+/// Targets fail while jobs' inputs have replicas: in some runs a replica takes over, and is whole again at the end.
 #[test]
 fn a_replica_takes_over_for_a_target_that_fails_and_is_made_whole() {
     let (mut swapped, mut rebuilt) = (0, 0);
@@ -204,20 +204,20 @@ fn the_same_seed_gives_the_same_figures() {
     assert_eq!(run(setup(ALL)), run(setup(ALL)));
 }
 
-/// What is done wrong on purpose.
+/// A deliberate error in the machine.
 #[derive(Clone, Copy, Debug)]
 enum Wrong {
-    /// The only intact mirror of a file goes.
+    /// The only intact mirror of a file is removed.
     LosesMirror,
-    /// The room of an object is not given back.
+    /// The space of an object is not freed.
     KeepsRoom,
     /// A write is never released.
     ForgetsWrite,
-    /// One mechanism takes back what another does, again and again.
+    /// One mechanism repeatedly undoes the changes of another.
     TakesBack,
 }
 
-/// Runs with something done wrong once things are under way, which the watch must see.
+/// Runs with a deliberate error in the middle of a run, which the watch must detect.
 fn go_wrong(wrong: Wrong) {
     let mut setup = setup(ALL);
     let targets = std::mem::take(&mut setup.targets);

@@ -1,5 +1,5 @@
-//! Watches the promises: what is acknowledged stays, room is counted to the byte, no two mechanisms undo each other's
-//! changes for ever.
+//! Checks the promises: acknowledged data persist, space is counted to the byte, and no two mechanisms undo each
+//! other's changes for ever.
 
 use super::world::World;
 use policy::FileId;
@@ -8,17 +8,17 @@ use policy::volume::ownership::Mechanism;
 use policy::volume::{Change, Purpose, Verb};
 use std::collections::BTreeMap;
 
-/// So often another mechanism may take back a change of a file. Once: a file may come to belong to another.
+/// Maximum of a file's changes undone by another mechanism. Once, since a file may change its owner.
 pub(super) const UNDONE_MAX: u32 = 1;
 
-/// What of a file is changed.
+/// The changed part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Segment(u64),
     Mirror(Option<u8>),
 }
 
-/// The latest change of each part of each file.
+/// Latest change of each part of each file.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     latest: BTreeMap<(FileId, Part), (Mechanism, Verb)>,
@@ -26,7 +26,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// A change begins, of a mirror with that purpose: whether it takes back the one before it.
+    /// Records the start of a change of a mirror with that purpose, and whether it undoes the previous one.
     pub(super) fn begun(&mut self, change: &Change, purpose: Option<Purpose>) {
         let what = match change.verb {
             Verb::MoveSegment { segment, .. } => Part::Segment(segment),
@@ -60,7 +60,7 @@ impl World<'_> {
         if let Some(admission) = self.volume.admission() {
             admission.buffer().check();
         }
-        // A buffer that is one device has no targets to speak of.
+        // A buffer on one device has no targets to check.
         if self.doing.is_some() {
             return;
         }
@@ -90,7 +90,7 @@ impl World<'_> {
         }
     }
 
-    /// Panics if something goes on for ever: to be called when nobody has wanted anything for a while.
+    /// Panics if an operation never ends: to be called after a period without new work.
     pub(super) fn check_end(&mut self) {
         self.check();
         assert_eq!(self.held.len(), 0, "writes are held though nobody writes any more");

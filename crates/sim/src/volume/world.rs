@@ -1,4 +1,4 @@
-//! The world: what happens when, and how it is told to the machine.
+//! The world: its events, and their delivery to the state machine.
 
 use super::applications::{Doing, Observed};
 use super::blocks::Playing;
@@ -28,29 +28,29 @@ use policy::{FileId, TargetId, Time};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What happens next.
+/// Event of the world.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Happening {
-    /// The machine wanted to be asked.
+    /// Deadline of the state machine.
     Timer,
-    /// A change goes on.
+    /// Next step of a change.
     Step(Ticket),
-    /// A job is submitted, starts, goes on.
+    /// A job is submitted, starts, or continues.
     Submit(usize),
     Start(usize),
     GoOn(usize),
     /// A piece of a checkpoint is written.
     Piece(u64),
-    /// Nobody uses a tier, perhaps.
+    /// A tier may have become idle.
     Quiet(u8),
-    /// A target fails, or an empty device is in its place.
+    /// A target fails, or an empty device replaces it.
     Fails(usize),
     Replaced(usize),
-    /// Of applications at given times: one writes, one fails, somebody looks.
+    /// Events of applications at given times: a write, a failure, an observation.
     Arrive(usize),
     AppFails(usize),
     Look,
-    /// Of requests for blocks: a client issues the next, one is answered, pages come into the page cache.
+    /// Events of block requests: a client issues the next, one is answered, pages enter the page cache.
     Issue,
     Answered(usize),
     Fetched(FetchId, TargetId),
@@ -67,15 +67,15 @@ pub(super) struct World<'a> {
     pub(super) now: Time,
     pub(super) carries: BTreeMap<Ticket, Carry>,
     pub(super) jobs: BTreeMap<usize, Running>,
-    /// Checkpoints on their way, and those that are complete.
+    /// Checkpoints under way, and complete ones.
     pub(super) writing: BTreeMap<u64, Checkpoint>,
     pub(super) written: Vec<Checkpoint>,
     pub(super) held: BTreeMap<u64, Held>,
-    /// Applications that write at given times, if that is the load.
+    /// Applications that write at given times, if they are the load.
     pub(super) doing: Option<Doing<'a>>,
-    /// Requests for blocks, if those are.
+    /// Requests for blocks, if they are the load.
     pub(super) playing: Option<Box<Playing<'a>>>,
-    /// A request is told piece by piece; the machine says what it wants when it knows all of them.
+    /// Whether a request is being issued piece by piece; the machine's actions are collected after the last piece.
     pub(super) issuing: bool,
     pub(super) copies: Copies,
     pub(super) numbers: u64,
@@ -89,34 +89,34 @@ pub(super) struct World<'a> {
     pub(super) figures: Figures,
     pub(super) shared: Vec<FileId>,
     pub(super) reads: Cow<'a, [Request]>,
-    /// Which of these is next.
+    /// Index of the next one.
     pub(super) next: usize,
     todo: Vec<Job>,
     timer: Option<Time>,
-    /// Until when applications use each tier.
+    /// End of the applications' use of each tier.
     pub(super) used_until: [Time; 2],
-    /// When one last came to a device.
+    /// Time of the last request to a device.
     pub(super) used: Option<Time>,
     pub(super) busy: [bool; 2],
-    /// What was asked of files since stripes looked at them last.
+    /// Requests per file since the striper's last check.
     pub(super) asked: BTreeMap<FileId, Box<Counts>>,
     pub(super) recent: BTreeMap<FileId, Recent>,
-    /// What the targets had done when stripes looked last.
+    /// Work of the targets at the striper's last check.
     pub(super) told: Served,
     pub(super) prefer: BTreeMap<FileId, Box<Chooser>>,
     place: Shape,
-    /// Changes begun that copy something.
+    /// Number of changes begun that copy data.
     pub(super) changes: u64,
     pub(super) answered: Vec<Answer>,
     pub(super) fast_bytes: [u64; 2],
-    /// Of the access at hand: its memory is used again.
+    /// Parts of the current access; the memory is reused.
     pub(super) parts: Vec<(Object, u64)>,
 }
 
-/// Runs the load, and what follows from it.
+/// Runs the load until everything is at rest.
 ///
 /// # Panics
-/// If a promise is broken.
+/// Panics if a promise is broken.
 pub fn run(mut setup: Setup) -> Figures {
     let targets = std::mem::take(&mut setup.targets);
     let mut world = World::new(&setup, targets);
@@ -125,7 +125,7 @@ pub fn run(mut setup: Setup) -> Figures {
     world.figures()
 }
 
-/// The same for applications that write at given times: what was done of their checkpoints.
+/// Runs applications that write at given times; returns the results of their checkpoints.
 pub fn observe(mut setup: Setup) -> Observed {
     let targets = std::mem::take(&mut setup.targets);
     let mut world = World::new(&setup, targets);
@@ -133,7 +133,7 @@ pub fn observe(mut setup: Setup) -> Observed {
     world.observed()
 }
 
-/// The same, and what went into the machine and came out.
+/// Runs the load; returns the events and actions of the state machine as well.
 pub fn run_logged(mut setup: Setup) -> (Figures, Vec<Logged>) {
     let targets = std::mem::take(&mut setup.targets);
     let mut world = World::new(&setup, targets);
@@ -207,7 +207,7 @@ impl<'a> World<'a> {
                 rests = self.now + self.setup.rest;
             } else {
                 let Some((now, what)) = self.events.pop() else { break };
-                // Only the machine's own looks are left: they may go on for so long.
+                // Only the machine's own timers are left: they may continue for the time of `rest`.
                 let idle = matches!(what, Happening::Timer | Happening::Quiet(_)) && self.carries.is_empty();
                 if !idle || !self.jobs.is_empty() {
                     rests = now + self.setup.rest;
@@ -235,7 +235,7 @@ impl<'a> World<'a> {
         }
         let sizes = self.sizes();
         for (n, bytes) in sizes.into_iter().enumerate() {
-            // Every second one is not cut into segments: tiers leave it alone, stripes do not.
+            // Every second file is not cut into segments: tiers ignore it, the striper does not.
             let tiered = n.is_multiple_of(2);
             let cuts = self.cuts_of(bytes, 1, tiered);
             if let Some(id) = self.create(bytes, &cuts, false, tiered) {
@@ -253,7 +253,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The sizes of the files that readers read.
+    /// Returns the sizes of the files that readers read.
     fn sizes(&self) -> Vec<u64> {
         if !self.shared.is_empty() {
             return Vec::new();
@@ -273,7 +273,7 @@ impl<'a> World<'a> {
     fn happens(&mut self, what: Happening) {
         match what {
             Happening::Timer => {
-                // Another one was set for an earlier time meanwhile.
+                // An earlier timer may have replaced this one.
                 if self.timer == Some(self.now) {
                     self.timer = None;
                     self.tell_asked();
@@ -303,7 +303,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Tells the machine what happened; what it says is done when the event is dealt with.
+    /// Passes an event to the state machine; its actions are carried out after the event.
     pub(super) fn tell(&mut self, event: Event) {
         self.volume.handle(self.now, event);
         if !self.issuing {
@@ -311,7 +311,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Does what the machine said, and comes back when it wants.
+    /// Carries out the machine's actions, and sets the timer for its next deadline.
     pub(super) fn drive(&mut self) {
         self.said.extend(self.volume.drain());
         while let Some(action) = self.said.pop_front() {
@@ -326,7 +326,7 @@ impl<'a> World<'a> {
                 Action::Prefer { file, by } => drop(self.prefer.insert(file, by)),
             }
         }
-        // What was asked makes stripes look, also at files that they do not know yet.
+        // New requests set a deadline of the striper, also for files without earlier requests.
         let look_at = self.volume.stripes_look_at().filter(|_| !self.asked.is_empty());
         if let Some(at) = self.volume.next_deadline().into_iter().chain(look_at).min().map(|at| at.max(self.now))
             && self.timer.is_none_or(|set| at < set)
@@ -337,7 +337,7 @@ impl<'a> World<'a> {
     }
 
     fn look_at_space(&mut self) {
-        // A buffer that is one device has the room that its account says.
+        // A buffer on one device has exactly the space of its account.
         if self.doing.is_some() {
             return;
         }
@@ -348,7 +348,7 @@ impl<'a> World<'a> {
         self.tell_buffer(buffer::Event::Free { bytes: free as f64 });
     }
 
-    /// A target fails with all that is on it.
+    /// Handles the failure of a target with all its data.
     fn fails(&mut self, at: usize) {
         if !self.targets.all[at].up {
             return;
@@ -373,7 +373,7 @@ impl<'a> World<'a> {
                 self.tell_lies(id);
                 continue;
             }
-            // Its only copy was there: nothing can bring it back.
+            // Its only copy was there, so it cannot be restored.
             self.figures.lost_files += 1;
             match self.checkpoint_of(id) {
                 Some(request) => self.give_up(request),
@@ -382,20 +382,20 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Segments of a file of so many bytes that lies on a tier.
+    /// Returns the segments of a file of `bytes` bytes on a tier.
     pub(super) fn cuts_of(&self, bytes: u64, tier: u8, tiered: bool) -> Vec<(u64, u64, u8)> {
         let len = if tiered && self.setup.config.tiers.is_some() { self.setup.segment_bytes } else { bytes };
         (0..bytes.div_ceil(len.max(1))).map(|n| (n * len, ((n + 1) * len).min(bytes), tier)).collect()
     }
 
-    /// A new mirror, its room taken; `None` if there is none.
+    /// Creates a mirror and takes its space; `None` if there is too little.
     fn mirror(&mut self, bytes: u64, cuts: &[(u64, u64, u8)], shape: Shape) -> Option<Mirror> {
         let mirror = self.maker.mirror(&mut self.targets, cuts, shape, &[])?;
         let placed: Vec<_> = objects(&mirror, bytes).collect();
         self.targets.take_all(&placed).then_some(mirror)
     }
 
-    /// A file of the setup, which somebody has open all the time.
+    /// Creates a file of the setup, which stays open all the time.
     fn given(&mut self, bytes: u64, shapes: &[Shape]) {
         let purposes = std::iter::once(Purpose::Data).chain(std::iter::repeat(Purpose::Fork));
         let mirror = |(shape, purpose)| Some((purpose, self.mirror(bytes, &[(0, bytes, 1)], shape)?));
@@ -407,7 +407,7 @@ impl<'a> World<'a> {
         self.tell_lies(id);
     }
 
-    /// A new file, with its bytes; `None` if there is no room.
+    /// Creates a file with its data; `None` if there is too little space.
     pub(super) fn create(&mut self, bytes: u64, cuts: &[(u64, u64, u8)], source: bool, tiered: bool) -> Option<FileId> {
         self.numbers += 2;
         let id = FileId(self.numbers);

@@ -1,65 +1,65 @@
-//! What a client asks for, when, and where the blocks lie on the storage.
+//! Requests of a client, their times, and the location of the blocks on the storage.
 
 use crate::block::Io;
 use policy::cache::Span;
 use policy::precedence::Class;
 use policy::time::Time;
 
-/// One request of an application, in blocks.
+/// A request of an application, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// When the trace says; only an open loop looks at it.
+    /// Time in the trace; only used in an open loop or a paced one.
     pub at: Time,
-    /// The blocks.
+    /// Blocks of the request.
     pub span: Span,
-    /// Who reads sequentially.
+    /// Number of the sequential stream.
     pub stream: u32,
-    /// Blocks of the file, `u64::MAX` if not known.
+    /// Blocks of the file, `u64::MAX` if unknown.
     pub file_blocks: u64,
-    /// Whether it writes.
+    /// Whether it is a write.
     pub write: bool,
 }
 
-/// When requests come.
+/// Arrival of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrival {
-    /// At the times of the trace, divided by `speed`, whatever became of the requests before.
+    /// At the times of the trace, divided by `speed`, independent of earlier requests.
     Open {
-        /// Times faster than the trace.
+        /// Speed relative to the trace.
         speed: f64,
     },
-    /// The next request comes so long after the answer to the one before: a synchronous client.
+    /// The next request comes a fixed time after the previous answer: a synchronous client.
     Closed {
-        /// How long the client thinks.
+        /// Think time of the client.
         think: Time,
     },
-    /// The next request comes as long after the one before as the trace says, but not before that is answered: a client that
-    /// reads at its own pace and waits when it has to, such as a player or a copy to a slow place.
+    /// Requests keep the intervals of the trace, but wait for the previous answer. An example is a client with its
+    /// own rate that blocks when it must, such as a player.
     Paced,
 }
 
-/// What becomes of writes.
+/// Treatment of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writes {
-    /// They update the levels and cost no time of the device.
+    /// Writes update the levels and cost no time of the device.
     Cached,
-    /// Like `Cached`, and the device writes them when it gets to it.
+    /// Like `Cached`, and the device writes the blocks in the background.
     Background,
-    /// They are left out.
+    /// Writes are dropped.
     Dropped,
 }
 
-/// Where the files' blocks lie: one file after the other, wrapped at the end of the storage.
+/// Location of the files' blocks: one file after the other, wrapped at the end of the storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The first block of each file on the storage.
+    /// First block of each file on the storage.
     first_blocks: Vec<u64>,
     block_sectors: u64,
     storage_blocks: u64,
 }
 
 impl Placement {
-    /// Files of these lengths, in blocks of `block_sectors` sectors, on a storage of `sectors`.
+    /// Places files of these lengths, in blocks of `block_sectors` sectors, on a storage of `sectors`.
     pub fn new(file_blocks: &[u64], block_sectors: u64, sectors: u64) -> Placement {
         let storage_blocks = sectors / block_sectors;
         assert!(storage_blocks > 0, "a storage smaller than a block");
@@ -72,11 +72,11 @@ impl Placement {
         Placement { first_blocks: first_blocks.collect(), block_sectors, storage_blocks }
     }
 
-    /// The device's request for `span`.
+    /// Returns the device's request for `span`.
     pub fn io(&self, span: Span, write: bool, owner: u32, class: Class) -> Io {
         let first = self.first_blocks.get(span.first.file() as usize).copied().unwrap_or(0);
         let count = u64::from(span.len).min(self.storage_blocks);
-        // A run that would cross the end of the storage lies before it.
+        // A run that would cross the end of the storage is placed before it.
         let block = ((first + span.first.index()) % self.storage_blocks).min(self.storage_blocks - count);
         Io { sector: block * self.block_sectors, count: count * self.block_sectors, write, owner, class }
     }

@@ -1,4 +1,4 @@
-//! A client: takes requests from its trace, issues them in open or closed loop, and notes how long they took.
+//! A client: takes requests from its trace, issues them in open or closed loop, and records their response times.
 
 use super::{Access, Arrival, Event, Work, World, Writes};
 use crate::event::Rank;
@@ -6,14 +6,14 @@ use crate::latency::Latencies;
 use policy::cache::{Request, RequestId};
 use policy::time::Time;
 
-/// One client.
+/// State of a client.
 pub(super) struct Client<S> {
     source: S,
-    /// The request that comes next.
+    /// The next request.
     next: Option<Access>,
-    /// When the last request came, and when the trace said it would.
+    /// Time of the last request, and its time in the trace.
     last: Option<(Time, Time)>,
-    /// Requests under way, by number; free numbers below.
+    /// Requests under way, by number; the free numbers follow.
     issued: Vec<Issued>,
     free: Vec<u32>,
     pub(super) reads: Latencies,
@@ -46,19 +46,19 @@ impl<S> Client<S> {
         }
     }
 
-    /// Where its requests come from.
+    /// Source of its requests.
     pub(super) fn source(&self) -> &S {
         &self.source
     }
 
-    /// Requests under way.
+    /// Number of requests under way.
     pub(super) fn outstanding(&self) -> usize {
         self.issued.len() - self.free.len()
     }
 }
 
 impl<S: Iterator<Item = Access>> World<S> {
-    /// Take the next request of `client` from its trace and let it come when it should.
+    /// Takes the next request of `client` from its trace and schedules it.
     pub(super) fn schedule(&mut self, now: Time, client: u32) {
         let entry = &mut self.clients[client as usize];
         loop {
@@ -75,7 +75,7 @@ impl<S: Iterator<Item = Access>> World<S> {
             Arrival::Closed { think } => now + think,
             Arrival::Paced => entry.last.map_or(next.at, |(came, said)| came + next.at.since(said)),
         });
-        // A trace that is not quite in order does not turn time back.
+        // A trace that is slightly out of order does not turn time back.
         let due = due.max(now);
         if self.config.until.is_some_and(|until| due >= until) {
             entry.next = None;
@@ -86,7 +86,7 @@ impl<S: Iterator<Item = Access>> World<S> {
         }
     }
 
-    /// The next request of `client` comes now.
+    /// Issues the next request of `client`.
     pub(super) fn arrive(&mut self, now: Time, client: u32) {
         let entry = &mut self.clients[client as usize];
         let access = entry.next.take().expect("an arrival was scheduled for a request");
@@ -120,7 +120,7 @@ impl<S: Iterator<Item = Access>> World<S> {
         }
     }
 
-    /// A request of `client` is answered.
+    /// Records the answer to a request of `client`.
     pub(super) fn respond(&mut self, now: Time, client: u32, request: RequestId) {
         let entry = &mut self.clients[client as usize];
         let issued = entry.issued[request.0 as usize];

@@ -1,4 +1,4 @@
-//! What a world has counted when it is over.
+//! Counters of a world at its end.
 
 use super::{Access, World};
 use crate::block;
@@ -7,10 +7,10 @@ use policy::cache::{Stats, StreamStats};
 use policy::time::Time;
 use std::collections::BTreeMap;
 
-/// The outcome of a run.
+/// Results of a run.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// When the last thing happened that was asked for.
+    /// Time of the last event that was requested.
     pub end: Time,
     /// Response times of the reads of all clients.
     pub reads: Latencies,
@@ -18,51 +18,51 @@ pub struct Tally {
     pub clients: Vec<Latencies>,
     /// Blocks read by applications.
     pub read_blocks: u64,
-    /// Writes by applications.
+    /// Number of the applications' writes.
     pub writes: u64,
     /// Blocks written by applications.
     pub written_blocks: u64,
-    /// Writes left out.
+    /// Writes that were dropped.
     pub dropped_writes: u64,
-    /// The levels, that of the application first; private levels summed over the clients.
+    /// Levels, that of the application first; private levels summed over the clients.
     pub levels: Vec<LevelTally>,
-    /// Per stream, if asked for.
+    /// Response times per stream, if requested.
     pub streams: Vec<StreamTally>,
-    /// Replies over the link, and blocks in them.
+    /// Replies over the link.
     pub link_replies: u64,
     /// Blocks over the link.
     pub link_blocks: u64,
-    /// The block layer.
+    /// Counters of the block layer.
     pub storage: block::Counts,
-    /// Time with the device busy, summed over devices.
+    /// Busy time of the device, summed over devices.
     pub storage_busy_ns: u64,
 }
 
-/// One level.
+/// Counters of a level.
 #[derive(Clone, Debug)]
 pub struct LevelTally {
-    /// Blocks it holds, each client's.
+    /// Capacity in blocks, of each client's level.
     pub capacity_blocks: u32,
-    /// Its counts.
+    /// Statistics of the level.
     pub stats: Stats,
-    /// Its counts per stream; empty unless asked for.
+    /// Statistics per stream; empty unless requested.
     pub streams: Vec<StreamStats>,
 }
 
 /// Response times of one stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StreamTally {
-    /// The stream.
+    /// Number of the stream.
     pub stream: u32,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Their mean response time.
+    /// Mean response time of its reads.
     pub mean_ms: f64,
-    /// Their longest response time.
+    /// Largest response time of its reads.
     pub max_ms: f64,
 }
 
-/// Sums per stream, while the world runs.
+/// Sums per stream, during the run.
 #[derive(Debug, Default)]
 pub(super) struct Streams(BTreeMap<u32, (u64, u64, u64)>);
 
@@ -76,7 +76,7 @@ impl Streams {
 }
 
 impl<S: Iterator<Item = Access>> World<S> {
-    /// What was counted.
+    /// Returns the counters.
     pub fn tally(&self) -> Tally {
         let depth = self.config.private.len();
         let private = self.clients.len() * depth;
@@ -118,9 +118,9 @@ fn stream((&stream, &(reads, sum, max)): (&u32, &(u64, u64, u64))) -> StreamTall
     StreamTally { stream, reads, mean_ms: sum as f64 / reads as f64 / 1e6, max_ms: max as f64 / 1e6 }
 }
 
-/// Adds the counts of one level to those of others.
+/// Adds the counters of one level to those of others.
 pub(crate) fn add(sum: &mut Stats, one: &Stats) {
-    // Taken apart by name, so that a new count cannot be forgotten here.
+    // Destructured by name, so that a new counter cannot be forgotten here.
     let Stats {
         requests,
         asked,

@@ -77,8 +77,8 @@ fn a_client_with_a_pace_waits_for_answers_and_then_keeps_its_distance() {
     assert!((end_ms(&cut) - (11.03 + 15.0 + 11.03)).abs() < 1e-9);
 }
 
-/// What a client's level prefetched stands back in the device's queue until the application comes for it: the word goes through the link and the
-/// level below, if that knows prefetches from demands.
+/// A client's prefetch stays behind in the device's queue until the application requests it. The mark goes through
+/// the link and the level below, if that distinguishes prefetches from demands.
 #[test]
 fn a_prefetch_that_an_application_comes_for_moves_up_through_two_levels() {
     let order = Precedence::new(precedence::Config { onward_max: 0, ..precedence::Config::default() });
@@ -95,11 +95,11 @@ fn a_prefetch_that_an_application_comes_for_moves_up_through_two_levels() {
         assert_eq!(tally.levels[0].stats.late, 1);
         tally.clients.iter().map(|client| (client.sum_ns() as f64 / 1e6).round() as u64).collect::<Vec<_>>()
     };
-    // Block 0 until 5, 100 until 10, then 1, 200, 300; what is prefetched comes last.
+    // Block 0 until 5, 100 until 10, then 1, 200, 300; prefetches come last.
     assert_eq!(response_ms(true, constant(5).with_precedence(order)), [5 + 12, 9, 16 + 21]);
     // In order of arrival, neighbours merged: 0, 1 and 2, 100 and 101, 200 and 201, 300 and 301.
     assert_eq!(response_ms(true, constant(5)), [5 + 7, 14, 16 + 21]);
-    // Who does not know prefetches takes each request for awaited.
+    // A level that does not distinguish prefetches treats each request as awaited.
     assert_eq!(response_ms(false, constant(5).with_precedence(order)), response_ms(false, constant(5)));
 }
 
@@ -158,7 +158,7 @@ fn a_world_without_a_lower_level_has_no_link() {
 
 #[test]
 fn a_world_that_has_fetched_more_often_than_16_bits_count_goes_on() {
-    // One place for fetches, used again and again: its level's names for them run through all bits of their counter.
+    // One place for fetches, used repeatedly: its level's numbers for them run through all bits of their counter.
     let trace: Vec<_> = (0..70_000).map(|n| read(n * 20, n % 3000, 1)).collect();
     let config = Config::two_levels(plain(8), plain(16));
     let storage = constant(5);
@@ -183,7 +183,7 @@ fn inventories_are_sampled_until_the_world_ends() {
     assert!(samples.iter().skip(2).all(|sample| sample.inventory > 0 && sample.level == 1));
 }
 
-/// Any of the policies, by number.
+/// Returns any of the policies, by number.
 fn any_level(blocks: u32, prefetch: usize, coordination: usize, trigger: usize) -> LevelConfig {
     let mut level = LevelConfig::new(blocks, Prefetch::ALL[prefetch % Prefetch::ALL.len()]);
     let all = [

@@ -1,25 +1,25 @@
-//! Samples over time of what each stream has read ahead: the plot of inventories.
+//! Samples over time of each stream's read-ahead: the plot of inventories.
 
 use super::{Access, Event, World};
 use crate::event::Rank;
 use policy::time::Time;
 
-/// One stream at one level at one time.
+/// A sample of one stream at one level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// When.
+    /// Time of the sample.
     pub at: Time,
-    /// The level: 1 is that of the application.
+    /// Number of the level: 1 is that of the application.
     pub level: u32,
-    /// The client whose level it is; 0 for shared levels.
+    /// Client of the level; 0 for shared levels.
     pub client: u32,
-    /// The stream.
+    /// Number of the stream.
     pub stream: u32,
-    /// Blocks prefetched and not asked for yet.
+    /// Blocks prefetched and not requested yet.
     pub inventory: u64,
-    /// Trigger distance.
+    /// Trigger distance in blocks.
     pub trigger_distance: f64,
-    /// Blocks per second.
+    /// Rate in blocks per second.
     pub rate: f64,
 }
 
@@ -41,7 +41,7 @@ impl<S: Iterator<Item = Access>> World<S> {
                 });
             }
         }
-        // Sampling ends with the world: it alone keeps nothing going.
+        // Sampling ends with the world: it does not keep the world running.
         let Some(every) = self.config.sample_every else { return };
         if !self.events.is_empty() || self.ready.is_some() {
             self.events.push(now + every, Rank::Timer, Event::Sample);

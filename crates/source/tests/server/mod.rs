@@ -21,7 +21,7 @@ pub fn data(len: usize, seed: u64) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Whoever runs the tests.
+/// The user that runs the tests.
 pub fn who() -> Identity {
     let uid = rustix::process::geteuid().as_raw();
     Identity { uid, gid: rustix::process::getegid().as_raw(), ..Identity::default() }
@@ -73,8 +73,8 @@ fn public_dir() -> TempDir {
     dir
 }
 
-/// nginx: one port with ranges and PUT, one without ranges. Below `/slow/` the same files come slowly, below `/trickle/`
-/// so slowly that whoever looks finds them under way.
+/// nginx: one port with ranges and PUT, one without ranges. Below `/slow/` the same files come slowly, below
+/// `/trickle/` slowly enough for a test to see the transfer.
 pub struct Nginx {
     dir: TempDir,
     port: u16,
@@ -126,22 +126,22 @@ impl Nginx {
         self.running = Some(start(program, &["-e", &log, "-c", conf], self.port));
     }
 
-    /// It stands still: who asks gets no answer.
+    /// Stops the server process: requests get no answer.
     pub fn pause(&self) {
         self.running.as_ref().expect("it runs").signal(rustix::process::Signal::STOP);
     }
 
-    /// It goes on.
+    /// Continues a paused server.
     pub fn go_on(&self) {
         self.running.as_ref().expect("it runs").signal(rustix::process::Signal::CONT);
     }
 
-    /// It is gone: who asks is refused.
+    /// Ends the server: connections are refused.
     pub fn stop(&mut self) {
         self.running = None;
     }
 
-    /// It is there again, at the same ports.
+    /// Starts the server again, at the same ports.
     pub fn restart(&mut self) {
         self.start_again(&installed("nginx").expect("it was"), &self.dir.path().join("conf").display().to_string());
     }
@@ -160,7 +160,7 @@ impl Nginx {
         format!("http://{}/{path}", self.address())
     }
 
-    /// Where its first port is.
+    /// Address and first port.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -170,7 +170,7 @@ impl Nginx {
     }
 }
 
-/// A certificate authority that only those who name its file trust, and what it signed for 127.0.0.1.
+/// A certificate authority that only its explicit users trust, with its certificate for 127.0.0.1.
 pub struct Authority {
     dir: TempDir,
 }
@@ -209,7 +209,7 @@ impl Authority {
     }
 }
 
-/// sshd with keys of its own, for whoever runs the tests.
+/// sshd with keys of its own, for the user that runs the tests.
 pub struct Sshd {
     dir: TempDir,
     port: u16,
@@ -250,6 +250,16 @@ impl Sshd {
 
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Kills the processes that serve sessions; the server goes on.
+    pub fn end_sessions(&self) {
+        let pid = std::fs::read_to_string(self.dir.path().join("pid")).expect("its pid");
+        let children = Command::new("pgrep").args(["-P", pid.trim()]).output().expect("pgrep").stdout;
+        for child in String::from_utf8_lossy(&children).split_whitespace() {
+            let child = rustix::process::Pid::from_raw(child.parse().expect("a pid")).expect("a pid");
+            let _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
+        }
     }
 
     pub fn who(&self) -> Identity {
@@ -313,7 +323,7 @@ impl Ftpd {
         self.dir.path().join("root")
     }
 
-    /// Where it is.
+    /// Address and port of the server.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }

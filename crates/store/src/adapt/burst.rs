@@ -1,20 +1,22 @@
 //! The burst buffer: checkpoints land on the fast tier, are demoted in time, and are read from the faster tier's copy.
 //!
 //! ```text
-//! mount -> Adviser (opened, may write?, hold, closed) -> table (whose file, which version) -> machine (turn, room, speed)
+//! mount -> Adviser (opened, may write?, hold, closed) -> table (application, version) -> machine (turn, room, speed)
 //! machine -> actions -> carriers   release writes, make ready, drop mirrors, set speeds: in order
 //!                                  make durable, remember
 //!                                  copy to the capacity tier, at the limiter's speed
 //!                                  copy to the replica group, at a speed of its own
 //! ```
-//! What is copied, dropped and tried again when is decided in [`policy::volume`]. A version is complete when all its
-//! files that were open for writing are closed, or when `entrepot checkpoint commit` says so. Locks: `table` before the
-//! machine; neither is held while bytes are copied or synced.
+//! [`policy::volume`] decides about copies, drops and retries. A version is complete when all its files that were open
+//! for writing are closed, or after `entrepot checkpoint commit`. Locks: `table` before the machine; neither is held
+//! while bytes are copied or synced.
 
 mod adviser;
+mod app_names;
 mod commands;
 mod commit;
 mod gauges;
+mod left_out;
 mod limits;
 mod marks;
 mod mirrors;
@@ -31,6 +33,7 @@ pub use commands::Row;
 pub use record::{Mark, Marked, MtbfFrom};
 pub use shared::{Asked, WORD};
 
+use self::adviser::owner_at;
 use super::driver::Driver;
 use super::jobs::Lane;
 use super::{Adapt, now_ms};
@@ -65,13 +68,13 @@ pub struct Burst {
     state: Arc<dyn State>,
     driver: Arc<Driver>,
     table: Mutex<CheckpointTable>,
-    /// What goes on with the writes that the machine holds, by their number.
+    /// Continuations of the writes that the machine holds, by their number.
     held: Mutex<HashMap<u64, Resume>>,
     /// The latest number of a request or a held write.
     number: AtomicU64,
     /// Files that are checkpoints' and open, by their inodes.
     open: RwLock<HashMap<Inode, Arc<OpenCheckpoint>>>,
-    /// What jobs' scripts mark.
+    /// Files that jobs' scripts mark as checkpoints.
     marks: RwLock<Marks>,
     /// The versions that are announced, by their applications. Apart from the table, since opens look here.
     sessions: RwLock<BTreeMap<String, Session>>,
@@ -85,7 +88,7 @@ pub struct Burst {
     shared: OnceLock<Shared>,
 }
 
-/// What was done since the start, beside what the machine counts.
+/// Work done since the start, beside what the machine counts.
 #[derive(Default)]
 struct Counts {
     committed: AtomicU64,
@@ -104,19 +107,23 @@ pub fn capacity_bytes(volume: &Volume) -> u64 {
 }
 
 impl Burst {
-    /// The buffer of a volume that asks for one, with what an earlier daemon remembered of checkpoints.
+    /// Opens the buffer of a volume with `[burst]`, with an earlier daemon's records of checkpoints.
     pub(super) fn open(volume: Arc<Volume>, capacity_bytes: u64, driver: Arc<Driver>) -> Result<Arc<Burst>> {
         let (settings, state) = (volume.config().burst.clone(), volume.state().clone());
         let fast = settings.fast.ok_or_else(|| Error::Invalid("the volume has no burst buffer".into()))?;
         let of_tier = volume.config().targets.iter().filter(|target| target.tier == fast);
         let paths = of_tier.filter_map(|target| target.directory()).map(Into::into).collect();
-        // Of several nodes the one that decides knows what is remembered.
+        // On a shared volume only the node that decides loads the records.
         let alone = !volume.config().is_shared();
         if let Some(period) = record::period(&*state)?.filter(|_| alone) {
             let resumed = buffer::Event::Resumed { dwsf: period.dwsf, dwpp: period.dwpp };
             driver.tell(Event::Checkpoint(Told::Buffer(resumed)));
         }
-        let table = if alone { CheckpointTable::open(&*state)? } else { CheckpointTable::default() };
+        let table = if alone {
+            CheckpointTable::open(&*state, |path| owner_at(&volume, path))?
+        } else {
+            CheckpointTable::default()
+        };
         let marks = Marks::open(&*state)?;
         Ok(Arc::new(Burst {
             limits: Limits::new(paths, settings.cgroups && settings.is_limited()),
@@ -158,7 +165,7 @@ impl Burst {
         self.limits.clear();
     }
 
-    /// Does what the machine says beside changes.
+    /// Carries out an action of the machine other than a change of a layout.
     pub(super) fn act(&self, action: Action) {
         match action {
             Action::Release { write, verdict } => self.release(write, verdict),
@@ -180,7 +187,11 @@ impl Burst {
         let current = table.current.get_mut(&request).filter(|current| !current.turn_is_told)?;
         current.turn_is_told = true;
         let to = if direct { "straight to the capacity tier" } else { "to the burst buffer" };
-        let what = format!("checkpoint {} of {} has its turn and is written {to}", current.label, current.app);
+        let what = format!(
+            "checkpoint {} of {} has its turn and is written {to}",
+            current.label,
+            app_names::short(&current.app)
+        );
         let path = current.open.keys().next().cloned();
         Some(Happened { path, by: Some("burst"), ..Happened::new(Kind::Burst, what) })
     }
@@ -194,22 +205,22 @@ impl Burst {
         });
     }
 
-    /// Tells the machine what happened to a checkpoint.
+    /// Sends the machine an event of a checkpoint.
     fn tell(&self, event: Told) {
         self.driver.tell(Event::Checkpoint(event));
     }
 
-    /// Tells the machine what happened to the buffer.
+    /// Sends the machine an event of the buffer.
     fn tell_buffer(&self, event: buffer::Event) {
         self.tell(Told::Buffer(event));
     }
 
-    /// What admission knows.
+    /// Reads the state of admission.
     fn admission<T>(&self, ask: impl FnOnce(&Admission) -> T) -> T {
         ask(self.driver.machine().admission().expect("the machine has a burst buffer"))
     }
 
-    /// Has the carrier of checkpoints do something, after what it was told before.
+    /// Queues work for the carrier of checkpoints, behind its earlier work.
     fn later(&self, work: impl FnOnce(&Burst, &Adapt) + Send + 'static) {
         self.driver.jobs.later(Lane::Checkpoints, move |adapt| {
             if let Some(burst) = adapt.burst() {

@@ -64,7 +64,7 @@ impl Adapt {
         };
         let result = match done {
             Ok(bytes) => Outcome::Made { bytes, took: Time(began.elapsed().as_nanos() as u64) },
-            // In use in a way that excludes it, or written meanwhile: it is tried again.
+            // In use in a way that excludes the move, or written during it: it is retried.
             Err(Error::Busy(_)) => Outcome::Busy,
             Err(error) => {
                 match &self.burst {
@@ -120,7 +120,7 @@ impl Adapt {
                 made(Metric::StripesForksDropped);
                 Ok(0)
             }
-            // Of the other mechanisms.
+            // Verbs of the other mechanisms.
             Verb::AddMirror { shape: None, .. } | Verb::Swap { .. } => Err(Error::Busy("its mirrors changed".into())),
             Verb::ReplaceTargets { .. } | Verb::ReplaceTarget { .. } => Err(Error::Busy("its mirrors changed".into())),
         }

@@ -1,4 +1,4 @@
-//! The driver: tells the machine what happened, and hands on what it says: to the carriers, and its deadline to the loop.
+//! The driver: passes events to the machine, its actions to the carriers, and its deadline to the loop.
 
 use super::jobs::Jobs;
 use super::run::Alarm;
@@ -8,15 +8,15 @@ use policy::machine::Machine;
 use policy::volume::{Event, Volume};
 use std::sync::Arc;
 
-/// Tells the time on the machine's clock.
+/// Present time on the machine's clock.
 pub type Clock = Box<dyn Fn() -> Time + Send + Sync>;
 
-/// The machine, and where what it says goes. Its lock is held for one event, or some of those recorded, and until what
-/// it says to them waits in order; nothing else is done meanwhile.
+/// The machine and the receivers of its actions. The lock is held for one event, or a batch of recorded ones, and
+/// until the resulting actions are queued in order; no other work is done under it.
 pub struct Driver {
     machine: Mutex<Volume>,
     clock: Clock,
-    /// What carriers are to do.
+    /// Queue of the carriers.
     pub jobs: Jobs,
     /// When the loop steps next.
     pub alarm: Alarm,
@@ -31,22 +31,22 @@ impl Driver {
         (self.clock)()
     }
 
-    /// The machine, to ask it what it knows.
+    /// The machine, locked, for reading its state.
     pub fn machine(&self) -> MutexGuard<'_, Volume> {
         self.machine.lock()
     }
 
-    /// Tells the machine what happened, and hands on what it says.
+    /// Passes an event to the machine and queues the resulting actions.
     pub fn tell(&self, event: Event) {
         self.tell_all([event]);
     }
 
-    /// The same of several events, with nothing in between.
+    /// Passes several events to the machine, with nothing in between.
     pub fn tell_all(&self, events: impl IntoIterator<Item = Event>) {
         self.with_machine(|machine, now| events.into_iter().for_each(|event| machine.handle(now, event)));
     }
 
-    /// Asks the machine what may have it say something, and hands that on.
+    /// Runs `ask` on the machine, then queues the resulting actions and sets the alarm.
     pub fn with_machine<T>(&self, ask: impl FnOnce(&mut Volume, Time) -> T) -> T {
         let mut machine = self.machine.lock();
         let answer = ask(&mut machine, self.now());

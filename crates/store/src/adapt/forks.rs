@@ -1,4 +1,4 @@
-//! Which mirrors of a file are forks: those behind the ones that it had before the first was made.
+//! Mirrors of a file that are forks: those behind the ones that it had before the first fork was made.
 
 use super::records::Records;
 use crate::file::File;
@@ -27,7 +27,7 @@ pub struct Forks {
 }
 
 impl Forks {
-    /// Those that the state store remembers.
+    /// Loads the forks recorded in the state store.
     pub fn open(state: Arc<dyn State>) -> Result<Forks> {
         Ok(Forks { records: Records::open(state, "fork")?, looked: Mutex::new(FileId(0)) })
     }
@@ -42,7 +42,7 @@ impl Forks {
         self.records.held().len()
     }
 
-    /// How many of so many mirrors are there for other reasons.
+    /// Number of a file's mirrors that are no forks, out of `mirrors`.
     pub fn keep(&self, file: FileId, mirrors: usize) -> usize {
         self.records.held().get(&file).map_or(mirrors, |record| record.keep.min(mirrors))
     }

@@ -1,10 +1,10 @@
-//! The burst buffer and the tiers as numbers for whoever watches.
+//! Gauges of the burst buffer and the tiers, for monitoring.
 
 use super::Adapt;
 use crate::stats::{Gauge, Level};
 
 impl Adapt {
-    /// What its machines know now: of several nodes only those of the one that decides know something.
+    /// Present values of the machines: of several nodes only the one that decides has any.
     pub(crate) fn gauges(&self) -> Vec<Gauge> {
         let mut all = self.burst().map(|burst| burst.gauges()).unwrap_or_default();
         if let Some(report) = self.report().filter(|_| self.has_tiers()) {

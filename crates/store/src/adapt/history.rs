@@ -1,4 +1,4 @@
-//! What was decided and done lately, in words: for `entrepot status` and `entrepot explain`.
+//! Recent decisions and actions in words: for `entrepot status` and `entrepot explain`.
 
 use super::now_ms;
 use super::stripes::shown;

@@ -1,4 +1,4 @@
-//! What waits for the carriers: what the machine says, and what is not to be done on the thread that asks for it.
+//! Queue of the carriers: actions of the machine, and work that must not run on the requesting thread.
 //!
 //! Jobs wait in lanes, each with carriers of its own, so that what may take long is in the way of nothing else. A lane
 //! with one carrier keeps the order.
@@ -10,7 +10,7 @@ use policy::volume::ownership::Mechanism;
 use policy::volume::{Action, Change, Purpose, Verb};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Which carriers do it.
+/// Group of carriers that does a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// Changes for tiers and stripes.
@@ -23,7 +23,7 @@ pub enum Lane {
     Checkpoints,
     /// Versions are made durable.
     Commits,
-    /// Copies to the capacity tier, at the rate that the machine says, which may be nothing for long.
+    /// Copies to the capacity tier, at the machine's rate, which may be zero for long.
     Demotions,
     /// The same to the replica group.
     Group,
@@ -33,9 +33,9 @@ const LANES: usize = 7;
 
 /// Something to do.
 pub enum Job {
-    /// What the machine says.
+    /// Action of the machine.
     Act(Action),
-    /// What somebody else says.
+    /// Work from outside the machine.
     Do(Box<dyn FnOnce(&Adapt) + Send>),
 }
 
@@ -84,7 +84,7 @@ impl Queue {
 }
 
 impl Jobs {
-    /// What the machine says waits in its lane.
+    /// Queues an action of the machine in its lane.
     pub fn act(&self, action: Action) {
         self.push(lane_of(&action), Job::Act(action));
     }
@@ -123,7 +123,7 @@ impl Jobs {
         }
     }
 
-    /// What waits, of it what is asked for: for tests without threads.
+    /// Takes the queued jobs that `which` selects: for tests without threads.
     pub fn take_if(&self, mut which: impl FnMut(&Job) -> bool) -> Vec<Job> {
         let mut taken = Vec::new();
         for waiting in &self.lanes {

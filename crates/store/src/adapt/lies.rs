@@ -3,6 +3,7 @@
 use super::Adapt;
 use super::record::read_from;
 use crate::file::File;
+use crate::target::State;
 use policy::layout::{Layout, MirrorState, ObjectState, Reason};
 use policy::stripe::forks::Shape;
 use policy::tier::Tier;
@@ -10,13 +11,14 @@ use policy::volume::ownership::{Aspect, Mechanism};
 use policy::volume::{Event, FileEvent, Lies, Mirror, Purpose};
 
 impl Adapt {
-    /// The event that tells how a file lies; `None` of one whose bytes are in its stub.
+    /// Event that reports the layout of a file; `None` for a file whose bytes are in its stub.
     pub(super) fn lies(&self, file: &File) -> Option<Event> {
         let known = file.id().and_then(|id| self.driver.machine().owner(id, Aspect::Tier));
         self.lies_if(file, known == Some(Mechanism::Burst))
     }
 
-    /// The same, given whether it is a file of a checkpoint: before one is complete, the machine does not know.
+    /// Like `lies`, given whether the file belongs to a checkpoint: the machine does not know it before a version is
+    /// complete.
     pub(super) fn lies_if(&self, file: &File, is_checkpoint: bool) -> Option<Event> {
         let layout = file.layout()?;
         let segments = self.recorder.segments(&layout).map(|(_, tier)| tier);
@@ -36,12 +38,23 @@ impl Adapt {
         let lies = Lies {
             bytes,
             users: file.handles() as u32,
+            away: self.away(&layout, segments.len()),
             segments,
             mirrors: mirrors.collect(),
             asked_for: is_asked_for(file, &layout),
             elsewhere: !self.is_on_stripes(&layout),
         };
         Some(Event::File(layout.file, FileEvent::LaidOut(lies)))
+    }
+
+    /// The segments, of the first `count`, with an object on a failed target.
+    fn away(&self, layout: &Layout, count: usize) -> Vec<u64> {
+        let targets = self.recorder.targets();
+        let works = |target| targets.get(target).is_some_and(|target| target.state() != State::Failed);
+        let segments = read_from(layout).map_or(&[][..], |(_, segments)| segments).iter().take(count);
+        let away =
+            (0..).zip(segments).filter(|(_, segment)| !segment.objects.iter().all(|object| works(object.target)));
+        away.map(|(index, _)| index).collect()
     }
 
     /// Whether all of it lies on the targets that files are striped over by load.
@@ -60,7 +73,7 @@ impl Adapt {
     }
 }
 
-/// Whether its shape is what somebody asked for, or another mechanism's to decide.
+/// Whether a user requested its shape, or another mechanism decides it.
 fn is_asked_for(file: &File, layout: &Layout) -> bool {
     let requested = layout.history.iter().any(|(_, reason)| *reason == Reason::Requested);
     requested || layout.is_merged() || file.is_claimed(Mechanism::Burst)

@@ -3,29 +3,32 @@
 use parking_lot::Mutex;
 use policy::tier::{Region, Tier};
 use policy::{FileId, Time};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Accesses that wait to be looked at. A guess: half a second of a hundred thousand a second.
 const WAITING_MAX: usize = 1 << 16;
 
-/// Files that were laid out or removed and wait to be looked at; beyond that, the next access to each tells.
+/// Limit of queued files that were laid out or removed; those beyond it are reported by their next access.
 const FILES_MAX: usize = 1 << 16;
 
 /// An access to one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// When.
+    /// Time of the access.
     pub at: Time,
-    /// The file.
+    /// File that was accessed.
     pub file: FileId,
     /// The index of its segment.
     pub segment: u64,
-    /// Where it lay.
+    /// Tier of the segment at the access.
     pub tier: Tier,
     /// Bytes of the access that lie in it.
     pub bytes: u64,
     /// Whether it writes.
     pub region: Region,
+    /// The last segment that its request touches.
+    pub ends_request: bool,
 }
 
 /// Bounded: what finds no room is counted and forgotten, since an application never waits for this.
@@ -35,27 +38,46 @@ pub struct AccessLog {
     laid_out: Mutex<Vec<FileId>>,
     removed: Mutex<Vec<FileId>>,
     lost: AtomicU64,
+    stir: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl AccessLog {
+    /// Sets what is called when there is something to take again. Only the first call counts.
+    pub fn on_stir(&self, stir: impl Fn() + Send + Sync + 'static) {
+        drop(self.stir.set(Box::new(stir)));
+    }
+
+    fn stir(&self) {
+        if let Some(stir) = self.stir.get() {
+            stir();
+        }
+    }
+
     /// Writes one down.
     pub fn access(&self, access: Access) {
         let mut accesses = self.accesses.lock();
+        let is_first = accesses.is_empty();
         if accesses.len() < WAITING_MAX {
             accesses.push(access);
         } else {
             self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        drop(accesses);
+        if is_first {
+            self.stir();
         }
     }
 
     /// A file has new segments on the fast tier.
     pub fn laid_out(&self, file: FileId) {
         push(&self.laid_out, file);
+        self.stir();
     }
 
     /// A file is gone.
     pub fn removed(&self, file: FileId) {
         push(&self.removed, file);
+        self.stir();
     }
 
     /// The accesses, in their order.
@@ -100,6 +122,7 @@ mod tests {
             tier: Tier::Slow,
             bytes: 1,
             region: Region::Read,
+            ends_request: true,
         };
         (0..WAITING_MAX as u64 + 3).for_each(|segment| log.access(access(segment)));
         assert_eq!((log.take_accesses().len(), log.take_lost(), log.take_lost()), (WAITING_MAX, 3, 0));

@@ -50,7 +50,7 @@ impl Placing {
         *self.deal.lock() = None;
     }
 
-    /// So many segments have room on the fast tier, and the load is rather of this kind.
+    /// Sets the number of segments that have room on the fast tier, and the prevailing kind of access.
     pub(super) fn publish(&self, room: u64, region: Region) {
         self.room.store(room, Ordering::Relaxed);
         self.reads.store(region == Region::Read, Ordering::Relaxed);
@@ -76,7 +76,8 @@ impl Placing {
         let may = |at: usize| usable(deal.targets[at].0) && (room || deal.targets[at].1 == Tier::Slow);
         let tier = deal.targets[deal.split.next(may)?].1;
         if tier == Tier::Fast {
-            // Until the next step says how it is; two at once may take one place, and the next plan makes up for it.
+            // An estimate until the next step: two placements at once may take one place, and the next plan corrects
+            // it.
             self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| Some(room.saturating_sub(1))).ok();
         }
         Some(self.tiers[tier as usize])

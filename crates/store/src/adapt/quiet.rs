@@ -1,8 +1,8 @@
 //! Whether devices have something to do, from their targets' own counters.
 //!
-//! A device is quiet if since the last look nobody accessed a file on its tier, nothing passed through its target and nothing
-//! is under way there. Targets that a move of ours uses, or used since the last look, tell nothing; for them only accesses
-//! count.
+//! A device is quiet if, since the last look, its tier had no accesses, its target no traffic, and no work is under
+//! way there. The traffic of targets that our own moves use, or used since the last look, is ignored; for them only
+//! accesses count.
 
 use super::log::Access;
 use crate::target::Targets;

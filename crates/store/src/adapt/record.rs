@@ -1,4 +1,4 @@
-//! The recorder: writes down what applications do, and says how new segments lie and how mirrors are written.
+//! The recorder: logs accesses of applications, and decides the layout of new segments and the writes of mirrors.
 
 use super::Settings;
 use super::driver::Driver;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Segments that one growth adds at most and are looked at at once; of more, the next access to each tells.
+/// Limit of segments that one growth adds and that are examined at once; the others are reported by their next access.
 const NEW_MAX: usize = 64;
 
 /// Writes down what applications do. See the module above.
@@ -31,7 +31,7 @@ pub struct Recorder {
     /// Whether requests are counted for the stripes, and whether stripes change.
     counts: bool,
     stripes_change: bool,
-    /// Which of the two tiers each target belongs to, as last looked.
+    /// Tier of each target, as of the last look.
     of_target: RwLock<BTreeMap<TargetId, Tier>>,
     log: AccessLog,
     placing: Placing,
@@ -89,7 +89,7 @@ impl Recorder {
         self.log.take_lost()
     }
 
-    /// Which target belongs to which tier: seldom anything new.
+    /// Updates the tier of each target; changes are rare.
     pub(super) fn look(&self) {
         let Some(tiers) = self.tiers else { return };
         let known = |tier: u8| tiers.iter().position(|known| *known == tier).map(|at| [Tier::Fast, Tier::Slow][at]);
@@ -105,7 +105,7 @@ impl Recorder {
         segment.objects.iter().any(|object| of_target.contains_key(&object.target))
     }
 
-    /// The tier of a segment that tiering knows: one with an end. What lies on both tiers, or elsewhere, counts as slow.
+    /// Tier of a segment that tiering handles: one with an end. A segment on both tiers, or elsewhere, counts as slow.
     pub(super) fn tier_of(&self, segment: &Segment) -> Option<Tier> {
         if self.tiers.is_none() || segment.end == OPEN_END {
             return None;
@@ -132,6 +132,8 @@ impl Recorder {
         let end = access.offset.saturating_add(access.len).min(size);
         let first = segments.partition_point(|segment| segment.end <= access.offset);
         let (at, ours) = (self.now(), file.follows_tiers());
+        let region = if access.write { Region::Write } else { Region::Read };
+        let mut touched = None;
         for (index, segment) in segments.iter().enumerate().skip(first).take_while(|(_, s)| s.start < end) {
             // Also what is not ours to move keeps devices busy.
             if self.is_on_tiers(segment) {
@@ -140,10 +142,12 @@ impl Recorder {
             let Some(tier) = self.tier_of(segment).filter(|_| ours) else { continue };
             let bytes = end.min(segment.end).saturating_sub(access.offset.max(segment.start));
             if bytes > 0 {
-                let region = if access.write { Region::Write } else { Region::Read };
-                self.log.access(Access { at, file: layout.file, segment: index as u64, tier, bytes, region });
+                let (file, segment) = (layout.file, index as u64);
+                let this = Access { at, file, segment, tier, bytes, region, ends_request: false };
+                touched.replace(this).into_iter().for_each(|before| self.log.access(before));
             }
         }
+        touched.into_iter().for_each(|last| self.log.access(Access { ends_request: true, ..last }));
     }
 
     fn record_lies(&self, file: &File) {
@@ -182,7 +186,7 @@ impl Adviser for Recorder {
     }
 
     fn watches(&self, file: &File) -> bool {
-        // Those that one open-ended object holds are never moved, and may go on as fast as they can.
+        // Files that one open-ended object holds are never moved, and may go on as fast as they can.
         self.stripes_change || self.has_tiers(file)
     }
 
@@ -206,7 +210,7 @@ impl Adviser for Recorder {
         }
     }
 
-    /// A file with forks is written as the rules say; one whose mirrors are there for safety as the volume says.
+    /// Rule for writes of mirrors of a file with forks. `None`: other mirrors follow the volume's rule.
     fn mirror_writes(&self, file: &File) -> Option<MirrorWrites> {
         let id = file.id().filter(|id| self.counts && self.forks.has(*id))?;
         let online = self.driver.machine().striper().is_none_or(|striper| striper.online(id));

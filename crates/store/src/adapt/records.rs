@@ -1,4 +1,4 @@
-//! What the state store remembers of files, a record each.
+//! Records of files in the state store, one per file.
 
 use crate::Result;
 use crate::state::State;
@@ -17,7 +17,7 @@ pub struct Records<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> Records<T> {
-    /// Those that there are.
+    /// Loads the existing records.
     pub fn open(state: Arc<dyn State>, name: &'static str) -> Result<Records<T>> {
         let mut held = BTreeMap::new();
         for (key, bytes) in state.records(name)? {
@@ -43,7 +43,7 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
         Ok(())
     }
 
-    /// Forgets the record of a file, if there is one.
+    /// Removes the record of a file, if there is one.
     pub fn forget(&self, file: FileId) -> Result<()> {
         if self.held().contains_key(&file) {
             self.state.record_remove(self.name, &key(file))?;

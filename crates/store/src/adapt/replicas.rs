@@ -1,8 +1,8 @@
 //! Replicas of jobs' input: mirrors behind those that a file had before, made and dropped, and swapped in when a target
 //! fails.
 //!
-//! A record in the state store says which mirror of a file is one, so that a restart finds it. Readers do not wait for a
-//! swap: they read the replica by themselves until the layout names its objects.
+//! A record in the state store names the mirror that is a replica, so that a restart finds it. Readers do not wait for
+//! a swap: they read the replica by themselves until the layout names its objects.
 
 mod uses;
 
@@ -43,24 +43,24 @@ struct Record {
 /// The replicas of a volume.
 pub struct Replicas {
     records: Records<Record>,
-    /// Which jobs have these files open.
+    /// Jobs that have these files open.
     uses: Uses,
     driver: Arc<Driver>,
-    /// Complaints that wait to be told of: one of each, so that no swap waits behind those of many readers.
+    /// Complaints that wait to be reported: one of each, so that no swap waits behind those of many readers.
     complaints: Mutex<BTreeSet<(FileId, TargetId)>>,
-    /// Jobs dispatched, and those at risk, that the metrics were told of.
+    /// Jobs dispatched, and those at risk, that the metrics already include.
     counted: Mutex<(u64, u64)>,
 }
 
 impl Replicas {
-    /// Those that the state store remembers.
+    /// Loads the replicas recorded in the state store.
     pub(super) fn open(state: Arc<dyn State>, driver: Arc<Driver>) -> Result<Arc<Replicas>> {
         let (records, uses) = (Records::<Record>::open(state, "replica")?, Uses::default());
         records.held().keys().for_each(|file| uses.watch(*file));
         Ok(Arc::new(Replicas { records, uses, driver, complaints: Mutex::default(), counted: Mutex::default() }))
     }
 
-    /// Which mirror of a file is a replica, if one is.
+    /// Index of a file's mirror that is a replica, if there is one.
     pub(super) fn mirror_of(&self, file: FileId) -> Option<usize> {
         self.records.held().get(&file).map(|record| record.mirror)
     }
@@ -70,13 +70,13 @@ impl Replicas {
         !self.records.held().is_empty()
     }
 
-    /// Who hears of opens.
+    /// Observer of opens.
     pub(crate) fn openers(&self) -> Arc<dyn Openers> {
         Arc::new(self.uses.clone())
     }
 
     /// Whether processes of a job had the file open since it has a replica, and none has now. `variable` is one of
-    /// [`JOB_VARIABLES`]. A job whose processes cannot be told has closed nothing.
+    /// [`JOB_VARIABLES`]. A job whose processes cannot be identified has closed no file.
     pub fn has_closed(&self, file: FileId, variable: &str, job: &str, uid: u32) -> bool {
         self.uses.has_closed(file, variable, job, uid)
     }
@@ -139,7 +139,7 @@ impl Replicas {
         }
     }
 
-    /// First the record: a copy that nobody remembers would stay for ever.
+    /// The record is written first: a copy without a record would stay forever.
     fn add(&self, adapt: &Adapt, file: &Arc<File>) -> Result<()> {
         let layout = file.layout().ok_or_else(|| Error::Busy("its bytes are in its stub".into()))?;
         let (id, pool) = (layout.file, file.pool());
@@ -160,7 +160,7 @@ impl Replicas {
         let of_replica =
             || file.layout().is_some_and(|l| l.objects().any(|(at, o)| (at.mirror, o.target) == (replica, target)));
         match adapt.mover.swap_replica(file, replica, target) {
-            // What failed was a part of the replica alone: nothing to swap, and something to make anew.
+            // Only the replica failed: there is nothing to swap, and the replica is made again.
             Ok(0) if of_replica() => Ok(0),
             Ok(0) => Err(Error::Busy("its replica is not complete".into())),
             Ok(objects) => {
@@ -185,7 +185,7 @@ impl Replicas {
 }
 
 impl Adapt {
-    /// Tells what happened to jobs; first how their input lies.
+    /// Passes events of jobs to the machine, after the layouts of their input.
     pub fn tell_of_jobs(&self, events: impl IntoIterator<Item = replica::Event>) {
         let mut told = Vec::new();
         for event in events {
@@ -202,13 +202,13 @@ impl Adapt {
         self.stats.add(Metric::ReplicationAtRisk, now.1 - told.1);
     }
 
-    /// What protects the input of a job, and the machine's time.
+    /// Protection of a job's input, and the machine's time.
     pub fn protection(&self, job: JobId) -> (Vec<Protection>, Time) {
         let machine = self.driver.machine();
         (machine.replication().map(|all| all.protection(job)).unwrap_or_default(), self.driver.now())
     }
 
-    /// Tells of the replicas that an earlier daemon left.
+    /// Reports the replicas of an earlier daemon to the machine.
     pub(super) fn adopt_replicas(&self) {
         let all: Vec<FileId> = self.replicas.records.held().keys().copied().collect();
         for id in all {
@@ -228,7 +228,7 @@ impl Adapt {
         }
     }
 
-    /// A target failed, or did not serve a reader: tells it of those of the files that lie there.
+    /// Reports to the machine the files with objects on a target that failed or did not serve a reader.
     fn complained(&self, files: impl IntoIterator<Item = FileId>, target: TargetId) {
         for id in files {
             let Some(file) = self.files.find(id) else { continue };

@@ -1,4 +1,4 @@
-//! What `entrepot status` and `entrepot explain` say about tiers and stripes.
+//! Reports on tiers and stripes for `entrepot status` and `entrepot explain`.
 
 use super::Adapt;
 use super::record::read_from;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 /// Hot segments that a status names.
 const HOT_MAX: usize = 5;
-/// Segments whose temperature is told of one file.
+/// Limit of segments of one file whose temperature is reported.
 const SEGMENTS_MAX: usize = 32;
 /// Decisions about stripes that a status names.
 const DECISIONS_MAX: usize = 16;
@@ -22,7 +22,7 @@ const DECISIONS_MAX: usize = 16;
 /// How tiering is.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What was done so far.
+    /// Work done since the start.
     pub stats: Stats,
     /// Segments on the fast tier.
     pub fast_segments: usize,
@@ -203,7 +203,7 @@ impl Adapt {
         told
     }
 
-    /// What was done with the segments of a file within the window, those of the mirror that is read; nothing without tiers.
+    /// Accesses within the window to the segments of a file's mirror that is read; null without tiers.
     pub(crate) fn heat(&self, file: &File, segments_max: usize) -> Value {
         let Some(layout) = file.layout() else { return Value::Null };
         let all: Vec<_> = self.recorder.segments(&layout).take(segments_max).collect();
@@ -224,7 +224,7 @@ impl Adapt {
         }
     }
 
-    /// What it was told and said, without what depends on when somebody looked.
+    /// Inputs and outputs of the machine, without those that depend on the time of a look.
     pub fn log(&self) -> Vec<Logged> {
         self.driver.machine().tiers().map_or_else(Vec::new, |tiers| tiers.log().to_vec())
     }

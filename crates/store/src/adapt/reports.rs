@@ -1,7 +1,8 @@
-//! What happens on other nodes. The node that leads adapts the volume for all, so the others tell it, about once a second, what their
-//! users do; it takes that as if its own had done it.
+//! Reports of accesses between nodes. The leader adapts the volume for all nodes: the others report their users'
+//! accesses about once a second, and it treats those like its own.
 //!
-//! A report may get lost, and what finds no room in one is counted and forgotten: then the next tells more of the same.
+//! A report may get lost, and accesses beyond its capacity are counted and dropped: later reports show the same
+//! pattern.
 
 use super::Adapt;
 use super::log::Access;
@@ -15,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// From one report to the next. A guess: far more often than a segment moves, and a thousand messages a second of a thousand nodes.
+/// From one report to the next. A guess: far more often than a segment moves, and a thousand messages a second of a
+/// thousand nodes.
 pub(super) const EVERY: Time = Time::from_millis(1000);
 /// Kinds of accesses, files with counts, and removed files in a report: a quarter of a megabyte each.
 const ROWS_MAX: usize = 4096;
@@ -25,7 +27,7 @@ const ACCESSES_MAX: usize = 1 << 16;
 /// Files that other nodes' requests are counted of from one look to the next.
 const HEARD_MAX: usize = 1 << 16;
 
-/// What is to be told, or was heard.
+/// Contents of the next report, or of received ones.
 #[derive(Default)]
 pub struct Reports(Mutex<Pending>);
 
@@ -38,11 +40,11 @@ struct Pending {
     told: Option<Time>,
 }
 
-/// What is asked of files, by number.
+/// Requests to files, by number.
 pub(super) type Asked = BTreeMap<FileId, (Box<Counts>, Vec<Request>)>;
 
-/// File, segment, whether it lay on the fast tier, whether it was written.
-type Row = (u64, u64, bool, bool);
+/// File, segment; whether it lay on the fast tier, whether it was written, whether the request ended there.
+type Row = (u64, u64, bool, bool, bool);
 
 /// A report as it travels.
 #[derive(Default, Serialize, Deserialize)]
@@ -55,7 +57,7 @@ struct Report {
     removed: Vec<u64>,
 }
 
-/// What is asked of a file, as it travels.
+/// Requests to a file, as they travel.
 #[derive(Serialize, Deserialize)]
 struct AskedOf {
     file: u64,
@@ -65,7 +67,7 @@ struct AskedOf {
     recent: Vec<(u64, u64, bool)>,
 }
 
-/// What other nodes' users did.
+/// Accesses of other nodes' users.
 #[derive(Default)]
 pub(super) struct Heard {
     pub accesses: Vec<Access>,
@@ -76,7 +78,8 @@ impl Reports {
     fn note(&self, accesses: &[Access], removed: &[FileId]) {
         let mut pending = self.0.lock();
         for access in accesses {
-            let row = (access.file.0, access.segment, access.tier == Tier::Fast, access.region == Region::Write);
+            let (fast, write) = (access.tier == Tier::Fast, access.region == Region::Write);
+            let row = (access.file.0, access.segment, fast, write, access.ends_request);
             if pending.accesses.len() >= ROWS_MAX && !pending.accesses.contains_key(&row) {
                 pending.lost += 1;
                 continue;
@@ -88,7 +91,7 @@ impl Reports {
         pending.removed.extend(removed.iter().copied().take(room));
     }
 
-    /// Requests to a file were counted, here or elsewhere. What is counted here is bounded by the files in use.
+    /// Adds counted requests to a file, from here or elsewhere. The files in use bound the local ones.
     pub(super) fn asked(&self, file: FileId, counts: &Counts, recent: Vec<Request>) {
         let asked = &mut self.0.lock().asked;
         let (sum, last) = asked.entry(file).or_default();
@@ -135,7 +138,7 @@ impl Reports {
         Some((report, lost))
     }
 
-    /// Takes what others said apart, and keeps what they say is asked of files.
+    /// Parses reports of other nodes, and keeps their requests to files.
     fn hear(&self, texts: &[String], now: Time, places: Option<&Places>) -> Heard {
         let mut heard = Heard::default();
         for text in texts {
@@ -146,7 +149,7 @@ impl Reports {
             if let Some(places) = places {
                 learn(places, report.places);
             }
-            for ((file, segment, fast, write), times, bytes) in report.accesses {
+            for ((file, segment, fast, write, ends_request), times, bytes) in report.accesses {
                 let (tier, region) =
                     (if fast { Tier::Fast } else { Tier::Slow }, if write { Region::Write } else { Region::Read });
                 let each = Access {
@@ -156,6 +159,7 @@ impl Reports {
                     tier,
                     bytes: bytes / u64::from(times.max(1)),
                     region,
+                    ends_request,
                 };
                 let room = ACCESSES_MAX.saturating_sub(heard.accesses.len());
                 heard.accesses.extend(std::iter::repeat_n(each, room.min(times as usize)));
@@ -192,12 +196,12 @@ impl Adapt {
         self.files.pool().cluster.get().is_some_and(|cluster| !cluster.leads())
     }
 
-    /// What is asked of files here and elsewhere; on a node that follows it waits for the next report.
+    /// Requests to files here and elsewhere; on a follower they wait for the next report.
     pub(super) fn asked(&self) -> Asked {
         if self.follows() { Asked::default() } else { self.reports.take_asked() }
     }
 
-    /// On the node that leads: what the others told. On the others: tells what happened here.
+    /// Leader: returns the reports of the others. Followers: send a report.
     pub(super) fn exchange(&self, accesses: &[Access], removed: &[FileId]) -> Heard {
         let pool = self.files.pool();
         let (Some(cluster), places, now) = (pool.cluster.get(), pool.places.get(), self.driver.now()) else {
@@ -228,10 +232,10 @@ mod tests {
 
     fn access(file: u64, segment: u64, write: bool) -> Access {
         let region = if write { Region::Write } else { Region::Read };
-        Access { at: Time(5), file: FileId(file), segment, tier: Tier::Slow, bytes: 100, region }
+        Access { at: Time(5), file: FileId(file), segment, tier: Tier::Slow, bytes: 100, region, ends_request: true }
     }
 
-    /// What one node's report has another hear.
+    /// Result of receiving one node's report on another.
     fn told(from: &Reports, at: Time) -> Option<(Heard, Asked)> {
         let (report, _) = from.take(at, None)?;
         let to = Reports::default();
@@ -284,8 +288,8 @@ mod tests {
         reports.note(&many, &[]);
         let (report, lost) = reports.take(Time(0), None).expect("something to tell");
         assert_eq!((report.accesses.len(), lost), (ROWS_MAX, 3));
-        let text =
-            serde_json::to_string(&Report { accesses: vec![((1, 0, true, true), u32::MAX, 5)], ..report }).unwrap();
+        let text = serde_json::to_string(&Report { accesses: vec![((1, 0, true, true, true), u32::MAX, 5)], ..report })
+            .unwrap();
         let heard = reports.hear(&["{".into(), text.clone(), text], Time(0), None);
         assert_eq!(heard.accesses.len(), ACCESSES_MAX);
     }

@@ -18,8 +18,13 @@ use std::time::{Duration, Instant};
 /// Recorded events that go in under one lock.
 const EVENTS_AT_ONCE: usize = 512;
 
-/// The loop rests at least so long. A guess: a thousandth of a core is nothing beside what a step finds to do.
+/// Minimum rest of the loop. A guess: a thousandth of a core is small beside the work of a step.
 const REST_MIN: Time = Time::from_millis(1);
+
+/// Time without a recorded event until the loop looks only every [`CALM_LOOK_EVERY`]. Guesses: longer than the idleness
+/// that slow copies wait for by default, and rare enough for an idle machine.
+const CALM_AFTER: Time = Time::from_millis(5000);
+const CALM_LOOK_EVERY: Time = Time::from_millis(5000);
 
 /// Wakes the loop for a deadline.
 #[derive(Default)]
@@ -32,6 +37,8 @@ pub struct Alarm {
 struct State {
     /// The machine's next deadline.
     at: Option<Time>,
+    /// Something was recorded since the loop looked last.
+    is_stirred: bool,
     ends: bool,
 }
 
@@ -46,7 +53,20 @@ impl Alarm {
         }
     }
 
-    /// Everything ends.
+    /// Wakes a calm loop, since something was recorded.
+    pub fn stir(&self) {
+        let mut state = self.state.lock();
+        if !std::mem::replace(&mut state.is_stirred, true) {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Whether something was recorded since the last call.
+    fn take_stirred(&self) -> bool {
+        std::mem::take(&mut self.state.lock().is_stirred)
+    }
+
+    /// Ends the loop and the carriers.
     pub fn end(&self) {
         self.state.lock().ends = true;
         self.changed.notify_all();
@@ -56,13 +76,16 @@ impl Alarm {
         self.state.lock().ends
     }
 
-    /// Rests until the deadline, or for `most`, or until the end. Whether it goes on.
-    fn rest(&self, now: impl Fn() -> Time, most: Option<Time>) -> bool {
+    /// Rests until the deadline, or for `most`, or until the end; for `stirred` at most once something was recorded.
+    /// Whether it goes on.
+    fn rest(&self, now: impl Fn() -> Time, most: Option<Time>, stirred: Option<Time>) -> bool {
         let began = now();
         // A deadline that has passed and stays would keep a core busy.
-        let (soonest, latest) = (began + REST_MIN, most.map(|most| began + most));
+        let soonest = began + REST_MIN;
         let mut state = self.state.lock();
         while !state.ends {
+            let stirred = stirred.filter(|_| state.is_stirred);
+            let latest = most.into_iter().chain(stirred).min().map(|most| began + most);
             match [state.at, latest].into_iter().flatten().min() {
                 Some(until) => {
                     let left = until.max(soonest).since(now());
@@ -117,8 +140,8 @@ impl Adapt {
         }
     }
 
-    /// Copies and rebuilds that the machine has under way at the same time, and one more, so that what goes never waits;
-    /// none where no file has or is to have a replica.
+    /// Copies and rebuilds that the machine has under way at the same time, and one more, so that what goes never
+    /// waits; none where no file has or is to have a replica.
     fn replicas_at_once(&self) -> usize {
         let of = &self.settings.replicas.replication;
         let any = of.strategy != Strategy::None || self.replicas.any();
@@ -149,21 +172,21 @@ impl Adapt {
         }
     }
 
-    /// Waits for the speed of the devices, and tells how everything lies that the tree has.
+    /// Waits for the speeds of the devices, and reports the layouts of all files in the tree.
     fn begin_tiers(&self, pool: &Pool, walk: impl FnOnce(&mut dyn FnMut(&File) -> bool)) {
         let Some(costs) = self.find_costs(pool) else {
             tracing::error!("the speed of a tier is not known, so nothing is moved; give both tiers a `speed`");
             return;
         };
         self.set_costs(costs);
-        // What lies on the fast tier counts from the start, also what nobody uses.
+        // Segments on the fast tier count from the start, also unused ones.
         walk(&mut |file| {
             self.found_in_tree(file);
             !self.driver.alarm.ends()
         });
     }
 
-    /// A file lies so: what of it is on the fast tier is told to the machine, without an access.
+    /// Reports the segments of a file that are on the fast tier to the machine, without an access.
     pub fn found_in_tree(&self, file: &File) {
         let Some(layout) = file.layout() else { return };
         if self.recorder.segments(&layout).any(|(_, tier)| tier == Tier::Fast) {
@@ -172,10 +195,26 @@ impl Adapt {
     }
 
     fn run(&self) {
+        let alarm = Arc::downgrade(&self.driver);
+        self.recorder.log().on_stir(move || {
+            if let Some(driver) = alarm.upgrade() {
+                driver.alarm.stir();
+            }
+        });
         let tiers = self.has_tiers().then(|| look_every(self.settings.tiering.idle));
+        let calm_after = CALM_AFTER.max(Time(self.settings.tiering.idle.as_nanos() as u64 * 2));
+        let mut stirred = self.driver.now();
         loop {
+            if self.driver.alarm.take_stirred() {
+                stirred = self.driver.now();
+            }
+            // Reports of other nodes are not recorded here.
+            let is_alone = self.files.pool().cluster.get().is_none();
+            let is_calm = is_alone && self.driver.now().since(stirred) >= calm_after;
+            let calm = tiers.map(|every| if is_calm { every.max(CALM_LOOK_EVERY) } else { every });
             let stripes = self.driver.machine().stripes_look_at().map(|at| at.since(self.driver.now()));
-            if !self.driver.alarm.rest(|| self.driver.now(), [tiers, stripes].into_iter().flatten().min()) {
+            let most = [calm, stripes].into_iter().flatten().min();
+            if !self.driver.alarm.rest(|| self.driver.now(), most, tiers) {
                 return;
             }
             self.step();
@@ -227,19 +266,19 @@ impl Adapt {
         }
     }
 
-    /// Tells how files lie and what was accessed, each at its time; asks for nothing yet.
+    /// Feeds layouts and accesses to the machine, each at its time; requests no decision yet.
     fn feed(&self, lies: Vec<Event>, accesses: &[Access]) {
         let now = accesses.first().map_or_else(|| self.driver.now(), |first| first.at);
         lies.into_iter().for_each(|lies| self.driver.machine().handle(now, lies));
         for some in accesses.chunks(EVENTS_AT_ONCE) {
             let mut machine = self.driver.machine();
-            for Access { at, file, segment, region, bytes, .. } in some.iter().copied() {
-                machine.handle(at, Event::File(file, FileEvent::Accessed { segment, region, bytes }));
+            for Access { at, file, segment, region, bytes, ends_request, .. } in some.iter().copied() {
+                machine.handle(at, Event::File(file, FileEvent::Accessed { segment, region, bytes, ends_request }));
             }
         }
     }
 
-    /// What is asked of files, what devices served, and how much space there is.
+    /// Requests to files, requests served by devices, and free space.
     fn of_stripes(&self) -> Vec<Event> {
         let space = self.recorder.targets().space();
         let free = space.free_bytes as f64 / space.total_bytes.max(1) as f64;
@@ -263,7 +302,7 @@ impl Adapt {
                 told.extend([lies, Event::File(id, FileEvent::Asked { counts, recent })]);
             }
         }
-        // One of those with forks that nobody uses: when space is scarce, these go first.
+        // An unused file with forks: when space is scarce, these go first.
         if let Some(id) = self.recorder.forks().next_at_rest(&in_use) {
             match self.files.find(id) {
                 Some(file) => told.extend(self.lies(&file)),
@@ -288,14 +327,26 @@ mod tests {
         let now = || Time(began.elapsed().as_nanos() as u64);
         alarm.set(Some(Time::ZERO));
         for turn in 1..=3 {
-            assert!(alarm.rest(now, None));
+            assert!(alarm.rest(now, None, None));
             assert!(now() >= Time(REST_MIN.0 * turn), "turn {turn}");
         }
         alarm.set(None);
         std::thread::scope(|scope| {
-            let rests = scope.spawn(|| alarm.rest(now, None));
+            let rests = scope.spawn(|| alarm.rest(now, None, None));
             alarm.end();
             assert!(!rests.join().expect("no panic"));
         });
+    }
+
+    #[test]
+    fn a_recorded_event_shortens_a_long_rest() {
+        let (alarm, began) = (Alarm::default(), Instant::now());
+        let now = || Time(began.elapsed().as_nanos() as u64);
+        std::thread::scope(|scope| {
+            let rests = scope.spawn(|| alarm.rest(now, Some(Time::from_secs(3600)), Some(Time::from_millis(2))));
+            alarm.stir();
+            assert!(rests.join().expect("no panic"));
+        });
+        assert!(alarm.take_stirred() && !alarm.take_stirred());
     }
 }

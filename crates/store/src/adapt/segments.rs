@@ -14,7 +14,7 @@ use policy::volume::Change;
 use std::sync::Arc;
 
 /// A segment of the mirror that is read, which a change is about.
-struct Found<'a> {
+struct FoundSegment<'a> {
     file: &'a Arc<File>,
     layout: Arc<Layout>,
     mirror: usize,
@@ -22,7 +22,7 @@ struct Found<'a> {
     segment: Segment,
 }
 
-impl Found<'_> {
+impl FoundSegment<'_> {
     /// Bytes of it that the file has.
     fn length(&self) -> u64 {
         self.segment.end.min(self.file.size()).saturating_sub(self.segment.start)
@@ -30,13 +30,13 @@ impl Found<'_> {
 }
 
 impl Adapt {
-    fn found<'a>(&self, file: &'a Arc<File>, index: u64) -> Result<Found<'a>> {
+    fn found<'a>(&self, file: &'a Arc<File>, index: u64) -> Result<FoundSegment<'a>> {
         let gone = || Error::Busy("the segment is gone".into());
         let layout = file.layout().ok_or_else(gone)?;
         let (mirror, segment) = self.segment(file, index).ok_or_else(gone)?;
         match segment.end == OPEN_END {
             true => Err(gone()),
-            false => Ok(Found { file, layout, mirror, index: index as usize, segment }),
+            false => Ok(FoundSegment { file, layout, mirror, index: index as usize, segment }),
         }
     }
 
@@ -122,7 +122,7 @@ impl Adapt {
     /// work while it runs. `work` gets the placement of the segment on the others.
     fn between<T>(
         &self,
-        of: &Found<'_>,
+        of: &FoundSegment<'_>,
         tier: u8,
         others: &[TargetId],
         work: impl FnOnce(&Placement) -> Result<T>,
@@ -145,7 +145,7 @@ impl Adapt {
     }
 
     /// Back to the slow copy that was kept, if it is still equal.
-    fn returned(&self, of: &Found<'_>) -> bool {
+    fn returned(&self, of: &FoundSegment<'_>) -> bool {
         let file = of.layout.file;
         if of.mirror != 0 || !self.mover.has_copy(file, &of.segment) {
             return false;

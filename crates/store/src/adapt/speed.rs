@@ -1,7 +1,7 @@
-//! How fast the devices are: what `volume.toml` says, what was measured before, or what a measurement says now.
+//! Speeds of the devices: from `volume.toml`, an earlier measurement, or a new one.
 //!
-//! A measurement writes an object, makes it durable, asks the kernel to forget it and reads it back: some seconds on a slow
-//! device, once in a target's life.
+//! A measurement writes an object, makes it durable, asks the kernel to forget it and reads it back: some seconds on a
+//! slow device, once in a target's life.
 
 use super::Adapt;
 use crate::file::Pool;
@@ -75,7 +75,7 @@ fn speed(target: &Arc<Target>, state: &Arc<dyn State>, pool: &Pool) -> Option<De
     }
 }
 
-/// Writes, forgets, reads, step by step, each step on a worker of the target with its deadline.
+/// Writes an object, drops its pages and reads it back, each step on a worker of the target with its deadline.
 fn measure(target: &Target, pool: &Pool) -> Result<DeviceCost, crate::target::TargetError> {
     let id = pool.next_object();
     let _making = pool.making.begin(id);

@@ -1,4 +1,4 @@
-//! Stripes: what `volume.toml` says of them, and what is measured of the devices.
+//! Stripes: configuration from `volume.toml`, and measurements of the devices.
 
 use super::{Recorder, Settings};
 use crate::volume::{Config, Problem, Problems};
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// The devices that files are striped over by load.
 #[derive(Clone, Debug, Default)]
 pub struct Devices {
-    /// What one does: the mean of those that were measured, or a guess.
+    /// Speed of one device: the mean of the measured ones, or a guess.
     pub each: Measured,
     /// How many there are.
     pub count: u32,
@@ -30,7 +30,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Those of a configuration.
+    /// Devices of a configuration.
     pub fn of(config: &Config) -> Devices {
         let ours = config.targets.iter().filter(|target| config.stripes.tier.is_none_or(|tier| target.tier == tier));
         let measured: Vec<Measured> = ours.clone().filter_map(|target| target.device).collect();
@@ -44,7 +44,7 @@ impl Devices {
     }
 }
 
-/// The striper's parameters and rules, as a configuration says them. Reads the rule file, and touches nothing.
+/// Parameters and rules of the striper from a configuration. Reads the rule file, and touches no other file.
 ///
 /// # Errors
 /// Rules or weights that cannot be read or are none.
@@ -103,7 +103,7 @@ pub(super) fn shown(shape: &Shape) -> String {
     format!("stripes of {} KiB over {} targets", shape.unit_bytes >> 10, shape.devices)
 }
 
-/// What was timed of the targets until the last look: of those of this machine, and of those behind a network.
+/// Service times of the targets at the last look: of local targets, and of those behind a network.
 #[derive(Default)]
 pub(super) struct Sampled {
     near: Served,
@@ -111,7 +111,8 @@ pub(super) struct Sampled {
 }
 
 impl Sampled {
-    /// What came since then; `all` says of each target whether it is behind a network, and what was timed of it since the start.
+    /// Service times since the last look; `all` gives for each target whether it is behind a network, and its times
+    /// since the start.
     pub fn look(&mut self, all: impl Iterator<Item = (bool, Served)>) -> striper::Event {
         let now = all.fold(Sampled::default(), |sum, (far, served)| match far {
             true => Sampled { far: sum.far.and(served), ..sum },

@@ -1,4 +1,4 @@
-//! What the machine is told of the two tiers: how fast they are, how much room they have, and when they are idle.
+//! Inputs of the machine about the two tiers: their speeds, their free space, and their idle times.
 
 use super::Adapt;
 use super::log::Access;
@@ -17,7 +17,7 @@ use policy::{FileId, TargetId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What was told, and what is known besides.
+/// State of the tiers as reported to the machine, and its sources.
 #[derive(Default)]
 pub struct Tiers {
     pub ours: Ours,
@@ -34,11 +34,11 @@ struct Known {
     /// Segments on the fast tier that are longer or shorter than the others, and by how much.
     odd: BTreeMap<Location, i64>,
     fast_bytes: u64,
-    /// The slow targets, as the room for copies was last told of.
+    /// Slow targets, as last reported for the room for copies.
     slow: Vec<SlowTarget>,
     /// Bytes of copies that were given up on slow targets that were short of space, and their free bytes then.
     given_up: BTreeMap<TargetId, (u64, u64)>,
-    /// What the metrics were told of.
+    /// Statistics that the metrics include.
     counted: Stats,
     /// Reads and all accesses so far.
     reads: (u64, u64),
@@ -53,12 +53,12 @@ impl Tiers {
         self.known.lock().paused
     }
 
-    /// What the metrics were told of before `now`.
+    /// Replaces the statistics that the metrics include with `now`; returns the former.
     pub fn counted(&self, now: Stats) -> Stats {
         std::mem::replace(&mut self.known.lock().counted, now)
     }
 
-    /// The segments of a file that tiering knows lie so.
+    /// Records the segments on the fast tier whose length is not the usual one.
     pub fn lie(&self, layout: &Layout, tiers: &[Tier], segment_bytes: u64) {
         let mut known = self.known.lock();
         let segments = super::record::read_from(layout).map_or(&[][..], |(_, segments)| segments);
@@ -71,7 +71,7 @@ impl Tiers {
         }
     }
 
-    /// Other nodes' users did that in the time that a report is of.
+    /// Counts the tiers of other nodes' accesses as used for the time that their report covers.
     pub fn heard(&self, accesses: &[Access]) {
         if !accesses.is_empty() {
             let busy = [Tier::Fast, Tier::Slow].map(|tier| accesses.iter().any(|access| access.tier == tier));
@@ -114,7 +114,7 @@ impl Adapt {
         (share as u64).min(free)
     }
 
-    /// What the devices of the tiers do and have now.
+    /// Events of the tiers' devices: idle times, room, space.
     pub(super) fn of_tiers(&self, accesses: &[Access]) -> Vec<Event> {
         let Some(fast) = self.driver.machine().tiers().map(|tiers| tiers.fast_locations()) else {
             return Vec::new();
@@ -154,7 +154,7 @@ impl Adapt {
         SlowTarget { total_bytes, free_bytes: view.free_bytes }
     }
 
-    /// What placing new segments goes by.
+    /// Publishes the state that the placement of new segments uses.
     pub(super) fn publish(&self) {
         let room = self.driver.machine().tiers().map_or(0, |tiers| tiers.free_locations());
         let (reads, all) = self.tiers.known.lock().reads;
@@ -162,8 +162,8 @@ impl Adapt {
         placing.publish(room, if reads * 2 >= all { Region::Read } else { Region::Write });
     }
 
-    /// Removes copies of no use, and as many on slow targets that are short of space as they are short of. Tells the
-    /// machine of what is gone.
+    /// Removes useless copies, and copies on slow targets that are short of space until the shortage is covered.
+    /// Reports the removed copies to the machine.
     pub(super) fn tidy_copies(&self) {
         let slow = self.settings.tiering.slow;
         let targets = self.recorder.targets().all();
@@ -174,7 +174,7 @@ impl Adapt {
             if short_bytes == 0 {
                 continue;
             }
-            // What has gone since space was looked at last is not seen there yet.
+            // Space freed since the last look at space is not visible there yet.
             let given_up = self.tiers.known.lock().given_up.get(&target.id()).copied().unwrap_or_default();
             let so_far = if given_up.0 == free_bytes { given_up.1 } else { 0 };
             let more = self.give_up_copies(target.id(), short_bytes.saturating_sub(so_far));
@@ -189,7 +189,7 @@ impl Adapt {
         }
     }
 
-    /// Gives up copies with a part on a target until these parts have so many bytes. How many they have.
+    /// Gives up copies with a part on a target until these parts have `short_bytes` bytes. Returns their bytes.
     fn give_up_copies(&self, target: TargetId, short_bytes: u64) -> u64 {
         let segment = |at: Location| Some(self.segment(&*self.files.noted(FileId(at.file))?, at.segment)?.1);
         let bytes = |at: Location| segment(at).map_or(0, |of| self.mover.copy_bytes_on(FileId(at.file), &of, target));
@@ -198,7 +198,7 @@ impl Adapt {
         for (at, of) in go.into_iter().filter_map(|at| Some((at, segment(at)?))) {
             self.mover.forget_copy(FileId(at.file), of.start);
         }
-        // What is left there is of files that the machine has lost sight of: nothing goes back to it.
+        // The remaining copies are of files that the machine no longer tracks: no segment returns to them.
         if freed < short_bytes { freed + self.mover.forget_copies_on(target) } else { freed }
     }
 
@@ -212,8 +212,8 @@ impl Adapt {
     }
 }
 
-/// Between two looks at devices and at what was recorded, for a machine that wants them idle so long: a quarter of
-/// that, so that idleness is seen a quarter late at most; and often enough that what is recorded finds room.
+/// Interval between two looks at devices and at recorded accesses: a quarter of the machine's idle time, so that
+/// idleness is seen at most a quarter late; and short enough that the log of accesses does not overflow.
 pub fn look_every(idle: Duration) -> Time {
     Time((idle / 4).clamp(Duration::from_millis(10), Duration::from_millis(250)).as_nanos() as u64)
 }

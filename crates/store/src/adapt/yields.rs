@@ -17,7 +17,7 @@ pub(super) struct Yields<'a> {
 
 impl Pace for Yields<'_> {
     fn take(&self, bytes: u64) -> Result<()> {
-        // Nothing is to be read or written, and somebody may wait for its end.
+        // There is nothing to read or write, and a caller may wait for the end.
         if bytes == 0 {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Carrying out what the level says: copies, fetches to be made, frames filled and freed, readers answered.
+//! Execution of the level's actions: copies, fetches, frames filled and freed, replies to readers.
 
 use super::frames::Frame;
 use super::{Inner, Order, part_of_block};
@@ -9,26 +9,26 @@ use policy::machine::Machine;
 use policy::precedence::Class;
 use std::ops::Range;
 
-/// A fetch under way.
+/// A running fetch.
 pub(super) struct Flying {
     pub span: Span,
     /// Whether its blocks have frames here; otherwise the reader reads without the cache.
     pub keep: bool,
-    /// The frames that came back.
+    /// Frames that came back.
     pub frames: Vec<Option<Frame>>,
     pub pieces_left: usize,
     pub failed: bool,
-    /// Passed its deadline.
+    /// The fetch passed its deadline.
     pub overdue: bool,
-    /// Whether a caller waits for it.
+    /// `Awaited` once a caller waits for the fetch.
     pub class: Class,
-    /// Its pieces that wait, or waited, for a worker as prefetches.
+    /// Pieces that wait, or waited, for a worker as prefetches.
     pub queued: Vec<Queued>,
-    /// Who waits for which blocks of it, and where their range begins.
+    /// Waiting requests: id, awaited blocks, and the start of the request's range in the file.
     pub waiters: Vec<(RequestId, Span, u64)>,
 }
 
-/// What the request that just arrived finds.
+/// Destination of the actions for the request that just arrived.
 pub(super) struct Copies<'b> {
     request: RequestId,
     offset: u64,
@@ -36,7 +36,7 @@ pub(super) struct Copies<'b> {
     /// Ranges of `buf` that are filled.
     pub hits: Vec<Range<usize>>,
     pub waits: Vec<(FetchId, Span)>,
-    /// Prefetches that it waits for and nothing did before.
+    /// Prefetches that this request is the first to wait for.
     pub hurried: Vec<Queued>,
     delivered: bool,
 }
@@ -52,8 +52,8 @@ impl<'b> Copies<'b> {
 }
 
 impl Inner {
-    /// Does what the level says until it says nothing more; gives the fetches to be made. `copies` is for the request
-    /// that just arrived, `landed` the fetch that just ended.
+    /// Executes actions until the level has no more; returns the fetches to issue. `copies` belongs to the request that
+    /// just arrived, `landed` to the fetch that just ended.
     pub(super) fn carry_out(
         &mut self,
         mut copies: Option<&mut Copies<'_>>,
@@ -113,7 +113,7 @@ impl Inner {
         }
     }
 
-    /// Takes the frames of a fetch. What is passed through needs none.
+    /// Takes frames for a fetch. A fetch that is passed through needs none.
     fn depart(&mut self, fetch: &policy::cache::Fetch) -> Option<Order> {
         let len = fetch.span.len as usize;
         let flying = Flying {
@@ -139,7 +139,7 @@ impl Inner {
         })
     }
 
-    /// Blocks of the fetch that just ended are resident.
+    /// Makes blocks of the fetch that just ended resident.
     fn store(&mut self, span: Span, landed: &mut Flying) {
         for block in span.blocks() {
             let at = (block.index() - landed.span.first.index()) as usize;
@@ -149,7 +149,7 @@ impl Inner {
         self.files.hold(span.first.file(), u64::from(span.len), 0);
     }
 
-    /// A fetch is over: those who wait for its bytes get them, and the level is told.
+    /// Ends a fetch: fills its waiting requests and informs the level.
     pub(super) fn fetch_over(&mut self, now: Time, fetch: FetchId) {
         let Some(mut flying) = self.flying.remove(&fetch) else { return };
         if flying.failed {

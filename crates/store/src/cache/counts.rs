@@ -1,11 +1,11 @@
-//! What the cache counted, in the words of the simulator's report.
+//! Counters of the cache, named as in the simulator's report.
 
 use policy::cache::Level;
 
-/// Counts of the block cache since the start; blocks unless they say otherwise.
+/// Counts of the block cache since the start; in blocks unless stated otherwise.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct CacheCounts {
-    /// Its prefetcher.
+    /// Name of the prefetcher.
     pub prefetch: String,
     /// Blocks it can hold.
     pub blocks: u64,
@@ -15,47 +15,47 @@ pub struct CacheCounts {
     pub memory_bytes: u64,
     /// Requests for reading, not blocks.
     pub requests: u64,
-    /// Of these, on handles opened with `O_NOATIME`: prefetches of a cache above.
+    /// Requests on handles opened with `O_NOATIME`: prefetches of a cache above.
     pub speculative_requests: u64,
-    /// Asked for.
+    /// Blocks that were requested.
     pub asked: u64,
-    /// Found here.
+    /// Requested blocks that were resident.
     pub hit: u64,
-    /// Found on the way.
+    /// Requested blocks that were being fetched.
     pub late: u64,
-    /// Not found.
+    /// Requested blocks that were neither resident nor being fetched.
     pub missed: u64,
-    /// Of `hit`, served by PFC without telling the native cache.
+    /// The part of `hit` that PFC served without notice to the native cache.
     pub silent: u64,
     /// Served by PFC directly from the targets.
     pub bypassed: u64,
     /// Fetches, not blocks.
     pub fetches: u64,
-    /// Fetched, all kinds.
+    /// Fetched blocks, all kinds.
     pub fetched: u64,
-    /// Fetched unasked: issued prefetch.
+    /// Blocks fetched by issued prefetches.
     pub prefetched: u64,
-    /// Of these, asked for later.
+    /// Prefetched blocks that were requested later.
     pub prefetch_used: u64,
-    /// Of the used ones, still on the way when asked for.
+    /// The part of `prefetch_used` that was still being fetched when requested.
     pub prefetch_late: u64,
-    /// Of the prefetched ones, gone without ever being asked for.
+    /// Prefetched blocks that left the cache without a request.
     pub prefetch_wasted: u64,
-    /// Of the prefetched ones, not asked for so far.
+    /// Prefetched blocks without a request so far.
     pub prefetch_unused: u64,
     /// Prefetches not issued because every frame was on the way.
     pub prefetch_dropped: u64,
-    /// Evicted.
+    /// Blocks that were evicted.
     pub evicted: u64,
-    /// Failed to arrive, prefetches included.
+    /// Blocks that failed to arrive, prefetches included.
     pub failed: u64,
     /// Reads (not blocks) that went on without the cache because a fetch failed or passed its deadline.
     pub around: u64,
-    /// Share of the blocks asked for that were here.
+    /// Share of the requested blocks that were resident.
     pub hit_ratio: f64,
-    /// Share of what would have been missed that prefetching had here or on the way.
+    /// Share of potential misses that prefetching made resident or had on the way.
     pub coverage: f64,
-    /// Share of the prefetched blocks that were asked for.
+    /// Share of the prefetched blocks that were requested.
     pub accuracy: f64,
 }
 

@@ -1,10 +1,10 @@
-//! Numbers for files: the level wants them small and dense, files have theirs for life.
+//! Numbers of files within the cache: the level needs small, dense ones, and a file's own number is fixed for life.
 
 use policy::FileId;
 use policy::cache::{FILE_MAX, INDEX_MAX};
 use std::collections::HashMap;
 
-/// The files that have blocks here, fetches under way, or streams.
+/// Files with resident blocks, running fetches, or streams.
 #[derive(Default)]
 pub(super) struct Files {
     numbers: HashMap<FileId, u32>,
@@ -14,14 +14,14 @@ pub(super) struct Files {
 
 struct Entry {
     id: FileId,
-    /// Blocks, fetches and streams.
+    /// Number of blocks, fetches and streams.
     held: u64,
-    /// No block from here on was ever fetched.
+    /// First block behind all that were ever fetched.
     end: u64,
 }
 
 impl Files {
-    /// A stream of a file begins; the file's number.
+    /// Registers a stream of a file; returns the number of the file.
     pub fn enter(&mut self, id: FileId) -> u32 {
         let number = match self.numbers.get(&id) {
             Some(&number) => number,
@@ -41,25 +41,25 @@ impl Files {
         number
     }
 
-    /// The number of a file that is known.
+    /// Number of a registered file.
     pub fn number(&self, id: FileId) -> Option<u32> {
         self.numbers.get(&id).copied()
     }
 
-    /// The number of a file that may have blocks here, and the block after its last.
+    /// Number of a file that may have resident blocks, and the block after its last.
     pub fn find(&self, id: FileId) -> Option<(u32, u64)> {
         let number = *self.numbers.get(&id)?;
         Some((number, self.entries[number as usize].end))
     }
 
-    /// More of the file is here; its blocks end before `end`.
+    /// Adds uses of the file; its blocks end before `end`.
     pub fn hold(&mut self, number: u32, count: u64, end: u64) {
         let entry = &mut self.entries[number as usize];
         entry.held += count;
         entry.end = entry.end.max(end.min(INDEX_MAX + 1));
     }
 
-    /// Less of the file is here; with the last goes its number.
+    /// Removes uses of the file, and its number with the last one.
     pub fn release(&mut self, number: u32, count: u64) {
         let entry = &mut self.entries[number as usize];
         entry.held -= count;
@@ -69,7 +69,7 @@ impl Files {
         }
     }
 
-    /// A stream of a file ended.
+    /// Removes a stream of a file.
     pub fn leave(&mut self, id: FileId) {
         if let Some(&number) = self.numbers.get(&id) {
             self.release(number, 1);

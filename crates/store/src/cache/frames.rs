@@ -1,4 +1,4 @@
-//! The memory: frames of one block each, made as they are needed, never more than the level has blocks.
+//! Memory of the cache: frames of one block each, allocated on demand, never more than the level has blocks.
 
 use super::BLOCK_BYTES;
 use policy::cache::Block;
@@ -27,7 +27,7 @@ impl Hasher for Spread {
     }
 }
 
-/// All frames: filled ones by block, free ones, and how many there are at all.
+/// All frames: filled ones by block, free ones, and their total number.
 pub(super) struct Frames {
     filled: HashMap<Block, Frame, BuildHasherDefault<Spread>>,
     free: Vec<Frame>,
@@ -40,7 +40,7 @@ impl Frames {
         Frames { filled: HashMap::default(), free: Vec::new(), made: 0, made_max }
     }
 
-    /// A frame with whatever was in it. The level sees to it that there is one.
+    /// Takes a frame with arbitrary bytes. The level guarantees that one is available.
     pub fn take(&mut self) -> Frame {
         self.free.pop().unwrap_or_else(|| {
             assert!(self.made < self.made_max, "bug: more than {} frames are needed", self.made_max);
@@ -49,7 +49,7 @@ impl Frames {
         })
     }
 
-    /// Frames that are not needed.
+    /// Returns frames that are not needed.
     pub fn give(&mut self, frames: impl IntoIterator<Item = Frame>) {
         self.free.extend(frames);
     }
@@ -63,7 +63,7 @@ impl Frames {
         self.filled.get(&block).map(|frame| &**frame)
     }
 
-    /// A block is not resident any more.
+    /// Frees the frame of an evicted block.
     pub fn free(&mut self, block: Block) {
         self.free.extend(self.filled.remove(&block));
     }
@@ -72,7 +72,7 @@ impl Frames {
         self.filled.len()
     }
 
-    /// Frames that take memory, filled, on the way or free.
+    /// Number of frames that take memory: filled, on the way or free.
     pub fn made(&self) -> usize {
         self.made
     }

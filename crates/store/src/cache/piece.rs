@@ -1,4 +1,4 @@
-//! One piece of a fetch on a target's worker. However it ends, its frames come back and the fetch hears of it.
+//! One piece of a fetch on a target's worker. At its end, its frames and its result return to the fetch.
 
 use super::BlockCache;
 use super::frames::Frame;
@@ -8,23 +8,31 @@ use rustix::io::Errno;
 use std::io::IoSliceMut;
 use std::sync::Arc;
 
-/// A piece on its way.
+/// A running piece.
 pub(crate) struct PieceWork {
     cache: Arc<BlockCache>,
     fetch: FetchId,
-    /// Its first frame's place in the fetch.
+    /// Index of its first frame in the fetch.
     first: usize,
     frames: Vec<Frame>,
+    /// An object that ends before its part counts as a failure: another node may be cutting the file.
+    whole: bool,
     over: bool,
 }
 
 impl PieceWork {
     pub fn new(cache: Arc<BlockCache>, fetch: FetchId, first: usize, frames: Vec<Frame>) -> PieceWork {
-        PieceWork { cache, fetch, first, frames, over: false }
+        PieceWork { cache, fetch, first, frames, whole: false, over: false }
     }
 
-    /// Fills the frames from an object; what it does not have, and what lies behind `len`, is zeros. The first
-    /// `demand_bytes` are waited for, the rest is fetched on speculation.
+    /// Sets whether the piece fails if the object doesn't have all of it.
+    pub fn whole(mut self, whole: bool) -> PieceWork {
+        self.whole = whole;
+        self
+    }
+
+    /// Fills the frames from an object; missing bytes, and bytes behind `len`, become zeros. The first `demand_bytes`
+    /// are awaited, the rest is speculative.
     pub fn run(mut self, handle: &dyn Handle, offset: u64, len: usize, demand_bytes: usize) -> Result<(), Errno> {
         let mut left = len;
         let mut buffers: Vec<IoSliceMut<'_>> = Vec::with_capacity(self.frames.len());
@@ -35,6 +43,9 @@ impl PieceWork {
         }
         let read = handle.read_vectored_at(offset, &mut buffers, demand_bytes)?;
         let mut filled = read.min(len);
+        if self.whole && filled < len {
+            return Ok(());
+        }
         for frame in &mut self.frames {
             let here = filled.min(frame.len());
             frame[here..].fill(0);
@@ -44,7 +55,7 @@ impl PieceWork {
         Ok(())
     }
 
-    /// Nothing of the file lies there: zeros.
+    /// Fills the frames with zeros, where the file has no object.
     pub fn zeros(mut self) {
         self.frames.iter_mut().for_each(|frame| frame.fill(0));
         self.end(true);

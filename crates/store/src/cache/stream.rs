@@ -1,11 +1,11 @@
-//! A stream: one open handle of one file, the unit that prefetchers follow and that ETS and ESF share the budget among.
+//! A stream: one open handle of one file, the unit of prefetchers; ETS and ESF divide the budget among streams.
 
 use super::BlockCache;
 use super::files::Files;
 use policy::FileId;
 use std::sync::{Arc, OnceLock, Weak};
 
-/// What reads sequentially. Ends when dropped.
+/// Handle of a stream of reads; the stream ends with its last handle.
 pub struct Stream {
     number: Arc<Number>,
     client: u32,
@@ -31,7 +31,7 @@ impl Stream {
         Stream { number: Arc::new(number), client, speculative: false }
     }
 
-    /// A speculative stream of its own, where there is no handle that it belongs to.
+    /// Makes the stream speculative, where it has no handle to belong to.
     pub fn into_speculative(self) -> Stream {
         Stream { speculative: true, ..self }
     }
@@ -49,7 +49,7 @@ impl Stream {
         self.client
     }
 
-    /// The file's number, which stays while the stream is there.
+    /// Number of the file in the cache, fixed for the life of the stream.
     pub(super) fn enter(&self, id: FileId, files: &mut Files) -> u32 {
         let mut first = false;
         let file = *self.number.file.get_or_init(|| {
@@ -59,7 +59,7 @@ impl Stream {
         match files.number(file).filter(|_| !first && file == id) {
             Some(number) => number,
             None if first => files.enter(id),
-            // An open file keeps its number for life, so this does not happen; it would only cost the stream's state.
+            // Unreachable, since an open file keeps its number for life; it would only cost the stream's state.
             None => files.number(id).unwrap_or_else(|| files.enter(id)),
         }
     }
@@ -72,14 +72,14 @@ pub struct WeakStream {
 }
 
 impl Stream {
-    /// The stream, without keeping it.
+    /// Weak reference to the stream.
     pub fn downgrade(&self) -> WeakStream {
         WeakStream { number: Arc::downgrade(&self.number), client: self.client }
     }
 }
 
 impl WeakStream {
-    /// The stream through another handle, whose reads nobody waits for; `None` if it ended.
+    /// Speculative handle of the stream, whose reads are not awaited; `None` if the stream ended.
     pub fn speculative(&self) -> Option<Stream> {
         Some(Stream { number: self.number.upgrade()?, client: self.client, speculative: true })
     }

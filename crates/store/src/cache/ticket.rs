@@ -1,4 +1,4 @@
-//! A read that waits: for fetches of its own, for those of others, or for what it reads by itself.
+//! A waiting read: for its own fetches, for those of others, or for blocks that it reads by itself.
 
 use super::{BlockCache, part, part_of_block};
 use crate::target::{Pending, TargetError};
@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Where the bytes of a read gather.
+/// Buffer in which the bytes of a read are collected.
 pub(super) struct Waiter {
     state: Mutex<State>,
     changed: Condvar,
@@ -17,12 +17,12 @@ pub(super) struct Waiter {
 
 struct State {
     bytes: Vec<u8>,
-    /// Whether it ended well, once it ended.
+    /// Result of the request, once it ended.
     over: Option<bool>,
 }
 
 impl Waiter {
-    /// For a range of `len` bytes, of which some are in `buf` already.
+    /// A waiter for `len` bytes; the ranges `hits` of `buf` are copied.
     pub fn new(len: usize, hits: &[Range<usize>], buf: &[u8]) -> Waiter {
         let mut bytes = vec![0; len];
         for hit in hits {
@@ -50,39 +50,41 @@ impl Waiter {
     }
 }
 
-/// What a read waits for.
+/// Pending parts of a read.
 pub(crate) struct Wait {
     pub(super) request: RequestId,
     pub(super) waiter: Arc<Waiter>,
-    /// What it must read by itself.
+    /// Blocks that the reader must read by itself.
     pub(super) direct: Vec<(FetchId, Span)>,
-    /// Its own fetches.
+    /// Fetches that this read started.
     pub(crate) own: Vec<(FetchId, Pending<()>)>,
-    /// Something that it waits for has passed its deadline already.
+    /// One of the awaited fetches has passed its deadline already.
     pub(super) hopeless: bool,
 }
 
-/// Reads a range of the file without the cache, as far as the file goes.
+/// Reads a range of the file without the cache, up to the end of the file.
 pub(crate) type Around = dyn Fn(u64, &mut [u8]) -> Result<usize> + Send;
 
-/// A read under way. [`Ticket::finish`] waits for it.
+/// A running read. [`Ticket::finish`] waits for it.
 pub struct Ticket {
     pub(crate) cache: Arc<BlockCache>,
     pub(crate) around: Box<Around>,
+    /// Whether bytes that came from the level are valid for this read.
+    pub(crate) current: Box<dyn Fn() -> bool + Send>,
     pub(crate) offset: u64,
     pub(crate) len: usize,
     pub(crate) wait: Wait,
 }
 
 impl Ticket {
-    /// Waits for the bytes, at most a deadline for each fetch; goes the way without cache, which knows mirrors and
-    /// recovery, when one fails or hangs.
+    /// Waits for the bytes, at most a deadline for each fetch. When a fetch fails or hangs, reads without the cache, by
+    /// the path that handles mirrors and recovery.
     ///
     /// # Errors
-    /// What that way says.
+    /// Errors of the read without the cache.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         let direct = self.read_direct();
-        if direct.is_ok() && !self.wait.hopeless && self.wait_for_own() && self.wait_for_all() {
+        if direct.is_ok() && !self.wait.hopeless && self.wait_for_own() && self.wait_for_all() && (self.current)() {
             return Ok(std::mem::take(&mut self.wait.waiter.state.lock().bytes));
         }
         self.cache.went_around();
@@ -92,7 +94,7 @@ impl Ticket {
         Ok(bytes)
     }
 
-    /// Reads what the level passes through.
+    /// Reads the blocks that the level passes through.
     fn read_direct(&mut self) -> Result<()> {
         let mut result = Ok(());
         for (fetch, span) in std::mem::take(&mut self.wait.direct) {
@@ -102,7 +104,7 @@ impl Ticket {
                 Ok(()) => (self.around)(self.offset + range.start as u64, &mut bytes),
                 Err(_) => Err(Error::Busy("an earlier part of the read failed".into())),
             };
-            // A file that became shorter meanwhile reads as zeros up to the end it had.
+            // The last check finds out whether the file became shorter.
             if read.is_ok() {
                 self.wait.waiter.state.lock().bytes[range].copy_from_slice(&bytes);
             }
@@ -112,7 +114,8 @@ impl Ticket {
         result
     }
 
-    /// Whether the fetches that this read began arrived. The target's health hears of those that did not.
+    /// Waits for the fetches that this read started; returns whether all arrived. A failure counts against the target's
+    /// health.
     fn wait_for_own(&mut self) -> bool {
         let mut late = Vec::new();
         let mut all = true;

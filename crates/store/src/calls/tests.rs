@@ -1,14 +1,14 @@
-//! Calls between nodes in one process, of which words get lost.
+//! Calls between nodes in one process that loses messages.
 
 use super::*;
 use policy::cluster::Node;
 use serde_json::json;
 
-/// Nodes in one process: what is told is heard at once, as far as it is not lost.
+/// Nodes in one process: each message arrives at once, unless it is lost.
 #[derive(Default)]
 struct Net {
     there: Mutex<HashMap<String, Arc<Calls>>>,
-    /// Texts that get lost, by what they contain, and how many of these.
+    /// Texts to lose, by their content, and how many of each.
     loses: Mutex<Vec<(&'static str, usize)>>,
 }
 
@@ -51,7 +51,7 @@ fn node(net: &Arc<Net>, name: &str) -> Arc<Calls> {
     calls
 }
 
-/// Says who asked what and how often it was asked, after a few lines of progress.
+/// Returns caller, request and the number of requests, after a few lines of progress.
 #[derive(Default)]
 struct Echo {
     served: AtomicU64,
@@ -151,7 +151,7 @@ fn whoever_waits_no_more_stops_it() {
     let mut out = Responder::new(&mut hangs_up, Arc::default());
     let to = || To::Node("b".into());
     assert_eq!(a.call(&to, "echo", &ME, json!(1), SILENT, &mut out), Ok(Value::Null), "it says that it has ended");
-    // One that cannot be told: as if it had not been asked for longer than anybody waits.
+    // A server that cannot be reached with a stop: it ends as if it had had no request for [`SILENT`].
     long.0.store(0, Ordering::Relaxed);
     net.loses.lock().push(("Stop", usize::MAX));
     let mut hangs_up = |_| false;

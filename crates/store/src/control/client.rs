@@ -1,5 +1,6 @@
 //! The command line's end of the socket.
 
+use super::trust::Trust;
 use super::wire::{self, Answer, LINE_BYTES_MAX, read_line};
 use super::{Problem, Request, exit};
 use serde::Serialize;
@@ -16,7 +17,7 @@ pub struct Client {
     next_id: u64,
 }
 
-/// How often it is looked whether a daemon is dead that does not hang up.
+/// Interval of checks whether a daemon that does not hang up is dead.
 const END_LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Whether a process is gone, or is a zombie.
@@ -25,8 +26,16 @@ pub fn is_dead(pid: i32) -> bool {
     stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
 }
 
+fn foreign(path: &Path, user: u32) -> Problem {
+    Problem::denied(format!("user {user} listens on {}, neither root nor you", path.display()))
+        .so("nothing was sent there")
+        .try_this(format!(
+            "name another volume with `--volume`; for one of that user act as the user: `sudo -u '#{user}' entrepot ...`"
+        ))
+}
+
 impl Client {
-    /// Connects to the daemon that listens on `path`.
+    /// Connects to the daemon that listens on `path`. Refuses a daemon of a user other than root and the caller.
     pub fn connect(path: &Path) -> Result<Client, Problem> {
         let stream = UnixStream::connect(path).map_err(|e| match e.kind() {
             io::ErrorKind::PermissionDenied => {
@@ -36,22 +45,33 @@ impl Client {
             _ => Problem::new(exit::NO_DAEMON, format!("no daemon answers on {}: {e}", path.display()))
                 .try_this("start the volume with `entrepot up VOLUME.TOML --at MOUNTPOINT`"),
         })?;
+        let user = rustix::net::sockopt::socket_peercred(&stream).map(|peer| peer.uid.as_raw());
+        match user {
+            Ok(user) if Trust::of_process().daemon(user) => {}
+            Ok(user) => return Err(foreign(path, user)),
+            Err(e) => {
+                return Err(Problem::failed(format!(
+                    "the kernel does not report who listens on {}: {e}",
+                    path.display()
+                )));
+            }
+        }
         Ok(Client { path: path.to_path_buf(), stream: BufReader::new(stream), next_id: 1 })
     }
 
-    /// Gives up on a request that is silent for so long; `None`: waits for ever.
+    /// Sets the longest silence during a request; `None`: no limit.
     pub fn set_patience(&mut self, patience: Option<Duration>) -> Result<(), Problem> {
         self.stream.get_ref().set_read_timeout(patience).map_err(|e| self.broken(&e))
     }
 
-    /// The process that listens: found by the kernel, whether or not it still answers.
+    /// Process id of the listener, from the kernel: available even if it no longer answers.
     pub fn daemon_pid(&self) -> Option<i32> {
         let peer = rustix::net::sockopt::socket_peercred(self.stream.get_ref()).ok()?;
         Some(peer.pid.as_raw_nonzero().get())
     }
 
-    /// Waits until the daemon hangs up, which it does when its process ends; or until the process is dead but for a
-    /// thread that hangs in a device, which the kernel ends when the device answers.
+    /// Waits until the daemon hangs up, which happens when its process ends. Also returns when the process is dead
+    /// except for a thread that hangs in a device: the kernel ends that thread when the device answers.
     pub fn wait_for_end(&mut self) -> Result<(), Problem> {
         self.set_patience(Some(END_LOOK_EVERY))?;
         while !matches!(read_line(&mut self.stream, LINE_BYTES_MAX), Ok(None)) {
@@ -62,7 +82,7 @@ impl Client {
         Ok(())
     }
 
-    /// Asks the store and waits for the end of the request. `progress` gets each line of progress.
+    /// Sends a request to the store and waits for its end. `progress` gets each line of progress.
     pub fn ask(&mut self, request: &Request, progress: &mut dyn FnMut(Value)) -> Result<Value, Problem> {
         self.send(request, progress)
     }
@@ -82,7 +102,7 @@ impl Client {
                 .try_this("ask for less at once"));
         }
         line.push(b'\n');
-        // A daemon that is full says so and hangs up: look for its answer even when the request could not be sent.
+        // A daemon that is full sends an error and hangs up: read its answer even when the request could not be sent.
         let sent = self.stream.get_mut().write_all(&line);
         loop {
             let line = match read_line(&mut self.stream, LINE_BYTES_MAX) {

@@ -1,4 +1,4 @@
-//! Requests as they come in: lines, each with a deadline as a whole, and memory for long ones only as far as there is some.
+//! Incoming requests: lines, each with one deadline, and memory for long lines as far as available.
 
 use super::{Problem, exit};
 use crate::admission::{Admission, Held};
@@ -7,21 +7,21 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes of a request that count as nothing. Nearly all requests are far smaller; scripts, manifests and environments may
-/// not be.
+/// Size below which a request needs no admission. Nearly all requests are far smaller; scripts, manifests and
+/// environments may be larger.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// Values in one request at most: each takes far more memory than it takes bytes to say it.
+/// Maximum of values in one request: each takes far more memory than bytes of text.
 const PARTS_MAX: usize = 1 << 18;
 
-/// What a line may take.
+/// Limits of a line.
 #[derive(Clone, Copy, Debug)]
 pub struct LineLimits {
     /// Longest span without a request.
     pub idle: Duration,
     /// Longest span from the first byte of a request to its last.
     pub line: Duration,
-    /// Longest request.
+    /// Maximum length of a request.
     pub bytes_max: u64,
 }
 
@@ -35,17 +35,17 @@ pub struct Lines<'a> {
     ahead: Vec<u8>,
 }
 
-/// A request as it came, and the memory that it takes.
+/// A received request, and the memory that it takes.
 pub struct Line {
     pub bytes: Vec<u8>,
     _held: Option<Held>,
 }
 
-/// Why there is no further line.
+/// Reason why there is no further line.
 pub enum End {
-    /// The other side went away, or was too slow.
+    /// The client hung up, or was too slow.
     Gone(io::Error),
-    /// It is told why, and then the connection ends.
+    /// The client receives the reason, and then the connection ends.
     Refused(Problem),
 }
 
@@ -60,7 +60,7 @@ impl<'a> Lines<'a> {
         Lines { stream, limits, bodies, uid, ahead: Vec::new() }
     }
 
-    /// The next line without its end; `None` when the other side hung up between two.
+    /// The next line without its end; `None` when the client hung up between two lines.
     pub fn next(&mut self) -> Result<Option<Line>, End> {
         let mut line = std::mem::take(&mut self.ahead);
         let mut held = None;
@@ -98,7 +98,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether a request may become so long; its memory counts from then on.
+    /// Admits a request of `bytes` bytes; its memory counts from then on.
     fn admit(&self, bytes: usize, held: &mut Option<Held>) -> Result<(), End> {
         let bytes_max = self.limits.bytes_max;
         if bytes <= SMALL_BYTES {
@@ -108,7 +108,7 @@ impl<'a> Lines<'a> {
             let problem = Problem::wrong(format!("the request is longer than {bytes_max} bytes"));
             return Err(End::Refused(problem.try_this("ask for less at once")));
         }
-        // In steps, so that not every read asks.
+        // Admission in steps, so that not every read needs one.
         let wanted = bytes.next_multiple_of(SMALL_BYTES) as u64;
         let admitted = match held {
             Some(held) => held.resize(wanted),
@@ -121,7 +121,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Whether a request has no more parts than one can have.
+/// Whether a request has at most `PARTS_MAX` values.
 pub fn is_of_few_parts(line: &[u8]) -> bool {
     let (mut parts, mut quoted, mut escaped) = (0, false, false);
     for b in line {
@@ -169,7 +169,7 @@ mod tests {
             let bodies = bodies.clone();
             std::thread::scope(|scope| {
                 scope.spawn(move || {
-                    // Fails when the other side refuses it.
+                    // Fails when the server refuses it.
                     let _ = client.write_all(&vec![b'x'; bytes]).and_then(|()| client.write_all(b"\n"));
                 });
                 let line = Lines::new(&server, limits(2 << 20), &bodies, uid).next();

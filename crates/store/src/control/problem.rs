@@ -1,23 +1,24 @@
-//! What went wrong, as the command line shows it: cause, consequence, next step.
+//! Errors in the form of the command line: cause, consequence, next step.
 
 use crate::exit;
 use std::fmt;
 
-/// Why a request was not served.
+/// Reason why a request was not served.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Problem {
-    /// What went wrong.
+    /// Cause of the error.
     pub cause: String,
-    /// What follows from it.
+    /// State of the volume after the error.
     pub consequence: String,
-    /// What to do about it.
+    /// Advice for the user.
     pub next_step: String,
     /// The exit code of the command, see [`exit`].
     pub exit_code: u8,
 }
 
 impl Problem {
-    /// A problem with that exit code; say what follows with [`Problem::so`] and what to do with [`Problem::try_this`].
+    /// A problem with that exit code; add the consequence with [`Problem::so`] and the next step with
+    /// [`Problem::try_this`].
     pub fn new(exit_code: u8, cause: impl Into<String>) -> Problem {
         Problem {
             cause: cause.into(),
@@ -27,38 +28,38 @@ impl Problem {
         }
     }
 
-    /// The world failed.
+    /// An operation failed, through no fault of the request.
     pub fn failed(cause: impl Into<String>) -> Problem {
         Problem::new(exit::FAILED, cause).try_this("`entrepot status` and the daemon's log say more")
     }
 
-    /// The request is wrong.
+    /// The request is invalid.
     pub fn wrong(cause: impl Into<String>) -> Problem {
         Problem::new(exit::WRONG_INPUT, cause).try_this("`entrepot --help` shows what is understood")
     }
 
-    /// The caller may not.
+    /// The caller lacks the permission.
     pub fn denied(cause: impl Into<String>) -> Problem {
         Problem::new(exit::DENIED, cause).try_this("ask who runs the volume")
     }
 
-    /// It is not there.
+    /// The named item does not exist.
     pub fn not_found(cause: impl Into<String>) -> Problem {
         Problem::new(exit::NOT_FOUND, cause).try_this("check the name")
     }
 
-    /// It is in use.
+    /// The item is in use.
     pub fn busy(cause: impl Into<String>) -> Problem {
         Problem::new(exit::BUSY, cause).try_this("try again later")
     }
 
-    /// What follows from it.
+    /// Sets the consequence.
     pub fn so(mut self, consequence: impl Into<String>) -> Problem {
         self.consequence = consequence.into();
         self
     }
 
-    /// What to do about it.
+    /// Sets the next step.
     pub fn try_this(mut self, next_step: impl Into<String>) -> Problem {
         self.next_step = next_step.into();
         self
@@ -85,7 +86,7 @@ impl From<crate::Error> for Problem {
             Error::Namespace(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => {
                 Problem::denied(cause).try_this("check the permissions of the path")
             }
-            Error::NoTarget => {
+            Error::NoTarget | Error::AllTargetsFailed => {
                 Problem::failed(cause).try_this("`entrepot target list` shows their states; restore or add one")
             }
             _ => Problem::failed(cause),

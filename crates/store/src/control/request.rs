@@ -1,4 +1,4 @@
-//! What is asked of the store: one request for each command, with its arguments. Both ends of the socket use it.
+//! Requests to the store: one for each command, with its arguments. Both ends of the socket use them.
 
 use crate::events::Kind;
 use crate::source::Identity;
@@ -37,7 +37,7 @@ pub enum Request {
     RestoreTarget { name: String },
     #[serde(rename = "target.drain")]
     DrainTarget { name: String, wait: bool },
-    /// `spread` is how far a target may be from its tier's mean, in thousandths.
+    /// `spread` is the allowed distance of a target from the mean of its tier, in thousandths.
     #[serde(rename = "balance.start")]
     StartBalance { spread: u64 },
     #[serde(rename = "balance.pause")]
@@ -56,7 +56,7 @@ pub enum Request {
     Layout { path: String },
     #[serde(rename = "layout.explain")]
     Explain { path: String },
-    /// Whether what the attribute would ask for can be met.
+    /// Whether the request of the attribute can be met.
     #[serde(rename = "layout.check")]
     CheckLayout { request: String },
     #[serde(rename = "layout.add-mirror")]
@@ -99,10 +99,10 @@ pub enum Request {
         limit: Option<u64>,
         identity: Identity,
     },
-    /// What staging in would do.
+    /// Preview of staging in.
     #[serde(rename = "stage.look")]
     LookAtStageIn { wanted: Wanted, chosen: Chosen, identity: Identity },
-    /// What staging out would do.
+    /// Preview of staging out.
     #[serde(rename = "stage.look-out")]
     LookAtStageOut { what: StageOut, identity: Identity },
     #[serde(rename = "stage.out")]
@@ -131,7 +131,7 @@ pub enum Request {
         #[serde(default)]
         dry_run: bool,
     },
-    /// Those of the caller, or one.
+    /// Quotas of the caller, or one quota.
     #[serde(rename = "quota.show")]
     ShowQuota {
         #[serde(default)]
@@ -149,14 +149,14 @@ pub enum Request {
     BeginCheckpoint(BeginCheckpoint),
     #[serde(rename = "checkpoint.commit")]
     CommitCheckpoint { app: String, abandon: bool },
-    /// What somebody else than the application knows of it.
+    /// Facts about an application from another client than the application.
     #[serde(rename = "checkpoint.about")]
     AboutApplication { app: String, mtbf_s: Option<u64>, nodes: Option<u64> },
     #[serde(rename = "checkpoint.list")]
     Checkpoints { app: Option<String> },
     #[serde(rename = "checkpoint.restart")]
     RestartFrom { app: String },
-    /// What is known of an application, and the interval that follows from it.
+    /// Facts about an application, and the checkpoint interval derived from them.
     #[serde(rename = "checkpoint.advise")]
     Advise { app: String },
     #[serde(rename = "checkpoint.status")]
@@ -165,76 +165,76 @@ pub enum Request {
     Down { force: bool },
 }
 
-/// Files to be merged.
+/// Files to be merged, and their new layout.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Merge {
-    /// The first.
+    /// The first file.
     pub path: String,
-    /// Further files.
+    /// The files to append.
     pub others: Vec<String>,
-    /// Bytes of one turn.
+    /// Stripe size of the merged file, in bytes.
     pub stripe_size: Option<u64>,
-    /// Targets to stripe them over.
+    /// Number of targets to stripe over.
     pub stripe_count: Option<usize>,
-    /// The tier to lie on.
+    /// Tier of the merged file.
     pub tier: Option<String>,
 }
 
-/// What is to be looked at, and what is to be set right.
+/// Scope of a check, and what it repairs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Check {
-    /// Set right what is wrong.
+    /// Repair the findings.
     pub repair: bool,
     /// The paths are the input of a job.
     pub before_job: bool,
     /// Read every byte.
     pub deep: bool,
-    /// Remove objects that belong to no file although they may be younger than a backup that was put back.
+    /// Remove objects that no file names, even if they may be younger than a restored backup.
     pub drop_unknown: bool,
     /// Files and directories; everything if there is none.
     pub paths: Vec<String>,
 }
 
-/// Files to look for. All that is given must hold.
+/// Search for files. All given conditions must hold.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Find {
     /// The directory to look in.
     pub path: String,
-    /// A target that holds a part.
+    /// Target that holds a part of the file.
     pub target: Option<String>,
-    /// A tier that holds a part.
+    /// Tier that holds a part of the file.
     pub tier: Option<String>,
-    /// The owner.
+    /// User id of the owner.
     pub uid: Option<u32>,
-    /// Not used for more seconds than these.
+    /// Minimum time since the last use, in seconds.
     pub older_s: Option<u64>,
-    /// Used within these seconds.
+    /// Maximum time since the last use, in seconds.
     pub newer_s: Option<u64>,
-    /// Of more bytes than these.
+    /// Minimum size, in bytes, exclusive.
     pub larger: Option<u64>,
-    /// How its bytes are.
+    /// State of the file's bytes.
     pub state: Option<FindState>,
-    /// Say how many mirrors each has: `mirrors`, 0 for one that lies in its stub.
+    /// Report the number of mirrors of each file as `mirrors`; 0 for a file that lies in its stub.
     pub with_mirrors: bool,
 }
 
-/// Whose account, of which days; a day is a number of days since 1970, in UTC.
+/// Selection of accounts. A day is a number of days since 1970, in UTC.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Accounting {
-    /// A row for each what.
+    /// Key of the rows.
     pub by: AccountingBy,
-    /// The first day.
+    /// First day of the span.
     pub since_day: Option<u64>,
-    /// The last day; today at the latest.
+    /// Last day of the span; today at the latest.
     pub until_day: Option<u64>,
-    /// Only this user's.
+    /// Only the account of this user.
     pub uid: Option<u32>,
 }
 
-/// What accounts are summed by.
+/// Key by which accounts are summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AccountingBy {
@@ -245,7 +245,7 @@ pub enum AccountingBy {
     Job,
 }
 
-/// How the bytes of a file are.
+/// State of a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FindState {
@@ -259,19 +259,19 @@ pub enum FindState {
     Unmirrored,
 }
 
-/// What is to be shown of what the volume does. All that is given must hold.
+/// Selection of events of the volume. All conditions must hold.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Events {
-    /// Go on with what comes.
+    /// Continue with new events.
     pub follow: bool,
-    /// Nothing before this, in milliseconds since 1970.
+    /// Start, in milliseconds since 1970.
     pub from_ms: Option<u64>,
-    /// Only what names this target.
+    /// Only events that name this target.
     pub target: Option<String>,
-    /// Only of these kinds; all if there is none.
+    /// Only events of these kinds; all kinds if empty.
     pub kinds: Vec<Kind>,
-    /// Which daemon was asked last, and the number that it told last: what came since.
+    /// Resume point: the daemon of the last answer, and the number of its last event.
     pub after: Option<(u64, u64)>,
 }
 
@@ -279,33 +279,33 @@ pub struct Events {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Scrub {
-    /// Begin at the first file, also where a pass was stopped.
+    /// Start at the first file, even if an earlier pass was stopped.
     pub anew: bool,
-    /// Bytes per second instead of those of `[scrub] rate`; 0 is no limit.
+    /// Maximum rate in bytes per second, instead of `[scrub] rate`; 0: no limit.
     pub rate: Option<u64>,
-    /// Say what the last pass did, or how far the one under way is, and nothing else.
+    /// Report the last pass or the progress of the running one, and do nothing else.
     pub status: bool,
 }
 
-/// A version that begins.
+/// Start of a checkpoint version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BeginCheckpoint {
-    /// The application.
+    /// Name of the application.
     pub app: String,
     /// The version's name.
     pub label: String,
     /// Files at or below these belong to it.
     pub paths: Vec<String>,
-    /// Bytes to come; 0: nobody knows.
+    /// Expected bytes; 0 if unknown.
     pub bytes: u64,
-    /// Seconds between two failures of the application.
+    /// Mean time between failures of the application, in seconds.
     pub mtbf_s: Option<u64>,
-    /// Nodes that it runs on.
+    /// Number of nodes that the application uses.
     pub nodes: Option<u64>,
 }
 
-/// What has limits.
+/// Subject of a quota.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QuotaOf {
@@ -313,33 +313,33 @@ pub enum QuotaOf {
     User(u32),
     /// A group, by id.
     Group(u32),
-    /// All below a directory, by its path.
+    /// All files below a directory, by its path.
     Directory(String),
 }
 
-/// A limit that is to be another one.
+/// Change of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NewLimit {
-    /// This.
+    /// The new limit.
     At(u64),
-    /// None any more.
+    /// No limit any more.
     Off,
 }
 
 /// Limits to set; what is not named stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetQuota {
-    /// Of what.
+    /// Subject of the limits.
     pub of: QuotaOf,
-    /// Of bytes, for the grace.
+    /// Soft limit of bytes.
     pub soft: Option<NewLimit>,
-    /// Of bytes.
+    /// Hard limit of bytes.
     pub hard: Option<NewLimit>,
-    /// Of files, for the grace.
+    /// Soft limit of files.
     pub files_soft: Option<NewLimit>,
-    /// Of files.
+    /// Hard limit of files.
     pub files_hard: Option<NewLimit>,
-    /// How long a soft limit may be passed.
+    /// Time for which a soft limit may be exceeded.
     pub grace_s: Option<u64>,
 }

@@ -1,5 +1,5 @@
-//! The daemon's end of the socket: a thread per connection, a bounded number of them with a share for each user, and one
-//! that watches for callers that went away, while there are any.
+//! The daemon's end of the socket: a thread per connection, a bounded number of connections with a share for each
+//! user. One more thread watches for callers that hang up, while there are requests.
 
 use super::lines::{End, LineLimits, Lines, is_of_few_parts};
 use super::wire::{Answer, LINE_BYTES_MAX, Request};
@@ -22,29 +22,29 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Limits of a server, and for whom it is.
+/// Limits and audience of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerOptions {
-    /// Whether every user of the machine may connect (a volume run by root for everybody).
+    /// Whether every user of the machine may connect (a volume run by root for all users).
     pub everybody: bool,
-    /// Connections at the same time; further ones are told to come again.
+    /// Maximum of concurrent connections; further ones receive an error with the advice to retry.
     pub connections_max: u64,
-    /// Of these, so many are for root and for the user who runs the daemon.
+    /// Connections reserved for root and for the user that runs the daemon.
     pub connections_reserved: u64,
-    /// Bytes of long requests at the same time.
+    /// Bytes of concurrent long requests.
     pub bodies_bytes_max: u64,
-    /// Of these bytes, so many are for root and for the user who runs the daemon.
+    /// Bytes of long requests reserved for root and for the user that runs the daemon.
     pub bodies_bytes_reserved: u64,
-    /// A connection without request for so long is closed.
+    /// Timeout of a connection without a request.
     pub idle: Duration,
-    /// So is one whose request is not whole after so long.
+    /// Timeout of an incomplete request.
     pub line: Duration,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        // 128 connections: every one is a thread; far more than people type commands at the same time. Of long requests users
-        // together have two of the longest, the operator one.
+        // 128 connections: each is a thread; far more than people type commands at the same time. For long requests,
+        // users together have room for two of the longest, the operator for one.
         ServerOptions {
             everybody: false,
             connections_max: 128,
@@ -57,16 +57,16 @@ impl Default for ServerOptions {
     }
 }
 
-/// What the longest request takes of the memory for long ones.
+/// Memory of the longest request.
 const LONGEST_BYTES: u64 = LINE_BYTES_MAX + (64 << 10);
 
-/// How long nobody is let in after the system refused to.
+/// Pause after the system failed to accept a connection.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long the end waits for requests that were told to stop: who asked is to hear what became of it.
+/// Time for which the end waits for stopped requests: their callers should receive the outcome.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A request under way: the caller's end of it, and what stops it.
+/// A request under way: the caller's end of the connection, and the signal that stops the request.
 struct UnderWay {
     stream: Arc<UnixStream>,
     stop: Arc<Stop>,
@@ -77,20 +77,20 @@ struct Shared {
     handlers: BTreeMap<String, Arc<dyn Handler>>,
     connections: Arc<Admission>,
     bodies: Arc<Admission>,
-    /// By a number of their own, until they are answered.
+    /// Requests by serial number, until they are answered.
     requests: Mutex<BTreeMap<u64, UnderWay>>,
-    /// There are none left.
+    /// Signalled when no request is left.
     answered: Condvar,
-    /// Wakes the thread that watches.
+    /// Wakes the watching thread.
     changed: OwnedFd,
     next_request: AtomicU64,
     stopping: AtomicBool,
 }
 
 impl Shared {
-    /// The requests under way changed.
+    /// Announces a change of the requests under way.
     fn ring(&self) {
-        // Full is as good: it wakes.
+        // A full counter wakes the thread as well.
         let _ = rustix::io::write(&self.changed, &1u64.to_ne_bytes());
     }
 }
@@ -110,8 +110,8 @@ impl Drop for Underway<'_> {
     }
 }
 
-/// A socket that callers can reach and nobody serves yet: they wait until all commands are there. A daemon that has just
-/// started so never tells anybody that it does not know a command.
+/// A socket that callers can reach and that is not served yet: callers wait until all commands are registered. So a
+/// daemon that has just started never rejects a command as unknown.
 pub struct Binding {
     listener: UnixListener,
     path: PathBuf,
@@ -137,7 +137,7 @@ impl Binding {
         self.handlers.insert(prefix.to_string(), handler);
     }
 
-    /// Serves those who wait, and whoever comes.
+    /// Serves waiting and future connections.
     pub fn serve(self) -> io::Result<Server> {
         let Binding { listener, path, options, handlers } = self;
         let shared = Arc::new(Shared {
@@ -168,13 +168,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Where it listens.
+    /// Path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Takes no further request, stops those under way, and waits a little until they are answered: one of them may be the one
-    /// that ends the daemon.
+    /// Stops the running requests, accepts no further ones, and waits a little for the answers: one request may be
+    /// the one that ends the daemon.
     pub fn stop(&self) {
         if self.shared.stopping.swap(true, Ordering::AcqRel) {
             return;
@@ -185,7 +185,7 @@ impl Server {
         while !requests.is_empty() && !self.shared.answered.wait_until(&mut requests, until).timed_out() {}
         drop(requests);
         self.shared.ring();
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         drop(UnixStream::connect(&self.path));
         for thread in self.threads.lock().drain(..) {
             drop(thread.join());
@@ -208,7 +208,7 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
         let stream = match stream {
             Ok(stream) => stream,
             Err(e) => {
-                // Out of descriptors or memory: wait for others to give some back rather than spin.
+                // Out of descriptors or memory: wait for others to release some rather than spin.
                 tracing::warn!("control socket: {e}");
                 thread::sleep(PAUSE);
                 continue;
@@ -221,7 +221,7 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
     }
 }
 
-/// Serves a connection on a thread of its own, or says why not.
+/// Serves a connection on a thread of its own, or returns the reason for the refusal.
 fn let_in(shared: &Arc<Shared>, stream: &Arc<UnixStream>) -> Result<(), Problem> {
     let peer =
         socket_peercred(stream).map_err(|e| Problem::failed(format!("the kernel does not say who asks: {e}")))?;

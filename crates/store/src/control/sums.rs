@@ -1,34 +1,34 @@
-//! What some files take together, summed from what is told of each that was found.
+//! Sums over the files that a search found.
 
 use serde_json::{Value, json};
 
-/// The sum of some files. Those that take more are greater.
+/// Sums over some files, ordered by bytes on targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sum {
-    /// Bytes that they have on targets, in all their mirrors; what lies in stubs is none.
+    /// Bytes on targets, in all mirrors; bytes in stubs do not count.
     pub on_targets: u64,
-    /// Bytes that they read as.
+    /// Sum of the file sizes.
     pub bytes: u64,
-    /// How many there are.
+    /// Number of files.
     pub files: u64,
 }
 
 impl Sum {
-    /// Of one file, as [`super::Find`] with `with_mirrors` tells of it.
+    /// Sums of one file, from the answer of [`super::Find`] with `with_mirrors`.
     pub fn of(file: &Value) -> Sum {
         let number = |key: &str| file[key].as_u64().unwrap_or(0);
         let bytes = number("bytes");
         Sum { on_targets: bytes.saturating_mul(number("mirrors")), bytes, files: 1 }
     }
 
-    /// With others.
+    /// Adds another sum.
     pub fn add(&mut self, other: Sum) {
         self.files += other.files;
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.on_targets = self.on_targets.saturating_add(other.on_targets);
     }
 
-    /// As answers have it.
+    /// JSON form for answers.
     pub fn shown(self) -> Value {
         json!({"files": self.files, "bytes": self.bytes, "on_targets_bytes": self.on_targets})
     }

@@ -1,56 +1,56 @@
-//! What `top.get` answers: numbers that only grow, of whoever and whatever uses the volume. Who asks twice knows the rates.
+//! Answer of `top.get`: monotonic counters of the users and files of the volume. Two answers give the rates.
 
 use crate::stats::{TargetCounts, UserCounts};
 use serde::{Deserialize, Serialize};
 
-/// Files of one answer at most.
+/// Maximum of files in one answer.
 pub const FILES_MAX: usize = 1000;
 
-/// Who and what uses a node of a volume.
+/// Users and files of one node of a volume, with their counters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Top {
-    /// When, in milliseconds since 1970.
+    /// Time of the answer, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Nanoseconds since the daemon started, where all but the files began to be counted.
+    /// Nanoseconds since the daemon started. All counters except those of files begin at that time.
     pub uptime_ns: u64,
     /// The name of the volume.
     pub volume: String,
-    /// The host of the node that counts.
+    /// Host of the node that counted.
     pub host: String,
-    /// Nodes that the volume has now. Each counts what is asked on it.
+    /// Number of nodes of the volume. Each node counts its own operations.
     pub nodes: u64,
-    /// Whether all users and files are shown, or those of the caller.
+    /// Whether all users and files are shown, or only those of the caller.
     pub everybody: bool,
-    /// What all users asked for, without saying who they are.
+    /// Operations of all users together, without names.
     pub all: UserCounts,
-    /// What each asked for.
+    /// Operations of each user.
     pub users: Vec<UserCounts>,
-    /// Open files, of which the most was asked since somebody looked last.
+    /// The open files with the most operations since the operator's last request.
     pub files: Vec<FileCounts>,
-    /// Whether these are all that the caller may see.
+    /// Whether `files` has all files that the caller may see.
     pub all_files: bool,
-    /// How many are open, of all users.
+    /// Number of open files of all users.
     pub open_files: u64,
     /// The names of the tiers, fastest first.
     pub tiers: Vec<String>,
-    /// What was asked of each target.
+    /// Operations on each target.
     pub targets: Vec<TargetCounts>,
 }
 
-/// What was asked of one file since it was opened first.
+/// Counters of one file since its first open.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileCounts {
-    /// Its path below the mount's root; nothing where it has no name that is known here.
+    /// Path below the mount's root; none where no name is known to this node.
     pub path: Option<String>,
-    /// Tells it from others as long as it is open.
+    /// Identifies the file while it is open.
     pub inode: u64,
-    /// Its owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// How many bytes it has.
+    /// Size in bytes.
     pub size: u64,
-    /// Where they lie, in a few words.
+    /// Layout of the file, in a few words.
     pub layout: String,
-    /// How often it is open.
+    /// Number of open handles.
     pub handles: u64,
     /// Reads and writes that were answered.
     pub ops: u64,
@@ -58,6 +58,6 @@ pub struct FileCounts {
     pub read_bytes: u64,
     /// Bytes that were written.
     pub written_bytes: u64,
-    /// Nanoseconds until they were answered, all together.
+    /// Latency of all operations together, in nanoseconds.
     pub total_ns: u64,
 }

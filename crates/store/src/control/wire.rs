@@ -1,4 +1,4 @@
-//! Lines on the socket: their shape and their limit.
+//! Lines on the socket: their form and their limit.
 
 use super::Problem;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use std::io::{self, BufRead, Read};
 /// Longest line in either direction. A job script of a few MiB fits.
 pub const LINE_BYTES_MAX: u64 = 16 << 20;
 
-/// A request on its way: `what` has `command` and `args`.
+/// A request in its serialized form: `what` has `command` and `args`.
 #[derive(Serialize)]
 pub(super) struct Sent<T> {
     pub id: u64,
@@ -31,7 +31,7 @@ pub(super) struct Answer {
     pub id: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Value>,
-    // A result may be null: its presence is what says that the request was served.
+    // A result may be null: its presence marks success.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub result: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

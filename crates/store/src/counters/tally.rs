@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bits for the bytes: a terabyte, and 16 million operations in the others.
 const BYTES_BITS: u32 = 40;
 
-/// How many operations, and how many bytes they are of. Exact only for whoever may be late by a few.
+/// Number of operations, and of their bytes. A reader may miss the last few.
 #[derive(Debug, Default)]
 pub struct Tally(AtomicU64);
 
@@ -18,7 +18,7 @@ fn split(word: u64) -> (u64, u64) {
 }
 
 impl Tally {
-    /// One more, of so many bytes; how many there are with it.
+    /// Adds one operation of so many bytes; returns the new number of operations.
     pub fn add(&self, bytes: u64) -> u64 {
         split(self.0.fetch_add(word(bytes), Ordering::Relaxed)).0 + 1
     }

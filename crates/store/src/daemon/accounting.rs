@@ -1,11 +1,11 @@
-//! Accounting: what each user and each job read, wrote and staged, day by day, remembered over restarts and crashes.
+//! Accounting: bytes read, written and staged by each user and each job, per day, kept over restarts and crashes.
 //!
 //! ```text
 //!  store::stats  users, staged ──┐  every 10 s, and at the end
-//!  jobs          states ─────────┴──> Ledger (this node's rows of this day) ──> state store <── whoever asks adds up all nodes' rows
+//!  jobs          states ─────────┴──> Ledger (this node's rows of this day) ──> state store <── queries sum all rows
 //! ```
-//! Nothing that is counted waits for the state store: while that is away numbers stay where they are counted. A daemon that is killed
-//! loses what was counted since the last time, no more.
+//! No counter waits for the state store: while that is away, numbers stay in the counters. A killed daemon loses only
+//! the counts since the last write.
 
 mod answer;
 mod ledger;
@@ -24,23 +24,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often numbers are written: what a crash may lose.
+/// Interval of writes: the counts that a crash may lose.
 const WRITE_EVERY: Duration = Duration::from_secs(10);
 const DAY_S: u64 = 86_400;
-/// Jobs whose new states are not written yet, at most: while the state store is away. A guess: more than change within an outage.
+/// Maximum of jobs with unwritten states, while the state store is away. A guess: more than change within an outage.
 const JOBS_MAX: usize = 10_000;
 
-/// Who owns each of these jobs, of those that there are.
+/// Owners of the given jobs, without unknown jobs.
 pub type OwnersOf = Arc<dyn Fn(&BTreeSet<String>) -> BTreeMap<String, u32> + Send + Sync>;
 
-/// A job that stands somewhere else than before.
+/// A job whose state changed.
 #[derive(Clone, Debug)]
 pub struct JobNow {
-    /// Its owner.
+    /// The job's owner.
     pub caller: Caller,
     /// The files and directories that it names, below the mount point.
     pub paths: Vec<String>,
-    /// What is known of it.
+    /// State and times of the job.
     pub facts: JobFacts,
 }
 
@@ -49,7 +49,7 @@ pub struct Accounts {
     keep_days: u64,
     node: String,
     book: Mutex<Book>,
-    /// Jobs that changed since they were last looked at, by name.
+    /// Jobs that changed since the last write, by name.
     jobs: Mutex<BTreeMap<String, JobNow>>,
     owners_of: Mutex<Option<OwnersOf>>,
     ends: Mutex<bool>,
@@ -60,22 +60,22 @@ pub struct Accounts {
 #[derive(Default)]
 struct Book {
     ledger: Option<Ledger>,
-    /// The numbers that are in it, or were in that of an earlier day.
+    /// Counts that are in the ledger, or were in that of an earlier day.
     seen: BTreeMap<Option<u32>, UserCounts>,
-    /// What is not in it yet, of jobs that are known.
+    /// Bytes of known jobs that are not in the ledger yet.
     staged: BTreeMap<(String, u32), StagedBytes>,
-    /// The day for which it was looked what is too old.
+    /// Day of the last removal of old rows.
     dropped_on: Option<u64>,
-    /// That it cannot be written was said.
+    /// A failed write has been logged.
     said: bool,
 }
 
 impl Accounts {
-    /// `node` tells this node from the others; `keep` is zero where nothing is to be remembered.
+    /// `node` is unique among the nodes; `keep` is zero where nothing is to be recorded.
     pub(super) fn new(node: &str, keep: Duration) -> Accounts {
         Accounts {
             keep_days: keep.as_secs().div_ceil(DAY_S),
-            // It is a word of keys.
+            // The name is a word of keys.
             node: node.replace(char::is_whitespace, "_"),
             book: Mutex::default(),
             jobs: Mutex::default(),
@@ -86,7 +86,7 @@ impl Accounts {
         }
     }
 
-    /// Begins to write.
+    /// Starts the thread that writes.
     pub(super) fn start(core: &Arc<Core>) {
         if core.accounts.keep_days == 0 {
             return;
@@ -109,7 +109,7 @@ impl Accounts {
         });
     }
 
-    /// Writes the last numbers. Nothing is counted any more.
+    /// Stops the thread and the counting, and writes the last numbers.
     pub(super) fn stop(&self, core: &Core) {
         *self.ends.lock() = true;
         self.woken.notify_all();
@@ -119,12 +119,12 @@ impl Accounts {
         }
     }
 
-    /// Whoever knows jobs says so from now on.
+    /// Sets the function that maps jobs to their owners.
     pub fn set_owners_of(&self, owners_of: OwnersOf) {
         *self.owners_of.lock() = Some(owners_of);
     }
 
-    /// A job has another state. Quick: locks may be held.
+    /// Records a job's new state. Quick: locks may be held.
     pub fn job_is(&self, job: String, now: JobNow) {
         if self.keep_days == 0 {
             return;
@@ -148,7 +148,7 @@ impl Accounts {
         book.said = written.is_err();
     }
 
-    /// Adds what was counted to the rows of today, and writes them.
+    /// Adds new counts to the rows of today, and writes them.
     fn write(&self, core: &Core) -> Result<()> {
         let today = today(core)?;
         if core.nodes.as_ref().is_some_and(|nodes| !nodes.has_lease()) {
@@ -158,7 +158,7 @@ impl Accounts {
         let mut book = self.book.lock();
         if book.ledger.as_ref().is_none_or(|ledger| ledger.day != today) {
             let next = Ledger::of(today, &self.node, state)?;
-            // What was counted before midnight, up to the last time that it was written, is that day's.
+            // Counts from before midnight, up to the last write, belong to the last day.
             if let Some(mut last) = book.ledger.take() {
                 last.write(state).inspect_err(|_| book.ledger = Some(last))?;
             }
@@ -173,7 +173,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Takes what was counted into the ledger.
+    /// Moves new counts into the ledger.
     fn count(&self, core: &Core, book: &mut Book) -> Result<()> {
         let Book { ledger: Some(ledger), seen, staged: of_jobs, .. } = book else { return Ok(()) };
         let state = &**core.volume.state();
@@ -189,7 +189,7 @@ impl Accounts {
         for ((uid, job), bytes) in staged {
             let StagedBytes { r#in: staged_in_bytes, out: staged_out_bytes } = bytes;
             ledger.used(Some(uid), &Used { staged_in_bytes, staged_out_bytes, ..Used::default() });
-            // Anybody may say that they are any job.
+            // Any user may claim any job, so the owner is compared.
             if let Some(job) = job.filter(|job| owners.get(job) == Some(&uid)) {
                 let sum = of_jobs.entry((job, uid)).or_default();
                 (sum.r#in, sum.out) = (sum.r#in + bytes.r#in, sum.out + bytes.out);
@@ -207,7 +207,7 @@ impl Accounts {
                 now.facts.recovered_bytes = recovered.iter().map(|(_, tally)| tally.fetched_bytes()).sum();
             }
             let done = ledger.job_is(state, &job, now.caller.uid, now.facts.clone());
-            // Unless it has yet another state by now.
+            // Keep a newer state of the job, if there is one by now.
             done.inspect_err(|_| {
                 self.jobs.lock().entry(job).or_insert(now);
             })?;

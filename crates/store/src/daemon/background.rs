@@ -1,14 +1,16 @@
-//! What happens by itself: stale mirrors are resynced, what failed targets held is made anew, draining targets emptied, garbage removed where targets are back.
+//! Background work: resyncs stale mirrors, rebuilds the objects of failed targets, empties draining targets, and
+//! removes garbage from targets that returned.
 
 use super::Core;
-use super::rebuild::{self, Rebuilt};
+use super::memory::Trimmer;
+use super::rebuild::{self, Away, Rebuilt};
 use super::requests::layout::file_named;
 use super::walk::walk;
 use crate::adapt::Replicas;
 use crate::durable_names::DurableNames;
 use crate::events::{self as told, Events, Kind};
 use crate::file::{Event, File, Observer};
-use crate::mover::DrainProgress;
+use crate::mover::{DrainProgress, said};
 use crate::stats::{Metric, Stats};
 use crate::target::{Reach, State};
 use crate::workers::Workers;
@@ -19,41 +21,43 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-/// A file rests so long after its last trouble before it is resynced: whoever writes it is probably not done.
+/// Rest of a file after its last error before it is resynced: its writer is probably not done.
 const RESYNC_AFTER: Duration = Duration::from_secs(2);
-/// Files remembered for a resync; beyond that, `entrepot check --repair` finds them.
+/// Maximum of files in the queue for a resync; `entrepot check --repair` finds further ones.
 const RESYNC_MAX: usize = 10_000;
-/// How often a caller that waits for a drain sees how far it is.
+/// Interval of progress reports to a caller that waits for a drain.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// A target that fails is given up for so long before what it held is made anew (algorithms, 6.7: 5 s, tunable).
+/// Time after the failure of a target before its objects are rebuilt (algorithms, 6.7: 5 s, tunable).
 const REBUILD_AFTER: Duration = Duration::from_secs(5);
-/// Most seconds between two passes while something cannot be rebuilt: a walk over a large tree is not free.
+/// Most seconds between two passes while something cannot be rebuilt: a walk over a large tree is expensive.
 const REBUILD_WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// How often a node that follows looks whether it leads.
+/// Interval at which a follower checks whether it leads.
 const FOLLOWER_REST: Duration = Duration::from_secs(1);
 
-/// How often the names of new objects are made durable. A guess: longer than any operation on a target may take with the
-/// default deadline, and what a loss of power may undo is that of two of these.
+/// Interval at which the names of new objects are made durable. A guess: longer than any operation on a target with
+/// the default deadline. A loss of power may undo the names of two intervals.
 const NAMES_EVERY: Duration = Duration::from_secs(20);
 
-/// What waits to be done.
+/// Queues of the worker.
 #[derive(Default)]
 struct Waiting {
     stopped: bool,
-    /// Files with stale mirrors, and when to look at them.
+    /// Files with stale mirrors, and when to resync them.
     resync: BTreeMap<FileId, Instant>,
     /// Targets that came back.
     collect: BTreeSet<TargetId>,
     /// Targets being drained now.
     drains: BTreeMap<TargetId, DrainProgress>,
-    /// When to look through the tree for what is to be rebuilt, and how long to wait after a look that left something.
+    /// Time of the next walk for rebuilding, and the pause after a walk that left something.
     rebuild: Option<Instant>,
     rebuild_wait: Duration,
-    /// When to purge next.
+    /// Time of the next purge.
     purge: Option<Instant>,
     /// The pass under way or the last one, and whether it is under way.
     rebuilt: Option<(Rebuilt, bool)>,
+    /// Files that could not be read at the end of the last pass.
+    away: Away,
 }
 
 /// The work that no caller waits for.
@@ -63,7 +67,7 @@ pub struct Background {
     waiting: Mutex<Waiting>,
     woken: Condvar,
     workers: Workers,
-    /// What wants to hear of readers that were not served.
+    /// Receives reports of reads that a target did not serve.
     replicas: OnceLock<Weak<Replicas>>,
 }
 
@@ -91,7 +95,7 @@ fn is_here(core: &Core, target: TargetId) -> bool {
     core.volume.targets().get(target).is_some_and(|target| target.reach() == Reach::Here)
 }
 
-/// What other nodes could not remove.
+/// Removes garbage that other nodes could not remove.
 fn collect_here(core: &Core) {
     let here = core.volume.targets().all().into_iter().filter(|target| target.reach() == Reach::Here);
     for target in here.filter(|target| target.state() != State::Failed) {
@@ -113,25 +117,25 @@ impl Background {
         })
     }
 
-    /// What hears of readers that a target did not serve. Only the first call counts.
+    /// Sets the receiver of reports of unserved reads. Only the first call counts.
     pub(super) fn tell_of_replicas(&self, replicas: &Arc<Replicas>) {
         drop(self.replicas.set(Arc::downgrade(replicas)));
     }
 
-    /// Starts the worker and listens for changes of targets. Goes on with drains that a restart interrupted.
+    /// Starts the worker and subscribes to changes of targets. Resumes drains that a restart interrupted.
     pub(super) fn start(self: &Arc<Background>, core: &Arc<Core>) {
         let (listener, weak) = (self.clone(), Arc::downgrade(core));
         core.volume.targets().on_change(move |change| {
             let name = weak.upgrade().and_then(|c| Some(c.volume.targets().get(change.target)?.name().to_string()));
             let name = name.unwrap_or_else(|| change.target.to_string());
-            let what = format!("target {name} is {} ({}): {}", change.to, change.from, change.reason);
+            let what = format!("target {name} is {} (it was {}): {}", change.to, change.from, change.reason);
             listener.events.record(told::Event { target: Some(name), ..told::Event::for_all(Kind::Target, what) });
             match change.to {
                 State::Ok => {
                     listener.waiting.lock().collect.insert(change.target);
                     listener.rebuild_soon(Duration::ZERO);
                 }
-                // Whoever was asked does it; after that node's end the one that leads, or one that reaches the target.
+                // The node with the request does it; after its end the leader, or a node that reaches the target.
                 State::Draining if weak.upgrade().is_none_or(|core| core.acts() || is_here(&core, change.target)) => {
                     listener.drain(&weak, change.target)
                 }
@@ -167,7 +171,7 @@ impl Background {
         }
     }
 
-    /// Looks through the tree for what is to be rebuilt, soon or earlier.
+    /// Plans a walk for rebuilding at most `after` from now.
     fn rebuild_soon(&self, after: Duration) {
         let mut waiting = self.waiting.lock();
         let at = Instant::now() + after;
@@ -176,7 +180,7 @@ impl Background {
         self.woken.notify_all();
     }
 
-    /// How far rebuilding is: a line for people; none if nothing was to be rebuilt since the start.
+    /// Progress of rebuilding, a line for people; none if nothing was to be rebuilt since the start.
     pub(super) fn rebuilding(&self) -> Option<String> {
         let waiting = self.waiting.lock();
         let (m, running) = waiting.rebuilt.as_ref()?;
@@ -189,11 +193,16 @@ impl Background {
         Some(format!("{what}: {} made whole{left}", m.files))
     }
 
-    /// Ends the worker after what it is doing. The mover must have been stopped before, so that drains end.
+    /// Ends the worker after its current task. The mover must have been stopped before, so that drains end.
     pub(super) fn stop(&self) {
         self.waiting.lock().stopped = true;
         self.woken.notify_all();
         self.workers.stop();
+    }
+
+    /// Files that could not be read at the last walk.
+    pub(super) fn away(&self) -> Away {
+        self.waiting.lock().away
     }
 
     /// The drains under way.
@@ -201,12 +210,12 @@ impl Background {
         self.waiting.lock().drains.clone()
     }
 
-    /// Something that the operator should know.
+    /// Records an event for the operator.
     pub(super) fn news(&self, kind: Kind, text: String) {
         self.events.record(told::Event::new(kind, text));
     }
 
-    /// Empties a target on a thread of its own, once.
+    /// Empties a target on a thread of its own, unless that is already under way.
     fn drain(self: &Arc<Background>, core: &Weak<Core>, target: TargetId) {
         {
             let mut waiting = self.waiting.lock();
@@ -238,8 +247,8 @@ impl Background {
         });
     }
 
-    /// Empties a target (if nobody does yet) and waits until that ended; `look` gets the progress and says whether to go
-    /// on waiting. The drain goes on when no caller waits any more.
+    /// Empties a target, unless that is already under way, and waits for the end. `look` gets the progress and
+    /// returns whether to go on waiting. The drain goes on when no caller waits any more.
     pub(super) fn drain_now(
         self: &Arc<Background>,
         core: &Arc<Core>,
@@ -314,7 +323,7 @@ impl Background {
         }
     }
 
-    /// Whether this node does what nobody asked for; rests a while if another one does.
+    /// Whether this node runs background work; pauses for a while if another one does.
     fn is_its_turn(&self, core: &Weak<Core>) -> bool {
         let mut waiting = self.waiting.lock();
         if waiting.stopped || core.upgrade().is_none_or(|core| core.acts()) {
@@ -324,8 +333,9 @@ impl Background {
         false
     }
 
-    /// Makes the names of new objects durable now and then, and removes garbage from targets that few nodes reach.
+    /// Makes the names of new objects durable at intervals, and removes garbage from targets that few nodes reach.
     fn keep_names(&self, names: &DurableNames, core: &Weak<Core>) {
+        let mut memory = Trimmer::default();
         let mut waiting = self.waiting.lock();
         loop {
             let until = Instant::now() + NAMES_EVERY;
@@ -338,13 +348,15 @@ impl Background {
                     tracing::warn!("what new objects are durable cannot be remembered: {error}");
                 }
                 if let Some(core) = core.upgrade() {
+                    core.files.check_mapped();
                     collect_here(&core);
                 }
+                memory.pass();
             });
         }
     }
 
-    /// Purges again after the span of `[purge] every`, if there is one.
+    /// Plans the next purge by `[purge] every`, if set.
     fn plan_purge(&self, core: &Core) {
         let every = core.volume.config().purge.every;
         self.waiting.lock().purge = (!every.is_zero()).then(|| Instant::now() + every);
@@ -365,22 +377,27 @@ impl Background {
     fn resync(&self, core: &Core, id: FileId) {
         match resync(core, id) {
             Ok(true) => {}
-            Ok(false) => self.rebuild_soon(REBUILD_AFTER), // closed: a look through the tree finds it
+            Ok(false) => self.rebuild_soon(REBUILD_AFTER), // closed: a walk of the tree finds it
             Err(Error::Busy(_)) => {
                 self.waiting.lock().resync.insert(id, Instant::now() + RESYNC_AFTER);
             }
             Err(error) => {
                 let file = file_named(core, id);
-                self.news(Kind::Recovery, format!("{file} has a stale mirror that cannot be resynced now: {error}"));
+                self.news(
+                    Kind::Recovery,
+                    format!(
+                        "{file} has a stale mirror that cannot be resynced now: {}",
+                        said(core.volume.targets(), &error)
+                    ),
+                );
                 self.rebuild_soon(REBUILD_AFTER);
             }
         }
     }
 
-    /// One look through the tree. What is left is tried again, after a longer and longer while, or at once when a target
-    /// comes back.
+    /// One walk for rebuilding. The rest is retried after increasing pauses, or at once when a target comes back.
     fn rebuild(&self, core: &Core) {
-        // One that another node added is not one that is gone.
+        // A target that another node added is not lost.
         if core.volume.config().is_shared()
             && let Err(error) = core.volume.follow_missed_orders()
         {
@@ -389,13 +406,15 @@ impl Background {
         }
         let report = |rebuilt: &Rebuilt, running: bool| {
             let mut waiting = self.waiting.lock();
-            waiting.rebuilt = Some((rebuilt.clone(), running)).filter(|(m, _)| *m != Rebuilt::default());
+            waiting.rebuilt = Some((rebuilt.clone(), running)).filter(|(m, _)| m.files + m.busy + m.failed > 0);
             !waiting.stopped
         };
         let (starts, go_on) = (&core.checker.starts, |rebuilt: &Rebuilt| report(rebuilt, true));
         let rebuilt = rebuild::pass(&core.volume, &core.files, &core.mover, &core.names, starts, go_on);
         let rebuilt = rebuilt.unwrap_or_else(|e| Rebuilt { failed: 1, why: Some(e.to_string()), ..Rebuilt::default() });
-        report(&rebuilt, false);
+        if report(&rebuilt, false) {
+            self.waiting.lock().away = rebuilt.away;
+        }
         if rebuilt.files > 0 {
             self.news(Kind::Recovery, format!("{} files were made whole again", rebuilt.files));
         }
@@ -419,7 +438,7 @@ impl Background {
     }
 }
 
-/// How long after a failure what was lost is made anew: `[replication] delay`.
+/// Delay between a failure and the rebuild: `[replication] delay`.
 fn rebuild_after(core: &Weak<Core>) -> Duration {
     core.upgrade().map_or(REBUILD_AFTER, |core| core.volume.config().replication.delay.max(RESYNC_AFTER))
 }

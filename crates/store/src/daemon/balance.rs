@@ -1,8 +1,8 @@
-//! Balancing: how full the targets of a tier are is evened out, file by file, as [`policy::balance`] decides.
+//! Balancing: evens out the usage of the targets of a tier, file by file, as [`policy::balance`] decides.
 //!
-//! One at a time, on a thread of its own, at the mover's speed; of several nodes on the one that leads, whichever is asked. A restart
-//! ends it, and so does another node that leads: what was moved stays moved, and the next one begins with how full the
-//! targets are then.
+//! One at a time, on a thread of its own, at the mover's rate. Among several nodes the leader runs it, whichever node
+//! gets the request. A restart or a change of leader ends it: moved files stay, and the next run begins with the
+//! usage at that time.
 
 mod record;
 
@@ -28,18 +28,19 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Targets that lie on no known file system are each on one of their own: numbers that no device has.
+/// Start of device numbers for targets on unknown file systems: no device has such a number, and each target gets its
+/// own.
 const UNKNOWN_DEVICE: u64 = 1 << 63;
-/// One that is paused looks so often whether this node still leads.
+/// Interval at which a paused run checks whether this node still leads.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How far it is is remembered so often, for when it is cut off.
+/// Interval at which progress is saved.
 const REMEMBER_EVERY: Duration = Duration::from_secs(10);
 
-/// What the node that leads is asked for.
+/// Requests to the leader.
 pub(super) static BALANCE: Led<Ask> =
     Led { name: "balance", is_ready: |_| true, serve: |core, _, ask, _| serve(core, ask) };
 
-/// The one under way, or the last one of this daemon.
+/// The run under way, or the last one of this daemon.
 #[derive(Debug, Default)]
 struct Now {
     is_running: bool,
@@ -48,14 +49,14 @@ struct Now {
     record: Record,
 }
 
-/// Balances.
+/// The balancing runs of this daemon.
 pub(super) struct Balancing {
     now: Mutex<Now>,
     changed: Condvar,
     workers: Workers,
 }
 
-/// Why one goes on no more.
+/// Reason for the end of a run.
 enum Break {
     Stopped,
     Led,
@@ -66,14 +67,14 @@ impl Balancing {
         Balancing { now: Mutex::default(), changed: Condvar::new(), workers: Workers::of("balancing") }
     }
 
-    /// Ends the one under way after the move that is being made. The mover must have been stopped before.
+    /// Ends the run after the current move. The mover must have been stopped before.
     pub fn stop(&self) {
         self.now.lock().is_stopped = true;
         self.changed.notify_all();
         self.workers.stop();
     }
 
-    /// Whether to go on; waits while it is paused.
+    /// Whether to go on; waits during a pause.
     fn goes_on(&self, core: &Core, machine: &Balance) -> std::result::Result<(), Break> {
         let mut now = self.now.lock();
         now.record.set(machine.stats());
@@ -87,7 +88,7 @@ impl Balancing {
         }
     }
 
-    /// How far it is, as one line; none where nothing is under way.
+    /// Progress in one line; none without a run under way.
     pub fn line(&self) -> Option<String> {
         let now = self.now.lock();
         now.is_running.then(|| now.record.line() + if now.is_paused { ", paused" } else { "" })
@@ -106,7 +107,7 @@ impl Balancing {
         if is_running {
             return Ok(own.answer(state));
         }
-        // Another node may have balanced the volume since.
+        // Another node may have run a later balance.
         let mut last = Record::read(&**core.volume.state())?.unwrap_or_default();
         if last.began_ns == own.began_ns {
             return Ok(own.answer(state));
@@ -115,7 +116,7 @@ impl Balancing {
         Ok(last.answer(state))
     }
 
-    /// A node that does not lead any more does not overwrite what the one that does remembers.
+    /// Saves the progress. A former leader must not overwrite the record of the new one.
     fn remember(&self, core: &Core) {
         let record = self.now.lock().record.clone();
         if core.acts()
@@ -126,20 +127,20 @@ impl Balancing {
     }
 }
 
-/// What `entrepot balance` may ask for.
+/// Requests of `entrepot balance`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Ask {
     /// Begin, with the spread in thousandths.
     Start(u64),
-    /// Make no more moves for a while.
+    /// Pause or resume the moves.
     Pause(bool),
-    /// End.
+    /// End the run.
     Stop,
-    /// How far is it?
+    /// Report the progress.
     Status,
 }
 
-/// Has the node that leads serve a request, which may be this one.
+/// Sends a request to the leader, which may be this node.
 pub(super) fn run(core: &Arc<Core>, caller: &Caller, ask: Ask, out: &mut Responder<'_>) -> Answer {
     if ask != Ask::Status {
         caller.must_be_operator("balance the volume")?;
@@ -147,7 +148,7 @@ pub(super) fn run(core: &Arc<Core>, caller: &Caller, ask: Ask, out: &mut Respond
     BALANCE.ask(core, caller, ask, out)
 }
 
-/// Serves a request on the node that leads.
+/// Serves a request on the leader.
 fn serve(core: &Arc<Core>, ask: Ask) -> Answer {
     let balancing = &core.balancing;
     let mut now = balancing.now.lock();
@@ -187,7 +188,7 @@ fn balance(core: &Weak<Core>, spread_permille: u64) {
     let Some(core) = core.upgrade() else { return };
     let mut machine = Balance::new(spread_permille);
     let done = passes(&core, &mut machine);
-    core.volume.targets().measure_now(); // who looks next sees what came of it
+    core.volume.targets().measure_now(); // the next status shows the result
     let (stats, balancing) = (machine.stats(), &core.balancing);
     let mut now = balancing.now.lock();
     now.record.set(stats);
@@ -229,14 +230,14 @@ fn passes(core: &Arc<Core>, machine: &mut Balance) -> Result<Went<End>> {
                     return Ok(Err(why));
                 }
             }
-            // Said of a file that was just met, and never here.
+            // Only sent for a file that was just met, so never here.
             Action::Move { .. } => machine.handle(Time::ZERO, Event::Left),
         }
     }
     Ok(Err(Break::Stopped))
 }
 
-/// Looks at all files once.
+/// Walks all files once.
 fn pass(core: &Arc<Core>, machine: &mut Balance) -> Result<Went<()>> {
     core.volume.targets().measure_now();
     machine.handle(Time::ZERO, Event::Begin(rooms(core)));
@@ -249,7 +250,7 @@ fn pass(core: &Arc<Core>, machine: &mut Balance) -> Result<Went<()>> {
             saved = Instant::now();
             core.balancing.remember(core);
         }
-        // What cannot be read now is not moved.
+        // A file that cannot be read now is not moved.
         let Ok(file) = file else { continue };
         let Some(layout) = file.layout() else { continue };
         let (parts, keep) = (parts(&layout, file.size()), is_kept(&file, &layout));
@@ -263,7 +264,7 @@ fn pass(core: &Arc<Core>, machine: &mut Balance) -> Result<Went<()>> {
     Ok(Ok(()))
 }
 
-/// The targets that take new objects, and how full they are.
+/// Targets that take new objects, with their usage.
 fn rooms(core: &Core) -> Vec<Room> {
     let targets = core.volume.targets().all();
     let usable = targets.iter().filter(|target| target.state() == TargetState::Ok);
@@ -291,8 +292,8 @@ fn parts(layout: &Layout, size: u64) -> Vec<(TargetId, u64)> {
     parts.into_iter().collect()
 }
 
-/// Whether it stays where it lies: it is in use, is not whole, or something wants it there. What a directory asks for
-/// names no targets, and a move within a tier keeps it.
+/// Whether the file must stay: it is in use, is not whole, or a mechanism claims its place. A directory's layout
+/// names no targets, so a move within a tier keeps it.
 fn is_kept(file: &File, layout: &Layout) -> bool {
     let claims = [Mechanism::Burst, Mechanism::Repair, Mechanism::Replicas, Mechanism::User];
     file.is_open()

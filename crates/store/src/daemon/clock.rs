@@ -1,15 +1,15 @@
-//! What time it is, and whether to believe it: by a clock that is ahead every file and every account would be old.
+//! The wall clock, with a check against jumps: a clock that is ahead would make all files and accounts look old.
 
 use policy::Time;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// So far the clock may have been set forward. A guess: more than any correction, less than any age in rules.
+/// Tolerated jump of the clock. A guess: more than any correction, less than any age in rules.
 const AHEAD_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// The clock, and what it said when the daemon started.
+/// The wall clock, with its reading at the start of the daemon.
 pub(super) struct Clock {
-    /// Since 1970, and since the machine was started; the second one nobody sets.
+    /// Time since 1970, and time since boot; the second one cannot be set.
     started: (Duration, Duration),
 }
 
@@ -21,7 +21,7 @@ impl Clock {
     /// The time, in the unit of files' times.
     ///
     /// # Errors
-    /// Why it is not to be believed.
+    /// The clock has jumped too far ahead.
     pub(super) fn now(&self) -> Result<Time, String> {
         believed(self.started, read()).map(|now| Time(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)))
     }

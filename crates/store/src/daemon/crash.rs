@@ -1,4 +1,4 @@
-//! What an earlier daemon left when it was killed: marks in `open/` and moves that were half done.
+//! Recovery after a killed daemon: marks in `open/` and half-done moves.
 
 use super::walk::walk;
 use crate::file::{File, FileTable};
@@ -15,17 +15,17 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-/// Settles everything that can be settled now. What cannot (its target is away) keeps its mark and is tried at the next
-/// start; it is said in the log.
-///
-/// The journal is this node's own. Marks may be those of other nodes that are there: with `alone` nobody else is.
+/// Settles all leftovers that can be settled now. A file on an absent target keeps its mark and is retried at the
+/// next start; the log reports it. The journal is this node's own. Marks may belong to other live nodes; `alone`
+/// means that there are none.
 pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover, alone: bool) -> Result<()> {
     let open = |name: &CString| files.open_at(volume.open_links(), &**name);
     let copies = mover.journal_copies_of_last_run()?;
     if copies > 0 {
         tracing::info!(copies, "slow copies that the last run kept are removed");
     }
-    // What was put back from a backup, and what is remembered, are of different times: then what is named counts, and what is not stays.
+    // A restored backup and the state may be from different times: then objects with a name stay, and so do those
+    // without.
     let returned = volume.unknown_epochs()?.is_some();
     let named = if returned { Some(Named::look(volume, files)?) } else { None };
     if let Some(named) = &named {
@@ -48,8 +48,8 @@ pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover, alo
     Ok(())
 }
 
-/// Settles the moves of a journal; gives how many, and of how many nothing is known now. `of_another`: of a node that may yet wake, so that
-/// what it still does to a file has to come too late first.
+/// Settles the moves of a journal; returns their number, and the number of moves that are unknown now. `of_another`:
+/// the journal of a node that may wake up, so a late write of it to a file must be fenced first.
 pub(super) fn settle_journal(
     volume: &Volume,
     files: &Arc<FileTable>,
@@ -73,7 +73,8 @@ pub(super) fn settle_journal(
                 Err(_) => return Ok(Found::Unknown),
             }
         }
-        // Unlinked before it could be marked, or a user took the mark away: then it is found by its number, or is gone.
+        // Unlinked before it was marked, or a user removed the mark: then the file is found by its number, or is
+        // gone.
         let elsewhere = match &mut elsewhere {
             Some(layouts) => layouts,
             unknown => unknown.insert(moved_files(volume, files, mover, &layout_of)?),
@@ -89,10 +90,10 @@ pub(super) fn settle_journal(
     Ok(recovered)
 }
 
-/// The files of the journal, as a walk over the tree found them.
+/// Files of the journal, found at their recorded places or by a walk over the tree.
 struct Walked {
     layouts: HashMap<FileId, Arc<Layout>>,
-    /// Everything was looked at.
+    /// Whether every name was seen.
     complete: bool,
 }
 
@@ -112,24 +113,40 @@ fn moved_files(
     mover: &Mover,
     layout_of: &impl Fn(Arc<File>) -> Result<Option<Arc<Layout>>>,
 ) -> Result<Walked> {
-    tracing::info!("looking through the tree for files whose move was interrupted");
     let moved: HashSet<FileId> = mover.journal_files()?;
-    let mut walked = Walked { layouts: HashMap::new(), complete: volume.namespace_is_whole()? };
-    for file in walk(volume, files)? {
-        match file {
-            Ok(file) if file.id().is_some_and(|id| moved.contains(&id)) => {
-                if let Some(layout) = layout_of(file)? {
-                    walked.layouts.insert(layout.file, layout);
+    let mut walked = Walked { layouts: HashMap::new(), complete: true };
+    for file in moved.iter().filter_map(|id| files.at_place(*id)) {
+        if let Some(layout) = layout_of(file)? {
+            walked.layouts.insert(layout.file, layout);
+        }
+    }
+    if walked.layouts.len() == moved.len() {
+        return Ok(walked);
+    }
+    tracing::info!("looking through the tree for files whose move was interrupted");
+    // A list may lack names while a part of a shared file system is away: a file that two walks do not find is gone.
+    for _ in 0..2 {
+        walked.complete &= volume.namespace_is_whole()?;
+        for file in walk(volume, files)? {
+            match file {
+                Ok(file) if file.id().is_some_and(|id| moved.contains(&id)) => {
+                    if let Some(layout) = layout_of(file)? {
+                        walked.layouts.insert(layout.file, layout);
+                    }
                 }
+                Ok(_) => {}
+                Err(_) => walked.complete = false,
             }
-            Ok(_) => {}
-            Err(_) => walked.complete = false,
+        }
+        walked.complete &= volume.namespace_is_whole()?;
+        if walked.layouts.len() == moved.len() {
+            break;
         }
     }
     Ok(walked)
 }
 
-/// The names in `open/`, and what they say.
+/// The names in `open/`, parsed.
 fn marks(volume: &Volume) -> Result<Vec<(Option<InUse>, CString)>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(volume.open_links())? {
@@ -141,7 +158,8 @@ fn marks(volume: &Volume) -> Result<Vec<(Option<InUse>, CString)>> {
     Ok(names)
 }
 
-/// Settles the marks of other nodes that are over; whether all are. The objects of a file that has no other link become nobody's with it.
+/// Settles the marks of other nodes that are over; returns whether all are settled. A file without another link loses
+/// its objects with its mark.
 pub(super) fn settle_marks_of(is_over: &dyn Fn(Node) -> bool, volume: &Volume, files: &Arc<FileTable>) -> Result<bool> {
     let mut all = true;
     for (_, mark) in marks(volume)?.iter().filter(|(by, _)| by.and_then(|by| by.node).is_some_and(is_over)) {
@@ -163,10 +181,10 @@ pub(super) fn settle_marks_of(is_over: &dyn Fn(Node) -> bool, volume: &Volume, f
     Ok(all)
 }
 
-/// The objects that files with a name have.
+/// Objects of the files that have a name.
 struct Named {
     objects: HashSet<ObjectId>,
-    /// All files were looked at.
+    /// Whether all files were seen.
     complete: bool,
 }
 
@@ -182,7 +200,7 @@ impl Named {
         Ok(named)
     }
 
-    /// Whether the objects of a file are those of one with a name.
+    /// Whether the file shares an object with a file that has a name.
     fn has(&self, file: &File) -> bool {
         file.layout().is_some_and(|l| l.objects().any(|(_, o)| self.objects.contains(&o.id)))
     }
@@ -193,9 +211,9 @@ fn settle_one(volume: &Volume, file: &Arc<File>, mark: &CString, named: Option<&
         return if file.settle_after_crash()? { remove_mark(volume, mark) } else { Ok(()) };
     }
     match named {
-        // Unlinked while it was open: its last user died with the daemon.
+        // Unlinked while it was open: its last user ended with the daemon.
         None => file.remove_objects()?,
-        // A copy of a name, put back without the link between the two.
+        // A copy of a name, restored without the link between the two.
         Some(named) if named.complete && named.has(file) => {}
         Some(_) => {
             return Err(Error::Busy(

@@ -1,6 +1,6 @@
-//! What the dashboard shows: the volume at a glance, and how one file lies.
+//! Data of the dashboard: the volume at a glance, and the layout of one file.
 //!
-//! What it shows is bounded, whatever there is. Without names it shows nothing of files, users and jobs.
+//! All lists are bounded. Without names, the data has nothing about files, users and jobs.
 
 use super::Core;
 use super::requests::{explain, layout, status, target};
@@ -14,26 +14,26 @@ use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Events that are shown, and moves under way.
+/// Maximum of events, and of moves under way.
 const EVENTS_MAX: usize = 60;
 const MOVES_MAX: usize = 50;
-/// Applications of the burst buffer, and versions of theirs.
+/// Maximum of applications of the burst buffer, and of their versions.
 const APPLICATIONS_MAX: usize = 50;
 const VERSIONS_MAX: usize = 50;
-/// Segments and objects of one file that are drawn.
+/// Maximum of segments and objects drawn for one file.
 const SEGMENTS_MAX: usize = 200;
 const OBJECTS_MAX: usize = 1000;
-/// Sentences about it: a file in many segments has one for each.
+/// Maximum of sentences about a file: a file of many segments has one for each.
 const SENTENCES_MAX: usize = 300;
 
-/// What says nothing of files, users and jobs.
+/// Fields that reveal nothing of files, users and jobs.
 const OF_VOLUME: [&str; 6] = ["name", "id", "version", "uptime_s", "total_bytes", "free_bytes"];
 const OF_TARGET: [&str; 6] = ["name", "tier", "state", "only_on", "total_bytes", "free_bytes"];
 const OF_NODE: [&str; 6] = ["node", "host", "since_ms", "is_self", "leads", "state"];
 const OF_MOVER: [&str; 4] = ["running", "changes_done", "changes_failed", "bytes_copied"];
 
 impl Core {
-    /// The volume at a glance. The store of the state is asked, and the node that decides, so this may take as long as they do.
+    /// The volume at a glance. Requests data from the state store and the leader, so it may take as long as they do.
     pub fn at_a_glance(self: &Arc<Self>, with_names: bool) -> Result<Value, Problem> {
         let mut status = status::status(self, &operator())?;
         let mut shown = picked(&status, &OF_VOLUME);
@@ -48,7 +48,7 @@ impl Core {
         shown["moves"] = self.moves(with_names);
         shown["drains"] = self.drains();
         shown["events"] = self.newest_events(with_names);
-        for part in ["repair", "cache", "burst", "stripes", "tiering", "garbage_objects"] {
+        for part in ["repair", "cache", "quotas", "burst", "stripes", "tiering", "garbage_objects"] {
             shown[part] = status[part].take();
         }
         if with_names {
@@ -56,7 +56,7 @@ impl Core {
             if let Some(Value::Array(all)) = shown["burst"].get_mut("applications") {
                 all.truncate(APPLICATIONS_MAX);
             }
-            // Who did not say how the buffer is does not say this either.
+            // A node without data of the buffer has no versions either.
             if let Some(burst) = self.adapt.burst().filter(|_| shown["burst"].is_object()) {
                 shown["burst"]["versions_shown"] = versions(burst.rows_of_all(&operator()));
             }
@@ -68,7 +68,7 @@ impl Core {
         Ok(shown)
     }
 
-    /// What wants somebody.
+    /// Problems that need an operator.
     fn problems(&self, status: &Value) -> Vec<String> {
         let mut problems = Vec::new();
         if status.get("state_away").is_some() {
@@ -76,6 +76,9 @@ impl Core {
         }
         if self.nodes.as_ref().is_some_and(|nodes| !nodes.has_lease()) {
             problems.push("this node has no lease".into());
+        }
+        if let Some(files) = status["away"]["files"].as_u64() {
+            problems.push(format!("{files} files cannot be read now: `entrepot find --state away` lists them"));
         }
         for target in self.volume.targets().all() {
             match target.state() {
@@ -116,7 +119,7 @@ impl Core {
         newest.iter().map(|event| json!(**event)).collect()
     }
 
-    /// How the file at that path below the mount point lies, and why. The whole path will do, too.
+    /// Layout of the file at that path below the mount point, with reasons. The whole path is accepted, too.
     pub fn how_it_lies(&self, path: &str) -> Result<Value, Problem> {
         let below = Path::new(path).strip_prefix(&self.mount_point).unwrap_or(Path::new(path));
         let below = below.to_str().unwrap_or(path).trim_start_matches('/');
@@ -132,7 +135,7 @@ impl Core {
     }
 }
 
-/// Who has the token sees what the operator sees.
+/// Identity of a client with the token: the operator's.
 pub(super) fn operator() -> Caller {
     Caller {
         uid: rustix::process::geteuid().as_raw(),
@@ -141,7 +144,7 @@ pub(super) fn operator() -> Caller {
     }
 }
 
-/// Those that wait or are written first, then the newest.
+/// Rows of versions: first those that wait or are being written, then the newest.
 fn versions(mut rows: Vec<Row>) -> Value {
     rows.sort_by_key(|row| (row.state == "complete", Reverse(row.number)));
     let one = |row: &Row| {
@@ -160,7 +163,7 @@ fn list(of: &Value, keys: &[&str]) -> Value {
     of.as_array().into_iter().flatten().map(|one| picked(one, keys)).collect()
 }
 
-/// Leaves so many segments and objects in all, and says of each list how long it was.
+/// Limits the segments and objects in total, and records the full length of each list.
 fn cut(file: &mut Value) {
     let (mut segments_left, mut objects_left) = (SEGMENTS_MAX, OBJECTS_MAX);
     for mirror in file["mirrors"].as_array_mut().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! The end of a daemon, clean or forced, and what could keep it from starting.
+//! The end of a daemon, clean or forced, and conditions that prevent its start.
 
 use super::Daemon;
 use super::users::users_of;
@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// How long the steps of the end may take together before the rest is left to the end of the process.
+/// Time limit of all steps of the end together; then the process ends without the rest.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The same after a forced end: no caller waits for an answer any more.
 const FORCED_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How a daemon is told to end, and who waits for that.
+/// Ends a daemon, and lets callers wait for the end.
 pub struct Ending {
     mount: Arc<Mount>,
     ended: Mutex<bool>,
@@ -33,7 +33,7 @@ impl Ending {
             Arc::new(Ending { mount, ended: Mutex::new(false), forced: AtomicBool::new(false), told: Condvar::new() });
         let watcher = ending.clone();
         let watch = move || {
-            // Ends when anybody unmounts: us, `umount`, `fusermount3 -u`.
+            // The wait ends with any unmount: by the daemon, `umount`, or `fusermount3 -u`.
             if let Err(error) = watcher.mount.wait() {
                 tracing::error!("the mount ended with an error: {error}");
             }
@@ -45,8 +45,8 @@ impl Ending {
         ending
     }
 
-    /// Unmounts, and so makes [`Daemon::run`] return. Without `force` it is refused while somebody uses the mount; with
-    /// it, waiting calls end with an error.
+    /// Unmounts, so that [`Daemon::run`] returns. Without `force` it is refused while a process uses the mount; with
+    /// `force`, waiting calls end with an error.
     pub fn unmount(&self, force: bool) -> Result<(), control::Problem> {
         let path = self.mount.path();
         if force {
@@ -85,7 +85,7 @@ fn failed(error: &MountError) -> control::Problem {
     control::Problem::failed(error.to_string()).so("the volume is still mounted")
 }
 
-/// Stops everything in order; leaves behind what does not end in time.
+/// Stops everything in order; abandons steps that do not end in time.
 pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnce() + Send + 'static) {
     let (done, wait) = mpsc::channel();
     let volume = daemon.core.volume.clone();
@@ -98,6 +98,7 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
         core.mover.stop();
         core.adapt.stop();
         core.background.stop();
+        core.unclean.stop();
         core.balancing.stop();
         core.scrubs.stop();
         core.sums.stop();
@@ -122,7 +123,10 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
             nodes.leave();
         }
         core.volume.targets().stop();
-        // Whoever listened may be gone.
+        if mount.has_removed_all() {
+            core.unclean.ended();
+        }
+        // The receiver may be gone.
         let _ = done.send(());
     };
     let started = std::thread::Builder::new().name("end".into()).spawn(steps);
@@ -134,37 +138,72 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
     volume.release();
 }
 
-/// The Entrepot mount at a mount point, from the kernel's table.
-fn mounted_at(path: &Path) -> Option<Found> {
-    control::mounts().into_iter().find(|m| m.mount_point.as_deref() == Some(path))
+/// State of the daemon that serves a mount.
+enum Server {
+    Runs,
+    /// It was killed, and does not end while one of its threads waits for a device. It still holds its locks.
+    Killed(i32),
+    Gone,
 }
 
-/// Whether somebody serves a mount. Asking the mount itself says little: the kernel remembers attributes for a while.
-fn answers(there: &Found) -> bool {
-    UnixStream::connect(there.socket()).is_ok()
+/// Finds the daemon of a mount by its socket. A request to the mount proves little: the kernel caches attributes for a
+/// while, and a killed daemon does not answer.
+fn server_of(there: &Found) -> Server {
+    let Ok(stream) = UnixStream::connect(there.socket()) else { return Server::Gone };
+    let Ok(peer) = rustix::net::sockopt::socket_peercred(&stream) else { return Server::Runs };
+    let pid = peer.pid.as_raw_nonzero().get();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    if was_killed(&status) { Server::Killed(pid) } else { Server::Runs }
 }
 
-/// Unmounts what a daemon that was killed left at the mount point.
+/// Whether the `status` of a process in `/proc` is that of one that is ending: a zombie, or with a pending SIGKILL.
+fn was_killed(status: &str) -> bool {
+    const SIGKILL: u64 = 1 << 8;
+    let is_pending = |mask: &str| u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & SIGKILL != 0);
+    status.lines().any(|line| match line.split_once(':') {
+        Some(("State", state)) => state.trim_start().starts_with(['Z', 'X']),
+        Some(("SigPnd" | "ShdPnd", mask)) => is_pending(mask),
+        _ => false,
+    })
+}
+
+/// Unmounts the mounts of killed daemons at the mount point.
 pub(super) fn clear_dead_mount(path: &Path) {
-    let path = path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_path_buf());
-    while let Some(there) = mounted_at(&path).filter(|there| !answers(there)) {
+    while let Some(there) = control::mounted_at(path).filter(|there| matches!(server_of(there), Server::Gone)) {
         tracing::warn!(state = %there.state.display(), "the daemon of this mount was killed; unmounting what it left");
-        if let Err(error) = crate::mount::detach(&path) {
+        if let Err(error) = crate::mount::detach(there.mount_point.as_deref().unwrap_or(path)) {
             tracing::warn!("it cannot be unmounted: {error}");
             return;
         }
     }
 }
 
-/// Looks at the mount point before anything is touched.
+/// Checks the mount point before anything is changed.
 pub(super) fn check_mount_point(path: &Path, config: &Config) -> Result<(), Problems> {
     let refused = |cause: String, mend: &str| {
         Err(Problems::one(Problem::new(cause, "nothing was touched, nothing is mounted", mend)))
     };
     let shown = path.display();
+    // No call to the mount point comes before this: the mount of a killed daemon that has not ended would not answer.
+    if let Some(there) = control::mounted_at(path) {
+        let state = there.state.display();
+        match server_of(&there) {
+            Server::Runs => {
+                let mend = "Use `entrepot down` there first, or give another directory with --at";
+                return refused(format!("{shown} is in use by the volume with state in {state}"), mend);
+            }
+            Server::Killed(pid) => {
+                let cause = format!(
+                    "process {pid} of the volume with state in {state} was killed and has not ended: it waits for a device"
+                );
+                return refused(cause, "Wait until the device answers or its client gives up, then repeat the command");
+            }
+            Server::Gone => return Ok(()),
+        }
+    }
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
-        // A dead mount: it is cleared away when the new one starts.
+        // A dead mount: it is removed when the new one starts.
         Err(e) if e.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => return Ok(()),
         Err(e) => {
             let (cause, mend) = match e.kind() {
@@ -182,10 +221,6 @@ pub(super) fn check_mount_point(path: &Path, config: &Config) -> Result<(), Prob
         return refused(format!("the mount point {shown} is no directory"), "Give a directory with --at");
     }
     let real = path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_path_buf());
-    if let Some(there) = mounted_at(&real).filter(answers) {
-        let mend = "Use `entrepot down` there first, or give another directory with --at";
-        return refused(format!("{shown} is in use by the volume with state in {}", there.state.display()), mend);
-    }
     let own: Vec<_> = [&*config.namespace, &*config.state]
         .into_iter()
         .chain(config.targets.iter().filter_map(|t| t.directory()))
@@ -198,4 +233,24 @@ pub(super) fn check_mount_point(path: &Path, config: &Config) -> Result<(), Prob
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_killed_process_is_told_from_a_running_one() {
+        let status = |state: &str, own: &str, shared: &str| {
+            format!("Name:\tentrepot\nState:\t{state}\nSigPnd:\t{own}\nShdPnd:\t{shared}\nSigBlk:\t0000000000000100\n")
+        };
+        let none = "0000000000000000";
+        assert!(!was_killed(&status("S (sleeping)", none, none)) && !was_killed(""));
+        assert!(!was_killed(&status("T (stopped)", "0000000000040000", none)), "SIGSTOP");
+        assert!(was_killed(&status("Z (zombie)", none, none)));
+        assert!(was_killed(&status("D (disk sleep)", "0000000000000100", none)));
+        assert!(was_killed(&status("D (disk sleep)", none, "0000000000000100")));
+        let own = std::fs::read_to_string("/proc/self/status").expect("status");
+        assert!(!was_killed(&own), "{own}");
+    }
 }

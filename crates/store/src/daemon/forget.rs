@@ -1,10 +1,10 @@
-//! A node that is over and will not come back: what only it knew goes to the node that is asked.
+//! Forgets a node that is over and will not come back: its records go to this node.
 //!
-//! - Moves that it had begun are settled as it would have done at its start (`crash`): their objects are in the layout of their file, or go.
-//! - Stagings that it had begun go on here, when the same is staged in again. What it remembered besides goes to this node's records.
-//! - Jobs have their processes and files on that host; they are forgotten.
+//! - Its moves are settled as it would have done at its start (`crash`): only objects in the layout of their file stay.
+//! - Its stagings resume here, when the same is staged in again. Its other records move to this node.
+//! - Its jobs have their processes and files on that host; they are forgotten.
 //!
-//! Its number stays taken, and its file `N.over` stays: numbers leave none out.
+//! Its number stays taken, and its file `N.over` stays: node numbers have no gaps.
 
 use super::{Core, crash};
 use crate::control::{Problem, exit};
@@ -14,19 +14,20 @@ use crate::state::{KNOWN_JOBS, NAMES, State};
 use policy::cluster::Node;
 use std::collections::BTreeSet;
 
-/// Records that are of no use elsewhere: what is durable in one life of a machine, and jobs with their processes.
+/// Records that are useless on another host: durability records of one boot of the machine, and jobs with their
+/// processes.
 const OF_THE_HOST: [&str; 2] = [NAMES, "slurm-transfer"];
 const JOBS: [&str; 2] = ["job", "slurm-job"];
 
-/// What was found.
+/// Counts of what was settled.
 #[derive(Default)]
-struct Left {
+struct SettledCounts {
     moves: usize,
     objects: usize,
     stagings: usize,
     records: usize,
     jobs: usize,
-    /// Moves of files that cannot be looked for now.
+    /// Moves of files that cannot be searched now.
     unknown: usize,
 }
 
@@ -35,12 +36,12 @@ pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String, P
     let failed = |error: crate::Error| {
         Problem::failed(error.to_string()).so("what was not settled yet is kept").try_this("mend that and say it again")
     };
-    // Who is there is looked at last: one that is over may just have come back.
+    // Live nodes are listed last: a node that is over may just have come back.
     let (over, alive) = (nodes.over().map_err(failed)?, nodes.alive().map_err(failed)?);
     let own = the_dead(&alive, &over, name)?;
-    let mut left = Left::default();
+    let mut left = SettledCounts::default();
     for own in &own {
-        // What was taken by one that was cut off comes first.
+        // The first round settles records that an interrupted call had taken already, the second one the rest.
         for _ in 0..2 {
             let state = core.volume.state().left_by(own).map_err(failed)?;
             let Some(state) = state else { break };
@@ -51,7 +52,7 @@ pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String, P
         let numbers = over.iter().filter(|(_, info)| info.own == *own).map(|(node, _)| *node);
         numbers.max().map_or(Ok(()), |last| nodes.forget_dead(own, last)).map_err(failed)?;
     }
-    let Left { moves, objects, stagings, records, jobs, unknown } = left;
+    let SettledCounts { moves, objects, stagings, records, jobs, unknown } = left;
     if unknown > 0 {
         return Err(Problem::new(exit::INCOMPLETE, format!("{unknown} moves of {name} cannot be settled now"))
             .so("they are kept, and so are their objects")
@@ -64,7 +65,7 @@ pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String, P
     ))
 }
 
-/// The names of what is to be forgotten, unless it is alive.
+/// Own names of the nodes to forget, unless one is alive.
 fn the_dead(alive: &[(Node, Option<Info>)], over: &[(Node, Info)], name: &str) -> Result<BTreeSet<String>, Problem> {
     let refused = |text: String, mend: &str| Err(Problem::wrong(text).so("nothing was forgotten").try_this(mend));
     if let Some((unknown, _)) = alive.iter().find(|(_, info)| info.is_none()) {
@@ -91,7 +92,7 @@ fn the_dead(alive: &[(Node, Option<Info>)], over: &[(Node, Info)], name: &str) -
     }
 }
 
-/// Its jobs keep no files any more.
+/// Removes the records of its jobs, so that they keep no files.
 fn forget_jobs(core: &Core, own: &str) -> crate::Result<()> {
     let state = core.volume.state();
     let of = format!("{own} ");
@@ -99,7 +100,7 @@ fn forget_jobs(core: &Core, own: &str) -> crate::Result<()> {
     known.map(|(key, _)| key).try_for_each(|key| state.record_remove(KNOWN_JOBS, &key).map(drop))
 }
 
-fn settle(core: &Core, state: std::sync::Arc<dyn State>, left: &mut Left) -> crate::Result<()> {
+fn settle(core: &Core, state: std::sync::Arc<dyn State>, left: &mut SettledCounts) -> crate::Result<()> {
     let mover = Mover::new(core.pool.clone(), state.clone(), None);
     mover.journal_copies_of_last_run()?;
     if !state.journal()?.is_empty() {

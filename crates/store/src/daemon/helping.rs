@@ -1,4 +1,4 @@
-//! Nodes help each other to stage in: the calls by which one asks, and by which the others are asked.
+//! Calls by which nodes share the work of staging in.
 
 use crate::calls::{Answer, Calls, SILENT, Service, To};
 use crate::control::{Caller, Problem, Responder, exit};
@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use std::sync::{Arc, Weak};
 
-/// The name of these calls.
+/// Name of the calls.
 const SERVICE: &str = "stage-in";
 
-/// From now on nodes help each other, but for one that drains.
+/// Starts the mutual help; a node that drains does not help.
 pub(super) fn help_each_other(nodes: &Arc<Nodes>, calls: &Arc<Calls>, stager: &Arc<Stager>) {
     calls.register(SERVICE, Arc::new(Helping { nodes: nodes.clone(), stager: Arc::downgrade(stager) }));
     stager.share(Arc::new(Asking(calls.clone())));
@@ -49,7 +49,7 @@ impl Service for Helping {
         let stager = stager.ok_or_else(|| Problem::busy("this node takes no work of others now"))?;
         let stop: Stop = (**out.stop()).clone();
         let out = Mutex::new(out);
-        // That nobody waits any more is noticed when it is said how far this is.
+        // The progress call notices when the caller is gone.
         let report = |_: &Progress| {
             out.lock().progress(Value::Null);
         };

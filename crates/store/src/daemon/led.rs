@@ -1,4 +1,4 @@
-//! Commands that the node that leads serves, whichever node is asked.
+//! Commands that the leader serves, for requests to any node.
 
 use super::Core;
 use crate::calls::{Answer, SILENT, Service};
@@ -8,25 +8,25 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::{Arc, Weak};
 
-/// Commands of one kind; `T` is what travels.
+/// Commands of one kind; `T` is the serialized request.
 pub struct Led<T: 'static> {
-    /// The name of the calls.
+    /// Name of the calls.
     pub name: &'static str,
-    /// Whether the node that leads can serve them already; who asks goes on asking.
+    /// Whether the leader can serve them already; until then callers retry.
     pub is_ready: fn(&Core) -> bool,
-    /// Serves one on the node that leads, on behalf of a user of any.
+    /// Serves a request on the leader, for a user of any node.
     pub serve: fn(&Arc<Core>, &Caller, T, &mut Responder<'_>) -> Answer,
 }
 
 impl<T: Serialize + DeserializeOwned> Led<T> {
-    /// Serves other nodes from now on, whenever this one leads.
+    /// Serves other nodes whenever this node leads.
     pub fn register(&'static self, core: &Arc<Core>) {
         if let Some(calls) = &core.calls {
             calls.register(self.name, Arc::new(Served { core: Arc::downgrade(core), led: self }));
         }
     }
 
-    /// Has the node that leads serve one, which may be this one. Its progress goes to `out`.
+    /// Sends a request to the leader, which may be this node. Its progress goes to `out`.
     pub fn ask(&self, core: &Arc<Core>, caller: &Caller, asked: T, out: &mut Responder<'_>) -> Answer {
         match &core.calls {
             Some(calls) => calls.call(&|| calls.leader(), self.name, caller, json!(asked), SILENT, out),

@@ -1,8 +1,10 @@
-//! What nodes left that were killed, or stood still for longer than their lease: marks of files that they had in use, removals that did not
-//! come to their end, copies of moves under way, objects of which they did not know whether a layout names them. Once their numbers are over,
-//! the node that leads settles the marks, has all look for what no file names, and removes it.
+//! Cleanup after nodes that were killed, or stood still for longer than their lease. They leave marks of files in
+//! use, unfinished removals, and copies of moves under way. They also leave objects whose publication was unknown to
+//! them. Once their numbers are over, the leader settles the marks, starts a scan by all nodes for orphans, and
+//! removes these.
 //!
-//! Their moves stay in their journals until they start again or are forgotten (`forget`): by then there is nothing of them to be removed.
+//! Their moves stay in their journals until they start again or are forgotten (`forget`): until then these objects
+//! are not removed.
 
 use super::Core;
 use super::crash::settle_marks_of;
@@ -13,13 +15,13 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// From one question to the store of the state to the next.
+/// Interval of requests to the state store.
 const ASK_EVERY: Duration = Duration::from_secs(5);
-/// After a look that did not see everything: first, and at most. A look through a large tree is not free.
+/// Shortest and longest delay after an incomplete scan. A scan of a large tree is expensive.
 const AGAIN: Duration = Duration::from_secs(3);
 const AGAIN_MAX: Duration = Duration::from_secs(3600);
 
-/// Looks for it, as long as the daemon is there.
+/// Starts the cleanup, which runs as long as the daemon.
 pub(super) fn watch(nodes: &Arc<Nodes>, core: &Arc<Core>) {
     let (watched, core) = (nodes.clone(), Arc::downgrade(core));
     nodes.start_worker("node-left", move || look(&watched, &core));
@@ -30,7 +32,8 @@ fn look(nodes: &Nodes, core: &Weak<Core>) {
     let mut tried: Vec<Node> = Vec::new();
     while nodes.goes_on_after(LOOK_EVERY) {
         let Some(core) = core.upgrade() else { return };
-        if !core.acts() || Instant::now() < next {
+        // A scan of the whole tree would delay a count that a limit waits for.
+        if !core.acts() || Instant::now() < next || core.quotas.is_awaited() {
             continue;
         }
         next = Instant::now() + ASK_EVERY;
@@ -51,11 +54,11 @@ fn look(nodes: &Nodes, core: &Weak<Core>) {
     }
 }
 
-/// Whether nothing of them is left.
+/// Removes the leftovers; returns whether none remain.
 fn remove(core: &Core, nodes: &Nodes, left: &[Node]) -> bool {
     let Some(together) = &core.together else { return true };
     let shown = left.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    // Before the look: what a mark alone names is nobody's then.
+    // Before the scan: objects that only a mark names become orphans.
     match settle_marks_of(&|node| Cluster::is_over(nodes, node), &core.volume, &core.files) {
         Ok(true) => {}
         Ok(false) => return false,

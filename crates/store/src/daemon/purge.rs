@@ -1,6 +1,6 @@
-//! Purging: looks at every file and removes those that [`policy::protect::purge`] chooses.
+//! Purging: scans every file and removes those that [`policy::protect::purge`] chooses.
 //!
-//! What jobs need is asked for again while files are removed, a second before at most.
+//! During removals, the list of paths that jobs need is at most one second old.
 
 mod look;
 mod needed;
@@ -19,7 +19,7 @@ use crate::file::FileTable;
 use crate::stage::Stager;
 use crate::stats::Metric;
 use crate::{Error, Result};
-use look::{Look, Seen};
+use look::{PurgeScan, ScannedFile};
 use needed::Needed;
 use policy::Time;
 use policy::machine::Machine;
@@ -28,17 +28,17 @@ use remove::Mounted;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The name of calls that ask whether a node uses a file.
+/// Name of the calls that query whether a node uses a file.
 const FILE_IN_USE: &str = "file-in-use";
 
-/// Says whether this node has a file open, or takes it home.
+/// Reports whether this node has a file open or stages it out.
 pub(super) struct InUse {
     pub files: Arc<FileTable>,
     pub stager: Arc<Stager>,
 }
 
 impl InUse {
-    /// Has it say so to other nodes.
+    /// Serves the query for other nodes.
     pub fn serve(self, calls: &Calls) {
         calls.register(FILE_IN_USE, Arc::new(self));
     }
@@ -54,10 +54,10 @@ impl Service for InUse {
 }
 
 impl Core {
-    /// Removes what the settings allow, or, `dry_run`, says what that would be.
+    /// Removes the files that the settings allow, or lists them with `dry_run`.
     ///
     /// # Errors
-    /// If nobody can say what jobs need or what time it is; and what the namespace says.
+    /// If the needs of jobs or the time are unknown, or the namespace fails.
     pub fn purge(&self, dry_run: bool) -> Result<PurgeReport> {
         let needed = self.needed()?;
         let now = self.clock.now().map_err(Error::Busy)?;
@@ -70,13 +70,13 @@ impl Core {
         let space = self.volume.targets().space();
         let used = space.total_bytes.saturating_sub(space.free_bytes);
         machine.handle(now, Event::Begin { used, total: space.total_bytes });
-        let look = Look::at_all(self, &needed, now, &mut machine)?;
+        let look = PurgeScan::at_all(self, &needed, now, &mut machine)?;
         machine.handle(now, Event::Scanned);
         if look.unread > 0 {
             report.notes.push(format!("{} names could not be read or are no UTF-8, and were left", look.unread));
         }
         self.remove_all(&mut machine, now, &look.may_go, needed, &mut report)?;
-        // A file that was not met may have a record all the same.
+        // A file that was not met may still have a record.
         if !dry_run && look.unread == 0 {
             self.stager.offloaded().keep(&look.known)?;
         }
@@ -84,12 +84,12 @@ impl Core {
         Ok(report)
     }
 
-    /// What the machine says, one file after the other.
+    /// Executes the actions of the machine, one file after the other.
     fn remove_all(
         &self,
         machine: &mut Purge,
         now: Time,
-        may_go: &[Seen],
+        may_go: &[ScannedFile],
         mut needed: Needed,
         report: &mut PurgeReport,
     ) -> Result<()> {
@@ -115,7 +115,7 @@ impl Core {
         Ok(())
     }
 
-    fn tell(&self, seen: &Seen, remove: Remove, report: &mut PurgeReport) {
+    fn tell(&self, seen: &ScannedFile, remove: Remove, report: &mut PurgeReport) {
         let why = report.why(remove.reason);
         if !report.dry_run {
             self.volume.stats().add(Metric::PurgedFiles, 1);

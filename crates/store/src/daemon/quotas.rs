@@ -1,12 +1,12 @@
-//! Quotas: limits that are remembered, what counts against them, and when the grace of a soft one is over.
+//! Quotas: recorded limits, counts of usage, and the ends of grace periods.
 //!
 //! ```text
-//!   files, names ── count ──> accounts (store::quota) <── ceilings ── policy::quota <── what is used, every second
+//!   files, names ── count ──> accounts (store::quota) <── ceilings ── policy::quota <── usage, every second
 //!                                ^                                        |
-//!   a look at all names, now and then ── puts the counts right            └── events, state store
+//!   a scan of all names, at intervals ── corrects the counts              └── events, state store
 //! ```
-//! Where nothing has a limit one thread sleeps, and nothing is looked at or counted. No request waits for the state store or for a look: what
-//! is to be remembered is written by the keeper's own thread.
+//! Where nothing has a limit, one thread sleeps, and nothing is scanned or counted. No request waits for the state
+//! store or for a scan: the keeper's own thread writes the records.
 
 mod answer;
 mod counts;
@@ -37,57 +37,59 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often it is looked what is used: how late it may be seen that a soft limit is passed, or that a grace is over.
+/// Interval of usage checks: how late a passed soft limit or the end of a grace period may be noticed.
 const TICK: Duration = Duration::from_secs(1);
-/// How often what is used is remembered, so that a restart begins with it.
+/// Interval at which usage is saved, so that a restart begins with it.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
-/// How often all names are looked at though every change was counted: some are made past the mount. A guess.
+/// Interval of scans of all names although every change was counted: some files change past the mount. A guess.
 const LOOK_EVERY: Duration = Duration::from_secs(6 * 3600);
-/// On several nodes a look begins so long after a new limit, when all of them count for it, and ends so long after the last name,
-/// when all have said what they did: three reports.
+/// Delay of a scan after a new limit on several nodes, so that all nodes count for the limit. It also delays the end
+/// of a scan after the last name, so that all nodes have reported: three reports.
 const LOOK_SOON: Duration = Duration::from_secs(3);
-/// How often a node asks whether there are limits by now, should it have missed that it was told.
+/// Interval at which a node requests the limits, in case it missed their announcement.
 const ASK_EVERY: Duration = Duration::from_secs(60);
-/// So many limits there may be. A guess: more than a center has users, and a few megabytes.
+/// Maximum of limits. A guess: more than a center has users, and a few megabytes.
 const LIMITS_MAX: usize = 20_000;
 
-/// One that has limits.
+/// A subject with limits.
 struct Entry {
     of: QuotaOf,
     account: Arc<Account>,
-    /// What was remembered last of what is used.
+    /// Usage that was saved last.
     saved: Option<Both<u64>>,
     shared: together::Shared,
 }
 
-/// What is limited, and how it stands.
+/// Subjects with limits, and their state.
 #[derive(Default)]
 struct Book {
     machine: Quota,
     entries: BTreeMap<Subject, Entry>,
-    /// The numbers of directories, and how many ever had one in the life of this daemon.
+    /// Numbers of the directories, and the count of numbers given in the life of this daemon.
     directories: BTreeMap<String, u64>,
     numbered: u64,
-    /// What stands otherwise than is remembered.
+    /// Subjects whose state differs from their record.
     unsaved: BTreeSet<Subject>,
-    /// What is to be told.
+    /// Events to record.
     told: Vec<Told>,
-    /// That it cannot be remembered was said.
+    /// A failed save has been logged.
     said: bool,
-    /// This node adds up what all did, and says what they may.
+    /// Whether this node sums the usage of all nodes and decides on ceilings.
     decides: bool,
-    /// Which limits it knows, and how often what is used was another sum.
+    /// Version of its limits, and number of changes of the sums.
     edition: (String, u64),
     version: u64,
 }
 
-/// When all names were looked at.
+/// State of the scans of all names.
 #[derive(Default)]
-struct Looks {
+struct ScanState {
     is_running: bool,
-    /// Something has a limit since the one that is running began.
+    /// A limit waits for the result of the running scan.
+    is_awaited: bool,
+    /// A limit was added since the running scan began.
     again: bool,
-    /// The next one begins no earlier.
+    /// Earliest start of the next scan.
     not_before: Option<Instant>,
     ended: Option<Instant>,
 }
@@ -98,9 +100,9 @@ pub struct Keeper {
     book: Mutex<Book>,
     /// Held while limits are set or removed, one after the other.
     changes: Mutex<()>,
-    looks: Mutex<Looks>,
+    looks: Mutex<ScanState>,
     saved: Mutex<Instant>,
-    /// When this node asked another last what is used; that there may be limits that it does not know.
+    /// Time of the last request for sums, and whether this node may lack limits.
     asked: Mutex<Option<Instant>>,
     is_behind: AtomicBool,
     ends: Mutex<bool>,
@@ -110,7 +112,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Takes up what is remembered.
+    /// Loads the recorded limits.
     pub(super) fn open(
         quotas: &Arc<Quotas>,
         records: &[(String, Vec<u8>)],
@@ -141,7 +143,7 @@ impl Keeper {
         for (key, record) in records {
             match record::parse_key(key).and_then(|of| Ok((of, Record::parse(record)?))) {
                 Ok((of, record)) => new.extend(keeper.book.lock().limit(now, of, &record)),
-                // Better a volume without this limit than none.
+                // A volume without this limit is better than no volume.
                 Err(error) => tracing::error!("a quota is not kept until it is set anew: {error}"),
             }
         }
@@ -151,7 +153,7 @@ impl Keeper {
         keeper
     }
 
-    /// Begins to look.
+    /// Starts the thread.
     pub(super) fn start(core: &Arc<Core>) {
         Keeper::serve_others(core);
         let weak = Arc::downgrade(core);
@@ -174,7 +176,7 @@ impl Keeper {
         });
     }
 
-    /// Ends; what is used is remembered once more. Nothing is counted any more.
+    /// Stops the thread and the counting, and saves usage once more.
     pub(super) fn stop(&self, core: &Core) {
         self.is_over.store(true, Ordering::Release);
         *self.ends.lock() = true;
@@ -185,7 +187,7 @@ impl Keeper {
         }
     }
 
-    /// Something is to be done at once.
+    /// Wakes the thread at once.
     fn wake(&self) {
         drop(self.ends.lock());
         self.woken.notify_all();
@@ -196,7 +198,7 @@ impl Keeper {
         !book.told.is_empty() || (!book.unsaved.is_empty() && !book.said)
     }
 
-    /// How all quotas stand together.
+    /// Sums over all quotas.
     pub(super) fn counts(&self) -> Counts {
         let book = self.book.lock();
         let (over, expired) = book.machine.over();
@@ -209,15 +211,15 @@ impl Keeper {
         counts
     }
 
-    /// How often something was refused.
+    /// Number of refusals.
     pub(super) fn refused(&self) -> u64 {
         self.quotas.refused()
     }
 
-    /// An account was refused something: looks at once whether it may have it by now.
+    /// Checks at once whether a refused account may have room by now.
     fn judge(&self, account: &Account) {
         let Some(used) = account.used() else { return };
-        // The machine keeps the latest time that it was told.
+        // The machine keeps its latest time.
         let mut book = self.book.lock();
         if book.decides {
             book.happens(Time::ZERO, Event::Used { subject: account.subject(), used });
@@ -243,7 +245,7 @@ impl Keeper {
         self.look_if_due(core);
     }
 
-    /// Whether there is nothing that this node has to tell another, or to ask it, for now.
+    /// Whether this node has nothing to report to another node or to request from it, for now.
     fn is_quiet(&self, core: &Core) -> bool {
         let decides = self.book.lock().decides;
         if self.quotas.is_on() || self.is_behind.load(Ordering::Acquire) || core.acts() || decides {
@@ -257,7 +259,7 @@ impl Keeper {
         false
     }
 
-    /// Remembers what stands otherwise than before; with `all` also what is used by now.
+    /// Saves changed states; with `all` also usage.
     fn save(&self, state: &dyn State, all: bool) {
         let mut records = Vec::new();
         {
@@ -309,7 +311,7 @@ impl Keeper {
             let keeper = core.quotas.clone();
             let done = look::look(&core, &keeper);
             let mut looks = keeper.looks.lock();
-            (looks.is_running, looks.ended) = (false, Some(Instant::now()));
+            (looks.is_running, looks.is_awaited, looks.ended) = (false, false, Some(Instant::now()));
             drop(looks);
             match done {
                 Ok(()) => keeper.wake(),
@@ -320,7 +322,7 @@ impl Keeper {
         });
     }
 
-    /// Waits a while. No if the daemon ends.
+    /// Waits for `span`. `false` if the daemon ends.
     fn rests(&self, span: Duration) -> bool {
         let mut ends = self.ends.lock();
         let until = Instant::now() + span;
@@ -328,14 +330,19 @@ impl Keeper {
         !*ends
     }
 
-    /// Whether all names are being looked at now.
+    /// Whether a limit waits for the result of a scan that is running.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.looks.lock().is_awaited
+    }
+
+    /// Whether a scan of all names is running.
     fn is_looking(&self) -> bool {
         self.looks.lock().is_running
     }
 }
 
 impl Book {
-    /// Something has limits from now on. Its account, if it is new.
+    /// Adds a subject with limits. Returns its account, if it is new.
     fn limit(&mut self, now: Time, of: QuotaOf, record: &Record) -> Option<(Arc<Account>, Option<PathBuf>)> {
         let known = self.subject(&of).filter(|subject| self.entries.contains_key(subject));
         let (subject, path) = match &of {
@@ -365,7 +372,7 @@ impl Book {
         new
     }
 
-    /// It has no limits any more. Which it was.
+    /// Removes all limits of a subject. Returns its key.
     fn unlimit(&mut self, of: &QuotaOf) -> Option<Subject> {
         let subject = self.subject(of)?;
         self.entries.remove(&subject)?;
@@ -416,7 +423,7 @@ impl Book {
     }
 }
 
-/// That a change cannot be remembered: then it is not made.
+/// The error of a change that cannot be saved and was therefore not made.
 fn not_remembered(error: &Error) -> crate::control::Problem {
     crate::control::Problem::failed(format!("the limit cannot be remembered: {error}"))
         .so("nothing was changed")

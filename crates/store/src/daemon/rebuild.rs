@@ -1,48 +1,59 @@
-//! Rebuild by itself: what a failed target held of files with another mirror is made anew elsewhere, and stale mirrors
-//! are resynced.
+//! Automatic rebuild: objects of failed targets are rebuilt elsewhere from another mirror, and stale mirrors are
+//! resynced.
 //!
-//! One pass walks the whole tree, a batch of files at a time; within a batch the order of repair decides. Files without
-//! a healthy mirror are left alone: they are recovered from their source when somebody reads them or asks for a check, and
-//! the input of waiting jobs by `jobs::availability`.
+//! One pass walks the whole tree, a batch of files at a time; within a batch the order of repair decides. Files
+//! without a healthy mirror are skipped: a read or a check recovers them from their source. For the input of waiting
+//! jobs, `jobs::availability` does so.
 
 use super::walk::walk;
 use crate::durable_names::DurableNames;
-use crate::file::{File, FileTable};
-use crate::mover::Mover;
+use crate::file::{File, FileTable, targets_of};
+use crate::mover::{Mover, said};
 use crate::recovery::Starts;
 use crate::target::Targets;
 use crate::volume::Volume;
 use crate::{Error, Result};
 use policy::TargetId;
-use policy::layout::{Layout, MirrorState, Position, Reason, object_len};
+use policy::layout::{Layout, Mirror, MirrorState, Position, Reason, object_len};
 use policy::protect::repair_order::{self, repair_order};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Files looked at before the most urgent of them is rebuilt. Each is open meanwhile.
+/// Files scanned before the most urgent of them is rebuilt. Each is open until then.
 const BATCH: usize = 128;
 
-/// How far a pass is.
+/// Progress of a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rebuilt {
-    /// Files rebuilt.
+    /// Number of files rebuilt.
     pub files: u64,
     /// Files in use in a way that excludes a move.
     pub busy: u64,
     /// Files that could not be rebuilt now.
     pub failed: u64,
-    /// Why the first of them could not.
+    /// Reason of the first failure.
     pub why: Option<String>,
+    /// Files that cannot be read while their targets are away.
+    pub away: Away,
+}
+
+/// Files without a mirror that can be read, and without a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Away {
+    /// Number of files.
+    pub files: u64,
+    /// Sum of their sizes.
+    pub bytes: u64,
 }
 
 impl Rebuilt {
-    /// Whether nothing is left to be done.
+    /// Whether no work is left.
     pub fn is_complete(&self) -> bool {
         self.busy + self.failed == 0
     }
 }
 
-/// One pass over all files. `go_on` is told how far it is before each file and says whether to go on.
+/// One pass over all files. `go_on` receives the progress before each file and returns whether to go on.
 pub(super) fn pass(
     volume: &Volume,
     files: &FileTable,
@@ -59,6 +70,10 @@ pub(super) fn pass(
                 if names.any_rolled_back() {
                     give_back(&file, names, &mut rebuilt);
                 }
+                if is_away(&file, volume.targets()) {
+                    rebuilt.away.files += 1;
+                    rebuilt.away.bytes += file.size();
+                }
                 batch.extend(due(&file, volume.targets(), starts).map(|candidate| (candidate, file)));
             }
             Err(error) => {
@@ -74,7 +89,7 @@ pub(super) fn pass(
     Ok(rebuilt)
 }
 
-/// Gives a file the objects back that a loss of power took before they were durable.
+/// Restores objects that a loss of power removed before they were durable.
 fn give_back(file: &Arc<File>, names: &DurableNames, rebuilt: &mut Rebuilt) {
     match file.restore_rolled_back(|target, object| names.is_rolled_back(target, object)) {
         Ok(0) => {}
@@ -92,7 +107,7 @@ fn give_back(file: &Arc<File>, names: &DurableNames, rebuilt: &mut Rebuilt) {
     }
 }
 
-/// Mends a batch in the order of repair; whether to go on.
+/// Rebuilds a batch in the order of repair; returns whether to go on.
 fn rebuild_all(
     batch: &mut Vec<(repair_order::Candidate, Arc<File>)>,
     targets: &Targets,
@@ -113,7 +128,8 @@ fn rebuild_all(
             Err(Error::Busy(_)) => rebuilt.busy += 1,
             Err(error) => {
                 rebuilt.failed += 1;
-                rebuilt.why.get_or_insert(format!("{}: {error}", file.pool().name_of(candidate.file)));
+                let (name, error) = (file.pool().name_of(candidate.file), said(targets, &error));
+                rebuilt.why.get_or_insert(format!("{name}: {error}"));
             }
         }
     }
@@ -121,7 +137,7 @@ fn rebuild_all(
     true
 }
 
-/// What is to be rebuilt of a file, if anything is and something is there to rebuild it from.
+/// The candidate for the rebuild of a file, if it needs one and has a source for it.
 fn due(file: &File, targets: &Targets, starts: &Starts) -> Option<repair_order::Candidate> {
     let layout = file.layout()?;
     let failed = failed_targets(&layout, targets);
@@ -134,7 +150,7 @@ fn due(file: &File, targets: &Targets, starts: &Starts) -> Option<repair_order::
         layout.mirrors[m].state == MirrorState::InSync && objects.all(|(_, o)| !failed.contains(&o.target))
     };
     let healthy_copies = (0..layout.mirrors.len()).filter(|m| is_whole(*m)).count() as u32;
-    // Two mirrors that each lost something may still have everything between them.
+    // Two mirrors that each lost a part may still have everything between them.
     if healthy_copies == 0 && layout.in_sync_count() < 2 {
         return None;
     }
@@ -151,6 +167,14 @@ fn due(file: &File, targets: &Targets, starts: &Starts) -> Option<repair_order::
         healthy_copies,
         bytes: bytes(first) + lost.map(|(at, _)| bytes(at)).sum::<u64>(),
     })
+}
+
+fn is_away(file: &File, targets: &Targets) -> bool {
+    let Some(layout) = file.layout() else { return false };
+    let failed = failed_targets(&layout, targets);
+    let is_whole = |mirror: &Mirror| targets_of(mirror).all(|target| !failed.contains(&target));
+    let mut in_sync = layout.mirrors.iter().filter(|mirror| mirror.state == MirrorState::InSync);
+    file.size() > 0 && !failed.is_empty() && !file.is_recoverable() && !in_sync.any(is_whole)
 }
 
 fn failed_targets(layout: &Layout, targets: &Targets) -> BTreeSet<TargetId> {

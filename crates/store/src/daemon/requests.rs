@@ -1,4 +1,4 @@
-//! What the daemon answers on its control socket: one file per command's first word.
+//! Answers of the daemon on its control socket: one file per command's first word.
 
 mod check;
 mod checkpoint;
@@ -56,7 +56,7 @@ struct Commands {
     ending: Arc<Ending>,
 }
 
-/// Registers everything that the store itself serves.
+/// Registers the commands that the store itself serves.
 pub(super) fn register(socket: &mut Binding, core: &Arc<Core>, ending: &Arc<Ending>) {
     let commands = Arc::new(Commands { core: core.clone(), ending: ending.clone() });
     for prefix in PREFIXES {
@@ -200,12 +200,12 @@ impl Commands {
     }
 }
 
-/// What was done, in words.
+/// An answer in words.
 fn told(text: impl Into<String>) -> Value {
     json!({"text": text.into()})
 }
 
-/// Runs `work` with its progress going to the caller.
+/// Runs `work` and sends its progress to the caller.
 fn with_progress<T>(
     out: &mut Responder<'_>,
     work: impl FnOnce(crate::stage::Report<'_>, &crate::stage::Stop) -> T,

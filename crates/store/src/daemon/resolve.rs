@@ -1,35 +1,35 @@
-//! From a path that somebody names to the file, with that somebody's rights.
+//! Resolves a client's path with the client's permissions.
 
 use super::Core;
 use crate::admission::Held;
 use crate::control::{Caller, Problem};
 use crate::file::File;
 use crate::host::descriptor_path;
+use crate::rights::with_rights_of;
 use crate::source::Identity;
-use crate::source::rights::with_rights_of;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What somebody wants to do with a file.
+/// Purpose of the access to a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Know where it lies: the caller must be able to reach it.
+    /// Show the layout: the caller must be able to reach the file.
     See,
-    /// Change where it lies: the caller must own it.
+    /// Change the layout: the caller must own the file.
     Change,
 }
 
-/// On whose behalf a caller acts.
+/// Identity of a caller.
 pub fn identity(caller: &Caller) -> Identity {
     Identity { uid: caller.uid, gid: caller.gid, ..Identity::default() }
 }
 
 impl Core {
-    /// The file at `path` (relative to the mount's root), if the caller may. Symbolic links are followed inside the
-    /// volume.
+    /// The file at `path` (relative to the mount's root), if the caller has the permission. Symbolic links are
+    /// followed inside the volume.
     pub fn file_of(&self, caller: &Caller, path: &str, purpose: Purpose) -> Result<(Arc<File>, Stat), Problem> {
         let (fd, stat) = self.reach(caller, path)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -39,7 +39,7 @@ impl Core {
             return Err(Problem::denied(format!("{path} belongs to user {}, you are {}", stat.st_uid, caller.uid))
                 .try_this("ask its owner"));
         }
-        // What the caller may reach, the daemon opens for itself: its bytes do not go to the caller.
+        // The daemon itself opens a file that the caller may reach: the bytes do not go to the caller.
         let again = descriptor_path(&fd);
         let reopen = |mode| open(&again, mode | OFlags::CLOEXEC, Mode::empty());
         let stub = match reopen(OFlags::RDWR) {
@@ -50,13 +50,13 @@ impl Core {
         Ok((self.files.get_or_open(stub)?, stat))
     }
 
-    /// Refuses unless the caller may reach the path, a directory or a file.
+    /// Refuses a path that the caller may not reach, a directory or a file.
     pub fn may_see(&self, caller: &Caller, path: &str) -> Result<(), Problem> {
         self.reach(caller, path).map(|_| ())
     }
 
-    /// What looks through many names or rows holds meanwhile, so that one user can't keep the stores from others; what an
-    /// operator asks is not counted.
+    /// Admits a scan of many names or rows until the result is dropped, so that one user cannot occupy the stores.
+    /// Operators are not limited.
     pub fn look_for(&self, caller: &Caller) -> Result<Option<Held>, Problem> {
         if caller.is_operator() {
             return Ok(None);
@@ -67,14 +67,14 @@ impl Core {
         })
     }
 
-    /// Those of some paths that the caller may reach, found out in one go.
+    /// Returns the paths that the caller may reach, checked in one go.
     pub fn reachable(&self, caller: &Caller, paths: BTreeSet<String>) -> BTreeSet<String> {
         let Ok(tree) = self.volume.tree().try_clone_to_owned() else { return BTreeSet::new() };
         let look = move || paths.into_iter().filter(|path| reached(&tree, path).is_ok()).collect();
         with_rights_of(&identity(caller), look).unwrap_or_default()
     }
 
-    /// Reaches a path as the caller would.
+    /// Opens a path with the permissions of the caller.
     fn reach(&self, caller: &Caller, path: &str) -> Result<(OwnedFd, Stat), Problem> {
         let failed = |e: &dyn std::fmt::Display| Problem::failed(format!("{path}: {e}"));
         let tree = self.volume.tree().try_clone_to_owned().map_err(|e| failed(&e))?;
@@ -91,7 +91,7 @@ impl Core {
     }
 }
 
-/// What is at a path of the tree, with the rights of this thread.
+/// Opens a path of the tree with the permissions of this thread.
 fn reached(tree: &OwnedFd, path: &str) -> rustix::io::Result<(OwnedFd, Stat)> {
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
     let fd = openat2(tree, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
@@ -99,7 +99,7 @@ fn reached(tree: &OwnedFd, path: &str) -> rustix::io::Result<(OwnedFd, Stat)> {
     Ok((fd, stat))
 }
 
-/// What to reach to know that a user may look up names beside a path, not only that its directory is there.
+/// Path whose reachability proves that a user may look up names beside `path`, not only that its directory exists.
 pub fn inside_of(path: &str) -> String {
     match path.rsplit_once('/') {
         Some((directory, _)) => format!("{directory}/."),

@@ -1,4 +1,5 @@
-//! Scrubs: one pass over all files at a time, by the node that leads, at a speed of its own; what it found and how far it is outlives it.
+//! Scrubs: one pass over all files at a time, run by the leader at a rate of its own. Findings and progress survive
+//! the node.
 
 use super::led::Led;
 use super::{Core, now_ns};
@@ -19,50 +20,50 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The kind and the key of the record of the last pass.
+/// Kind and key of the record of the last pass.
 const KIND: &str = "scrub";
 const KEY: &str = "volume";
-/// What the node that leads is asked for.
+/// Requests to the leader.
 static SCRUB: Led<Asked> =
     Led { name: "scrub", is_ready: |_| true, serve: |core, _, asked, out| core.scrubs.serve(core, &asked, out) };
-/// Bytes that may be read at once before the throttle bites. A guess: a stripe.
+/// Bytes that may be read at once before the throttle takes effect. A guess: a stripe.
 const BURST_BYTES: u64 = 1 << 20;
-/// One that waits looks so often whether it is to end.
+/// Interval at which a waiting pass checks whether to end.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// From one look whether a pass is due to the next.
+/// Interval of checks whether a pass is due.
 const DUE_EVERY: Duration = Duration::from_secs(30);
-/// How much of a pass may have to be done again after a crash.
+/// Interval of saves: the part of a pass that may be repeated after a crash.
 const REMEMBER_EVERY: Duration = Duration::from_secs(10);
-/// Findings that are remembered; of the others there is a count.
+/// Maximum of saved findings; the others are only counted.
 const FINDINGS_MAX: usize = 1000;
-/// Files that could not be compared and are remembered with the reason.
+/// Maximum of files saved with the reason why they could not be compared.
 const LEFT_MAX: usize = 16;
 
 /// One pass over all files, perhaps in several parts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pass {
-    /// When it began, in milliseconds since 1970.
+    /// Start, in milliseconds since 1970.
     pub began_ms: u64,
-    /// When it came to the end of the files.
+    /// Time when the pass reached the end of the files.
     pub ended_ms: Option<u64>,
-    /// The last file that was looked at.
+    /// The last file that was scanned.
     pub after: String,
-    /// Files looked at.
+    /// Number of files scanned.
     pub files: u64,
-    /// Bytes compared.
+    /// Number of bytes compared.
     pub bytes: u64,
-    /// Objects with something wrong.
+    /// Number of objects with a finding.
     pub found: u64,
-    /// Of these, made anew.
+    /// Number of objects rebuilt.
     pub mended: u64,
-    /// Bytes of these.
+    /// Bytes of the rebuilt objects.
     pub mended_bytes: u64,
-    /// Files that could not be compared.
+    /// Number of files that could not be compared.
     pub left: u64,
-    /// Some of these, with the reason.
+    /// Some of the uncompared files, with the reason.
     pub left_files: Vec<String>,
-    /// What was wrong: first what is so still.
+    /// Findings: first those that are still wrong.
     pub findings: Vec<Finding>,
 }
 
@@ -101,7 +102,7 @@ impl Pass {
         found > 0
     }
 
-    /// In one line.
+    /// Summary in one line.
     fn shown(&self) -> String {
         let Pass { files, bytes, found, mended, .. } = self;
         format!("{files} files and {bytes} bytes compared, {found} objects wrong, {mended} made anew")
@@ -110,14 +111,14 @@ impl Pass {
 
 /// The passes of this node.
 pub struct Scrubs {
-    /// The pass under way here.
+    /// The pass under way on this node.
     now: Mutex<Option<Pass>>,
     ends: Mutex<bool>,
     woken: Condvar,
     workers: Workers,
 }
 
-/// What a pass goes by.
+/// Parameters of a pass.
 struct Goes<'a> {
     core: &'a Core,
     rate: u64,
@@ -129,7 +130,7 @@ impl Scrubs {
         Scrubs { now: Mutex::default(), ends: Mutex::new(false), woken: Condvar::new(), workers: Workers::of("scrubs") }
     }
 
-    /// Begins with passes that nobody asks for, if `volume.toml` wants any, and serves other nodes.
+    /// Starts automatic passes, if `volume.toml` requests any, and serves other nodes.
     pub(super) fn start(core: &Arc<Core>) {
         SCRUB.register(core);
         let every = core.volume.config().scrub.every;
@@ -151,7 +152,7 @@ impl Scrubs {
         });
     }
 
-    /// Ends what is under way; it goes on where it was.
+    /// Stops the pass under way; the next one resumes there.
     pub(super) fn stop(&self) {
         *self.ends.lock() = true;
         self.woken.notify_all();
@@ -162,7 +163,7 @@ impl Scrubs {
         *self.ends.lock()
     }
 
-    /// A pass, if one is due; how long to wait for the next look.
+    /// Runs a pass, if one is due; returns the pause before the next check.
     fn by_itself(&self, core: &Core, every: Time) -> Duration {
         let due = remembered(core).map(|last| scrub::next(Some(every), last.as_ref().map(Pass::last), Time(now_ns())));
         let begins = match due {
@@ -185,7 +186,7 @@ impl Scrubs {
         DUE_EVERY
     }
 
-    /// One pass, or what is left of it. With `told` it is said how far it is.
+    /// Runs a pass, or the rest of one. `told` receives the progress.
     fn pass(&self, goes: &Goes<'_>, begins: From, told: &mut dyn FnMut(&Pass)) -> Result<Pass> {
         let Goes { core, stop, .. } = *goes;
         let last = remembered(core)?;
@@ -237,13 +238,13 @@ impl Scrubs {
             pass.ended_ms = Some(now_ns() / 1_000_000);
             core.volume.stats().add(Metric::ScrubPasses, 1);
         }
-        // A node that does not lead any more does not overwrite what the one that does remembers.
+        // A former leader must not overwrite the record of the new one.
         let kept = if core.acts() { remember(core, &pass) } else { Ok(()) };
         *self.now.lock() = None;
         done.and(kept).map(|()| pass)
     }
 
-    /// Serves a request here.
+    /// Serves a request on this node.
     fn serve(&self, core: &Core, asked: &Asked, out: &mut Responder<'_>) -> Answer {
         if asked.status {
             let now = self.now.lock().clone();
@@ -277,7 +278,7 @@ fn answer(pass: &Pass, is_under_way: bool) -> Value {
 
 fn remembered(core: &Core) -> Result<Option<Pass>> {
     let record = core.volume.state().record_get(KIND, KEY)?;
-    // One of a later version, or a damaged one, is none: the pass begins anew.
+    // A record of a later version, or a damaged one, counts as none: the pass starts over.
     Ok(record.and_then(|record| serde_json::from_slice(&record).ok()))
 }
 
@@ -286,7 +287,7 @@ fn remember(core: &Core, pass: &Pass) -> Result<()> {
     core.volume.state().record_put(KIND, KEY, &record)
 }
 
-/// Has the node that leads scrub, which may be this one.
+/// Requests a scrub from the leader, which may be this node.
 pub(super) fn run(core: &Arc<Core>, caller: &Caller, asked: Asked, out: &mut Responder<'_>) -> Answer {
     caller.must_be_operator("scrub the volume")?;
     SCRUB.ask(core, caller, asked, out)

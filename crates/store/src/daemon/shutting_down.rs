@@ -1,4 +1,5 @@
-//! A node that is to be shut down: nothing new begins here, what goes on comes to an end, and then it says so.
+//! Shutdown of a node: refuses new work, waits for the end of running work, and then reports that the node may be
+//! shut down.
 
 use super::Core;
 use super::users::users_of;
@@ -10,12 +11,12 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// From one look at what keeps the node to the next: it goes through all processes.
+/// Interval of checks for users of the node: each check reads all processes.
 const KEPT_EVERY: Duration = Duration::from_secs(2);
-/// So long moves under way may take before the number is given up: one that is cut off by that is made again.
+/// Longest wait for moves under way before the node gives up its number: a move that is cut off is repeated.
 const MOVES_WAIT: Duration = Duration::from_secs(30);
 
-/// Watches whether the node is to drain, as long as the daemon is there.
+/// Watches whether the node is to drain, while the daemon runs.
 pub(super) fn watch(nodes: &Arc<Nodes>, core: &Arc<Core>) {
     let core = Arc::downgrade(core);
     let watched = nodes.clone();
@@ -59,14 +60,14 @@ fn look(nodes: &Nodes, core: &Weak<Core>) {
     }
 }
 
-/// The targets that no other node reaches.
+/// Targets that only this node reaches.
 fn own_targets(core: &Core) -> Vec<Arc<Target>> {
     let host = host::name();
     let blocks = core.volume.config().targets.iter().filter(|block| *block.only_on == [&*host]);
     blocks.filter_map(|block| core.volume.targets().by_name(&block.name)).collect()
 }
 
-/// What lies where only this node reaches it goes elsewhere before it leaves, and may come back.
+/// Empties the targets that only this node reaches before it leaves, and restores them when it stays.
 fn empty_own(core: &Core, empties: bool) {
     for target in own_targets(core) {
         let order = match (empties, target.state()) {
@@ -80,7 +81,7 @@ fn empty_own(core: &Core, empties: bool) {
     }
 }
 
-/// Whether something lies on a target, as far as can be told.
+/// Whether a target is known to hold objects that are not garbage.
 fn holds_objects(core: &Core, target: &Target) -> bool {
     let objects = target.run(|medium| medium.list());
     objects.is_ok_and(|objects| !core.volume.is_garbage(target.id(), &objects))
@@ -90,7 +91,7 @@ fn moves(core: &Core) -> usize {
     core.mover.progress().list().iter().filter(|change| change.phase == Phase::Copying).count()
 }
 
-/// What an end of the daemon would cut off.
+/// Work that an end of the daemon would cut off.
 fn kept_by(core: &Core) -> Vec<String> {
     let counts = [
         (users_of(&core.mount_point).len(), "processes that use the mount"),

@@ -1,4 +1,4 @@
-//! The attribute `user.entrepot.source`: set to URIs it does what `entrepot source set` does; read it shows the record.
+//! The attribute `user.entrepot.source`: a write of URIs works like `entrepot source set`; a read returns the record.
 
 use crate::file::File;
 use crate::mount::Sources;
@@ -7,13 +7,13 @@ use crate::stage::{Stager, Stop};
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// Only a user's number reaches the mount's attributes; their own group is looked up, and without one this group, which
-/// owns nothing, refuses and never allows.
+/// The mount passes only the user's number to attributes; the user's own group is looked up. Without one, this group
+/// is used: it owns nothing, so it refuses and never allows.
 const NO_GROUP: u32 = 65534;
 
 /// Sources as the mount's users set and read them.
 pub struct SourceAttribute {
-    /// What opens the sources and takes the checksums.
+    /// Opens the sources and computes the checksums.
     pub stager: Arc<Stager>,
 }
 
@@ -34,7 +34,7 @@ impl Sources for SourceAttribute {
     }
 }
 
-/// The group of a user in the password file.
+/// Group of a user in the password file.
 fn group_of(uid: u32) -> Option<u32> {
     let text = std::fs::read_to_string("/etc/passwd").ok()?;
     text.lines().find_map(|line| {

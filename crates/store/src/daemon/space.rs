@@ -1,4 +1,4 @@
-//! Whose files take the room: every name is looked at, as `entrepot df --by user` does, and only the sums are kept.
+//! Space by user: scans every name, as `entrepot df --by user` does, and keeps only the sums.
 
 use super::Core;
 use super::dashboard::operator;
@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Users that are told apart.
+/// Maximum of users with sums of their own.
 const USERS_MAX: usize = 4096;
-/// Users that are shown, those first whose files take most.
+/// Users in an answer, by the size of their files.
 const SHOWN_MAX: usize = 20;
 
 #[derive(Default)]
 struct Sums {
     users: BTreeMap<u64, Sum>,
-    /// Of those beyond [`USERS_MAX`].
+    /// Sum of the users beyond [`USERS_MAX`].
     others: Sum,
 }
 
@@ -43,7 +43,7 @@ impl Sums {
 }
 
 impl Core {
-    /// Looks through all names, which takes as long as that takes.
+    /// Scans all names, so the call may take long.
     pub fn space_by_user(&self) -> Result<Value, Problem> {
         let mut sums = Sums::default();
         let mut add = |file: Value| {

@@ -1,4 +1,4 @@
-//! Files that were closed get checksums, one after the other, a while later: nothing waits for that.
+//! Checksums of closed files, computed one after the other in the background.
 
 use super::Core;
 use crate::Error;
@@ -12,23 +12,23 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// A file rests so long after it was closed: who opens and writes it again at once would void what is made.
+/// Delay after the close of a file: if it is opened and written at once, its checksums would be void.
 const REST: Duration = Duration::from_secs(2);
-/// One that is being moved is tried again after so long.
+/// Delay before a retry for a file that is being moved.
 const AGAIN: Duration = Duration::from_secs(20);
-/// Tries of one file; the next scrub is another.
+/// Maximum of tries for one file; the next scrub is another.
 const TRIES: u32 = 4;
-/// Files that wait; those beyond get theirs in the next scrub.
+/// Maximum of waiting files; those beyond get checksums in the next scrub.
 const WAITING_MAX: usize = 10_000;
 
 #[derive(Default)]
 struct Waiting {
     ends: bool,
-    /// When each may be read, and how often that was tried.
+    /// Earliest time for each file, and the number of tries.
     files: BTreeMap<FileId, (Instant, u32)>,
 }
 
-/// The files that wait for their checksums.
+/// Files that wait for their checksums.
 pub(super) struct ToSum {
     waiting: Mutex<Waiting>,
     woken: Condvar,
@@ -42,7 +42,7 @@ impl ToSum {
         Arc::new(ToSum { waiting, woken, stop: Stop::default(), workers })
     }
 
-    /// Hears of closed files from now on, if `volume.toml` wants checksums of them.
+    /// Subscribes to closed files, if `volume.toml` requests checksums for them.
     pub fn start(self: &Arc<ToSum>, core: &Arc<Core>) {
         if core.volume.config().checksums.files != Summed::Closed {
             return;
@@ -53,7 +53,7 @@ impl ToSum {
         self.workers.start("checksums", move || this.work(&core));
     }
 
-    /// Ends; what was begun does not count.
+    /// Stops the thread; the current file gets no checksums.
     pub fn stop(&self) {
         self.waiting.lock().ends = true;
         self.stop.set();
@@ -72,7 +72,7 @@ impl ToSum {
     fn work(&self, core: &Weak<Core>) {
         while let Some((file, tries)) = self.next() {
             let Some(core) = core.upgrade() else { return };
-            let Some(open) = core.files.noted(file) else { continue }; // it is gone
+            let Some(open) = core.files.noted(file) else { continue }; // the file is gone
             match core.checker.sum(&open, &|bytes| core.mover.throttle(bytes), &self.stop) {
                 Ok(true) => {}
                 Err(Error::Busy(_)) if tries < TRIES => self.add(file, AGAIN, tries + 1),
@@ -85,7 +85,7 @@ impl ToSum {
         }
     }
 
-    /// The file that was closed first; nothing at the end.
+    /// The file that is due first, once it is due; `None` at the end.
     fn next(&self) -> Option<(FileId, u32)> {
         let mut waiting = self.waiting.lock();
         loop {

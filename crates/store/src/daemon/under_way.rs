@@ -1,10 +1,10 @@
-//! How far stagings are that somebody asked for, for others who want to know: what the one who asked is told, kept for a look.
+//! Progress of running stagings, for clients other than the one that started them.
 
 use crate::stage::Progress;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// The stagings under way.
+/// The running stagings.
 #[derive(Default)]
 pub struct UnderWay {
     all: Mutex<(u64, BTreeMap<u64, Staging>)>,
@@ -13,19 +13,19 @@ pub struct UnderWay {
 struct Staging {
     uid: u32,
     path: String,
-    /// The first source of one that comes in.
+    /// First source, for staging in.
     uri: Option<String>,
     progress: Progress,
 }
 
-/// A staging under way; it is over when this is dropped.
+/// Handle of a running staging; the staging ends when this is dropped.
 pub(super) struct Entry<'a> {
     of: &'a UnderWay,
     number: u64,
 }
 
 impl UnderWay {
-    /// A user has asked for a staging to or from a path below the mount point.
+    /// Registers a user's staging to or from a path below the mount point.
     pub(super) fn begin(&self, uid: u32, path: &str, uri: Option<&str>) -> Entry<'_> {
         let mut all = self.all.lock();
         all.0 += 1;
@@ -35,12 +35,12 @@ impl UnderWay {
         Entry { of: self, number }
     }
 
-    /// How many there are.
+    /// Number of running stagings.
     pub(super) fn count(&self) -> usize {
         self.all.lock().1.len()
     }
 
-    /// Those of a user at or below these paths, with their own.
+    /// Running stagings of a user at or below these paths, each with its own path.
     pub fn of(&self, uid: u32, paths: &[String]) -> Vec<(String, Progress)> {
         let paths: Vec<Vec<&str>> = paths.iter().map(|path| parts(path)).collect();
         let all = self.all.lock();
@@ -54,8 +54,8 @@ fn parts(path: &str) -> Vec<&str> {
 }
 
 impl UnderWay {
-    /// Bytes that are still to come of what a user stages in from that source to that path; `None` while nothing does, or it
-    /// is not known yet how much it is.
+    /// Bytes that remain for a user's staging from that source to that path; `None` if there is none, or its size is
+    /// still unknown.
     pub fn left(&self, uid: u32, path: &str, uri: &str) -> Option<u64> {
         let path = parts(path);
         let all = self.all.lock();
@@ -69,7 +69,7 @@ impl UnderWay {
 }
 
 impl Entry<'_> {
-    /// How far it is now.
+    /// Updates the progress.
     pub(super) fn tell(&self, progress: &Progress) {
         if let Some(staging) = self.of.all.lock().1.get_mut(&self.number) {
             staging.progress = progress.clone();

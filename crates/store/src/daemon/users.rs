@@ -1,11 +1,12 @@
-//! Who uses the mount: processes that stand in it or have something of it open.
+//! Users of the mount: processes with a working directory or an open file in it.
 
 use std::path::Path;
 
-/// Processes named in a message at most.
+/// Maximum of processes named in a message.
 const NAMED_MAX: usize = 10;
 
-/// Says who uses what is below `mount_point`, like `bash (4711)`. Reads only the kernel's own tables, never the mount.
+/// Lists the processes that use files below `mount_point`, like `bash (4711)`. Reads only the kernel's own tables,
+/// never the mount.
 pub fn users_of(mount_point: &Path) -> Vec<String> {
     let mut users = Vec::new();
     let Ok(processes) = std::fs::read_dir("/proc") else { return users };

@@ -8,7 +8,7 @@ use crate::volume::Volume;
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// All files below `tree` and in `staging`, as they are met.
+/// All files below `tree` and in `staging`, in the order of the walk.
 pub(super) fn walk<'a>(volume: &'a Volume, files: &'a FileTable) -> Result<Walk<'a>> {
     let mut descents = Vec::new();
     for root in [volume.staging(), volume.tree()] {
@@ -19,7 +19,7 @@ pub(super) fn walk<'a>(volume: &'a Volume, files: &'a FileTable) -> Result<Walk<
 
 struct Walker<'a> {
     files: &'a FileTable,
-    /// The last one first.
+    /// Remaining trees of the walk, used from the back.
     descents: Vec<Descent>,
 }
 
@@ -42,7 +42,7 @@ impl Iterator for Walker<'_> {
     }
 }
 
-/// All files of a walk, until `look` has seen enough.
+/// Passes the files of a walk to `look`, until it returns `false`.
 pub(super) fn each_file(walk: Result<Walk<'_>>, look: &mut dyn FnMut(&File) -> bool) {
     match walk {
         Ok(walk) => {

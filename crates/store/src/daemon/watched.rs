@@ -1,4 +1,4 @@
-//! What the daemon shows to whoever watches it: all its metrics, and whether it is well.
+//! Monitoring data of the daemon: all metrics, and its health.
 
 use super::Core;
 use crate::host;
@@ -8,20 +8,20 @@ use crate::target::{Space, State};
 use policy::quota::Resource;
 use std::sync::Arc;
 
-/// Whoever else has numbers to show.
+/// Source of further metrics.
 pub type Gauges = Arc<dyn Fn() -> Vec<Gauge> + Send + Sync>;
 
-/// Whether a daemon is well.
+/// Health of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// Nothing can be changed, or nothing served: somebody has to look, or to start it again.
+    /// Failures by which nothing can be changed or served: an operator must look, or restart the daemon.
     pub failing: Vec<String>,
-    /// It serves; these want somebody.
+    /// Problems that need an operator although the daemon serves.
     pub degraded: Vec<String>,
 }
 
 impl Core {
-    /// Whoever has further numbers gives them from now on, at each look. It must not wait for anything.
+    /// Adds a source of metrics, called at each scrape. It must not block.
     pub fn add_gauges(&self, gauges: Gauges) {
         self.gauges.lock().push(gauges);
     }
@@ -37,7 +37,8 @@ impl Core {
         self.volume.stats().snapshot().open_metrics(&labels, gauges.collect())
     }
 
-    /// Looks at what may fail as a whole. The store of the state is asked, so this may take as long as that does.
+    /// Checks the parts that can fail as a whole. The state store is one of them, so this may take as long as its
+    /// answer.
     pub fn health(&self) -> Health {
         let mut health = Health { failing: Vec::new(), degraded: Vec::new() };
         if let Err(error) = self.volume.state().garbage_count() {
@@ -54,7 +55,7 @@ impl Core {
                     health.degraded.push(format!("target {} is failed", target.name()));
                 }
                 State::Suspect => health.degraded.push(format!("target {} does not answer", target.name())),
-                // One that this node is not meant to reach is failed for it alone.
+                // A target that this node should not reach is failed only for this node.
                 State::Failed | State::Ok | State::Draining | State::ReadOnly => {}
             }
         }
@@ -75,7 +76,7 @@ impl Core {
         let nodes = self.nodes.as_ref().map_or(1, |nodes| nodes.count());
         let moves = self.mover.progress().list().iter().filter(|entry| entry.phase == Phase::Copying).count();
         let repair = self.repair.counts();
-        let quotas = self.quotas.counts();
+        let (quotas, away) = (self.quotas.counts(), self.background.away());
         let fullest = Resource::ALL.map(|of| (vec![of.to_string()], *quotas.fullest.of(of)));
         vec![
             Gauge::new(Level::OrdersKept, self.volume.orders_kept() as f64),
@@ -89,6 +90,8 @@ impl Core {
             Gauge::new(Level::Nodes, nodes as f64),
             Gauge::new(Level::Leads, f64::from(u8::from(self.acts()))),
             Gauge::new(Level::FilesInUse, self.files.files().len() as f64),
+            Gauge::new(Level::FilesAway, away.files as f64),
+            Gauge::new(Level::FilesAwaySize, away.bytes as f64),
             Gauge::new(Level::MovesRunning, moves as f64),
             Gauge::new(Level::RecoveriesRunning, repair.keys as f64),
             Gauge::new(Level::FetchesRunning, repair.in_flight as f64),

@@ -1,10 +1,10 @@
-//! Which mechanism has a change made, and why: said where it is decided, and known where it is made, on the same thread.
+//! Mechanism and reason of a change: set at the decision, and read at the change, on the same thread.
 
 use std::cell::RefCell;
 
 thread_local!(static CAUSE: RefCell<Option<(&'static str, String)>> = const { RefCell::new(None) });
 
-/// What `work` changes is by that mechanism, for that reason.
+/// Records this mechanism and reason as the cause of all changes made by `work`.
 pub fn because<T>(by: &'static str, why: String, work: impl FnOnce() -> T) -> T {
     struct Before(Option<(&'static str, String)>);
     impl Drop for Before {

@@ -1,4 +1,4 @@
-//! One event: when, what of which file, target or job, and why.
+//! One event: its time, subject (file, target or job), action and reason.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ const TARGETS_MAX: usize = 16;
 /// Bytes of a text, at most.
 const TEXT_MAX: usize = 1024;
 
-/// What an event is about.
+/// Subject of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -25,14 +25,14 @@ pub enum Kind {
     Purge,
     /// A scrub ended.
     Scrub,
-    /// Somebody is over a limit, or no longer.
+    /// A user or group passed a limit, or fell below it.
     Quota,
     /// A job's state changed.
     Job,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds of events.
     pub const ALL: [Kind; 9] = [
         Kind::Move,
         Kind::Recovery,
@@ -45,7 +45,7 @@ impl Kind {
         Kind::Job,
     ];
 
-    /// Its word.
+    /// Name in output and filters.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Move => "move",
@@ -66,14 +66,14 @@ impl Kind {
     }
 }
 
-/// Something that the volume did. What is not known or does not apply is left out.
+/// An action of the volume. Unknown or inapplicable fields are left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
     /// Ascending in the life of a daemon.
     pub number: u64,
     /// Milliseconds since 1970.
     pub at_ms: u64,
-    /// What it is about.
+    /// Subject of the event.
     pub kind: Kind,
     /// The file, below the mount point.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,7 +81,7 @@ pub struct Event {
     /// The user whose file or job it is.
     #[serde(rename = "uid", skip_serializing_if = "Option::is_none")]
     pub owner: Option<u32>,
-    /// The job.
+    /// Number of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<u64>,
     /// The target that it is about.
@@ -96,12 +96,12 @@ pub struct Event {
     /// The mechanism that wanted it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<&'static str>,
-    /// What happened.
+    /// Description of the action.
     pub what: String,
-    /// Why.
+    /// Reason for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Everybody may know it: it names no file.
+    /// Visible to all users: it names no file.
     #[serde(skip)]
     pub for_all: bool,
 }
@@ -126,7 +126,7 @@ impl Event {
         }
     }
 
-    /// One that everybody may see.
+    /// An event that all users may see.
     pub fn for_all(kind: Kind, what: impl Into<String>) -> Event {
         Event { for_all: true, ..Event::new(kind, what) }
     }

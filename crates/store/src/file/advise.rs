@@ -1,4 +1,4 @@
-//! Advisers: they hear what applications do with files, and have a say in how files lie.
+//! Advisers: observers of applications' accesses that also influence the layout of files.
 //!
 //! The parts that adapt the volume to its load (tiers, stripes, the burst buffer) are advisers. A volume without any pays
 //! for one look at an empty list.
@@ -14,11 +14,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A read or a write of an application, as it came in. What the kernel answers from its own cache, or does by itself on a
-/// passed-through object, is none.
+/// A read or write of an application, as it arrived. Excluded: reads from the kernel's cache, and I/O of the kernel on
+/// a passed-through object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Whether it writes.
+    /// True for a write, false for a read.
     pub write: bool,
     /// First byte in the file.
     pub offset: u64,
@@ -26,14 +26,14 @@ pub struct Access {
     pub len: u64,
 }
 
-/// What happened to a file in the hands of applications.
+/// Event of a file that applications use.
 #[derive(Clone, Copy)]
 pub enum Happened<'a> {
-    /// It is opened, or created.
+    /// The file is opened or created.
     Opened {
-        /// The file.
+        /// The opened file.
         file: &'a Arc<File>,
-        /// Gives its path relative to the mount's root.
+        /// Returns its path relative to the mount's root.
         path: &'a dyn Fn() -> Option<PathBuf>,
         /// Whether the handle may write.
         write: bool,
@@ -43,100 +43,103 @@ pub enum Happened<'a> {
         /// Whether it might write.
         write: bool,
     },
-    /// It is read or written.
+    /// The file is read or written.
     Accessed(Access),
-    /// A write is done.
+    /// A write succeeded.
     Written(Access),
-    /// A write failed. What was held and failed is not told: the adviser that held it knows.
-    WriteFailed(Access),
-    /// It was cut to nothing, or was empty when that was to be done.
+    /// A write failed, for this reason. A failed held write is not reported: the adviser that held it has the reason.
+    WriteFailed(Access, &'a str),
+    /// The file was truncated to nothing, or already empty when that was requested.
     Emptied,
-    /// It has its first segments, or more of them.
+    /// The file got its first segments, or more of them.
     LaidOut,
-    /// Its last name went away, and it is not open.
+    /// The last name was removed, and the file is not open.
     Removed,
 }
 
-/// What goes on with a write that was held: with it, or with the error that the application gets.
+/// Continuation of a held write: performs it, or returns the error to the application.
 pub type Resume = Box<dyn FnOnce(Result<()>) + Send>;
 
-/// Hears of accesses and has a say in layouts. Called on the threads that serve applications: must be quick, must not
-/// wait, and must not call back into the file.
+/// Observer of accesses that also influences layouts. Called on the threads that serve applications: must be quick,
+/// must not wait, and must not call back into the file.
 pub trait Adviser: Send + Sync {
     /// Records what happened.
     fn record(&self, _file: &File, _what: Happened<'_>) {}
-    /// Whether it must hear of every access to this file; such a file is not passed through.
+    /// Whether it needs every access to this file; such a file is not passed through.
     fn watches(&self, _file: &File) -> bool {
         false
     }
-    /// Whether a mechanism that it speaks for has a claim on the file. Which wins is said in
-    /// [`policy::volume::ownership`].
+    /// Whether a mechanism of this adviser has a claim on the file. [`policy::volume::ownership`] decides between
+    /// claims.
     fn claims(&self, _file: &File, _mechanism: Mechanism) -> bool {
         false
     }
-    /// The file is to get a segment that starts with the byte `from`: changes how it will lie, or leaves it. Asked once
-    /// for each segment (and mirror), not when a user asked for a layout.
+    /// Changes the placement of a segment that starts at the byte `from`. Called once for each segment (and mirror),
+    /// unless a user requested the layout.
     fn place(&self, _file: &File, _from: u64, _place: &mut Placement) {}
-    /// What a write to this file does with several mirrors, if it is to differ from what the volume says.
+    /// Handling of several mirrors in a write to this file; `None`: the volume's setting.
     fn mirror_writes(&self, _file: &File) -> Option<MirrorWrites> {
         None
     }
-    /// Whether a write may go on at once. If not it is held.
+    /// Whether a write may proceed at once. Otherwise `hold` is called.
     fn may_write(&self, _file: &File, _access: Access) -> bool {
         true
     }
-    /// Whether it holds writes of this file for which the devices have no room, too.
+    /// Whether it also holds writes of this file that found no room on the devices.
     fn tries_again(&self, _file: &File) -> bool {
         false
     }
-    /// Holds a write that may not go on at once, or for which the devices have had no room for so long: keeps `resume`
-    /// and calls it, on a thread of its own, when the write may go on or must fail. Never for long without bound.
+    /// Holds a write that may not proceed, or for which the devices had no room for the given time. Calls `resume` on a
+    /// thread of its own when the write may proceed or must fail. The wait must be bounded.
     fn hold(&self, _file: &Arc<File>, _access: Access, _no_room_for: Option<Duration>, resume: Resume) {
         resume(Ok(()));
     }
 }
 
 impl Pool {
-    /// The advisers of the volume, in the order in which they are asked.
+    /// The advisers of the volume, in the order of their calls.
     pub(crate) fn advisers(&self) -> &[Arc<dyn Adviser>] {
         self.advisers.get().map_or(&[], Vec::as_slice)
     }
 }
 
 impl File {
-    /// Tells the advisers what happened.
+    /// Sends an event to all advisers.
     pub(crate) fn tell(&self, what: Happened<'_>) {
         self.pool.advisers().iter().for_each(|adviser| adviser.record(self, what));
     }
 
-    /// Tells them how a write of an application went.
+    /// Sends the result of an application's write to all advisers.
     pub(crate) fn tell_written(&self, access: Access, done: &Result<()>) {
-        self.tell(if done.is_ok() { Happened::Written(access) } else { Happened::WriteFailed(access) });
+        match done {
+            Ok(()) => self.tell(Happened::Written(access)),
+            Err(error) => self.tell(Happened::WriteFailed(access, &error.to_string())),
+        }
     }
 
-    /// Whether a mechanism has a claim on the file, as the advisers say.
+    /// Whether any adviser has a claim of this mechanism on the file.
     pub(crate) fn is_claimed(&self, by: Mechanism) -> bool {
         self.pool.advisers().iter().any(|adviser| adviser.claims(self, by))
     }
 
-    /// Whether tiers decide where the segments lie, of a file that they have a claim on.
+    /// Whether tiers decide the placement of a file that they have a claim on.
     pub(crate) fn follows_tiers(&self) -> bool {
         let owner = owner(Aspect::Tier, |mechanism| mechanism == Mechanism::Tiers || self.is_claimed(mechanism));
         owner == Some(Mechanism::Tiers)
     }
 
-    /// Whether somebody must hear of every access.
+    /// Whether an adviser needs every access.
     pub(crate) fn is_watched(&self) -> bool {
         self.pool.advisers().iter().any(|adviser| adviser.watches(self))
     }
 
-    /// What a write does with several mirrors.
+    /// Handling of several mirrors in a write to this file.
     pub(super) fn mirror_writes(&self) -> MirrorWrites {
         let advised = self.pool.advisers().iter().find_map(|adviser| adviser.mirror_writes(self));
         advised.unwrap_or(self.pool.mirror_writes)
     }
 
-    /// Lets the devices begin with what was written to a range; waits for nothing.
+    /// Starts writing a range to the devices; waits for nothing.
     pub(crate) fn begin_sync(&self, range: Range<u64>) {
         let view = self.view();
         let Some(layout) = &view.layout else { return };
@@ -147,24 +150,24 @@ impl File {
                 h.begin_sync(at, len);
                 Ok(())
             };
-            // What is not begun now is found by the sync at the end.
+            // The sync at the end covers whatever is not started here.
             drop(view.slot(piece.at).try_submit(&self.pool, Class::Awaited, begin));
         }
     }
 
-    /// The adviser that wants a write to wait.
+    /// The first adviser that holds the write.
     pub(crate) fn holder(&self, access: Access) -> Option<&Arc<dyn Adviser>> {
         self.pool.advisers().iter().find(|adviser| !adviser.may_write(self, access))
     }
 
-    /// The adviser that has a write tried again which went so: the devices had no room for it, which may change.
+    /// The adviser that retries a write which failed for lack of room, since room may come back.
     pub(crate) fn retries(&self, done: &Result<()>) -> Option<&Arc<dyn Adviser>> {
         let error = done.as_ref().err()?;
         let is_full = !matches!(error, Error::NoTarget) && error.errno() == Errno::NOSPC;
         self.pool.advisers().iter().find(|adviser| is_full && adviser.tries_again(self))
     }
 
-    /// How the segment that starts with the byte `from` is to lie, where `place` says how without anybody's advice.
+    /// Placement of the segment that starts at the byte `from`; `place` is the placement without advice.
     pub(super) fn advised(&self, from: u64, mut place: Placement) -> Placement {
         for adviser in self.pool.advisers() {
             adviser.place(self, from, &mut place);

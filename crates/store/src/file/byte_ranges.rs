@@ -1,15 +1,16 @@
-//! Ranges of a file: what was written while the mover copied it, what of a checkpoint could not be written.
+//! Ranges of a file: for example those written while the mover copied it, or those of a checkpoint that could not be
+//! written.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Ranges, merged where they touch. When there are too many they become one that covers all: then it holds more than was added,
-/// never less.
+/// Ranges, merged where they touch. Too many become a single one that covers all, so the set may hold more than was
+/// added, never less.
 #[derive(Default)]
 pub(crate) struct ByteRanges(Mutex<BTreeMap<u64, u64>>);
 
-/// Most ranges that are told apart.
+/// Maximum number of ranges that are kept apart.
 const RANGES_MAX: usize = 4096;
 
 impl ByteRanges {
@@ -29,7 +30,7 @@ impl ByteRanges {
         join_if_many(&mut ranges);
     }
 
-    /// Takes `[start, end)` out.
+    /// Removes `[start, end)`.
     pub fn remove(&self, start: u64, end: u64) {
         let mut ranges = self.0.lock();
         while let Some((&s, &e)) = ranges.range(..end).next_back().filter(|(_, e)| **e > start && start < end) {
@@ -44,7 +45,7 @@ impl ByteRanges {
         join_if_many(&mut ranges);
     }
 
-    /// Whether there is none.
+    /// Whether there are no ranges.
     pub fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
@@ -59,12 +60,12 @@ impl ByteRanges {
         self.0.lock().iter().map(|(s, e)| *s..*e).collect()
     }
 
-    /// Whether any of that range is among them.
+    /// Whether any part of the range is in the set.
     pub fn touches(&self, range: &Range<u64>) -> bool {
         self.0.lock().range(..range.end).next_back().is_some_and(|(_, end)| *end > range.start)
     }
 
-    /// How many bytes wait.
+    /// Total length of all ranges.
     pub fn bytes(&self) -> u64 {
         self.0.lock().iter().map(|(s, e)| e - s).sum()
     }

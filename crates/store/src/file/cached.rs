@@ -1,4 +1,4 @@
-//! A file behind the block cache: reads that go through it, the fetches that it wants, and what it must forget.
+//! Files behind the block cache: reads through the cache, its fetches, and invalidation.
 
 use super::{File, View};
 use crate::Result;
@@ -10,17 +10,17 @@ use std::sync::Arc;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// How a read through the cache began.
+/// State of a read through the cache after its start.
 pub enum Reading {
-    /// So many bytes are in the buffer.
+    /// All bytes are in the buffer; their number.
     Done(usize),
-    /// They come; not to be waited for on a thread that must not wait.
+    /// The bytes are on their way. Not to be awaited on a thread that must not wait.
     Waits(Box<Ticket>),
-    /// The cache is not for this file.
+    /// The cache doesn't serve this file.
     Uncached,
 }
 
-/// A part of a fetch: the frames `first..first + count`, and where their bytes lie.
+/// A part of a fetch: the frames `first..first + count`, and the source of their bytes.
 struct Part {
     first: usize,
     count: usize,
@@ -32,12 +32,12 @@ impl File {
     /// Reads up to `buf.len()` bytes through the cache, without waiting for any target.
     pub fn begin_read(self: &Arc<Self>, stream: &Stream, offset: u64, buf: &mut [u8]) -> Reading {
         let (Some(cache), Some(id)) = (self.pool.cache.get(), self.id()) else { return Reading::Uncached };
-        let size = self.size();
+        let Some(snapshot) = self.snapshot_now() else { return Reading::Uncached };
+        let size = snapshot.size;
         if self.is_shared() && offset.saturating_add(buf.len() as u64) > size {
-            return Reading::Uncached; // another node may have made it longer
+            return Reading::Uncached; // another node may have extended the file
         }
-        let left = size.saturating_sub(offset);
-        let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
+        let len = snapshot.within(offset, buf.len());
         if len == 0 {
             return Reading::Done(0);
         }
@@ -50,12 +50,15 @@ impl File {
             self.fetch(cache, order, &mut pending);
         }
         match begun.wait {
-            None => Reading::Done(len),
+            None if self.is_current(&snapshot) => Reading::Done(len),
+            None => Reading::Uncached,
             Some(mut wait) => {
                 wait.own = pending;
                 let (cache, file) = (cache.clone(), self.clone());
                 let around = Box::new(move |offset, buf: &mut [u8]| file.read(offset, buf));
-                Reading::Waits(Box::new(Ticket { cache, around, offset, len, wait }))
+                let file = self.clone();
+                let current = Box::new(move || file.is_current(&snapshot));
+                Reading::Waits(Box::new(Ticket { cache, around, current, offset, len, wait }))
             }
         }
     }
@@ -73,11 +76,11 @@ impl File {
         }
     }
 
-    /// Hands a fetch to the workers of the targets, without waiting for room there. What a caller waits for is added to
-    /// `own`.
+    /// Submits a fetch to the workers of the targets, without waiting for room in their queues. Awaited pieces are
+    /// added to `own`.
     fn fetch(self: &Arc<Self>, cache: &Arc<BlockCache>, order: Order, own: &mut Vec<(FetchId, Pending<()>)>) {
         let Order { fetch, first, demand_len, class, mut frames } = order;
-        // Only now: the level knows of the fetch, so whatever changes from here on makes it forget the blocks.
+        // The view is taken after the level registered the fetch, so every later change makes it forget the blocks.
         let view = self.view();
         let Some(parts) = self.parts(&view, first, frames.len()) else {
             return drop(PieceWork::new(cache.clone(), fetch, 0, frames));
@@ -87,6 +90,7 @@ impl File {
         for part in parts {
             let rest = frames.split_off(part.count);
             let work = PieceWork::new(cache.clone(), fetch, part.first, std::mem::replace(&mut frames, rest));
+            let work = work.whole(self.is_shared());
             let Some((slot, offset, len)) = part.from else {
                 work.zeros();
                 continue;
@@ -109,7 +113,7 @@ impl File {
         }
     }
 
-    /// Where the blocks of a fetch lie; `None` if some of it cannot be read in the plain way now.
+    /// Locations of the blocks of a fetch; `None` if a part of it needs more than plain reads.
     fn parts(self: &Arc<Self>, view: &View, first: u64, count: usize) -> Option<Vec<Part>> {
         let layout = view.layout.as_ref()?;
         let end = ((first + count as u64) * BLOCK).min(self.size());
@@ -137,15 +141,14 @@ impl File {
         Some(parts)
     }
 
-    /// Bytes changed: the cache does not use what it has of them again. After the change took effect, before it is
-    /// acknowledged.
+    /// Drops cached bytes of a range. Must be called after the change took effect and before it is acknowledged.
     pub(super) fn forget(&self, offset: u64, len: u64) {
         if let (Some(cache), Some(id)) = (self.pool.cache.get(), self.id()) {
             cache.forget(id, offset, len);
         }
     }
 
-    /// The same for the whole file.
+    /// Drops all cached bytes of the file.
     pub(super) fn forget_all(&self) {
         self.forget(0, u64::MAX);
     }

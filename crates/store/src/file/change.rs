@@ -1,4 +1,4 @@
-//! Changes of the layout record: stale marks by writers, everything else by those that hold the file exclusively.
+//! Changes of the layout record: stale marks by writers, everything else under exclusive access.
 
 use super::write::Missed;
 use super::{Event, File, View, target_error};
@@ -10,18 +10,18 @@ use policy::layout::{Layout, MirrorState, Object, ObjectState, Reason};
 use std::sync::Arc;
 
 impl File {
-    /// Replaces the layout by what `f` makes of it (repair, mover). No writer is inside meanwhile; readers see the old
-    /// layout or the new. `f` is given the time for the history. Durable when it returns.
+    /// Replaces the layout by the result of `f` (repair, mover). Writers are excluded; readers see the old layout or
+    /// the new. `f` is given the time for the history. Durable when it returns.
     ///
     /// # Errors
-    /// `Busy` while the kernel does the file's I/O by itself or the file has no layout; what `f` says; what the stub says.
+    /// `Busy` while the kernel does the file's I/O by itself or the file has no layout; errors of `f` and of the stub.
     pub fn change_layout(&self, f: impl FnOnce(&Layout, Time) -> Result<Layout>) -> Result<Arc<Layout>> {
         let new = self.change_layout_for_now(f)?;
         self.stub.sync()?;
         Ok(new)
     }
 
-    /// The same, but a loss of power may bring the old layout back: durable with the next change or sync.
+    /// As `change_layout`, but a loss of power may bring the old layout back: durable with the next change or sync.
     pub(crate) fn change_layout_for_now(&self, f: impl FnOnce(&Layout, Time) -> Result<Layout>) -> Result<Arc<Layout>> {
         let _alone = self.exclusive()?;
         self.check_unpinned()?;
@@ -32,8 +32,9 @@ impl File {
         self.replace(&record, &view, new)
     }
 
-    /// Puts a layout into the stub and then before the readers. The caller holds `record`.
+    /// Publishes a layout in the stub and then to the readers. The caller holds `record` and `io`.
     pub(super) fn replace(&self, _: &MutexGuard<'_, ()>, old: &View, mut new: Layout) -> Result<Arc<Layout>> {
+        self.check_not_removed()?;
         if let Some(old) = &old.layout {
             new.generation = new.generation.max(old.generation + 1);
         }
@@ -49,12 +50,12 @@ impl File {
         Ok(layout)
     }
 
-    /// Marks mirrors stale that missed a change, in the record. The caller holds `io` and acknowledges only after.
+    /// Marks mirrors stale that missed a change. The caller holds `io` and acknowledges only afterwards.
     pub(super) fn mark_stale(&self, missed: &[Missed]) -> Result<()> {
         let record = self.record.lock();
         let view = self.view();
         let Some(old) = &view.layout else { return Ok(()) };
-        // A mirror that lost something may need one that missed a write: then the write fails and nobody is marked.
+        // A damaged mirror may need one that missed the write: then the write fails and no mirror is marked.
         let others = view.in_sync().filter(|i| missed.iter().all(|m| m.mirror != *i));
         if !others.into_iter().any(|m| self.is_whole(&view, m)) {
             let first = &missed[0];
@@ -75,7 +76,7 @@ impl File {
         Ok(())
     }
 
-    /// Before the first write in mode `Stale`: keeps only the first whole mirror in sync.
+    /// Keeps only the first whole mirror in sync, before the first write in mode `Stale`.
     pub(super) fn reduce_to_one(&self) -> Result<()> {
         let _alone = self.exclusive()?;
         if self.keep_one_mirror()? {
@@ -87,7 +88,7 @@ impl File {
         Err(target_error(target, error))
     }
 
-    /// How many mirrors are in sync and whole, by the states of their targets; 1 for a file whose bytes are in its stub.
+    /// Number of mirrors in sync and whole, by the states of their targets; 1 for a file with its bytes in the stub.
     pub fn whole_mirrors(&self) -> usize {
         let Some(layout) = self.layout() else { return 1 };
         let there = |o: &Object| {
@@ -98,13 +99,13 @@ impl File {
         in_sync.filter(|m| m.segments.iter().flat_map(|s| &s.objects).all(there)).count()
     }
 
-    /// Whether every object of a mirror answers.
+    /// Whether every object of a mirror responds.
     pub(crate) fn is_whole(&self, view: &View, mirror: usize) -> bool {
         view.of_mirror(mirror).all(|s| s.run(&self.pool, |h| h.len()).is_ok())
     }
 
-    /// Marks all mirrors stale but the first whole one. If none is whole nothing is changed, since each may have what
-    /// the others lost, and the answer is no. The caller holds `io` exclusively.
+    /// Marks all mirrors stale except the first whole one. If none is whole, changes nothing and returns false, since
+    /// each mirror may have bytes that the others lost. The caller holds `io` exclusively.
     pub(super) fn keep_one_mirror(&self) -> Result<bool> {
         let record = self.record.lock();
         let view = self.view();

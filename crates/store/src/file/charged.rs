@@ -1,7 +1,8 @@
-//! What a file counts for: its owner, its group and the directories above it pay for its length and for itself.
+//! Quota charges of a file: its owner, its group and the directories above it are charged for its length and for one
+//! file.
 //!
-//! A file counts with its length, whatever of it are holes and however many mirrors it has: that is what its user sees, and
-//! mirrors come and go without them. What it grows by is taken before it grows, so it stays as it was where that is refused.
+//! The charge is the length, including holes and regardless of the number of mirrors: the length is what users see, and
+//! mirrors come and go by themselves. Growth is charged before it takes place, so a refused file keeps its length.
 
 use super::File;
 use crate::Result;
@@ -11,16 +12,16 @@ use policy::Time;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is known of who pays.
+/// Cached payers of a file.
 #[derive(Default)]
 pub(super) struct Charges {
-    /// As of an edition of the table of all who may pay, and of a time.
+    /// Payers, with the edition of the quota table and the time of the look-up.
     payers: Mutex<Option<(u64, Time, Payers)>>,
-    /// It lost its last name, and counts no more.
+    /// The file lost its last name and is no longer charged.
     is_over: AtomicBool,
 }
 
-/// So long it is believed whose a file is that another node may give away or move.
+/// Validity of cached payers where another node may move the file or change its owner.
 const BELIEVED: Time = Time::from_secs(1);
 
 fn bytes(bytes: u64) -> Changed {
@@ -28,7 +29,7 @@ fn bytes(bytes: u64) -> Changed {
 }
 
 impl File {
-    /// Whether anything is counted in this volume.
+    /// Whether the volume counts usage.
     pub(super) fn is_charged(&self) -> bool {
         self.pool.quotas.is_on()
     }
@@ -54,23 +55,23 @@ impl File {
         payers
     }
 
-    /// From now on it is known who pays for it, whatever becomes of its name.
+    /// Caches the payers, so that they stay known if the name is removed.
     pub(crate) fn learn_payers(&self) {
         self.has_payers();
     }
 
-    /// What a file counts for that has lost its last name, while somebody has it open.
+    /// Charge of a file that has lost its last name and is still open.
     pub(crate) fn counts_without_name(&self) -> Option<(Payers, Changed)> {
         let counts = !self.charges.is_over.load(Ordering::Acquire) && self.is_nameless(|| self.stub.links());
         (counts && self.has_payers()).then(|| (self.payers(), Changed { bytes: self.size(), files: 1 }))
     }
 
-    /// Whether somebody pays for it.
+    /// Whether any quota covers the file.
     pub(crate) fn has_payers(&self) -> bool {
         self.is_charged() && !self.payers().is_empty()
     }
 
-    /// Does something with its length, which does not change meanwhile; who pays is found out anew afterwards.
+    /// Runs `change` with the length, which stays fixed during the call; then drops the cached payers.
     pub(crate) fn change_payers<T>(&self, change: impl FnOnce(u64) -> T) -> T {
         let _extend = self.extend.lock();
         let changed = change(self.size());
@@ -78,12 +79,12 @@ impl File {
         changed
     }
 
-    /// It has another place.
+    /// Drops the cached payers, after a move.
     pub(crate) fn forget_payers(&self) {
         *self.charges.payers.lock() = None;
     }
 
-    /// Whether the file may become so long as far as is known at once. No says nothing: ask [`File::may_reach`].
+    /// Whether this node can admit growth to `end` at once. False is not final: ask [`File::may_reach`].
     pub(super) fn surely_reaches(&self, end: u64) -> bool {
         if !self.is_charged() {
             return true;
@@ -92,7 +93,7 @@ impl File {
         more == 0 || self.payers().admit(bytes(more)).is_ok()
     }
 
-    /// Whether the file may become so long; it may always be as long as it is.
+    /// Checks that the file may grow to `end`. The current length is always allowed.
     pub(super) fn may_reach(&self, end: u64) -> Result<()> {
         if !self.is_charged() {
             return Ok(());
@@ -103,12 +104,12 @@ impl File {
         }
     }
 
-    /// Changes the length from one to another, which is counted if it is changed, and refused if it may not grow. The caller
-    /// lets nobody else on this node change it meanwhile; what another node added is that one's to count.
+    /// Changes the length and its charge; refused if the file may not grow. The caller excludes other changes of the
+    /// length on this node. Growth by another node is charged there.
     pub(super) fn charged(&self, from: u64, to: u64, set: impl FnOnce() -> Result<()>) -> Result<()> {
         let payers = if from == to || !self.is_charged() { Payers::default() } else { self.payers() };
         if payers.is_empty() {
-            return set(); // no length needs to be asked for
+            return set(); // the length isn't needed
         }
         let from = if to > from { self.length(from).min(to) } else { from };
         if to < from {
@@ -118,12 +119,12 @@ impl File {
         set().inspect_err(|_| payers.give(bytes(to - from)))
     }
 
-    /// The length as all nodes see it, where this one thinks it is `known`.
+    /// Length as all nodes see it; `known` is this node's value.
     fn length(&self, known: u64) -> u64 {
         if self.is_shared() { self.stub.size().map_or(known, |size| size.max(known)) } else { known }
     }
 
-    /// The kernel changed the length by itself: nobody was asked.
+    /// Charges a change of length that the kernel made by itself, without a check.
     pub(super) fn was_charged_late(&self, from: u64, to: u64) {
         if self.is_charged() {
             let payers = self.payers();
@@ -132,9 +133,14 @@ impl File {
         }
     }
 
-    /// It lost its last name, and nobody has it open any more.
+    /// Marks the file as no longer charged. Returns whether it was charged until now.
+    pub(crate) fn stops_counting(&self) -> bool {
+        !self.charges.is_over.swap(true, Ordering::AcqRel)
+    }
+
+    /// Releases the charge of a closed file without a name.
     pub(crate) fn counts_no_more(&self) {
-        if self.is_charged() && !self.charges.is_over.swap(true, Ordering::AcqRel) {
+        if self.is_charged() && self.stops_counting() {
             self.payers().give(Changed { bytes: self.length(self.size()), files: 1 });
         }
     }

@@ -1,4 +1,4 @@
-//! Reading one mirror alone, for whoever compares mirrors with each other or with checksums.
+//! Reads of a single mirror, for comparison with other mirrors or checksums.
 
 use super::write::Missed;
 use super::{File, View};
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::sync::Arc;
 
 impl File {
-    /// Fills `buf` from one mirror, whatever the others have. What no object of it has is zeros.
+    /// Fills `buf` from one mirror only. Bytes that none of its objects has are zeros.
     ///
     /// # Errors
     /// `Busy` where an object is being recovered.
@@ -30,21 +30,21 @@ impl File {
         Ok(())
     }
 
-    /// Calls `look` with the file's view while nothing writes; nothing if it is not `view` any more.
+    /// Calls `look` while nothing writes the file; returns `None` if `view` is outdated.
     pub(crate) fn while_unwritten<T>(&self, view: &Arc<View>, look: impl FnOnce() -> T) -> Option<T> {
         let _alone = self.exclusive().ok()?;
-        self.is_current(view).then(look)
+        self.same_view(view).then(look)
     }
 
-    /// Wrong bytes were made right: no cache of this daemon has them any more. What the kernel has of them it keeps.
+    /// Drops cached bytes of the file after a repair, in the caches of this daemon. The kernel's cache is not changed.
     pub(crate) fn forget_wrong_bytes(&self) {
         self.forget_all();
     }
 
-    /// A mirror holds other bytes than it should: it counts as stale from now on, if another one is whole.
+    /// Marks a mirror with wrong bytes stale, if another mirror is whole.
     pub(crate) fn distrust(self: &Arc<Self>, view: &Arc<View>, mirror: usize) -> Result<()> {
         let _alone = self.exclusive()?;
-        if !self.is_current(view) {
+        if !self.same_view(view) {
             return Err(Error::Busy("the layout changed meanwhile".into()));
         }
         let Some(target) = view.of_mirror(mirror).next().map(|slot| slot.target_id) else { return Ok(()) };

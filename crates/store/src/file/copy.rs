@@ -9,8 +9,8 @@ use std::sync::Arc;
 const STEP_BYTES: u64 = 1 << 20;
 
 impl File {
-    /// Copies up to `len` bytes; gives how many: fewer only at the end of `from`. What was copied before an error is
-    /// given as success, as the system call does.
+    /// Copies up to `len` bytes; returns the number, smaller only at the end of `from`. An error after some bytes
+    /// returns their number, as the system call does.
     pub fn copy_range(self: &Arc<Self>, from: &Arc<File>, off_in: u64, off_out: u64, len: u64) -> Result<u64> {
         Self::check_range(off_in, len)?;
         Self::check_range(off_out, len)?;
@@ -18,7 +18,7 @@ impl File {
         if Arc::ptr_eq(self, from) && overlaps && len > 0 {
             return Err(Error::Namespace(Errno::INVAL));
         }
-        // The end of `from` now: what this call itself adds to the same file is not copied.
+        // Current end of `from`: bytes that this call adds to the same file are not copied.
         let len = len.min(from.size().saturating_sub(off_in));
         let mut buf = vec![0; STEP_BYTES.min(len) as usize];
         let mut done = 0;

@@ -1,4 +1,4 @@
-//! From the number of a file to the file: in use, where it is noted to be, or wherever a walk through the tree finds it.
+//! Look-up of a file by its number: among the files in use, at its recorded place, or by a walk through the tree.
 
 use super::{File, FileTable, Pool};
 use crate::Result;
@@ -11,11 +11,11 @@ use rustix::path::Arg;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How often a place that changes while it is looked at is looked up again.
+/// Maximum number of look-ups of a place that changes during the look.
 const TRIES: usize = 4;
 
 impl File {
-    /// It got its number just now.
+    /// Registers the number that the file just got.
     pub(super) fn has_number(self: &Arc<Self>, id: FileId) {
         self.pool.numbered.add(self);
         if let Some(places) = self.pool.places.get()
@@ -27,12 +27,12 @@ impl File {
 }
 
 impl Pool {
-    /// The path of a file below the tree, as far as that is noted.
+    /// Path of a file below the tree, if it is recorded.
     pub fn path_of(&self, id: FileId) -> Option<PathBuf> {
         self.places.get()?.path_of(id)
     }
 
-    /// What a file is called in messages: its path below the tree, or its number where that is not noted.
+    /// Name of a file in messages: its path below the tree, or its number if no path is recorded.
     pub fn name_of(&self, id: FileId) -> String {
         self.path_of(id).map_or_else(|| format!("file {id}"), |path| path.display().to_string())
     }
@@ -44,13 +44,18 @@ impl FileTable {
         self.pool().numbered.get(id)
     }
 
-    /// The file of that number, where it is noted to be. `None` says nothing: see [`FileTable::find`].
+    /// The file of that number, in use or at its recorded place. `None` is not final: see [`FileTable::find`].
     pub fn noted(&self, id: FileId) -> Option<Arc<File>> {
-        self.in_use(id).or_else(|| self.at_noted_place(self.pool().places.get()?, id).ok())
+        self.in_use(id).or_else(|| self.at_place(id))
     }
 
-    /// The file of that number; `None` if there is none in the tree. What is noted wrong is searched for in the whole tree, and so is,
-    /// once in the life of a daemon, what is not noted.
+    /// The file of that number at its recorded place.
+    pub(crate) fn at_place(&self, id: FileId) -> Option<Arc<File>> {
+        self.at_noted_place(self.pool().places.get()?, id).ok()
+    }
+
+    /// The file of that number; `None` if it is not in the tree. A wrong record causes a walk through the tree; a
+    /// missing one does so once in the life of a daemon.
     pub fn find(&self, id: FileId) -> Option<Arc<File>> {
         if let Some(file) = self.in_use(id) {
             return Some(file);
@@ -59,7 +64,7 @@ impl FileTable {
         let walks = places.walks();
         match self.at_noted_place(places, id) {
             Ok(file) => return Some(file),
-            // Other nodes make files, too.
+            // Other nodes create files, too.
             Err(None) if places.is_whole() && self.pool().cluster.get().is_none() => return None,
             Err(_) => {}
         }
@@ -67,7 +72,7 @@ impl FileTable {
         self.at_noted_place(places, id).inspect_err(|_| places.file_is_gone(id)).ok()
     }
 
-    /// The file, or the place where it is not.
+    /// The file at its recorded place, or as the error the wrong place.
     fn at_noted_place(&self, places: &Places, id: FileId) -> Result<Arc<File>, Option<PathBuf>> {
         let mut wrong = None;
         for _ in 0..TRIES {

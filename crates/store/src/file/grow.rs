@@ -1,4 +1,4 @@
-//! Growing: out of the stub into objects, and on to more segments; and laying out an empty file as somebody asked.
+//! Growth: from the stub into objects, and on to more segments; also the layout of an empty file on request.
 //!
 //! Objects exist before the record names them, so a crash in between leaves objects that no layout names. Their numbers
 //! carry the epoch of their daemon, by which `mover::sweep` finds them.
@@ -20,33 +20,33 @@ use std::sync::atomic::Ordering;
 /// Bytes copied at once out of the stub.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// Numbers drawn again at most where objects of that number are there. Only a volume that lost its state, the epoch in
-/// its namespace and a target at the same time draws one that is taken; a guess.
+/// Maximum number of draws after an object of the drawn number existed. A collision needs a volume that lost its state,
+/// the epoch in its namespace and a target at the same time; a guess.
 const COLLISIONS_MAX: usize = 1024;
 
-/// What a journal hears.
+/// Entry of a journal of new objects.
 #[derive(Clone, Copy)]
-pub(crate) enum Noted<'a> {
-    /// Objects that are about to be made.
+pub(crate) enum JournalNote<'a> {
+    /// Objects that are about to be created.
     Coming(&'a [Object]),
-    /// One of them was there already: it is somebody else's, and stays.
+    /// One of them existed already: it belongs to another creator, and stays.
     NotOurs(&'a Object),
 }
 
-/// Hears of objects before they are made.
-type Journal<'a> = dyn Fn(Noted<'_>) -> Result<()> + 'a;
+/// Receives objects before they are created.
+type Journal<'a> = dyn Fn(JournalNote<'_>) -> Result<()> + 'a;
 
 /// Objects just made, with their open handles; removed again unless kept.
 pub(crate) struct NewObjects<'a> {
     pool: &'a Pool,
     made: Vec<Made>,
-    /// Told of objects before they are made.
+    /// Receives objects before they are created.
     journal: Option<&'a Journal<'a>>,
-    /// Targets that are not chosen.
+    /// Targets that get no object.
     never_on: Vec<TargetId>,
 }
 
-/// One of them.
+/// A created object.
 struct Made {
     slot: Arc<Slot>,
     discard: bool,
@@ -58,29 +58,28 @@ impl<'a> NewObjects<'a> {
         NewObjects { pool, made: Vec::new(), journal: None, never_on: Vec::new() }
     }
 
-    /// None yet; each is told to `journal` before it is made.
+    /// An empty set; each object is sent to `journal` before it is created.
     pub fn journalled(pool: &'a Pool, journal: &'a Journal<'a>) -> NewObjects<'a> {
         NewObjects { pool, made: Vec::new(), journal: Some(journal), never_on: Vec::new() }
     }
 
-    /// None of them on these targets.
+    /// Excludes targets from the choice.
     pub(super) fn never_on(mut self, targets: &[TargetId]) -> NewObjects<'a> {
         self.never_on.extend_from_slice(targets);
         self
     }
 
-    /// What they are made with.
     pub(super) fn pool(&self) -> &'a Pool {
         self.pool
     }
 
-    /// Makes one object.
+    /// Creates one object.
     pub fn make(&mut self, object: &Object) -> Result<(), TargetError> {
         let id = object.id;
         self.make_by(object, move |medium| medium.create(id))
     }
 
-    /// Makes one object in another way.
+    /// Creates one object with `make`.
     pub(super) fn make_by(
         &mut self,
         object: &Object,
@@ -90,24 +89,24 @@ impl<'a> NewObjects<'a> {
         let making = self.pool.making.begin(object.id);
         let made = slot.target(self.pool)?.run(make);
         if is_taken(&made) {
-            if let Some(Err(error)) = self.journal.map(|journal| journal(Noted::NotOurs(object))) {
+            if let Some(Err(error)) = self.journal.map(|journal| journal(JournalNote::NotOurs(object))) {
                 tracing::error!("object {} is not of this move, and its journal says so: {error}", object.id);
             }
             return made.map(drop);
         }
-        // After a missed deadline it may exist all the same, so it is noted before the result is known.
+        // After a missed deadline it may exist all the same, so it is recorded before the result is known.
         self.made.push(Made { slot: slot.clone(), discard: true, _making: making });
         slot.set_handle(made?);
         slot.set_durable(false);
         Ok(())
     }
 
-    /// Tells the journal of objects to come.
+    /// Sends coming objects to the journal.
     pub fn note(&self, objects: &[Object]) -> Result<()> {
-        self.journal.map_or(Ok(()), |journal| journal(Noted::Coming(objects)))
+        self.journal.map_or(Ok(()), |journal| journal(JournalNote::Coming(objects)))
     }
 
-    /// A segment of that shape on targets chosen now; targets that cannot take an object are passed over.
+    /// A segment of that shape on targets chosen now; skips targets that cannot take an object.
     pub fn segment(&mut self, shape: &SegmentShape, place: &Placement, avoid: &[TargetId]) -> Result<Segment> {
         self.segment_not_on(shape, place, avoid, None)
     }
@@ -132,7 +131,7 @@ impl<'a> NewObjects<'a> {
                     match refused.into_iter().find(|(_, e)| !matches!(e, TargetError::Failed | TargetError::Elsewhere))
                     {
                         Some((target, error)) => Error::Target { target, error },
-                        None => Error::NoTarget,
+                        None => self.pool.targets.none_usable(),
                     },
                 );
             }
@@ -168,7 +167,7 @@ impl<'a> NewObjects<'a> {
         Ok(Segment { objects, ..*like })
     }
 
-    /// Keeps them: gives the view's slots the open handles.
+    /// Keeps the objects: gives their open handles to the view's slots.
     pub fn keep(&mut self, view: &View) {
         for Made { slot, discard, .. } in &mut self.made {
             *discard = false;
@@ -189,7 +188,7 @@ impl<'a> NewObjects<'a> {
         self.made.iter().any(|made| made.slot.id == id)
     }
 
-    /// Makes them and their names durable.
+    /// Makes the objects and their names durable.
     pub fn sync(&self) -> Result<()> {
         let mut targets = BTreeSet::new();
         let error = |target| move |error| Error::Target { target, error };
@@ -204,24 +203,23 @@ impl<'a> NewObjects<'a> {
         Ok(())
     }
 
-    /// How many were made.
     fn len(&self) -> usize {
         self.made.len()
     }
 
-    /// Whether none was made.
+    /// Whether no object was made.
     pub fn is_empty(&self) -> bool {
         self.made.is_empty()
     }
 
-    /// Leaves them where they are: somebody else answers for them.
+    /// Leaves the objects in place: another owner is responsible for them.
     pub fn leave(&mut self) {
         self.made.clear();
     }
 
     fn discard(&mut self, from: usize) {
         for made in self.made.drain(from..) {
-            // Nobody may know whether a layout names it: then a check of the volume finds it.
+            // If the answer is unknown, a layout may name the object; a check of the volume finds it.
             if made.discard && File::may_discard(self.pool, made.slot.id) {
                 made.slot.remove(self.pool);
             }
@@ -229,7 +227,7 @@ impl<'a> NewObjects<'a> {
     }
 }
 
-/// Whether an object of that number was there already.
+/// Whether the object existed before.
 fn is_taken<T>(made: &Result<T, TargetError>) -> bool {
     matches!(made, Err(TargetError::Io(Errno::EXIST)))
 }
@@ -271,14 +269,14 @@ impl File {
         self.note(super::Event::Converted);
         drop(layout);
         if size > self.pool.inline_bytes_ever() {
-            drop(self.stub.mark_inline(false)); // should it stay, it says nothing of a file with a layout
+            drop(self.stub.mark_inline(false)); // a mark that stays is ignored once there is a layout
         }
-        // Other nodes may still read them there.
+        // Other nodes may still read the bytes there.
         if self.pool.stub_bytes_stay() || self.is_shared() {
             return Ok(());
         }
         self.stub.punch(0, size.max(1)).or_else(|e| match e.errno() {
-            // The bytes stay in the stub and are never looked at again.
+            // The bytes stay in the stub and are never read again.
             Errno::OPNOTSUPP | Errno::NOSPC | Errno::IO => Ok(()),
             _ => Err(e),
         })
@@ -305,8 +303,8 @@ impl File {
         self.first_layout(size.max(1), Some(size), placement, reason)
     }
 
-    /// Gives the file its first layout and copies the stub's bytes, passing over targets that take none of them. The
-    /// caller holds `io` exclusively.
+    /// Gives the file its first layout and copies the stub's bytes; skips targets that refuse bytes. The caller holds
+    /// `io` exclusively.
     fn first_layout(
         self: &Arc<Self>,
         needed: u64,
@@ -333,9 +331,9 @@ impl File {
         reason: Reason,
     ) -> Result<Arc<Layout>> {
         let mut mirrors: Vec<Mirror> = Vec::new();
-        // What a user asked for is what they get.
+        // A layout that a user requested is used unchanged.
         let advised = reason != Reason::Requested;
-        // Nobody needs the last byte of all: so says who knows no size.
+        // The largest number means that the size is unknown.
         let needed = if needed == u64::MAX { 1 } else { needed };
         for _ in 0..place.mirrors.max(1) {
             let avoid: Vec<TargetId> = mirrors.iter().flat_map(targets_of).collect();
@@ -425,7 +423,7 @@ impl File {
             }
             let last = old.mirrors[m].segments.last().expect("a checked mirror has a segment");
             if pinned || !(covered - last.start).is_multiple_of(last.stripe_size) {
-                // The kernel does I/O on this object by itself: it goes on being the only one.
+                // The kernel does I/O on this object by itself, so the file keeps this single object.
                 new.mirrors[m].segments.last_mut().expect("as above").end = OPEN_END;
                 continue;
             }
@@ -433,7 +431,7 @@ impl File {
             let avoid: Vec<TargetId> = others.flat_map(|(_, mirror)| targets_of(mirror)).collect();
             let mut end = covered;
             while end < needed {
-                // Each segment is asked about: one write may need several, and each can lie elsewhere.
+                // Advice is requested for each segment: one write may need several, and each may get another placement.
                 let place = self.advised(end, self.placement());
                 let shapes = plan_growth(&place, end, end.saturating_add(1), None);
                 self.admit_objects(made.len() + shapes.iter().map(|shape| shape.stripe_count).sum::<usize>())?;
@@ -460,7 +458,7 @@ impl File {
 }
 
 impl NewObjects<'_> {
-    /// Lends the open handles to a view that is not in use yet.
+    /// Gives the open handles to a view that is not in use so far.
     fn keep_handles(&self, view: &View) {
         for Made { slot, .. } in &self.made {
             if let (Some(there), Some(handle)) = (view.all().find(|s| s.id == slot.id), slot.handle()) {

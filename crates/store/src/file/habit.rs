@@ -1,5 +1,5 @@
-//! In what order applications read a file (`policy::advice`): shared by all that read it, without a lock. Of two reads that come at the same
-//! moment one may be left out; what comes of it is a hint.
+//! Order in which applications read a file (`policy::advice`), shared by all readers, without a lock. One of two
+//! simultaneous reads may be missed; the result is only a hint.
 
 use super::File;
 use policy::advice::{Advice, Habit};
@@ -14,7 +14,8 @@ impl Default for Habits {
 }
 
 impl File {
-    /// An application read something; whether that goes on where it, or another stream of the same open file, was.
+    /// Records a read of an application. `goes_on`: it continues where this or another stream of the same open file
+    /// ended.
     pub fn note_order(&self, goes_on: bool) {
         let mut habit = Habit::from_bits(self.habits.0.load(Ordering::Relaxed));
         let before = habit;
@@ -24,7 +25,7 @@ impl File {
         }
     }
 
-    /// What those that read its objects are to tell the media below.
+    /// Advice for the media below, for reads of the file's objects.
     pub fn advice(&self) -> Advice {
         Habit::from_bits(self.habits.0.load(Ordering::Relaxed)).advice()
     }

@@ -1,8 +1,8 @@
-//! The mark of a file that is in use: a second name in `open/`, for what a record cannot tell whoever comes after a crash.
+//! The mark of a file in use: a second name in `open/`. After a crash it leads to files whose record may be incomplete.
 //!
-//! Set while the kernel writes the file alone, while several mirrors are written, and while it is moved. Where several nodes have the
-//! volume each has marks of its own: those of a node that is over are settled by another, and nobody takes away one that somebody needs.
-//! The last link of a file may be a mark: whoever takes that away removes the objects.
+//! Set while the kernel writes the file alone, while several mirrors are written, and during a move. With several nodes
+//! each sets its own marks. Another node settles the marks of a node whose lease ended, and never removes a mark in
+//! use. The last link of a file may be a mark: the node that removes it removes the objects.
 
 use super::File;
 use crate::stub::{InUse, Mark};
@@ -12,37 +12,45 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl File {
-    /// Whether the mark is set for good: mirrors may be written.
+    /// Whether the mark is durable, so that mirrors may be written.
     pub(super) fn is_marked_in_use(&self) -> bool {
         let claims = self.claims.lock();
         claims.mark_durable && claims.mark.is_some_and(|mark| self.is_own(mark))
     }
 
-    /// Whether nobody takes a mark for one of a node that is over.
+    /// Whether no node may treat the mark as left behind by an ended lease.
     fn is_own(&self, mark: InUse) -> bool {
         let cluster = self.cluster().zip(mark.node);
         cluster.is_none_or(|(cluster, node)| cluster.standing(node) != Standing::Lost)
     }
 
-    /// How many names lead to the file: the stub's `links` without its mark in `open/`, counted while no mark comes or goes.
+    /// Number of names of the file: the stub's `links` without its mark in `open/`, counted while no mark is set or
+    /// removed.
     pub(crate) fn names(&self, links: impl FnOnce() -> u64) -> u64 {
         let claims = self.claims.lock();
-        let marked = claims.mark.is_some_and(|mark| self.stub.has_mark(mark));
-        links().saturating_sub(u64::from(marked))
+        links().saturating_sub(u64::from(self.has_mark_of(claims.mark)))
     }
 
-    /// Whether no name leads to the file any more. `links` counts the stub's links while no mark comes or goes through
-    /// this file; in doubt it has a name, and where another node has a mark it is that node's to find out.
-    pub(crate) fn is_nameless(&self, links: impl FnOnce() -> Option<u64>) -> bool {
+    /// Whether the stub has this node's mark. With one node it may be left from the previous daemon, or from an earlier
+    /// [`File`] that is about to remove it.
+    fn has_mark_of(&self, claimed: Option<InUse>) -> bool {
+        let alone = || self.id().filter(|_| self.cluster().is_none()).map(|file| InUse { file, node: None });
+        claimed.or_else(alone).is_some_and(|mark| self.stub.has_mark(mark))
+    }
+
+    /// Whether no name of the file is left. `links` counts the stub's links while no mark is set or removed through
+    /// this file. In doubt the file has a name; a node with a mark decides for itself.
+    pub(crate) fn is_nameless(&self, links: impl Fn() -> Option<u64>) -> bool {
         let claims = self.claims.lock();
         match links() {
             Some(0) => true,
-            Some(1) => claims.mark.is_some_and(|mark| self.stub.has_mark(mark)),
+            // An earlier `File` may remove its mark between the two looks.
+            Some(1) => self.has_mark_of(claims.mark) || links() == Some(0),
             _ => false,
         }
     }
 
-    /// Marks a file before it is moved, or one with several mirrors before it is written: after a crash they may differ.
+    /// Sets the mark before a move, or before a write to several mirrors: after a crash they may differ.
     pub(crate) fn mark_in_use(&self) -> Result<()> {
         let Some(file) = self.id() else { return Ok(()) };
         let node = self.cluster().map(|cluster| cluster.me()).transpose()?;
@@ -50,29 +58,29 @@ impl File {
         let mut claims = self.claims.lock();
         if claims.mark != Some(mark) || !claims.mark_durable {
             self.stub.mark_in_use(mark, Mark::Durable)?;
-            // One of a number that this node had is another's to settle.
+            // Other nodes settle marks under earlier numbers of this node.
             (claims.mark, claims.mark_durable) = (Some(mark), true);
         }
         Ok(())
     }
 
-    /// Takes the mark away when nothing writes any more; what the mirrors hold is synced first.
+    /// Removes the mark when nothing writes the file any more; syncs the mirrors first.
     pub(crate) fn settle_mark(&self) {
         let Some(mark) = self.claims.lock().mark else { return };
         let _io = self.io.write();
-        // A move is found by its mark after a crash; its end takes it away.
+        // A mark leads to an interrupted move after a crash; the end of the move removes it.
         if !self.claims.lock().is_at_rest() {
             return;
         }
         self.learn_how_it_lies(mark);
         let view = self.view();
-        // If the mark stays, the next start takes one mirror for the true one, which is right for equal ones too.
+        // If the mark stays, the next start keeps one mirror, which is right for equal ones, too.
         if self.sync_objects(&view).and_then(|()| self.stub.sync()).is_ok() {
             self.take_away(mark);
         }
     }
 
-    /// Removes the mark when nothing asks for it any more: one mirror, no writer in the kernel.
+    /// Removes the mark when it is not needed any more: one mirror, no writer in the kernel.
     pub(crate) fn unmark_if_simple(&self) {
         let several = self.view().in_sync().nth(1).is_some();
         let mark = self.claims.lock().mark.filter(|_| !several && !self.kernel_writes.load(Ordering::Acquire));
@@ -82,7 +90,7 @@ impl File {
         }
     }
 
-    /// Others may have changed it. Once the last link went nobody can ask.
+    /// Updates the layout, which other nodes may have changed. It must be read before the last link is removed.
     fn learn_how_it_lies(&self, mark: InUse) {
         if mark.node.is_some()
             && let Err(error) = self.look_again()
@@ -91,7 +99,7 @@ impl File {
         }
     }
 
-    /// If the mark stays, whoever settles it finds a file that is settled.
+    /// Removes a mark. If that fails, its later settlement finds a settled file.
     fn take_away(&self, mark: InUse) {
         let mut claims = self.claims.lock();
         if claims.mark != Some(mark) || self.stub.mark_in_use(mark, Mark::None).is_err() {
@@ -103,8 +111,8 @@ impl File {
         }
     }
 
-    /// For a file found in `open/` after a crash, here or of another node: settles the size, and keeps one mirror in sync where several may
-    /// differ. Whether the mark may go.
+    /// Settles a file found in `open/` after a crash of this or another node: updates the size, and keeps one mirror in
+    /// sync where several may differ. Returns whether the mark may be removed.
     pub fn settle_after_crash(self: &Arc<Self>) -> Result<bool> {
         let _alone = self.exclusive()?;
         let view = self.view();

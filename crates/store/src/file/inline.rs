@@ -1,17 +1,18 @@
-//! A read or a write on the caller's own thread, and what becomes of it when it hangs.
+//! Reads and writes on the caller's own thread, and their handling when they hang.
 //!
-//! A read takes no lock: it is answered if the file still lies as it did before. One that hangs or fails, or is more than one
-//! piece on one healthy target, is for [`File::read`], which knows mirrors and recovery.
+//! A read takes no lock: its result is used if the layout is still the same afterwards. A read that hangs or fails, or
+//! needs more than one piece on one healthy target, is left to [`File::read`], which handles mirrors and recovery.
 //!
 //! ```text
 //! caller     take `io` shared ── pwrite ──────────────── (hangs) ─────────── returns: Taken
 //! watchdog                          deadline: let go of `io`, answer the request
 //! ```
-//! A write that hangs counts as one that failed: its range holds the old bytes or the new. `io` must not stay taken, since
-//! whoever truncates, grows or moves the file would wait for a call that may never return.
+//! A write that hangs counts as failed: its range has the old bytes or the new. `io` must be released, since
+//! truncation, growth and moves would otherwise wait for a call that may never return.
 
 use super::overflow::is_refusal;
 use super::paged::Paged;
+use super::snapshot::Snapshot;
 use super::{Access, Error, File, Happened, Result, View};
 use crate::target::{InlineError, OnDeadline, State};
 use parking_lot::{ArcRwLockReadGuard, Mutex, RawRwLock};
@@ -19,36 +20,36 @@ use policy::layout::{ObjectState, Piece, Position};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What became of a read on the caller's thread.
+/// Result of a read on the caller's thread.
 #[derive(Debug, PartialEq, Eq)]
 pub enum InlineRead {
-    /// So many bytes are in the buffer; fewer than asked for only at the end of the file.
+    /// Number of bytes in the buffer; smaller than the request only at the end of the file.
     Done(usize),
-    /// Nothing was read that may be answered: use [`File::read`].
+    /// No valid bytes were read: use [`File::read`].
     NotNow,
-    /// It returned after its deadline; the watchdog has dealt with the request.
+    /// The read returned after its deadline; the watchdog has handled the request.
     Taken,
 }
 
-/// What became of a write on the caller's thread.
+/// Result of a write on the caller's thread.
 #[derive(Debug)]
 pub enum InlineWrite {
-    /// It is over.
+    /// The write ended with this result.
     Done(Result<()>),
-    /// Nothing was tried: use [`File::write`].
+    /// Nothing was acknowledged: use [`File::write`].
     NotNow,
-    /// It returned after its deadline; the watchdog has answered the request.
+    /// The write returned after its deadline; the watchdog has answered the request.
     Taken,
 }
 
-/// A write under way, as the watchdog sees it.
+/// A running write, as the watchdog sees it.
 struct Overdue {
     file: Arc<File>,
     view: Arc<View>,
     at: Position,
     offset: u64,
     end: u64,
-    /// The file's `io`, held shared by the write until it ends or is given up.
+    /// The file's `io`, held shared until the write ends or the watchdog gives it up.
     io: Mutex<Option<ArcRwLockReadGuard<RawRwLock, ()>>>,
     request: Arc<dyn OnDeadline>,
 }
@@ -59,18 +60,18 @@ impl OnDeadline for Overdue {
         self.file.forget(self.offset, self.end - self.offset);
         drop(self.io.lock().take());
         let access = Access { write: true, offset: self.offset, len: self.end - self.offset };
-        self.file.tell(Happened::WriteFailed(access));
+        self.file.tell(Happened::WriteFailed(access, "its target did not answer in time"));
         self.request.missed();
     }
 }
 
 impl File {
-    /// Reads bytes that are in the stub; `None` if they are elsewhere.
+    /// Reads bytes from the stub; `None` if they are elsewhere.
     pub fn read_in_stub(self: &Arc<Self>, offset: u64, buf: &mut [u8]) -> Option<Result<usize>> {
         self.is_in_stub().then(|| self.read(offset, buf))
     }
 
-    /// Writes bytes that stay in the stub; `None` if they are elsewhere, or belong there afterwards.
+    /// Writes bytes that stay in the stub; `None` if they are elsewhere, or must be moved by the write.
     pub fn write_in_stub(self: &Arc<Self>, offset: u64, data: &[u8]) -> Option<Result<()>> {
         let stays = offset.saturating_add(data.len() as u64) <= self.pool.inline_bytes_max;
         match stays && self.is_in_stub() {
@@ -80,7 +81,8 @@ impl File {
         }
     }
 
-    /// The same where other nodes use the file, too. What has to wait for them, or fails, is for [`File::write`], which does it again.
+    /// As `write_in_stub`, where other nodes use the file, too. Returns `None` if it must wait or fails;
+    /// [`File::write`] then repeats it.
     fn write_in_shared_stub(self: &Arc<Self>, offset: u64, data: &[u8]) -> Option<Result<()>> {
         let end = Self::check_range(offset, data.len() as u64).ok()?;
         let _io = self.io.try_read()?;
@@ -93,28 +95,30 @@ impl File {
         (written.is_ok() && self.may_acknowledge(&view).ok()?).then_some(Ok(()))
     }
 
-    /// Reads on the caller's thread when the range, cut at the end of the file, is one piece on one healthy target and its
-    /// object is open. When it hangs beyond the deadline, `request` is told, once.
+    /// Reads on the caller's thread. The range, cut at the end of the file, must be one piece on one healthy target,
+    /// with its object open. On a missed deadline `request` is called, once.
     pub fn read_inline(&self, offset: u64, buf: &mut [u8], request: &Arc<dyn OnDeadline>) -> InlineRead {
         if self.was_looked_at_long_ago() {
             return InlineRead::NotNow;
         }
-        let view = self.view();
-        let Some(piece) = self.only_piece(&view, offset, buf.len()) else { return InlineRead::NotNow };
+        let Some(snapshot) = self.snapshot_now() else { return InlineRead::NotNow };
+        let view = &snapshot.view;
+        let Some(piece) = self.only_piece(&snapshot, offset, buf.len()) else { return InlineRead::NotNow };
         let slot = view.slot(piece.at);
         let Ok(target) = slot.target(&self.pool) else { return InlineRead::NotNow };
         if target.in_doubt() || !matches!(target.state(), State::Ok | State::Draining | State::ReadOnly) {
             return InlineRead::NotNow;
         }
         if self.is_cut(slot, piece.len as usize) {
-            return InlineRead::NotNow; // it goes to several workers
+            return InlineRead::NotNow; // such a read is split over several workers
         }
         let Some(handle) = slot.handle() else { return InlineRead::NotNow };
         handle.advise(self.advice());
         let buf = &mut buf[..piece.len as usize];
         match target.run_inline(|_| handle.read_at(piece.object_offset, buf), Some(request)) {
-            Ok(got) if self.same_view(&view) => {
-                buf[got..].fill(0); // what the object does not have of them
+            // With several nodes a short object may be one that another node is cutting.
+            Ok(got) if self.is_current(&snapshot) && (got == buf.len() || !self.is_shared()) => {
+                buf[got..].fill(0); // the object ends before these bytes
                 InlineRead::Done(buf.len())
             }
             Err(InlineError::Taken) => InlineRead::Taken,
@@ -123,22 +127,23 @@ impl File {
     }
 
     /// The range, cut at the end of the file, if it is one piece of a complete object.
-    fn only_piece(&self, view: &View, offset: u64, len: usize) -> Option<Piece> {
+    fn only_piece(&self, snapshot: &Snapshot, offset: u64, len: usize) -> Option<Piece> {
+        let view = &snapshot.view;
         let layout = view.layout.as_ref()?;
-        let left = self.size().checked_sub(offset)?;
+        let left = snapshot.size.checked_sub(offset)?;
         if self.is_shared() && left < len as u64 {
-            return None; // another node may have made it longer
+            return None; // another node may have extended the file
         }
-        let len = usize::try_from(left).unwrap_or(usize::MAX).min(len);
+        let len = snapshot.within(offset, len);
         let mirror = self.preferred(view, offset, len)?;
         let piece = layout.mirrors[mirror].pieces(mirror, offset, len as u64).next()?;
         let complete = len > 0 && layout.object(piece.at)?.state == ObjectState::Complete;
         (complete && piece.len == len as u64).then_some(piece)
     }
 
-    /// Writes on the caller's thread when the range is one piece on one healthy target of a file with one mirror and
-    /// nothing else is to be done first, and tells the advisers how it went. When it hangs beyond the deadline, `request` is
-    /// told, once, and the file goes on without it.
+    /// Writes on the caller's thread and sends the result to the advisers. The range must be one piece on one healthy
+    /// target of a file with one mirror, with no preparation needed. On a missed deadline `request` is called, once,
+    /// and the file continues without the write.
     pub fn write_inline(self: &Arc<Self>, offset: u64, data: &[u8], request: Arc<dyn OnDeadline>) -> InlineWrite {
         let Ok(end) = Self::check_range(offset, data.len() as u64) else { return InlineWrite::NotNow };
         let Some(io) = self.io.try_read_arc() else { return InlineWrite::NotNow };
@@ -164,14 +169,14 @@ impl File {
         };
         let overdue: Arc<dyn OnDeadline> = Arc::new(overdue);
         let lost = self.pool.lost.noted();
-        // A copy costs less than the request more that bytes amid a page take.
+        // A copy costs less than the extra request that unaligned bytes cause.
         let paged = self.is_sent_on_by_pages(slot, data.len()).then(|| Paged::of(data));
         let sent = paged.as_ref().map_or(data, Paged::all);
         let result = slot.run_inline(&self.pool, |h| h.write_at(piece.object_offset, sent), &overdue);
         let result = match result {
             Err(InlineError::NotNow) => return InlineWrite::NotNow,
             Err(InlineError::Taken) => {
-                self.forget(offset, data.len() as u64); // it has landed now, long after it was answered
+                self.forget(offset, data.len() as u64); // the late write has changed the object after it was answered
                 if let Err(error) = self.void_sums() {
                     tracing::warn!("a write landed late, and the file may still have checksums of before: {error}");
                 }
@@ -185,7 +190,7 @@ impl File {
         };
         self.ended_inline(&view, piece.at, end, result.is_ok());
         if result.as_ref().is_err_and(is_refusal) {
-            return InlineWrite::NotNow; // there it may go elsewhere
+            return InlineWrite::NotNow; // `File::write` may use another target
         }
         let done = result.and_then(|()| self.extend_to(end)).inspect(|()| self.was_modified());
         self.forget(offset, data.len() as u64);
@@ -196,7 +201,7 @@ impl File {
         InlineWrite::Done(done)
     }
 
-    /// After a write, or instead of waiting for its end: what may lie in the object now.
+    /// Records the possible effects of a write that ended or was given up.
     fn ended_inline(&self, view: &View, at: Position, end: u64, done: bool) {
         view.written(at);
         if !done && end > self.size.load(Ordering::Acquire) {

@@ -2,8 +2,8 @@
 //! on its own thread, without a lock or a clock; a reader takes the counts now and then.
 //!
 //! The last requests are kept in a ring of [`WINDOW`] places, 1 KiB for each file in use from its first request on. The
-//! ring has no lock: of two requests at the same moment one may be lost, and a reader may see the offset of one with
-//! the length of another. That is good enough for a hint.
+//! ring has no lock: of two simultaneous requests one may be lost, and a reader may see the offset of one with the
+//! length of another. A hint tolerates that.
 
 use super::{Access, File, View};
 use crate::counters::Tally;
@@ -15,20 +15,20 @@ use policy::stripe::profile::{CLASSES, Count, Counts, class_of};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The counters of one file.
+/// Load counters of one file.
 #[derive(Default)]
 pub struct Load {
     reads: [Tally; CLASSES],
     writes: [Tally; CLASSES],
-    /// Requests that came, which is also where the next one goes in the ring.
+    /// Number of requests so far; also the next place in the ring.
     came: AtomicU32,
     ring: OnceLock<Box<Ring>>,
-    /// Whether there is a chooser: all that most files look at.
+    /// Whether there is a chooser; files without one check only this.
     chooses: AtomicBool,
     chooser: RwLock<Option<Arc<Chooser>>>,
 }
 
-/// Requests by the number in which they came: offset, and length with the kind in its last bit.
+/// Requests by their sequence number: offset, and length with the kind in its last bit.
 struct Ring([(AtomicU64, AtomicU64); WINDOW]);
 
 impl Ring {
@@ -46,7 +46,7 @@ impl Ring {
 }
 
 impl Load {
-    /// A request of an application.
+    /// Counts a request of an application.
     pub fn count(&self, access: Access) {
         let at = self.came.load(Ordering::Relaxed);
         self.came.store(at.wrapping_add(1), Ordering::Relaxed);
@@ -60,12 +60,12 @@ impl Load {
     pub fn recent(&self) -> Vec<Request> {
         let Some(ring) = self.ring.get() else { return Vec::new() };
         let came = self.came.load(Ordering::Relaxed);
-        // After four billion the count begins anew, and so does the window.
+        // After four billion requests the counter wraps, and the window restarts.
         let there = came.min(WINDOW as u32);
         (came - there..came).map(|at| ring.get(at)).collect()
     }
 
-    /// What was counted since the last time; `None`: nothing.
+    /// Counts since the last call; `None` if there are none.
     pub fn take(&self) -> Option<Box<Counts>> {
         let mut counts: Option<Box<Counts>> = None;
         for class in 0..CLASSES {
@@ -77,7 +77,7 @@ impl Load {
         counts
     }
 
-    /// From now on reads choose among mirrors with this; without one they take the first.
+    /// Sets the chooser by which reads select a mirror; without one they take the first.
     pub fn set_chooser(&self, chooser: Option<Chooser>) {
         let mut there = self.chooser.write();
         self.chooses.store(chooser.is_some(), Ordering::Relaxed);
@@ -95,19 +95,19 @@ impl Load {
 }
 
 impl File {
-    /// What is asked of it.
+    /// Load counters of the file.
     pub fn load(&self) -> &Load {
         &self.load
     }
 
-    /// The mirror that a read takes if it can: of several in sync the one with the smallest predicted response time, if
-    /// somebody knows the devices; else the first.
+    /// Preferred mirror of a read: with a chooser the one in sync with the smallest predicted response time, otherwise
+    /// the first in sync.
     pub(super) fn preferred(&self, view: &View, offset: u64, len: usize) -> Option<usize> {
         let first = view.in_sync().next()?;
         let (Some(layout), Some(chooser)) = (&view.layout, self.load.chooser()) else { return Some(first) };
         let cost = |mirror: usize| {
             let pieces = layout.mirrors[mirror].pieces(mirror, offset, len as u64);
-            // A device that a request comes back to after a round serves it in one go: count no device twice.
+            // A device serves all its parts of a request in one operation: count no device twice.
             let most = layout.mirrors[mirror].segments.iter().map(|s| s.objects.len()).max().unwrap_or(1);
             let queues = pieces
                 .take(most)

@@ -1,11 +1,11 @@
-//! Locks of users on a file that several nodes have: the shared file system decides who has one.
+//! Locks of users on a file shared by several nodes. The shared file system decides about each.
 //!
 //! ```text
 //!   owner ── a process, or an open file ──> its descriptor of the stub ──> the shared file system, all nodes
-//!                                           what it has locked           : kept here
+//!                                           ranges that it has locked    : kept here
 //! ```
-//! What is kept here says at once who of this node is in the way, and whose process it is. It never gives a lock: that is done by the
-//! shared file system alone, also between two of this node.
+//! The table here returns local conflicts, with the process, at once. It never grants a lock: only the shared file
+//! system does, also between two owners on this node.
 
 use super::File;
 use crate::admission;
@@ -18,45 +18,45 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Who has a lock, by a number that the kernel gives.
+/// Lock owner, by a number from the kernel.
 pub type Owner = u64;
 
-/// A lock that is wanted.
+/// A requested lock.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// For whom.
+    /// Owner of the lock.
     pub owner: Owner,
-    /// The handle through which it is wanted: with it the lock goes.
+    /// Handle of the request; the lock ends with the handle.
     pub handle: u64,
-    /// The process, for those who ask who has it.
+    /// Process that is reported to others as the holder.
     pub process: u32,
-    /// What.
+    /// Range of the lock.
     pub bytes: Bytes,
-    /// How; `None` gives it back.
+    /// Shared or exclusive; `None` unlocks.
     pub kind: Option<Kind>,
 }
 
-/// What became of it.
+/// Result of a lock request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locked {
-    /// It is so.
+    /// The lock was granted or released.
     Done,
-    /// Somebody else has it.
+    /// Another owner has a conflicting lock.
     Refused(Refusal),
 }
 
-/// A lock that is in the way of another.
+/// A conflicting lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InTheWay {
-    /// What is locked.
+    /// Range of that lock.
     pub bytes: Bytes,
-    /// How.
+    /// Shared or exclusive.
     pub kind: Kind,
     /// The process that locked it; 0 if it is on another node.
     pub process: u32,
 }
 
-/// What counts for a user: the ranges that are remembered, of which there is one at first, and the descriptor.
+/// Admissions of a user: the remembered ranges, one at first, and the descriptor.
 pub type Admitted = (admission::Held, admission::Held);
 /// Admits a user to both.
 pub type Admit<'a> = &'a (dyn Fn() -> Result<Admitted> + Sync);
@@ -65,12 +65,12 @@ pub type Admit<'a> = &'a (dyn Fn() -> Result<Admitted> + Sync);
 #[derive(Default)]
 pub(super) struct Locks(Mutex<BTreeMap<Owner, Arc<One>>>);
 
-/// One owner.
+/// State of one owner.
 struct One {
-    /// One call at a time; `None` once it is out of the list.
+    /// One call at a time; `None` once the owner is out of the table.
     locker: Mutex<Option<OneLocker>>,
     known: Mutex<Known>,
-    /// Its file was closed: all of it is about to be given back.
+    /// The file was closed: all locks are about to be released.
     closed: AtomicBool,
 }
 
@@ -88,7 +88,7 @@ struct Known {
 }
 
 impl Locks {
-    /// What another owner of this node has locked.
+    /// A conflicting lock of another owner on this node.
     fn in_the_way(&self, owner: Owner, bytes: &Bytes, kind: Kind) -> Option<(InTheWay, bool)> {
         let all = self.0.lock();
         all.iter().filter(|(other, _)| **other != owner).find_map(|(_, one)| {
@@ -102,7 +102,7 @@ impl Locks {
         self.0.lock().get(&owner).cloned()
     }
 
-    /// Takes an owner out of the list that has no lock, or no longer.
+    /// Removes an owner without locks from the table.
     fn remove(&self, owner: Owner, one: &Arc<One>) {
         let mut all = self.0.lock();
         if all.get(&owner).is_some_and(|listed| Arc::ptr_eq(listed, one)) {
@@ -112,8 +112,8 @@ impl Locks {
 }
 
 impl File {
-    /// Locks bytes for an owner, or gives them back. Nobody waits here for other owners; the shared file system may take its time.
-    /// Who has a lock sees from then on what others wrote before they gave theirs back.
+    /// Locks or unlocks bytes for an owner. Never waits for other owners; the shared file system may take its time. A
+    /// holder sees all writes made before the previous holder released its lock.
     ///
     /// # Errors
     /// `NOLCK` where locks do not reach the other nodes, or the user has too many.
@@ -128,12 +128,13 @@ impl File {
             }
             let one = self.locker_of(wanted.owner, admit)?;
             if one.closed.load(Ordering::Acquire) {
-                // The kernel may have given the number to another, whose locks must not go with those of the first.
+                // The kernel may have reused the number for another process; its locks must not end with those of the
+                // first.
                 return Ok(Locked::Refused(Refusal::Closed));
             }
             let mut asked = one.locker.lock();
             let Some(OneLocker { locker, ranges, .. }) = asked.as_mut() else { continue };
-            // One more, and what is locked there now is cut in two at most.
+            // The new range, and one more if it splits an existing range.
             let room = ranges.resize(one.known.lock().held.len() as u64 + 2);
             room.map_err(|_| Error::from(Errno::NOLCK))?;
             let done = locker.lock(&wanted.bytes, Some(kind));
@@ -171,7 +172,7 @@ impl File {
         let mut locker = one.locker.lock();
         let Some(OneLocker { locker: asked, ranges, .. }) = locker.as_mut() else { return Ok(()) };
         let all = one.known.lock().held.len() as u64;
-        // A part of a range that is given back may leave two.
+        // Unlocking a part of a range may leave two.
         ranges.resize(all + 1).map_err(|_| Error::from(Errno::NOLCK))?;
         asked.lock(bytes, None)?;
         let mut known = one.known.lock();
@@ -185,10 +186,10 @@ impl File {
         Ok(())
     }
 
-    /// A call of an owner ended without a lock: what it has open for it goes, unless it has others.
+    /// Cleans up after a call of an owner that got no lock: closes the descriptor unless it has other locks.
     pub fn lock_not_taken(&self, owner: Owner) {
         let Some(one) = self.locks.get(owner) else { return };
-        // Where another call of it is under way, that one ends later.
+        // If another call of the owner is running, that call does this.
         let Some(mut locker) = one.locker.try_lock() else { return };
         if one.known.lock().held.is_empty() {
             self.locks.remove(owner, &one);
@@ -196,7 +197,7 @@ impl File {
         }
     }
 
-    /// What is in the way of a lock.
+    /// A conflicting lock, on any node.
     pub fn in_the_way(&self, owner: Owner, bytes: &Bytes, kind: Kind) -> Result<Option<InTheWay>> {
         if let Some((found, _)) = self.locks.in_the_way(owner, bytes, kind) {
             return Ok(Some(found));
@@ -210,13 +211,14 @@ impl File {
         self.stub.locker()?.in_the_way(bytes, kind).map(show)
     }
 
-    /// A process closed the file: whether it had locks. They are to be given back by [`File::give_locks_back`].
+    /// Marks the locks of a process that closed the file; returns whether it had any. [`File::give_locks_back`] must
+    /// follow.
     pub fn has_closed(&self, owner: Owner) -> bool {
         let one = self.locks.get(owner);
         one.inspect(|one| one.closed.store(true, Ordering::Release)).is_some()
     }
 
-    /// A handle ended: whose locks end with it. They are to be given back likewise.
+    /// Marks the locks that end with a handle; returns their owners. [`File::give_locks_back`] must follow for each.
     pub fn have_closed(&self, handle: u64) -> Vec<Owner> {
         let all = self.locks.0.lock();
         let ends = |one: &Arc<One>| one.known.lock().handle == Some(handle);
@@ -224,7 +226,7 @@ impl File {
         ended.inspect(|(_, one)| one.closed.store(true, Ordering::Release)).map(|(owner, _)| *owner).collect()
     }
 
-    /// Gives back all that an owner has.
+    /// Releases all locks of an owner.
     pub fn give_locks_back(&self, owner: Owner) {
         let Some(one) = self.locks.get(owner) else { return };
         let mut locker = one.locker.lock();
@@ -232,7 +234,7 @@ impl File {
             && !one.known.lock().held.is_empty()
             && let Err(error) = locker.lock(&(0..=LAST), None)
         {
-            // With the descriptor, which is closed now, they go all the same, in the shared file system's own time.
+            // Closing the descriptor releases them anyway, at a time that the shared file system chooses.
             tracing::debug!("locks of a closed file are not given back at once: {error}");
         }
         self.locks.remove(owner, &one);

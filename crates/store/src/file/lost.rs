@@ -1,4 +1,4 @@
-//! What may be lost because it could not be made durable.
+//! Record of data that may be lost because it could not be made durable.
 //!
 //! After a failed sync the kernel forgets the pages that it could not write, and the next sync of the same file succeeds:
 //! what was acknowledged reads as what was there before. So a failure stays: every later sync of the thing fails too, in
@@ -10,39 +10,39 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// So many things are remembered at most; of more the oldest numbers are forgotten. A guess: a device on which so many
-/// syncs fail has long been out of use.
+/// Maximum number of recorded things; beyond it the lowest numbers are dropped. A guess: a device with that many failed
+/// syncs has long been replaced.
 const THINGS_MAX: usize = 65_536;
 
-/// Remembers losses beyond the end of the daemon.
+/// Record of losses that outlasts the daemon.
 pub trait LossLog: Send + Sync {
     /// The thing's first `len` bytes may be lost.
     fn note(&self, thing: u64, len: u64, errno: Errno);
-    /// Nothing of it is any more.
+    /// The thing has no losses any more.
     fn forget(&self, thing: u64);
 }
 
-/// What of things, each with its number, may be lost.
+/// Possible losses, by the number of the thing.
 #[derive(Default)]
 pub struct Lost {
-    /// Where it is remembered, and held while something is: in the order in which it happened.
+    /// Persistent log, locked during updates, so that its order is the order of events.
     log: Option<Mutex<Box<dyn LossLog>>>,
     of: Mutex<BTreeMap<u64, Loss>>,
-    /// Losses so far; 0 is what everybody looks at where nothing ever went wrong.
+    /// Number of losses so far; 0 is the fast path of volumes without any.
     noted: AtomicU64,
 }
 
 struct Loss {
-    /// Which loss this was; what was begun before it may be part of it.
+    /// Number of this loss; writes that began before it may be part of it.
     number: u64,
     errno: Errno,
-    /// Where its bytes ended.
+    /// Lost length, from the start.
     len: u64,
     ranges: ByteRanges,
 }
 
 impl Lost {
-    /// What a log remembers (things, their lengths, and why they are lost), and goes on remembering.
+    /// Starts with the losses in a log (things, their lengths, and reasons), and continues the log.
     pub fn remembered(log: impl LossLog + 'static, losses: impl IntoIterator<Item = (u64, u64, Errno)>) -> Lost {
         let lost = Lost::default();
         losses.into_iter().for_each(|(thing, len, errno)| lost.note(thing, len, errno));
@@ -54,12 +54,12 @@ impl Lost {
         self.noted() > 0 && !self.of.lock().is_empty()
     }
 
-    /// Losses so far, to be asked before a write and given to [`Lost::written`] after it.
+    /// Number of losses so far: read before a write and passed to [`Lost::written`] after it.
     pub(super) fn noted(&self) -> u64 {
         self.noted.load(Ordering::Acquire)
     }
 
-    /// A sync failed: the thing's first `len` bytes may be lost.
+    /// Records a failed sync: the thing's first `len` bytes may be lost.
     pub(super) fn note(&self, thing: u64, len: u64, errno: Errno) {
         let mut of = self.of.lock();
         let number = self.noted.fetch_add(1, Ordering::AcqRel) + 1;
@@ -77,7 +77,7 @@ impl Lost {
         }
     }
 
-    /// Brings the log up to date about a thing.
+    /// Updates the log for a thing.
     fn remember(&self, thing: u64) {
         let Some(log) = &self.log else { return };
         let log = log.lock();
@@ -88,7 +88,7 @@ impl Lost {
         }
     }
 
-    /// Why the thing is not durable, if something of it may be lost.
+    /// Reason why a part of the thing may be lost.
     pub(super) fn of(&self, thing: u64) -> Option<Errno> {
         if self.noted() == 0 {
             return None;
@@ -96,15 +96,15 @@ impl Lost {
         self.of.lock().get(&thing).map(|loss| loss.errno)
     }
 
-    /// A range of the thing was written by a write that began when so many losses were noted.
+    /// Removes a written range from the losses recorded before the write began.
     pub(super) fn written(&self, thing: u64, offset: u64, len: u64, noted_before: u64) {
         if noted_before == 0 {
-            return; // nothing was lost when it began, so it mends nothing
+            return; // with no loss before the write, it repairs none
         }
         self.take_out(thing, offset, offset.saturating_add(len), noted_before);
     }
 
-    /// The thing was cut to so many bytes.
+    /// Removes the bytes beyond a truncation from the losses.
     pub(crate) fn cut(&self, thing: u64, len: u64) {
         if self.noted() > 0 {
             self.take_out(thing, len, u64::MAX, u64::MAX);

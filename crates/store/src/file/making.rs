@@ -1,7 +1,7 @@
-//! Objects that are being made: they are on their targets, and no layout names them yet.
+//! Objects under construction: they exist on their targets, and no layout names them so far.
 //!
-//! A look through the volume asks which these are after it listed the targets and before it reads layouts: what is in a list and not
-//! among them was named by then, or nothing will ever name it.
+//! A scan for orphans takes this set after it listed the targets and before it reads layouts. A listed object that is
+//! not in the set had its layout by then, or never gets one.
 
 use parking_lot::Mutex;
 use policy::ObjectId;
@@ -9,22 +9,23 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// For so long a layout may still come that names an object in doubt; a check of the volume tells afterwards. A guess: a call that a client
-/// has given up is not carried out minutes later.
+/// Time in which a layout may still appear that names an object in doubt; a check of the volume finds the rest. A
+/// guess: a file system doesn't execute an abandoned call minutes later.
 const DOUBT: Duration = Duration::from_secs(600);
 
-/// The objects that are being made. See the module.
+/// The objects under construction. See the module.
 #[derive(Debug, Default)]
 pub struct Making(Mutex<Objects>);
 
 #[derive(Debug, Default)]
 struct Objects {
     made: HashSet<ObjectId>,
-    /// A layout that names them was written, or not: its file system did not say. Since when.
+    /// Objects whose layout may or may not have been written, because the file system did not answer; since when.
     doubtful: HashMap<ObjectId, Instant>,
 }
 
-/// One of them, until this is dropped: then a layout names it, somebody else answers for it, or it is removed.
+/// An object under construction. At the drop a layout names the object, another owner is responsible for it, or it is
+/// removed.
 #[derive(Debug)]
 pub(crate) struct BeingMade {
     among: Arc<Making>,
@@ -38,14 +39,14 @@ impl Objects {
 }
 
 impl Making {
-    /// The object is about to be made.
+    /// Registers an object before its creation.
     pub(crate) fn begin(self: &Arc<Self>, object: ObjectId) -> BeingMade {
         self.0.lock().made.insert(object);
         BeingMade { among: self.clone(), object }
     }
 
-    /// All of them. Whoever ends the claims of nodes that are over gives this node's epoch: no layout will name what it made under an
-    /// earlier number, so that is in doubt no more.
+    /// All objects. A caller that has ended the claims of expired nodes passes this node's epoch. Then no layout will
+    /// name objects of earlier epochs, so these are not in doubt any more.
     pub(crate) fn objects(&self, epoch: Option<u32>) -> HashSet<ObjectId> {
         let mut objects = self.0.lock();
         objects.forget_old_doubts();
@@ -53,19 +54,19 @@ impl Making {
         objects.made.iter().chain(doubtful).copied().collect()
     }
 
-    /// Nobody knows whether a layout names the object.
+    /// Registers an object that a layout may or may not name.
     pub(crate) fn doubt(&self, object: ObjectId) {
         let mut objects = self.0.lock();
         objects.forget_old_doubts();
         objects.doubtful.insert(object, Instant::now());
     }
 
-    /// Whether nobody knows whether a layout names the object, so that it must not be removed.
+    /// Whether a layout may name the object, so that it must not be removed.
     pub(crate) fn is_doubtful(&self, object: ObjectId) -> bool {
         self.0.lock().doubtful.get(&object).is_some_and(|since| since.elapsed() < DOUBT)
     }
 
-    /// Of these it is known that a layout names them, or that none will.
+    /// Removes objects from the doubtful ones: a layout names them, or none ever will.
     pub(crate) fn settled(&self, objects: impl Iterator<Item = ObjectId>) {
         let doubtful = &mut self.0.lock().doubtful;
         if !doubtful.is_empty() {

@@ -1,4 +1,4 @@
-//! What the mover needs of a file: to hear of writes, to read an old view, to swap the layout with writers kept out.
+//! Operations for the mover: receive writes, read an old view, swap the layout while writers are excluded.
 
 use super::read::Failure;
 use super::{ByteRanges, File, NewObjects, View};
@@ -7,31 +7,31 @@ use policy::layout::Layout;
 use std::sync::Arc;
 
 impl File {
-    /// From now on every write is told to `watch`.
+    /// Sends the range of every later write to `watch`.
     pub(crate) fn watch(&self, watch: Arc<ByteRanges>) -> Result<()> {
-        let _alone = self.exclusive()?; // writers under way have ended
+        let _alone = self.exclusive()?; // running writes have ended
         self.begin_copy()?;
         *self.watch.write() = Some(watch);
         Ok(())
     }
 
-    /// Ends that.
+    /// Ends the effect of [`File::watch`].
     pub(crate) fn unwatch(&self) {
         *self.watch.write() = None;
         self.end_copy();
     }
 
-    /// Fills `buf` from where `view` says the bytes lie, whether or not it is still current.
+    /// Fills `buf` by the layout of `view`, whether or not it is still current.
     pub(crate) fn read_view(self: &Arc<Self>, view: &View, offset: u64, buf: &mut [u8]) -> Result<()> {
         match self.read_in(view, offset, buf, false) {
-            Ok(()) => Ok(()),
+            Ok(_) => Ok(()),
             Err(Failure::Again) => Err(Error::Busy("a part of the file is being recovered".into())),
             Err(Failure::Final(e)) => Err(e),
         }
     }
 
-    /// Keeps writers out, lets `finish` bring the new objects up to date, and puts the new layout in the place of that
-    /// of `view`; `then` sees that before anybody writes again. Nothing is changed if the layout is not that of `view` any more.
+    /// Replaces the layout of `view` while writers are excluded. `finish` updates the new objects before, and `then`
+    /// sees the new layout before the next write. Fails without a change if the layout of `view` is outdated.
     pub(crate) fn swap_layout<'a, E: From<Error> + Changed>(
         &self,
         view: &Arc<View>,
@@ -58,8 +58,8 @@ impl File {
         Ok(layout)
     }
 
-    /// Keeps writers out, lets `finish` see that the new objects are equal still, and leaves them beside the layout of `view`, which stays;
-    /// `then` sees to them before anybody writes again.
+    /// Keeps the new objects beside the layout of `view`, while writers are excluded. `finish` checks that they are
+    /// still equal, and `then` runs before the next write.
     pub(crate) fn leave_beside<'a, E: From<Error> + Changed>(
         &self,
         view: &Arc<View>,
@@ -69,7 +69,8 @@ impl File {
     ) -> Result<(), E> {
         let _io = self.io.write();
         self.check_unpinned()?;
-        // Copies in no layout are known here alone: writers on other nodes would not spoil them.
+        self.check_not_removed()?;
+        // Copies in no layout are known on this node only: writers on other nodes would not invalidate them.
         if !self.same_view(view) || self.is_shared() {
             return Err(E::changed());
         }
@@ -80,8 +81,8 @@ impl File {
     }
 }
 
-/// An error that can say that the layout changed meanwhile.
+/// Error that can report a concurrent change of the layout.
 pub(crate) trait Changed {
-    /// The layout changed meanwhile.
+    /// The error for a changed layout.
     fn changed() -> Self;
 }

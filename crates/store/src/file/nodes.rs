@@ -1,15 +1,16 @@
-//! Several nodes, one file: who writes it, and who changes how it lies. `policy::cluster::share` decides; here is what is done to the stub.
+//! Files shared by several nodes: writers, and changes of layout. `policy::cluster::share` decides; this module acts on
+//! the stub.
 //!
 //! ```text
-//!  a writer    writer.ME on the stub, look: does nobody change it? ── writes ... the lease holds? ── acknowledged
-//!                                             └── somebody does: writer.ME away, wait
-//!  a changer   change.G+1 on the stub, look: who writes? ── rings them, waits until none is left ── changes ── layout.G+1
-//!  when rung   writers under way here end ── writer.ME away
+//!  writer      writer.ME on the stub, look: no claim? ── writes ... the lease holds? ── acknowledged
+//!                                             └── a claim: remove writer.ME, wait
+//!  changer     change.G+1 on the stub, look: writers? ── rings them, waits until none is left ── changes ── layout.G+1
+//!  when rung   running writes here end ── remove writer.ME
 //! ```
-//! With one node nothing of this happens.
+//! With one node none of this is needed.
 //!
-//! Bytes in a stub are written without a word to others. Who wrote looks at the stub once more before it acknowledges: whoever
-//! moves them out has said so before it copied.
+//! Bytes in a stub are written without registration. The writer looks at the stub again before it acknowledges: a node
+//! that moves the bytes out publishes its claim before it copies.
 
 mod exclusive;
 mod growth;
@@ -33,72 +34,77 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long somebody waits for other nodes before the call fails. A node that is gone is found out in less than ten seconds.
+/// Longest wait for other nodes before a call fails. A dead node is detected in less than ten seconds.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// How long a reader waits for what another node recovers.
+/// Longest wait of a reader for a recovery by another node.
 const RECOVERY_WAIT_MAX: Duration = Duration::from_secs(600);
-/// From one look to the next: first, and at most.
-const PAUSE: Duration = Duration::from_millis(1);
+/// First pause between two looks at a stub; it doubles up to `PAUSE_MAX`.
+pub(super) const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// After this long the node whose claim is in the way is asked for it.
+/// Delay after which the node with the conflicting claim is asked to release it.
 const LONG: Duration = Duration::from_secs(1);
-/// One that reads looks at the stub again after so long.
+/// Age of a look after which a reader looks at the stub again.
 const LOOKED_MAX: Time = Time::from_millis(1000);
-/// How long a node that is asked for a file waits for what is under way there before it hears the next.
+/// Longest time that a node waits for its own operations on a requested file before it handles the next request.
 const LET_GO_MAX: Duration = Duration::from_secs(1);
 
 /// The other nodes of a volume.
 pub trait Cluster: Send + Sync {
-    /// The number of this node, under a lease that holds; waits a while for one.
+    /// Number of this node under a lease that holds; waits a while for one.
     fn me(&self) -> Result<Node>;
-    /// How this node stands with its lease under a number.
+    /// State of this node's lease under a number.
     fn standing(&self, node: Node) -> Standing;
-    /// Whether a node is over for ever, as far as is known.
+    /// Whether a node's lease is known to have ended for good.
     fn is_over(&self, node: Node) -> bool;
-    /// The upper half of the numbers of this node's objects.
+    /// Upper half of the numbers of this node's objects.
     fn epoch(&self) -> u32;
-    /// The node that makes objects of that epoch, if one does.
+    /// The node that creates objects of that epoch, if there is one.
     fn node_of(&self, epoch: u32) -> Option<Node>;
-    /// Whether objects of that epoch may be another node's, which may just be making them.
+    /// Whether objects of that epoch may belong to another node, which may be creating them now.
     fn may_be_used_by_another(&self, epoch: u32) -> bool;
-    /// Whether this node changes by itself how files lie: one does.
+    /// Whether this node runs background changes of layouts; one node does.
     fn leads(&self) -> bool;
-    /// Whether a lock of the shared file system that a node has keeps the others out. Nobody else there: yes.
+    /// Whether file locks of this node exclude other nodes through the shared file system; true if there is no other
+    /// node.
     fn locks_reach(&self) -> bool;
-    /// Asks nodes to let go of a file. May get lost.
+    /// Requests a file from other nodes. The message may get lost.
     fn ring(&self, nodes: &BTreeSet<Node>, file: FileId);
-    /// Tells the node that leads what happens here. May get lost.
+    /// Sends a report to the leader. The message may get lost.
     fn report(&self, text: &str);
-    /// What others told this node since the last time, as the one that leads.
+    /// Reports from other nodes since the last call, on the leader.
     fn reports(&self) -> Vec<String>;
 }
 
-/// What this node said on the stub.
+/// State that this node published on the stub.
 #[derive(Default)]
-pub(super) struct Said {
-    /// The node as which it writes the file, 0 if as none, and the number of that entry.
+pub(super) struct PublishedMarks {
+    /// Node number under which it is registered as a writer (0: not registered), and the number of that registration.
     writer: AtomicU32,
     entry: AtomicU64,
-    /// The generation that it claims; 0 if none.
+    /// Claimed generation; 0: none.
     claim: AtomicU64,
-    /// That claim stays between changes, so that other nodes keep out.
+    /// The claim is kept between changes, to exclude other nodes.
     holds: AtomicBool,
-    /// The node as which it copies the file.
+    /// Node number under which it copies the file; 0: no copy.
     copies: AtomicU32,
-    /// The generation that its view is of.
+    /// Generation of the current view.
     generation: AtomicU64,
-    /// The stub says that the file is so long, or longer.
+    /// Lower bound of the size in the stub.
     size: AtomicU64,
-    /// Sizes were set by bytes in the stub, which take space.
+    /// Sizes were raised by writing bytes in the stub, which take space.
     grew: AtomicBool,
-    /// When the stub was looked at last, as the pool's clock has it.
+    /// Time of the last look at the stub, on the pool's clock.
     looked: AtomicU64,
 }
 
-impl Said {
-    /// Nothing, of a file opened at that generation, whose stub was looked at then.
-    pub fn at(generation: u64, now: Time) -> Said {
-        Said { generation: AtomicU64::new(generation), looked: AtomicU64::new(now.0), ..Said::default() }
+impl PublishedMarks {
+    /// State of a file that was opened at `generation` and looked at `now`: no registration, no claim.
+    pub fn at(generation: u64, now: Time) -> PublishedMarks {
+        PublishedMarks {
+            generation: AtomicU64::new(generation),
+            looked: AtomicU64::new(now.0),
+            ..PublishedMarks::default()
+        }
     }
 
     fn as_writer(&self) -> Option<Node> {
@@ -106,21 +112,21 @@ impl Said {
     }
 }
 
-/// Looks again after a while, some time.
-struct Patience {
+/// Backoff between looks at a stub, with a timeout.
+struct Backoff {
     since: Instant,
     until: Instant,
     pause: Duration,
 }
 
-impl Patience {
-    fn new() -> Patience {
-        Patience::of(WAIT_MAX)
+impl Backoff {
+    fn new() -> Backoff {
+        Backoff::of(WAIT_MAX)
     }
 
-    fn of(span: Duration) -> Patience {
+    fn of(span: Duration) -> Backoff {
         let since = Instant::now();
-        Patience { since, until: since + span, pause: PAUSE }
+        Backoff { since, until: since + span, pause: PAUSE }
     }
 
     fn is_long(&self) -> bool {
@@ -141,9 +147,9 @@ fn changes(claim: Claim) -> String {
     format!("{} changes how the file lies and does not come to an end", claim.node)
 }
 
-/// Whether a write under a lease may be acknowledged; waits for one that may be renewed yet.
+/// Whether a write may be acknowledged under the lease; waits while the lease may still be renewed.
 fn may_be_said(cluster: &Arc<dyn Cluster>, node: Node) -> Result<bool> {
-    let mut patience = Patience::new();
+    let mut patience = Backoff::new();
     loop {
         match share::written(cluster.standing(node), false) {
             Written::Acknowledge => return Ok(true),
@@ -163,13 +169,13 @@ impl File {
         self.cluster().is_some()
     }
 
-    /// Others that copy the file copy something old.
+    /// Invalidates copies that other nodes are making.
     fn spoil(&self, look: &Look, me: Node) -> Result<()> {
         look.copies.iter().filter(|node| **node != me).try_for_each(|node| self.stub.set_copy(*node, false).map(drop))
     }
 
-    /// Ends a claim that nobody will end: whatever is still done to this generation comes too late from now on.
-    /// Whether this node made that generation.
+    /// Ends a claim by publishing its generation with the old layout; later changes to that generation fail.
+    /// Returns whether this node published it.
     fn end(&self, me: Node, claim: Claim) -> Result<bool> {
         let (generation, layout) = self.stub.newest()?;
         let layout = layout.map(|layout| Layout { generation: claim.generation, ..layout });
@@ -178,7 +184,7 @@ impl File {
         Ok(made)
     }
 
-    /// Removes what is over.
+    /// Removes layouts and claims of old generations, and writer marks of nodes whose lease ended.
     fn tidy(&self, look: &Look) {
         let Some(cluster) = self.cluster() else { return };
         for mark in share::litter(&look.listed, |node| cluster.is_over(node)) {
@@ -188,8 +194,8 @@ impl File {
         }
     }
 
-    /// Brings what is known of the file up to date with a look at its stub.
-    fn take_over(&self, look: &Look) -> Result<()> {
+    /// Applies a look at the stub to the file's state.
+    pub(super) fn take_over(&self, look: &Look) -> Result<()> {
         let _record = self.record.lock();
         self.said.looked.store((self.pool.clock)().0, Ordering::Relaxed);
         if look.marks.generation != self.said.generation.load(Ordering::Acquire) {
@@ -203,21 +209,21 @@ impl File {
             self.said.generation.store(generation, Ordering::Release);
             self.forget_all();
             self.tell_objects();
-            // Found by it when another node asks for the file: else the whole tree is searched.
+            // Register the number, so that a request from another node finds the file without a search of the tree.
             if let (None, Some(id), Some(this)) = (old.layout.as_ref(), self.id(), self.this.upgrade()) {
                 this.has_number(id);
             }
         }
         let source = if look.has_source { self.stub.source()? } else { None };
         self.source.take_over(source.as_deref());
-        // Only who takes them away, alone, knows that there are none.
+        // Only the node that removes checksums, under an exclusive claim, may clear this.
         if look.has_sums {
             self.has_sums.store(true, Ordering::Release);
         }
         self.take_size_over(look, None)
     }
 
-    /// Looks at the stub: other nodes may have changed the file. Whether it lies in another way now.
+    /// Looks at the stub, since other nodes may have changed the file. Returns whether the layout changed.
     pub(crate) fn refresh(self: &Arc<Self>) -> Result<bool> {
         if !self.is_shared() {
             return Ok(false);
@@ -227,17 +233,25 @@ impl File {
         Ok(!self.same_view(&view))
     }
 
+    /// As `refresh`, for a reader. A file that another node removed has its last state.
+    pub(super) fn refresh_unless_gone(self: &Arc<Self>) -> Result<()> {
+        match self.refresh() {
+            Err(error) if error.is_gone() => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
     pub(super) fn look_again(&self) -> Result<()> {
         self.take_over(&self.stub.look()?)
     }
 
-    /// Whether the file may lie elsewhere by now: what it lay in can still be read by who has it open.
+    /// Whether the layout may be outdated. Old objects stay readable for their open handles, so their reads don't fail.
     pub(super) fn was_looked_at_long_ago(&self) -> bool {
         let looked = Time(self.said.looked.load(Ordering::Relaxed));
         self.is_shared() && (self.pool.clock)().since(looked) >= LOOKED_MAX
     }
 
-    /// At an open: what other nodes wrote before is seen from now on. `looked` says that the stub was looked at since the open began.
+    /// Makes earlier writes of other nodes visible at an open. `looked`: the stub was looked at since the open began.
     pub(crate) fn forget_what_others_changed(self: &Arc<Self>, looked: bool) -> Result<()> {
         if self.is_shared() {
             if !looked {
@@ -248,14 +262,14 @@ impl File {
         Ok(())
     }
 
-    /// Whether another node made the object at a position anew: then this waited for it, and the layout is to be looked at again.
+    /// Whether another node recovered the object at a position. Waits for that; the caller then uses the new layout.
     pub(crate) fn is_recovered_elsewhere(self: &Arc<Self>, at: Position) -> Result<bool> {
         let Some(cluster) = self.cluster() else { return Ok(false) };
         let standing = || self.layout().and_then(|layout| layout.object(at).copied());
         let Some(first) = standing().filter(|object| object.state == ObjectState::Partial) else { return Ok(false) };
-        let mut patience = Patience::of(RECOVERY_WAIT_MAX);
+        let mut patience = Backoff::of(RECOVERY_WAIT_MAX);
         while standing() == Some(first) {
-            // One of a node that is over is made anew here, in an object of this node's.
+            // An object of a node whose lease ended is recovered here, in an object of this node.
             let me = cluster.me()?;
             let Some(node) = cluster.node_of(first.id.epoch()).filter(|node| *node != me) else { return Ok(false) };
             patience.wait(|| format!("{node} recovers a part of the file and does not come to an end"))?;
@@ -264,7 +278,8 @@ impl File {
         Ok(true)
     }
 
-    /// Copies of what the file holds now are good until somebody else writes it. The caller has it alone.
+    /// Sets the mark that another node's write removes: the copy is valid while it is there. The caller has an
+    /// exclusive claim.
     pub(super) fn begin_copy(&self) -> Result<()> {
         let Some(cluster) = self.cluster() else { return Ok(()) };
         let me = cluster.me()?;
@@ -273,13 +288,13 @@ impl File {
         Ok(())
     }
 
-    /// Whether nobody else wrote the file since. The caller has it alone.
+    /// Whether no other node wrote the file since `begin_copy`. The caller has an exclusive claim.
     pub(super) fn is_copy_good(&self) -> Result<bool> {
         let copies = self.said.copies.load(Ordering::Acquire);
         Ok(!self.is_shared() || (copies != 0 && self.stub.look()?.copies.contains(&Node(copies))))
     }
 
-    /// The copy is used, or given up.
+    /// Removes the mark after the copy was used or abandoned.
     pub(super) fn end_copy(&self) {
         let copies = self.said.copies.swap(0, Ordering::AcqRel);
         if copies != 0

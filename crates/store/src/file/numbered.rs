@@ -1,4 +1,4 @@
-//! The files in use by their numbers.
+//! Files in use, by their numbers.
 
 use super::File;
 use parking_lot::Mutex;
@@ -6,7 +6,7 @@ use policy::FileId;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-/// Files that have a layout and are in use. One that is not any more stays until there are twice as many.
+/// Files that have a layout and are in use. Entries of dropped files stay until the table has doubled.
 #[derive(Default)]
 pub struct Numbered(Mutex<Entries>);
 
@@ -17,7 +17,7 @@ struct Entries {
 }
 
 impl Numbered {
-    /// Knows a file from now on, once it has a number.
+    /// Adds a file that has a number.
     pub fn add(&self, file: &Arc<File>) {
         let Some(id) = file.id() else { return };
         let mut entries = self.0.lock();

@@ -1,4 +1,7 @@
-//! The objects of a file as things on targets: what repair does with one, and their end.
+//! Objects of a file on their targets: access for repair, and removal.
+//!
+//! Removal and publication exclude each other by `io`. A change of the layout that is under way during the removal publishes nothing
+//! afterwards, and its maker removes the objects that it made: the removal cannot see them.
 
 use super::{File, Pool};
 use crate::Result;
@@ -28,6 +31,10 @@ impl File {
     /// After the last unlink and close: removes the objects, or notes them as garbage where the target is away.
     pub fn remove_objects(&self) -> Result<()> {
         let _io = self.io.write();
+        self.removed.store(true, Ordering::Release);
+        if let Some(id) = self.id().filter(|_| !self.pool.slow_copies.is_empty()) {
+            self.pool.slow_copies.forget(|(file, _), _| *file == id);
+        }
         for slot in self.view().all() {
             slot.remove(&self.pool);
         }
@@ -45,7 +52,25 @@ impl File {
         }
     }
 
-    /// The bytes that the objects of all mirrors take; `None` without objects, or where one does not say.
+    /// Whether the objects have been removed.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    /// Refuses a new layout for a file without objects. The caller holds `io`.
+    ///
+    /// # Errors
+    /// `Busy` if the objects have been removed.
+    pub(super) fn check_not_removed(&self) -> Result<()> {
+        if self.is_removed() { Err(crate::Error::Busy("the file has been removed".into())) } else { Ok(()) }
+    }
+
+    /// Has the objects removed with the last use of the file on this node.
+    pub(crate) fn remove_with_last_use(&self) {
+        self.lost_its_last_link.store(true, Ordering::Release);
+    }
+
+    /// Bytes that the objects of all mirrors take; `None` without objects, or if one does not respond.
     pub(crate) fn allocated(&self) -> Option<u64> {
         let view = self.view();
         view.layout.as_ref()?;

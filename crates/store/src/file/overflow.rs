@@ -1,11 +1,11 @@
-//! Targets that take no more, because they are full or can only be read: what the file has not reached yet goes to others.
+//! Overflow of full or read-only targets: bytes beyond the current end of the file go to other targets.
 //!
 //! ```text
 //! before   [ a0 | b0 | c0 | a1 | b1 .. open ]            b is full, and the file ends here: ^ in b1
 //! after    [ a0 | b0 | c0 | a1 | b1 ][ d0 | a0 | .. open ]
 //! ```
-//! Nothing is moved, so what lies on such a target stays there: a full one can still be written over, one that can only be
-//! read cannot.
+//! Nothing is moved, so existing bytes stay on such a target. A full one still takes overwrites, a read-only one
+//! doesn't.
 
 use super::{File, Happened, NewObjects, Slot, targets_of};
 use crate::target::TargetError;
@@ -16,34 +16,34 @@ use policy::protect::health::{is_read_only, is_space};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What file systems hand out at least: below it a full one still takes the rest of what it has.
+/// Smallest allocation of common file systems: below it a full target still takes the rest of its last block.
 const BLOCK_BYTES: u64 = 4096;
 
-/// The target that refused, and whether it can only be read; `None` for errors of another kind.
+/// The target that refused, and whether it is read-only; `None` for errors of another kind.
 fn refusal(error: &Error) -> Option<(TargetId, bool)> {
     let Error::Target { target, error: TargetError::Io(errno) } = error else { return None };
     let read_only = is_read_only(errno.raw_os_error());
     (read_only || is_space(errno.raw_os_error())).then_some((*target, read_only))
 }
 
-/// Whether something may be tried again elsewhere that failed so.
+/// Whether the operation may be retried on other targets.
 pub(super) fn is_refusal(error: &Error) -> bool {
     refusal(error).is_some()
 }
 
-/// Targets that refused, one after the other, while one thing was tried.
+/// Targets that refused during one operation, in order.
 #[derive(Default)]
 pub(super) struct Refused {
     pub targets: Vec<TargetId>,
-    /// One of them does not even take the rest of its last block.
+    /// One of them refuses even the rest of its last block.
     to_the_byte: bool,
-    /// One of them can only be read.
+    /// One of them is read-only.
     read_only: bool,
 }
 
 impl Refused {
-    /// Adds the one that refused now; no if it is none, or nothing is left to be tried with it: there are no more tries than
-    /// targets, and one.
+    /// Adds the target of an error. Returns false if the error is no refusal, or no retry is left: there is at most one
+    /// more than targets.
     pub fn add(&mut self, error: &Error) -> bool {
         let Some((target, read_only)) = refusal(error) else { return false };
         self.read_only |= read_only;
@@ -57,8 +57,8 @@ impl Refused {
 }
 
 impl File {
-    /// Whether others are left that may be used instead. Where a tier is asked for, its being full does not open the others:
-    /// who keeps room on tiers hears of it.
+    /// Whether other targets may be used instead. A full tier doesn't open the other tiers: the component that keeps
+    /// room on tiers handles that.
     pub(super) fn others_left(&self, place: &Placement, refused: &Refused) -> bool {
         let views = self.pool.targets.views();
         let in_tier = |tier: Option<u8>| views.iter().any(|v| v.usable && tier.is_none_or(|t| t == v.tier));
@@ -69,8 +69,8 @@ impl File {
         views.iter().any(|v| left(&v))
     }
 
-    /// After a write up to `end` that these targets refused: from the file's end on it lies on others. No if that changes
-    /// nothing for the write.
+    /// Lays out the file from its end on other targets, after these refused a write up to `end`. Returns false if that
+    /// doesn't help the write.
     pub(super) fn overflow(self: &Arc<Self>, end: u64, refused: &Refused) -> Result<bool> {
         let _alone = self.exclusive()?;
         let size = self.size();
@@ -113,7 +113,7 @@ impl File {
         let layout = self.replace(&record, &view, new)?;
         made.keep(&self.view());
         drop(record);
-        // Beyond the cut nothing of the old objects is the file's any more.
+        // Bytes of the old objects beyond the cut are not part of the file any more.
         self.tail_clean.store(cut == size, Ordering::Release);
         if !refused.read_only {
             let _ = self.cut_tail();

@@ -1,12 +1,12 @@
-//! Bytes on their way to a worker, beginning with a page of memory: a client of a network file system sends pages on, so that bytes which begin
-//! amid one take a request more for each of its requests' size that they just fill.
+//! Bytes for a worker, aligned to a page of memory. A network file system's client sends whole pages, so unaligned
+//! bytes that just fill its requests need one more request for each.
 
 use std::sync::Arc;
 
-/// Bytes of a page. Where pages are larger this is still right, only of less use.
+/// Bytes of a page. With larger pages the result is still correct, but less useful.
 const PAGE_BYTES: usize = 4096;
 
-/// A copy of bytes that many may have.
+/// A shared copy of bytes.
 #[derive(Clone)]
 pub(super) struct Paged {
     bytes: Arc<Vec<u8>>,

@@ -1,53 +1,55 @@
-//! Reading the pieces of one request side by side: one operation for each object, however many stripes of it the request has.
+//! Parallel reads of the pieces of one request: one operation for each object, even for several stripes.
 //!
 //! ```text
 //!   request      [ a0 | b0 | c0 | a1 | b1 | c1 | a2 ]     stripes of the objects a, b and c
 //!   operations   a: 0..3 in one go   b: 0..2   c: 0..2    each on a worker of its target; then sorted into the request's buffer
 //! ```
-//! Stripes of one object that follow each other in the file follow each other in the object too, so a device finds its part of a large
-//! request once, whatever the striping unit is: that is what the model of stripe widths counts on.
+//! Stripes of one object that follow each other in the file do so in the object, too. So a device gets its part of a
+//! large request once, whatever the striping unit is. The model of stripe widths relies on this.
 //!
-//! On a target that several nodes reach through a FUSE mount, the kernel cuts an operation into requests of 128 KiB or so and sends each
-//! when the one before was answered. There a large part is read as a few operations at the same time: as many requests, in a fraction of
-//! the round trips.
+//! Where several nodes reach a target through a FUSE mount, the kernel splits an operation into requests of about 128
+//! KiB. It sends each after the reply to the previous one. So a large part is read as a few concurrent operations: the
+//! same requests in fewer round trips.
 
+use super::read::Filled;
 use super::{File, Slot, View};
 use policy::layout::{Piece, Position};
 
-/// From this size on, the pieces of one request go to the workers of their targets at the same time, however fast these are. A guess:
-/// below it, handing over costs more than it gains where operations take microseconds.
+/// Size from which the pieces of a request go to the workers of their targets in parallel, even on fast targets. A
+/// guess: below it, the hand-over costs more than it gains where operations take microseconds.
 const PARALLEL_BYTES_MIN: usize = 128 << 10;
 
-/// What the kernel sends in one request where it cuts operations, unless it is told otherwise.
+/// Size of the kernel's requests where it splits operations: the default of FUSE mounts.
 const REQUEST_BYTES: usize = 128 << 10;
 
-/// Operations begin at pages of the object where the request does.
+/// Alignment of split operations within the object, where the request is aligned.
 const PAGE_BYTES: usize = 4096;
 
-/// Where the kernel cuts requests, a part is read as operations of so many bytes at least, and at most so many of them. Measured with
-/// GlusterFS 10.3 on one machine: reading 1 MiB by two takes 0.78 of the time that it takes by one, by four 0.68; by eight it varies.
+/// Least size of a split operation, where the kernel splits requests; `CUTS_MAX` limits their number. Measured with
+/// GlusterFS 10.3 on one machine: reading 1 MiB in two takes 0.78 of the time of one operation, in four 0.68; in eight
+/// it varies.
 const CUT_BYTES_MIN: usize = 256 << 10;
 const CUTS_MAX: usize = 4;
 
-/// What one object has of a request: one range of it, of one or several stripes.
+/// Part of a request on one object: one range of it, of one or several stripes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which object.
+    /// Position of the object.
     pub at: Position,
     /// First byte in the object.
     pub object_offset: u64,
-    /// Bytes in all.
+    /// Total number of bytes.
     pub len: usize,
-    /// Where in the request's buffer they belong, in their order: first byte and length.
+    /// Destinations in the request's buffer, in order: first byte and length.
     pub pieces: Vec<(usize, usize)>,
 }
 
-/// The pieces of a request that starts at `offset`, put together by object, in the order in which the objects come first.
+/// Groups the pieces of a request that starts at `offset` by object, in the order of each object's first piece.
 pub fn parts(offset: u64, pieces: impl Iterator<Item = Piece>) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for piece in pieces {
         let (from, len) = ((piece.file_offset - offset) as usize, piece.len as usize);
-        // From the end: with a segment's border within the request an object may come twice.
+        // Searched from the end: with a segment border within the request an object may occur twice.
         let before = parts.iter_mut().rev().find(|part| part.at == piece.at);
         match before.filter(|part| part.object_offset + part.len as u64 == piece.object_offset) {
             Some(part) => {
@@ -64,7 +66,7 @@ pub fn parts(offset: u64, pieces: impl Iterator<Item = Piece>) -> Vec<Part> {
 }
 
 impl Part {
-    /// The same bytes as several parts of about the same length, one after the other.
+    /// Splits the part into several consecutive ones of about the same length.
     fn cut(self) -> Vec<Part> {
         let count = (self.len / CUT_BYTES_MIN).clamp(1, CUTS_MAX);
         let step = self.len.div_ceil(count).next_multiple_of(PAGE_BYTES);
@@ -89,12 +91,12 @@ impl Part {
 }
 
 impl File {
-    /// Whether a read of so many bytes goes to a target as several operations.
+    /// Whether a read of `len` bytes is split into several operations on a target.
     pub(super) fn is_cut(&self, slot: &Slot, len: usize) -> bool {
         len >= 2 * CUT_BYTES_MIN && self.is_shared() && self.cuts(slot)
     }
 
-    /// Whether a write of so many bytes fills requests of a kernel that sends pages on.
+    /// Whether a write of `len` bytes fills whole requests of a FUSE mount.
     pub(super) fn is_sent_on_by_pages(&self, slot: &Slot, len: usize) -> bool {
         len >= REQUEST_BYTES && self.is_shared() && self.cuts(slot)
     }
@@ -103,8 +105,8 @@ impl File {
         slot.target(&self.pool).is_ok_and(|target| target.cuts_requests())
     }
 
-    /// Whether a request of so many bytes is worth handing to several workers: when it is large, when whoever chooses among forks counts
-    /// on it, or when its first target takes so long for an operation that handing over is nothing to that.
+    /// Whether several workers should serve a request: it is large, the chooser among forks assumes it, or its first
+    /// target is so slow that the hand-over is negligible.
     pub(super) fn is_parallel(&self, view: &View, mirror: usize, offset: u64, len: usize) -> bool {
         if len >= PARALLEL_BYTES_MIN || self.load.chooses() {
             return true;
@@ -117,22 +119,22 @@ impl File {
         })
     }
 
-    /// Reads all pieces from the best mirror at the same time. `false` if that is not possible or one failed: then the
-    /// careful way is taken.
-    pub(super) fn read_parallel(&self, view: &View, preferred: usize, offset: u64, buf: &mut [u8]) -> bool {
+    /// Reads all pieces from the best mirror in parallel. `None` if that is not possible or one failed: then the pieces
+    /// are read one by one.
+    pub(super) fn read_parallel(&self, view: &View, preferred: usize, offset: u64, buf: &mut [u8]) -> Option<Filled> {
         let layout = view.layout.as_ref().expect("only called with a layout");
         let candidates = layout.candidates(preferred, offset, 1, |t| self.target_state(t));
-        let Some(mirror) = candidates.first().map(|c| c.piece.at.mirror) else { return false };
+        let mirror = candidates.first().map(|c| c.piece.at.mirror)?;
         let pieces: Vec<Piece> = layout.mirrors[mirror].pieces(mirror, offset, buf.len() as u64).collect();
         let covered: u64 = pieces.iter().map(|p| p.len).sum();
         if covered != buf.len() as u64 || !pieces.iter().all(|p| self.is_readable(view, p)) {
-            return false;
+            return None;
         }
         let several = pieces.len() > 1;
         let cut = |part: Part| if self.is_cut(view.slot(part.at), part.len) { part.cut() } else { vec![part] };
         let parts: Vec<Part> = parts(offset, pieces.into_iter()).into_iter().flat_map(cut).collect();
         if !several && parts.len() < 2 {
-            return false;
+            return None;
         }
         let advice = self.advice();
         let mut pending = Vec::with_capacity(parts.len());
@@ -143,16 +145,18 @@ impl File {
                 let mut bytes = vec![0; len];
                 h.read_at(at, &mut bytes).map(|read| {
                     bytes[read..].fill(0);
-                    bytes
+                    (bytes, Filled::of(read, len))
                 })
             });
             match submitted {
                 Ok(p) => pending.push(p),
-                Err(_) => return false,
+                Err(_) => return None,
             }
         }
+        let mut all = Filled::Whole;
         for (part, p) in parts.iter().zip(pending) {
-            let Ok(bytes) = p.wait() else { return false };
+            let (bytes, filled) = p.wait().ok()?;
+            all = all.and(filled);
             let mut rest = bytes.as_slice();
             for &(from, len) in &part.pieces {
                 let (head, tail) = rest.split_at(len);
@@ -160,7 +164,7 @@ impl File {
                 rest = tail;
             }
         }
-        true
+        Some(all)
     }
 }
 
@@ -178,7 +182,7 @@ mod tests {
             at in 0u64..10_000_000,
             lens in proptest::collection::vec(1usize..600_000, 1..8),
         ) {
-            // Between two of them lies a byte of another object.
+            // Between two pieces lies a byte of another object.
             let mut from = 0;
             let pieces: Vec<(usize, usize)> = lens.iter().map(|len| { from += len + 1; (from - len, *len) }).collect();
             let len = lens.iter().sum();
@@ -192,7 +196,7 @@ mod tests {
                 next += part.len as u64;
             }
             proptest::prop_assert_eq!(next, at + len as u64);
-            // Ranges that were cut in two are one again.
+            // Joins ranges that were split.
             let mut joined: Vec<(usize, usize)> = Vec::new();
             for (from, len) in cut.iter().flat_map(bytes) {
                 match joined.last_mut().filter(|(before, had)| before + *had == from) {

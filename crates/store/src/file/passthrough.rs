@@ -1,63 +1,111 @@
-//! Letting the kernel do the I/O of a file that is one object, and what pins a layout meanwhile.
+//! I/O by the kernel itself on a file with one object, and the hold on the layout for that time.
 //!
-//! While a guard lives the object is exactly as long as the file, nothing moves it, and growth goes on in it. While a
-//! writing guard lives the object's length is the size; it is brought into the stub by `settle`, `sync` and when the
-//! last writing guard goes. The mark of the file says so to whoever starts after a crash.
+//! [`Holders`] decides. While the kernel holds the layout, object and file have the same length, nothing moves the
+//! object, and the file grows in it. While an open writes through the kernel, the object's length is the size.
+//! `settle`, `sync` and the end of the last such open store it in the stub. After a crash the mark of the file leads to
+//! it.
 
-use super::{File, Slot};
+use super::lease::is_open_elsewhere;
+use super::{File, Slot, View};
 use crate::stub::{InUse, Mark};
 use crate::target::Handle;
 use crate::{Error, Result};
-use policy::layout::{OPEN_END, ObjectState};
+use policy::holders::{Holders, Mode, OpenRequest, Refusal};
+use policy::layout::{Layout, OPEN_END, ObjectState, Reason};
 use policy::protect::health::State;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What has which claims on the layout.
+/// The kernel's registration of an object, in the mount's own type; ends when dropped.
+pub type Backing = Arc<dyn Any + Send + Sync>;
+
+/// Claims of the kernel, writers and the mover on the layout.
 #[derive(Default)]
 pub(super) struct Claims {
-    readers: usize,
+    holders: Holders,
+    /// The object that the kernel uses, while it holds the layout.
+    held: Option<Held>,
+    /// Opens that write through the kernel.
     writers: usize,
-    moving: bool,
-    /// The mark that is set, if one is.
+    /// The current mark, if there is one.
     pub(super) mark: Option<InUse>,
-    /// It was made durable.
+    /// The mark is durable.
     pub(super) mark_durable: bool,
     /// The one object, while there are writers.
     object: Option<Arc<Slot>>,
 }
 
 impl Claims {
-    /// The mark is set no more; gives it.
+    /// Clears the mark and returns it.
     pub fn take_mark(&mut self) -> Option<InUse> {
         self.mark_durable = false;
         self.mark.take()
     }
 
-    /// Nothing writes it by itself, nothing moves it.
+    /// Whether neither the kernel writes the file nor the mover moves it.
     pub(super) fn is_at_rest(&self) -> bool {
-        self.writers == 0 && !self.moving
+        self.writers == 0 && !self.holders.is_changing()
     }
 }
 
-/// Lets the kernel read or write the one object of a file by itself; pins the layout while it lives.
-pub struct PassthroughGuard {
-    file: Arc<File>,
+/// An object in the kernel's use.
+struct Held {
+    slot: Arc<Slot>,
     handle: Arc<dyn Handle>,
-    write: bool,
+    backing: Backing,
 }
 
-impl PassthroughGuard {
-    /// The object's file, to be registered with the kernel.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.handle.fd().expect("a guard is only given for an object that is a file")
+/// An object that the kernel can use.
+struct Candidate {
+    slot: Arc<Slot>,
+    handle: Arc<dyn Handle>,
+    mark: InUse,
+    /// Modification time of the object.
+    modified: u64,
+}
+
+/// One open of a file, with its kind of I/O; ends when dropped.
+pub struct FileOpen {
+    file: Arc<File>,
+    mode: Mode,
+    writes: bool,
+    backing: Option<Backing>,
+}
+
+impl FileOpen {
+    /// Kind of I/O of this open.
+    pub fn mode(&self) -> Mode {
+        self.mode
     }
 
-    /// The file.
-    pub fn file(&self) -> &Arc<File> {
-        &self.file
+    /// The kernel's registration of the object, if the open is passed through.
+    pub fn backing(&self) -> Option<Backing> {
+        self.backing.clone()
+    }
+
+    /// Whether it changes the object past the daemon: by writes, or by stores through a mapping.
+    pub fn writes_past_daemon(&self) -> bool {
+        self.writes && matches!(self.mode, Mode::Passed { .. })
+    }
+}
+
+impl Drop for FileOpen {
+    fn drop(&mut self) {
+        self.backing = None;
+        let wrote = self.writes && self.mode == Mode::Passed { direct: false };
+        let _io = wrote.then(|| self.file.io.write());
+        let settled = if wrote { self.file.settle_size() } else { Ok(()) };
+        let mut claims = self.file.claims.lock();
+        if wrote {
+            self.file.end_writing_through_kernel(&mut claims, settled.is_ok());
+        }
+        claims.holders.close(self.mode, self.writes);
+        let ended = self.file.end_hold(&mut claims);
+        drop(claims);
+        drop(ended);
     }
 }
 
@@ -68,52 +116,67 @@ fn object_state(fd: BorrowedFd<'_>) -> std::result::Result<(u64, u64), Errno> {
     Ok((stat.st_size as u64, u64::try_from(at).unwrap_or(0)))
 }
 
-impl Drop for PassthroughGuard {
-    fn drop(&mut self) {
-        let _io = self.file.io.write();
-        if self.write {
-            let settled = self.file.settle_size();
-            let mut claims = self.file.claims.lock();
-            // What the kernel wrote since the last sync nobody else will count.
-            claims.object.iter().for_each(|slot| slot.unsynced.changed());
-            claims.writers -= 1;
-            if claims.writers == 0 && settled.is_ok() {
-                claims.object = None;
-                // If it stays said, the next start asks an object that is as long as the file.
-                let _ = self.file.stub.set_kernel_writes(false);
-                self.file.kernel_writes.store(false, Ordering::Release);
-                if let Some(mark) = claims.take_mark() {
-                    // If the mark stays, the next start settles a file that is settled.
-                    let _ = self.file.stub.mark_in_use(mark, Mark::None);
-                }
-            }
-        } else {
-            self.file.claims.lock().readers -= 1;
-        }
-    }
-}
-
 impl File {
-    /// The right to let the kernel do the I/O on the one object; `None` when the file is not that simple: several
-    /// objects or mirrors, being recovered or moved, with a source, on a target that is not ok, or not a plain file.
-    pub fn passthrough(self: &Arc<Self>, write: bool) -> Option<PassthroughGuard> {
-        // The kernel asks nobody before it acknowledges, and none of what it writes is counted before it is settled.
-        if write && self.has_payers() {
+    /// Opens the file and decides about the kind of I/O. `register` registers an object with the kernel; `None` if the
+    /// kernel refuses.
+    pub fn open_as(
+        self: &Arc<Self>,
+        request: OpenRequest,
+        register: impl FnOnce(BorrowedFd<'_>) -> Option<Backing>,
+    ) -> FileOpen {
+        let may_join = self.ends_hold_or_is_held();
+        let single = !self.is_shared() && self.layout().is_some_and(|layout| layout.single_object().is_some());
+        // Nothing changes the object between its check and the decision.
+        let alone = (single && (request.pass || (request.writes && may_join))).then(|| self.io.write());
+        let candidate = if single && request.pass { self.candidate(request.writes) } else { None };
+        let mut claims = self.claims.lock();
+        let (starts, joins) = (claims.holders.starts(&request), claims.holders.joins(&request));
+        let able = match &candidate {
+            Some(object) if starts => self.start(&mut claims, object, request.writes, register),
+            Some(object) if joins && request.writes => self.begin_writing_through_kernel(&mut claims, object).is_ok(),
+            found => joins && found.is_some(),
+        };
+        let mode = claims.holders.open(request, able);
+        let held = claims.held.as_ref().filter(|_| matches!(mode, Mode::Passed { .. }));
+        let backing = held.map(|held| held.backing.clone());
+        if backing.is_some()
+            && request.writes
+            && alone.is_some()
+            && let Err(error) = self.void_sums_in()
+        {
+            tracing::warn!(%error, "checksums of a file that a mapping may change are not withdrawn");
+        }
+        drop(claims);
+        FileOpen { file: self.clone(), mode, writes: request.writes, backing }
+    }
+
+    /// The single object, if the kernel may do the I/O of an open on it. `None` for other files: several objects or
+    /// mirrors, in recovery, with a source, on a target that is not ok, or not a plain file.
+    fn candidate(&self, writes: bool) -> Option<Candidate> {
+        // The kernel acknowledges writes without the daemon, so they are charged only when they are settled.
+        if !self.source.is_none() || (writes && self.has_payers()) {
             return None;
         }
-        if self.is_shared() || !self.source.is_none() || self.layout()?.single_object().is_none() {
-            return None;
-        }
-        let _io = self.io.write();
+        let held = self.is_held();
         let view = self.view();
         let layout = view.layout.as_ref()?;
         let object = layout.single_object()?;
-        let ok = object.state == ObjectState::Complete && self.target_state(object.target) == State::Ok;
-        let open_ended = layout.mirrors[0].covered() == OPEN_END;
-        if !ok || !self.source.is_none() || (write && !open_ended) {
+        let works = match self.target_state(object.target) {
+            State::Ok => true,
+            // Opens that join a hold don't delay the mover further.
+            State::Suspect | State::Draining => held,
+            State::Failed | State::ReadOnly => false,
+        };
+        if !works || object.state != ObjectState::Complete {
             return None;
         }
-        if write {
+        if writes && layout.mirrors[0].covered() != OPEN_END {
+            if !held {
+                return None;
+            }
+            self.leave_end_open(&view, layout).ok()?;
+        }
+        if writes {
             self.void_sums_in().ok()?;
         }
         let slot = view.all().next()?;
@@ -130,33 +193,117 @@ impl File {
         let (_, modified) = slot.run(&self.pool, fit).ok()?;
         let handle = slot.handle().filter(|h| h.fd().is_some())?;
         self.tail_clean.store(true, Ordering::Release);
-        let mut claims = self.claims.lock();
-        if claims.moving {
-            return None;
-        }
-        if write {
-            if claims.writers == 0 {
-                self.stub.set_kernel_writes(true).ok()?;
-                self.kernel_modified.store(modified, Ordering::Release);
-            }
-            if claims.mark.is_none() {
-                // What it protects is lost with the power too, unless it is synced; and `sync` settles the size.
-                let mark = InUse { file: layout.file, node: None };
-                self.stub.mark_in_use(mark, Mark::Set).ok()?;
-                claims.mark = Some(mark);
-            }
-            claims.writers += 1;
-            claims.object = Some(slot.clone());
-            self.kernel_writes.store(true, Ordering::Release);
-        } else {
-            claims.readers += 1;
-        }
-        drop(claims);
-        Some(PassthroughGuard { file: self.clone(), handle, write })
+        Some(Candidate { slot: slot.clone(), handle, mark: InUse { file: layout.file, node: None }, modified })
     }
 
-    /// Size as the kernel made it, and modification time (nanoseconds since 1970) if it is one that nobody saw yet, else 0;
-    /// while it writes by itself.
+    /// Opens the end of the held object's segment, since the kernel uses no other object.
+    fn leave_end_open(&self, view: &View, layout: &Layout) -> Result<()> {
+        let mut new = layout.clone();
+        new.mirrors[0].segments.last_mut().expect("a checked mirror has a segment").end = OPEN_END;
+        new.generation += 1;
+        new.history.push((self.pool.clock)(), Reason::Grown);
+        let record = self.record.lock();
+        self.replace(&record, view, new).map(drop)
+    }
+
+    /// Registers the object with the kernel. Nothing is passed through if a mapping of the object could not be
+    /// detected.
+    fn start(
+        &self,
+        claims: &mut Claims,
+        object: &Candidate,
+        writes: bool,
+        register: impl FnOnce(BorrowedFd<'_>) -> Option<Backing>,
+    ) -> bool {
+        let Some(fd) = object.handle.fd().filter(|fd| is_open_elsewhere(*fd).is_ok()) else { return false };
+        let Some(backing) = register(fd) else { return false };
+        if writes && self.begin_writing_through_kernel(claims, object).is_err() {
+            return false;
+        }
+        claims.held = Some(Held { slot: object.slot.clone(), handle: object.handle.clone(), backing });
+        true
+    }
+
+    /// Starts a phase in which the object's length is the size of the file.
+    fn begin_writing_through_kernel(&self, claims: &mut Claims, object: &Candidate) -> Result<()> {
+        if claims.writers == 0 {
+            self.stub.set_kernel_writes(true)?;
+            self.kernel_modified.store(object.modified, Ordering::Release);
+        }
+        if claims.mark.is_none() {
+            // A loss of power takes the protected bytes with the mark, unless they are synced; and `sync` settles the
+            // size.
+            self.stub.mark_in_use(object.mark, Mark::Set)?;
+            claims.mark = Some(object.mark);
+        }
+        claims.writers += 1;
+        claims.object = Some(object.slot.clone());
+        self.kernel_writes.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Ends one open that writes through the kernel. The caller holds `io` exclusively.
+    fn end_writing_through_kernel(&self, claims: &mut Claims, settled: bool) {
+        // No other code tracks the kernel's writes since the last sync.
+        claims.object.iter().for_each(|slot| slot.unsynced.changed());
+        claims.writers -= 1;
+        if claims.writers == 0 && settled {
+            claims.object = None;
+            // If the record stays, the next start reads the size from an object that is as long as the file.
+            let _ = self.stub.set_kernel_writes(false);
+            self.kernel_writes.store(false, Ordering::Release);
+            if let Some(mark) = claims.take_mark() {
+                // If the mark stays, the next start settles a settled file.
+                let _ = self.stub.mark_in_use(mark, Mark::None);
+            }
+        }
+    }
+
+    /// Ends the kernel's hold if all opens ended and nothing maps the object; returns the values to drop outside the
+    /// lock.
+    fn end_hold(&self, claims: &mut Claims) -> Option<Held> {
+        if !claims.holders.awaits_unmapping() {
+            return None;
+        }
+        let held = claims.held.as_ref()?;
+        // After an error the daemon opened the object a second time, which would look like a mapping.
+        held.slot.set_handle(held.handle.clone());
+        let free = held.handle.fd().is_some_and(|fd| matches!(is_open_elsewhere(fd), Ok(false)));
+        if !free || !claims.holders.unmapped() {
+            return None;
+        }
+        // A mapping may have stored bytes since the last sync.
+        held.slot.unsynced.changed();
+        claims.held.take()
+    }
+
+    /// Whether the kernel may have unsent pages with stores through a mapping.
+    pub fn kernel_may_have_stores(&self) -> bool {
+        self.claims.lock().holders.may_have_stores()
+    }
+
+    /// Whether the kernel uses the object.
+    pub(super) fn is_held(&self) -> bool {
+        self.claims.lock().holders.is_held()
+    }
+
+    /// As `is_held`, after ending a hold that only a former mapping kept.
+    fn ends_hold_or_is_held(&self) -> bool {
+        let mut claims = self.claims.lock();
+        let ended = self.end_hold(&mut claims);
+        let held = claims.holders.is_held();
+        drop(claims);
+        drop(ended);
+        held
+    }
+
+    /// Whether all opens ended and a mapping still uses the object.
+    pub(super) fn is_mapped(&self) -> bool {
+        self.ends_hold_or_is_held() && self.claims.lock().holders.awaits_unmapping()
+    }
+
+    /// Size and modification time while the kernel writes by itself. The time is in nanoseconds since 1970, or 0 if it
+    /// is not newer than the last one taken over.
     pub(super) fn passthrough_state(&self) -> Option<(u64, u64)> {
         let (size, modified) = self.ask_object()?;
         Some((size, if modified > self.kernel_modified.load(Ordering::Acquire) { modified } else { 0 }))
@@ -170,12 +317,19 @@ impl File {
         object.run(&self.pool, |h| object_state(h.fd().ok_or(Errno::NOTSUP)?)).ok()
     }
 
-    /// Brings the size that the kernel made into the stub, and remembers the time.
+    /// Stores the size of the kernel's writes in the stub, and records their time.
     pub(super) fn settle_size(&self) -> Result<()> {
-        let Some((size, modified)) = self.passthrough_state() else { return Ok(()) };
-        self.kernel_modified.fetch_max(modified, Ordering::AcqRel);
-        self.modified.fetch_max(modified, Ordering::Relaxed);
-        let _extend = self.extend.lock();
+        let (size, _extend) = loop {
+            let cuts = self.cuts.wait();
+            let Some((size, modified)) = self.passthrough_state() else { return Ok(()) };
+            self.kernel_modified.fetch_max(modified, Ordering::AcqRel);
+            self.modified.fetch_max(modified, Ordering::Relaxed);
+            let extend = self.extend.lock();
+            // A size from before a truncation would undo it.
+            if self.cuts.count() == cuts {
+                break (size, extend);
+            }
+        };
         let before = self.size.load(Ordering::Acquire);
         if size != before {
             self.stub.set_size(size).inspect(|()| self.stub_changed())?;
@@ -185,7 +339,7 @@ impl File {
         Ok(())
     }
 
-    /// Somebody set the times of the stub explicitly: forgets what was pending.
+    /// Drops the pending modification time after a user set the times of the stub.
     pub fn times_set(&self) {
         if let Some((_, modified)) = self.ask_object() {
             self.kernel_modified.fetch_max(modified, Ordering::AcqRel);
@@ -193,28 +347,25 @@ impl File {
         self.modified.store(0, Ordering::Relaxed);
     }
 
-    /// After truncation: keeps the object as long as the file while the kernel uses it. The caller holds `io`
-    /// exclusively.
+    /// Cuts or extends the object to the new size while the kernel uses it. The caller holds `io` exclusively.
     pub(super) fn follow_size(&self, size: u64) -> Result<()> {
         self.on_pinned_object(move |h| if h.len()? == size { Ok(()) } else { h.set_len(size) })
     }
 
-    /// After growth: the same, but never shorter, since the kernel may have written further meanwhile. Reserving the last
-    /// byte grows an object and can do nothing else.
+    /// Extends the object after growth while the kernel uses it. Never cuts it, since the kernel may have written
+    /// beyond. Reserving the last byte can only extend an object.
     pub(super) fn follow_growth(&self, size: u64) -> Result<()> {
         self.on_pinned_object(move |h| if h.len()? >= size { Ok(()) } else { h.allocate(size - 1, 1) })
     }
 
-    /// Runs an operation on the one object, if the kernel uses it.
+    /// Runs an operation on the single object, if the kernel uses it.
     fn on_pinned_object(
         &self,
         op: impl FnOnce(&dyn Handle) -> std::result::Result<(), Errno> + Send + 'static,
     ) -> Result<()> {
-        let claims = self.claims.lock();
-        if claims.readers + claims.writers == 0 {
+        if !self.is_held() {
             return Ok(());
         }
-        drop(claims);
         let view = self.view();
         let Some(slot) = view.all().next() else { return Ok(()) };
         slot.unsynced.changed();
@@ -223,29 +374,27 @@ impl File {
 
     /// `Busy` while the kernel uses the object by itself.
     pub(super) fn check_unpinned(&self) -> Result<()> {
-        let claims = self.claims.lock();
-        if claims.readers + claims.writers > 0 {
-            return Err(Error::Busy(
-                "the kernel does the file's I/O by itself while it is open; close it first".into(),
-            ));
-        }
-        Ok(())
+        if self.ends_hold_or_is_held() { Err(refused(Refusal::Held)) } else { Ok(()) }
     }
 
-    /// Claims the file for the mover; `Busy` if somebody moves it already or the kernel uses its object.
+    /// Claims the file for the mover; `Busy` if it is removed or already moved, or the kernel uses its object.
     pub(crate) fn begin_move(&self) -> Result<()> {
         let _io = self.io.write();
         self.check_unpinned()?;
-        let mut claims = self.claims.lock();
-        if claims.moving {
-            return Err(Error::Busy("the file is being moved already".into()));
-        }
-        claims.moving = true;
-        Ok(())
+        self.check_not_removed()?;
+        self.claims.lock().holders.begin_change().map_err(refused)
     }
 
     /// Ends the mover's claim.
     pub(crate) fn end_move(&self) {
-        self.claims.lock().moving = false;
+        self.claims.lock().holders.end_change();
     }
+}
+
+fn refused(refusal: Refusal) -> Error {
+    let cause = match refusal {
+        Refusal::Held => "the kernel does the file's I/O by itself while it is open or mapped; close it first",
+        Refusal::Changing => "the file is being moved already",
+    };
+    Error::Busy(cause.into())
 }

@@ -1,19 +1,19 @@
-//! Descriptors that a file costs: as many as an object takes for each, answered for by somebody who has it open.
+//! Descriptors of a file: a fixed number for each object, charged to a user of the file.
 
 use super::File;
 use crate::Result;
 use std::sync::{Arc, Weak};
 
-/// Answers for the descriptors of a file's objects.
+/// Account of the descriptors of a file's objects.
 pub trait Payer: Send + Sync {
-    /// Whether the file may have so many descriptors more.
+    /// Checks that the file may have `descriptors` more.
     fn admit(&self, descriptors: u64) -> Result<()>;
-    /// It has so many now.
+    /// Records that the file now has `descriptors`.
     fn has(&self, descriptors: u64);
 }
 
 impl File {
-    /// From now on that one answers for its descriptors, as long as it lives.
+    /// Sets the account of the file's descriptors; a weak reference, so the file does not keep it alive.
     pub(crate) fn set_payer(&self, payer: Weak<dyn Payer>) {
         *self.payer.lock() = Some(payer);
     }
@@ -22,17 +22,17 @@ impl File {
         self.payer.lock().as_ref()?.upgrade()
     }
 
-    /// Descriptors that its objects take at most.
+    /// Maximum number of descriptors that the file's objects take.
     pub(crate) fn descriptors(&self) -> u64 {
         self.view().all().count() as u64 * self.pool.targets.descriptors_per_object()
     }
 
-    /// Whether so many objects more may be made for it, as far as descriptors go.
+    /// Checks that `more` objects may be created, as far as descriptors are concerned.
     pub(super) fn admit_objects(&self, more: usize) -> Result<()> {
         self.payer().map_or(Ok(()), |payer| payer.admit(more as u64 * self.pool.targets.descriptors_per_object()))
     }
 
-    /// Its layout was replaced.
+    /// Reports the number of descriptors after a change of the layout.
     pub(super) fn tell_objects(&self) {
         if let Some(payer) = self.payer() {
             payer.has(self.descriptors());

@@ -1,4 +1,4 @@
-//! What all files of a volume share: targets, numbers, defaults, and the sinks for what they cannot do themselves.
+//! Shared state of all files of a volume: targets, numbers, defaults, and receivers of deferred work.
 
 use super::{Adviser, Cluster, File, Lost, Making, Numbered, SlowCopies};
 use crate::Result;
@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// What a write to a file with several mirrors does with them.
+/// Handling of mirrors in a write to a file with several of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MirrorWrites {
     /// Writes all of them; one that cannot take a write is marked stale before the write is acknowledged.
@@ -24,60 +24,60 @@ pub enum MirrorWrites {
     Stale,
 }
 
-/// What all files of a volume share.
+/// Shared state of all files of a volume.
 pub struct Pool {
     /// The targets of the volume.
     pub targets: Arc<Targets>,
     /// Gives numbers for objects and files; never the same twice in the life of a volume.
     pub next_id: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// How new segments are made where neither file nor directory says otherwise.
+    /// Placement of new segments, unless file or directory has its own.
     pub placement: Placement,
-    /// What a write does with several mirrors.
+    /// Handling of several mirrors in a write.
     pub mirror_writes: MirrorWrites,
-    /// Up to this size a file's bytes stay in its stub.
+    /// Largest size of a file whose bytes stay in its stub.
     pub inline_bytes_max: u64,
-    /// The largest size up to which it ever was so.
+    /// Largest value that `inline_bytes_max` ever had.
     pub inline_bytes_before: u64,
-    /// Until then (nanoseconds since 1970) a stub keeps its bytes when its file gets objects: somebody may be copying the namespace, and
-    /// have seen the file without them.
+    /// Until then (nanoseconds since 1970) a stub keeps its bytes when its file gets objects. A backup of the namespace
+    /// may be running that has seen the file without them.
     pub stub_bytes_stay_until: AtomicU64,
     /// Nanoseconds since 1970.
     pub clock: Box<dyn Fn() -> Time + Send + Sync>,
-    /// Where objects are noted that could not be removed because their target was away.
+    /// Record of objects that could not be removed because their target was away.
     pub garbage: Arc<dyn Garbage>,
-    /// What brings lost stripes back; nothing until repair registered itself.
+    /// Recovery of lost stripes; empty until repair registers itself.
     pub recovery: OnceLock<Arc<dyn Recover>>,
-    /// What wants to know what happens to files.
+    /// Receiver of the events of files.
     pub observer: Arc<dyn Observer>,
-    /// Where decisions and changes of state are told.
+    /// Log of decisions and changes of state.
     pub events: Arc<Events>,
     /// The block cache, if the volume has one.
     pub cache: OnceLock<Arc<BlockCache>>,
-    /// What adapts the volume to its load; set before it is mounted.
+    /// Advisers that adapt the volume to its load; set before it is mounted.
     pub advisers: OnceLock<Vec<Arc<dyn Adviser>>>,
     /// Where stubs are, if the volume notes that; set before it is mounted.
     pub places: OnceLock<Arc<Places>>,
     /// The other nodes, where several have the volume; set before any file is opened.
     pub cluster: OnceLock<Arc<dyn Cluster>>,
-    /// Hears of files without checksums that nobody has open any more, if any are to have some; must be quick.
+    /// Called when the last handle of a file without checksums is closed, if checksums are wanted; must be quick.
     pub closed: OnceLock<Box<dyn Fn(FileId) + Send + Sync>>,
     /// The files in use that have a number.
     pub numbered: Numbered,
-    /// Files that this node made longer than their stubs say.
+    /// Files whose size in the stub is behind.
     pub behind: Mutex<Vec<Weak<File>>>,
     /// Copies below segments that were moved to a faster tier.
     pub slow_copies: SlowCopies,
-    /// Objects that no layout names yet.
+    /// Objects under construction, which no layout names so far.
     pub making: Arc<Making>,
-    /// What could not be made durable, by the numbers of objects.
+    /// Ranges that could not be made durable, by object number.
     pub lost: Arc<Lost>,
-    /// Who may have how much; nobody has a limit until something keeps them.
+    /// Limits of users, groups and directories; none until quotas are switched on.
     pub quotas: Arc<Quotas>,
-    /// Turns among equal targets; starts anywhere.
+    /// Counter that rotates the choice among equal targets; starts at any value.
     pub turn: AtomicU64,
 }
 
-/// Remembers objects that must be removed when their target is back.
+/// Record of objects to be removed when their target is back.
 pub trait Garbage: Send + Sync {
     /// Notes one object, durably.
     fn remember(&self, target: TargetId, object: ObjectId) -> Result<()>;
@@ -92,7 +92,7 @@ pub trait Recover: Send + Sync {
     fn is_patched(&self, file: FileId, object: ObjectId, row: u64) -> bool;
 }
 
-/// What happened to a file, for statistics and for background work.
+/// Event of a file, for statistics and for background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The file outgrew its stub.
@@ -101,42 +101,42 @@ pub enum Event {
     Grown,
     /// A mirror missed a write; a resync is due.
     MirrorStale {
-        /// Its index.
+        /// Index of the stale mirror.
         mirror: usize,
     },
     /// Mirrors may differ in bytes that were never acknowledged; a resync of all but the first is due.
     MirrorsDiffer,
     /// A piece was read from another mirror than the first choice.
     ReadElsewhere {
-        /// Which target did not give it.
+        /// Target that did not return the piece.
         target: TargetId,
     },
     /// A reader waits for a lost stripe.
     RecoveryAsked {
-        /// Which target lost it.
+        /// Target that lost the stripe.
         target: TargetId,
     },
     /// A stripe was lost for good: the reader got an error.
     ReadFailed {
-        /// Which target lost it.
+        /// Target that lost the stripe.
         target: TargetId,
     },
 }
 
-/// Told what happens to files, on the thread where it happens; must be quick and must not call back into the file.
+/// Receiver of the events of files, on the thread where they occur; must be quick and must not call back into the file.
 pub trait Observer: Send + Sync {
-    /// Something happened.
+    /// Records an event of `file`.
     fn note(&self, file: &File, event: Event);
 }
 
-/// Does nothing with what it is told.
+/// Observer that ignores all events.
 pub struct Unobserved;
 
 impl Observer for Unobserved {
     fn note(&self, _file: &File, _event: Event) {}
 }
 
-/// Garbage that nothing removes.
+/// Garbage list that records nothing.
 struct Forgotten;
 
 impl Garbage for Forgotten {
@@ -146,8 +146,8 @@ impl Garbage for Forgotten {
 }
 
 impl Pool {
-    /// A pool with the least around it: mirrors are written together, no bytes stay in stubs, the clock stands, garbage is
-    /// forgotten, and nothing observes, recovers, caches or advises. Who has more says so, as in
+    /// A pool with the fewest services: synchronous mirrors, no bytes in stubs, a stopped clock, no garbage list, and
+    /// neither observer, recovery, cache nor advisers. Add services with
     /// `Pool { garbage, observer, ..Pool::new(targets, next_id, placement) }`.
     pub fn new(targets: Arc<Targets>, next_id: impl Fn() -> u64 + Send + Sync + 'static, placement: Placement) -> Pool {
         Pool {
@@ -178,12 +178,12 @@ impl Pool {
         }
     }
 
-    /// The next number that shifts the choice among equal targets.
+    /// Next number that rotates the choice among equal targets.
     pub(crate) fn next_turn(&self) -> u64 {
         self.turn.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A stub that is larger has a layout or says why not.
+    /// Largest file that may have no layout. A larger stub has a layout or is marked inline.
     pub(crate) fn inline_bytes_ever(&self) -> u64 {
         self.inline_bytes_max.max(self.inline_bytes_before)
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The range of object `index` that holds what `range` of the file has in it.
+/// Range of object `index` that corresponds to `range` of the file.
 pub(crate) fn object_range(segment: &Segment, index: usize, range: &Range<u64>) -> Range<u64> {
     let clamp = |offset: u64| if segment.end == OPEN_END { offset } else { offset.min(segment.end) };
     object_len(segment, index, clamp(range.start))..object_len(segment, index, clamp(range.end))
@@ -52,9 +52,16 @@ impl File {
 
     /// Reserves space for a range, growing the file unless `keep_size`. Small files keep their bytes in the stub, where
     /// nothing is reserved.
+    ///
+    /// # Errors
+    /// `OPNOTSUPP` for space beyond the end of a file that counts for a quota.
     pub fn allocate(self: &Arc<Self>, offset: u64, len: u64, keep_size: bool) -> Result<()> {
         let end = Self::check_range(offset, len)?;
-        self.may_reach(end)?; // what is reserved beyond the end must fit, too
+        if keep_size && end > self.size() && self.has_payers() {
+            // It would take space that no quota counts.
+            return Err(Errno::OPNOTSUPP.into());
+        }
+        self.may_reach(end)?;
         self.ready_to_modify()?;
         if end > self.pool.inline_bytes_max {
             self.convert(end)?;
@@ -70,7 +77,7 @@ impl File {
         if let Some(target) = self.room_lacks_on(&view, &(offset..end)) {
             return Err(target_error(target, TargetError::Io(Errno::NOSPC)));
         }
-        // An object that grew beyond the end of the file would make the file longer where its length is taken for the size.
+        // An object that reaches beyond the end would extend the file where its length is taken for the size.
         let allocate: fn(&dyn Handle, Range<u64>) -> Result<(), Errno> = if keep_size {
             |h, r| h.reserve(r.start, r.end - r.start)
         } else {
@@ -87,14 +94,14 @@ impl File {
         Ok(())
     }
 
-    /// A target that cannot have room for a range, whatever of it is there already, if no mirror can: then nothing is begun, since what
-    /// other targets reserved meanwhile would stay. What comes short by less is found when it is tried.
+    /// A target without room for a range, if every mirror has one; existing space counts. The operation fails at once
+    /// then, since reservations on other targets would stay. Smaller shortages show up when reserving.
     fn room_lacks_on(&self, view: &View, range: &Range<u64>) -> Option<TargetId> {
         let layout = view.layout.as_ref()?;
         let mut lacking = None;
         for mirror in view.in_sync() {
             let mut short = None;
-            // Targets on one file system share what is free.
+            // Targets on one file system share its free space.
             let mut needs: BTreeMap<(Option<u64>, TargetId), (u64, u64)> = BTreeMap::new();
             for (segment, slots) in layout.mirrors[mirror].segments.iter().zip(&view.slots[mirror]) {
                 for (index, slot) in slots.iter().enumerate() {
@@ -117,7 +124,7 @@ impl File {
         lacking
     }
 
-    /// The caller holds `io` exclusively.
+    /// Frees a range. The caller holds `io` exclusively.
     fn punch_in(&self, range: Range<u64>) -> Result<()> {
         if range.is_empty() {
             return Ok(());
@@ -136,7 +143,7 @@ impl File {
         self.settle_missed(&view, missed, 0)
     }
 
-    /// Does `op` with the object ranges of a file range, on all mirrors in sync at the same time; gives those that
+    /// Runs `op` on the object ranges of a file range, on all mirrors in sync in parallel; returns the mirrors that
     /// missed it.
     fn each_object(
         &self,

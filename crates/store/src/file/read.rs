@@ -1,4 +1,4 @@
-//! Reading: piece by piece, from the best mirror, from the next when it fails, after recovery when none is left.
+//! Reads: piece by piece, from the best mirror, from the next on failure, after recovery when none is left.
 
 use super::{Event, File, View, target_error};
 use crate::target::TargetError;
@@ -8,15 +8,36 @@ use policy::layout::{ObjectState, Piece};
 use policy::protect::health::State;
 use std::sync::Arc;
 
-/// How often one read may wait for recoveries, or find that the layout changed, before it gives up. Each time somebody
-/// made progress, so this only bounds a world gone mad.
+/// Maximum number of recoveries and changes of layout during one read. A guess: each of them is progress, so the bound
+/// only stops endless churn.
 const ATTEMPTS_MAX: usize = 1024;
 
-/// Why a piece could not be read under this view.
+/// Completeness of the bytes of a read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Filled {
+    /// All bytes come from objects, or from the stub.
+    Whole,
+    /// Some are zeros, as an object or the stub ends before them.
+    Short,
+}
+
+impl Filled {
+    /// A read of `read` bytes where `len` were requested.
+    pub fn of(read: usize, len: usize) -> Filled {
+        if read < len { Filled::Short } else { Filled::Whole }
+    }
+
+    /// Combines two parts of a read.
+    pub fn and(self, other: Filled) -> Filled {
+        if self == Filled::Whole { other } else { self }
+    }
+}
+
+/// Reason why a piece could not be read under this view.
 pub(super) enum Failure {
-    /// Look at the layout again and read again.
+    /// The layout may have changed: get a new view and read again.
     Again,
-    /// It cannot be read.
+    /// The piece cannot be read.
     Final(Error),
 }
 
@@ -24,7 +45,7 @@ impl File {
     /// Reads up to `buf.len()` bytes; fewer only at the end of the file.
     pub fn read(self: &Arc<Self>, offset: u64, buf: &mut [u8]) -> Result<usize> {
         if offset.saturating_add(buf.len() as u64) > self.size() && !self.ends_still()? {
-            self.refresh()?; // another node may have made it longer
+            self.refresh_unless_gone()?; // another node may have extended the file
         }
         if self.was_looked_at_long_ago()
             && let Err(error) = self.refresh()
@@ -32,15 +53,16 @@ impl File {
             tracing::debug!("a file that is read may lie elsewhere by now: {error}");
         }
         for _ in 0..ATTEMPTS_MAX {
-            let view = self.view();
-            let left = self.size().saturating_sub(offset);
-            let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
-            let result = self.read_in(&view, offset, &mut buf[..len], true);
-            if !self.is_current(&view) {
+            let snapshot = self.snapshot();
+            let len = snapshot.within(offset, buf.len());
+            let result = self.read_in(&snapshot.view, offset, &mut buf[..len], true);
+            if !self.is_current(&snapshot) {
                 continue;
             }
             match result {
-                Ok(()) => return Ok(len),
+                Ok(Filled::Whole) => return Ok(len),
+                Ok(Filled::Short) if self.is_hole(&snapshot, offset + len as u64)? => return Ok(len),
+                Ok(Filled::Short) => {}
                 Err(Failure::Again) => {}
                 Err(Failure::Final(error)) if self.may_have_moved(&error) => {}
                 Err(Failure::Final(error)) => return Err(error),
@@ -49,38 +71,41 @@ impl File {
         Err(Error::Unrecoverable("the layout changed under every attempt to read; read again".into()))
     }
 
-    /// Whether the file surely ends where this node takes its end for: one with its bytes in the stub gets longer only there, or is given
-    /// objects first, and then a size at once.
+    /// Whether this node's size is surely the current one. A file with its bytes in the stub grows only there, or gets
+    /// objects first and then a size at once.
     fn ends_still(&self) -> Result<bool> {
         Ok(!self.is_shared() || (self.is_in_stub() && self.stub.size()? == self.size()))
     }
 
-    /// Fills `buf` from the file as `view` says it lies. What is beyond an object's end is zeros. Waits for recoveries
-    /// if it may; whoever holds `io` must not.
+    /// Fills `buf` by the layout of `view`. Bytes beyond an object's end are zeros. Waits for recoveries if `may_wait`;
+    /// a caller that holds `io` must not.
     pub(super) fn read_in(
         self: &Arc<Self>,
         view: &View,
         offset: u64,
         buf: &mut [u8],
         may_wait: bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<Filled, Failure> {
         if view.layout.is_none() {
             let read = self.stub.read_at(offset, buf).map_err(Failure::Final)?;
             buf[read..].fill(0);
-            return Ok(());
+            return Ok(Filled::of(read, buf.len()));
         }
         let preferred = self.preferred(view, offset, buf.len()).unwrap_or(0);
-        if self.is_parallel(view, preferred, offset, buf.len()) && self.read_parallel(view, preferred, offset, buf) {
-            return Ok(());
+        if self.is_parallel(view, preferred, offset, buf.len())
+            && let Some(filled) = self.read_parallel(view, preferred, offset, buf)
+        {
+            return Ok(filled);
         }
-        let mut done = 0;
+        let (mut done, mut filled) = (0, Filled::Whole);
         while done < buf.len() {
-            done += self.read_next(view, preferred, offset + done as u64, &mut buf[done..], may_wait)?;
+            let (len, part) = self.read_next(view, preferred, offset + done as u64, &mut buf[done..], may_wait)?;
+            (done, filled) = (done + len, filled.and(part));
         }
-        Ok(())
+        Ok(filled)
     }
 
-    /// Reads the first piece of the range from whoever has it; gives its length.
+    /// Reads the first piece of the range from the first candidate that has it; returns its length.
     fn read_next(
         self: &Arc<Self>,
         view: &View,
@@ -88,20 +113,20 @@ impl File {
         offset: u64,
         buf: &mut [u8],
         may_wait: bool,
-    ) -> Result<usize, Failure> {
+    ) -> Result<(usize, Filled), Failure> {
         let layout = view.layout.as_ref().expect("only called with a layout");
         let candidates = layout.candidates(preferred, offset, buf.len() as u64, |t| self.target_state(t));
         let Some(first) = candidates.first() else {
-            buf.fill(0); // within the size, beyond what any segment covers: never written
-            return Ok(buf.len());
+            buf.fill(0); // within the size but in no segment: never written
+            return Ok((buf.len(), Filled::Short));
         };
         let mut error = None;
         for candidate in &candidates {
             let piece = &candidate.piece;
             let len = piece.len as usize;
             match self.read_piece(view, piece, &mut buf[..len]) {
-                Ok(true) => return Ok(len),
-                Ok(false) => {}
+                Ok(Some(filled)) => return Ok((len, filled)),
+                Ok(None) => {}
                 Err(e) => {
                     if !e.is_shortage() {
                         self.note(Event::ReadElsewhere { target: candidate.target });
@@ -111,17 +136,17 @@ impl File {
             }
         }
         let (target, error) = error.unwrap_or((first.target, TargetError::Failed));
-        // What the daemon has no descriptor or memory for is not lost.
+        // A shortage of descriptors or memory in the daemon is no loss of data.
         if !may_wait || error.is_shortage() {
             return Err(Failure::Final(target_error(target, error)));
         }
         Err(self.recover_piece(&first.piece, layout, target, error))
     }
 
-    /// Reads a piece on a worker of its target; `false` if its rows are not recovered yet.
-    pub(super) fn read_piece(&self, view: &View, piece: &Piece, buf: &mut [u8]) -> Result<bool, TargetError> {
+    /// Reads a piece on a worker of its target; `None` if its rows are not recovered yet.
+    pub(super) fn read_piece(&self, view: &View, piece: &Piece, buf: &mut [u8]) -> Result<Option<Filled>, TargetError> {
         if !self.is_readable(view, piece) {
-            return Ok(false);
+            return Ok(None);
         }
         let slot = view.slot(piece.at);
         let offset = piece.object_offset;
@@ -137,10 +162,10 @@ impl File {
         })?;
         buf[..bytes.len()].copy_from_slice(&bytes);
         buf[bytes.len()..].fill(0);
-        Ok(true)
+        Ok(Some(Filled::of(bytes.len(), len)))
     }
 
-    /// Whether what a hole in the piece's object would say may be believed.
+    /// Whether a hole in the piece's object is real, and not bytes that await recovery.
     pub(super) fn is_readable(&self, view: &View, piece: &Piece) -> bool {
         let layout = view.layout.as_ref().expect("a piece comes from a layout");
         let Some(object) = layout.object(piece.at) else { return false };
@@ -151,7 +176,7 @@ impl File {
         rows(layout, piece).all(|row| recovery.is_patched(layout.file, object.id, row))
     }
 
-    /// Waits until somebody brought the piece back.
+    /// Recovers the piece from the source, and waits for it.
     fn recover_piece(
         self: &Arc<Self>,
         piece: &Piece,
@@ -174,7 +199,7 @@ impl File {
         Failure::Final(target_error(target, error))
     }
 
-    /// How a target is, as far as choosing a mirror is concerned.
+    /// State of a target for the choice of a mirror.
     pub(super) fn target_state(&self, id: TargetId) -> State {
         let Some(target) = self.pool.targets.get(id) else { return State::Failed };
         let state = target.state();
@@ -189,12 +214,7 @@ fn rows(layout: &policy::layout::Layout, piece: &Piece) -> std::ops::Range<u64> 
 }
 
 impl File {
-    /// Whether somebody changed the view meanwhile; for those that read in several steps.
-    pub(crate) fn same_view(&self, view: &Arc<View>) -> bool {
-        self.is_current(view)
-    }
-
-    /// The stub was changed just now.
+    /// Records a change of the stub.
     pub(super) fn stub_changed(&self) {
         self.stub_unsynced.changed();
     }

@@ -1,4 +1,4 @@
-//! Objects that a loss of power took before any sync promised them: given back empty, as never written.
+//! Objects that a loss of power took before any sync: they are created again, empty, as never written.
 
 use super::{File, Slot, View, target_error};
 use crate::target::TargetError;
@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl File {
-    /// Gives a mirror that lacks nothing but `rolled_back` objects empty ones in their place; gives how many. A file that has a
-    /// whole mirror, or a source, is left to those that make it whole from there.
+    /// Creates missing `rolled_back` objects of a mirror again, empty; returns their number. With several mirrors, the
+    /// chosen one lacks no others. A file with a whole mirror or a source is left to repair from there.
     ///
     /// # Errors
-    /// A target that may have the bytes does not answer or is failed: to be tried again.
+    /// A target that may have the bytes doesn't respond or is failed: try again later.
     pub fn restore_rolled_back(self: &Arc<Self>, rolled_back: impl Fn(TargetId, ObjectId) -> bool) -> Result<usize> {
         let Some(layout) = self.layout() else { return Ok(0) };
         let concerned = layout.objects().any(|(_, o)| o.state == ObjectState::Complete && rolled_back(o.target, o.id));
@@ -30,7 +30,7 @@ impl File {
             if missing.is_empty() && failed.is_none() {
                 return Ok(0);
             }
-            unknown = unknown.or(failed.filter(|_| several)); // what it has would be worth more than nothing
+            unknown = unknown.or(failed.filter(|_| several)); // its bytes would be worth more than empty objects
             let all_rolled_back = missing.iter().all(|slot| rolled_back(slot.target_id, slot.id));
             if (all_rolled_back || !several) && least.as_ref().is_none_or(|l| missing.len() < l.len()) {
                 least = Some(missing);
@@ -56,7 +56,7 @@ impl File {
         Ok(missing.len())
     }
 
-    /// The objects of a mirror that are not there, and a failed target of it, of which nobody can say.
+    /// Missing objects of a mirror, and a failed target of it, whose objects are unknown.
     fn missing_of(&self, view: &View, mirror: usize) -> Result<(Vec<Arc<Slot>>, Option<TargetId>)> {
         let (mut missing, mut unknown) = (Vec::new(), None);
         for slot in view.of_mirror(mirror) {

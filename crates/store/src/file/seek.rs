@@ -1,7 +1,7 @@
 //! Finding data and holes across the objects of a file.
 //!
-//! For every object of a segment the object itself is asked for its next data (or hole) at or after the first byte that
-//! it has of the file from the offset on; the answer is the nearest of them in the file.
+//! Each object of a segment is asked for its next data (or hole), from its first byte at or after the offset. The
+//! answer is the one nearest in the file.
 
 use super::range::object_range;
 use super::{File, View, target_error};
@@ -10,7 +10,7 @@ use policy::layout::{OPEN_END, ObjectState, Position, Segment};
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// What is looked for.
+/// Target of a seek.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seek {
     Data,
@@ -30,14 +30,14 @@ impl File {
 
     fn seek(self: &Arc<Self>, offset: u64, what: Seek) -> Result<u64> {
         loop {
-            let view = self.view();
-            let size = self.size();
+            let snapshot = self.snapshot();
+            let size = snapshot.size;
             let found = if offset >= size {
                 Err(Error::Namespace(Errno::NXIO))
             } else {
-                self.seek_in(&view, offset, size, what)
+                self.seek_in(&snapshot.view, offset, size, what)
             };
-            if self.same_view(&view) {
+            if self.is_current(&snapshot) {
                 return found;
             }
         }
@@ -62,7 +62,7 @@ impl File {
         Err(error)
     }
 
-    /// The nearest in one mirror. With `lenient`, an object that cannot be asked counts as all data.
+    /// Nearest data or hole in one mirror. With `lenient`, an object that doesn't respond counts as all data.
     pub(crate) fn seek_mirror(
         &self,
         view: &View,

@@ -1,4 +1,4 @@
-//! Making objects that several files share: one file makes them, the others give them names of their own.
+//! Objects that several files share: the first file creates them, the others link them under their own names.
 
 use super::NewObjects;
 use crate::target::own_part;
@@ -8,13 +8,13 @@ use policy::layout::{Merged, OPEN_END, Object, Placement, Segment, choose_target
 use rustix::io::Errno;
 
 impl NewObjects<'_> {
-    /// The segment of the first file: objects with room for as many turns as files of `own_bytes` each fill without a gap, so that they lie in
-    /// their order on the device whatever order they are filled in.
+    /// The segment of the first file: objects with room for as many turns as files of `own_bytes` each fill without a
+    /// gap. So the files lie in order on the device, whatever the order of their writes.
     pub(crate) fn shared_segment(&mut self, place: &Placement, merged: Merged, own_bytes: u64) -> Result<Segment> {
         let views = self.pool().targets.views();
         let targets = choose_targets(&views, place.tier, place.stripe_count, &[], self.pool().next_turn());
         if targets.is_empty() {
-            return Err(Error::NoTarget);
+            return Err(self.pool().targets.none_usable());
         }
         let segment = self.turns_on(targets, place.stripe_size, merged);
         self.note(&segment.objects)?;

@@ -1,10 +1,10 @@
-//! Slow copies that are kept below segments that were moved to a fast tier, so that moving them back costs nothing.
+//! Slow copies below segments that were moved to a fast tier: moving those back costs nothing.
 //!
-//! A copy is equal to its segment until the segment is written: then it is stale, and goes. Only this table knows of it; the file's record
-//! does not name its objects, so nothing reads or writes them, and a restart forgets all copies (the mover's records say which objects
-//! to remove then). So a crash can lose copies, and never bytes of a file.
+//! A copy equals its segment until the segment is written: then it is stale and gets removed. Only this table lists
+//! copies: the file's record doesn't name their objects, so nothing reads or writes them. A restart forgets all copies,
+//! and the mover's records name the objects to remove. So a crash can lose copies, but no bytes of a file.
 //!
-//! Writers tell of what they write while they hold `io` shared, and copies come and are used while it is held exclusively.
+//! Writers report their ranges while they hold `io` shared. Copies are added and used while it is held exclusively.
 
 use parking_lot::Mutex;
 use policy::layout::{Object, Segment};
@@ -13,23 +13,23 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::{Range, RangeBounds};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// An object and where it lies.
+/// Location of an object.
 pub(crate) type Lies = (TargetId, ObjectId);
 
 /// The copy of one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SlowCopy {
-    /// The objects of the segment that it is equal to.
+    /// Objects of the segment that the copy equals.
     pub fast: Vec<ObjectId>,
-    /// The segment as it would be made of the copy.
+    /// The segment that the copy would become.
     pub segment: Segment,
 }
 
-/// The copies of a volume.
+/// Copies of a volume.
 #[derive(Debug, Default)]
 pub struct SlowCopies {
     inner: Mutex<Inner>,
-    /// How many there are: most volumes have none, and a write looks no further then.
+    /// Number of copies. Most volumes have none, and their writes check only this.
     count: AtomicUsize,
 }
 
@@ -37,16 +37,16 @@ pub struct SlowCopies {
 struct Inner {
     /// By file and start of the segment.
     copies: BTreeMap<(FileId, u64), SlowCopy>,
-    /// Copies that are of no use any more and wait to be removed.
+    /// Useless copies, to be removed.
     stale: Vec<(FileId, u64, SlowCopy)>,
-    /// How many copies a layout took back.
+    /// Number of copies that a layout took back.
     returned: u64,
-    /// Segments that lost their copy, until somebody asks.
+    /// Segments that lost their copy, since the last [`SlowCopies::take_gone`].
     gone: Vec<(FileId, u64)>,
 }
 
 impl Inner {
-    /// Makes those copies stale, of the ones with such keys, that are meant.
+    /// Makes the selected copies in a range of keys stale.
     fn retire(&mut self, keys: impl RangeBounds<(FileId, u64)>, which: impl Fn(&(FileId, u64), &SlowCopy) -> bool) {
         for ((file, start), copy) in self.copies.extract_if(keys, |at, copy| which(at, copy)) {
             self.stale.push((file, start, copy));
@@ -56,17 +56,17 @@ impl Inner {
 }
 
 impl SlowCopies {
-    /// How many copies there are.
+    /// Number of copies.
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Whether there is none.
+    /// Whether there are no copies.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A copy is there from now on.
+    /// Adds a copy.
     pub(crate) fn keep(&self, file: FileId, copy: SlowCopy) {
         self.change(|inner| {
             let start = copy.segment.start;
@@ -76,7 +76,7 @@ impl SlowCopies {
         });
     }
 
-    /// The copy of a segment, if it is equal to it.
+    /// The copy of a segment, if it is still equal.
     pub(crate) fn of(&self, file: FileId, segment: &Segment) -> Option<Segment> {
         let inner = self.inner.lock();
         let copy = inner.copies.get(&(file, segment.start))?;
@@ -84,7 +84,7 @@ impl SlowCopies {
         same.then(|| copy.segment.clone())
     }
 
-    /// The copy of the segment that starts there is in use now, or was removed otherwise: it is no copy any more.
+    /// Drops a copy that became a segment or was removed otherwise.
     pub(crate) fn release(&self, file: FileId, start: u64) {
         self.change(|inner| {
             inner.copies.remove(&(file, start));
@@ -92,47 +92,47 @@ impl SlowCopies {
         });
     }
 
-    /// A range of a file is written: copies of it are stale.
+    /// Makes copies of a written range stale.
     pub(crate) fn written(&self, file: FileId, range: &Range<u64>) {
         if self.is_empty() {
             return;
         }
         self.change(|inner| {
-            // Copies of segments that the file has do not overlap, and no others are ever used.
+            // Copies of a file's segments don't overlap, and no others are ever used.
             let before = inner.copies.range((file, 0)..=(file, range.start)).next_back();
             let from = before.map_or((file, range.start), |(at, _)| *at);
             inner.retire(from..(file, range.end), |_, copy| range.start < copy.segment.end);
         });
     }
 
-    /// These copies are of no use any more.
+    /// Makes the selected copies stale.
     pub(crate) fn forget(&self, which: impl Fn(&(FileId, u64), &SlowCopy) -> bool) {
         self.change(|inner| inner.retire(.., which));
     }
 
-    /// Copies that wait to be removed.
+    /// Stale copies that are not recorded as garbage so far.
     pub(crate) fn stale(&self) -> Vec<(FileId, u64, SlowCopy)> {
         self.inner.lock().stale.clone()
     }
 
-    /// These are remembered as garbage.
+    /// Drops stale copies that are recorded as garbage now.
     pub(crate) fn forget_stale(&self, remembered: &[(FileId, u64, SlowCopy)]) {
         let first = |copy: &SlowCopy| copy.segment.objects.first().map(|object| object.id);
         let remembered: HashSet<_> = remembered.iter().map(|(_, _, copy)| first(copy)).collect();
         self.inner.lock().stale.retain(|(_, _, copy)| !remembered.contains(&first(copy)));
     }
 
-    /// How many copies a layout took back so far: then it names objects again that it did not name before.
+    /// Number of copies that a layout took back: each time a layout names objects that it did not name before.
     pub(crate) fn returned(&self) -> u64 {
         self.inner.lock().returned
     }
 
-    /// The segments that lost their copy since this was last asked.
+    /// Segments that lost their copy since the last call.
     pub(crate) fn take_gone(&self) -> Vec<(FileId, u64)> {
         std::mem::take(&mut self.inner.lock().gone)
     }
 
-    /// The objects of all copies: nobody may remove them as garbage.
+    /// Objects of all copies, which must not be removed as garbage.
     pub fn objects(&self) -> Vec<ObjectId> {
         if self.is_empty() {
             return Vec::new();
@@ -141,14 +141,14 @@ impl SlowCopies {
         inner.copies.values().flat_map(|copy| copy.segment.objects.iter().map(|o| o.id)).collect()
     }
 
-    /// Where the objects of all copies lie, of those that wait to be removed, too.
+    /// Locations of the objects of all copies, including stale ones.
     pub(crate) fn lies(&self) -> Vec<Lies> {
         let inner = self.inner.lock();
         let copies = inner.copies.values().chain(inner.stale.iter().map(|(_, _, copy)| copy));
         copies.flat_map(|copy| lies(&copy.segment)).collect()
     }
 
-    /// The same of one file's copies.
+    /// Objects of all copies of one file.
     pub(crate) fn objects_of(&self, file: FileId) -> Vec<ObjectId> {
         if self.is_empty() {
             return Vec::new();
@@ -165,7 +165,7 @@ impl SlowCopies {
     }
 }
 
-/// Where the objects of a segment lie.
+/// Locations of a segment's objects.
 pub(crate) fn lies(segment: &Segment) -> Vec<Lies> {
     segment.objects.iter().map(|object: &Object| (object.target, object.id)).collect()
 }

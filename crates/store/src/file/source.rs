@@ -11,7 +11,7 @@ const NONE: u8 = 0;
 const PRISTINE: u8 = 1;
 const MODIFIED: u8 = 2;
 
-/// Whether there is a source that could still give the file's bytes.
+/// State of the source from which the file's bytes could be recovered.
 pub(super) struct SourceState(AtomicU8);
 
 impl SourceState {
@@ -24,7 +24,7 @@ impl SourceState {
             None => NONE,
             Some(Ok(record)) if record.modified => MODIFIED,
             Some(Ok(_)) => PRISTINE,
-            Some(Err(_)) => NONE, // nothing can be recovered by a record that nobody can read
+            Some(Err(_)) => NONE, // an unreadable record allows no recovery
         }
     }
 
@@ -38,7 +38,7 @@ impl SourceState {
 }
 
 impl SourceState {
-    /// What the record says now; another node may have changed it.
+    /// Applies the current record, which another node may have changed.
     pub fn take_over(&self, record: Option<&str>) {
         self.0.store(SourceState::value(record), Ordering::Release);
     }
@@ -65,13 +65,13 @@ impl File {
         Ok(())
     }
 
-    /// To be called before anything changes the bytes, without holding `io`: finishes the recovery of what is lost,
-    /// since after the change no source has it any more, and marks the source modified.
+    /// Prepares a change of the bytes: recovers lost objects, since no source has them after the change, and marks the
+    /// source modified. The caller doesn't hold `io`.
     pub(super) fn ready_to_modify(self: &Arc<Self>) -> Result<()> {
         self.ready_to_change(false)
     }
 
-    /// The same; with `discard` all bytes are about to go, and nothing needs to be recovered first.
+    /// As `ready_to_modify`; with `discard` all bytes are about to be dropped, and nothing is recovered.
     pub(super) fn ready_to_change(self: &Arc<Self>, discard: bool) -> Result<()> {
         while self.source.is_pristine() {
             if !discard && let Some((at, rows)) = self.lost_object() {
@@ -96,8 +96,8 @@ impl File {
         self.void_sums()
     }
 
-    /// The first object that holds bytes of the file, is lost or being recovered, and has no healthy mirror to stand
-    /// in; with its number of rows.
+    /// The first object with bytes of the file that is lost or being recovered, and has no healthy counterpart in
+    /// another mirror; with its number of rows.
     fn lost_object(&self) -> Option<(Position, u64)> {
         let view = self.view();
         let layout = view.layout.as_ref()?;

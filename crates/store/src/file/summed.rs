@@ -1,10 +1,11 @@
-//! Checksums of what a file holds, made after it was closed: they count until the file is changed, on whatever node.
+//! Checksums of a file, made after it was closed. They are valid until the file is changed on any node.
 //!
 //! ```text
-//!  who makes them   alone: sums.ID on the stub ── reads, writes side/ ── alone: sums.ID counts, if it is still there
-//!  who changes it   sums.ID away, durably ── then the first byte
+//!  checksummer   alone: sums.ID on the stub ── reads, writes side/ ── alone: sums.ID is valid, if it is still there
+//!  writer        removes sums.ID, durably ── then writes the first byte
 //! ```
-//! Who changes a file on another node looks at the stub after it said that it writes, and so sees a name that came meanwhile: `nodes`.
+//! A node that changes the file looks at the stub after setting its writer mark, and so sees a concurrent `sums` mark:
+//! see `nodes`.
 
 use super::File;
 use super::nodes::Exclusive;
@@ -13,12 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl File {
-    /// Whether something has to be said on the stub before the file may be changed.
+    /// Whether a mark on the stub must be changed before the file may be changed.
     pub(super) fn is_guarded(&self) -> bool {
         self.is_recoverable() || self.has_sums.load(Ordering::Acquire)
     }
 
-    /// No checksums count from now on, also after a loss of power.
+    /// Invalidates the checksums, also after a loss of power.
     pub(super) fn void_sums(&self) -> Result<()> {
         if !self.has_sums.load(Ordering::Acquire) {
             return Ok(());
@@ -27,7 +28,7 @@ impl File {
         self.void_sums_in()
     }
 
-    /// The same; the caller holds `io` exclusively.
+    /// As `void_sums`; the caller holds `io` exclusively.
     pub(super) fn void_sums_in(&self) -> Result<()> {
         if self.has_sums.load(Ordering::Acquire) {
             if self.stub.void_sums(self.id())? {
@@ -38,7 +39,8 @@ impl File {
         Ok(())
     }
 
-    /// Has the file alone, ready to be changed: what had to be said before is said. With `discard` all bytes are about to go.
+    /// Locks the file exclusively, ready to be changed: source and checksum marks are settled. With `discard` all bytes
+    /// are about to be dropped.
     pub(super) fn alone_to_change(self: &Arc<Self>, discard: bool) -> Result<Exclusive<'_>> {
         loop {
             self.ready_to_change(discard)?;
@@ -49,10 +51,11 @@ impl File {
         }
     }
 
-    /// Begins with checksums under a name that nobody else has. Not while the kernel writes the file by itself, or an application has it open.
+    /// Begins checksums under a unique name. Returns false while the kernel writes the file by itself or an application
+    /// has it open.
     pub(crate) fn begin_sums(&self, id: &str) -> Result<bool> {
         let _alone = self.exclusive()?;
-        if self.is_open() || self.kernel_writes.load(Ordering::Acquire) {
+        if self.is_open() || self.check_unpinned().is_err() || self.kernel_writes.load(Ordering::Acquire) {
             return Ok(false);
         }
         self.has_sums.store(true, Ordering::Release);
@@ -62,14 +65,14 @@ impl File {
         Ok(true)
     }
 
-    /// Those that were being made will not count.
+    /// Abandons checksums that are being made.
     pub(crate) fn end_making_sums(&self) {
         if let Err(error) = self.void_sums() {
             tracing::debug!("a stub goes on saying that checksums are being made: {error}");
         }
     }
 
-    /// They count from now on, unless the file was changed meanwhile; `put` puts them where they are looked for.
+    /// Makes the checksums valid, unless the file was changed since `begin_sums`; `put` stores them in their place.
     pub(crate) fn end_sums(&self, id: &str, text: &str, put: impl FnOnce() -> Result<()>) -> Result<bool> {
         let _alone = self.exclusive()?;
         put()?;

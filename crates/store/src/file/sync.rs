@@ -1,7 +1,7 @@
 //! Making durable what was acknowledged: objects of all mirrors in sync, then the stub.
 //!
-//! Whoever asks while somebody else's sync is under way waits for it, see [`crate::unsynced::Unsynced`]; what a failed one may have
-//! lost stays lost, see [`super::Lost`].
+//! A caller that finds a sync in progress waits for it, see [`crate::unsynced::Unsynced`]. Data that a failed sync may
+//! have lost stays lost, see [`super::Lost`].
 
 use super::write::Missed;
 use super::{File, Pool, Slot, View};
@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What one open handle has seen of the failures to make the file durable: each is reported to it once, also when
-/// somebody else's call met it.
+/// Sync failures that one open handle has reported: each failure is reported to a handle once, also when another caller
+/// met it.
 #[derive(Debug, Default)]
 pub struct SyncCursor(AtomicU64);
 
-/// The failures so far.
+/// Failures so far.
 #[derive(Default)]
 pub(super) struct SyncErrors {
     count: u64,
@@ -27,16 +27,16 @@ pub(super) struct SyncErrors {
 }
 
 impl File {
-    /// A cursor for a handle that is being opened now: it is told of failures from now on.
+    /// A cursor for a handle that is being opened: it reports failures from now on.
     pub fn sync_cursor(&self) -> SyncCursor {
         SyncCursor(AtomicU64::new(self.sync_errors.lock().count))
     }
 
-    /// Makes everything acknowledged durable (`data_only`: without times). Reports failures met by others since this
-    /// cursor last asked.
+    /// Makes everything acknowledged durable (`data_only`: without times). Reports failures of other callers since the
+    /// last call with this cursor.
     pub fn sync(self: &Arc<Self>, data_only: bool, cursor: &SyncCursor) -> Result<()> {
         let result = self.sync_now(data_only);
-        // Programs that sync and then tell each other expect to read what was synced.
+        // Programs that sync and then notify each other expect to read the synced data.
         if let Err(error) = self.forget_what_others_changed(false) {
             tracing::debug!("a file that was synced may lie elsewhere by now: {error}");
         }
@@ -52,14 +52,14 @@ impl File {
         }
     }
 
-    /// Makes everything acknowledged durable, without regard to what others were told.
+    /// Makes everything acknowledged durable; reports only failures of this call.
     pub fn sync_now(self: &Arc<Self>, data_only: bool) -> Result<()> {
         self.promised.store(true, Ordering::Release);
         {
             let _io = self.io.read(); // no swap of the layout between the objects and the stub
             let view = self.view();
-            if self.kernel_writes.load(Ordering::Acquire) {
-                // Nothing sees what the kernel writes.
+            if self.kernel_writes.load(Ordering::Acquire) || self.is_held() {
+                // Writes of the kernel and of mappings are not tracked.
                 view.all().for_each(|slot| slot.unsynced.changed());
             }
             if view.layout.is_some() {
@@ -74,8 +74,8 @@ impl File {
         self.sync_stub()
     }
 
-    /// What of the stub changed. Bytes in it that could not be made durable are lost, see [`super::Lost`]; of a file with a
-    /// layout its file system answers for the stub.
+    /// Syncs changes of the stub. Bytes in it that could not be made durable are lost, see [`super::Lost`]. With a
+    /// layout, the file system alone is responsible for the stub.
     fn sync_stub(&self) -> Result<()> {
         let lost = || self.stub_lost.of(0).map_or(Ok(()), Err);
         let sync = || match self.stub.sync() {
@@ -90,14 +90,14 @@ impl File {
         Ok(self.stub_unsynced.sync(sync).and_then(|()| lost())?)
     }
 
-    /// Brings size and times into the stub, where it does not have them yet.
+    /// Stores size and times in the stub, where they are missing there.
     pub fn settle(&self) -> Result<()> {
         self.settle_size()?;
         self.say_size()?;
         self.settle_times()
     }
 
-    /// After `settle_size`, which asked the kernel's time.
+    /// Called after `settle_size`, which read the kernel's time.
     fn settle_times(&self) -> Result<()> {
         let at = self.modified.load(Ordering::Relaxed);
         if at == 0 {
@@ -105,7 +105,7 @@ impl File {
         }
         self.stub.touch(Time(at))?;
         self.stub_changed();
-        // Only now: whoever syncs meanwhile must not take it for settled.
+        // Cleared last: a concurrent sync must not take the time for settled.
         let _ = self.modified.compare_exchange(at, 0, Ordering::Relaxed, Ordering::Relaxed);
         Ok(())
     }
@@ -131,7 +131,7 @@ impl File {
             }
         }
         let mut miss = |mirror, slot: &Slot, error| missed.push(Missed { mirror, target: slot.target_id, error });
-        // First all of one's own: who waits for another while others wait for oneself would wait for ever.
+        // Own syncs first: two callers that each waited for the other would wait for ever.
         for (mirror, slot, mine, submitted) in pending {
             let synced = submitted.and_then(|pending| slot.synced(pending.wait()));
             mine.end(synced).unwrap_or_else(|error| miss(mirror, slot, error));
@@ -169,12 +169,12 @@ impl File {
 }
 
 impl Slot {
-    /// Has the object synced on a worker; gives what of it may be lost since an earlier sync failed.
+    /// Syncs the object on a worker; returns the error of an earlier failed sync that may have lost data.
     fn submit_sync(self: &Arc<Self>, pool: &Pool) -> Result<Pending<Option<Errno>>, TargetError> {
         let (lost, thing) = (pool.lost.clone(), self.id.0);
         self.submit(pool, move |h| match h.sync() {
             Ok(()) => Ok(lost.of(thing)),
-            // Noted here, since the worker may come back from it long after no caller waits any more.
+            // Recorded here, since the worker may return long after the caller gave up.
             Err(errno) => {
                 lost.note(thing, h.len().unwrap_or(u64::MAX), errno);
                 Err(errno)
@@ -186,7 +186,7 @@ impl Slot {
         result.and_then(|lost| lost.map_or(Ok(()), |errno| Err(TargetError::Io(errno))))
     }
 
-    /// Waits for a sync of somebody else, and syncs once more if that did not cover what is needed.
+    /// Waits for a sync of another caller, and syncs once more if that did not cover the needed changes.
     fn sync_after(self: &Arc<Self>, pool: &Pool, number: u64, needed: u64) -> Result<(), TargetError> {
         let mut other = number;
         loop {

@@ -1,5 +1,6 @@
-//! One [`File`] per inode: everybody who opens the same stub gets the same one.
+//! One [`File`] per inode: all openings of a stub share it.
 
+use super::mapped::Mapped;
 use super::{File, Pool};
 use crate::Result;
 use crate::host::remembered;
@@ -16,32 +17,33 @@ struct Entry {
     stub: Weak<FdStub>,
 }
 
-/// Entries of one part of the table, and how many there may be before the dead ones are cleared out.
+/// Entries of one part of the table, and the number at which dead ones are removed.
 #[derive(Default)]
 struct Shard {
     entries: HashMap<Inode, Entry>,
     clear_at: usize,
 }
 
-/// Parts of the table that are locked apart, so that opening one file waits for no other. A guess.
+/// Number of separately locked parts, so that opening one file rarely waits for another. A guess.
 const SHARDS: usize = 64;
 
-/// The files in use, by device and inode of their stubs. A file leaves with its last user; an inode's number is not
-/// used again before, since the file holds it open.
+/// Files in use, by device and inode of their stubs. A file is dropped with its last user. It keeps its stub open, so
+/// the inode number is not reused before.
 pub struct FileTable {
     pool: Arc<Pool>,
     namespace: PathBuf,
     shards: Vec<Mutex<Shard>>,
+    pub(super) mapped: Mapped,
 }
 
 impl FileTable {
     /// An empty table. `namespace` is the directory that holds `tree`, `side` and `open`.
     pub fn new(pool: Arc<Pool>, namespace: PathBuf) -> Arc<FileTable> {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Arc::new(FileTable { pool, namespace, shards })
+        Arc::new(FileTable { pool, namespace, shards, mapped: Mapped::default() })
     }
 
-    /// What all files share.
+    /// State shared by all files.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
@@ -56,12 +58,12 @@ impl FileTable {
         self.get_or_share(Arc::new(stub))
     }
 
-    /// The same, with a descriptor that the caller goes on using.
+    /// As [`FileTable::get_or_open`], with a descriptor that the caller continues to use.
     pub fn get_or_share(&self, stub: Arc<OwnedFd>) -> Result<Arc<File>> {
         self.of_stub(stub, false)
     }
 
-    /// The file behind the stub of one that was made just now.
+    /// The file behind a stub that was just created.
     pub fn get_or_make(&self, stub: Arc<OwnedFd>) -> Result<Arc<File>> {
         self.of_stub(stub, true)
     }
@@ -94,13 +96,13 @@ impl FileTable {
         self.shard((dev, ino)).lock().entries.get(&(dev, ino))?.file.upgrade()
     }
 
-    /// Whether the file of that device and inode may be in use. Waits for nobody who opens another.
+    /// Whether the file of that device and inode may be in use. Doesn't wait for concurrent openings.
     pub fn may_be_in_use(&self, dev: u64, ino: u64) -> bool {
         let is_there = |shard: &Shard| shard.entries.get(&(dev, ino)).is_some_and(|e| e.file.strong_count() > 0);
         self.shard((dev, ino)).try_lock().is_none_or(|shard| is_there(&shard))
     }
 
-    /// Those with that inode, on whichever device, that are in use.
+    /// Files in use with that inode number, on any device.
     pub fn of_inode(&self, inode: u64) -> Vec<Arc<File>> {
         let of = |s: &Mutex<Shard>| {
             let shard = s.lock();
@@ -122,7 +124,7 @@ impl FileTable {
 }
 
 impl Shard {
-    /// Clears out entries without file once they may be half of all.
+    /// Removes entries without a file once they may be half of all.
     fn clear(&mut self) {
         if self.entries.len() > self.clear_at.max(64) {
             self.entries.retain(|_, e| e.file.strong_count() > 0);

@@ -1,10 +1,11 @@
 //! Truncation, and the rule that bytes beyond the end of a file never come back.
 //!
-//! The stub's size is set first: from then on nothing reads what is beyond it. Cutting the objects is tried at once;
-//! what could not be cut (a target is away, the daemon was killed) is cut before the file is next extended, and durably,
-//! since after a loss of power the new size may be there and what was written below it not. A target that cannot do it
-//! then keeps its mirror from being used further or, if it is the only one, the file from being extended.
+//! The stub's size is set first: from then on nothing reads beyond it. The objects are cut at once. Objects that cannot
+//! be cut (absent target, killed daemon) are cut before the file is next extended, and durably. Otherwise a loss of
+//! power could keep the new size and lose the bytes below it. If a target fails then, its mirror becomes stale or,
+//! without another mirror, the extension fails.
 
+use super::snapshot::Cutting;
 use super::write::Missed;
 use super::{File, Happened, SIZE_MAX, View};
 use crate::target::TargetError;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl File {
-    /// Sets the size. What is cut off is gone; what is added is zeros.
+    /// Sets the size. Bytes beyond it are dropped; added bytes are zeros.
     pub fn truncate(self: &Arc<Self>, size: u64) -> Result<()> {
         self.set_size(size)?;
         if size == 0 {
@@ -51,23 +52,31 @@ impl File {
         if !alone.holds()? {
             return Err(Error::Elsewhere("this node lost its lease before it cut the file".into()));
         }
-        {
-            let _extend = self.extend.lock();
-            let set = || self.stub.set_size(size).inspect(|()| self.stub_changed());
-            self.charged(self.size.load(Ordering::Acquire), size, set)?;
-            self.set_said(size);
-            self.size.store(size, Ordering::Release);
-            self.stub_lost.cut(0, size);
-        }
+        let cut = self.set_size_in(size)?;
+        // While the kernel writes the object, its length is the size.
+        let cut = Some(cut).filter(|_| self.kernel_writes.load(Ordering::Acquire));
         self.was_modified();
-        // What cannot be cut now is cut before the file is made longer again.
+        // Objects that cannot be cut now are cut before the file is next extended.
         let changed = if size > old || alone.holds()? { self.cut_or_grown(size, old) } else { Ok(()) };
+        drop(cut);
         self.forget(size.min(old), u64::MAX);
         changed
     }
 
-    /// The size of a file whose bytes are in its stub is the stub's: where several nodes have the volume it is set as bytes are written
-    /// there, with a look afterwards. No if the bytes are elsewhere, or belong there.
+    /// Sets the size in the stub and in memory. No read is valid before the returned guard is dropped.
+    fn set_size_in(&self, size: u64) -> Result<Cutting<'_>> {
+        let _extend = self.extend.lock();
+        let cut = self.cuts.begin();
+        let set = || self.stub.set_size(size).inspect(|()| self.stub_changed());
+        self.charged(self.size.load(Ordering::Acquire), size, set)?;
+        self.set_said(size);
+        self.size.store(size, Ordering::Release);
+        self.stub_lost.cut(0, size);
+        Ok(cut)
+    }
+
+    /// Sets the size of a file whose bytes are in its stub, shared by several nodes: like a write there, with a look
+    /// afterwards. Returns false if the bytes are elsewhere, or must be moved.
     fn set_size_in_shared_stub(self: &Arc<Self>, size: u64) -> Result<bool> {
         while self.is_shared() && self.is_in_stub() && size <= self.pool.inline_bytes_max {
             let current = {
@@ -76,11 +85,7 @@ impl File {
                 if view.layout.is_some() {
                     return Ok(false);
                 }
-                let set = || self.stub.set_size(size).inspect(|()| self.stub_changed());
-                self.charged(self.size.load(Ordering::Acquire), size, set)?;
-                self.set_said(size);
-                self.size.store(size, Ordering::Release);
-                self.stub_lost.cut(0, size);
+                drop(self.set_size_in(size)?);
                 self.was_modified();
                 self.forget(0, u64::MAX);
                 self.may_acknowledge(&view)?
@@ -93,8 +98,8 @@ impl File {
         Ok(false)
     }
 
-    /// Before a file without objects is made longer than bytes are kept in a stub: it has none because none was needed, not because they
-    /// were lost.
+    /// Marks the stub inline before a file without objects exceeds the inline size. The mark shows that no layout was
+    /// lost.
     pub(super) fn will_outgrow_stub(&self, size: u64) -> Result<()> {
         if size <= self.pool.inline_bytes_ever() || self.view().layout.is_some() {
             return Ok(());
@@ -102,7 +107,7 @@ impl File {
         self.stub.mark_inline(true).inspect(|()| self.stub_changed())
     }
 
-    /// After the size was set: the objects follow it. The caller holds `io` exclusively.
+    /// Adapts the objects to the new size. The caller holds `io` exclusively.
     fn cut_or_grown(self: &Arc<Self>, size: u64, old: u64) -> Result<()> {
         if size < old {
             let view = self.view();
@@ -120,7 +125,7 @@ impl File {
         self.follow_size(size)
     }
 
-    /// Makes sure that no object holds bytes beyond the end.
+    /// Removes bytes of objects beyond the end of the file.
     pub(super) fn clean_tail(&self) -> Result<()> {
         let alone = self.exclusive()?;
         if alone.holds()? { self.clean_tail_in() } else { Ok(()) }
@@ -128,7 +133,7 @@ impl File {
 
     /// As [`File::clean_tail`]; the caller holds `io` exclusively.
     pub(super) fn clean_tail_in(&self) -> Result<()> {
-        // While the kernel writes by itself the object ends where the file does, and cutting could hit what it just wrote.
+        // While the kernel writes by itself, object and file have the same end, and a cut could remove a new write.
         if self.tail_clean.load(Ordering::Acquire) || self.kernel_writes.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -144,8 +149,8 @@ impl File {
         Ok(())
     }
 
-    /// Cuts the objects of all mirrors in sync to what a file of `size` bytes needs; gives the mirrors that could not.
-    /// What lies beyond `old`, where no file ever was, goes for good before this returns.
+    /// Cuts the objects of all mirrors in sync to the need of a file of `size` bytes; returns the mirrors that failed.
+    /// Bytes beyond `old`, which never belonged to the file, are removed durably before this returns.
     fn cut(&self, view: &View, size: u64, old: u64) -> Vec<Missed> {
         let Some(layout) = &view.layout else { return Vec::new() };
         let mut pending = Vec::new();
@@ -169,7 +174,7 @@ impl File {
             }
         }
         results.extend(pending.into_iter().map(|(m, slot, keep, p)| {
-            // What is gone held no byte of the file: it is made again, empty; should it be there after all, it is empty now.
+            // A missing object had no byte of the file: create it again, empty. If it exists after all, it is emptied.
             // A file that is being emptied gets new objects instead.
             let emptied = size == 0 && old > 0;
             let lost = |e: &TargetError| keep == 0 && !emptied && *e == TargetError::Io(Errno::NOENT);

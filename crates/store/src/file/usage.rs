@@ -1,17 +1,17 @@
-//! What is asked of an open file, in numbers that only grow: for whoever looks. What adapts the volume takes its own, see
+//! Usage counters of an open file, which only grow. Adaptive parts of the volume have their own, see
 //! [`Load`](super::Load).
 //!
-//! A request is counted when it is answered, with a few atomic additions and no lock. The numbers go with the last user of
-//! the file.
+//! A request is counted when it is answered, with a few atomic additions and no lock. The counters end with the last
+//! user of the file.
 
 use super::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a request counts for beside its bytes, when files are compared. A guess: a page.
+/// Cost of a request beside its bytes, when files are compared. A guess: a page.
 const REQUEST_BYTES: u64 = 4096;
 
-/// The numbers of one file.
+/// Counters of one file.
 #[derive(Default)]
 #[repr(align(64))]
 pub struct Usage {
@@ -20,11 +20,11 @@ pub struct Usage {
     writes: AtomicU64,
     written_bytes: AtomicU64,
     total_ns: AtomicU64,
-    /// How much had been asked when somebody looked last.
+    /// Total at the last [`look`](Usage::look).
     seen: AtomicU64,
 }
 
-/// Numbers of one file at a moment.
+/// Values of one file's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// Reads that were answered.
@@ -35,26 +35,26 @@ pub struct Used {
     pub writes: u64,
     /// Bytes that they wrote.
     pub written_bytes: u64,
-    /// Nanoseconds until all of them were answered, together.
+    /// Sum of all response times, in nanoseconds.
     pub total_ns: u64,
 }
 
 impl Usage {
-    /// A read of so many bytes was answered.
+    /// Counts an answered read.
     pub fn read(&self, bytes: u64, took_ns: u64) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.total_ns.fetch_add(took_ns, Ordering::Relaxed);
     }
 
-    /// A write of so many bytes was answered.
+    /// Counts an answered write.
     pub fn write(&self, bytes: u64, took_ns: u64) {
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.total_ns.fetch_add(took_ns, Ordering::Relaxed);
     }
 
-    /// The numbers now.
+    /// Current values of the counters.
     pub fn now(&self) -> Used {
         Used {
             reads: self.reads.load(Ordering::Relaxed),
@@ -65,12 +65,12 @@ impl Usage {
         }
     }
 
-    /// How much was asked since the last [`look`](Usage::look), to compare files by.
+    /// Usage since the last [`look`](Usage::look), to compare files by.
     pub fn lately(&self) -> u64 {
         self.all().saturating_sub(self.seen.load(Ordering::Relaxed))
     }
 
-    /// The same; what is asked from now on is what came lately.
+    /// As [`lately`](Usage::lately), and starts the next interval.
     pub fn look(&self) -> u64 {
         let all = self.all();
         all.saturating_sub(self.seen.swap(all, Ordering::Relaxed))
@@ -83,7 +83,7 @@ impl Usage {
 }
 
 impl File {
-    /// What is asked of it.
+    /// Usage counters of the file.
     pub fn usage(&self) -> &Arc<Usage> {
         &self.usage
     }

@@ -1,6 +1,6 @@
-//! A layout with its opened objects: what a reader takes at once and what is replaced as a whole.
+//! A layout with its opened objects: readers take it as a snapshot, and changes replace it as a whole.
 //!
-//! Objects keep their slots (open handle, what is not synced) from one view to the next, by object number.
+//! Objects keep their slots (open handle, unsynced changes) from one view to the next, by object number.
 
 use super::Pool;
 use crate::target::{Handle, InlineError, Medium, OnDeadline, Pending, State, Target, TargetError, own_part};
@@ -14,25 +14,25 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Units of a shared object that are freed in one operation, so that it stays far from its deadline. A guess.
+/// Units of a shared object that are freed in one operation, to stay far from the deadline. A guess.
 const VACATED_UNITS: u64 = 512;
 
 /// One object in use.
 pub(crate) struct Slot {
     pub id: ObjectId,
     pub target_id: TargetId,
-    /// What of it is this file's, where it is shared.
+    /// This file's part of a shared object.
     pub merged: Option<Merged>,
     target: OnceLock<Arc<Target>>,
     handle: RwLock<Option<Arc<dyn Handle>>>,
-    /// What was changed since it was last synced.
+    /// Changes since the last sync.
     pub unsynced: Unsynced<TargetError>,
-    /// Perhaps created since the names of its target were last synced.
+    /// The object may have been created since the names of its target were last synced.
     pub unnamed: AtomicBool,
 }
 
 impl Slot {
-    /// Whoever had the file open before may have left it unsynced.
+    /// A new slot. An earlier opening may have left the object unsynced.
     pub fn new(object: &Object) -> Slot {
         Slot {
             id: object.id,
@@ -45,7 +45,7 @@ impl Slot {
         }
     }
 
-    /// Its target; `Failed` if the volume does not know it.
+    /// Target of the object; `Failed` if it is not in the volume.
     pub fn target(&self, pool: &Pool) -> Result<&Arc<Target>, TargetError> {
         if let Some(target) = self.target.get() {
             return Ok(target);
@@ -64,13 +64,13 @@ impl Slot {
         *self.handle.write() = Some(handle);
     }
 
-    /// Makes an object that is not to be found, or empties one that is there after all; empty for good.
+    /// Creates a missing object, or empties an existing one; durable.
     pub fn make_empty(&self, pool: &Pool) -> Result<(), TargetError> {
         let (id, merged) = (self.id, self.merged);
         let made = self.target(pool)?.run(move |medium| {
             let made = match medium.open(id) {
                 Ok(there) => {
-                    let own = own_part(there, merged); // the rest of one that is shared is not this file's to empty
+                    let own = own_part(there, merged); // the other parts of a shared object belong to other files
                     own.set_len(0).map(|()| own)
                 }
                 Err(Errno::NOENT) => medium.create(id).map(|made| own_part(made, merged)),
@@ -85,8 +85,8 @@ impl Slot {
         Ok(())
     }
 
-    /// Frees what a shared object holds for this file alone, before its name goes; an object with no other name goes as a whole. What cannot
-    /// be freed now takes space until the last file leaves the object.
+    /// Frees this file's part of a shared object before its name is removed; an object without other names is removed
+    /// as a whole. A part that cannot be freed takes space until the last file leaves the object.
     pub fn vacate(self: &Arc<Self>, pool: &Pool) {
         let Some(merged) = self.merged else { return };
         let step = merged.unit_bytes.saturating_mul(VACATED_UNITS);
@@ -105,21 +105,21 @@ impl Slot {
         }
     }
 
-    /// Just made, or made durable while nothing could change it.
+    /// Records that the object was just created, or made durable while nothing could change it.
     pub fn set_durable(&self, durable: bool) {
         self.unnamed.store(!durable, Ordering::Release);
         if durable { self.unsynced.all_durable() } else { self.unsynced.changed() }
     }
 
-    /// The file has no use for it any more: what it holds for the file goes, and the object itself with its last name.
+    /// Removes the object from this file: frees the file's part, and the object itself with its last name.
     pub fn remove(self: &Arc<Self>, pool: &Pool) {
         self.vacate(pool);
         pool.remove_object(self.target_id, self.id);
     }
 
-    /// The handle, opened if need be. Runs where operations on the target may run.
+    /// Returns the handle, opening the object if needed. Runs where operations on the target may run.
     fn open(&self, medium: &dyn Medium) -> Result<Arc<dyn Handle>, Errno> {
-        // One from the time when the target could only be read is opened anew when that is over.
+        // A handle from a read-only phase of the target is reopened when that phase is over.
         let outdated =
             |h: &Arc<dyn Handle>| h.is_read_only() && self.target.get().is_some_and(|t| t.state() == State::Ok);
         if let Some(handle) = self.handle().filter(|handle| !outdated(handle)) {
@@ -130,7 +130,7 @@ impl Slot {
         Ok(handle)
     }
 
-    /// Runs `op`; after an error that may come from the handle itself, the next operation opens the object anew.
+    /// Runs `op`. After an error that may come from the handle itself, the next operation reopens the object.
     fn with<T>(&self, medium: &dyn Medium, op: impl FnOnce(&dyn Handle) -> Result<T, Errno>) -> Result<T, Errno> {
         let handle = self.open(medium)?;
         let result = op(&*handle);
@@ -140,7 +140,7 @@ impl Slot {
         result
     }
 
-    /// Hands an operation to a worker of the target.
+    /// Submits an operation to a worker of the target.
     pub fn submit<T, F>(self: &Arc<Self>, pool: &Pool, op: F) -> Result<Pending<T>, TargetError>
     where
         T: Send + 'static,
@@ -150,7 +150,8 @@ impl Slot {
         Ok(self.target(pool)?.submit(move |medium| slot.with(medium, op)))
     }
 
-    /// Hands an operation to a worker of the target, behind what is awaited if it is a prefetch, unless too many wait there already.
+    /// Submits an operation to a worker of the target, unless its queue is full. A prefetch goes behind awaited
+    /// operations.
     pub fn try_submit<T, F>(self: &Arc<Self>, pool: &Pool, class: Class, op: F) -> Result<Pending<T>, TargetError>
     where
         T: Send + 'static,
@@ -169,7 +170,7 @@ impl Slot {
         self.submit(pool, op)?.wait()
     }
 
-    /// Runs an operation on this thread, watched: when it passes the deadline, `on_deadline` deals with the request.
+    /// Runs an operation on this thread under a watchdog: on a missed deadline `on_deadline` handles the request.
     pub fn run_inline<T>(
         &self,
         pool: &Pool,
@@ -207,7 +208,7 @@ impl View {
         &self.slots[at.mirror][at.segment][at.index]
     }
 
-    /// All slots.
+    /// All slots of the view.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Slot>> {
         self.slots.iter().flatten().flatten()
     }
@@ -228,7 +229,7 @@ impl View {
         self.layout.iter().any(|l| l.objects().any(|(_, o)| o.state == ObjectState::Partial))
     }
 
-    /// Marks a slot written.
+    /// Marks the object at a position as changed.
     pub fn written(&self, at: Position) {
         self.slot(at).unsynced.changed();
     }

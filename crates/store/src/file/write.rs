@@ -1,4 +1,4 @@
-//! Writing: into the stub while the file is small, into all mirrors in sync when it is not; then the size, then the
+//! Writes: into the stub while the file is small, otherwise into all mirrors in sync; then the size, then the
 //! acknowledgement.
 
 use super::overflow::Refused;
@@ -17,16 +17,16 @@ pub(super) struct Missed {
     pub error: TargetError,
 }
 
-/// What a writer found in its way.
+/// Condition that must be cleared before a write.
 enum Obstacle {
     Convert,
     Grow,
     CleanTail,
     ReduceToOne,
     MarkInUse,
-    /// A target that is full or can only be read.
+    /// A target that is full or read-only.
     Refused(Error),
-    /// What was written must be written again: another node changes how the file lies, or did.
+    /// The write must be repeated: another node changed the layout, or is changing it.
     Behind,
 }
 
@@ -45,7 +45,7 @@ impl File {
             let obstacle = {
                 let _io = self.io.read();
                 if self.is_guarded() {
-                    continue; // somebody gave it a source or checksums between the two lines above
+                    continue; // a source or checksums were added since `ready_to_modify`
                 }
                 let view = self.view();
                 if !self.may_write(&view) {
@@ -54,7 +54,7 @@ impl File {
                 match self.obstacle(&view, end) {
                     None => {
                         let written = self.write_in(&view, offset, data);
-                        self.forget(offset, data.len() as u64); // what failed may have been written in part
+                        self.forget(offset, data.len() as u64); // a failed write may have changed some bytes
                         match written {
                             Err(error) if refused.add(&error) => Obstacle::Refused(error),
                             // A mirror could not be marked stale in a layout that changed.
@@ -89,7 +89,7 @@ impl File {
         }
     }
 
-    /// Writes at the end; gives the offset where.
+    /// Writes at the end; returns the offset.
     pub fn append(self: &Arc<Self>, data: &[u8]) -> Result<u64> {
         let _append = self.append.lock();
         if self.is_shared() {
@@ -100,10 +100,10 @@ impl File {
         Ok(offset)
     }
 
-    /// The same where other nodes may append: where the end is, is known to who has the file alone.
+    /// As `append`, where other nodes may append: only an exclusive claim shows the current end.
     ///
-    /// The file grows in one step, right after a look at the lease. So when the lease was lost before, nothing was appended, and when it
-    /// was lost after, the bytes are there: nobody could move them before.
+    /// The file grows in one step, right after a look at the lease. If the lease was lost before, nothing was appended.
+    /// If it was lost after, the bytes are there, since no other node could move them before.
     fn append_alone(self: &Arc<Self>, data: &[u8]) -> Result<u64> {
         let (mut refused, mut grew_at) = (Refused::default(), None);
         loop {
@@ -132,7 +132,7 @@ impl File {
                         self.forget(offset, data.len() as u64);
                         grew_at = Some(offset).filter(|_| view.layout.is_none());
                         if !alone.holds()? {
-                            self.tail_clean.store(false, Ordering::Release); // what did land lies beyond the end
+                            self.tail_clean.store(false, Ordering::Release); // the landed bytes lie beyond the end
                             continue;
                         }
                         written?;
@@ -159,7 +159,7 @@ impl File {
             && data == there
     }
 
-    /// What must be done before the file can be written up to `end` under this view.
+    /// First condition to clear before the file can be written up to `end` under this view.
     fn obstacle(&self, view: &View, end: u64) -> Option<Obstacle> {
         let Some(layout) = &view.layout else {
             return (end > self.pool.inline_bytes_max).then_some(Obstacle::Convert);
@@ -185,7 +185,7 @@ impl File {
         !self.is_guarded() && self.obstacle(view, end).is_none()
     }
 
-    /// Writes where nothing is in the way. The caller holds `io`.
+    /// Writes without obstacles. The caller holds `io`.
     pub(super) fn write_in(self: &Arc<Self>, view: &View, offset: u64, data: &[u8]) -> Result<()> {
         self.write_beyond(view, offset, data)?;
         if view.layout.is_some() {
@@ -195,7 +195,7 @@ impl File {
         Ok(())
     }
 
-    /// The same, and the file ends where it did if the bytes are in objects. The caller holds `io`.
+    /// Writes without extending the file, if the bytes are in objects. The caller holds `io`.
     fn write_beyond(self: &Arc<Self>, view: &View, offset: u64, data: &[u8]) -> Result<()> {
         self.watch_range(offset, data.len() as u64);
         if view.layout.is_none() {
@@ -209,7 +209,7 @@ impl File {
 
     fn write_stub(&self, offset: u64, data: &[u8]) -> Result<()> {
         let (lost, end) = (self.stub_lost.noted(), offset + data.len() as u64);
-        // The stub grows as it is written: where that counts, no other write may make it longer meanwhile.
+        // The write extends the stub: where usage is charged, no other write may extend it at the same time.
         let counts = self.is_charged().then(|| self.extend.lock());
         let size = if counts.is_some() { self.size.load(Ordering::Acquire) } else { end };
         let written = self.charged(size, end.max(size), || {
@@ -224,7 +224,7 @@ impl File {
         Ok(())
     }
 
-    /// Tells the mover, if it copies this file now, and copies of the range, that they are stale. The caller holds `io`.
+    /// Marks a written range stale for the mover, if it copies this file, and for slow copies. The caller holds `io`.
     pub(super) fn watch_range(&self, offset: u64, len: u64) {
         if !self.pool.slow_copies.is_empty()
             && len > 0
@@ -237,7 +237,7 @@ impl File {
         }
     }
 
-    /// Marks the mirrors stale that missed a change, if one is left that did not; otherwise gives the first error.
+    /// Marks mirrors stale that missed a change, if another one has it; otherwise returns the first error.
     pub(super) fn settle_missed(&self, view: &View, mut missed: Vec<Missed>, end: u64) -> Result<()> {
         if missed.is_empty() {
             return Ok(());
@@ -255,7 +255,7 @@ impl File {
         Err(target_error(first.target, first.error))
     }
 
-    /// Makes the file reach to `end` at least. The caller holds `io`.
+    /// Extends the file to at least `end`. The caller holds `io`.
     pub(super) fn extend_to(&self, end: u64) -> Result<()> {
         if end <= self.size.load(Ordering::Acquire) && !(self.is_shared() && self.is_unsaid(end)) {
             return Ok(());
@@ -275,8 +275,8 @@ impl File {
         Ok(())
     }
 
-    /// Writes to every mirror in sync, all pieces at the same time; gives those that missed it. A slot is marked
-    /// written after the write: a sync in between would otherwise take the mark away and leave the bytes.
+    /// Writes to every mirror in sync, all pieces in parallel; returns the mirrors that missed it. A slot is marked
+    /// written after the write: a sync in between would otherwise clear the mark before the bytes are there.
     fn write_mirrors(&self, view: &View, offset: u64, data: &[u8]) -> Vec<Missed> {
         let layout = view.layout.as_ref().expect("only called with a layout");
         let mut missed = Vec::new();

@@ -29,15 +29,15 @@ pub struct Pair {
     pub write_min: f64,
     /// Copying to the slow one beside writing, the most.
     pub demote_max: f64,
-    /// The least.
+    /// Copying to the slow one beside writing, the least.
     pub demote_min: f64,
-    /// Copying alone.
+    /// Copying to it alone.
     pub demote_idle: f64,
     /// Whether the page cache was passed by on both.
     pub direct: bool,
 }
 
-/// Writes a file from beginning to end and again, until told to stop; bytes per second.
+/// Writes a file from beginning to end repeatedly while `until` allows; returns bytes per second.
 fn write(to: &Scratch, until: impl Fn() -> bool) -> Result<f64, Errno> {
     let mut buffer = Aligned::new(LARGE);
     flow(to, until, |offset| to.write(offset, buffer.part(LARGE)))

@@ -1,10 +1,10 @@
-//! Answers to the kernel: given once, here or on another thread, as what was asked for or as an error.
+//! Answers to the kernel: given once, on any thread, as the requested result or as an error.
 
-use super::convert::{errno, kind};
+use super::convert::{errno, kind, no_attributes};
 use super::counted::Counted;
 use crate::file::{File, InTheWay};
 use crate::namespace::times::SetTime;
-use crate::namespace::{Listing, Namespace, Node, NodeId};
+use crate::namespace::{Listing, Namespace, Node, NodeId, ROOT};
 use crate::stub::locks::Kind;
 use fuser::{
     BackingId, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, ReplyAttr,
@@ -21,17 +21,17 @@ use std::time::Duration;
 /// A node whose reference was counted, with its attributes below.
 pub type Made = Result<(Arc<Node>, Stat)>;
 
-/// A reply of FUSE's, by what it says when all went well.
+/// A FUSE reply, with the type of its successful result.
 pub trait Reply: Send + 'static {
-    /// What that is.
+    /// Content of a successful reply.
     type Good<'a>;
-    /// Says it.
+    /// Sends the result.
     fn good(self, good: Self::Good<'_>, ttl: Ttl);
-    /// Bytes of files that were read or written for it.
+    /// Bytes of file data that were read or written for it.
     fn moved(_good: &Self::Good<'_>) -> u64 {
         0
     }
-    /// Says what went wrong.
+    /// Sends an error.
     fn bad(self, error: fuser::Errno);
 }
 
@@ -47,21 +47,21 @@ impl<R: Reply> Answer<R> {
         Answer { reply, ttl, counted }
     }
 
-    /// Whose operation it is, where the kernel did not say: it closes files, and writes pages back, for no user.
+    /// Sets the user of the operation where the kernel names none (close, write-back).
     pub fn is_of(&mut self, user: u32) {
         if let Some(counted) = &mut self.counted {
             counted.is_of(user);
         }
     }
 
-    /// It reads or writes that file, and so counts for the file, too.
+    /// Sets the file that the operation reads or writes, so that it counts for the file, too.
     pub fn is_on(&mut self, file: &File) {
         if let Some(counted) = &mut self.counted {
             counted.is_on(file.usage().clone());
         }
     }
 
-    /// Gives it, counted before: who has the answer finds it among the numbers.
+    /// Sends the answer. It is counted first: a caller that has its answer finds it in the statistics.
     pub fn give(self, done: Result<R::Good<'_>>) {
         let Answer { reply, ttl, counted } = self;
         match done {
@@ -80,31 +80,31 @@ impl<R: Reply> Answer<R> {
 }
 
 impl Answer<ReplyOpen> {
-    /// Tells the kernel of a file that it may read and write by itself.
+    /// Registers a file that the kernel may read and write by itself.
     pub fn register(&self, fd: BorrowedFd<'_>) -> io::Result<BackingId> {
         self.reply.open_backing(fd)
     }
 }
 
 impl Answer<ReplyCreate> {
-    /// Tells the kernel of a file that it may read and write by itself.
+    /// Registers a file that the kernel may read and write by itself.
     pub fn register(&self, fd: BorrowedFd<'_>) -> io::Result<BackingId> {
         self.reply.open_backing(fd)
     }
 }
 
-/// How something was opened.
+/// Result of an open.
 pub struct Opened {
-    /// Its handle.
+    /// Number of the open in later requests.
     pub handle: u64,
-    /// How the kernel is to treat it.
+    /// Caching flags for the kernel.
     pub flags: FopenFlags,
     /// The file that the kernel reads and writes by itself.
     pub backing: Option<Arc<BackingId>>,
 }
 
 impl Opened {
-    /// A handle of which nothing is to be said.
+    /// A handle with default flags.
     pub fn plain(handle: u64) -> Opened {
         Opened { handle, flags: FopenFlags::empty(), backing: None }
     }
@@ -173,20 +173,20 @@ replies! {
     };
 }
 
-/// What SETATTR is to change.
+/// Changes requested by SETATTR.
 #[derive(Clone, Copy, Debug)]
 pub struct Changes {
-    /// Permission bits.
+    /// New permission bits.
     pub mode: Option<u32>,
-    /// Owner.
+    /// Number of the new owner.
     pub uid: Option<u32>,
-    /// Group.
+    /// Number of the new group.
     pub gid: Option<u32>,
-    /// Bytes.
+    /// Size in bytes.
     pub size: Option<u64>,
-    /// Time of the last access.
+    /// New time of access.
     pub accessed: Option<SetTime>,
-    /// Time of the last modification.
+    /// New time of modification.
     pub modified: Option<SetTime>,
 }
 
@@ -196,14 +196,14 @@ impl Changes {
         self.accessed.is_some() || self.modified.is_some()
     }
 
-    /// Whether the owner is to be set. chown(-1, -1) arrives as no change at all; the file system below does with it what it does.
+    /// Whether the owner is to be set. chown(-1, -1) arrives without any change and is left to the file system below.
     pub fn sets_owner(&self) -> bool {
         let nothing_said = self.mode.is_none() && self.size.is_none() && !self.sets_times();
         self.uid.is_some() || self.gid.is_some() || nothing_said
     }
 }
 
-/// Asks for what this kernel's FUSE can do of `wanted`, and goes on without the rest.
+/// Requests those of `wanted` that this kernel's FUSE supports, and goes on without the rest.
 pub fn ask_capabilities(config: &mut KernelConfig, wanted: impl IntoIterator<Item = InitFlags>) {
     for flag in wanted {
         if config.add_capabilities(flag).is_err() {
@@ -214,14 +214,14 @@ pub fn ask_capabilities(config: &mut KernelConfig, wanted: impl IntoIterator<Ite
 
 /// An extended attribute, or the names of all of them.
 pub enum Value {
-    /// How long it is, where no room was offered.
+    /// Length of the value, if the caller offered no room.
     Length(u32),
-    /// All of it.
+    /// The whole value.
     Bytes(Vec<u8>),
 }
 
 impl Value {
-    /// As much as `room` takes: all or, if none was offered, its length.
+    /// Fits a value into `room`: all of it or, if no room was offered, its length.
     pub fn in_room(value: Vec<u8>, room: u32) -> Result<Value> {
         match room {
             0 => Ok(Value::Length(value.len() as u32)),
@@ -231,19 +231,19 @@ impl Value {
     }
 }
 
-/// How long the kernel may believe what it is told.
+/// Validity of names and attributes in the kernel's cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Ttl {
-    /// Of names.
+    /// Validity of names.
     pub entry: Duration,
-    /// Of attributes.
+    /// Validity of attributes of files.
     pub attr: Duration,
-    /// Of those of directories.
+    /// Validity of attributes of directories.
     pub directory: Duration,
 }
 
 impl Ttl {
-    /// For replies that have one time for both.
+    /// The shorter time, for replies that have one for both.
     pub fn both(&self) -> Duration {
         self.entry.min(self.attr)
     }
@@ -254,7 +254,7 @@ impl Ttl {
 }
 
 impl Answer<ReplyDirectory> {
-    /// Fills it from `offset` on, which is moved behind what it took.
+    /// Fills the reply from `offset` on, and moves `offset` behind the last entry taken.
     pub fn fill(&mut self, listing: &mut Listing, namespace: &Namespace, offset: &mut u64) -> Result<()> {
         while let Some(entry) = listing.at(namespace, *offset)? {
             if self.reply.add(INodeNo(entry.id), entry.next, kind(entry.kind), &entry.name) {
@@ -268,7 +268,8 @@ impl Answer<ReplyDirectory> {
 }
 
 impl Answer<ReplyDirectoryPlus> {
-    /// Fills it likewise: every name but `.` and `..` counts as looked up. `attr` says what is shown of a node.
+    /// Fills the reply likewise. Every name but `.` and `..` counts as looked up; `attr` returns the attributes to
+    /// show.
     pub fn fill(
         &mut self,
         listing: &mut Listing,
@@ -278,18 +279,27 @@ impl Answer<ReplyDirectoryPlus> {
     ) -> Result<()> {
         while let Some(entry) = listing.at(namespace, *offset)? {
             let dots = entry.name == "." || entry.name == "..";
-            let known = match listing.stat(&entry.name) {
-                Ok(stat) if dots => Some((entry.id, 0, stat)),
-                Ok(stat) => {
-                    let node = listing.found(namespace, &entry.name, &stat)?;
-                    Some((node.id, node.generation(), stat))
-                }
-                Err(Errno::NOENT) => None,
-                Err(error) => return Err(error),
+            let found = |stat: Stat| {
+                let node = listing.found(namespace, &entry.name, &stat)?;
+                Ok((node.id, node.generation(), attr(node.id, stat)))
             };
-            // A name that is gone since it was read is left out.
-            if let Some((id, generation, stat)) = known {
-                let (attr, ttl) = (attr(id, stat), self.ttl.both());
+            let known = match listing.stat(&entry.name) {
+                Ok(stat) if dots => Ok((entry.id, 0, attr(entry.id, stat))),
+                examined => examined.and_then(found),
+            };
+            let known = match known {
+                // A name that is gone since it was read is left out.
+                Err(Errno::NOENT) => None,
+                // An attribute error concerns the name, not the directory: a lookup of the name returns it. The kernel
+                // takes no inode from an entry with the number of the root.
+                Err(error) => {
+                    tracing::debug!("a name in a directory cannot be examined: {error}");
+                    Some((ROOT, 0, FileAttr { kind: kind(entry.kind), ..no_attributes(ROOT) }))
+                }
+                Ok(known) => Some(known),
+            };
+            if let Some((id, generation, attr)) = known {
+                let ttl = self.ttl.both();
                 if self.reply.add(INodeNo(id), entry.next, &entry.name, &ttl, &attr, Generation(generation)) {
                     if !dots {
                         namespace.forget(id, 1);

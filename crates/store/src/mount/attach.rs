@@ -1,6 +1,7 @@
-//! Mounting by root: the kernel is asked directly, so that tables of mounts show the type `fuse.entrepot`.
+//! Mounts by root: a direct request to the kernel, so that tables of mounts show the type `fuse.entrepot`.
 //!
-//! `fuser` asks for plain `fuse` when it needs no `fusermount3`, and `df`, `findmnt` and `updatedb` then cannot tell it from others.
+//! Without `fusermount3`, `fuser` requests plain `fuse`, which `df`, `findmnt` and `updatedb` cannot tell from other
+//! mounts.
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open, stat};
@@ -10,8 +11,8 @@ use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
-/// Mounts at `path`, with `kind` and `name` as type and source in tables of mounts, and gives the device to serve it from;
-/// `None` if this process may not mount by itself.
+/// Mounts at `path`, with `kind` and `name` as type and source in tables of mounts. Returns the device to serve it
+/// from; `None` if this process may not mount by itself.
 pub fn attach(path: &Path, kind: &str, name: &str, allow_other: bool) -> io::Result<Option<OwnedFd>> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
@@ -26,7 +27,8 @@ pub fn attach(path: &Path, kind: &str, name: &str, allow_other: bool) -> io::Res
     if allow_other {
         data.push_str(",allow_other");
     }
-    // Devices and set-user-id programs as on a local file system of root's; whoever wants less mounts it again with less.
+    // Devices and set-user-id programs as on a local file system of root; an operator who wants less remounts with
+    // less.
     match mount(name, path, kind, MountFlags::empty(), &*CString::new(data)?) {
         Ok(()) => Ok(Some(device)),
         Err(Errno::PERM) => Ok(None),

@@ -1,13 +1,14 @@
 //! Reading and writing: the hot path.
 //!
-//! A read of one piece on one healthy target runs right here, watched; when the target hangs, the watchdog takes the answer out of
-//! its slot and has the request answered by the slow pool, which knows mirrors and recovery. A write that hangs is
-//! answered with an error: nobody knows what of it will still land.
+//! A read of one piece on one healthy target runs right here, watched. When the target hangs, the watchdog takes the
+//! answer from its slot and passes the request to the slow pool, which tries mirrors and recovery. A write that hangs
+//! is answered with an error: any part of it may still reach the target.
 
 use super::Server;
 use super::answer::Answer;
 use super::front::{ReadRequest, WriteRequest};
 use super::metadata::STATS_ID;
+use super::mode::may_fill_pages;
 use super::open::Handle;
 use crate::cache::Stream;
 use crate::file::{Access, Happened, InlineRead, InlineWrite, OnDeadline, Reading as Cached, Resume};
@@ -21,7 +22,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 thread_local! {
-    /// Bytes on their way to the kernel; as large as the largest read so far, at most what the kernel asks at once.
+    /// Bytes on their way to the kernel. As large as the largest read so far, at most one request.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -34,7 +35,7 @@ fn with_buffer<T>(len: usize, act: impl FnOnce(&mut [u8]) -> T) -> T {
     })
 }
 
-/// A read under way, whose answer is given by the thread that takes it first.
+/// A read under way, answered by the thread that takes the answer first.
 struct Reading {
     server: Arc<Server>,
     handle: Arc<Handle>,
@@ -47,21 +48,25 @@ impl OnDeadline for Reading {
     fn missed(&self) {
         let Some(answer) = self.answer.lock().take() else { return };
         let (handle, offset, len) = (self.handle.clone(), self.offset, self.len);
-        // A refused work is dropped with its answer, which is then EIO.
+        // Refused work is dropped with its answer, which is then EIO.
         let work = Box::new(move || read_slowly(&handle, offset, len, answer));
         let _ = self.server.slow.push_now(self.handle.uid(), work);
     }
 }
 
-/// Reads where it may take its time.
+/// Reads on a thread that may wait.
 fn read_slowly(handle: &Handle, offset: u64, len: usize, answer: Answer<ReplyData>) {
     with_buffer(len, |buffer| {
-        let read = handle.open.file.read(offset, buffer);
+        let mut read = handle.open.file.read(offset, buffer);
+        if read.as_ref().is_ok_and(|got| is_doubtful(handle, *got, len)) {
+            handle.open.file.wait_for_kernel_after_cut();
+            read = handle.open.file.read(offset, buffer);
+        }
         answer_read(handle, offset, read.map(|got| &buffer[..got]), answer);
     });
 }
 
-/// A write under way, whose answer is given by the thread that takes it first.
+/// A write under way, answered by the thread that takes the answer first.
 struct Writing(Mutex<Option<Answer<ReplyWrite>>>);
 
 impl OnDeadline for Writing {
@@ -72,23 +77,24 @@ impl OnDeadline for Writing {
     }
 }
 
-/// A write that does not end where it came in.
+/// A write that is finished on another thread.
 struct SlowWrite {
     server: Arc<Server>,
     handle: Arc<Handle>,
     offset: u64,
     data: Vec<u8>,
-    /// Where the end is, is known only when it is written.
+    /// Append: the offset of the end is determined only by the write.
     appends: bool,
-    /// See [`WriteRequest::sync`].
+    /// As in [`WriteRequest::sync`].
     sync: Option<bool>,
-    /// When it was first tried.
+    /// Time of the first try.
     since: Instant,
     answer: Answer<ReplyWrite>,
 }
 
 impl SlowWrite {
-    /// Has an adviser keep the write, which calls what `keep` is given. A user who has as many kept as one may now finds no room.
+    /// Parks the write until the resume function passed to `keep` is called. ENOSPC if the user has too many bytes
+    /// parked.
     fn keep(self, access: Access, keep: impl FnOnce(Resume)) {
         match self.server.held.take(self.handle.uid(), access.len) {
             Ok(held) => keep(Box::new(move |verdict| {
@@ -134,7 +140,7 @@ impl Server {
             return self.read_stats(handle, offset, len, answer);
         }
         let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
-        if for_pages && !handle.mode.may_fill_pages() {
+        if for_pages && !may_fill_pages(handle.mode) {
             return answer.give(Err(Errno::INVAL)); // splice(2): "Target filesystem doesn't support splicing"
         }
         let file = &handle.open.file;
@@ -143,9 +149,9 @@ impl Server {
         file.note_order(handle.order.lock().read(offset, len as u64));
         with_buffer(len, |buffer| {
             if let Some(read) = file.read_in_stub(offset, buffer) {
-                answer_read(&handle, offset, read.map(|got| &buffer[..got]), answer);
+                self.answer_read_here(&handle, offset, read, buffer, answer);
             } else if offset >= file.size() && !file.is_shared() {
-                answer.give(Ok(&[]));
+                self.answer_read_here(&handle, offset, Ok(0), buffer, answer);
             } else if let Some(stream) = &handle.stream {
                 self.read_cached(&handle, stream, offset, buffer, answer);
             } else {
@@ -154,7 +160,23 @@ impl Server {
         });
     }
 
-    /// Reads here, or on the slow pool what is not for here.
+    /// Answers a read, or leaves it to the slow pool if the kernel would show zeros behind its end.
+    fn answer_read_here(
+        self: &Arc<Self>,
+        handle: &Arc<Handle>,
+        offset: u64,
+        read: crate::Result<usize>,
+        buffer: &[u8],
+        answer: Answer<ReplyData>,
+    ) {
+        if read.as_ref().is_ok_and(|got| is_doubtful(handle, *got, buffer.len())) {
+            let (handle, len) = (handle.clone(), buffer.len());
+            return self.hand_over(handle.uid(), answer, move |answer| read_slowly(&handle, offset, len, answer));
+        }
+        answer_read(handle, offset, read.map(|got| &buffer[..got]), answer);
+    }
+
+    /// Reads here, or on the slow pool if that is not possible.
     fn read_inline(self: &Arc<Self>, handle: Arc<Handle>, offset: u64, buffer: &mut [u8], answer: Answer<ReplyData>) {
         let (server, len) = (self.clone(), buffer.len());
         let reading = Arc::new(Reading { server, handle, offset, len, answer: Mutex::new(Some(answer)) });
@@ -162,8 +184,8 @@ impl Server {
         let read = reading.handle.open.file.read_inline(offset, buffer, &request);
         let Some(answer) = reading.answer.lock().take() else { return };
         match read {
-            InlineRead::Done(got) => answer.give(Ok(&buffer[..got])),
-            InlineRead::Taken => {} // never so: whoever took the request took the answer
+            InlineRead::Done(got) => self.answer_read_here(&reading.handle, offset, Ok(got), buffer, answer),
+            InlineRead::Taken => {} // unreachable: the watchdog takes the answer with the request
             InlineRead::NotNow => {
                 let handle = reading.handle.clone();
                 let work = move |answer| read_slowly(&handle, offset, len, answer);
@@ -172,7 +194,7 @@ impl Server {
         }
     }
 
-    /// Reads through the block cache: what is here is answered here, what must be waited for on the slow pool.
+    /// Reads through the block cache: cached bytes here, others on the slow pool.
     fn read_cached(
         self: &Arc<Self>,
         handle: &Arc<Handle>,
@@ -183,9 +205,12 @@ impl Server {
     ) {
         let (handle, len) = (handle.clone(), buffer.len());
         match handle.open.file.begin_read(stream, offset, buffer) {
-            Cached::Done(got) => answer.give(Ok(&buffer[..got])),
+            Cached::Done(got) => self.answer_read_here(&handle, offset, Ok(got), buffer, answer),
             Cached::Waits(ticket) => self.hand_over(handle.uid(), answer, move |answer| {
                 let read = ticket.finish();
+                if is_doubtful(&handle, read.as_ref().map_or(len, Vec::len), len) {
+                    return read_slowly(&handle, offset, len, answer);
+                }
                 answer_read(&handle, offset, read.as_deref(), answer);
             }),
             Cached::Uncached => self.hand_over(handle.uid(), answer, move |answer| {
@@ -199,6 +224,7 @@ impl Server {
         let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
         answer.is_of(handle.uid());
         answer.is_on(&handle.open.file);
+        handle.open.file.answers_have_arrived();
         handle.wrote.store(true, Ordering::Relaxed);
         handle.open.changes();
         if let Some(caller) = drops {
@@ -209,7 +235,7 @@ impl Server {
             }
         }
         let file = handle.open.file.clone();
-        // The kernel knows where the file ends for this node alone.
+        // The kernel's size of a shared file covers only this node's writes.
         let appends = appends && file.is_shared();
         let access = Access { write: true, offset, len: data.len() as u64 };
         file.tell(Happened::Accessed(access));
@@ -231,7 +257,7 @@ impl Server {
         let Some(answer) = writing.0.lock().take() else { return };
         match done {
             InlineWrite::Done(done) => answer_write(done, data.len(), answer),
-            InlineWrite::Taken => {} // never so: whoever took the request took the answer
+            InlineWrite::Taken => {} // unreachable: the watchdog takes the answer with the request
             InlineWrite::NotNow => slowly(answer).hand_over(),
         }
     }
@@ -243,6 +269,11 @@ impl Server {
         let end = text.len().min(start + len);
         answer.give(Ok(&text[start..end]));
     }
+}
+
+/// Whether the kernel may have an older, larger size than the end of a read, and would fill the difference with zeros.
+fn is_doubtful(handle: &Handle, got: usize, len: usize) -> bool {
+    got < len && handle.open.file.was_cut_just_now()
 }
 
 fn answer_read(

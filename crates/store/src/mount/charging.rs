@@ -1,6 +1,6 @@
-//! What names count for in quotas: new ones, those that go, those that get another owner. A directory with a limit is like a
-//! file system of its own: what is in it cannot be renamed or linked out of it, nor the other way round, and so what it
-//! holds changes by what is made, written and removed alone.
+//! Quota charges of names: new ones, removed ones, and changes of owner. A directory with a limit is like a file system
+//! of its own: renames and links into or out of it are refused. So its usage changes only by creation, writes and
+//! removal.
 
 use super::Server;
 use super::open::Open;
@@ -17,7 +17,7 @@ impl Server {
         Some(&*self.parts.pool.quotas).filter(|quotas| quotas.is_on())
     }
 
-    /// Who pays for what an owner has in a directory.
+    /// Quotas that an owner's use in a directory counts for.
     fn payers_in(&self, quotas: &Quotas, owner: (u32, u32), directory: NodeId) -> Payers {
         match self.parts.namespace.path(directory) {
             Ok(path) => quotas.payers(owner.0, owner.1, &path),
@@ -25,10 +25,10 @@ impl Server {
         }
     }
 
-    /// Takes an inode for what a caller is about to make.
+    /// Reserves an inode for a caller that is about to create one.
     ///
     /// # Errors
-    /// `DQUOT` if whoever would pay for it has as many as may be.
+    /// `DQUOT` if a quota that it counts for has no inode left.
     pub fn reserve_inode(&self, caller: Caller, parent: NodeId) -> Result<Option<Reserved>> {
         let Some(quotas) = self.quotas() else { return Ok(None) };
         let own = rustix::process::geteuid();
@@ -39,21 +39,21 @@ impl Server {
         Ok(Some(reserved.map_err(|_| Errno::DQUOT)?))
     }
 
-    /// It is made, and says itself whose it is.
+    /// Charges the reserved inode to the owner that it was created with.
     pub fn keep_inode(&self, reserved: Option<Reserved>, parent: NodeId, stat: &Stat) {
         if let (Some(reserved), Some(quotas)) = (reserved, self.quotas()) {
             reserved.keep(self.payers_in(quotas, (stat.st_uid, stat.st_gid), parent));
         }
     }
 
-    /// A name is gone. What somebody has open counts until they close it.
+    /// Subtracts a removed file. An open file counts until its close.
     pub fn counts_no_more(&self, removed: &Removed, is_in_use: bool, parent: NodeId) {
         let Some(quotas) = self.quotas().filter(|_| removed.last && !is_in_use) else { return };
         let stat = &removed.stat;
         self.payers_in(quotas, (stat.st_uid, stat.st_gid), parent).give(counts(stat));
     }
 
-    /// The last user of an inode is gone.
+    /// Subtracts an unused inode if it has no name left.
     pub fn counts_no_more_if_nameless(&self, open: &Open) {
         let elsewhere = open.file.is_shared() && !open.lost_name_here();
         if self.quotas().is_some()
@@ -65,7 +65,7 @@ impl Server {
     }
 
     /// # Errors
-    /// `XDEV` where a file would get a name under other limits than those of the one that it has.
+    /// `XDEV` if a file would get a name under other limits than those of its present name.
     pub fn may_link(&self, id: NodeId, parent: NodeId) -> Result<()> {
         let Some(quotas) = self.quotas() else { return Ok(()) };
         let namespace = &self.parts.namespace;
@@ -74,7 +74,8 @@ impl Server {
     }
 
     /// # Errors
-    /// `XDEV` where something would come under other limits, `BUSY` for a directory that has limits or holds one that has.
+    /// `XDEV` if an inode would come under other limits; `BUSY` for a directory that has limits or contains one that
+    /// has.
     pub fn may_rename(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr)) -> Result<()> {
         let Some(quotas) = self.quotas() else { return Ok(()) };
         let (old, new) = (self.parts.namespace.path(from.0)?, self.parts.namespace.path(to.0)?);
@@ -84,7 +85,7 @@ impl Server {
         is_one_tree(quotas, (old, new))
     }
 
-    /// Gives what a node counts for to other owners, if these may have more; root may give it to whomever. `set` changes them.
+    /// Moves a node's charges to other owners, if their quotas allow it; root may exceed them. `set` changes the owner.
     pub fn change_owner(
         &self,
         caller: Caller,
@@ -112,7 +113,8 @@ impl Server {
         }
     }
 
-    /// Whether a change of owner needs the file behind a node: its length counts, and must not change meanwhile.
+    /// Whether a change of owner needs the file behind a node: its length is charged, and must not change during the
+    /// call.
     pub fn needs_length(&self, id: NodeId) -> bool {
         let is_file = |kind| kind == FileType::RegularFile;
         self.quotas().is_some() && self.parts.namespace.node(id).is_ok_and(|node| is_file(node.kind()))

@@ -1,4 +1,4 @@
-//! Between the namespace's words and FUSE's.
+//! Conversions between types of the namespace and of FUSE.
 
 use crate::namespace::times::SetTime;
 use crate::namespace::{Caller, NodeId};
@@ -6,25 +6,25 @@ use fuser::{FileAttr, FileType, INodeNo, OpenFlags, Request, TimeOrNow, WriteFla
 use rustix::fs::Stat;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The kernel's errno for ours.
+/// Converts an errno.
 pub fn errno(error: rustix::io::Errno) -> fuser::Errno {
     fuser::Errno::from_i32(error.raw_os_error())
 }
 
-/// Who sent a request; `umask` where the request has one.
+/// Caller of a request; `umask` if the request has one.
 pub fn caller(request: &Request, umask: u32) -> Caller {
     Caller { uid: request.uid(), gid: request.gid(), umask, thread: request.pid() }
 }
 
-/// Whether what a WRITE brings is to be durable before it is answered, and if so, whether its data are enough. By the kernel's own
-/// bits, of which O_SYNC has two and O_DSYNC is one; `OFlags::DSYNC` is both. What the page cache writes back is synced by the
-/// FSYNC that follows.
+/// Whether a WRITE must be durable before its answer, and if so, whether only its data. Decided by the kernel's own
+/// bits: O_SYNC has two, O_DSYNC is one of them, and `OFlags::DSYNC` is both. Write-back of the page cache is synced by
+/// the FSYNC that follows.
 pub fn synced(flags: OpenFlags, write: WriteFlags) -> Option<bool> {
     let wanted = flags.0 & libc::O_DSYNC != 0 && !write.contains(WriteFlags::FUSE_WRITE_CACHE);
     wanted.then_some(flags.0 & libc::O_SYNC != libc::O_SYNC)
 }
 
-/// Attributes as the kernel wants them.
+/// FUSE attributes of an inode.
 pub fn attributes(id: NodeId, stat: &Stat) -> FileAttr {
     FileAttr {
         ino: INodeNo(id),
@@ -45,7 +45,7 @@ pub fn attributes(id: NodeId, stat: &Stat) -> FileAttr {
     }
 }
 
-/// Attributes of a file that is no inode and can be read by everybody.
+/// Attributes of a file that is no inode and is readable by all users.
 pub fn no_attributes(id: NodeId) -> FileAttr {
     FileAttr {
         ino: INodeNo(id),
@@ -66,7 +66,7 @@ pub fn no_attributes(id: NodeId) -> FileAttr {
     }
 }
 
-/// The kind of an inode.
+/// Converts a file type.
 pub fn kind(kind: rustix::fs::FileType) -> FileType {
     use rustix::fs::FileType as Of;
     match kind {
@@ -80,13 +80,13 @@ pub fn kind(kind: rustix::fs::FileType) -> FileType {
     }
 }
 
-/// A device number as the kernel's 32 bits say it.
+/// Encodes a device number in the kernel's 32 bits.
 fn kernel_device(device: u64) -> u32 {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }
 
-/// A device number out of the kernel's 32 bits.
+/// Decodes a device number from the kernel's 32 bits.
 pub fn device(kernel: u32) -> u64 {
     rustix::fs::makedev((kernel & 0xfff00) >> 8, (kernel & 0xff) | ((kernel >> 12) & 0xfff00))
 }
@@ -100,19 +100,13 @@ fn system_time(seconds: i64, ns: u64) -> SystemTime {
     whole.and_then(|t| t.checked_add(Duration::from_nanos(ns))).unwrap_or(UNIX_EPOCH)
 }
 
-/// A time to set as the kernel says it.
+/// Decodes the time that the kernel sent: seconds, and nanoseconds after them. Before 1970 fuser subtracts both from
+/// the epoch, where nanoseconds are to be added. So the two numbers of the difference are those of the kernel.
 pub fn set_time(time: TimeOrNow) -> SetTime {
     let TimeOrNow::SpecificTime(time) = time else { return SetTime::Now };
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => SetTime::At(after.as_secs() as i64, after.subsec_nanos()),
-        Err(before) => {
-            let before = before.duration();
-            let seconds = -(before.as_secs() as i64);
-            match before.subsec_nanos() {
-                0 => SetTime::At(seconds, 0),
-                ns => SetTime::At(seconds - 1, 1_000_000_000 - ns),
-            }
-        }
+        Err(before) => SetTime::At(-(before.duration().as_secs() as i64), before.duration().subsec_nanos()),
     }
 }
 
@@ -123,9 +117,12 @@ mod tests {
     #[test]
     fn times_before_1970_keep_their_nanoseconds() {
         for (seconds, ns) in [(0, 0), (1, 5), (-1, 999_999_999), (-5, 0), (-5, 1), (1_700_000_000, 123_456_789)] {
-            let time = system_time(seconds, ns);
-            assert_eq!(set_time(TimeOrNow::SpecificTime(time)), SetTime::At(seconds, ns as u32));
+            // As fuser makes it from the kernel's numbers.
+            let of = |seconds: i64| Duration::new(seconds.unsigned_abs(), ns);
+            let sent = if seconds < 0 { UNIX_EPOCH - of(seconds) } else { UNIX_EPOCH + of(seconds) };
+            assert_eq!(set_time(TimeOrNow::SpecificTime(sent)), SetTime::At(seconds, ns));
         }
+        assert_eq!(system_time(-2, 250_000_000), UNIX_EPOCH - Duration::from_millis(1750), "shown as it is");
     }
 
     /// [S-141]

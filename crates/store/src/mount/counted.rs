@@ -1,39 +1,39 @@
-//! An operation of an application, counted when it is answered: how long it took, on whichever thread, and how it ended.
+//! An operation of an application, counted when it is answered: its duration, on any thread, and its result.
 
 use crate::file::Usage;
 use crate::stats::{Op, Stats};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// An operation that has begun. One that is dropped has failed.
+/// An operation under way. It has failed if it is dropped.
 pub struct Counted {
     stats: Arc<Stats>,
     op: Op,
-    /// Whose it is, where that is known.
+    /// Its user, if known.
     user: Option<u32>,
-    /// What is asked of the file, where it is one that is open.
+    /// Usage record of the file, for an operation on an open one.
     file: Option<Arc<Usage>>,
     began: Instant,
     moved: Option<u64>,
 }
 
 impl Counted {
-    /// It begins, for a user if one is known.
+    /// Begins an operation, for a user if one is known.
     pub fn new(stats: Arc<Stats>, op: Op, user: Option<u32>) -> Counted {
         Counted { stats, op, user, file: None, began: Instant::now(), moved: None }
     }
 
-    /// It is this user's, if none was known.
+    /// Sets the user, if none was known.
     pub fn is_of(&mut self, user: u32) {
         self.user.get_or_insert(user);
     }
 
-    /// It reads or writes that file.
+    /// Sets the file that it reads or writes.
     pub fn is_on(&mut self, file: Arc<Usage>) {
         self.file = Some(file);
     }
 
-    /// It ended well, with so many bytes of files read or written.
+    /// Ends it with success, and the bytes of files that were read or written.
     pub fn went_well(mut self, bytes: u64) {
         self.moved = Some(bytes);
     }
@@ -41,7 +41,7 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // A link is read as it is looked up, and has no bytes of a file.
+        // A symbolic link is read as it is looked up, and has no bytes of a file.
         let moves = matches!(self.op, Op::Read | Op::Write | Op::Copy);
         let bytes = self.moved.filter(|_| moves).unwrap_or(0);
         let took = self.began.elapsed();

@@ -12,12 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Server {
-    /// A descriptor is closed: what was written through it shows its time and size to everybody.
+    /// Handles a close of a descriptor: times and size of its writes become visible to all processes.
     pub fn flush(self: &Arc<Self>, id: NodeId, handle: u64, owner: Owner, answer: Answer<ReplyEmpty>) {
         if id == STATS_ID {
             return answer.give(Ok(()));
         }
         let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
+        handle.open.file.answers_have_arrived();
         let (server, closed) = (self.clone(), handle.clone());
         self.after_its_locks(&handle, owner, move || server.flush_bytes(&closed, answer));
     }
@@ -37,10 +38,11 @@ impl Server {
             self.texts.remove(handle);
             return answer.give(Ok(()));
         }
-        // Before the number is another's.
+        // Done before the number is reused.
         self.end_its_locks(handle);
         let Some(handle) = self.handles.remove(handle) else { return answer.give(Err(Errno::BADF)) };
         answer.is_of(handle.uid());
+        handle.open.file.answers_have_arrived();
         if handle.open.file.is_in_stub() {
             self.close(&handle);
             return answer.give(Ok(()));
@@ -57,12 +59,13 @@ impl Server {
         }
     }
 
-    /// The kernel drops the releases that wait when the mount goes away. What is open then is closed here, as if they had
-    /// come: sizes and times are settled, and files without a name lose their objects.
+    /// Closes all open files. The kernel drops pending releases when the mount goes away. So sizes and times are
+    /// settled here, and files without a name lose their objects.
     pub fn close_all(&self) {
         for handle in self.handles.drain() {
             self.settle_and_finish(&handle);
         }
+        self.parts.files.forget_mapped();
     }
 
     fn settle_and_finish(&self, handle: &Handle) {

@@ -1,7 +1,7 @@
-//! One FUSE server for all our file systems: decodes what the kernel asks, passes it on, and gives the answers.
+//! FUSE server for all our file systems: decodes requests of the kernel, passes them on, and sends the answers.
 //!
-//! A [`FileSystem`] knows nodes, handles and errors. What never waits for long it returns; for what may, it gets an
-//! [`Answer`] to give later, on whichever thread. An answer that is dropped is an I/O error.
+//! A [`FileSystem`] handles nodes, handles and errors. A method that never blocks for long returns its result; one that
+//! may block gets an [`Answer`] to give later, on any thread. A dropped answer is an I/O error.
 
 mod server;
 
@@ -15,126 +15,126 @@ use crate::stats::Op;
 use crate::stub::locks::{Bytes, Kind};
 use fuser::{
     FileAttr, Generation, InitFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLock, ReplyLseek, ReplyOpen,
-    ReplyWrite,
+    ReplyStatfs, ReplyWrite,
 };
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags, SeekFrom, Stat, StatVfs, XattrFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-/// Bytes of one request at most.
+/// Largest read or write.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
-/// What a file system asks of the kernel at first.
+/// Options that a file system requests from the kernel at mount.
 pub struct Wanted {
-    /// Beside what all of them ask for.
+    /// Capabilities in addition to those that every file system requests.
     pub capabilities: Vec<InitFlags>,
-    /// How far the kernel reads ahead.
+    /// Largest read-ahead of the kernel.
     pub read_ahead_bytes: u32,
-    /// Requests that the kernel sends ahead of anybody waiting for them.
+    /// Limit of asynchronous requests (read-ahead, write-back) under way.
     pub background_max: u16,
 }
 
 /// A read of an open file.
 pub struct ReadRequest {
-    /// Its node.
+    /// Node of the file.
     pub id: NodeId,
-    /// The open.
+    /// Number of the open.
     pub handle: u64,
-    /// First byte.
+    /// First byte to read.
     pub offset: u64,
-    /// Bytes.
+    /// Bytes to read.
     pub len: usize,
     /// The thread that reads.
     pub thread: u32,
-    /// The kernel wants to fill pages of the inode with it: a read for a process names its owner.
+    /// Set if the kernel fills pages of the inode: a read for a process names its owner.
     pub for_pages: bool,
 }
 
 /// A write to an open file.
 pub struct WriteRequest {
-    /// Its node.
+    /// Node of the file.
     pub id: NodeId,
-    /// The open.
+    /// Number of the open.
     pub handle: u64,
-    /// First byte.
+    /// First byte to write.
     pub offset: u64,
     /// The thread that writes.
     pub thread: u32,
     /// The caller, if it may not keep setuid and setgid.
     pub drops: Option<Caller>,
-    /// At the end, wherever that is. What the page cache writes back has its place, whatever the handle it comes through.
+    /// Append at the end of the file. Write-back of the page cache has a fixed offset, even through such a handle.
     pub appends: bool,
-    /// To be durable before it is answered, and then whether its data are enough.
+    /// Make the write durable before the answer; true: only the data.
     pub sync: Option<bool>,
 }
 
-/// Who closed a descriptor.
+/// Caller of a close(2).
 #[derive(Clone, Copy, Debug)]
 pub struct ClosedBy {
-    /// The thread.
+    /// Thread of the caller.
     pub thread: u32,
-    /// The process, as the owner of locks.
+    /// Its process, as the owner of locks.
     pub owner: u64,
 }
 
-/// A lock of an open file that is wanted, asked for, or given back.
+/// Request for a lock of an open file: test, take or release.
 #[derive(Clone, Debug)]
 pub struct LockRequest {
-    /// The open.
+    /// Number of the open.
     pub handle: u64,
-    /// For whom: a process, or the open file by itself.
+    /// Owner of the lock: a process, or the open file description.
     pub owner: u64,
-    /// What.
+    /// Range of the lock.
     pub bytes: Bytes,
-    /// How; `None` gives it back.
+    /// Kind of lock; `None` releases it.
     pub kind: Option<Kind>,
-    /// The process.
+    /// Process of the caller.
     pub process: u32,
-    /// The thread that asks.
+    /// Thread of the caller.
     pub thread: u32,
-    /// It waits until it has the lock.
+    /// Wait until the lock is free.
     pub waits: bool,
 }
 
-/// What is served. Nodes that it gives away by name are counted as looked up.
+/// A file system to serve. Nodes that it returns by name count as looked up.
 pub trait FileSystem: Send + Sync + Sized + 'static {
-    /// Lives while a request is passed on.
+    /// Guard that lives while a request is passed on.
     type Passing<'a>;
-    /// A request came; of what kind, if it is one that is counted.
+    /// Called for each request, with its kind if it is a counted one.
     fn passing(self: &Arc<Self>, op: Option<Op>) -> Self::Passing<'_>;
-    /// Counts an operation that begins, until it is answered; for a user where the kernel says whose it is.
+    /// Counts an operation from now until its answer, for a user if the kernel names one.
     fn counted(&self, _op: Op, _user: Option<u32>) -> Option<Counted> {
         None
     }
-    /// What to ask of the kernel.
+    /// Returns the options to request from the kernel.
     fn wanted(&self) -> Wanted;
-    /// The kernel does not pass files through.
+    /// Called if the kernel does not support passthrough.
     fn cannot_pass_through(&self) {}
-    /// How long the kernel may believe names and attributes.
+    /// Validity of names and attributes in the kernel's cache.
     fn ttl(&self) -> Ttl;
-    /// What is shown of a node whose names were read.
+    /// Returns the attributes to show for a node found in a directory listing.
     fn shown(&self, id: NodeId, stat: Stat) -> FileAttr;
-    /// All threads have left.
+    /// Called when all FUSE threads have left.
     fn ended(&self) {}
 
     /// Looks a name up.
-    fn lookup(&self, parent: NodeId, name: &OsStr) -> Result<(FileAttr, Generation)>;
-    /// The kernel forgets that it looked a node up, so often.
+    fn lookup(self: &Arc<Self>, parent: NodeId, name: &OsStr) -> Result<(FileAttr, Generation)>;
+    /// Drops `count` lookups of a node by the kernel.
     fn forget(&self, id: NodeId, count: u64);
-    /// Attributes; of an open file where the kernel says which.
+    /// Returns attributes; of an open file if the kernel passes its handle.
     fn attributes(&self, id: NodeId, handle: Option<u64>) -> Result<FileAttr>;
-    /// Changes attributes.
+    /// Changes attributes of a node.
     fn change(self: &Arc<Self>, caller: Caller, id: NodeId, changes: Changes, answer: Answer<ReplyAttr>);
-    /// Where a symbolic link leads.
+    /// Reads the path in a symbolic link.
     fn read_symlink(&self, id: NodeId) -> Result<Vec<u8>>;
-    /// Makes something that gets a name.
+    /// Makes a directory, node, symbolic link or hard link.
     fn make(&self, parent: NodeId, name: &OsStr, what: Make<'_>) -> Result<(FileAttr, Generation)>;
-    /// Takes a name away for a user.
+    /// Removes a name on behalf of a user.
     fn unlink(self: &Arc<Self>, uid: u32, parent: NodeId, name: &OsStr, answer: Answer<ReplyEmpty>);
     /// Removes an empty directory.
     fn remove_directory(&self, parent: NodeId, name: &OsStr) -> Result<()>;
-    /// Renames for a user.
+    /// Renames on behalf of a user.
     fn rename(
         self: &Arc<Self>,
         uid: u32,
@@ -155,23 +155,23 @@ pub trait FileSystem: Send + Sync + Sized + 'static {
         flags: OFlags,
         answer: Answer<ReplyCreate>,
     );
-    /// Reads.
+    /// Returns bytes of an open file, fewer only at its end.
     fn read(self: &Arc<Self>, request: ReadRequest, answer: Answer<ReplyData>);
-    /// Writes.
+    /// Writes bytes to an open file.
     fn write(self: &Arc<Self>, request: WriteRequest, data: &[u8], answer: Answer<ReplyWrite>);
-    /// A descriptor is closed.
+    /// Handles a close(2) of a descriptor, of which an open may have several.
     fn flush(self: &Arc<Self>, id: NodeId, handle: u64, by: ClosedBy, answer: Answer<ReplyEmpty>);
-    /// Locks bytes, or gives them back. Asked only by who wants locks to be asked for.
+    /// Takes or releases a lock. Called only if the file system requested lock calls from the kernel.
     fn lock(self: &Arc<Self>, _request: LockRequest, answer: Answer<ReplyEmpty>) {
         answer.give(Err(Errno::NOSYS));
     }
-    /// Says what is in the way of a lock.
+    /// Returns the lock that conflicts with the requested one.
     fn test_lock(self: &Arc<Self>, _request: LockRequest, answer: Answer<ReplyLock>) {
         answer.give(Err(Errno::NOSYS));
     }
-    /// An open ended.
+    /// Releases an open, after its last descriptor is closed.
     fn release(self: &Arc<Self>, id: NodeId, handle: u64, answer: Answer<ReplyEmpty>);
-    /// Makes a file durable; `data_only`: with what is needed to read its bytes.
+    /// Makes a file durable; with `data_only` only its bytes and the metadata to read them.
     fn sync(self: &Arc<Self>, id: NodeId, handle: u64, data_only: bool, answer: Answer<ReplyEmpty>);
     /// Reserves, punches or zeroes a range, given by its offset and length.
     fn allocate(
@@ -190,20 +190,24 @@ pub trait FileSystem: Send + Sync + Sized + 'static {
 
     /// Opens a directory for a user.
     fn open_directory(&self, uid: u32, id: NodeId) -> Result<u64>;
-    /// Has names read from where an open directory is; `read` may be called again after it failed.
+    /// Calls `read` with the listing of an open directory; `read` may be called again after a failure.
     fn list(&self, handle: u64, read: &mut dyn FnMut(&mut Listing, &Namespace) -> Result<()>) -> Result<()>;
-    /// An open directory is closed.
+    /// Releases an open directory.
     fn close_directory(&self, handle: u64);
     /// Makes the names of an open directory durable.
     fn sync_directory(self: &Arc<Self>, handle: u64, answer: Answer<ReplyEmpty>);
 
-    /// How much space there is.
+    /// Returns total and free space.
     fn space(&self) -> Result<StatVfs>;
-    /// An extended attribute.
+    /// As [`FileSystem::space`], but may wait for newer figures.
+    fn statfs(self: &Arc<Self>, _uid: u32, answer: Answer<ReplyStatfs>) {
+        answer.give(self.space());
+    }
+    /// Reads an extended attribute.
     fn attribute(&self, id: NodeId, name: &OsStr) -> Result<Vec<u8>>;
-    /// The names of all of them, each with a zero at its end.
+    /// Lists the extended attributes, each name ended by a zero byte.
     fn attribute_names(&self, id: NodeId) -> Result<Vec<u8>>;
-    /// Sets one.
+    /// Sets an extended attribute.
     fn set_attribute(
         self: &Arc<Self>,
         caller: Caller,
@@ -212,11 +216,11 @@ pub trait FileSystem: Send + Sync + Sized + 'static {
         flags: XattrFlags,
         answer: Answer<ReplyEmpty>,
     );
-    /// Removes one.
+    /// Removes an extended attribute.
     fn remove_attribute(&self, caller: Caller, id: NodeId, name: &OsStr) -> Result<()>;
 }
 
-/// What is to be made under a name.
+/// Kind of inode or link to make under a name.
 #[derive(Clone, Copy, Debug)]
 pub enum Make<'a> {
     /// A directory with a mode.
@@ -241,7 +245,7 @@ impl Make<'_> {
     }
 }
 
-/// What `lseek` looks for.
+/// Kind of range that `lseek` finds.
 #[derive(Clone, Copy, Debug)]
 pub enum Whence {
     /// The next data.
@@ -251,7 +255,7 @@ pub enum Whence {
 }
 
 impl Whence {
-    /// From where on, as the system call wants it.
+    /// Returns the argument of the system call.
     pub fn at(self, offset: u64) -> SeekFrom {
         match self {
             Whence::Data => SeekFrom::Data(offset),

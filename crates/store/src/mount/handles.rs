@@ -1,4 +1,4 @@
-//! Numbers for open things: what the kernel keeps of an open file or directory and gives back with each request.
+//! Numbers of open files and directories, which the kernel stores and sends back with each request.
 
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const SHARDS: usize = 16;
 
-/// Open things by number; numbers are used again.
+/// Open files or directories by number; numbers are reused.
 #[derive(Debug)]
 pub struct Handles<T> {
     shards: Vec<RwLock<Shard<T>>>,
@@ -27,7 +27,7 @@ impl<T> Default for Handles<T> {
 }
 
 impl<T> Handles<T> {
-    /// Gives it a number.
+    /// Assigns a number.
     pub fn insert(&self, thing: Arc<T>) -> u64 {
         let at = self.turn.fetch_add(1, Ordering::Relaxed) % SHARDS;
         let mut shard = self.shards[at].write();
@@ -42,13 +42,13 @@ impl<T> Handles<T> {
         (slot * SHARDS + at) as u64
     }
 
-    /// The thing of that number.
+    /// Returns the entry of a number.
     pub fn get(&self, number: u64) -> Option<Arc<T>> {
         let (slot, at) = (number as usize / SHARDS, number as usize % SHARDS);
         self.shards[at].read().open.get(slot)?.clone()
     }
 
-    /// Takes everything that is open, for the end.
+    /// Removes and returns all entries, at the end.
     pub fn drain(&self) -> Vec<Arc<T>> {
         let take = |shard: &RwLock<Shard<T>>| {
             let mut shard = shard.write();
@@ -58,7 +58,7 @@ impl<T> Handles<T> {
         self.shards.iter().flat_map(take).flatten().collect()
     }
 
-    /// Takes the number back.
+    /// Removes an entry; its number may be reused.
     pub fn remove(&self, number: u64) -> Option<Arc<T>> {
         let (slot, at) = (number as usize / SHARDS, number as usize % SHARDS);
         let mut shard = self.shards[at].write();

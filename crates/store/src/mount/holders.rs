@@ -1,5 +1,5 @@
-//! Who has a file open, and who of them answers for the descriptors of its objects: who opened it for writing last, else
-//! who opened it first; when that user has closed it, another who still has it open.
+//! Users that have a file open, and the one that is charged for the descriptors of its objects. It is the last one that
+//! opened it for writing, else the first. When that user has closed it, another holder is charged.
 
 use crate::admission::{Admission, Held};
 use crate::file::Payer;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a user is told who may not open more: as one who finds that the system has no more open files.
+/// Errno for a user that may not open more: that of a system without free open files.
 pub fn errno(_: Refusal) -> Errno {
     Errno::NFILE
 }
@@ -23,24 +23,24 @@ pub struct Holders {
 
 #[derive(Default)]
 struct Inner {
-    /// How often each has it open.
+    /// Number of opens by user.
     users: BTreeMap<u32, usize>,
     objects: Option<Held>,
 }
 
-/// One open of a file by a user; over when dropped.
+/// One open of a file by a user, closed when dropped.
 pub struct Entered {
     holders: Arc<Holders>,
     handle: Held,
 }
 
 impl Holders {
-    /// Nobody has it open yet.
+    /// Makes an empty set of holders.
     pub fn new(admission: Arc<Admission>) -> Arc<Holders> {
         Arc::new(Holders { admission, inner: Mutex::default() })
     }
 
-    /// A user opens the file, which has so many objects now. `handle` is what was taken for the open itself.
+    /// Adds an open by a user of a file that has `objects` objects now. `handle` is the admission of the open itself.
     pub fn enter(self: &Arc<Self>, handle: Held, writable: bool, objects: u64) -> Result<Entered> {
         let uid = handle.uid();
         let mut inner = self.inner.lock();
@@ -88,7 +88,7 @@ impl Payer for Holders {
 }
 
 impl Entered {
-    /// Whose open it is.
+    /// User that opened it.
     pub fn uid(&self) -> u32 {
         self.handle.uid()
     }

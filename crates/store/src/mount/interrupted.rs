@@ -1,18 +1,18 @@
-//! Whether a thread that waits in a system call was interrupted. The kernel would tell (FUSE_INTERRUPT), but fuser answers that it does not
-//! want to hear of it.
+//! Whether a thread that waits in a system call was interrupted. The kernel would report it (FUSE_INTERRUPT), but fuser
+//! refuses those messages.
 
-/// What is known of a thread.
+/// State of a waiting thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// It goes on waiting.
+    /// It still waits.
     Waits,
-    /// A signal is there for it.
+    /// A signal is pending for it.
     Interrupted,
-    /// It is in a PID namespace that is not seen from here.
+    /// It is in a PID namespace that is not visible from here.
     Unseen,
 }
 
-/// Looks at a thread, by the number that the kernel sent with its request.
+/// Examines a thread, by the number in its request.
 pub fn waits(thread: u32) -> Wait {
     let status = |thread: u64| std::fs::read_to_string(format!("/proc/{thread}/status")).ok();
     let Some(text) = Some(thread).filter(|thread| *thread != 0).and_then(|thread| status(thread.into())) else {
@@ -21,9 +21,9 @@ pub fn waits(thread: u32) -> Wait {
     if is_interrupted(&text) { Wait::Interrupted } else { Wait::Waits }
 }
 
-/// A signal to the thread, or one to its process, is not blocked by it. Who answers EINTR without one has the kernel tell an application
-/// a number that is none. One to a process goes to its first thread, if that does not block it; other threads go on, unless it ends the
-/// process: then each gets SIGKILL.
+/// Whether a signal to the thread or its process is pending and not blocked. EINTR without a signal would reach the
+/// application as an errno that does not exist. A signal to a process goes to its first thread, unless that blocks it.
+/// Other threads go on, unless the signal ends the process: then each gets SIGKILL.
 fn is_interrupted(status: &str) -> bool {
     let word = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
     let signals = |name| word(name).and_then(|word| u64::from_str_radix(word, 16).ok()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Locks of open files, from the first to the close, where several nodes have the volume.
+//! Locks of open files, until their close, where several nodes have the volume.
 
 use super::Server;
 use super::answer::Answer;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use std::sync::Arc;
 
 impl Server {
-    /// Locks bytes of a file, or gives them back.
+    /// Locks or releases bytes of a file.
     pub fn lock(self: &Arc<Self>, request: LockRequest, answer: Answer<ReplyEmpty>) {
         let LockRequest { handle, owner, bytes, kind, process, thread, waits } = request;
         let what = What::Set(Wanted { owner, handle, process, bytes, kind });
@@ -19,7 +19,7 @@ impl Server {
         self.call(handle, thread, waits, what, Box::new(|done| answer.give(done.map(drop))));
     }
 
-    /// Says what is in the way of a lock.
+    /// Returns the lock that conflicts with the requested one.
     pub fn test_lock(self: &Arc<Self>, request: LockRequest, answer: Answer<ReplyLock>) {
         let LockRequest { handle, owner, bytes, kind, thread, .. } = request;
         let Some(kind) = kind else { return answer.give(Err(Errno::INVAL)) };
@@ -27,7 +27,7 @@ impl Server {
     }
 
     fn call(&self, handle: u64, thread: u32, waits: bool, what: What, done: Done) {
-        // What shows the statistics is no file of the volume.
+        // `.stats` has no entry among the handles, and no locks.
         let Some(handle) = self.handles.get(handle) else { return done(Err(Errno::NOLCK)) };
         self.locks.call(
             Caller { uid: handle.uid(), thread, waits },
@@ -38,7 +38,7 @@ impl Server {
         );
     }
 
-    /// A process closed a file: what it locked is given back before `then`.
+    /// Handles a process's close of a file: its locks are released before `then` runs.
     pub fn after_its_locks(&self, handle: &Handle, owner: Owner, then: impl FnOnce() + Send + 'static) {
         if handle.open.file.has_closed(owner) {
             self.give_back(handle, owner, Box::new(|_| then()));
@@ -47,7 +47,7 @@ impl Server {
         }
     }
 
-    /// A handle ended, and with it the locks that are its own.
+    /// Releases the locks of a handle that ended.
     pub fn end_its_locks(&self, number: u64) {
         let Some(handle) = self.handles.get(number) else { return };
         for owner in handle.open.file.have_closed(number) {

@@ -5,7 +5,7 @@
 //!                                              ^   └── Refuse, GiveUp ──> the answer            │
 //!                                              └──────────── Refused, Ended, Freed ────────────┘
 //! ```
-//! On a volume of one node the kernel keeps locks by itself, and nothing of this is asked for.
+//! On a volume of one node the kernel keeps locks by itself, and none of these calls arrive.
 
 use super::interrupted::{Wait, waits};
 use super::slow::Slow;
@@ -23,36 +23,37 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Calls at the same time, of all users; a user alone has half of seven eighths. A guess: more than a node has processes at work.
+/// Limit of calls at the same time, of all users; one user alone has half of seven eighths. A guess: more than a node
+/// has processes at work.
 const CALLS_MAX: u64 = 2048;
-/// Ranges and descriptors that are remembered. A guess: some MiB.
+/// Limit of recorded ranges and descriptors. A guess: some MiB.
 const LOCKED_MAX: u64 = 1 << 16;
 
-/// What is asked.
+/// Kind of call.
 #[derive(Clone, Debug)]
 pub enum What {
-    /// To lock, or to give back.
+    /// Take or release a lock.
     Set(Wanted),
-    /// What is in the way of a lock.
+    /// Find a conflicting lock.
     Test(Owner, Bytes, Kind),
-    /// To give back all that an owner has.
+    /// Release all locks of an owner.
     Close(Owner),
 }
 
-/// Who asks.
+/// Process that makes a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
     pub uid: u32,
-    /// The thread.
+    /// Thread of the caller.
     pub thread: u32,
-    /// It is to wait for the lock.
+    /// Wait for the lock.
     pub waits: bool,
 }
 
-/// Hears what came of it: for a test, what is in the way.
+/// Receiver of the result; of a test, the conflicting lock.
 pub type Done = Box<dyn FnOnce(Result<Option<InTheWay>, Errno>) + Send>;
 
-/// The calls of a mount.
+/// Lock calls of a mount.
 pub struct Locks {
     state: Mutex<State>,
     changed: Condvar,
@@ -60,7 +61,7 @@ pub struct Locks {
     began: Instant,
     calls: Arc<Admission>,
     locked: Arc<Admission>,
-    /// Open files, of which each owner takes one.
+    /// Open files, one for each owner of locks.
     descriptors: Arc<Admission>,
 }
 
@@ -82,7 +83,7 @@ struct Pending {
 }
 
 impl Locks {
-    /// None yet. `descriptors`: who may have how many files open.
+    /// Starts without calls. `descriptors`: admission of open files.
     pub fn new(slow: Arc<Slow>, descriptors: Arc<Admission>) -> Arc<Locks> {
         let (asking, pending) = (Asking::new(Config::default()), BTreeMap::new());
         let state = State { asking, pending, next: 1, has_thread: false, ended: false };
@@ -101,7 +102,7 @@ impl Locks {
         Time(self.began.elapsed().as_nanos() as u64)
     }
 
-    /// A user calls. What gives something back is never refused.
+    /// Handles a call of a user. A call that releases locks is never refused.
     pub fn call(self: &Arc<Self>, caller: Caller, id: NodeId, file: Arc<File>, what: What, done: Done) {
         let gives = matches!(what, What::Close(_) | What::Set(Wanted { kind: None, .. }));
         let held = match self.calls.take(caller.uid, 1) {
@@ -109,7 +110,7 @@ impl Locks {
             Err(_) if gives => self.calls.force(caller.uid, 1),
             Err(_) => return done(Err(Errno::NOLCK)),
         };
-        // Whom nobody here can see interrupted would wait beyond all signals.
+        // A thread whose interruption cannot be seen here must not wait: no signal would end it.
         let waits = caller.waits && waits(caller.thread) != Wait::Unseen;
         let mut state = self.state.lock();
         if state.ended {
@@ -132,7 +133,7 @@ impl Locks {
         self.happened(Event::Came { call, file: id, user: caller.uid, waits });
     }
 
-    /// Tells the machine, and does what it says.
+    /// Passes an event to the state machine and executes its actions.
     fn happened(self: &Arc<Self>, event: Event) {
         let mut state = self.state.lock();
         let now = self.now();
@@ -155,7 +156,7 @@ impl Locks {
                     return self.happened(Event::Ended { call });
                 }
                 let locks = self.clone();
-                // Each call is there once, and calls are counted.
+                // The queue cannot overflow: each call is in it once, and calls are counted.
                 if self.slow.push_now(uid, Box::new(move || locks.ask(call))).is_err() {
                     self.end(call, Err(Errno::IO));
                     self.happened(Event::Ended { call });
@@ -166,14 +167,14 @@ impl Locks {
         }
     }
 
-    /// Whose it is, and whether it waits.
+    /// Returns user, thread and whether the call waits.
     fn of(&self, call: Call) -> Option<(u32, u32, bool)> {
         let state = self.state.lock();
         let Caller { uid, thread, waits } = state.pending.get(&call)?.caller;
         Some((uid, thread, waits))
     }
 
-    /// Asks the file; on the slow pool.
+    /// Asks the file, on the slow pool.
     fn ask(self: &Arc<Self>, call: Call) {
         let Some((id, file, caller, what)) = ({
             let state = self.state.lock();
@@ -212,7 +213,7 @@ impl Locks {
         }
     }
 
-    /// Nobody waits any more for what was locked.
+    /// Releases a lock that was granted after its call ended.
     fn give_back_late(&self, file: &Arc<File>, what: What) {
         let What::Set(wanted) = what else { return };
         let none = || Err(Errno::NOLCK.into());
@@ -221,7 +222,7 @@ impl Locks {
         }
     }
 
-    /// Gives the answer, unless it was given.
+    /// Answers a call, unless it was answered already.
     fn end(&self, call: Call, answer: Result<Option<InTheWay>, Errno>) -> bool {
         let Some(pending) = self.state.lock().pending.remove(&call) else { return false };
         if answer.is_err()

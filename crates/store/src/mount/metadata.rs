@@ -5,11 +5,11 @@ use super::convert::{attributes, no_attributes};
 use super::front::Make;
 use super::open::{Open, is_writable};
 use super::{Server, holders};
-use crate::Result;
 use crate::admission::Held;
 use crate::file::Happened;
 use crate::namespace::attributes::REQUEST;
 use crate::namespace::{Caller, Node, NodeId, ROOT, Removed};
+use crate::{Error, Result};
 use fuser::{FileAttr, Generation, ReplyCreate, ReplyEmpty};
 use policy::layout::Placement;
 use rustix::fs::{OFlags, RenameFlags, Stat, XattrFlags, fstat};
@@ -19,14 +19,14 @@ use std::sync::Arc;
 
 /// Name of the virtual file at the root that shows what the mount does.
 pub const STATS_NAME: &str = ".stats";
-/// Its node number, which no file system gives.
+/// Node number of that file, which no file system assigns.
 pub const STATS_ID: NodeId = u64::MAX - 1;
 
-/// A file that was created, or found (`true`), and whoever opened it with that.
+/// A file that was created or (`true`) found, and its new user.
 type Created<'a> = (Arc<Node>, Stat, super::open::User<'a>, bool);
 
 impl Server {
-    /// What the kernel hears about a node.
+    /// Attributes to show to the kernel.
     pub fn shown(&self, id: NodeId, mut stat: Stat) -> FileAttr {
         match self.open.get(id) {
             Some(open) => self.shown_open(&open, &mut stat),
@@ -41,13 +41,17 @@ impl Server {
         attributes(id, &stat)
     }
 
-    /// Attributes now; through the open stub if there is one, which works for a file without a name too.
+    /// Current attributes; through the open stub if there is one, which works for a file without a name too.
     pub fn stat(&self, id: NodeId) -> Result<FileAttr> {
         if id == STATS_ID {
             return Ok(no_attributes(STATS_ID));
         }
         if let Some(open) = self.open.get(id) {
-            return self.stat_open(&open);
+            let shown = self.stat_open(&open);
+            if shown.as_ref().is_err_and(Error::is_gone) {
+                self.parts.namespace.lost_name(id);
+            }
+            return shown;
         }
         let mut stat = self.parts.namespace.stat(id)?;
         self.shown_closed(id, &mut stat);
@@ -60,7 +64,7 @@ impl Server {
         Ok(attributes(open.id, &stat))
     }
 
-    /// The same, by a handle where the kernel has one.
+    /// As [`Server::stat`], by a handle where the kernel has one.
     pub fn stat_handle(&self, id: NodeId, handle: Option<u64>) -> Result<FileAttr> {
         match handle.filter(|_| id != STATS_ID).and_then(|handle| self.handles.get(handle)) {
             Some(handle) if handle.open.id == id => self.stat_open(&handle.open),
@@ -68,12 +72,12 @@ impl Server {
         }
     }
 
-    pub fn lookup(&self, parent: NodeId, name: &OsStr) -> rustix::io::Result<(FileAttr, Generation)> {
+    pub fn lookup(self: &Arc<Self>, parent: NodeId, name: &OsStr) -> rustix::io::Result<(FileAttr, Generation)> {
         if is_virtual(parent, name) {
             return Ok((no_attributes(STATS_ID), Generation(0)));
         }
         let in_use = |stat: &Stat| self.parts.files.may_be_in_use(stat.st_dev, stat.st_ino);
-        self.entry(self.parts.namespace.lookup_with(parent, name, in_use))
+        self.entry(self.pin(parent, name, self.parts.namespace.lookup_with(parent, name, in_use)))
     }
 
     fn entry(&self, made: Made) -> rustix::io::Result<(FileAttr, Generation)> {
@@ -100,7 +104,7 @@ impl Server {
         self.entry(made)
     }
 
-    /// A new directory takes its parent's layout request.
+    /// Gives a new directory the layout request of its parent.
     fn inherit_request(&self, parent: NodeId, name: &OsStr, node: &Node) {
         let Some(text) = self.request_text(parent) else { return };
         let (attribute, none) = (OsStr::new(REQUEST), XattrFlags::empty());
@@ -116,7 +120,7 @@ impl Server {
         self.with_room_for_removal(uid, answer, move |server| {
             not_permitted(parent, &name)?;
             let mut user = None;
-            let before = |removed: &mut Removed| user = server.user_of_removed(removed);
+            let before = |removed: &mut Removed| server.user_of_removed(removed).map(|found| user = found).is_some();
             let removed = server.parts.namespace.unlink_after(parent, &name, before)?;
             server.counts_no_more(&removed, user.is_some(), parent);
             server.unlinked(uid, user);
@@ -124,7 +128,8 @@ impl Server {
         });
     }
 
-    /// Does what may leave objects to be removed: here, or where the user may wait if too many are.
+    /// Runs an operation that may leave objects to be removed: here or, if too many wait, on the user's threads of the
+    /// slow pool.
     fn with_room_for_removal(
         self: &Arc<Self>,
         uid: u32,
@@ -155,7 +160,7 @@ impl Server {
             not_permitted(to.0, &to.1)?;
             server.may_rename((from.0, &from.1), (to.0, &to.1))?;
             let mut user = None;
-            let before = |removed: &mut Removed| user = server.user_of_removed(removed);
+            let before = |removed: &mut Removed| server.user_of_removed(removed).map(|found| user = found).is_some();
             let replaced = server.parts.namespace.rename_after((from.0, &from.1), (to.0, &to.1), flags, before)?;
             if let Some(replaced) = replaced {
                 server.counts_no_more(&replaced, user.is_some(), to.0);
@@ -165,7 +170,7 @@ impl Server {
         });
     }
 
-    /// Creates and opens a file; opens it if somebody else was faster and that is allowed.
+    /// Creates and opens a file; opens an existing one if that is allowed.
     pub fn create(
         self: &Arc<Self>,
         caller: Caller,
@@ -174,7 +179,7 @@ impl Server {
         flags: OFlags,
         answer: Answer<ReplyCreate>,
     ) {
-        // Before there is a file that nobody could open.
+        // Admission comes first, so that no file is created that cannot be opened.
         let held = match self.admission.take(caller.uid, 1) {
             Ok(held) => held,
             Err(refusal) => return answer.give(Err(holders::errno(refusal))),
@@ -182,7 +187,7 @@ impl Server {
         if self.inherited_in(parent).is_some_and(|placement| is_single(&placement)) {
             return self.create_slowly(caller, held, (parent, name), mode, flags, answer); // its object is made at once
         }
-        // With O_TRUNC, as nearly everybody creates files, only one that exists has anything to cut.
+        // With O_TRUNC, which most applications set to create files, only an existing file has anything to cut.
         let cuts = flags.contains(OFlags::TRUNC);
         let only_new = if cuts { flags | OFlags::EXCL } else { flags };
         match self.create_or_find(caller, parent, name, mode, only_new) {
@@ -193,7 +198,7 @@ impl Server {
         }
     }
 
-    /// Where objects may have to be made or cut.
+    /// Creates where objects may have to be made or cut.
     fn create_slowly(
         self: &Arc<Self>,
         caller: Caller,
@@ -243,7 +248,7 @@ impl Server {
             Err(error) => (None, Some(error)),
         };
         let made = match refused {
-            // What is there already needs none.
+            // An existing file needs no inode.
             Some(error) if !self.parts.namespace.has(parent, name) => return Err(error.into()),
             Some(_) => Err(Errno::EXIST),
             None => self.parts.namespace.create(caller, parent, name, mode),
@@ -279,8 +284,8 @@ impl Server {
         }
     }
 
-    /// A new file takes what its directory says. One object for the whole file is made at once, so that the kernel can
-    /// pass the very first write through.
+    /// Gives a new file the layout request of its directory. One object for the whole file is made at once, so that the
+    /// kernel can pass the very first write through.
     fn lay_out_new(&self, parent: NodeId, open: &Open) {
         let Some(placement) = self.inherited_in(parent) else { return };
         if is_single(&placement)
@@ -292,7 +297,7 @@ impl Server {
     }
 }
 
-/// Whether files shall be one object from their start.
+/// Whether new files consist of one object from their start.
 fn is_single(placement: &Placement) -> bool {
     placement.stripe_count == 1 && placement.mirrors == 1
 }
@@ -301,13 +306,13 @@ impl Server {
     fn shown_open(&self, open: &Open, stat: &mut Stat) {
         let (size, modified_ns) = open.file.size_and_modified_ns();
         if !open.file.is_shared() {
-            stat.st_size = size as i64; // else the stub knows it
+            stat.st_size = size as i64; // else the stub has it
         }
         if !open.file.is_in_stub() {
             self.with_objects(open.id, stat);
         }
         if stat.st_nlink > 0 && !open.file.is_in_stub() {
-            // One of them may be a mark, which nobody is to see.
+            // One link may be a mark, which is hidden from users.
             stat.st_nlink = open.file.names(|| fstat(open.stub()).map_or(stat.st_nlink, |now| now.st_nlink));
         }
         if let Some(ns) = modified_ns {
@@ -328,8 +333,8 @@ impl Server {
         }
     }
 
-    /// Targets are not asked how much of an object is holes: `stat` would wait for all of them. What they said when the file
-    /// was last closed counts; where nobody knows, all of the size.
+    /// Targets are not asked how much of an object is holes: `stat` would wait for all of them. The figure of the last
+    /// close counts; without one, the whole size.
     fn with_objects(&self, id: NodeId, stat: &mut Stat) {
         let size = stat.st_size as u64;
         let known = self.parts.namespace.node(id).ok().and_then(|node| node.allocated(size));
@@ -337,12 +342,12 @@ impl Server {
     }
 }
 
-/// Whether it is the virtual file, whose name is taken.
+/// Whether this is the name of the virtual file, which cannot be used otherwise.
 fn is_virtual(parent: NodeId, name: &OsStr) -> bool {
     parent == ROOT && name == STATS_NAME
 }
 
-/// The virtual file stays where it is.
+/// Refuses changes of the virtual file's name.
 fn not_permitted(parent: NodeId, name: &OsStr) -> rustix::io::Result<()> {
     if is_virtual(parent, name) { Err(Errno::PERM) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! The mount point: cleared of what a killed daemon left, and the kernel's connection behind it.
+//! The mount point: removal of a killed daemon's mount, and the kernel's connection behind a mount.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
@@ -10,9 +10,10 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
-/// Unmounts what a daemon that is gone left at `mountpoint` ("Transport endpoint is not connected"). Whether there was something.
+/// Unmounts the rest of a killed daemon's mount at `mountpoint` ("Transport endpoint is not connected"). Returns
+/// whether there was one.
 pub fn clear_stale(mountpoint: &Path) -> io::Result<bool> {
     match statat(CWD, mountpoint, AtFlags::empty()) {
         Err(Errno::NOTCONN | Errno::CONNABORTED) => {}
@@ -24,33 +25,46 @@ pub fn clear_stale(mountpoint: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Unmounts, unless somebody uses it: then `EBUSY`. What is not mounted (any more) is fine.
+/// Unmounts, or fails with `EBUSY` if the mount is in use. Succeeds if nothing is mounted.
 pub fn unmount_unused(mountpoint: &Path) -> io::Result<()> {
     match unmount(mountpoint, UnmountFlags::NOFOLLOW) {
         Ok(()) | Err(Errno::INVAL) => Ok(()),
-        Err(Errno::PERM) => {
-            let status = Command::new("fusermount3").args(["-u", "--"]).arg(mountpoint).status()?;
-            if status.success() { Ok(()) } else { Err(Errno::BUSY.into()) }
-        }
+        Err(Errno::PERM) => helper(&["-u", "--"], mountpoint),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Unmounts now for everybody who comes, and for those inside when they leave.
+/// Unmounts at once for new users, and for present ones when they leave.
 pub fn detach(mountpoint: &Path) -> io::Result<()> {
     match unmount(mountpoint, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         Ok(()) => return Ok(()),
-        // Not mounted (any more) is what was wanted.
+        // Nothing is mounted: the wanted result.
         Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
         Err(Errno::PERM) => {}
         Err(error) => return Err(error.into()),
     }
-    let status =
-        Command::new("fusermount3").args(["-u", "-z", "-q", "--"]).arg(mountpoint).stdin(Stdio::null()).status()?;
-    if status.success() { Ok(()) } else { Err(io::Error::other(format!("fusermount3 ended with {status}"))) }
+    helper(&["-u", "-z", "--"], mountpoint)
 }
 
-/// The kernel's number of the FUSE connection mounted at `mountpoint`, found without asking the mount anything.
+/// Runs the program that unmounts for ordinary users.
+fn helper(options: &[&str], mountpoint: &Path) -> io::Result<()> {
+    let mut command = Command::new("fusermount3");
+    let output = command.args(options).arg(mountpoint).env("LC_ALL", "C").stdin(Stdio::null()).output();
+    outcome(&output.map_err(|error| io::Error::new(error.kind(), format!("fusermount3: {error}")))?)
+}
+
+/// Result of `fusermount3`: `EBUSY` if it reports that the mount is in use, otherwise its own words.
+fn outcome(output: &Output) -> io::Result<()> {
+    let words = String::from_utf8_lossy(&output.stderr);
+    match words.trim() {
+        _ if output.status.success() => Ok(()),
+        words if words.ends_with("Device or resource busy") => Err(Errno::BUSY.into()),
+        "" => Err(io::Error::other(format!("fusermount3 ended with {}", output.status))),
+        words => Err(io::Error::other(words.replace('\n', "; "))),
+    }
+}
+
+/// The kernel's number of the FUSE connection mounted at `mountpoint`, found without a request to the mount.
 pub fn connection(mountpoint: &Path) -> Option<u32> {
     let table = fs::read("/proc/self/mountinfo").ok()?;
     let wanted = mountpoint.as_os_str().as_bytes();
@@ -65,35 +79,35 @@ pub fn connection(mountpoint: &Path) -> Option<u32> {
     table.split(|b| *b == b'\n').filter_map(of_line).next_back()
 }
 
-/// Says that nothing serves a mount any more; for good.
+/// Signal that the mount has no server any more. Never reset.
 pub struct Ended(OwnedFd);
 
 impl Ended {
-    /// It is served.
+    /// The mount is served.
     pub fn new() -> io::Result<Ended> {
         Ok(Ended(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    /// Nothing serves it.
+    /// Sets the signal.
     pub fn ring(&self) {
-        // Fails only when it was rung before, many times.
+        // Fails only if it was set many times before.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 }
 
-/// The table of mounts, to wait for changes of.
+/// Table of mounts, to wait for changes of.
 pub struct Table(Option<fs::File>);
 
-/// How often it is looked at where the kernel does not tell.
+/// Interval of checks where the kernel does not signal changes.
 const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 impl Table {
-    /// Changes count from now on.
+    /// Starts to watch for changes.
     pub fn open() -> Table {
         Table(fs::File::open("/proc/self/mountinfo").ok())
     }
 
-    /// Sleeps until something was mounted or unmounted, or nothing serves the mount any more: then `true`.
+    /// Sleeps until a mount or unmount (`false`) or until the mount has no server any more (`true`).
     pub fn wait(&self, ended: &Ended) -> bool {
         let mut fds = vec![PollFd::new(&ended.0, PollFlags::IN)];
         fds.extend(self.0.iter().map(|table| PollFd::new(table, PollFlags::PRI)));
@@ -110,7 +124,7 @@ pub fn of_kind(kind: &str) -> Vec<PathBuf> {
     let of_line = |line: &[u8]| {
         let mut fields = line.split(|b| *b == b' ');
         let at = fields.nth(4)?;
-        fields.find(|field| *field == b"-")?; // what was in between is optional
+        fields.find(|field| *field == b"-")?; // the fields in between are optional
         let matches = fields.next()?.starts_with(kind.as_bytes());
         matches.then(|| PathBuf::from(OsString::from_vec(unescape(at))))
     };
@@ -118,13 +132,13 @@ pub fn of_kind(kind: &str) -> Vec<PathBuf> {
     table.split(|b| *b == b'\n').filter_map(of_line).collect()
 }
 
-/// Where the kernel shows a connection.
+/// Control directory of a connection.
 pub fn control(connection: u32) -> PathBuf {
     PathBuf::from(format!("/sys/fs/fuse/connections/{connection}"))
 }
 
-/// Lets the kernel read ahead as far as one of our requests is long; its own default is an eighth of that. Only root may;
-/// without it sequential reads through the page cache are slower, and nothing else.
+/// Raises the kernel's read-ahead to the size of our largest request; its default is an eighth of that. Only root may.
+/// Without it sequential reads through the page cache are slower, with no other effect.
 pub fn widen_read_ahead(connection: u32, kib: u32) {
     let knob = format!("/sys/class/bdi/0:{connection}/read_ahead_kb");
     if let Err(error) = fs::write(&knob, kib.to_string()) {
@@ -132,7 +146,7 @@ pub fn widen_read_ahead(connection: u32, kib: u32) {
     }
 }
 
-/// Spaces and the like stand as `\040` in the table of mounts.
+/// Decodes spaces and other characters, which the table of mounts has as octal codes such as `\040`.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -169,6 +183,20 @@ mod tests {
         ended.ring();
         while !table.wait(&ended) {}
         assert!(table.wait(&ended), "it stays so");
+    }
+
+    #[test]
+    fn only_a_mount_in_use_is_busy() {
+        let ended = |code: i32, words: &str| {
+            let status = std::os::unix::process::ExitStatusExt::from_raw(code << 8);
+            outcome(&Output { status, stdout: Vec::new(), stderr: words.into() })
+        };
+        assert!(ended(0, "").is_ok());
+        let busy = ended(1, "fusermount3: failed to unmount /mnt: Device or resource busy\n").unwrap_err();
+        assert_eq!(busy.raw_os_error(), Some(Errno::BUSY.raw_os_error()));
+        let other = ended(1, "fusermount3: failed to open /etc/mtab: No such file or directory\n").unwrap_err();
+        assert_eq!(other.to_string(), "fusermount3: failed to open /etc/mtab: No such file or directory");
+        assert!(ended(2, "").unwrap_err().to_string().contains("fusermount3 ended with exit status: 2"));
     }
 
     #[test]

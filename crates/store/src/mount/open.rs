@@ -3,20 +3,22 @@
 use super::answer::{Answer, Opened};
 use super::holders::{self, Entered, Holders};
 use super::metadata::STATS_ID;
-use super::mode::{Mode, Modes, OpenRequest};
+use super::mode::flags as fopen_flags;
 use super::slow::OWN;
-use super::{File, PassthroughGuard, Server, SyncCursor};
+use super::{File, Server, SyncCursor};
 use crate::admission::Held;
 use crate::cache::{Stream, WeakStream};
-use crate::file::{Happened, Payer};
+use crate::file::{Backing, FileOpen, Happened, Payer};
 use crate::host;
-use crate::namespace::{Caller, FRESH, Node, NodeId, Removed};
+use crate::namespace::{Caller, FRESH, LOST, Node, NodeId, Removed};
 use crate::stats::Metric;
 use crate::volume::{Io, Passthrough};
 use crate::{Error, Result};
 use fuser::{BackingId, FopenFlags, ReplyOpen};
 use parking_lot::Mutex;
 use policy::advice::Reader;
+use policy::cluster::names;
+use policy::holders::{Mode, OpenRequest};
 use rustix::fs::{OFlags, Stat, fstat};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -24,30 +26,44 @@ use std::collections::hash_map::Entry;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const SHARDS: usize = 64;
 
-/// An inode that somebody has open.
+/// An inode in use, by the kernel's handles or by the daemon.
 pub struct Open {
     pub id: NodeId,
     pub file: Arc<File>,
     /// The stub, for what concerns the inode rather than its bytes.
     stub: Arc<OwnedFd>,
-    /// When the stub was made, in nanoseconds since 1970; 0 where the file system doesn't say.
+    /// Birth time of the stub, in nanoseconds since 1970; 0 if the file system has none.
     born_ns: u64,
-    pub modes: Mutex<Modes>,
     holders: Arc<Holders>,
     users: AtomicUsize,
-    /// A name of it was removed on this node.
+    /// Set if a name of it was removed on this node.
     lost_name_here: AtomicBool,
     /// The stream of the newest ordinary handle, to which the next one opened with `O_NOATIME` belongs.
     newest: Mutex<Option<WeakStream>>,
-    /// Its attributes as it was made, and when, for what the kernel asks within the system call that made it. Kept where asking costs.
+    /// Attributes and time of its creation, for requests within the system call that created it. Kept where fetching
+    /// them is slow.
     made: Mutex<Option<(Stat, Instant)>>,
+    /// Time at which a lookup kept it open for the next request.
+    pinned: Mutex<Option<Instant>>,
+    /// Latest attributes, where another node may remove the file: its file system may return none afterwards.
+    last: Mutex<Option<Stat>>,
 }
 
 impl Open {
+    /// Records that a lookup keeps it open for the next request.
+    pub fn set_pinned(&self, now: Instant) {
+        *self.pinned.lock() = Some(now);
+    }
+
+    /// Whether a lookup keeps it open.
+    fn is_pinned(&self) -> bool {
+        self.pinned.lock().is_some_and(|pinned| pinned.elapsed() < LOST)
+    }
+
     pub fn stub(&self) -> BorrowedFd<'_> {
         self.stub.as_fd()
     }
@@ -57,27 +73,36 @@ impl Open {
         self.lost_name_here.load(Ordering::Acquire)
     }
 
-    /// It was made just now with these attributes, which are the newest until something is done to it.
+    /// Records the attributes of an inode created just now. They are the newest until a change.
     pub fn made_with(&self, stat: &Stat) {
         if self.file.is_shared() {
             *self.made.lock() = Some((*stat, Instant::now()));
         }
     }
 
-    /// Something is done to it.
+    /// Discards the recorded attributes, before a change.
     pub fn changes(&self) {
         if self.file.is_shared() {
             *self.made.lock() = None;
         }
     }
 
-    /// Its attributes.
+    /// Attributes as of now, as recorded at its creation, or as they were before another node removed the file.
     pub fn stat(&self) -> rustix::io::Result<Stat> {
         let made = self.made.lock().take().filter(|(_, made)| made.elapsed() < FRESH && self.file.is_in_stub());
-        made.map_or_else(|| fstat(self.stub()), |(stat, _)| Ok(stat))
+        match made.map_or_else(|| fstat(self.stub()), |(stat, _)| Ok(stat)) {
+            Ok(stat) if self.file.is_shared() => Ok(*self.last.lock().insert(stat)),
+            Err(Errno::NOENT | Errno::STALE) if self.file.is_shared() => {
+                // Without them the kernel has to look the name up again.
+                let mut stat = self.last.lock().ok_or(Errno::STALE)?;
+                stat.st_nlink = 0;
+                Ok(stat)
+            }
+            done => done,
+        }
     }
 
-    /// Whether the kernel's pages of a node are of this inode.
+    /// Whether the kernel's pages of a node belong to this inode.
     pub fn is_of(&self, node: &Node) -> bool {
         node.is_of(self.born_ns)
     }
@@ -89,37 +114,37 @@ pub struct Handle {
     /// Whether it may write.
     pub writable: bool,
     pub mode: Mode,
-    /// What of the failures to make the file durable this handle was told.
+    /// Position up to which errors of syncs have been reported to this handle.
     pub synced: SyncCursor,
-    /// Something was written through it.
+    /// Set after a write through this handle.
     pub wrote: AtomicBool,
-    /// The streams that are read through it.
+    /// Streams read through this handle.
     pub order: Mutex<Reader>,
-    /// What it is to the block cache, if it reads and there is one.
+    /// Stream in the block cache, if the handle reads and there is a cache.
     pub stream: Option<Stream>,
-    guard: Mutex<Option<PassthroughGuard>>,
-    backing: Option<Arc<BackingId>>,
-    /// What whoever hears of opens wants dropped with it.
+    /// I/O side of the open; taken at the close.
+    io: Mutex<Option<FileOpen>>,
+    /// Guard of [`super::Openers::opened`], dropped with the handle.
     heard: Option<Box<dyn Send + Sync>>,
     entered: Entered,
 }
 
 impl Handle {
-    /// Whose open it is.
+    /// User that opened it.
     pub fn uid(&self) -> u32 {
         self.entered.uid()
     }
 
-    /// The backing file that the kernel is told of.
+    /// Backing file registered with the kernel.
     pub fn backing(&self) -> Option<Arc<BackingId>> {
-        self.backing.clone()
+        self.io.lock().as_ref()?.backing()?.downcast().ok()
     }
 }
 
 /// Open files by inode.
 pub struct OpenFiles {
     shards: Vec<Mutex<HashMap<NodeId, Arc<Open>>>>,
-    /// The namespace's file system does not say when files were made: its server may have to be asked, so once is enough.
+    /// Set if the namespace's file system has no birth times: a request may go to its server, so one is enough.
     no_births: AtomicBool,
 }
 
@@ -165,9 +190,9 @@ impl OpenFiles {
 pub struct User<'a> {
     server: &'a Server,
     pub open: Arc<Open>,
-    /// Whose removal it is if nothing leads to the file any more.
+    /// User to charge for the removal, if the file has no name left.
     uid: u32,
-    /// The stub was looked at for this user.
+    /// Set if the stub was read for this user.
     looked: bool,
 }
 
@@ -192,8 +217,13 @@ impl Drop for Waiting {
 }
 
 impl User<'_> {
-    /// Stays a user for a handle, for which [`Server::close`] leaves.
-    fn keep(self) -> Arc<Open> {
+    /// Reads what other nodes changed in the stub, unless that was read just now.
+    pub fn refresh(&self) -> Result<()> {
+        if self.looked { Ok(()) } else { self.open.file.refresh().map(drop) }
+    }
+
+    /// Stays a user, for whom [`Server::leave`] leaves.
+    pub fn keep(self) -> Arc<Open> {
         self.open.users.fetch_add(1, Ordering::AcqRel);
         self.open.clone()
     }
@@ -233,13 +263,13 @@ impl Server {
         let open = match shard.entry(id) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(free) => {
-                let (modes, users) = (Mutex::default(), AtomicUsize::new(0));
+                let users = AtomicUsize::new(0);
                 let (newest, holders) = (Mutex::default(), Holders::new(self.admission.clone()));
                 let payer: Arc<dyn Payer> = holders.clone();
                 file.set_payer(Arc::downgrade(&payer));
                 let lost_name_here = AtomicBool::new(false);
-                let made = Mutex::default();
-                let open = Open { id, file, stub, born_ns, modes, holders, users, lost_name_here, newest, made };
+                let (made, pinned, last) = (Mutex::default(), Mutex::default(), Mutex::default());
+                let open = Open { id, file, stub, born_ns, holders, users, lost_name_here, newest, made, pinned, last };
                 free.insert(Arc::new(open)).clone()
             }
         };
@@ -248,22 +278,22 @@ impl Server {
         Ok(User { server: self, open, uid: OWN, looked: true })
     }
 
-    /// A user is gone; with the last one of a file without a name go its objects.
-    fn leave(&self, open: &Arc<Open>, uid: u32) {
+    /// Leaves an open file. The last user of a file without a name removes its objects.
+    pub fn leave(&self, open: &Arc<Open>, uid: u32) {
         if open.users.load(Ordering::Acquire) == 1 {
-            // While others still find the file here, and with it how many of its links are names.
+            // Done while other threads still find the file here, and with it how many of its links are names.
             open.file.settle_mark();
         }
         let mut shard = self.open.shard(open.id).lock();
         if open.users.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        // Before nobody can see that it was in use.
+        // Marks a change before the inode stops counting as in use.
         drop(self.parts.namespace.changing());
         shard.remove(&open.id);
         drop(shard);
         self.counts_no_more_if_nameless(open);
-        // Whoever removes a file that has objects says so above: then this node knows of them.
+        // A node that removes a file with objects has read its layout by then: this file has none.
         if open.file.is_shared() && open.file.is_in_stub() {
             return;
         }
@@ -272,18 +302,27 @@ impl Server {
         }
     }
 
-    /// Uses a file that is about to lose a name. A shared file system may know nothing of it afterwards but its bytes: how it lies is
-    /// learned now.
-    pub fn user_of_removed(&self, removed: &mut Removed) -> Option<User<'_>> {
-        let user = self.user_of_stub(removed.id, removed.stub.take()?);
-        // By its name, which it has still.
-        let user = user.inspect(|user| user.open.file.learn_payers());
-        let stays =
-            |error| tracing::warn!(%error, "the objects of a removed file stay; `entrepot check` will find them");
-        user.map_err(stays).ok()
+    /// Uses a file that is about to lose a name. A shared file system may afterwards return only its bytes, so its
+    /// layout is read now. `None`: another node removed the file first, and its objects; the name may lead to another
+    /// file by now.
+    pub fn user_of_removed(&self, removed: &mut Removed) -> Option<Option<User<'_>>> {
+        let Some(stub) = removed.stub.take() else { return Some(None) };
+        match self.user_of_stub(removed.id, stub) {
+            Ok(user) => {
+                // Resolved by its name, which it still has.
+                user.open.file.learn_payers();
+                Some(Some(user))
+            }
+            Err(error) if error.is_gone() && self.parts.pool.cluster.get().is_some() => None,
+            Err(error) => {
+                tracing::warn!(%error, "the objects of a removed file stay; `entrepot check` will find them");
+                Some(None)
+            }
+        }
     }
 
-    /// A user took a name of a file away. If it was the last and nobody uses the file, its objects go now: leaving decides it, in one place.
+    /// Records that a user removed a name of a file. If it was the last and the file is unused, leaving removes its
+    /// objects.
     pub fn unlinked(&self, uid: u32, user: Option<User<'_>>) {
         let Some(mut user) = user else { return };
         user.uid = uid;
@@ -293,9 +332,9 @@ impl Server {
     fn remove_objects(&self, open: &Arc<Open>, uid: u32) {
         match open.file.refresh() {
             Ok(_) => {}
-            // The node that took the last name away removes the objects, whoever has the file open.
-            Err(Error::Namespace(Errno::STALE)) if open.lost_name_here() => {}
-            Err(Error::Namespace(Errno::STALE)) if open.file.is_shared() => {
+            // The node that removed the last name removes the objects, even if other nodes have the file open.
+            Err(error) if error.is_gone() && open.lost_name_here() => {}
+            Err(error) if error.is_gone() && open.file.is_shared() => {
                 return tracing::debug!("a file that was in use here was removed by another node");
             }
             Err(error) => {
@@ -305,10 +344,19 @@ impl Server {
         }
         open.file.tell(Happened::Removed);
         let Some(layout) = open.file.layout() else { return };
-        let names = fstat(open.stub()).map(|stat| stat.st_dev).ok();
+        let home = fstat(open.stub()).map(|stat| stat.st_dev).ok();
         let device = |target| self.parts.targets.get(target).and_then(|t| t.space().device);
-        let beside = names.is_some() && layout.objects().all(|(_, object)| device(object.target) == names);
-        self.removal.add(uid, open.clone(), beside);
+        let beside = home.is_some() && layout.objects().all(|(_, object)| device(object.target) == home);
+        // Other nodes may read it.
+        let space = |target| self.parts.targets.get(target).map(|t| (t.space().free_bytes, t.space().total_bytes));
+        let spaces = layout.objects().filter_map(|(_, object)| space(object.target));
+        let stay = open.file.is_shared().then(|| names::stay(spaces)).flatten();
+        let (removal, open) = (self.removal.clone(), open.clone());
+        let remove = move || removal.add(uid, open, beside);
+        match stay {
+            Some(stay) => self.later.add(Duration::from_nanos(stay.0), Box::new(remove)),
+            None => remove(),
+        }
     }
 
     /// Opens a file for the kernel.
@@ -319,21 +367,24 @@ impl Server {
         match self.user(id) {
             Ok(user) if user.open.file.is_in_stub() => self.open_user(caller, user, flags, answer),
             Ok(user) => {
-                // Its target may have to be asked: to open the object for the kernel, to cut it.
+                // It may need its target: to open the object for the kernel, or to cut it.
                 let waiting = Waiting { server: self.clone(), looked: user.looked, open: user.keep() };
                 self.hand_over(caller.uid, answer, move |answer| {
                     waiting.server.open_user(caller, waiting.user(), flags, answer);
                 });
             }
-            Err(error) => answer.give(Err(self.not_opened(&error))),
+            Err(error) => answer.give(Err(self.not_opened(id, &error))),
         }
     }
 
-    /// What is said of an open that failed. The name was there a moment ago: another node may have put another file in its place, so that
-    /// the kernel has to look the name up again.
-    fn not_opened(&self, error: &Error) -> Errno {
+    /// Returns the errno of a failed open. The name was there a moment ago. Another node may have put another file in
+    /// its place, so the kernel has to look the name up again.
+    fn not_opened(&self, id: NodeId, error: &Error) -> Errno {
         match error.errno() {
-            Errno::NOENT if self.parts.pool.cluster.get().is_some() => Errno::STALE,
+            Errno::NOENT | Errno::STALE if self.parts.pool.cluster.get().is_some() => {
+                self.parts.namespace.lost_name(id);
+                Errno::STALE
+            }
             errno => errno,
         }
     }
@@ -347,6 +398,7 @@ impl Server {
     }
 
     fn open_user(&self, caller: Caller, user: User<'_>, flags: OFlags, answer: Answer<ReplyOpen>) {
+        let id = user.open.id;
         let entered = self.enter(caller.uid, &user, flags);
         let entered = entered.and_then(|entered| self.prepare_open(caller, &user, flags).map(|()| entered));
         let opened = entered.map(|entered| {
@@ -361,16 +413,16 @@ impl Server {
             let backing = handle.backing();
             Opened { handle: self.handles.insert(Arc::new(handle)), flags, backing }
         });
-        answer.give(opened.map_err(|error| self.not_opened(&error)));
+        answer.give(opened.map_err(|error| self.not_opened(id, &error)));
     }
 
-    /// Whether the user may have one more file open, and that one; so it counts.
+    /// Admits one more open of this file by the user, and counts it.
     fn enter(&self, uid: u32, user: &User<'_>, flags: OFlags) -> Result<Entered> {
         let handle = self.admission.take(uid, 1).map_err(holders::errno)?;
         self.enter_with(handle, user, flags)
     }
 
-    /// The same, when the open itself was counted before.
+    /// As `enter`, for an open that was counted before.
     pub fn enter_with(&self, handle: Held, user: &User<'_>, flags: OFlags) -> Result<Entered> {
         user.open.holders.enter(handle, is_writable(flags), user.open.file.descriptors())
     }
@@ -381,7 +433,11 @@ impl Server {
         if !user.open.is_of(&node) {
             return Err(Errno::STALE.into()); // the kernel looks the name up again
         }
-        user.open.file.forget_what_others_changed(user.looked)?;
+        match user.open.file.forget_what_others_changed(user.looked) {
+            // It was removed after the kernel had looked it up: it is opened as it was then.
+            Err(error) if error.is_gone() && user.open.is_pinned() => {}
+            done => done?,
+        }
         if flags.contains(OFlags::TRUNC) {
             user.open.file.truncate(0)?;
             self.parts.namespace.hold(id, Some(user.open.stub()))?.drop_privileges(caller)?;
@@ -395,7 +451,7 @@ impl Server {
         Ok(())
     }
 
-    /// Makes the handle of an open and says how the kernel shall treat it.
+    /// Makes the handle of an open, with its caching flags for the kernel.
     pub fn handle(
         &self,
         entered: Entered,
@@ -407,24 +463,19 @@ impl Server {
         open.file.opened();
         let writable = is_writable(flags);
         let striped = !open.file.is_in_stub();
-        // What the kernel opened to append appends for ever, also when the application changes its mind.
+        // A file that the kernel opened to append appends forever, even if the application changes its mind.
         let passable = striped && !open.file.is_watched() && !flags.contains(OFlags::APPEND);
         let request = self.open_request(writable, passable, || fstat(open.stub()).ok());
-        let (mode, backing, guard) = open.modes.lock().enter(request, |first| {
-            let guard = open.file.passthrough(writable)?;
-            if !first {
-                return Some((guard, None));
-            }
-            match register(guard.fd()) {
-                Ok(backing) => Some((guard, Some(backing))),
-                Err(error) => {
-                    tracing::info!(%error, "the kernel does not let this daemon pass files through; going on without");
-                    self.passthrough.store(false, Ordering::Relaxed);
-                    None
-                }
+        let io = open.file.open_as(request, |fd| match register(fd) {
+            Ok(backing) => Some(Arc::new(backing) as Backing),
+            Err(error) => {
+                tracing::info!(%error, "the kernel does not let this daemon pass files through; going on without");
+                self.passthrough.store(false, Ordering::Relaxed);
+                None
             }
         });
-        let mut fopen = mode.flags();
+        let mode = io.mode();
+        let mut fopen = fopen_flags(mode);
         if matches!(mode, Mode::Passed { .. }) {
             self.parts.stats.add(Metric::PassthroughOpens, 1);
         }
@@ -432,21 +483,22 @@ impl Server {
             fopen &= !FopenFlags::FOPEN_KEEP_CACHE; // other nodes may have written since
         }
         if (!writable || !striped) && !open.file.is_shared() {
-            // Where several nodes have the volume a close gives locks back. What lies in the stub has its size and times there already. Should the file outgrow the stub through this
-            // handle, its size is in the stub all the same, and its times follow when the handle is released.
+            // Not where several nodes have the volume: there a close releases locks. A file in its stub has its size
+            // and times there already. If it outgrows the stub through this handle, its size is in the stub all the
+            // same, and its times follow at the release.
             fopen |= FopenFlags::FOPEN_NOFLUSH;
         }
         let synced = open.file.sync_cursor();
-        let wrote = AtomicBool::new(writable && guard.is_some());
+        let wrote = AtomicBool::new(io.writes_past_daemon());
         let stream = self.stream(entered.uid(), &open, flags);
         let order = Mutex::default();
-        let (guard, heard) = (Mutex::new(guard), None);
-        let handle = Handle { open, writable, mode, synced, wrote, order, stream, guard, backing, heard, entered };
+        let (io, heard) = (Mutex::new(Some(io)), None);
+        let handle = Handle { open, writable, mode, synced, wrote, order, stream, io, heard, entered };
         (handle, fopen)
     }
 
-    /// What a new handle is to the block cache. One opened with `O_NOATIME` makes the prefetches of a cache above for the
-    /// ordinary handle that was opened last.
+    /// Returns the stream of a new handle in the block cache. A handle opened with `O_NOATIME` makes the prefetches of
+    /// a cache above, for the ordinary handle that was opened last.
     fn stream(&self, uid: u32, open: &Open, flags: OFlags) -> Option<Stream> {
         let cache = self.parts.pool.cache.get().filter(|_| !flags.contains(OFlags::WRONLY))?;
         let mut newest = open.newest.lock();
@@ -476,13 +528,12 @@ impl Server {
         OpenRequest { writes, direct, pass, shared }
     }
 
-    /// A handle is gone.
+    /// Closes a handle.
     pub fn close(&self, handle: &Handle) {
-        let backing = handle.open.modes.lock().leave(handle.mode, handle.writable);
-        drop(backing);
-        // The guard settles the file; only then is it known whether it has a name left.
-        let guard = handle.guard.lock().take();
-        drop(guard);
+        // This settles the file; only then its names can be counted.
+        let io = handle.io.lock().take();
+        drop(io);
+        self.parts.files.closed(&handle.open.file);
         handle.open.file.closed();
         handle.open.file.tell(Happened::Closed { write: handle.writable });
         self.leave(&handle.open, handle.uid());

@@ -32,9 +32,11 @@ impl Server {
     pub fn seek(self: &Arc<Self>, handle: u64, offset: u64, whence: Whence, answer: Answer<ReplyLseek>) {
         let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
         self.hand_over(handle.uid(), answer, move |answer| {
+            let file = &handle.open.file;
             let found = match whence {
-                Whence::Data => handle.open.file.seek_data(offset),
-                Whence::Hole => handle.open.file.seek_hole(offset),
+                _ if file.kernel_may_have_stores() => all_data(file.size(), offset, whence),
+                Whence::Data => file.seek_data(offset),
+                Whence::Hole => file.seek_hole(offset),
             };
             answer.give(found.map_err(|error| error.errno()));
         });
@@ -46,14 +48,14 @@ impl Server {
         };
         destination.wrote.store(true, Ordering::Relaxed);
         answer.is_on(&destination.open.file);
-        // The answer's field has 32 bits; the kernel asks again for the rest.
+        // The answer's field has 32 bits; the kernel sends another request for the rest.
         let len = len.min(1 << 30);
         let uid = destination.uid();
         let (source, destination) = (source.open.file.clone(), destination.open.file.clone());
         let Some(len) = whole_pages(to.1, len.min(source.size().saturating_sub(from.1)), destination.size()) else {
             return answer.give(Err(Errno::XDEV));
         };
-        // Who holds writes must see them: the kernel then reads, and writes as everybody does.
+        // A holder of writes must see them: the kernel copies instead, with ordinary reads and writes.
         let access = Access { write: true, offset: to.1, len };
         if destination.holder(access).is_some() {
             return answer.give(Err(Errno::XDEV));
@@ -66,8 +68,17 @@ impl Server {
     }
 }
 
-/// How much of a copy to `offset` may be made here. The kernel drops all pages that it touches, with what a mapping stored at
-/// their other bytes meanwhile; so parts of pages are left to it, which then reads and writes as everybody does. `None`: all of it.
+/// Answers a seek if the kernel may have stores in its pages: it sends none of them before the request.
+fn all_data(size: u64, offset: u64, whence: Whence) -> Result<u64> {
+    match whence {
+        _ if offset >= size => Err(Errno::NXIO.into()),
+        Whence::Data => Ok(offset),
+        Whence::Hole => Ok(size),
+    }
+}
+
+/// How much of a copy to `offset` may be made here; `None`: nothing. The kernel drops all pages that it touches, with
+/// stores of a mapping to their other bytes. So partial pages are left to it: it copies with ordinary reads and writes.
 fn whole_pages(offset: u64, len: u64, size: u64) -> Option<u64> {
     let end = offset.saturating_add(len);
     let end = if end >= size { end } else { end & !(PAGE - 1) };

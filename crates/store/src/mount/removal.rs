@@ -4,14 +4,15 @@
 //!  unlinked, or replaced ---> waiting ---> the namespace is synced, once for all that wait ---> objects removed
 //! ```
 //!
-//! The namespace and a target may be different file systems, each with a journal of its own. If the removal of an object were durable
-//! before the removal of the name, a loss of power in between would bring the name back, and with it a file without its
-//! bytes. On one file system the order of the removals is kept by its journal, and nothing is synced.
+//! The namespace and a target may be different file systems, each with a journal of its own. So the removal of the name
+//! must be durable before that of an object. Otherwise a loss of power could bring back the name, with a file without
+//! bytes. On one file system its journal keeps the order, and nothing is synced.
 //!
 //! If the namespace cannot be synced the objects stay; `entrepot check` finds them.
 //!
-//! Few threads of the slow pool remove, whatever there is to do, and each user has a share ([`policy::shares`]) of what may wait: whoever
-//! has none left asks the slow pool to remove more, where the user's own threads wait for room.
+//! Few threads of the slow pool remove, however much waits, and each user has a share ([`policy::shares`]) of what may
+//! wait. A user with a full share has further removals handed to the slow pool, where only the user's own threads wait
+//! for room.
 
 use super::slow::{OWN, Slow};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -20,24 +21,24 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-/// Files that wait at most; each holds a descriptor. A guess.
+/// Limit of waiting files; each holds a descriptor. A guess.
 const WAITING_MAX: u64 = 512;
 
-/// Threads that remove objects at the same time. A guess: enough to keep some targets busy, an eighth of the slow pool.
+/// Limit of threads that remove objects. A guess: enough to keep some targets busy, an eighth of the slow pool.
 const REMOVERS_MAX: usize = 16;
 
-/// Makes it durable that something is gone.
+/// Makes a removal of a name durable.
 type MakeDurable<T> = dyn Fn(&T) -> io::Result<()> + Send + Sync;
 
-/// What is done with what is gone.
+/// The two steps of a removal.
 pub struct Steps<T> {
-    /// Makes it durable that it is gone, and that all that went before it is.
+    /// Makes the removal of the name durable, and all removals before it.
     pub sync: Box<MakeDurable<T>>,
-    /// Removes what it left.
+    /// Removes the objects.
     pub remove: Box<dyn Fn(T) + Send + Sync>,
 }
 
-/// What waits.
+/// Queue of files whose objects are to be removed.
 pub struct Removal<T> {
     slow: Arc<Slow>,
     steps: Steps<T>,
@@ -46,31 +47,39 @@ pub struct Removal<T> {
 }
 
 struct State<T> {
-    /// Whose it is, and what.
+    /// Files whose removal is not durable yet, each with its user.
     waiting: Vec<(u32, T)>,
-    /// What may be removed.
+    /// Files whose objects may be removed.
     durable: VecDeque<(u32, T)>,
-    /// Of both, and of what is being removed.
+    /// Shares of both queues, and of removals under way.
     held: Shares,
-    /// A thread syncs and will look again.
+    /// Set while a thread syncs; it checks the queue again afterwards.
     syncs: bool,
     removers: usize,
+    /// Set if some objects stay because the namespace could not be synced.
+    stay: bool,
 }
 
 impl<T: Send + 'static> Removal<T> {
-    /// Nothing waits.
+    /// Makes an empty queue.
     pub fn new(slow: Arc<Slow>, steps: Steps<T>) -> Arc<Removal<T>> {
         let (waiting, durable, held) = (Vec::new(), VecDeque::new(), Shares::new(WAITING_MAX, 0));
-        let state = State { waiting, durable, held, syncs: false, removers: 0 };
+        let state = State { waiting, durable, held, syncs: false, removers: 0, stay: false };
         Arc::new(Removal { slow, steps, state: Mutex::new(state), went: Condvar::new() })
     }
 
-    /// Whether a user may have more wait.
+    /// Whether the queue is empty and no objects had to stay.
+    pub fn is_complete(&self) -> bool {
+        let state = self.state.lock();
+        state.waiting.is_empty() && state.durable.is_empty() && state.removers == 0 && !state.stay
+    }
+
+    /// Whether the user's share has room.
     pub fn has_room(&self, uid: u32) -> bool {
         self.state.lock().held.admits(taker(uid), 1).is_ok()
     }
 
-    /// Waits until a user may have more wait.
+    /// Waits until the user's share has room.
     pub fn wait_for_room(&self, uid: u32) {
         let mut state = self.state.lock();
         while state.held.admits(taker(uid), 1).is_err() {
@@ -78,7 +87,7 @@ impl<T: Send + 'static> Removal<T> {
         }
     }
 
-    /// Something of a user is gone. `durable` says that the file system keeps the order by itself.
+    /// Adds a removed file of a user. `durable`: the file system itself keeps the order.
     pub fn add(self: &Arc<Self>, uid: u32, removed: T, durable: bool) {
         let mut state = self.state.lock();
         state.held.force(uid, 1);
@@ -97,7 +106,7 @@ impl<T: Send + 'static> Removal<T> {
         }
     }
 
-    /// Syncs until nothing waits.
+    /// Syncs until no file waits.
     fn sync_all(self: &Arc<Self>) {
         loop {
             let mut state = self.state.lock();
@@ -114,6 +123,7 @@ impl<T: Send + 'static> Removal<T> {
                 }
                 Err(error) => {
                     let files = all.len();
+                    state.stay = true;
                     all.iter().for_each(|(uid, _)| state.held.give_back(*uid, 1));
                     drop(state);
                     self.went.notify_all();
@@ -138,7 +148,7 @@ impl<T: Send + 'static> Removal<T> {
         }
     }
 
-    /// Removes until nothing is left to be removed.
+    /// Removes objects until none may be removed.
     fn remove_all(&self) {
         let mut state = self.state.lock();
         while let Some((uid, removed)) = state.durable.pop_front() {
@@ -150,7 +160,7 @@ impl<T: Send + 'static> Removal<T> {
     }
 }
 
-/// The operator's removals make users wait as little as another user's.
+/// Taker of a share. The operator has no reserve here, so its removals delay users no more than those of another user.
 fn taker(uid: u32) -> Taker {
     Taker { uid, operator: false }
 }
@@ -196,6 +206,7 @@ mod tests {
         let log = log.lock();
         let place = |what: &str| log.iter().position(|entry| entry == what);
         assert!(place("1") > place("sync"));
+        assert!(!removal.is_complete(), "two files keep their objects");
         assert!(place("5").is_some(), "where the file system keeps the order nothing is waited for");
         assert!(place("2").is_none() && place("4").is_none(), "what is not known to be durable stays: {log:?}");
         assert_eq!(log.iter().filter(|entry| *entry == "sync").count(), 3);
@@ -234,7 +245,7 @@ mod tests {
         });
         drop(closed);
         waiter.join().expect("there is room again");
-        assert!(slow.end(Duration::from_secs(60)));
+        assert!(slow.end(Duration::from_secs(60)) && removal.is_complete());
         assert_eq!(removed.load(Ordering::SeqCst), added as usize);
     }
 }

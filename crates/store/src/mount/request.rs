@@ -1,4 +1,4 @@
-//! What new files and directories inherit of the layout request of their directory.
+//! Inheritance of a directory's layout request by new files and directories.
 
 use super::Server;
 use crate::namespace::NodeId;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 impl Server {
-    /// The text of a directory's layout request.
+    /// Text of a directory's layout request.
     pub fn request_text(&self, directory: NodeId) -> Option<Arc<str>> {
         let node = self.parts.namespace.node(directory).ok()?;
         node.request(|| {
@@ -20,7 +20,7 @@ impl Server {
         })
     }
 
-    /// What files in a directory inherit, if it says anything.
+    /// Placement that files in a directory inherit, if it has a request.
     pub fn inherited_in(&self, directory: NodeId) -> Option<Placement> {
         let text = self.request_text(directory)?;
         let placement = parse_request(&text, &self.parts.pool.placement, &self.parts.tiers);
@@ -29,7 +29,7 @@ impl Server {
             .ok()
     }
 
-    /// The path of a name in a directory, relative to the root, as far as the kernel was told.
+    /// Path of a name in a directory, relative to the root, by names that the kernel looked up.
     pub fn path_of(&self, parent: NodeId, name: &OsStr) -> Option<PathBuf> {
         let (mut at, mut names) = (parent, vec![name.to_owned()]);
         while at != ROOT {
@@ -40,7 +40,7 @@ impl Server {
         Some(names.iter().rev().collect())
     }
 
-    /// What a file inherits from the directory it was last seen in.
+    /// Placement that a file inherits from the directory it was last seen in.
     pub fn inherited(&self, file: NodeId) -> Option<Placement> {
         let (directory, _) = self.parts.namespace.node(file).ok()?.name()?;
         self.inherited_in(directory)

@@ -1,4 +1,4 @@
-//! The volume as the front serves it.
+//! The volume as a file system of the FUSE server.
 
 use super::Server;
 use super::answer::{Answer, Changes, Ttl};
@@ -10,7 +10,7 @@ use crate::namespace::{Caller, Listing, Namespace, NodeId};
 use crate::stats::Op;
 use fuser::{
     FileAttr, Generation, InitFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLock, ReplyLseek, ReplyOpen,
-    ReplyWrite,
+    ReplyStatfs, ReplyWrite,
 };
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags, Stat, StatVfs, XattrFlags};
 use rustix::io::Result;
@@ -19,11 +19,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long the kernel believes attributes of a directory at least: until its next tick, of which there are 100 to 1,000 in a second, or the one
-/// after.
+/// Minimum validity of attributes of a directory: until the kernel's next tick or the one after. A second has 100 to
+/// 1,000 ticks.
 const DIRECTORY_TTL: Duration = Duration::from_nanos(1);
 
-/// Requests that the kernel sends ahead of anybody waiting for them.
+/// Limit of asynchronous requests (read-ahead, write-back) under way.
 const BACKGROUND_MAX: u16 = 128;
 
 impl FileSystem for Server {
@@ -43,12 +43,12 @@ impl FileSystem for Server {
             // The kernel alone changes bytes and sizes, so it drops no page for what it reads in attributes.
             InitFlags::FUSE_EXPLICIT_INVAL_DATA,
             InitFlags::FUSE_CACHE_SYMLINKS,
-            InitFlags::FUSE_POSIX_ACL,
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_PASSTHROUGH,
         ];
+        capabilities.extend(self.parts.namespace.has_acls().then_some(InitFlags::FUSE_POSIX_ACL));
         if self.parts.pool.cluster.get().is_some() {
-            // Else the kernel keeps locks by itself, which nobody else has a part in.
+            // Without these flags the kernel keeps locks by itself, local to this node.
             capabilities.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
         }
         Wanted { capabilities, read_ahead_bytes: REQUEST_BYTES_MAX, background_max: BACKGROUND_MAX }
@@ -60,8 +60,8 @@ impl FileSystem for Server {
 
     fn ttl(&self) -> Ttl {
         let attr = self.options.attr_timeout;
-        // While a path is walked, the kernel asks for the attributes of each directory after its name, which brought them. Names are asked
-        // for each time all the same.
+        // On a path walk the kernel requests the attributes of each directory after its name, which brought them. Names
+        // are requested each time all the same.
         Ttl { entry: self.options.entry_timeout, attr, directory: attr.max(DIRECTORY_TTL) }
     }
 
@@ -73,7 +73,7 @@ impl FileSystem for Server {
         self.ended.ring();
     }
 
-    fn lookup(&self, parent: NodeId, name: &OsStr) -> Result<(FileAttr, Generation)> {
+    fn lookup(self: &Arc<Self>, parent: NodeId, name: &OsStr) -> Result<(FileAttr, Generation)> {
         Server::lookup(self, parent, name)
     }
 
@@ -197,6 +197,10 @@ impl FileSystem for Server {
 
     fn space(&self) -> Result<StatVfs> {
         Server::space(self)
+    }
+
+    fn statfs(self: &Arc<Self>, uid: u32, answer: Answer<ReplyStatfs>) {
+        Server::statfs(self, uid, answer);
     }
 
     fn attribute(&self, id: NodeId, name: &OsStr) -> Result<Vec<u8>> {

@@ -1,6 +1,7 @@
 //! A mount from its start to its end.
 
 use super::front::{Mounting, serve};
+use super::later::Later;
 use super::locks::Locks;
 use super::mountpoint::{Ended, Table, clear_stale, connection, control, detach, unmount_unused, widen_read_ahead};
 use super::open::Open;
@@ -19,47 +20,47 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Threads of the slow pool at most: one user alone gets 56 of them.
+/// Limit of threads of the slow pool; one user alone gets 56 of them (half of seven eighths).
 const SLOW_THREADS_MAX: usize = 128;
-/// Requests that wait for one of them at most.
+/// Limit of requests that wait for one of them.
 const SLOW_QUEUE_MAX: usize = 512;
-/// How long the end waits for requests under way on the slow pool.
+/// Timeout at the end for requests under way on the slow pool.
 const END_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long the end waits for FUSE threads, which only hung targets keep.
+/// Timeout at the end for FUSE threads: only hung targets keep them.
 const JOIN_PATIENCE: Duration = Duration::from_secs(5);
-/// How often the end looks for them.
+/// Interval of checks for them.
 const JOIN_LOOK: Duration = Duration::from_millis(5);
 
-/// How far the kernel reads ahead: one request of the largest size. Measured: 512 KiB to 4 MiB are alike, and a third
-/// faster than the kernel's 128 KiB.
+/// Read-ahead of the kernel: one request of the largest size. Measured: 512 KiB to 4 MiB are alike, and a third faster
+/// than the kernel's 128 KiB.
 const READ_AHEAD_KIB: u32 = 1024;
 
-/// Why there is no mount.
+/// Failure to mount or unmount.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The mount point cannot be used.
     #[error("the mount point {path} cannot be used: {error}; nothing was mounted. Give an empty directory that you may write to", path = .path.display())]
     Mountpoint {
-        /// Which.
+        /// Path as it was given.
         path: PathBuf,
-        /// Why.
+        /// Error of the system call.
         error: io::Error,
     },
     /// The kernel or `fusermount3` refused.
     #[error("mounting at {path} was refused: {error}. As an ordinary user you need `fusermount3` (package fuse3) and access to /dev/fuse", path = .path.display())]
     Refused {
-        /// Where.
+        /// Canonical path of the mount point.
         path: PathBuf,
-        /// Why.
+        /// Error of the system call.
         error: io::Error,
     },
-    /// It cannot be ended in the way asked.
+    /// It cannot be ended in the requested way.
     #[error("the mount at {path} cannot be ended: {error}. `fusermount3 -u -z {path}` detaches it", path = .path.display())]
     End {
-        /// Where.
+        /// Canonical path of the mount point.
         path: PathBuf,
-        /// Why.
+        /// Error of the system call.
         error: io::Error,
     },
 }
@@ -87,6 +88,7 @@ impl Mount {
         let server = Arc::new(Server {
             ended: Ended::new().map_err(refused)?,
             removal: Removal::new(slow.clone(), removal_steps()),
+            later: Later::new(slow.clone()),
             locks: Locks::new(slow.clone(), admission.clone()),
             slow,
             passthrough: AtomicBool::new(true),
@@ -114,7 +116,7 @@ impl Mount {
         Ok(Mount { connection, session: Mutex::new(Some(session)), server, path })
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -130,7 +132,7 @@ impl Mount {
         unmount_unused(&self.path).map_err(|error| MountError::End { path: self.path.clone(), error })
     }
 
-    /// Ends it at once: whoever waits for an answer gets an error, whoever comes later too. Nothing acknowledged is lost.
+    /// Ends it at once: requests under way and later ones fail. Nothing acknowledged is lost.
     pub fn abort(&self) -> Result<(), MountError> {
         let aborted = abort_connection(self.connection, &self.path);
         let detached = detach(&self.path);
@@ -145,11 +147,17 @@ impl Mount {
         }
     }
 
-    /// Waits until it is unmounted, by whomever, and until what was under way is done.
+    /// Whether the objects of all removed files are gone, once the mount has ended.
+    pub fn has_removed_all(&self) -> bool {
+        self.server.removal.is_complete()
+    }
+
+    /// Waits until it is unmounted, by any process, and until requests under way are done.
     pub fn wait(&self) -> io::Result<()> {
         let session = self.session.lock().take();
         let ended = session.map_or(Ok(true), |session| self.join(session));
         self.server.locks.end_all();
+        self.server.later.end();
         let served = self.server.slow.end(END_PATIENCE);
         if !served {
             tracing::warn!("requests still wait for targets that do not answer; leaving them behind");
@@ -158,7 +166,7 @@ impl Mount {
             self.server.close_all();
         }
         match ended {
-            // After an abort the device says so.
+            // The FUSE device returns ECONNABORTED after an abort.
             Err(error) if error.raw_os_error() == Some(Errno::CONNABORTED.raw_os_error()) => Ok(()),
             ended => ended.map(|_| ()),
         }
@@ -166,7 +174,8 @@ impl Mount {
 }
 
 impl Mount {
-    /// Joins the FUSE threads. Once the connection is gone, those that hang in a target are left behind, and it is `false`.
+    /// Joins the FUSE threads. Once the connection is gone, threads that hang in a target are left behind, and the
+    /// result is `false`.
     fn join(&self, session: BackgroundSession) -> io::Result<bool> {
         let table = Table::open();
         while self.connection.is_some() && connection(&self.path) == self.connection {
@@ -196,8 +205,8 @@ impl Drop for Mount {
     }
 }
 
-/// By the kernel's control file system, which the user who mounted may use; where that is not mounted, by a forced unmount,
-/// which only root may do. That aborts even when it then finds the mount in use.
+/// Aborts through the kernel's control file system, which the mounting user may use. Where that is not mounted, forces
+/// an unmount, which only root may do; it aborts even if it then finds the mount in use.
 fn abort_connection(connection: Option<u32>, path: &Path) -> io::Result<()> {
     let number = connection.ok_or(io::ErrorKind::NotFound)?;
     let file = std::fs::OpenOptions::new().write(true).open(control(number).join("abort"));
@@ -210,7 +219,7 @@ fn abort_connection(connection: Option<u32>, path: &Path) -> io::Result<()> {
     }
 }
 
-/// How the objects of a file without names go.
+/// Steps to remove the objects of a file without names.
 fn removal_steps() -> Steps<Arc<Open>> {
     Steps {
         sync: Box::new(|open: &Arc<Open>| Ok(rustix::fs::syncfs(open.stub())?)),

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use std::sync::Arc;
 
 impl Server {
-    /// Changes attributes; where objects are to be cut or made, on the slow pool.
+    /// Changes attributes; on the slow pool if objects are to be cut or made.
     pub fn set_attributes(self: &Arc<Self>, caller: Caller, id: NodeId, changes: Changes, answer: Answer<ReplyAttr>) {
         if id == STATS_ID {
             return answer.give(Err(Errno::PERM));
@@ -43,11 +43,12 @@ impl Server {
         let held = self.parts.namespace.hold(id, open.as_ref().map(|open| open.stub()))?;
         if let (Some(size), Some(open)) = (changes.size, &open) {
             open.file.truncate(size)?;
-            // Privileges go with a truncation as with a write, for whoever may not keep them.
+            // A truncation removes privileges as a write does, for a caller that may not keep them.
             held.drop_privileges(caller)?;
         }
         if changes.sets_owner() {
-            // Also what comes before each write, reserving and punching by somebody who may not keep them: nothing is said then.
+            // An owner change without values also precedes writes, reservations and punches by a caller that may not
+            // keep privileges.
             held.drop_privileges(caller)?;
             let set = || held.set_owner(changes.uid, changes.gid);
             self.change_owner(caller, (&held.stat()?, open.as_deref()), (changes.uid, changes.gid), set)?;
@@ -57,7 +58,7 @@ impl Server {
         }
         if changes.sets_times() {
             if let Some(open) = &open {
-                // What is pending is older than what is said now.
+                // A pending time is older than the one set now.
                 if changes.modified.is_some() {
                     open.file.times_set();
                 } else {

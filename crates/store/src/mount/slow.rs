@@ -1,11 +1,11 @@
 //! Threads for requests that may wait for long: several mirrors, recovery, objects to be created, syncing.
 //!
-//! Threads come with the work and go when idle; their number and the number of waiting requests are bounded. When both are used up,
-//! the FUSE thread that brings the next request waits, unless too many of them wait already: some stay free for what
-//! needs no target, so that the mount answers whatever its targets do.
+//! Threads start with the work and end when idle. Their number and the number of waiting requests are bounded. When
+//! both are used up, the FUSE thread with the next request waits, unless too many of them wait already. The rest stay
+//! free for requests that need no target, so that the mount answers whatever its targets do.
 //!
-//! Each user has a share of both ([`policy::shares`]). Whose requests take all of the user's threads waits for these, while
-//! others are served past them; whose requests take all of the user's places is refused.
+//! Each user has a share of both ([`policy::shares`]). A request of a user with all threads of the share in use waits,
+//! while other users' requests pass it. A request of a user with a full share of the queue is refused.
 
 use parking_lot::{Condvar, Mutex};
 use policy::shares::{Refusal, Shares, Taker};
@@ -13,31 +13,31 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One request's work, with its reply inside.
+/// Work of one request, with its reply inside.
 pub type Work = Box<dyn FnOnce() + Send>;
 
-/// Whose work is nobody's: only the limits bound it.
+/// User of the daemon's own work: bounded only by the limits.
 pub const OWN: u32 = 0;
 
-/// How long an idle thread stays.
+/// Time after which an idle thread ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// The pool.
+/// Thread pool for requests that may wait.
 pub struct Slow {
     state: Mutex<State>,
-    /// Work came or the pool ends.
+    /// Signalled when work came or the pool ends.
     came: Condvar,
-    /// Work was taken from the queue, or done.
+    /// Signalled when work was taken from the queue, or done.
     went: Condvar,
     threads_max: usize,
-    /// So many FUSE threads may wait for a place at the same time.
+    /// Limit of FUSE threads that wait for a place at the same time.
     waiting_max: usize,
-    /// Who runs the daemon.
+    /// User that runs the daemon.
     own: u32,
 }
 
 struct State {
-    /// What waits, each with whose it is.
+    /// Waiting work, each with its user.
     queue: VecDeque<(u32, Work)>,
     /// Places in the queue, and threads at work.
     queued: Shares,
@@ -49,7 +49,7 @@ struct State {
 }
 
 impl Slow {
-    /// A pool for `fuse_threads` threads that bring work.
+    /// Makes a pool for `fuse_threads` threads that bring work.
     pub fn new(threads_max: usize, queue_max: usize, fuse_threads: usize) -> Arc<Slow> {
         let all = |n: usize| Shares::new(n as u64, n as u64 / 8);
         let (queued, running) = (all(queue_max), all(threads_max));
@@ -68,8 +68,8 @@ impl Slow {
         Taker { uid, operator: uid == 0 || uid == self.own }
     }
 
-    /// Hands a user's work over; gives it back if the user has as many places as one may have, or there is none and too many
-    /// threads wait for one.
+    /// Queues a user's work. Returns it if the user's share is full, or if the queue is full and too many threads wait
+    /// for it.
     pub fn push(self: &Arc<Self>, uid: u32, work: Work) -> Result<(), Work> {
         let mut state = self.state.lock();
         while let Err(refusal) = state.queued.admits(self.taker(uid), 1)
@@ -85,8 +85,8 @@ impl Slow {
         self.enqueue(state, uid, work)
     }
 
-    /// Hands over work that somebody must do and that must not wait: what a watchdog rescued, what is left to do for a closed
-    /// file. It is bounded by the number of watched threads and of open files.
+    /// Queues work that must be done without waiting: a request rescued by a watchdog, or the rest of a close. It is
+    /// bounded by the number of watched threads and of open files.
     pub fn push_now(self: &Arc<Self>, uid: u32, work: Work) -> Result<(), Work> {
         self.enqueue(self.state.lock(), uid, work)
     }
@@ -102,7 +102,7 @@ impl Slow {
         }
         state.queue.push_back((uid, work));
         state.queued.force(uid, 1);
-        // Work that must wait for threads of its own user is found when one of these is done.
+        // Work beyond its user's threads is started when one of these is done.
         let may_run = state.running.admits(self.taker(uid), 1).is_ok();
         if state.idle >= state.queue.len() || state.threads >= self.threads_max || !may_run {
             self.came.notify_one();
@@ -151,7 +151,7 @@ impl Slow {
         self.went.notify_all();
     }
 
-    /// Lets what was handed over finish, for at most `patience`, and refuses more. Whether all of it finished.
+    /// Refuses more work and waits until the rest is done, for at most `patience`. Returns whether it is.
     pub fn end(&self, patience: Duration) -> bool {
         let until = std::time::Instant::now() + patience;
         let mut state = self.state.lock();

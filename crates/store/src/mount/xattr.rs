@@ -1,7 +1,7 @@
-//! Extended attributes: the namespace's, with ours shown as text or not at all.
+//! Extended attributes: those of the namespace, with ours shown as text or hidden.
 //!
-//! `user.entrepot.layout` and `user.entrepot.source` are virtual: what is stored under these names is a record for the daemon. All
-//! other names beginning with `user.entrepot.` do not exist.
+//! `user.entrepot.layout` and `user.entrepot.source` are virtual: the values stored under these names are records for
+//! the daemon. All other names beginning with `user.entrepot.` do not exist.
 
 use super::answer::Answer;
 use super::metadata::STATS_ID;
@@ -117,8 +117,8 @@ impl Server {
         work(answer);
     }
 
-    /// A user's attributes may fill what a file system has for them: then the file could not get a layout any more. So the
-    /// room for its pointer is taken first.
+    /// Reserves the room for a layout's pointer before a user's attribute is set. Users' attributes may fill the file
+    /// system's space for them, and then the file could not get a layout any more.
     fn keep_room(&self, id: NodeId) -> rustix::io::Result<()> {
         if self.parts.namespace.node(id)?.kind() != FileType::RegularFile {
             return Ok(());

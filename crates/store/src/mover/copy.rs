@@ -1,4 +1,4 @@
-//! Copying what new objects must hold, holes as holes.
+//! Copies the content of new objects, holes as holes.
 
 use super::mend::Proven;
 use super::progress::Active;
@@ -15,21 +15,22 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes per step, at least and at most: a row of stripes as the file lies, so that all devices read at a time. The bounds are guesses: large
-/// enough to stripe, small enough to throttle and to keep in memory.
+/// Minimum and maximum size of a step: a row of stripes in the file's layout, so that all devices read at the same
+/// time. The bounds are guesses: large enough to stripe, small enough to throttle and to keep in memory.
 const CHUNK_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
-/// Where new stripes are smaller than this and the target is slow, a step is read at once and each object gets its stripes in one go: a device
-/// that positions would do so for each stripe, which costs more than the copy through memory. A guess.
+/// Stripe size below which, for a slow target, a step is read at once and each object gets its stripes in one write.
+/// Otherwise a device that positions would do so for each stripe, which costs more than the copy through memory. A
+/// guess.
 const GATHER_BYTES: u64 = 512 << 10;
 
-/// What one object gets of a step, in one go.
+/// Bytes of a step for one object, in one write.
 struct Gathered<'a> {
     slot: &'a Arc<Slot>,
     object_offset: u64,
     bytes: Vec<u8>,
 }
 
-/// Adds a stripe to what its object gets: behind the one before, if it follows that in the object.
+/// Adds a stripe to the bytes of its object: appended to the previous write if it follows that in the object.
 fn gather<'a>(writes: &mut Vec<Gathered<'a>>, slot: &'a Arc<Slot>, object_offset: u64, bytes: &[u8]) {
     let before = writes.iter_mut().rev().find(|write| write.slot.id == slot.id);
     match before.filter(|write| write.object_offset + write.bytes.len() as u64 == object_offset) {
@@ -38,8 +39,8 @@ fn gather<'a>(writes: &mut Vec<Gathered<'a>>, slot: &'a Arc<Slot>, object_offset
     }
 }
 
-/// The device writes while the next bytes are fetched, and the sync at the end finds little left; or, stepwise, it has written before anything
-/// else is asked of it.
+/// Starts the write-back, so that the device writes while the next bytes are fetched, and the sync at the end finds
+/// little. With `stepwise`, waits until the device has written.
 fn write_out(handle: &dyn Handle, offset: u64, len: u64, stepwise: bool) {
     handle.begin_sync(offset, len);
     if stepwise {
@@ -47,7 +48,7 @@ fn write_out(handle: &dyn Handle, offset: u64, len: u64, stepwise: bool) {
     }
 }
 
-/// Waits until the new objects hold what was handed to their workers.
+/// Waits until the new objects hold the bytes that their workers received.
 fn wait_for_all(pending: Vec<(TargetId, Pending<()>)>) -> Result<(), Stop> {
     for (target, written) in pending {
         written.wait().map_err(|error| Error::Target { target, error })?;
@@ -55,23 +56,23 @@ fn wait_for_all(pending: Vec<(TargetId, Pending<()>)>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A move's view of its work.
+/// Parameters of a move's copy.
 pub(super) struct Copy<'a> {
     pub mover: &'a Mover,
     pub pace: Option<&'a dyn super::Pace>,
     pub file: &'a Arc<File>,
-    /// What is read.
+    /// Source of the bytes.
     pub view: &'a View,
-    /// What is written: those objects of it that are in `made`.
+    /// New layout: objects of it that are in `made` are written.
     pub new: &'a Layout,
     pub made: &'a NewObjects<'a>,
     pub active: &'a Active,
-    /// What reads, where only some mirrors have the right bytes. Holes are not believed then.
+    /// Verified reader, where only some mirrors have the right bytes. Holes are read as data in this case.
     pub proof: Option<&'a Proven<'a>>,
 }
 
 impl Copy<'_> {
-    /// The ranges of the file that lie on new objects, ascending and apart.
+    /// Ranges of the file on new objects, ascending and disjoint.
     pub fn ranges(&self) -> Vec<Range<u64>> {
         let is_new = |s: &&Segment| s.objects.iter().any(|object| self.made.slot(object).is_some());
         let segments = self.new.mirrors.iter().flat_map(|m| &m.segments).filter(is_new);
@@ -87,8 +88,8 @@ impl Copy<'_> {
         ranges
     }
 
-    /// Copies a range of the file, as far as the file reaches. `fresh` objects have nothing there yet, so holes need no
-    /// punching; without `throttled` writers are waiting.
+    /// Copies a range of the file, up to the end of the file. `fresh` objects are empty, so holes need no punching;
+    /// without `throttled`, writers are waiting.
     pub fn range(&self, range: Range<u64>, fresh: bool, throttled: bool) -> Result<(), Stop> {
         let end = range.end.min(self.file.size());
         if self.proof.is_none() {
@@ -115,7 +116,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Syncs the objects of a range where the file system may take for a hole what is not on the device yet.
+    /// Syncs the objects of a range where the file system may report unwritten data as a hole.
     fn make_holes_known(&self, range: &Range<u64>) -> Result<()> {
         let (Some(mirror), Some(layout)) = (self.view.in_sync().next(), &self.view.layout) else { return Ok(()) };
         for (s, segment) in layout.mirrors[mirror].segments.iter().enumerate() {
@@ -123,14 +124,14 @@ impl Copy<'_> {
                 if object_range(segment, index, range).is_empty() {
                     continue;
                 }
-                // One that cannot be asked counts as all data.
+                // An object that cannot be queried counts as all data.
                 let _ = slot.run(self.file.pool(), |h| if h.knows_holes() { Ok(()) } else { h.sync() });
             }
         }
         Ok(())
     }
 
-    /// Where the next data or hole begins, at most the end of the range.
+    /// Start of the next data or hole, at most the end of the range.
     fn next(&self, range: Range<u64>, what: Seek) -> Result<u64> {
         if self.proof.is_some() {
             return Ok(if what == Seek::Data { range.start } else { range.end });
@@ -166,7 +167,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// How much is read at a time from there on.
+    /// Bytes of the next step at an offset.
     fn step_bytes(&self, at: u64) -> u64 {
         let first = self.view.in_sync().next();
         let mirror = first.and_then(|mirror| self.view.layout.as_ref()?.mirrors.get(mirror));
@@ -179,7 +180,7 @@ impl Copy<'_> {
         self.pace.and_then(|pace| pace.step_bytes())
     }
 
-    /// Reads what follows each other in the file at once, wherever it goes in a mirror, and writes to each object once.
+    /// Reads contiguous bytes of the file at once, for all objects of a mirror, and writes to each object once.
     fn gathered(&self, m: usize, offset: u64, len: u64) -> Result<(), Stop> {
         let pieces = self.new.mirrors[m].pieces(m, offset, len);
         let wanted: Vec<_> = pieces.filter_map(|piece| Some((piece, self.slot(&piece)?))).collect();
@@ -211,14 +212,14 @@ impl Copy<'_> {
         }
     }
 
-    /// Reads a piece and hands it to the worker that writes it.
+    /// Reads a piece and passes it to the worker that writes it.
     fn write(&self, slot: &Arc<Slot>, piece: &Piece) -> Result<Pending<()>> {
         let mut bytes = vec![0; piece.len as usize];
         self.read(piece.file_offset, &mut bytes)?;
         self.put(slot, piece.object_offset, bytes)
     }
 
-    /// Hands bytes to the worker that writes them.
+    /// Passes bytes to the worker that writes them.
     fn put(&self, slot: &Arc<Slot>, offset: u64, bytes: Vec<u8>) -> Result<Pending<()>> {
         let stepwise = self.paced_bytes().is_some();
         let is_hole = self.proof.is_some() && bytes.iter().all(|byte| *byte == 0);
@@ -248,7 +249,7 @@ impl Copy<'_> {
         )
     }
 
-    /// Cuts the new objects to the file's size.
+    /// Truncates the new objects to the file's size.
     pub fn cut(&self) -> Result<()> {
         let size = self.file.size();
         self.each(

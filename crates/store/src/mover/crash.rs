@@ -1,4 +1,4 @@
-//! Where a move can be interrupted by death: the steps that tests die at.
+//! Crash points of a move, for tests.
 
 use crate::Result;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ pub enum Step {
     ChunkCopied,
     /// Everything was copied once.
     Copied,
-    /// Writers are kept out and what they wrote meanwhile is copied.
+    /// Writers are locked out, and their last writes are copied.
     CaughtUp,
     /// The new objects are durable.
     Synced,
-    /// The record names the new objects; or they are known as a slow copy.
+    /// The record names the new objects, or they are registered as a slow copy.
     Replaced,
     /// The stub is durable, or the record of the copy.
     Durable,

@@ -1,4 +1,4 @@
-//! Draining: everything off a target, file by file, until nothing is left.
+//! Draining: moves everything off a target, file by file, until nothing is left.
 
 use super::Mover;
 use crate::file::File;
@@ -8,31 +8,31 @@ use policy::layout::Reason;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How far a drain is.
+/// Progress of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct DrainProgress {
     /// Files moved off the target.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of the moved files.
     pub bytes: u64,
-    /// Files seen that still lie on it, in this round.
+    /// Files met in this round that still lie on the target.
     pub left: u64,
-    /// Of these, files in use in a way that excludes a move; they are tried again.
+    /// Files of `left` that are in use in a way that excludes a move; they are retried.
     pub busy: u64,
 }
 
 /// One walk over all files of the namespace.
 pub type Walk<'a> = Box<dyn Iterator<Item = Result<Arc<File>>> + 'a>;
 
-/// Between two rounds over files that were busy. A guess: somebody closes a file, not a thousand times a second.
+/// Pause between two rounds over busy files. A guess: a file is not closed a thousand times a second.
 const ROUND_WAIT: Duration = Duration::from_secs(1);
 
 impl Mover {
-    /// Moves everything off a target and collects its garbage. Files that are busy are tried again, round by round, until none
-    /// is left or the mover is stopped. The target should be draining, so that nothing new comes.
+    /// Moves everything off a target and collects its garbage. Busy files are retried, round by round, until none is
+    /// left or the mover is stopped. The target should be draining, so that it gets no new objects.
     ///
     /// # Errors
-    /// The first failure other than `Busy` that is left after a whole round in which nothing could be moved.
+    /// The first failure other than `Busy` that remains after a whole round without a move.
     pub fn drain<'a>(
         &self,
         target: TargetId,
@@ -59,7 +59,7 @@ impl Mover {
         }
     }
 
-    /// One walk; gives the first failure that is not `Busy`.
+    /// One walk; returns the first failure that is not `Busy`.
     fn drain_round(
         &self,
         target: TargetId,
@@ -73,7 +73,7 @@ impl Mover {
             let file = match file {
                 Ok(file) => file,
                 Err(e) => {
-                    progress.left += 1; // nobody knows where it lies
+                    progress.left += 1; // its place is unknown
                     failure.get_or_insert(e);
                     continue;
                 }

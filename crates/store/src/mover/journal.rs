@@ -1,4 +1,4 @@
-//! After a crash: what the journal says was half done, and garbage on targets that came back.
+//! Recovery after a crash: settles half-done moves of the journal, and removes garbage from targets that came back.
 
 use super::Mover;
 use crate::Result;
@@ -8,34 +8,34 @@ use policy::{FileId, ObjectId, TargetId};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering;
 
-/// What recovery of the journal did.
+/// Result of the recovery of the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Moves that were settled.
+    /// Number of moves settled.
     pub moves: usize,
-    /// Objects removed or noted as garbage.
+    /// Number of objects removed or recorded as garbage.
     pub objects: usize,
-    /// Moves whose file could not be looked for; they stay in the journal and nothing of them is touched.
+    /// Number of moves whose file could not be searched; they stay in the journal, and their objects are not touched.
     pub unknown: usize,
 }
 
-/// What is known of the file of a move that was interrupted.
+/// State of the file of an interrupted move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Its layout.
+    /// The file's current layout.
     Layout(Box<Layout>),
-    /// There is no such file any more.
+    /// The file no longer exists.
     Gone,
-    /// It cannot be said now.
+    /// The file's state cannot be determined now.
     Unknown,
 }
 
-/// Garbage removed per question to the state store.
+/// Objects of garbage removed per request to the state store.
 const GARBAGE_STEP: usize = 256;
 
 impl Mover {
     /// Settles the moves that a crash interrupted. `find` finds a file by its number, first through its mark in the
-    /// namespace's `open/`. To be called before those marks are removed.
+    /// namespace's `open/`. Must be called before those marks are removed.
     pub fn recover_journal(&self, mut find: impl FnMut(&JournalEntry) -> Result<Found>) -> Result<Recovered> {
         let mut recovered = Recovered::default();
         for entry in self.state.journal()? {
@@ -62,13 +62,13 @@ impl Mover {
         Ok(recovered)
     }
 
-    /// The files in the journal.
+    /// Numbers of the files in the journal.
     pub fn journal_files(&self) -> Result<HashSet<FileId>> {
         Ok(self.state.journal()?.into_iter().map(|entry| entry.file).collect())
     }
 
-    /// What is noted as garbage and is named by a file all the same is no garbage: namespace and state are of different times. With `None`
-    /// nobody knows what is named, and nothing is collected until the next start.
+    /// Drops garbage records of objects that a file names: namespace and state are from different times. With `None`
+    /// the names are unknown, and no garbage is collected until the next start.
     pub fn spare_named(&self, named: Option<&HashSet<ObjectId>>) -> Result<usize> {
         let Some(named) = named else {
             self.collects.store(false, Ordering::Release);
@@ -83,7 +83,7 @@ impl Mover {
         Ok(spared.len())
     }
 
-    /// Removes what is noted as garbage on a target; gives how many objects. Stops at the first that fails.
+    /// Removes the recorded garbage of a target; returns the number of objects. Stops at the first failure.
     pub fn collect_garbage(&self, target: TargetId) -> Result<usize> {
         if !self.collects.load(Ordering::Acquire) {
             return Ok(0);
@@ -100,28 +100,29 @@ impl Mover {
         }
     }
 
-    /// Removes objects that no layout names: made by a daemon that died before it wrote the record. Gives how many.
+    /// Removes objects that no layout names: created by a daemon that died before it wrote the record. Returns their
+    /// number.
     pub fn sweep(&self, orphans: &[(TargetId, ObjectId)]) -> Result<usize> {
         self.state.garbage_add(orphans)?;
         self.remove_garbage(orphans)
     }
 
-    /// The objects that no layout names and that are accounted for all the same: what moves under way make or leave, slow copies, and
-    /// garbage. Asked in the order in which an object goes from one to the next.
+    /// Objects that no layout names but that are accounted for: those of moves under way, slow copies, and garbage.
+    /// Read in the order in which an object goes from one to the next.
     pub fn answered_for(&self) -> Result<HashSet<(TargetId, ObjectId)>> {
         let mut objects = self.under_way()?;
         objects.extend(self.garbage()?);
         Ok(objects)
     }
 
-    /// What moves under way here make or leave, and slow copies.
+    /// Objects that moves on this node create or leave, and slow copies.
     pub fn under_way(&self) -> Result<HashSet<(TargetId, ObjectId)>> {
         let mut objects: HashSet<_> = self.state.journal()?.into_iter().flat_map(|entry| entry.objects).collect();
         objects.extend(self.pool.slow_copies.lies());
         Ok(objects)
     }
 
-    /// What waits to be removed, whichever node left it.
+    /// Objects that wait for removal, of all nodes.
     pub fn garbage(&self) -> Result<HashSet<(TargetId, ObjectId)>> {
         let mut objects = HashSet::new();
         for target in self.pool.targets.all() {
@@ -131,7 +132,7 @@ impl Mover {
         Ok(objects)
     }
 
-    /// Removes objects, durably, and forgets them as garbage; gives how many. The rest stays garbage.
+    /// Removes objects durably, and their garbage records; returns their number. The rest stays garbage.
     pub(super) fn remove_garbage(&self, objects: &[(TargetId, ObjectId)]) -> Result<usize> {
         let mut by_target: BTreeMap<TargetId, Vec<ObjectId>> = BTreeMap::new();
         let kept = self.pool.slow_copies.objects();

@@ -1,7 +1,7 @@
-//! Objects that hold other bytes than they should, made anew of stripes that are proven right, wherever each of them is so.
+//! Rebuilds objects with wrong bytes from stripes that are verified, each from any mirror that has it right.
 
 use super::Mover;
-use super::transform::How;
+use super::transform::MoveOptions;
 use crate::file::{File, NewObjects, View};
 use crate::{Error, Result};
 use parking_lot::Mutex;
@@ -9,20 +9,20 @@ use policy::layout::{Layout, Position, Reason};
 use policy::{ObjectId, TargetId};
 use std::sync::Arc;
 
-/// Says which bytes of a file are right, stripe by stripe.
+/// Verifies the bytes of a file, stripe by stripe.
 pub(crate) trait Proof: Sync {
-    /// Bytes of a stripe: number `k` begins at `k` times as many bytes of the file.
+    /// Size of a stripe in bytes; stripe `k` begins at offset `k * size` of the file.
     fn stripe_bytes(&self) -> u64;
-    /// Whether a stripe has these bytes.
+    /// Whether these are the right bytes of a stripe.
     fn is_right(&self, number: u64, stripe: &[u8]) -> Result<bool>;
     /// The bytes of a stripe that no mirror has right, from elsewhere.
     ///
     /// # Errors
-    /// Why they cannot be had.
+    /// The reason why the bytes are unavailable.
     fn bring(&self, number: u64, len: u64) -> Result<Vec<u8>>;
 }
 
-/// Reads a file with a proof.
+/// Reads a file with verification.
 pub(super) struct Proven<'a> {
     file: &'a Arc<File>,
     view: &'a View,
@@ -37,10 +37,10 @@ impl<'a> Proven<'a> {
         Proven { file, view, proof, size: file.size(), last: Mutex::default() }
     }
 
-    /// Fills `buf` with bytes that are proven right; zeros beyond the end.
+    /// Fills `buf` with verified bytes; zeros beyond the end.
     ///
     /// # Errors
-    /// If nothing has them.
+    /// If no mirror and no source has the bytes.
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let stripe_bytes = self.proof.stripe_bytes();
         let end = (offset + buf.len() as u64).min(self.size);
@@ -65,7 +65,7 @@ impl<'a> Proven<'a> {
     fn stripe(&self, number: u64, len: u64) -> Result<Vec<u8>> {
         let mut bytes = vec![0; len as usize];
         for mirror in self.view.in_sync() {
-            // One that cannot be read is not right.
+            // A mirror that cannot be read does not count as right.
             let read = self.file.read_mirror(self.view, mirror, number * self.proof.stripe_bytes(), &mut bytes);
             if read.is_ok() && self.proof.is_right(number, &bytes)? {
                 return Ok(bytes);
@@ -80,19 +80,19 @@ impl<'a> Proven<'a> {
 }
 
 impl Mover {
-    /// Makes objects of a file anew from what `proof` says is right. Nothing changes if it was written meanwhile, or if a stripe is right
-    /// nowhere.
+    /// Rebuilds objects of a file from bytes that `proof` verifies. Nothing changes if the file was written in
+    /// between, or if a stripe is right nowhere.
     pub(crate) fn mend(
         &self,
         file: &Arc<File>,
         wrong: &[(Position, ObjectId)],
         proof: &dyn Proof,
     ) -> Result<Arc<Layout>> {
-        let how = How { proof: Some(proof), ..How::plainly("mend", Reason::Resynced) };
+        let how = MoveOptions { proof: Some(proof), ..MoveOptions::plainly("mend", Reason::Resynced) };
         let plan = |old: &Layout, made: &mut NewObjects<'_>| {
             let mut new = old.clone();
             for (at, id) in wrong {
-                // Who was made anew meanwhile by somebody else is another.
+                // An object that was replaced in between has another id.
                 let Some(object) = old.object(*at).filter(|object| object.id == *id) else { continue };
                 let tier = self.pool.targets.get(object.target).map(|target| target.tier());
                 let object = self.elsewhere(&new, (at.mirror, at.segment), tier, made, TargetId(u16::MAX))?;

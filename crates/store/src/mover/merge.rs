@@ -1,11 +1,11 @@
-//! Merged files: those that are always read together lie piece by piece beside each other, in objects that they share.
+//! Merged files: files that are always read together are interleaved in shared objects.
 //!
 //! ```text
 //! first file    copy into new objects, every n-th unit of them          | its record names them
 //! each other    give these objects a name of its own, copy into its turns | its record names those
 //! ```
-//! Each file is changed by a move of its own, so a crash leaves each of them as it was or merged; a file that finds itself alone in its
-//! objects has gaps on its device, and nothing worse. An object goes with the last of its names.
+//! Each file is changed by a move of its own, so a crash leaves each file as it was or merged. A file that is left
+//! alone in its objects has gaps on its device, and no other harm. An object is removed with the last of its names.
 
 use super::Mover;
 use crate::file::File;
@@ -14,11 +14,11 @@ use policy::layout::{Layout, Merged, Mirror, MirrorState, Placement, Reason, Seg
 use std::sync::Arc;
 
 impl Mover {
-    /// Merges files, in turns of a stripe, over as many targets as `place` says.
+    /// Merges files, in turns of a stripe, over the number of targets in `place`.
     ///
     /// # Errors
-    /// With the number of the file that could not be merged; those before it are merged, those behind it are as they were. `Invalid` if they
-    /// cannot be merged at all: then nothing was changed.
+    /// With the index of the file that could not be merged; files before it are merged, later ones are unchanged.
+    /// `Invalid` if the files cannot be merged at all: then nothing was changed.
     pub fn merge(&self, files: &[Arc<File>], place: &Placement) -> Result<(), (usize, Error)> {
         let turn = |slot: usize| Merged { unit_bytes: place.stripe_size, slot: slot as u16, of: files.len() as u16 };
         if !(2..=Merged::FILES_MAX).contains(&files.len()) || !turn(0).is_valid() {
@@ -59,7 +59,7 @@ impl Mover {
         only_mirror(&layout)
     }
 
-    /// Gives a merged file objects of its own again, as wide and striped as it is.
+    /// Gives a merged file objects of its own again, with the same width and striping.
     pub fn split(&self, file: &Arc<File>) -> Result<Arc<Layout>> {
         self.transform(file, "split", Reason::Split, |old, made| {
             let mut new = old.clone();
@@ -79,7 +79,7 @@ impl Mover {
     }
 }
 
-/// A file with several copies is protected by them, and merging is for one.
+/// Refuses a file with several mirrors: they protect it, and a merged file has only one.
 fn only_mirror(layout: &Layout) -> Result<()> {
     match layout.mirrors.as_slice() {
         [mirror] if mirror.state == MirrorState::InSync => Ok(()),

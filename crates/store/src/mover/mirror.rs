@@ -1,7 +1,8 @@
 //! Replicas: a mirror that is striped as the file is, on other targets, so that any object of it can replace its own.
 //!
-//! A *swap* lets the replica of a lost object take its place in the first mirror. It changes the record and copies nothing,
-//! so it costs the same for every size; the lost object is then one of the replica, rebuilt when there is time.
+//! A *swap* puts the replica's object in the place of a lost one in the first mirror. It changes the record and
+//! copies nothing, so it costs the same for every size. The lost object then belongs to the replica, and is rebuilt
+//! when there is time.
 
 use super::Mover;
 use crate::file::{File, targets_of};
@@ -12,7 +13,7 @@ use policy::layout::{Layout, Mirror, MirrorState, ObjectState, Reason, choose_re
 use std::sync::Arc;
 
 impl Mover {
-    /// Adds a mirror striped as the first one, all of it on targets that hold nothing of the file.
+    /// Adds a mirror striped like the first one, entirely on targets without objects of the file.
     ///
     /// # Errors
     /// `NoTarget` if there is no such target; `Busy` if the file is moved, recovered or used by the kernel alone.
@@ -35,7 +36,8 @@ impl Mover {
         })
     }
 
-    /// Swaps all objects on `failed` for those of the mirror `replica`, and returns how many; 0 if it has none.
+    /// Swaps all objects on `failed` for those of the mirror `replica`. Returns their number; 0 if the mirror has
+    /// none.
     pub fn swap_replica(&self, file: &Arc<File>, replica: usize, failed: TargetId) -> Result<usize> {
         let works = |id: TargetId| self.pool.targets.get(id).is_some_and(|t| t.state() != State::Failed);
         let mut swapped = 0;
@@ -52,7 +54,7 @@ impl Mover {
                     swapped += 1;
                 }
             }
-            // One change of the record, whatever the number of objects.
+            // One change of the record for any number of objects.
             if swapped == 0 { Err(Error::Unrecoverable("it has no replica".into())) } else { Ok(new) }
         });
         match changed {

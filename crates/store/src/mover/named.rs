@@ -1,4 +1,4 @@
-//! The verbs with targets that somebody named.
+//! The verbs with explicitly named targets.
 
 use super::Mover;
 use crate::file::{File, NewObjects};
@@ -9,7 +9,7 @@ use policy::layout::{Layout, MirrorState, Object, Reason, Segment};
 use std::sync::Arc;
 
 impl Mover {
-    /// Moves every object of the file that lies on `from` to `to`.
+    /// Moves every object of the file on `from` to `to`.
     pub fn replace_target_by(&self, file: &Arc<File>, from: TargetId, to: TargetId) -> Result<Arc<Layout>> {
         self.takes_objects(to)?;
         self.transform(file, "replace target", Reason::Moved, |old, made| {
@@ -24,7 +24,7 @@ impl Mover {
         })
     }
 
-    /// Puts a segment on these targets, in stripe order; its stripe size stays.
+    /// Moves a segment to these targets, in stripe order; its stripe size stays.
     pub fn move_segment_to(
         &self,
         file: &Arc<File>,

@@ -1,4 +1,4 @@
-//! What the mover is doing, to be shown by `entrepot status`.
+//! Progress of the mover, for `entrepot status`.
 
 use parking_lot::Mutex;
 use policy::FileId;
@@ -7,47 +7,47 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How far one move is.
+/// State of one move.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// Bytes are copied while the file is in use.
     Copying,
-    /// Done.
+    /// All steps are done.
     Done,
-    /// The file was in use in a way that excludes a move; it will be tried again.
+    /// The file was in use in a way that excludes a move; the move will be retried.
     Busy,
-    /// Failed, and why.
+    /// The move failed, with the reason.
     Failed(String),
 }
 
-/// One move.
+/// Progress of one move.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ProgressEntry {
-    /// Its number, ascending.
+    /// Serial number, ascending.
     pub id: u64,
-    /// What is done: `add mirror`, `drop mirror`, `replace target`, `move segment`, `copy segment`, `resync`.
+    /// Verb of the move: `add mirror`, `drop mirror`, `replace target`, `move segment`, `copy segment`, `resync`.
     pub verb: &'static str,
-    /// The file's number.
+    /// Number of the file.
     pub file: String,
     /// Bytes copied so far.
     pub done_bytes: u64,
-    /// Bytes of the file: an upper bound, holes are not copied.
+    /// Size of the file in bytes: an upper bound, since holes are not copied.
     pub total_bytes: u64,
-    /// How far it is.
+    /// State of the move.
     pub phase: Phase,
-    /// The mechanism that wants it. Neither this nor why is shown to everybody.
+    /// Mechanism that requested the move. Only the operator sees this and the reason.
     #[serde(skip)]
     pub by: &'static str,
-    /// Why.
+    /// Reason of the move.
     #[serde(skip)]
     pub why: String,
-    /// How long it has gone on.
+    /// Duration of the move so far.
     #[serde(skip)]
     pub lasted: Duration,
 }
 
-/// Moves kept in sight after they ended. A guess.
+/// Maximum of ended moves in the list. A guess.
 const ENDED_MAX: usize = 32;
 
 /// The moves under way and the last ones that ended.

@@ -1,17 +1,18 @@
 //! Moves that leave a copy behind, copies that are made beside a segment that stays, and moves back to a copy.
 //!
 //! ```text
-//! up     as any move; the old objects are not removed but kept, and a record says so     [slow a] -> [fast b], a kept
-//! below  new objects are filled and kept; the layout stays as it is                      [fast b]             a kept
-//! down   the file's layout names the kept objects again, the fast ones are garbage       [fast b] -> [slow a]
+//! up     as any move; the old objects are kept, with a record                          [slow a] -> [fast b], a kept
+//! below  new objects are filled and kept; the layout stays as it is                    [fast b]             a kept
+//! down   the file's layout names the kept objects again, the fast ones are garbage     [fast b] -> [slow a]
 //! ```
-//! A copy that is made below a segment gives way to writers: the first write to the segment ends it.
+//! A copy under creation below a segment gives way to writers: the first write to the segment ends it.
 //!
-//! There is a record of a copy only while the durable layout does not name its objects: it is written after the new layout is durable and before
-//! the journal ends, and removed before the layout names them again, when the journal has them. So at every moment what a crash leaves is
-//! in the journal or in a record; the next start makes journal of the records and settles it as ever: what the layout does not name goes.
+//! A copy has a record only while the durable layout does not name its objects. The record is written after the new
+//! layout is durable and before the journal ends. It is removed before the layout names the objects again, when the
+//! journal has them. So after a crash every object is in the journal or in a record. The next start moves the records
+//! to the journal and settles it as usual: objects that the layout does not name are removed.
 
-use super::transform::{How, Stop};
+use super::transform::{MoveOptions, Stop};
 use super::verbs::moved_segment;
 use super::{Mover, Pace};
 use crate::file::{ByteRanges, File, Lies, NewObjects, SlowCopy, lies};
@@ -24,13 +25,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The kind of the records in the state store.
+/// Kind of the records in the state store.
 const RECORDS: &str = "kept-copies";
 
-/// What a move does with copies; the segment is one of the only mirror.
+/// Treatment of copies by a move; the segment is one of the only mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keeps {
-    /// Nothing.
+    /// No copy is kept.
     Nothing,
     /// The old objects of this segment are kept.
     Old(usize),
@@ -47,20 +48,20 @@ impl Keeps {
     }
 }
 
-fn moving<'a>(verb: &'static str, pace: Option<&'a dyn Pace>, keeps: Keeps) -> How<'a> {
-    How { pace, keeps, ..How::plainly(verb, Reason::Moved) }
+fn moving<'a>(verb: &'static str, pace: Option<&'a dyn Pace>, keeps: Keeps) -> MoveOptions<'a> {
+    MoveOptions { pace, keeps, ..MoveOptions::plainly(verb, Reason::Moved) }
 }
 
-/// Gives a copy up as soon as what it copies is written.
+/// Ends a copy as soon as its range is written.
 pub(super) struct Unwritten<'a> {
     range: Range<u64>,
     written: Arc<ByteRanges>,
-    /// What else sets its pace.
+    /// Further rate limiter of the move.
     pace: Option<&'a dyn Pace>,
 }
 
 impl<'a> Unwritten<'a> {
-    /// For what is being copied; `None` if that may be written.
+    /// The guard of a copy under creation; `None` if its range may be written.
     pub fn of(
         layout: &Layout,
         keeps: Keeps,
@@ -88,7 +89,7 @@ impl Pace for Unwritten<'_> {
 }
 
 impl Mover {
-    /// How many copies are kept.
+    /// Number of kept copies.
     pub fn copies(&self) -> usize {
         self.pool.slow_copies.len()
     }
@@ -98,7 +99,7 @@ impl Mover {
         !self.pool.slow_copies.is_empty() && self.pool.slow_copies.of(file, segment).is_some()
     }
 
-    /// Puts a segment of a file with one mirror on other objects and keeps the old ones as a copy.
+    /// Moves a segment of a file with one mirror to other objects, and keeps the old ones as a copy.
     pub fn move_segment_keeping(
         &self,
         file: &Arc<File>,
@@ -110,10 +111,10 @@ impl Mover {
         self.transform_as(file, moving("move segment", pace, Keeps::Old(segment)), plan)
     }
 
-    /// Makes a copy of a segment of a file with one mirror, on other objects; the segment stays where it is.
+    /// Copies a segment of a file with one mirror to other objects; the segment stays where it is.
     ///
     /// # Errors
-    /// `Busy` if the segment is written meanwhile: then nothing is kept.
+    /// `Busy` if the segment is written during the copy: then no copy is kept.
     pub fn copy_segment_below(
         &self,
         file: &Arc<File>,
@@ -126,7 +127,7 @@ impl Mover {
         done.map(drop)
     }
 
-    /// Puts a segment back on its copy: nothing is copied.
+    /// Returns a segment to its copy: no byte is copied.
     ///
     /// # Errors
     /// `Busy` if there is no equal copy: the segment was written. After any error the copy is given up.
@@ -156,7 +157,7 @@ impl Mover {
         there.and_then(|there| self.pool.slow_copies.of(layout.file, there)).ok_or_else(no_copy)
     }
 
-    /// Who asked for the file's bytes to be durable got that of the fast objects only.
+    /// A sync of the file made only the fast objects durable.
     fn make_durable(&self, copy: &Segment) -> Result<()> {
         for object in &copy.objects {
             let (id, target) = (object.id, object.target);
@@ -170,7 +171,7 @@ impl Mover {
         Ok(())
     }
 
-    /// While writers are kept out: whether what a move goes back to is still equal.
+    /// Whether the copy is still equal, while writers are locked out.
     pub(super) fn copy_still_equal(&self, old: &Layout, keeps: Keeps) -> Result<(), Stop> {
         match keeps {
             Keeps::Returns(segment) => Ok(self.copy_of(old, segment).map(drop)?),
@@ -178,7 +179,7 @@ impl Mover {
         }
     }
 
-    /// The new objects are there, and nothing has written since. The copy that is kept from now on.
+    /// Called once the new objects are complete and no write came since. Returns the copy that is kept from now on.
     pub(super) fn keep_or_release(&self, old: &Layout, new: &Layout, keeps: Keeps) -> Option<Segment> {
         let (used, copy) = match keeps {
             Keeps::Nothing => return None,
@@ -194,24 +195,24 @@ impl Mover {
         Some(copy.clone())
     }
 
-    /// What is kept is durable: from now on a crash would leave the copy.
+    /// Records a copy, once its objects are durable: from now on a crash leaves the copy.
     pub(super) fn record_copy(&self, file: FileId, segment: &Segment) -> Result<()> {
         let objects: Vec<(u16, u64)> = segment.objects.iter().map(|o| (o.target.0, o.id.0)).collect();
         let bytes = serde_json::to_vec(&objects).expect("numbers");
         self.state.record_put(RECORDS, &key(file, segment), &bytes)?;
-        // Written since: it may have been removed before there was a record of it. The journal answers for its objects still.
+        // A write may have removed the copy before there was a record of it. The journal still covers its objects.
         if segment.objects.first().is_some_and(|object| !self.pool.slow_copies.objects_of(file).contains(&object.id)) {
             self.state.record_remove(RECORDS, &key(file, segment))?;
         }
         Ok(())
     }
 
-    /// The segments that lost their copy since this was last asked: files, and where the segments start.
+    /// Takes the segments that lost their copy since the last call: files, and the starts of the segments.
     pub fn take_copies_gone(&self) -> Vec<(FileId, u64)> {
         self.pool.slow_copies.take_gone()
     }
 
-    /// Removes the copies that are of no use any more. How many objects.
+    /// Removes stale copies. Returns the number of objects.
     pub fn remove_stale_copies(&self) -> Result<usize> {
         let stale = self.pool.slow_copies.stale();
         if stale.is_empty() {
@@ -226,19 +227,19 @@ impl Mover {
         self.remove_garbage(&objects)
     }
 
-    /// Gives up the copies of a file that is gone.
+    /// Gives up the copies of a removed file.
     pub fn forget_copies_of(&self, file: FileId) {
         if !self.pool.slow_copies.is_empty() {
             self.pool.slow_copies.forget(|(of, _), _| *of == file);
         }
     }
 
-    /// Gives up the copy of the segment of a file that starts there.
+    /// Gives up the copy of the segment that starts at `start`.
     pub fn forget_copy(&self, file: FileId, start: u64) {
         self.pool.slow_copies.forget(|at, _| *at == (file, start));
     }
 
-    /// Gives up copies with a part on a target. How many bytes these parts have.
+    /// Gives up copies with a part on a target. Returns the bytes of these parts.
     pub fn forget_copies_on(&self, target: TargetId) -> u64 {
         let freed = Cell::new(0u64);
         self.pool.slow_copies.forget(|_, copy| {
@@ -249,7 +250,7 @@ impl Mover {
         freed.get()
     }
 
-    /// Bytes that the copy of a segment takes of a target; 0 without one.
+    /// Bytes of the copy of a segment on a target; 0 without a copy.
     pub fn copy_bytes_on(&self, file: FileId, segment: &Segment, target: TargetId) -> u64 {
         self.pool.slow_copies.of(file, segment).map_or(0, |copy| bytes_on(&copy, target))
     }
@@ -260,8 +261,9 @@ impl Mover {
         self.remove_stale_copies()
     }
 
-    /// At the start, before the journal is settled: nobody knows whether segments were written after their copies were made, so that the
-    /// copies of the last run are as garbage as what an interrupted move leaves. How many copies.
+    /// Moves the records of copies to the journal, at the start and before the journal is settled. It is unknown
+    /// whether the segments were written after the copies were made, so the copies of the last run become garbage.
+    /// Returns the number of copies.
     pub fn journal_copies_of_last_run(&self) -> Result<usize> {
         let records = self.state.records(RECORDS)?;
         let mut copies: BTreeMap<FileId, Vec<Lies>> = BTreeMap::new();
@@ -287,7 +289,7 @@ impl Mover {
     }
 }
 
-/// One for each copy that ever was: of one segment a new copy may be recorded before the stale one is forgotten.
+/// A key for each copy: a new copy of a segment may be recorded before the stale one is forgotten.
 fn key(file: FileId, copy: &Segment) -> String {
     let first = copy.objects.first().map_or(0, |object| object.id.0);
     format!("{}-{}-{first}", file.0, copy.start)

@@ -1,4 +1,4 @@
-//! What a move did, as an event: which targets the bytes left, where they lie now, which mechanism wanted it, and why.
+//! Events of moves: the old and the new targets of the bytes, the mechanism that requested the move, and the reason.
 
 use super::Mover;
 use crate::events::{Event, Kind, cause};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Mover {
-    /// A move ended. One that was in the way of others is tried again and not told.
+    /// Records the end of a move. A move that ended as busy is retried and not recorded.
     pub(super) fn tell(
         &self,
         id: FileId,
@@ -20,7 +20,7 @@ impl Mover {
     ) {
         let mut event = match result {
             Err(Error::Busy(_)) => return,
-            Err(error) => Event::new(Kind::Move, format!("{verb}: failed: {error}")),
+            Err(error) => Event::new(Kind::Move, format!("{verb}: failed: {}", said(&self.pool.targets, error))),
             Ok(new) if old.is_some_and(|old| old.generation == new.generation) => return,
             Ok(new) => {
                 let mut event = Event::new(Kind::Move, verb);
@@ -39,7 +39,7 @@ impl Mover {
         self.pool.events.record(event);
     }
 
-    /// Which mechanism wants the change that this thread makes, and why.
+    /// The mechanism that requested the change on this thread, and the reason.
     pub(super) fn cause(&self, reason: Reason) -> (&'static str, String) {
         cause().unwrap_or_else(|| (mechanism(reason), words(&self.pool.targets, reason)))
     }
@@ -54,11 +54,19 @@ fn objects(layout: &Layout) -> BTreeSet<(TargetId, ObjectId)> {
     layout.objects().map(|(_, object)| (object.target, object.id)).collect()
 }
 
+/// Text of an error, with the name of its target instead of its number.
+pub(crate) fn said(targets: &Targets, error: &Error) -> String {
+    match error {
+        Error::Target { target, error } => format!("target {}: {error}", name_of(targets, *target)),
+        other => other.to_string(),
+    }
+}
+
 fn name_of(targets: &Targets, target: TargetId) -> String {
     targets.get(target).map_or_else(|| target.to_string(), |target| target.name().to_string())
 }
 
-/// Who has such a change made where nobody says.
+/// Mechanism of a change without a recorded cause.
 fn mechanism(reason: Reason) -> &'static str {
     match reason {
         Reason::Drained(_) => "drain",
@@ -71,11 +79,11 @@ fn mechanism(reason: Reason) -> &'static str {
     }
 }
 
-/// Why a layout was changed, for people.
+/// Reason of a change of a layout, for people.
 pub fn words(targets: &Targets, reason: Reason) -> String {
     let name = |target: TargetId| name_of(targets, target);
     match reason {
-        Reason::Grown => "it outgrew what it had".into(),
+        Reason::Grown => "it grew beyond the segments that it had".into(),
         Reason::StagedIn => "it was staged in with a known size".into(),
         Reason::Requested => "the user or its directory asked for this layout".into(),
         Reason::MirrorAdded => "a mirror was added".into(),

@@ -5,7 +5,7 @@ use super::mend::{Proof, Proven};
 use super::progress::Active;
 use super::slow_copy::{Keeps, Unwritten};
 use super::{Mover, Pace, Phase, Step};
-use crate::file::{ByteRanges, File, NewObjects, Noted, View};
+use crate::file::{ByteRanges, File, JournalNote, NewObjects, View};
 use crate::state::JournalEntry;
 use crate::stats::Metric;
 use crate::{Error, Result};
@@ -15,23 +15,24 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How often a move starts again because the layout changed under it (growth, a stale mark). Each change happens a few
-/// times in a file's life.
+/// Maximum of restarts of a move because the layout changed (growth, a stale mark). Each change happens a few times
+/// in a file's life.
 const ATTEMPTS_MAX: usize = 4;
-/// A file of more bytes is not kept from writers on other nodes while it is copied. A guess: seconds at the speed of one device.
+/// Longest file that is closed to writers on other nodes during the copy. A guess: seconds at the speed of one
+/// device.
 const HELD_BYTES_MAX: u64 = 256 << 20;
 
-/// Passes over what was written meanwhile before writers are kept out.
+/// Maximum of passes over newly written bytes before writers are locked out.
 const PASSES_MAX: usize = 4;
 
-/// So little may be copied while writers are kept out. A guess: some milliseconds.
+/// Maximum of bytes copied while writers are locked out. A guess: some milliseconds.
 const REST_BYTES_MAX: u64 = 8 << 20;
 
 /// Why a move ended early.
 pub(super) enum Stop {
-    /// It failed; what was done is undone.
+    /// The move failed; its changes are undone.
     Failed(Error),
-    /// The layout changed under it.
+    /// The layout changed during the move.
     Changed,
     /// The daemon "died": nothing is undone.
     Died(Error),
@@ -43,52 +44,52 @@ impl From<Error> for Stop {
     }
 }
 
-/// What a move is for, and how it is made.
+/// Purpose and options of a move.
 #[derive(Clone, Copy)]
-pub(super) struct How<'a> {
-    /// Its name in reports.
+pub(super) struct MoveOptions<'a> {
+    /// Name of the move in reports.
     pub verb: &'static str,
     pub reason: Reason,
-    /// A speed of its own.
+    /// Rate limiter of this move.
     pub pace: Option<&'a dyn Pace>,
-    /// What happens to copies.
+    /// Treatment of slow copies.
     pub keeps: Keeps,
-    /// What says which bytes may be copied, where not all mirrors have the right ones.
+    /// Verifies bytes before they are copied, where not all mirrors have the right ones.
     pub proof: Option<&'a dyn Proof>,
 }
 
-impl How<'_> {
-    /// A move as most are.
-    pub fn plainly(verb: &'static str, reason: Reason) -> How<'static> {
-        How { verb, reason, pace: None, keeps: Keeps::Nothing, proof: None }
+impl MoveOptions<'_> {
+    /// A move with default options.
+    pub fn plainly(verb: &'static str, reason: Reason) -> MoveOptions<'static> {
+        MoveOptions { verb, reason, pace: None, keeps: Keeps::Nothing, proof: None }
     }
 }
 
 /// One attempt of a move.
 struct Move<'a> {
-    how: How<'a>,
+    how: MoveOptions<'a>,
     file: &'a Arc<File>,
     view: &'a Arc<View>,
     old: &'a Layout,
     active: &'a Active,
     watch: &'a ByteRanges,
-    /// The record was replaced.
+    /// Whether the record was replaced.
     replaced: &'a Cell<bool>,
 }
 
-/// What came of an attempt.
+/// Result of an attempt.
 struct Done {
     layout: Arc<Layout>,
-    /// A segment of it has this copy now.
+    /// The new copy of a segment, if the move made one.
     copy: Option<Segment>,
 }
 
-/// What a move leaves behind when it is over.
-type Left = Vec<(TargetId, ObjectId)>;
+/// Objects that a finished move leaves behind.
+type Leftovers = Vec<(TargetId, ObjectId)>;
 
 impl Mover {
-    /// Brings the file from its layout to what `plan` makes of it. Objects that `plan` makes are filled; those that the
-    /// new layout does not name any more are removed. An object that stays must stay where it is in its segment.
+    /// Brings the file from its layout to the result of `plan`. New objects are filled; objects that the new layout
+    /// no longer names are removed. An object that stays must keep its place in its segment.
     ///
     /// # Errors
     /// `Busy` if the file has no layout, is moved, recovered, or used by the kernel alone.
@@ -102,7 +103,7 @@ impl Mover {
         self.transform_at(file, verb, reason, None, plan)
     }
 
-    /// The same, at a speed of its own.
+    /// `transform` with a rate limiter of its own.
     pub(crate) fn transform_at(
         &self,
         file: &Arc<File>,
@@ -111,14 +112,15 @@ impl Mover {
         pace: Option<&dyn Pace>,
         plan: impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
     ) -> Result<Arc<Layout>> {
-        self.transform_as(file, How { pace, ..How::plainly(verb, reason) }, plan)
+        self.transform_as(file, MoveOptions { pace, ..MoveOptions::plainly(verb, reason) }, plan)
     }
 
-    /// The same; what it leaves behind may be kept as a copy, or it goes back to one, and it may copy only what is proven right.
+    /// `transform` with all options: it may keep the old objects as a copy, return to a copy, and copy only verified
+    /// bytes.
     pub(super) fn transform_as(
         &self,
         file: &Arc<File>,
-        how: How<'_>,
+        how: MoveOptions<'_>,
         plan: impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
     ) -> Result<Arc<Layout>> {
         file.begin_move()?;
@@ -130,7 +132,8 @@ impl Mover {
         let (before, active) = (file.layout(), self.progress.begin(told, id, file.size()));
         let mut result = Err(Stop::Changed);
         for attempt in 0..ATTEMPTS_MAX {
-            // What other nodes write all the time is copied while they wait; for a long file that would be too long.
+            // A file that other nodes write all the time is copied while they wait; for a long file the wait would be
+            // too long.
             if attempt > 0 && file.is_shared() && file.size() <= HELD_BYTES_MAX {
                 file.keep_others_out().inspect_err(|_| file.end_move())?;
             }
@@ -145,6 +148,8 @@ impl Mover {
         let result = match result {
             Ok(layout) => Ok(layout),
             Err(Stop::Changed) => Err(Error::Busy("the layout changed under every attempt; try again".into())),
+            // A copy of removed objects fails in many ways.
+            Err(Stop::Failed(_)) if file.is_removed() => Err(Error::Busy("the file has been removed".into())),
             Err(Stop::Failed(e) | Stop::Died(e)) => Err(e),
         };
         let phase = match &result {
@@ -165,7 +170,7 @@ impl Mover {
     fn attempt(
         &self,
         file: &Arc<File>,
-        how: How<'_>,
+        how: MoveOptions<'_>,
         active: &Active,
         plan: &impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
     ) -> Result<Arc<Layout>, Stop> {
@@ -179,13 +184,13 @@ impl Mover {
         file.mark_in_use()?;
         self.step(Step::Marked)?;
         let (died, replaced) = (Cell::new(false), Cell::new(false));
-        let journal = |noted: Noted<'_>| self.journal(&old, noted, &died);
+        let journal = |noted: JournalNote<'_>| self.journal(&old, noted, &died);
         let mut made = NewObjects::journalled(&self.pool, &journal);
-        // A copy of what is being written would be stale before it is done.
+        // A copy of a range under write would be stale before it is done.
         let keeps = how.keeps;
         let unwritten = Unwritten::of(&old, keeps, &watch, how.pace);
         let pace = unwritten.as_ref().map_or(how.pace, |unwritten| Some(unwritten as &dyn Pace));
-        let how = How { pace, ..how };
+        let how = MoveOptions { pace, ..how };
         let move_ = Move { how, file, view: &view, old: &old, active, watch: &watch, replaced: &replaced };
         let result = match self.carry_out(&move_, plan, &mut made) {
             Err(Stop::Failed(e)) if died.get() => Err(Stop::Died(e)),
@@ -193,14 +198,14 @@ impl Mover {
         };
         match result {
             Ok(done) => self.tidy_up(file, &view, &done, keeps).map(|()| done.layout),
-            // After a failure to make the new record durable either may be found after a crash: both are kept.
-            // So may they when this node lost its lease at that time.
+            // After a failure to make the new record durable, a crash may reveal either record: the objects of both
+            // are kept. The same holds when this node lost its lease at that time.
             Err(stop) if matches!(stop, Stop::Died(_) | Stop::Failed(Error::Elsewhere(_))) || replaced.get() => {
                 made.leave();
                 Err(stop)
             }
             Err(stop) => {
-                drop(made); // removes what it made
+                drop(made); // removes the new objects
                 self.settle_journal(&old)?;
                 file.unmark_if_simple();
                 Err(stop)
@@ -212,7 +217,7 @@ impl Mover {
         Copy { mover: self, pace: m.how.pace, file: m.file, view: m.view, new, made, active: m.active, proof: None }
     }
 
-    /// Up to and with the new record.
+    /// Runs the steps up to and including the new record.
     fn carry_out(
         &self,
         m: &Move<'_>,
@@ -233,7 +238,7 @@ impl Mover {
         self.step(Step::Created)?;
         if !made.is_empty() {
             let copy = self.copy(m, &new, made);
-            // Only where there are new objects: a segment of a long file costs what the segment costs.
+            // Only where there are new objects: the cost for a segment of a long file is that of the segment.
             let proven = m.how.proof.map(|proof| Proven::new(m.file, m.view, proof));
             let first = Copy { proof: proven.as_ref(), ..self.copy(m, &new, made) };
             for range in copy.ranges() {
@@ -251,7 +256,7 @@ impl Mover {
                     copy.range(range, false, true)?;
                 }
             }
-            // Most of it becomes durable while writers still write.
+            // Most data becomes durable while writers still write.
             made.sync()?;
         }
         self.step(Step::Copied)?;
@@ -287,7 +292,7 @@ impl Mover {
         Ok(Done { layout, copy })
     }
 
-    /// The new objects are the copy of a segment that stays where it is, unless it was written meanwhile.
+    /// Keeps the new objects as the copy of a segment that stays, unless the segment was written in between.
     fn leave_copy(&self, m: &Move<'_>, new: &Layout, made: &mut NewObjects<'_>) -> Result<Segment, Stop> {
         let finish = |made: &NewObjects<'_>| {
             m.how.pace.map_or(Ok(()), |pace| pace.take(0))?;
@@ -303,7 +308,7 @@ impl Mover {
         Ok(copy.expect("it was kept just now"))
     }
 
-    /// After the new record: the old objects go.
+    /// Removes the old objects, after the new record.
     fn tidy_up(&self, file: &Arc<File>, was: &View, done: &Done, keeps: Keeps) -> Result<(), Stop> {
         let Done { layout, copy } = done;
         if let Some(copy) = copy {
@@ -324,27 +329,28 @@ impl Mover {
         Ok(())
     }
 
-    /// Ends the journal of a file whose layout is `layout`: what it does not name is garbage, and goes.
+    /// Ends the journal of a file with the layout `layout`: removes the objects that the layout does not name.
     fn settle_journal(&self, layout: &Layout) -> Result<()> {
         let left = self.finish_journal(layout)?;
         self.remove_garbage(&left).map(|_| ())
     }
 
-    /// Ends the journal of a file; gives what is garbage now.
-    fn finish_journal(&self, layout: &Layout) -> Result<Left> {
+    /// Ends the journal of a file; returns the new garbage.
+    fn finish_journal(&self, layout: &Layout) -> Result<Leftovers> {
         let Some(entry) = self.state.journal()?.into_iter().find(|e| e.file == layout.file) else {
-            return Ok(Left::new());
+            return Ok(Leftovers::new());
         };
         let named: BTreeSet<ObjectId> = layout.objects().map(|(_, o)| o.id).collect();
-        // What is kept is in a record of its own by now.
+        // Kept objects have a record of their own by now.
         let kept = self.pool.slow_copies.objects_of(layout.file);
-        let left: Left = entry.objects.into_iter().filter(|(_, o)| !named.contains(o) && !kept.contains(o)).collect();
+        let left: Leftovers =
+            entry.objects.into_iter().filter(|(_, o)| !named.contains(o) && !kept.contains(o)).collect();
         self.state.journal_finish(layout.file, &left)?;
         Ok(left)
     }
 
-    /// Notes objects to come, together with those that the file has.
-    fn journal(&self, old: &Layout, noted: Noted<'_>, died: &Cell<bool>) -> Result<()> {
+    /// Writes the coming objects to the journal, together with those of the file.
+    fn journal(&self, old: &Layout, noted: JournalNote<'_>, died: &Cell<bool>) -> Result<()> {
         let mut entry = self.state.journal()?.into_iter().find(|e| e.file == old.file).unwrap_or(JournalEntry {
             file: old.file,
             path: Default::default(), // found again by its mark in `open/`
@@ -352,14 +358,14 @@ impl Mover {
             objects: Vec::new(),
         });
         let objects = match noted {
-            Noted::Coming(objects) => objects,
-            Noted::NotOurs(object) => {
+            JournalNote::Coming(objects) => objects,
+            JournalNote::NotOurs(object) => {
                 entry.objects.retain(|o| *o != (object.target, object.id));
                 return self.state.journal_put(&entry);
             }
         };
         let now = old.objects().map(|(_, o)| o).chain(objects).map(|o| (o.target, o.id));
-        let fresh: Left = now.filter(|o| !entry.objects.contains(o)).collect();
+        let fresh: Leftovers = now.filter(|o| !entry.objects.contains(o)).collect();
         entry.objects.extend(fresh);
         self.state.journal_put(&entry)?;
         match self.step(Step::Journalled) {
@@ -379,7 +385,7 @@ impl Mover {
     }
 }
 
-/// An object that both layouts name must hold the same bytes of the file in both.
+/// Checks that an object in both layouts holds the same bytes of the file.
 fn check_kept(old: &Layout, new: &Layout) -> Result<()> {
     new.check()?;
     for (at, object) in new.objects() {

@@ -8,12 +8,12 @@ use policy::layout::{Layout, Mirror, MirrorState, Placement, Reason, Segment, Se
 use std::sync::Arc;
 
 impl Mover {
-    /// Adds a complete copy, on other targets than the file's where there are enough.
+    /// Adds a mirror, on other targets than the file's where there are enough.
     pub fn add_mirror(&self, file: &Arc<File>, place: &Placement) -> Result<Arc<Layout>> {
         self.add_mirror_at(file, place, None)
     }
 
-    /// The same, at a speed of its own.
+    /// `add_mirror` with a rate limiter of its own.
     pub fn add_mirror_at(&self, file: &Arc<File>, place: &Placement, pace: Option<&dyn Pace>) -> Result<Arc<Layout>> {
         self.transform_at(file, "add mirror", Reason::MirrorAdded, pace, |old, made| {
             let mut new = old.clone();
@@ -28,8 +28,8 @@ impl Mover {
         })
     }
 
-    /// Adds a complete copy that is striped as `place` says, over all targets that it asks for: also those that the file lies
-    /// on already, since it is there to be read and not to protect.
+    /// Adds a fork: a mirror striped by `place` over all requested targets. It may use targets of the file, since it
+    /// serves reads and does not protect.
     pub fn add_fork(&self, file: &Arc<File>, place: &Placement) -> Result<Arc<Layout>> {
         self.transform(file, "add fork", Reason::MirrorAdded, |old, made| {
             let mut new = old.clone();
@@ -38,7 +38,7 @@ impl Mover {
         })
     }
 
-    /// Makes a copy anew that is striped as `place` says, and gives up the one in whose place it comes.
+    /// Replaces a mirror by one that is striped by `place`.
     pub fn restripe(&self, file: &Arc<File>, mirror: usize, place: &Placement) -> Result<Arc<Layout>> {
         self.transform(file, "restripe", Reason::Restriped, |old, made| {
             if old.mirrors.get(mirror).is_none_or(|m| m.state == MirrorState::Stale) {
@@ -46,7 +46,8 @@ impl Mover {
             }
             let others = old.mirrors.iter().enumerate().filter(|(i, _)| *i != mirror);
             let avoid: Vec<TargetId> = others.flat_map(|(_, m)| targets_of(m)).collect();
-            // Other mirrors protect it only as long as they are apart from it; forks over all targets never are.
+            // Other mirrors protect the file only if they share no target with it; forks over all targets always
+            // share some.
             let targets = self.pool.targets.views().iter().filter(|view| view.usable).count();
             let apart = targets.saturating_sub(avoid.len()) >= place.stripe_count;
             let mut new = old.clone();
@@ -72,7 +73,7 @@ impl Mover {
         self.pool.new_mirror(made, &shapes, place, avoid)
     }
 
-    /// Gives up a copy; refuses the last one in sync.
+    /// Removes a mirror; refuses the last one in sync.
     pub fn drop_mirror(&self, file: &Arc<File>, mirror: usize) -> Result<Arc<Layout>> {
         self.transform(file, "drop mirror", Reason::MirrorDropped, |old, _| {
             let Some(gone) = old.mirrors.get(mirror) else {
@@ -92,7 +93,7 @@ impl Mover {
         })
     }
 
-    /// Moves every object of the file that lies on a target to others. Stale mirrors with a part there are made anew.
+    /// Moves every object of the file from a target to others. Stale mirrors with a part there are rebuilt.
     pub fn replace_target(&self, file: &Arc<File>, target: TargetId, reason: Reason) -> Result<Arc<Layout>> {
         self.transform(file, "replace target", reason, |old, made| {
             let mut new = old.clone();
@@ -118,7 +119,7 @@ impl Mover {
         })
     }
 
-    /// Puts a segment on other objects, with another stripe size and count if wanted.
+    /// Moves a segment to other objects, optionally with another stripe size and count.
     pub fn move_segment(
         &self,
         file: &Arc<File>,
@@ -129,7 +130,7 @@ impl Mover {
         self.move_segment_at(file, (mirror, segment), place, None)
     }
 
-    /// The same, of a mirror's segment, at a pace of its own.
+    /// `move_segment` for any mirror, with a rate limiter of its own.
     pub fn move_segment_at(
         &self,
         file: &Arc<File>,
@@ -141,7 +142,7 @@ impl Mover {
         self.transform_at(file, "move segment", Reason::Moved, pace, plan)
     }
 
-    /// Makes all stale mirrors anew from one in sync.
+    /// Rebuilds all stale mirrors from one in sync.
     pub fn resync(&self, file: &Arc<File>) -> Result<Arc<Layout>> {
         self.transform(file, "resync", Reason::Resynced, |old, made| {
             let mut new = old.clone();
@@ -160,7 +161,7 @@ impl Mover {
         let mut avoid: Vec<TargetId> = others.flat_map(|(_, m)| targets_of(m)).collect();
         avoid.push(not_on);
         let mut segments: Vec<Segment> = Vec::new();
-        // It must reach as far as the others: what it does not reach would later count as never written.
+        // It must reach as far as the others: a missing range would later count as never written.
         let reach = covered(layout);
         let count = layout.mirrors[mirror].segments.len();
         for (s, old) in layout.mirrors[mirror].segments.iter().enumerate() {
@@ -173,7 +174,7 @@ impl Mover {
         Ok(Mirror { state: MirrorState::InSync, segments })
     }
 
-    /// One object in the stead of one on `not_on`: on a target that holds nothing else of the segment and of the other
+    /// An object that replaces one on `not_on`: on a target without other objects of the segment and of the other
     /// mirrors, if there is one.
     pub(super) fn elsewhere(
         &self,
@@ -193,7 +194,7 @@ impl Mover {
             let views = self.pool.targets.views();
             views.iter().any(|v| v.usable && v.id != not_on && !avoid.contains(&v.id))
         };
-        // Rather two stripes of one mirror on a target than two mirrors.
+        // Two stripes of one mirror on a target are better than two mirrors.
         let avoid = if usable(&spread) { &spread } else { &elsewhere };
         let made = made.segment_not_on(&shape, &place, avoid, Some(not_on))?;
         Ok(made.objects[0])
@@ -219,7 +220,7 @@ pub(super) fn moved_segment(
     Ok(new)
 }
 
-/// How far the mirrors in sync reach.
+/// Longest reach of the mirrors in sync.
 fn covered(layout: &Layout) -> u64 {
     layout.mirrors.iter().filter(|m| m.state == MirrorState::InSync).map(Mirror::covered).max().unwrap_or(0)
 }

@@ -1,23 +1,23 @@
-//! Extended attributes as they are stored; which of them are shown is the mount's affair.
+//! Extended attributes as they are stored. The mount decides which of them are shown.
 
 use super::Namespace;
-use super::node::NodeId;
+use super::node::{NodeId, ROOT};
 use crate::host::descriptor_path;
 use crate::stub::marks::list;
 use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 
-/// Where a stub keeps its layout record.
+/// Attribute of a stub with its layout record.
 pub const LAYOUT: &str = "user.entrepot.layout";
-/// Where a directory keeps the layout request that its files inherit, as text.
+/// Attribute of a directory with the layout request that its files inherit, as text.
 pub const REQUEST: &str = "user.entrepot.request";
-/// What all attributes of ours begin with.
+/// Prefix of all our attributes.
 pub const OURS: &[u8] = b"user.entrepot.";
 /// An inode's access control list.
 pub const ACL: &str = "system.posix_acl_access";
 
-/// The largest attribute that Linux allows.
+/// Limit of an attribute on Linux.
 const VALUE_MAX: usize = 64 << 10;
 
 impl Namespace {
@@ -36,6 +36,12 @@ impl Namespace {
                 }
             }
         })
+    }
+
+    /// Whether its file system has access control lists. If it has none, the kernel must not request any: it would take
+    /// the error for the result of its permission check, and refuse every user but root.
+    pub fn has_acls(&self) -> bool {
+        self.attribute(ROOT, OsStr::new(ACL)) != Err(Errno::OPNOTSUPP)
     }
 
     /// Sets an attribute.

@@ -3,6 +3,7 @@
 use super::Namespace;
 use super::credentials::{Caller, as_caller};
 use super::node::{Node, NodeId, ROOT};
+use super::remove::TRIES;
 use crate::host::{descriptor_path, remembered};
 use crate::places::Places;
 use crate::stub::real::number_at;
@@ -15,7 +16,7 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// A new inode as the kernel wants to hear of it.
+/// A new inode, with its attributes for the kernel.
 pub type Made = (Arc<Node>, Stat);
 
 impl Namespace {
@@ -62,7 +63,7 @@ impl Namespace {
         Ok((self.created(parent, name, &stat)?, stat))
     }
 
-    /// Where a symbolic link points.
+    /// Target of a symbolic link.
     pub fn read_symlink(&self, id: NodeId) -> Result<Vec<u8>> {
         let target = self.retrying(id, |directory, name| readlinkat(directory, name, Vec::new()))?;
         Ok(target.into_bytes())
@@ -78,7 +79,7 @@ impl Namespace {
         Ok((self.found(parent, name, &stat)?, stat))
     }
 
-    /// Renames, replaces or exchanges. Returns what was replaced, if anything was.
+    /// Renames, replaces or exchanges. Returns the replaced inode, if there was one.
     pub fn rename(
         &self,
         parent: NodeId,
@@ -87,26 +88,28 @@ impl Namespace {
         new_name: &OsStr,
         flags: RenameFlags,
     ) -> Result<Option<super::Removed>> {
-        self.rename_after((parent, name), (new_parent, new_name), flags, |_| {})
+        self.rename_after((parent, name), (new_parent, new_name), flags, |_| true)
     }
 
-    /// The same. `before` is called while what is about to be replaced still has its name.
+    /// As [`Namespace::rename`]. `before` is called while the inode about to be replaced still has its name. If it
+    /// returns `false` the file has gone, and the next one under the name is examined.
     pub fn rename_after(
         &self,
         (parent, name): (NodeId, &OsStr),
         (new_parent, new_name): (NodeId, &OsStr),
         flags: RenameFlags,
-        before: impl FnOnce(&mut super::Removed),
+        mut before: impl FnMut(&mut super::Removed) -> bool,
     ) -> Result<Option<super::Removed>> {
         let (from, to) = (self.directory(parent)?, self.directory(new_parent)?);
         let _exclusive = self.renames.write();
         let _changing = self.changing();
         let moved = statat(&*from, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let target = match statat(&*to, new_name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Some(stat),
-            Err(Errno::NOENT) => None,
-            Err(error) => return Err(error),
+        let present = || match statat(&*to, new_name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error),
         };
+        let mut target = present()?;
         let moved_id = self.id_of(moved.st_ino);
         if flags.contains(RenameFlags::EXCHANGE) {
             let target = target.ok_or(Errno::NOENT)?;
@@ -120,19 +123,22 @@ impl Namespace {
             self.tell_place(&target, (parent, &from), name);
             return Ok(None);
         }
-        let replaced = match target {
-            Some(stat) if stat.st_ino != moved.st_ino && !flags.contains(RenameFlags::NOREPLACE) => {
-                let mut removed = self.about_to_remove(&to, new_name, stat);
-                before(&mut removed);
-                Some(removed)
+        let replaces = |stat: &Stat| stat.st_ino != moved.st_ino && !flags.contains(RenameFlags::NOREPLACE);
+        let (mut replaced, mut tries) = (None, 1..TRIES);
+        while let Some(stat) = target.filter(replaces) {
+            let mut removed = self.about_to_remove(&to, new_name, stat);
+            if (!removed.is_outdated && before(&mut removed)) || tries.next().is_none() {
+                replaced = Some(removed);
+                break;
             }
-            _ => None,
-        };
+            target = present()?;
+        }
         renameat_with(&*from, name, &*to, new_name, flags)?;
         if target.is_some_and(|t| t.st_ino == moved.st_ino) {
             // Two names of one inode: renaming one to the other does nothing.
             return Ok(None);
         }
+        self.is_absent(parent, name);
         let replaced = replaced.map(|removed| self.now_removed(removed, new_parent, new_name));
         self.nodes.remove_name(moved_id, parent, name);
         self.nodes.add_name(moved_id, new_parent, new_name);
@@ -140,7 +146,8 @@ impl Namespace {
         Ok(replaced)
     }
 
-    /// What was moved is `name` in a directory now. Under the lock of renames, so that what is told last is true.
+    /// Reports the new place of a moved inode. Runs under the lock of renames, so that the last report is the current
+    /// place.
     fn tell_place(&self, moved: &Stat, (parent, directory): (NodeId, &OwnedFd), name: &OsStr) {
         let Some(places) = &self.places else { return };
         let above = self.inode_of(parent);
@@ -156,7 +163,7 @@ impl Namespace {
         }
     }
 
-    /// Where a directory is, and those above it, if that is not noted.
+    /// Reports the place of a directory and of those above it, if unknown.
     fn tell_way_to(&self, places: &Places, mut directory: NodeId) {
         while directory != ROOT && !places.knows(directory) {
             let Some((above, name)) = self.node(directory).ok().and_then(|node| node.name()) else { return };

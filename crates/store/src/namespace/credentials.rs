@@ -1,29 +1,31 @@
-//! Doing one thing on behalf of a caller: with its file mode creation mask, and as root with its user and group.
+//! Actions on behalf of a caller: with its file mode creation mask, and as root with its user and group.
 //!
-//! The kernel has checked the permissions of a request before it reaches us, so capabilities stay as they are; what
-//! must be the caller's is the identity that new inodes get. Creating as the caller, rather than changing the owner
-//! afterwards, leaves setgid directories, default ACLs and quotas to the file system that knows about them. Mask and
-//! identity belong to a thread; each thread that creates prepares itself once.
+//! The kernel has checked the permissions of a request before it reaches us, so capabilities stay as they are. Only the
+//! identity of new inodes must be the caller's. Creating as the caller, rather than changing the owner afterwards,
+//! leaves setgid directories, default ACLs and quotas to the file system that implements them. Mask and identity belong
+//! to a thread; each thread that creates prepares itself once.
+//!
+//! The change of the user empties the effective capabilities, and they are set again. A securebit that kept them would
+//! be simpler, but every thread and child process of this thread would inherit it and keep root's capabilities.
 
 use rustix::fs::Mode;
 use rustix::io::{Errno, Result};
 use rustix::process::{geteuid, umask};
 use rustix::thread::{
-    CapabilitiesSecureBits, Gid, Uid, UnshareFlags, set_capabilities_secure_bits, set_thread_res_gid,
-    set_thread_res_uid,
+    CapabilitySets, Gid, Uid, UnshareFlags, capabilities, set_capabilities, set_thread_res_gid, set_thread_res_uid,
 };
 use std::cell::Cell;
 
-/// Who asks.
+/// Caller of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// User id.
+    /// Owner of new inodes.
     pub uid: u32,
-    /// Group id.
+    /// Group of new inodes.
     pub gid: u32,
     /// File mode creation mask; applied by the namespace's file system, which skips it where a default ACL rules.
     pub umask: u32,
-    /// The thread of the user; 0 if it is not known.
+    /// Thread of the caller; 0 if unknown.
     pub thread: u32,
 }
 
@@ -33,7 +35,7 @@ impl Caller {
         Caller { uid: geteuid().as_raw(), gid: rustix::process::getegid().as_raw(), umask: 0, thread: 0 }
     }
 
-    /// Root may do what others may not: keep setuid bits while writing, trusted attributes, every layout.
+    /// Whether the caller is root, which may keep setuid bits while writing, set trusted attributes and any layout.
     pub fn is_root(&self) -> bool {
         self.uid == 0
     }
@@ -44,7 +46,7 @@ impl Caller {
     }
 }
 
-/// The further groups of a thread; none if it is gone.
+/// Supplementary groups of a thread; none if it is gone.
 fn supplementary(thread: u32) -> Vec<u32> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
@@ -53,7 +55,8 @@ fn supplementary(thread: u32) -> Vec<u32> {
 
 #[derive(Clone, Copy)]
 struct Thread {
-    root: bool,
+    /// Root's capabilities, which stay across the change of identity; none for other daemons.
+    capabilities: Option<CapabilitySets>,
     umask: u32,
 }
 
@@ -61,7 +64,7 @@ thread_local! {
     static THREAD: Cell<Option<Thread>> = const { Cell::new(None) };
 }
 
-/// Gives this thread a mask of its own and, for root, an identity that can change without losing capabilities.
+/// Gives this thread a mask of its own.
 fn prepare() -> Result<Thread> {
     if let Some(thread) = THREAD.get() {
         return Ok(thread);
@@ -69,12 +72,9 @@ fn prepare() -> Result<Thread> {
     // SAFETY: only the mask, root and working directory are unshared, no descriptor table; nothing here uses the latter
     // two.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS)? };
-    let root = geteuid().is_root();
-    if root {
-        set_capabilities_secure_bits(CapabilitiesSecureBits::NO_SETUID_FIXUP)?;
-    }
+    let capabilities = geteuid().is_root().then(|| capabilities(None)).transpose()?;
     umask(Mode::empty());
-    let thread = Thread { root, umask: 0 };
+    let thread = Thread { capabilities, umask: 0 };
     THREAD.set(Some(thread));
     Ok(thread)
 }
@@ -87,7 +87,7 @@ impl Drop for Switched {
         let uid = set_thread_res_uid(None, Uid::ROOT, None);
         let gid = set_thread_res_gid(None, Gid::ROOT, None);
         if uid.is_err() || gid.is_err() {
-            // Going on as somebody else would give this caller's files to the next one.
+            // A thread that stays another user would give this caller's files to the next one.
             tracing::error!("a thread cannot take its own identity again; stopping before it acts as a user");
             std::process::abort();
         }
@@ -102,15 +102,14 @@ pub fn as_caller<T>(caller: Caller, act: impl FnOnce() -> Result<T>) -> Result<T
         thread.umask = caller.umask;
         THREAD.set(Some(thread));
     }
-    if !thread.root || (caller.uid == 0 && caller.gid == 0) {
-        return act();
-    }
+    let Some(capabilities) = thread.capabilities.filter(|_| caller.uid != 0 || caller.gid != 0) else { return act() };
     if caller.uid == u32::MAX || caller.gid == u32::MAX {
         return Err(Errno::OVERFLOW);
     }
     let switched = Switched;
     set_thread_res_gid(None, Gid::from_raw(caller.gid), None)?;
     set_thread_res_uid(None, Uid::from_raw(caller.uid), None)?;
+    set_capabilities(None, capabilities)?;
     let done = act();
     drop(switched);
     done

@@ -1,4 +1,4 @@
-//! Reading a directory with positions that stay good however long it is and whoever changes it.
+//! Reading of a directory, with positions that stay valid however long it is and despite concurrent changes.
 
 use super::Namespace;
 use super::node::{Node, NodeId, ROOT};
@@ -14,13 +14,13 @@ use std::sync::Arc;
 /// One name in a directory.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// Node number of what it names.
+    /// Node number of the inode.
     pub id: NodeId,
-    /// Its kind; `Unknown` where the namespace does not say.
+    /// Its file type; `Unknown` if the namespace does not report it.
     pub kind: FileType,
-    /// The name.
+    /// Name within the directory.
     pub name: OsString,
-    /// Position after it.
+    /// Position after this entry.
     pub next: u64,
 }
 
@@ -29,17 +29,17 @@ pub struct Listed {
 pub struct Listing {
     fd: OwnedFd,
     id: NodeId,
-    /// Read from the kernel, not handed out.
+    /// Entries read from the kernel and not handed out.
     ahead: VecDeque<Listed>,
     /// Position of the front of `ahead`.
     position: u64,
 }
 
-/// Bytes asked of the kernel at once.
+/// Bytes requested from the kernel at once.
 const READ_BYTES: usize = 32 << 10;
 
 impl Listing {
-    /// The entry at `position`: 0, or the `next` of an entry. `None` at the end.
+    /// Entry at `position`: 0, or the `next` of an entry. `None` at the end.
     pub fn at(&mut self, namespace: &Namespace, position: u64) -> Result<Option<Listed>> {
         if position != self.position {
             seek(&self.fd, SeekFrom::Start(position))?;
@@ -52,7 +52,7 @@ impl Listing {
         Ok(self.ahead.front().cloned())
     }
 
-    /// The front entry was handed out.
+    /// Drops the front entry after it was handed out.
     pub fn advance(&mut self) {
         if let Some(gone) = self.ahead.pop_front() {
             self.position = gone.next;
@@ -81,7 +81,7 @@ impl Listing {
         statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// Counts the kernel's reference to what `stat` says a name in this directory is.
+    /// Counts the kernel's reference to the inode of a name in this directory, whose attributes are `stat`.
     pub fn found(&self, namespace: &Namespace, name: &OsStr, stat: &Stat) -> Result<Arc<Node>> {
         namespace.found(self.id, name, stat)
     }

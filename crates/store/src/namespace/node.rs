@@ -1,4 +1,4 @@
-//! The nodes that the kernel knows, with the names they were last seen under.
+//! The nodes that the kernel holds, with the names they were last seen under.
 
 use parking_lot::Mutex;
 use rustix::fs::{FileType, Stat};
@@ -16,21 +16,21 @@ pub type NodeId = u64;
 pub const ROOT: NodeId = 1;
 
 const SHARDS: usize = 64;
-/// More names than that of one file are not remembered; a lookup brings a forgotten one back.
+/// Limit of recorded names of one file; a lookup brings back a dropped one.
 const NAMES_MAX: usize = 64;
 
 /// One inode that the kernel holds references to.
 #[derive(Debug)]
 pub struct Node {
-    /// Its number.
+    /// Number by which the kernel names the node.
     pub id: NodeId,
     inner: Mutex<Inner>,
-    /// When the inode that the kernel has pages of was made, in nanoseconds since 1970; 0 as long as that is not known.
+    /// Birth time of the inode that the kernel has pages of, in nanoseconds since 1970; 0 while unknown.
     born_ns: AtomicU64,
     used: AtomicBool,
     /// Size of a file and the bytes that its objects took, when it was last closed.
     allocated: Mutex<Option<(u64, u64)>>,
-    /// A directory's layout request as last read; not read yet if `None`.
+    /// A directory's layout request as last read; `None`: not read yet.
     request: Mutex<Option<Option<Arc<str>>>>,
 }
 
@@ -39,25 +39,25 @@ struct Inner {
     kind: FileType,
     references: u64,
     generation: u64,
-    /// The kernel's pages are not its bytes: with the next lookup it is another node for the kernel.
+    /// Set if the kernel's pages are not of this inode: with the next lookup it becomes another node for the kernel.
     distrusted: bool,
     names: Vec<(NodeId, OsString)>,
     directory: Option<Arc<OwnedFd>>,
 }
 
 impl Node {
-    /// What kind of inode it is.
+    /// File type of the inode.
     pub fn kind(&self) -> FileType {
         self.inner.lock().kind
     }
 
-    /// Tells the kernel apart two files that got the same inode number one after the other.
+    /// Generation for the kernel, which differs for two files that got the same inode number in turn.
     pub fn generation(&self) -> u64 {
         self.inner.lock().generation
     }
 
-    /// Whether what the kernel knows under this number is the inode that was made at `born_ns`, as far as anybody can say.
-    /// If not, the number was used again without us, and the kernel is told with the next lookup.
+    /// Whether the kernel's node is the inode that was made at `born_ns`, as far as that is known. If not, the number
+    /// was reused by another node, and the next lookup gets a new generation.
     pub fn is_of(&self, born_ns: u64) -> bool {
         let known = self.born_ns.compare_exchange(0, born_ns, Ordering::AcqRel, Ordering::Acquire);
         let same = known.is_ok() || known == Err(born_ns) || born_ns == 0;
@@ -66,28 +66,28 @@ impl Node {
         !inner.distrusted
     }
 
-    /// What a file's objects took when it had that size.
+    /// Records the bytes of a file's objects at a size.
     pub fn set_allocated(&self, size: u64, bytes: u64) {
         *self.allocated.lock() = Some((size, bytes));
     }
 
-    /// The bytes that a file of `size` takes as far as anybody knows: what was counted when it was last closed, and all that it
-    /// grew since. `None` if it was not closed since the kernel knows it.
+    /// Bytes that a file of `size` takes: those counted at its last close, and its growth since. `None` if it was not
+    /// closed since the kernel has the node.
     pub fn allocated(&self, size: u64) -> Option<u64> {
         self.allocated.lock().map(|(then, bytes)| bytes.saturating_add(size.saturating_sub(then)))
     }
 
-    /// What files in this directory inherit; `read` is asked once.
+    /// Layout request that files in this directory inherit; `read` is called once.
     pub fn request(&self, read: impl FnOnce() -> Option<Arc<str>>) -> Option<Arc<str>> {
         self.request.lock().get_or_insert_with(read).clone()
     }
 
-    /// The request was changed.
+    /// Replaces the cached request after a change.
     pub fn set_request(&self, request: Option<Arc<str>>) {
         *self.request.lock() = Some(request);
     }
 
-    /// The name it was last seen under.
+    /// Name it was last seen under.
     pub fn name(&self) -> Option<(NodeId, OsString)> {
         self.inner.lock().names.last().cloned()
     }
@@ -98,7 +98,7 @@ impl Node {
         self.inner.lock().directory.clone()
     }
 
-    /// The inode number was used again: nothing that was known of it holds.
+    /// Resets a node whose inode number was reused.
     fn begin_again(&self, inner: &mut Inner, kind: FileType) {
         inner.kind = kind;
         inner.generation += 1;
@@ -126,11 +126,11 @@ impl Node {
     }
 }
 
-/// All nodes, and at most so many open directories.
+/// All nodes, and a limited number of open directories.
 #[derive(Debug)]
 pub(super) struct Nodes {
     shards: Vec<Mutex<HashMap<NodeId, Arc<Node>>>>,
-    /// Directories in the order they were opened; the front is closed when there are too many and it was not used lately.
+    /// Directories in the order in which they were opened. At the limit the front is closed, unless it was used lately.
     opened: Mutex<VecDeque<NodeId>>,
     opened_max: usize,
 }
@@ -166,7 +166,7 @@ impl Nodes {
         self.shard(id).lock().get(&id).cloned()
     }
 
-    /// Counts a reference to what has that name; `new` if it was created just now.
+    /// Counts a reference to the inode of that name; `new` if it was created just now.
     pub(super) fn found(&self, id: NodeId, stat: &Stat, parent: NodeId, name: &OsStr, new: bool) -> Arc<Node> {
         let kind = FileType::from_raw_mode(stat.st_mode);
         let mut shard = self.shard(id).lock();
@@ -222,7 +222,7 @@ impl Nodes {
         }
     }
 
-    /// A name is gone.
+    /// Drops a name of a node.
     pub(super) fn remove_name(&self, id: NodeId, parent: NodeId, name: &OsStr) {
         if let Some(node) = self.get(id) {
             node.inner.lock().names.retain(|(p, n)| !(*p == parent && n == name));
@@ -237,7 +237,7 @@ impl Nodes {
         }
     }
 
-    /// Remembers an opened directory, and closes one that was not used lately if there are too many.
+    /// Keeps an opened directory. At the limit closes one that was not used lately.
     pub(super) fn opened(&self, node: &Node, fd: Arc<OwnedFd>) {
         node.inner.lock().directory = Some(fd);
         let mut opened = self.opened.lock();
@@ -247,7 +247,8 @@ impl Nodes {
             chances -= 1;
             let Some(id) = opened.pop_front() else { return };
             let Some(old) = self.get(id) else { continue };
-            // A removed directory cannot be opened again by name, so it keeps its descriptor while the kernel knows it.
+            // A removed directory cannot be opened again by name, so it keeps its descriptor while the kernel refers to
+            // it.
             let mut inner = old.inner.lock();
             if old.used.swap(false, Ordering::Relaxed) || inner.names.is_empty() {
                 opened.push_back(id);
@@ -255,7 +256,8 @@ impl Nodes {
                 inner.directory = None;
             }
         }
-        // All of them are in use or removed. Of a removed one little is left to ask; any user can have any number of those.
+        // All are in use or removed. A removed directory has little left to read, and any user can keep any number of
+        // them open.
         while opened.len() > self.opened_max {
             let Some(id) = opened.pop_front() else { return };
             if let Some(old) = self.get(id).filter(|old| old.id != node.id) {
@@ -272,8 +274,8 @@ mod tests {
     /// [S-170]
     #[test]
     fn what_is_remembered_of_an_inode_is_less_than_the_kernel_keeps_of_it() {
-        // A dentry has 192 bytes and an inode of FUSE more than 800. Both are accounted to the control group of whoever
-        // looked, and go when memory is short; the node goes with them.
+        // A dentry has 192 bytes and an inode of FUSE more than 800. Both are accounted to the control group of the
+        // process that looked, and go when memory is short; the node goes with them.
         let entry = 2 * size_of::<(NodeId, Arc<Node>)>();
         let name = size_of::<(NodeId, OsString)>() + 255;
         assert!(size_of::<Node>() + entry + name < 800, "{} bytes", size_of::<Node>());

@@ -1,4 +1,4 @@
-//! From a node to something that a system call can be made on.
+//! From a node to a descriptor or name for a system call.
 
 use super::Namespace;
 use super::node::{NodeId, ROOT};
@@ -9,9 +9,9 @@ use std::ffi::OsStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// How deep a chain of directories is reopened before it must be a loop.
+/// Limit of reopened ancestors of a directory: a longer chain must be a loop.
 pub(super) const DEPTH_MAX: usize = 4096;
-/// How often a name that does not fit is looked at again while renames are under way.
+/// Limit of retries of a stale name while renames are under way.
 const TRIES: usize = 8;
 
 impl Namespace {
@@ -43,7 +43,7 @@ impl Namespace {
             let below = openat(&*fd, &name, flags, Mode::empty());
             fd = match below {
                 Ok(below) if self.is(node.id, &remembered(&below)?) => Arc::new(below),
-                // Renamed meanwhile: take the way that waits for renames.
+                // It was renamed since: use the path that waits for renames.
                 _ => Arc::new(self.pinned(node.id)?),
             };
             self.nodes.opened(&node, fd.clone());
@@ -51,7 +51,7 @@ impl Namespace {
         Ok(fd)
     }
 
-    /// A descriptor (`O_PATH`) of any node, surely of that node.
+    /// Descriptor (`O_PATH`) of any node, checked to be that node.
     pub(crate) fn pinned(&self, id: NodeId) -> Result<OwnedFd> {
         if id == ROOT {
             return self.root().try_clone().map_err(|_| Errno::MFILE);
@@ -62,8 +62,8 @@ impl Namespace {
         self.open(id, OFlags::PATH)
     }
 
-    /// Opens a node by the name it was last seen under; surely that node. A regular file that may not be written by an
-    /// ordinary user's daemon (its mode forbids it) is refused with `ACCESS`, as the namespace says.
+    /// Opens a node by the name it was last seen under, checked to be that node. A regular file whose mode forbids an
+    /// ordinary user's daemon to write is refused with `ACCESS`, as by the namespace.
     pub fn open(&self, id: NodeId, flags: OFlags) -> Result<OwnedFd> {
         if let Some(fd) = self.open_seen(id, flags) {
             return Ok(fd);
@@ -74,7 +74,7 @@ impl Namespace {
         })
     }
 
-    /// Opens the stub of a regular file, for reading and writing where the namespace lets the daemon.
+    /// Opens the stub of a regular file, for writing too where the namespace permits it.
     pub fn open_stub(&self, id: NodeId) -> Result<OwnedFd> {
         match self.open(id, OFlags::RDWR) {
             Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY) => self.open(id, OFlags::RDONLY),
@@ -82,17 +82,20 @@ impl Namespace {
         }
     }
 
-    /// Runs `act` with the directory and name of a node; again if the name was changed meanwhile.
+    /// Runs `act` with the directory and name of a node. Retries if the name changed during the call.
     pub(super) fn retrying<T>(&self, id: NodeId, act: impl Fn(BorrowedFd<'_>, &OsStr) -> Result<T>) -> Result<T> {
         use std::os::fd::AsFd;
         let node = self.node(id)?;
         for _ in 0..TRIES {
-            let Some((parent, name)) = node.name() else { return Err(Errno::NOENT) };
+            // Where other nodes replace files, the kernel has to look the name up again.
+            let gone = if self.replaced.is_some() { Errno::STALE } else { Errno::NOENT };
+            let (parent, name) = node.name().ok_or(gone)?;
             match act(self.directory(parent)?.as_fd(), &name) {
                 Err(Errno::STALE | Errno::NOENT) => {
-                    // Wait for a rename that is under way; if the name is still the same, it is gone behind our back.
+                    // Waits for a rename under way. If the name is still the same, another node or process removed it.
                     let _settled = self.renames.read();
                     if node.name().is_some_and(|now| now == (parent, name.clone())) {
+                        self.replaced.iter().for_each(|replaced| replaced.lost(parent, &name));
                         self.nodes.remove_name(id, parent, &name);
                     }
                 }

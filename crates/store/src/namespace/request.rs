@@ -1,10 +1,10 @@
-//! Layout requests: what a user writes into `user.entrepot.layout` of a directory or an empty file.
+//! Layout requests: values that users write to `user.entrepot.layout` of a directory or an empty file.
 
 use crate::target::Targets;
 use crate::{Error, Result};
 use policy::layout::Placement;
 
-/// Reads a request like `stripe_count=4 stripe_size=1M mirrors=2 tier=fast single_max=4M`, on top of `base`.
+/// Parses a request like `stripe_count=4 stripe_size=1M mirrors=2 tier=fast single_max=4M`, on top of `base`.
 pub fn parse_request(text: &str, base: &Placement, tiers: &[String]) -> Result<Placement> {
     let mut placement = base.clone();
     for word in text.split([' ', ',', '\n', '\t']).filter(|w| !w.is_empty()) {

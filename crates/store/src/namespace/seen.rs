@@ -1,10 +1,12 @@
-//! Looking names up in a directory tree that other nodes change, too: with few calls to its server.
+//! Lookups in a directory tree that other nodes change, too, with few calls to its server.
 //!
-//! The kernel of a FUSE client that remembers nothing asks the server for a name and, once more, for the attributes that came with it. A name
-//! is looked up here by a descriptor without rights (`O_PATH`), which is one look, and its attributes are those that came with it. Those of a
-//! file that is in use on this node, or of which this node changed something meanwhile, are asked for: what came may be older.
+//! The kernel of a FUSE client without a cache asks the server for a name and, once more, for the attributes that came
+//! with it. Here a name is looked up by a descriptor without rights (`O_PATH`), in one call that also brings the
+//! attributes. They may be too old if the file is in use on this node or the node just changed it: then they are
+//! fetched again.
 //!
-//! What was looked up last is kept a moment for what the same system call of a user asks next: its attributes, once, or to be opened.
+//! The latest lookups are kept a moment for the next request of the same system call: for their attributes, once, or to
+//! open the file.
 
 use super::Namespace;
 use super::node::NodeId;
@@ -19,33 +21,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Descriptors that are kept. A guess: one for each thread of the mount that is between two requests of one call.
+/// Limit of kept descriptors. A guess: one for each thread of the mount that is between two requests of one call.
 const KEPT_MAX: usize = 32;
-/// How long attributes answer the request that follows the look, from before the look on. A guess: twice what a look takes in a fast network and
-/// the kernel to send the request. A process that hears within that time what another node changed looks anew, unless it has the file by a
-/// descriptor without rights.
+/// Validity of attributes, from before their lookup on. A guess: twice the time of a lookup in a fast network and of
+/// the kernel's next request. Within this span only a process with a descriptor without rights may miss a
+/// change by another node; others look the file up again.
 pub const FRESH: Duration = Duration::from_millis(1);
 
-/// What was looked up.
+/// Result of a lookup.
 #[derive(Debug)]
-struct Seen {
+struct LookupResult {
     id: NodeId,
     parent: NodeId,
     name: OsString,
     fd: Arc<OwnedFd>,
-    /// Its attributes and when they were asked for, until they are used.
+    /// Its attributes and the time of the request for them, until they are used.
     stat: Option<(Stat, Instant)>,
 }
 
-/// What was looked up last.
+/// The latest lookups.
 #[derive(Debug, Default)]
 pub(super) struct LastSeen {
-    all: Mutex<VecDeque<Seen>>,
-    /// Counts when this node begins and ends to change attributes of a file, whichever.
+    all: Mutex<VecDeque<LookupResult>>,
+    /// Counts the begin and end of each change of attributes by this node.
     changes: AtomicU64,
 }
 
-/// This node changes attributes of a file until this is dropped.
+/// Guard of a change of attributes of a file by this node.
 pub(crate) struct Changing<'a>(Option<&'a LastSeen>);
 
 impl<'a> Changing<'a> {
@@ -66,7 +68,7 @@ impl LastSeen {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    fn put(&self, seen: Seen) {
+    fn put(&self, seen: LookupResult) {
         let mut all = self.all.lock();
         let old = all.iter().position(|one| one.id == seen.id).and_then(|at| all.remove(at));
         let first = if all.len() < KEPT_MAX { None } else { all.pop_front() };
@@ -75,8 +77,8 @@ impl LastSeen {
         drop((old, first)); // closed outside the lock
     }
 
-    /// The newest that is meant, with its attributes if they are fresh.
-    fn take(&self, meant: impl Fn(&Seen) -> bool) -> Option<(Arc<OwnedFd>, Option<Stat>)> {
+    /// Newest match, with its attributes if they are fresh.
+    fn take(&self, meant: impl Fn(&LookupResult) -> bool) -> Option<(Arc<OwnedFd>, Option<Stat>)> {
         let mut all = self.all.lock();
         let seen = all.iter_mut().rev().find(|seen| meant(seen))?;
         let stat = seen.stat.take().filter(|(_, asked)| asked.elapsed() < FRESH).map(|(stat, _)| stat);
@@ -97,7 +99,7 @@ impl LastSeen {
 }
 
 impl Namespace {
-    /// What a name leads to now, on a FUSE mount that remembers nothing.
+    /// Looks a name up now, on a FUSE mount without a cache.
     pub(super) fn look(
         &self,
         seen: &LastSeen,
@@ -116,33 +118,33 @@ impl Namespace {
             stat = fstat(&fd)?;
         }
         let (id, name) = (self.id_of(stat.st_ino), name.to_owned());
-        seen.put(Seen { id, parent, name, fd: Arc::new(fd), stat: Some((stat, asked)) });
+        seen.put(LookupResult { id, parent, name, fd: Arc::new(fd), stat: Some((stat, asked)) });
         Ok(stat)
     }
 
-    /// The file that was looked up just now under a name, once.
+    /// File that was looked up just now under a name. Returned once.
     pub(super) fn just_named(&self, parent: NodeId, name: &OsStr) -> Option<(Arc<OwnedFd>, Stat)> {
         let (fd, stat) = self.seen.as_ref()?.take(|seen| seen.parent == parent && seen.name == name)?;
         Some((fd, stat?))
     }
 
-    /// The attributes of a file that was looked up just now, once.
+    /// Attributes of a file that was looked up just now. Returned once.
     pub(super) fn just_seen(&self, id: NodeId) -> Option<Stat> {
         self.seen.as_ref()?.take(|seen| seen.id == id)?.1
     }
 
-    /// Opens a file that was looked up lately, whatever its name is by now. `None` where that cannot be: it is opened by name, then.
+    /// Opens a file that was looked up lately, under any name. `None` if that is impossible: open it by name then.
     pub(super) fn open_seen(&self, id: NodeId, flags: OFlags) -> Option<OwnedFd> {
         let (fd, _) = self.seen.as_ref()?.take(|seen| seen.id == id)?;
         openat(CWD, descriptor_path(&fd), flags | OFlags::CLOEXEC, Mode::empty()).ok()
     }
 
-    /// Attributes of a file change until this is dropped.
+    /// Guard of a change of attributes of any file.
     pub(crate) fn changing(&self) -> Changing<'_> {
         Changing::begin(self.seen.as_ref())
     }
 
-    /// The same of one whose attributes nothing is to answer for any more.
+    /// Guard of a change of one file, whose kept attributes are dropped.
     pub(crate) fn changing_of(&self, id: NodeId) -> Changing<'_> {
         self.seen.iter().for_each(|seen| seen.forget(id));
         self.changing()

@@ -1,4 +1,4 @@
-//! Changing owner, mode and times of any node, reached by an open stub or by name.
+//! Changes of owner, mode and times of any node, through an open stub or by name.
 
 use super::Namespace;
 use super::credentials::Caller;
@@ -14,13 +14,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The present, by the namespace's clock.
+    /// Current time, by the namespace's clock.
     Now,
     /// Seconds and nanoseconds since 1970.
     At(i64, u32),
 }
 
-/// A node that changes are made to: held by a descriptor that is surely its own.
+/// A node held for changes, by a descriptor that is checked to be its own.
 #[derive(Debug)]
 pub struct Held<'a> {
     fd: Holder<'a>,
@@ -40,7 +40,7 @@ impl Held<'_> {
         }
     }
 
-    /// Attributes now.
+    /// Returns the current attributes.
     pub fn stat(&self) -> Result<Stat> {
         fstat(self.fd())
     }
@@ -54,7 +54,7 @@ impl Held<'_> {
         }
     }
 
-    /// Sets owner and group; the namespace's file system takes setuid and setgid bits away as it has to.
+    /// Sets owner and group; the namespace's file system removes setuid and setgid bits where it has to.
     pub fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
         chownat(self.fd(), "", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)
@@ -69,8 +69,8 @@ impl Held<'_> {
         }
     }
 
-    /// Takes setuid and setgid away, as a write by somebody without privilege does: setgid without leave to execute for
-    /// the group only if the caller is not of it.
+    /// Removes setuid and setgid, as an unprivileged write does. Setgid without execute permission for the group is
+    /// removed only if the caller is not of the group.
     pub fn drop_privileges(&self, caller: Caller) -> Result<()> {
         let stat = self.stat()?;
         let mode = stat.st_mode;
@@ -84,7 +84,7 @@ impl Held<'_> {
         if kept == mode { Ok(()) } else { self.set_mode(kept) }
     }
 
-    /// Takes setgid away if the caller is not of the group, as setting an access control list does.
+    /// Removes setgid if the caller is not of the group, as setting an access control list does.
     pub fn drop_setgid(&self, caller: Caller) -> Result<()> {
         let stat = self.stat()?;
         if stat.st_mode & 0o2000 == 0 || caller.is_of_group(stat.st_gid) {
@@ -103,7 +103,7 @@ fn timespec(time: Option<SetTime>) -> Timespec {
 }
 
 impl Namespace {
-    /// Holds a node for changes; by its open stub if there is one, since a file without a name has nothing else.
+    /// Holds a node for changes; through its open stub if there is one, the only way to a file without a name.
     pub fn hold<'a>(&self, id: NodeId, stub: Option<BorrowedFd<'a>>) -> Result<Held<'a>> {
         let fd = match stub {
             Some(fd) => Holder::Stub(fd),

@@ -1,22 +1,23 @@
-//! Nodes that died: whose number was over before they said that they leave. Each is remembered until its daemon is back, or it is forgotten.
+//! Nodes that died: their number was over before they reported that they leave. Each is recorded until its daemon is
+//! back or an operator forgets it.
 //!
-//! One record for each state directory says how its last life ended. Numbers only grow, so what is found out late about an earlier one says
-//! nothing of a later.
+//! Each state directory has one record of how its last life ended. Numbers only grow, so a late finding about an
+//! earlier number never replaces that of a later one.
 
 use super::{Info, Nodes};
 use crate::{Error, Result};
 use policy::cluster::Node;
 use serde::{Deserialize, Serialize};
 
-/// The kind of what nodes say of themselves: it is of this time, and in no backup.
+/// Kind of records of nodes: current only, and in no backup.
 const RECORDS: &str = "state";
 const LAST: &str = "last.";
 
-/// How the last life of a node ended, as far as is known.
+/// End of the last life of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Last {
     node: u32,
-    /// What it said of itself; none if it left in order, or was forgotten.
+    /// Text of its lease; none if it left in order, or was forgotten.
     died: Option<Info>,
 }
 
@@ -30,12 +31,12 @@ impl Nodes {
         self.state.record_put(RECORDS, &key(own), &bytes)
     }
 
-    /// This node leaves in order.
+    /// Records that this node leaves in order.
     pub(super) fn say_left(&self) -> Result<()> {
         self.put_last(&self.info.own, &Last { node: self.me_now().0, died: None })
     }
 
-    /// These numbers are over, and said nothing before.
+    /// Records numbers as dead that are over and did not leave in order.
     pub fn note_dead(&self, numbers: &[Node]) -> Result<()> {
         for node in numbers {
             let Some(info) = self.leases.info_of_over(*node) else { continue };
@@ -48,7 +49,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Those that died, and neither came back nor were forgotten.
+    /// Dead nodes that neither came back nor were forgotten.
     pub fn dead(&self) -> Result<Vec<(Node, Info)>> {
         let members = self.known().members();
         let alive: Vec<String> = members.into_iter().filter_map(|node| Some(self.leases.info(node)?.own)).collect();
@@ -63,7 +64,7 @@ impl Nodes {
         Ok(dead)
     }
 
-    /// A node is not missed any more that had numbers up to this one.
+    /// Forgets the death of a node, for its numbers up to this one.
     pub fn forget_dead(&self, own: &str, node: Node) -> Result<()> {
         self.put_last(own, &Last { node: node.0, died: None })
     }

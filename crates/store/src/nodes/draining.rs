@@ -1,7 +1,8 @@
-//! A node that is to be shut down: who asks it to drain, and what it says of that.
+//! Draining of a node that is to be shut down: orders to drain, and the state of the drain.
 //!
-//! Whether a number drains is in its lease file, so a node that begins or ceases to drain gives its number up and joins again. What keeps
-//! it from being shut down is in the store of the state, under its number: what an earlier one said counts no more.
+//! The lease file records whether a number drains, so a node that begins or ceases to drain gives its number up and
+//! joins again. The reasons against a shutdown are in the state store, under its number: a record of an earlier number
+//! is void.
 
 use super::{Info, Nodes, Shown};
 use crate::Result;
@@ -11,32 +12,32 @@ use policy::cluster::Node;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The kind of what nodes say of themselves: it is of this time, and in no backup.
+/// Kind of the records of draining nodes: current only, and in no backup.
 const RECORDS: &str = "state";
-/// What is told to all when one is asked.
+/// First word of the broadcast that orders a node to drain.
 const WORD: &str = "node";
-/// How often one that does not hear is asked again.
+/// Interval of retries until the node responds.
 const ASK_EVERY: Duration = Duration::from_secs(2);
-/// How long a node has to begin: what it moves comes to an end first.
+/// Timeout for a node to begin: its running moves end first.
 const ASK_WAIT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Whether this node is to drain.
 #[derive(Default)]
-pub(super) struct Wish(Mutex<bool>);
+pub(super) struct DrainRequest(Mutex<bool>);
 
-/// What a node that drains says.
+/// Record of a draining node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Draining {
-    /// The number that says it.
+    /// Number under which it was written.
     node: u32,
-    /// What would be cut off if it were shut down now; `None` before it looked.
+    /// Work that a shutdown now would cut off; `None` before the first check.
     #[serde(default)]
     pub kept_by: Option<Vec<String>>,
 }
 
 impl Draining {
-    /// It may be shut down.
+    /// Whether the node may be shut down.
     pub fn is_over(&self) -> bool {
         self.kept_by.as_ref().is_some_and(Vec::is_empty)
     }
@@ -52,23 +53,23 @@ impl Nodes {
         *self.wish.0.lock()
     }
 
-    /// From now on it drains, or does not: nothing new begins at once. What its lease says follows by [`Nodes::say_draining`].
+    /// Starts or stops to drain: nothing new begins at once. The lease file follows by [`Nodes::say_draining`].
     pub fn set_drains(&self, drains: bool) {
         *self.wish.0.lock() = drains;
     }
 
-    /// Whether its lease file says what is wished.
+    /// Whether its lease file agrees with the wish.
     pub fn says_draining(&self) -> bool {
-        // Of a new number nothing is known before it was looked at.
+        // The text of a new number is unknown until it was read.
         self.leases.info(self.me_now()).is_none_or(|info| info.drains == self.drains())
     }
 
-    /// Gives its number up, to join again under one whose file says what is wished.
+    /// Gives its number up, to join again under one whose lease file has the wish.
     pub fn say_draining(&self) {
         self.gives_up.store(self.me_now().0, Ordering::Release);
     }
 
-    /// Says what keeps this node, for all to see.
+    /// Records what keeps this node from being shut down, for all nodes.
     pub fn say_kept_by(&self, kept_by: Vec<String>) -> Result<()> {
         let said = Draining { node: self.me_now().0, kept_by: Some(kept_by) };
         let bytes = serde_json::to_vec(&said).map_err(|error| Error::State(error.to_string()))?;
@@ -81,7 +82,7 @@ impl Nodes {
         said.filter(|said| said.node == node.0).unwrap_or_default()
     }
 
-    /// Whether a text asks for that; follows it if it is this node that is asked.
+    /// Whether a text is an order to drain; follows it if it names this node.
     pub(super) fn is_asked_to_drain(&self, text: &str) -> bool {
         let Some(asked) = text.strip_prefix(WORD).and_then(|rest| rest.strip_prefix(' ')) else { return false };
         if let Some((verb, own)) = asked.split_once(' ')
@@ -92,7 +93,7 @@ impl Nodes {
         true
     }
 
-    /// Has a node begin to drain, or cease to; waits until its lease file says so.
+    /// Orders a node to begin or cease to drain. Waits until its lease file agrees.
     pub fn order_draining(&self, node: &Shown, drains: bool) -> Result<()> {
         let Some(own) = node.info.as_ref().map(|info| info.own.clone()) else {
             return Err(Error::Elsewhere(format!("what {} says of itself cannot be read", node.node)));
@@ -116,18 +117,18 @@ impl Nodes {
         }
     }
 
-    /// The nodes that are over and said who they were.
+    /// Nodes that are over, where their records are readable.
     pub fn over(&self) -> Result<Vec<(Node, Info)>> {
         Ok(self.leases.of_over()?)
     }
 
-    /// The nodes that are there, as their lease files say now, and who they are as far as that can be read.
+    /// Live nodes by their lease files, with their records where readable.
     pub fn alive(&self) -> Result<Vec<(Node, Option<Info>)>> {
         let listing = self.leases.list()?;
         Ok(listing.leases.iter().map(|seen| (seen.node, self.leases.info(seen.node))).collect())
     }
 
-    /// Nobody asks any more what a node said that is over.
+    /// Removes the record of a node that is over.
     pub fn forget_draining(&self, own: &str) -> Result<()> {
         self.state.record_remove(RECORDS, &key(own)).map(drop)
     }

@@ -1,16 +1,16 @@
-//! Which numbers had the volume, and were not seen off: a node says so in the store of the state when it joins, and takes that back when it
-//! leaves. What is left of one that is over was killed, or stood still: something of it may be half done.
+//! Records of numbers that had the volume. A node writes one to the state store when it joins, and removes it when it
+//! leaves. A record of a number that is over means that the node was killed or stood still: its work may be half done.
 
 use super::Nodes;
 use crate::Result;
 use policy::cluster::Node;
 
-/// The kind of what nodes say of themselves.
+/// Kind of records of nodes: current only, and in no backup.
 const RECORDS: &str = "state";
 const HERE: &str = "here.";
 
 impl Nodes {
-    /// A number has the volume. Said again when the store of the state is back.
+    /// Records that a number has the volume. Repeated when the state store is back.
     pub(super) fn say_here(&self, node: Node) {
         let said = self.state.record_put(RECORDS, &format!("{HERE}{}", node.0), self.info.own.as_bytes());
         if let Err(error) = said {
@@ -18,12 +18,12 @@ impl Nodes {
         }
     }
 
-    /// Nothing of a number is half done any more.
+    /// Removes the record of a number once no work of it is half done.
     pub fn see_off(&self, node: Node) -> Result<()> {
         self.state.record_remove(RECORDS, &format!("{HERE}{}", node.0)).map(drop)
     }
 
-    /// The numbers that are over and were not seen off.
+    /// Numbers that are over and still have a record.
     pub fn not_seen_off(&self) -> Result<Vec<Node>> {
         let records = self.state.records(RECORDS)?;
         let numbers = records.iter().filter_map(|(key, _)| key.strip_prefix(HERE)?.parse().ok().map(Node));

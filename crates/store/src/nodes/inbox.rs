@@ -1,12 +1,12 @@
-//! What other nodes tell this one, until it takes it.
+//! Queue of messages from other nodes.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// Of more, the oldest is forgotten. A guess: what a thousand busy nodes say in a second or two.
+/// Limit, above which the oldest are dropped. A guess: the messages of a thousand busy nodes in a second or two.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Texts in the order in which they came. Bounded.
+/// Texts in the order of their arrival. Bounded.
 #[derive(Default)]
 pub struct Inbox(Mutex<Texts>);
 
@@ -28,7 +28,7 @@ impl Inbox {
         }
     }
 
-    /// All of them.
+    /// Takes all messages.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock()).texts.into()
     }

@@ -1,5 +1,5 @@
-//! Keeps the lease: runs `policy::cluster::lease`, with each kind of call to the shared file system on a thread of its own, so that one
-//! that hangs keeps nothing else up.
+//! Keeps the lease: runs `policy::cluster::lease`. Each kind of call to the shared file system has a thread of its own,
+//! so that one that hangs delays no other.
 
 use super::leases::{Info, Leases};
 use super::{Nodes, now};
@@ -11,27 +11,27 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// How long the end waits for the lease to be given up.
+/// Timeout for giving up the lease at the end.
 const LEAVE_WAIT: Duration = Duration::from_secs(3);
 
-/// The spans of a lease.
+/// Durations of a lease.
 pub fn config() -> Config {
     Config::default()
 }
 
 pub(super) struct Keeper {
     nodes: Arc<Nodes>,
-    /// What was done, and as which node: what is said of an earlier number is of no use.
+    /// Results of actions, with the node number they were done under; results of old numbers are dropped.
     told: Receiver<(Node, Event)>,
     tell: Sender<(Node, Event)>,
     renew: Sender<(Node, u64)>,
-    look: Sender<Look>,
+    look: Sender<KeeperTask>,
     leaving: bool,
-    /// The last number that was given up while the daemon goes on.
+    /// Last number that was given up while the daemon goes on.
     gave_up: Option<Node>,
 }
 
-enum Look {
+enum KeeperTask {
     List,
     Expel(Node, Option<u64>),
     Rejoin,
@@ -41,7 +41,7 @@ impl Keeper {
     pub fn start(nodes: &Arc<Nodes>) {
         let (tell, told) = channel();
         let (renew, renewals) = channel::<(Node, u64)>();
-        let (look, looks) = channel::<Look>();
+        let (look, looks) = channel::<KeeperTask>();
         let (keeper, tells) = (nodes.clone(), tell.clone());
         nodes.workers.start("lease-renew", move || {
             for (node, beat) in renewals {
@@ -89,7 +89,7 @@ impl Keeper {
             if self.nodes.ends.load(Ordering::Acquire) && !std::mem::replace(&mut self.leaving, true) {
                 drop(self.tell.send((self.nodes.me_now(), Event::Leave)));
             }
-            // Once: a number that is over gives nothing up.
+            // Done once for each number.
             let me = self.nodes.me_now();
             if self.nodes.gives_up.load(Ordering::Acquire) == me.0 && self.gave_up != Some(me) {
                 self.gave_up = Some(me);
@@ -98,7 +98,7 @@ impl Keeper {
             let mut membership = self.nodes.membership.lock();
             let asked = self.nodes.asks.swap(false, Ordering::AcqRel).then_some(Event::Asked);
             asked.into_iter().chain([event]).for_each(|event| membership.handle(now(), event));
-            // A lease that is given up holds nothing from here on, before anybody can see that it is over.
+            // A lease being given up protects nothing from here on, before its end can be seen by other nodes.
             publish(&self.nodes, &membership);
             drop(membership);
             if self.carry() {
@@ -107,7 +107,7 @@ impl Keeper {
         }
     }
 
-    /// Does what the machine says. Whether it is over.
+    /// Executes the actions of the state machine. Returns whether it is over.
     fn carry(&mut self) -> bool {
         let mut over = false;
         let nodes = self.nodes.clone();
@@ -116,12 +116,12 @@ impl Keeper {
             let node = membership.node();
             match action {
                 Action::Renew { beat } => drop(self.renew.send((node, beat))),
-                Action::Look => drop(self.look.send(Look::List)),
+                Action::Look => drop(self.look.send(KeeperTask::List)),
                 Action::Expel { node: other, beat, silent } => {
                     if other != node {
                         tracing::warn!("{other} has been silent for {} ms: it is over", silent.0 / 1_000_000);
                     }
-                    drop(self.look.send(Look::Expel(other, beat)));
+                    drop(self.look.send(KeeperTask::Expel(other, beat)));
                 }
                 Action::Lead => nodes.tell(format!("{node} leads the nodes of the volume")),
                 Action::Follow { leader } => {
@@ -140,7 +140,7 @@ impl Keeper {
                              wait meanwhile; none that was acknowledged is lost"
                         );
                     }
-                    drop(self.look.send(Look::Rejoin));
+                    drop(self.look.send(KeeperTask::Rejoin));
                 }
                 Action::Came { node } => nodes.tell(format!("{node} has joined")),
                 Action::Left { node } => nodes.tell(format!("{node} is over")),
@@ -151,7 +151,7 @@ impl Keeper {
         over
     }
 
-    /// Gives the lease up and waits a while for that.
+    /// Gives the lease up, and waits up to `LEAVE_WAIT`.
     pub fn leave(nodes: &Nodes) {
         let until = Instant::now() + LEAVE_WAIT;
         let mut membership = nodes.membership.lock();
@@ -166,9 +166,9 @@ impl Keeper {
     }
 }
 
-/// What data threads look at.
+/// Publishes the state that data threads read.
 fn publish(nodes: &Nodes, membership: &Membership) {
-    // No lease of the old number is taken for one of the new.
+    // No lease of the old number may pass for one of the new.
     if nodes.node.load(Ordering::Acquire) != membership.node().0 {
         nodes.held_until.store(0, Ordering::Release);
         nodes.node.store(membership.node().0, Ordering::Release);
@@ -179,25 +179,25 @@ fn publish(nodes: &Nodes, membership: &Membership) {
     nodes.changed.notify_all();
 }
 
-fn look_at(nodes: &Nodes, leases: &Leases, look: Look) -> Option<Event> {
+fn look_at(nodes: &Nodes, leases: &Leases, look: KeeperTask) -> Option<Event> {
     match look {
-        Look::List => Some(match leases.list() {
+        KeeperTask::List => Some(match leases.list() {
             Ok(listing) => Event::Seen { leases: listing.leases, over: listing.over },
             Err(_) => Event::LookFailed,
         }),
-        Look::Expel(node, beat) => Some(match leases.expel(node, beat) {
+        KeeperTask::Expel(node, beat) => Some(match leases.expel(node, beat) {
             Ok(true) => Event::Expelled { node },
             Ok(false) => Event::Survived { node },
             Err(_) => Event::ExpelFailed { node },
         }),
-        Look::Rejoin => {
+        KeeperTask::Rejoin => {
             rejoin(nodes);
             None
         }
     }
 }
 
-/// Takes another number; tries until it has one.
+/// Takes another number. Retries until it has one.
 fn rejoin(nodes: &Nodes) {
     while !nodes.ends.load(Ordering::Acquire) {
         let Some(volume) = nodes.volume.upgrade() else { return };

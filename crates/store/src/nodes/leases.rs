@@ -1,8 +1,8 @@
 //! The files in `NAMESPACE/nodes`.
 //!
 //! ```text
-//!   nodes/join     locked by whoever opens the volume: `volume::joining`
-//!   nodes/new.ID   a lease to be; its text says whose it is
+//!   nodes/join     locked while a node opens the volume: `volume::joining`
+//!   nodes/new.ID   a future lease; its text describes the node
 //!   nodes/N        number N was taken: a symlink to that file. Made once, and it stays
 //!   nodes/N.B      the lease of node N after B renewals
 //!   nodes/N.over   node N is over
@@ -26,38 +26,38 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 pub(super) const OVER: &str = "over";
-/// What is folded, and the directory of their names.
+/// Directory of the names of folded nodes, and prefix of the files with their numbers.
 pub(super) const PAST: &str = "past";
-/// The text of a lease is no longer.
+/// Size limit of the text of a lease.
 const TEXT_BYTES_MAX: u64 = 16 << 10;
 
-/// What a node says of itself.
+/// Text of a lease: description of its node.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Info {
-    /// Those that do not say so have 1.
+    /// Format of the node; 1 if missing.
     #[serde(default = "first_format")]
     pub format: u32,
-    /// Its host's name.
+    /// Name of the host that holds the lease.
     pub host: String,
-    /// Its daemon.
+    /// Process number of its daemon.
     pub pid: u32,
-    /// Where it shows the volume.
+    /// Mount point of the volume.
     pub mount_point: String,
-    /// When it joined, in milliseconds since 1970.
+    /// Join time, in milliseconds since 1970.
     pub since_ms: u64,
-    /// The upper half of the numbers of its objects.
+    /// Epoch: the upper half of the numbers of its objects.
     pub epoch: u32,
-    /// How long its lease lasts, in milliseconds.
+    /// Duration of its lease, in milliseconds.
     pub lease_ms: u64,
-    /// It is to be shut down: it does not lead.
+    /// Set if it is to be shut down: it does not lead.
     #[serde(default)]
     pub drains: bool,
-    /// Its state directory, by the random name in it: who has that locked is the only one alive that says so.
+    /// Random name in its state directory. The lock of that directory makes it unique among live nodes.
     pub own: String,
 }
 
 impl Info {
-    /// Of this process.
+    /// Describes this process.
     pub fn of_this(mount_point: &Path, own: String, epoch: u32) -> Info {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -75,16 +75,15 @@ impl Info {
     }
 }
 
-/// What is done to the files.
+/// Operations on the lease files.
 pub(super) struct Leases {
     pub(super) directory: OwnedFd,
     known: Mutex<BTreeMap<Node, Info>>,
     pub(super) folded: Mutex<Folded>,
 }
 
-/// A listing.
 pub(super) struct Listing {
-    /// The last number that was taken.
+    /// Last number that was taken.
     pub last: Option<Node>,
     pub leases: Vec<Seen>,
     pub over: Vec<Node>,
@@ -103,7 +102,7 @@ impl Leases {
         Ok(Leases { directory: nodes_directory(namespace)?, known: Mutex::default(), folded: Mutex::default() })
     }
 
-    /// Takes the number after the last, and its lease, whose spans depend on how many others are there.
+    /// Takes the number after the last, and its lease, whose durations depend on the number of other nodes.
     pub fn claim(&self, info: &Info) -> Result<(Node, Config)> {
         loop {
             let listing = self.list()?;
@@ -120,7 +119,7 @@ impl Leases {
             while !self.take(node, &new)? {
                 node.0 += 1;
             }
-            // Who waited for this number for too long has ended it.
+            // The rename fails if another node waited too long for this number and ended it.
             if self.rename(&new, &lease(node, 0))? {
                 self.known.lock().insert(node, info);
                 return Ok((node, config));
@@ -128,7 +127,7 @@ impl Leases {
         }
     }
 
-    /// Takes a number for a lease to be; no if it is taken.
+    /// Takes a number for a future lease. Returns false if it is taken.
     pub(super) fn take(&self, node: Node, new: &str) -> Result<bool> {
         match fs::symlinkat(new, &self.directory, node.0.to_string()) {
             // It was taken, and folded since the listing.
@@ -142,7 +141,8 @@ impl Leases {
         }
     }
 
-    /// Ends what an earlier daemon with this state directory left: it is dead, since this one has the directory's lock.
+    /// Ends the leases of an earlier daemon with this state directory: it is dead, since this one has the directory's
+    /// lock.
     fn end_earlier(&self, listing: &Listing, info: &Info) -> Result<()> {
         for seen in &listing.leases {
             if self.info(seen.node).is_some_and(|there| there.own == info.own) {
@@ -152,12 +152,12 @@ impl Leases {
         Ok(())
     }
 
-    /// Renames a lease to its next beat; no if it has another name.
+    /// Renames a lease to its next beat. Returns false if it has another name.
     pub fn renew(&self, node: Node, beat: u64) -> Result<bool, Errno> {
         self.rename(&lease(node, beat), &lease(node, beat + 1))
     }
 
-    /// Ends exactly this lease, or without a beat the one that is to be; no if it has another name.
+    /// Ends exactly this lease, or without a beat the future one. Returns false if it has another name.
     pub fn expel(&self, node: Node, beat: Option<u64>) -> Result<bool, Errno> {
         let from = match beat {
             Some(beat) => lease(node, beat),
@@ -201,11 +201,11 @@ impl Leases {
             let info = self.read(node, beat)?;
             Some(Seen { node, beat, lease: Time::from_millis(info.lease_ms), drains: info.drains })
         };
-        // One whose text cannot be read now was renamed meanwhile, and is seen the next time.
+        // A lease whose text is unreadable now was just renamed, and is seen by the next listing.
         listing.leases = beats.into_iter().filter_map(read).collect();
         let past = self.look_at_past(files, &listing.over);
         listing.last = listing.last.max(past.last());
-        // One whose names a fold has not moved yet is in both.
+        // A node whose names a fold has not moved yet is in both.
         let over: BTreeSet<Node> = listing.over.iter().copied().chain(past.nodes()).collect();
         self.known.lock().retain(|node, _| !over.contains(node));
         listing.over = over.into_iter().collect();
@@ -233,20 +233,20 @@ impl Leases {
         Some(text)
     }
 
-    /// What nodes that are over said of themselves; one that was never born said nothing.
+    /// Texts of nodes that are over. A node whose lease never began has none.
     pub fn of_over(&self) -> Result<Vec<(Node, Info)>, Errno> {
         let over = self.list()?.over;
         let read = |node: Node| Some((node, self.info_of_over(node)?));
         Ok(over.into_iter().filter_map(read).collect())
     }
 
-    /// What a node that is over said of itself.
+    /// Text of a node that is over.
     pub fn info_of_over(&self, node: Node) -> Option<Info> {
         let name = format!("{}.{OVER}", node.0);
         self.text_of(&name).or_else(|| self.text_of(&format!("{PAST}/{name}")))
     }
 
-    /// What a node said of itself.
+    /// Text of a live node, from the cache.
     pub fn info(&self, node: Node) -> Option<Info> {
         self.known.lock().get(&node).cloned()
     }

@@ -1,4 +1,4 @@
-//! Letters: what nodes tell each other besides reports and orders, and what reads them.
+//! Letters: messages between nodes besides reports and orders, and their readers.
 
 use super::Nodes;
 use crate::file::Cluster;
@@ -7,15 +7,15 @@ use parking_lot::RwLock;
 use policy::cluster::Node;
 use std::sync::Arc;
 
-/// What reads letters; it must not wait for long.
+/// Reader of letters; it must not block for long.
 type Reader = dyn Fn(&str) + Send + Sync;
 
-/// Who reads letters that begin with a word.
+/// Readers by the first word of their letters.
 #[derive(Default)]
 pub(super) struct Letters(RwLock<Vec<(&'static str, Arc<Reader>)>>);
 
 impl Letters {
-    /// Whether a text is a letter, which was read then.
+    /// Passes a letter to its reader. Returns false if the text is no letter.
     pub fn read(&self, text: &str) -> bool {
         let of = |(word, _): &&(&'static str, Arc<Reader>)| text.starts_with(word);
         let Some((word, reader)) = self.0.read().iter().find(of).cloned() else { return false };
@@ -25,7 +25,7 @@ impl Letters {
 }
 
 impl Nodes {
-    /// Hands letters that begin with that word to a reader from now on, without the word.
+    /// Registers a reader of letters that begin with `word`; it gets them without the word.
     pub(crate) fn read_letters(&self, word: &'static str, reader: impl Fn(&str) + Send + Sync + 'static) {
         self.letters.0.write().push((word, Arc::new(reader)));
     }

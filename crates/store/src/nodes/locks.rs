@@ -1,7 +1,7 @@
-//! Whether locks of the shared file system keep other nodes out: some file systems have them, some do not, and some take them and tell
-//! nobody else. So each node has a byte of one file locked, and others look whether they see it.
+//! Whether locks of the shared file system exclude other nodes: some file systems have no locks, and some keep them
+//! local to a node. So each node locks a byte of one file, and others check whether they see the lock.
 //!
-//! A server that restarts forgets it without a word; it is locked again every few seconds.
+//! A server that restarts drops the lock silently, so it is taken again every few seconds.
 
 use super::Nodes;
 use crate::Result;
@@ -14,16 +14,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// In `NAMESPACE/nodes`.
+/// File in `NAMESPACE/nodes`.
 const FILE: &str = "locks";
-/// How often the byte is locked again.
+/// Interval at which the byte is locked again.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// What a node knows of it.
+/// Result of the checks for other hosts' locks.
 #[derive(Default)]
 pub(super) struct Reach {
     file: Mutex<Option<OwnedFd>>,
-    /// A lock of another host was seen.
+    /// Set when a lock of another host was seen.
     seen: AtomicBool,
 }
 
@@ -32,7 +32,7 @@ fn byte(node: Node) -> Bytes {
 }
 
 impl Nodes {
-    /// Lets others see a lock of this node, from now on.
+    /// Starts to show a lock of this node to others.
     pub(super) fn show_lock(self: &Arc<Nodes>) {
         self.say_with_lock();
         let nodes = self.clone();
@@ -48,7 +48,7 @@ impl Nodes {
         let mut file = self.reach.file.lock();
         if let Err(error) = self.lock_byte(&mut file) {
             tracing::debug!("others see no lock of this node: {error}");
-            *file = None; // opened anew: one that was open while its server was away may not answer again
+            *file = None; // Reopened: a descriptor that was open while its server was away may not work again.
         }
     }
 
@@ -60,11 +60,11 @@ impl Nodes {
                 file.insert(openat(&self.leases.directory, FILE, flags, Mode::RUSR | Mode::WUSR)?)
             }
         };
-        // An earlier number of this node is somebody else's business no more.
+        // The byte of an earlier number of this node is of no interest.
         file.lock(&byte(self.me_now()), Some(Kind::Exclusive)).map(drop)
     }
 
-    /// Whether another host's lock is seen here, or nobody is there whose could be.
+    /// Whether another host's lock is seen here, or there is no other host with a lock to see.
     pub(super) fn sees_locks(&self) -> bool {
         if self.reach.seen.load(Ordering::Acquire) {
             return true;

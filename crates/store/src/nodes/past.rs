@@ -1,13 +1,13 @@
-//! Nodes that are over leave two names each, which every listing would have for ever: of many, one file has the numbers, and the names
-//! lie in a directory that nobody lists.
+//! Nodes that are over leave two names each, which would be in every listing forever. So the numbers of many are folded
+//! into one file, and their names go to a directory that is never listed.
 //!
 //! ```text
-//!   nodes/fold.ID --> nodes/past.ID      first it says which numbers are over
+//!   nodes/fold.ID --> nodes/past.ID      first the numbers that are over are written down
 //!   nodes/N       --> nodes/past/N       then their names go; that one stays, so that no number is taken twice
 //!   nodes/N.over  --> nodes/past/N.over
 //!   nodes/past.OLD                       removed last: the new file has all of it
 //! ```
-//! Whatever is cut off in between is gone on with by the next. Two that fold at once leave two files, and the union counts.
+//! The next fold completes one that was cut off. Two folds at once leave two files, and the union counts.
 
 use super::leases::{Leases, OVER, PAST};
 use crate::volume_id::unique;
@@ -19,14 +19,14 @@ use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
-/// The ranges of a million numbers of which none follows another.
+/// Size limit of a file: the ranges of a million numbers of which none are adjacent.
 const BYTES_MAX: u64 = 8 << 20;
 
-/// What the latest listing showed.
+/// Past nodes in the latest listing.
 #[derive(Default)]
 pub(super) struct Folded {
     files: BTreeMap<String, Past>,
-    /// Numbers that are over and have names beside the leases.
+    /// Numbers that are over, with names still beside the leases.
     named: Vec<Node>,
 }
 
@@ -39,12 +39,12 @@ impl Folded {
 }
 
 impl Leases {
-    /// The numbers in these files, and what is not in one yet.
+    /// The numbers in these files. Keeps those that are in no file yet.
     pub(super) fn look_at_past(&self, files: BTreeSet<String>, named: &[Node]) -> Past {
         let mut folded = self.folded.lock();
         folded.files.retain(|name, _| files.contains(name));
         for name in files {
-            // One that cannot be read is so the next time, or another has what it had.
+            // An unreadable file is retried at the next listing, or another file has its numbers.
             if !folded.files.contains_key(&name)
                 && let Some(past) = self.text(&name, BYTES_MAX).and_then(|text| Past::parse(&text))
             {
@@ -55,7 +55,7 @@ impl Leases {
         folded.all()
     }
 
-    /// Whether a number was given, and its names are folded away.
+    /// Whether a number was given, and its names are folded.
     pub(super) fn is_folded(&self, node: Node) -> Result<bool, Errno> {
         match fs::statat(&self.directory, format!("{PAST}/{}", node.0), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),
@@ -64,17 +64,17 @@ impl Leases {
         }
     }
 
-    /// Folds what the latest listing showed, if that is much.
+    /// Folds the latest listing, if it has many names.
     pub fn fold(&self) -> Result<()> {
         let (old, mut all, named) = {
             let mut folded = self.folded.lock();
             let count = past::to_fold(folded.named.len());
-            // Not again before the next listing.
+            // Taken, so that a second fold waits for the next listing.
             let mut named = if count > 0 { std::mem::take(&mut folded.named) } else { return Ok(()) };
             named.truncate(count);
             (folded.files.keys().cloned().collect::<Vec<_>>(), folded.all(), named)
         };
-        // One that was cut off has written them down.
+        // A fold that was cut off has written the numbers already.
         let replaced = if named.iter().all(|node| all.contains(*node)) {
             Vec::new()
         } else {
@@ -87,7 +87,7 @@ impl Leases {
             Err(errno) => return Err(errno.into()),
         }
         for node in &named {
-            // Its number goes first: whoever is cut off leaves a name by which the next goes on.
+            // The number goes first: a fold that is cut off then leaves a name from which the next one goes on.
             let (number, over) = (node.0.to_string(), format!("{}.{OVER}", node.0));
             self.rename(&number, &format!("{PAST}/{number}"))?;
             self.rename(&over, &format!("{PAST}/{over}"))?;
@@ -102,7 +102,7 @@ impl Leases {
         Ok(())
     }
 
-    /// A file with these numbers, which is there for good when this returns.
+    /// Writes a file with these numbers, durable on return.
     fn write(&self, all: &Past) -> Result<()> {
         let id = unique()?;
         let fresh = format!("fold.{id}");
@@ -112,7 +112,7 @@ impl Leases {
         file.write_all(all.to_string().as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
         self.rename(&fresh, &format!("{PAST}.{id}"))?;
         match fs::fsync(&self.directory) {
-            // Some file systems cannot, and do it at once.
+            // Some file systems have no such call, and are synchronous.
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(errno) => Err(errno.into()),
         }

@@ -1,4 +1,4 @@
-//! The space of idle targets: of many nodes a few look at it and tell all, as `policy::cluster::idle` says.
+//! Space of idle targets: a few of many nodes measure it and send it to all, see `policy::cluster::idle`.
 
 use super::Nodes;
 use crate::target::{Others, Space, Targets};
@@ -7,10 +7,10 @@ use policy::cluster::idle::Share;
 use std::fmt::Write;
 use std::sync::{Arc, Weak};
 
-/// With a target's number, all its bytes and the free ones, once for each.
+/// First word of a letter with a target's number, its total bytes and the free ones, repeated for each target.
 const WORD: &str = "space";
 
-/// The nodes, as targets see them.
+/// The other nodes, as targets use them.
 struct Lookers(Weak<Nodes>);
 
 impl Others for Lookers {
@@ -39,7 +39,7 @@ fn text(seen: &[(TargetId, Space)]) -> String {
     text
 }
 
-/// A target's number, all its bytes and the free ones; nothing from where it is not understood.
+/// Parses a letter: target number, total bytes and free ones. Stops at the first malformed entry.
 fn read(letter: &str) -> Vec<(TargetId, u64, u64)> {
     let mut words = letter.split_ascii_whitespace();
     let next = || {
@@ -50,7 +50,7 @@ fn read(letter: &str) -> Vec<(TargetId, u64, u64)> {
 }
 
 impl Nodes {
-    /// Looks at idle targets for others from now on, and hears what they saw.
+    /// Starts to measure idle targets for other nodes, and to receive their measurements.
     pub(crate) fn share_looks(self: &Arc<Nodes>, targets: &Arc<Targets>) {
         targets.share_looks(Arc::new(Lookers(Arc::downgrade(self))));
         let targets = Arc::downgrade(targets);

@@ -1,4 +1,5 @@
-//! Whether nobody has a volume any more, for one that is down: a lease that stands still for as long as it lasts is that of a dead node.
+//! Whether a volume that is down has no live node: a lease that stands still for its whole duration is that of a dead
+//! node.
 
 use super::leases::Leases;
 use super::{keeper, now};
@@ -10,7 +11,7 @@ use policy::cluster::lease::Seen;
 use std::path::Path;
 use std::time::Duration;
 
-/// Nodes whose leases stood still.
+/// Nodes with expired leases.
 pub struct Still {
     leases: Option<Leases>,
     seen: Vec<Seen>,
@@ -19,10 +20,10 @@ pub struct Still {
 }
 
 impl Still {
-    /// Waits for as long as the leases last that are there. Changes nothing.
+    /// Waits for the duration of the present leases. Changes nothing.
     ///
     /// # Errors
-    /// A node is there.
+    /// A node is alive.
     pub fn wait(namespace: &Path) -> Result<Still> {
         if !had_nodes(namespace) {
             return Ok(Still { leases: None, seen: Vec::new(), unborn: Vec::new() });
@@ -33,7 +34,7 @@ impl Still {
         let unborn: Vec<Node> =
             (1..=first.last.map_or(0, |last| last.0)).map(Node).filter(|node| !known(*node)).collect();
         let config = keeper::config();
-        // One that was to be born may have a lease of the usual span by now.
+        // A number without a lease may have got one of the usual duration by now.
         let usual = (!unborn.is_empty()).then_some(config.lease);
         let longest = first.leases.iter().map(|seen| config.patience(seen.lease)).chain(usual).max();
         let until = now() + longest.unwrap_or(Time::ZERO);
@@ -56,12 +57,12 @@ impl Still {
         moved.map_or(Ok(()), |seen| Err(is_there(leases, seen.node)))
     }
 
-    /// How many there are.
+    /// Number of these nodes.
     pub fn count(&self) -> usize {
         self.seen.len()
     }
 
-    /// The largest epoch that a node of this volume had, whether over or not; 0 if that cannot be told.
+    /// Largest epoch of any node of this volume, over or not; 0 if unknown.
     pub fn epoch(&self) -> u32 {
         let Some(leases) = &self.leases else { return 0 };
         let over = leases.of_over().unwrap_or_default().into_iter().map(|(_, info)| info.epoch);
@@ -69,7 +70,7 @@ impl Still {
         over.chain(here).max().unwrap_or(0)
     }
 
-    /// Ends them, as another node would: whichever of them wakes finds out before it acknowledges anything.
+    /// Ends these nodes, as another node would: one that wakes finds its lease ended before it acknowledges anything.
     ///
     /// # Errors
     /// One of them was only slow.
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
     use crate::nodes::Info;
 
-    /// A node with a lease that does not last.
+    /// A node with a lease that soon expires.
     fn born(dir: &Path) -> (Leases, Node) {
         let leases = Leases::open(dir).unwrap();
         let info = Info { lease_ms: 300, ..Info::of_this(Path::new("/mnt"), "own".into(), 7) };

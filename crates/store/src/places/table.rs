@@ -1,6 +1,7 @@
 //! The rows of [`super::Places`] in a SQLite file of their own, which may be thrown away at any time.
 //!
-//! It is not the state store, whose every call is durable and which a backup holds: a row per file would make both slow.
+//! It is not the state store: each of that store's calls is durable and in its backup, and a row per file would make
+//! both slow.
 
 use super::{Changes, Place};
 use policy::FileId;
@@ -23,7 +24,7 @@ const TABLES: &str = "
 /// The open file.
 pub struct Table {
     file: PathBuf,
-    /// None if it cannot be made: then no row is found, and each look-up is a walk.
+    /// `None` if it cannot be made: then every lookup is a walk.
     connection: Option<Connection>,
 }
 
@@ -44,7 +45,7 @@ impl Table {
         for suffix in ["", "-wal", "-shm", "-journal"] {
             let mut name = self.file.as_os_str().to_owned();
             name.push(suffix);
-            // What stays is seen by the next line.
+            // The next connection reports a file that cannot be removed.
             drop(std::fs::remove_file(name));
         }
         match connect(&self.file) {
@@ -53,7 +54,7 @@ impl Table {
         }
     }
 
-    /// Does something with it. What is damaged is begun again.
+    /// Runs `act` on the table. A damaged table is replaced by an empty one.
     fn try_on<T>(&mut self, act: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Option<T> {
         match act(self.connection.as_mut()?) {
             Ok(value) => Some(value),
@@ -71,12 +72,12 @@ impl Table {
         }
     }
 
-    /// Where a file is.
+    /// Returns the place of a file.
     pub fn file(&mut self, file: FileId) -> Option<Place> {
         self.row("SELECT directory, name FROM file WHERE id = ?1", file.0)
     }
 
-    /// Where a directory is.
+    /// Returns the place of a directory.
     pub fn directory(&mut self, inode: u64) -> Option<Place> {
         self.row("SELECT directory, name FROM directory WHERE id = ?1", inode)
     }
@@ -123,7 +124,7 @@ fn put<'a>(
 }
 
 fn connect(file: &Path) -> rusqlite::Result<Connection> {
-    // It holds users' names: made closed to others. Where that fails, opening it says why.
+    // The file holds users' names, so it is created closed to others. If that fails, opening it reports the cause.
     drop(std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(file));
     let connection = Connection::open(file)?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
 impl Places {
-    /// How many walks there were.
+    /// Number of walks.
     pub fn walks(&self) -> u64 {
         self.walked.load(Ordering::Acquire)
     }
@@ -43,7 +43,7 @@ impl Places {
         let mut complete = true;
         for met in Descent::new(&self.tree)? {
             complete &= met.and_then(|met| self.note_met(&met)).is_ok();
-            // Where applications give a change up, a walk waits.
+            // Applications drop the hints of too many changes; a walk writes each full batch instead.
             if self.inner.lock().noted.len() >= super::BATCH {
                 self.write_noted();
             }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 /// How much more, or less: bytes and files.
 pub(crate) type Changed = Both<u64>;
 
-/// What one subject has.
+/// Account of one subject.
 pub struct Account {
     subject: Subject,
     /// Nothing was counted from the beginning as long as no look at all files has ended.
@@ -32,12 +32,12 @@ impl Account {
         }
     }
 
-    /// Whose it is.
+    /// Subject of the account.
     pub(crate) fn subject(&self) -> Subject {
         self.subject
     }
 
-    /// What is there, if anybody knows.
+    /// Present usage, if it is known.
     pub(crate) fn used(&self) -> Option<Both<u64>> {
         let used = |resource| u64::try_from(self.used.of(resource).load(Ordering::Relaxed)).unwrap_or(0);
         self.is_known.load(Ordering::Acquire).then(|| Both::each(used))
@@ -68,13 +68,13 @@ impl Account {
             let before = self.used.of(resource).load(Ordering::Relaxed);
             let now = right(resource, counted.map(|counted| *counted.of(resource)));
             let now = i64::try_from(now).unwrap_or(i64::MAX);
-            // What is counted meanwhile stays counted.
+            // Changes counted during the scan stay counted.
             self.used.of(resource).fetch_add(now.saturating_sub(before), Ordering::Relaxed);
         }
         self.is_known.store(true, Ordering::Release);
     }
 
-    /// What another node did.
+    /// Adds a change made by another node.
     pub(crate) fn add(&self, grown: Both<u64>, shrunk: Both<u64>) {
         for resource in Resource::ALL {
             self.force(resource, *grown.of(resource));
@@ -82,7 +82,7 @@ impl Account {
         }
     }
 
-    /// The node that adds up says what is there; `since` gives what came and went here that it has not heard of.
+    /// Takes the sum of the node that adds up; `since` returns the changes here that the sum does not include.
     pub(crate) fn is_told(&self, used: Both<u64>, since: impl FnOnce(Both<u64>, Both<u64>) -> (Both<u64>, Both<u64>)) {
         let (grown, shrunk) = self.changes();
         let (grown, shrunk) = since(grown, shrunk);
@@ -95,7 +95,7 @@ impl Account {
         self.is_known.store(true, Ordering::Release);
     }
 
-    /// Takes so much, unless that is more than it may have. What takes nothing is never refused.
+    /// Charges an amount unless it exceeds the limit. An amount of zero is never refused.
     pub(super) fn take(&self, resource: Resource, more: u64) -> bool {
         if more == 0 {
             return true;

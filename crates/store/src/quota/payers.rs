@@ -1,6 +1,7 @@
 //! The accounts that one file counts for: all of them take, or none does.
 
 use super::account::{Account, Changed};
+use crate::rights::name_of;
 use policy::quota::{Resource, Subject};
 use std::sync::Arc;
 
@@ -8,9 +9,9 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the quota of {} is used up: {used} {resource} of at most {most}; `entrepot quota` shows it", name(.subject))]
 pub struct Refused {
-    /// Who has as much as may be.
+    /// Subject at its limit.
     pub subject: Subject,
-    /// Of what.
+    /// Resource that is used up.
     pub resource: Resource,
     /// How much that is.
     pub used: u64,
@@ -20,13 +21,13 @@ pub struct Refused {
 
 fn name(subject: &Subject) -> String {
     match subject {
-        Subject::User(uid) => format!("user {uid}"),
+        Subject::User(uid) => name_of(*uid).map_or_else(|| format!("user {uid}"), |name| format!("user {name}")),
         Subject::Group(gid) => format!("group {gid}"),
         Subject::Directory(_) => "the directory".into(),
     }
 }
 
-/// Who pays for a file.
+/// Accounts that pay for a file.
 #[derive(Clone, Default)]
 pub(crate) struct Payers(Option<Arc<[Arc<Account>]>>);
 
@@ -39,7 +40,7 @@ impl Payers {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// Whether nobody does: then nothing limits it.
+    /// Whether there are none: then the file has no limit.
     pub fn is_empty(&self) -> bool {
         self.all().is_empty()
     }
@@ -88,7 +89,7 @@ impl Payers {
     }
 }
 
-/// What was taken for something that is not made yet; given back when dropped.
+/// Reservation for a file that does not exist yet; given back when dropped.
 pub(crate) struct Reserved {
     payers: Payers,
     more: Changed,
@@ -99,7 +100,7 @@ impl Reserved {
         Reserved { payers, more }
     }
 
-    /// It is made, and those who were thought to pay for it do.
+    /// Keeps the reservation: the file exists and the expected accounts pay for it.
     pub fn keep_all(mut self) {
         self.payers = Payers::default();
     }

@@ -1,4 +1,4 @@
-//! What is taken, refused and given back, by one thread and by several.
+//! Charges, refusals and returns, by one thread and by several.
 
 use super::*;
 use policy::quota::{Both, Resource};

@@ -1,4 +1,4 @@
-//! One lost object while it is being recovered: its file, the spare that takes its place, and the sources.
+//! One lost object during its recovery: its file, the spare that takes its place, and the sources.
 
 use crate::file::{BeingMade, File};
 use crate::source::{Identity, Opener, Place, Record, Source, SourceError};
@@ -15,12 +15,12 @@ use policy::protect::recovery::Key;
 
 /// A lost object.
 pub(super) struct Case {
-    /// As it was last asked for: whoever opens it again after everybody closed it has another one.
+    /// The file at the last request: after a close by all users, the next open creates another one.
     file: Mutex<Weak<File>>,
-    /// Keeps the file in use while work is under way; let go when the recovery broke.
+    /// Keeps the file in use while work is under way; released when the recovery broke.
     held: Mutex<Option<Arc<File>>>,
     spare: Mutex<Option<Arc<Spare>>>,
-    /// What it cost so far.
+    /// Cost of the recovery so far.
     pub tally: Arc<Tally>,
 }
 
@@ -34,18 +34,18 @@ impl Case {
         }
     }
 
-    /// The file, if anybody still uses it.
+    /// The file, if it is still in use.
     pub fn file(&self) -> Option<Arc<File>> {
         self.file.lock().upgrade()
     }
 
-    /// Somebody wants it again.
+    /// Keeps the file in use for a new request.
     pub fn hold(&self, file: &Arc<File>) {
         *self.file.lock() = Arc::downgrade(file);
         *self.held.lock() = Some(file.clone());
     }
 
-    /// Nothing goes on for now. What is given back is dropped without any lock.
+    /// Releases the file when work pauses. The caller drops it without holding a lock.
     pub fn let_go(&self) -> Option<Arc<File>> {
         self.held.lock().take()
     }
@@ -58,13 +58,13 @@ impl Case {
         *self.spare.lock() = Some(spare);
     }
 
-    /// Takes the spare away, if it is that object.
+    /// Removes the spare, if it is that object.
     pub fn take_spare(&self, object: ObjectId) -> Option<Arc<Spare>> {
         self.spare.lock().take_if(|spare| spare.new.id == object)
     }
 }
 
-/// The object that takes the place of a lost one, and where its bytes come from.
+/// The object that takes the place of a lost one, and the sources of its bytes.
 pub(super) struct Spare {
     pub lost: Object,
     pub new: Object,
@@ -74,8 +74,8 @@ pub(super) struct Spare {
     pub index: usize,
     pub size: u64,
     pub sums: Option<Sums>,
-    /// What stood in for it when a recovery was interrupted. Nobody remembers which of its rows are patched; those whose
-    /// checksum is right are.
+    /// The spare of an interrupted recovery. Its patched rows were not recorded: a row counts as patched if its
+    /// checksum is right.
     pub earlier: Option<(Arc<Target>, Arc<dyn Handle>)>,
     pub sources: Vec<RecordedSource>,
     pub tally: Arc<Tally>,
@@ -83,7 +83,7 @@ pub(super) struct Spare {
 }
 
 impl Spare {
-    /// Where a row lies in the file and in the object; `None` beyond the end.
+    /// Place of a row in the file and in the object; `None` beyond the end.
     pub fn chunk(&self, row: u64) -> Option<Chunk> {
         let object_offset = row * self.segment.stripe_size;
         let file_offset = self.segment.file_offset(self.index, object_offset);
@@ -92,13 +92,13 @@ impl Spare {
         (len > 0).then_some(Chunk { file_offset, object_offset, len })
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn rows(&self) -> u64 {
         object_len(&self.segment, self.index, self.size).div_ceil(self.segment.stripe_size)
     }
 }
 
-/// One source of the file, opened when it is first asked.
+/// One source of the file, opened at its first use.
 pub(super) struct RecordedSource {
     pub place: Place,
     who: Identity,
@@ -129,7 +129,7 @@ impl RecordedSource {
         Ok(remote)
     }
 
-    /// Whether ranges are served there: what the record says, and the probe now.
+    /// Whether the source serves ranges: both the record and a probe now must confirm it.
     pub fn has_ranges(&self, remote: &dyn Source) -> Result<bool, SourceError> {
         if self.place.ranges { remote.has_ranges() } else { Ok(false) }
     }

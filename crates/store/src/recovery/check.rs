@@ -1,8 +1,9 @@
-//! Looks through a volume for what is lost, half done or left over, and sets it right when told to.
+//! Scans a volume for lost, half-done or left-over data, and repairs it on request.
 
 mod below;
 mod closed;
 mod deep;
+mod left;
 mod letter;
 mod look;
 mod lost;
@@ -15,6 +16,7 @@ mod session;
 mod tests;
 mod together;
 
+pub use left::Left;
 pub use letter::WORD;
 pub use lost::{Lost, Starts};
 pub use scrub::Scrubbed;
@@ -31,62 +33,63 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What to look at and what to do about it.
+/// Scope of a check, and what it repairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CheckOptions {
-    /// Whether to set right what is wrong.
+    /// Whether to repair findings.
     #[serde(default)]
     pub repair: bool,
     /// Whether to read every byte: staged files are compared with their checksums, mirrors with each other.
     #[serde(default)]
     pub deep: bool,
-    /// Whether objects go, too, that are younger than the backup of the namespace or the state that was put back, and that no file names.
+    /// Whether to remove unnamed objects even if they are newer than the restored backup of the namespace or the
+    /// state.
     #[serde(default)]
     pub drop_unknown: bool,
-    /// Whether nothing but orphans is looked for.
+    /// Whether to search only for orphans.
     #[serde(default)]
     pub only_left: bool,
-    /// Files and directories relative to the mount's root; with no path here and below: everything. Orphans are only
-    /// looked for in everything.
+    /// Files and directories relative to the mount's root; with no path here and below: everything. Orphans are
+    /// searched only in a check of everything.
     #[serde(default)]
     pub paths: Vec<String>,
-    /// Paths whose files a job is about to read: those are repaired first.
+    /// Paths of files that a job is about to read: they are repaired first.
     #[serde(default)]
     pub before_job: Vec<String>,
 }
 
 impl CheckOptions {
-    /// Whether the claims that nodes that are over left on files are ended.
+    /// Whether the check ends the claims that nodes that are over left on files.
     fn fences(&self) -> bool {
         self.repair || self.only_left
     }
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Report {
     /// Targets that did not answer or are failed, by name.
     pub targets_away: Vec<String>,
-    /// Targets that other nodes reach: what lies on them was not looked at.
+    /// Targets that only other nodes reach: their objects were not checked.
     #[serde(default)]
     pub targets_elsewhere: Vec<String>,
-    /// Files looked at.
+    /// Number of files checked.
     pub files: u64,
-    /// Objects looked at.
+    /// Number of objects checked.
     pub objects: u64,
-    /// What is wrong.
+    /// Problems that the check found.
     pub findings: Vec<Finding>,
-    /// Why nothing may be removed: what of the volume could not be seen.
+    /// Parts of the volume that could not be scanned: while there are any, nothing may be removed.
     #[serde(default)]
     pub unseen: Vec<String>,
     /// Bytes read and compared.
     #[serde(default)]
     pub compared_bytes: u64,
-    /// Bytes fetched or copied to set things right.
+    /// Bytes fetched or copied for repairs.
     pub repaired_bytes: u64,
-    /// Seconds it took.
+    /// Duration in seconds.
     pub took_s: f64,
-    /// The nodes that had the volume; empty where there is one.
+    /// The nodes of the volume; empty where there is one.
     #[serde(default)]
     pub nodes: Vec<Part>,
 }
@@ -94,48 +97,48 @@ pub struct Report {
 /// A node's part in a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Part {
-    /// Its number.
+    /// Number of the node.
     pub node: u32,
-    /// Its host.
+    /// Host name of the node.
     pub host: String,
-    /// Files that it looked at.
+    /// Files that the node checked.
     pub files: u64,
-    /// What it found.
+    /// Number of findings of the node.
     pub findings: u64,
-    /// Whether it answered to the end; else what it found is not known, and other nodes looked at its files.
+    /// Whether the node answered to the end; if not, its findings are unknown, and other nodes checked its files.
     pub answered: bool,
 }
 
-/// One thing that is wrong.
+/// One problem of a file or an object.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Finding {
     /// The file, relative to the mount's root; empty for an orphan.
     pub path: String,
-    /// The stub's inode in the namespace, for a file that has no path here.
+    /// Inode of the stub in the namespace, for a file that has no path here.
     #[serde(default)]
     pub inode: u64,
-    /// What it is.
+    /// Kind of the problem.
     pub kind: FindingKind,
-    /// Object number in hexadecimal digits, where one is meant.
+    /// Object number in hexadecimal digits, where the finding is about an object.
     #[serde(default)]
     pub object: String,
-    /// Target, by name, where one is meant.
+    /// Name of the target, where the finding is about one.
     #[serde(default)]
     pub target: String,
-    /// The bytes of the file that it is about, from the first to the last, where that is known.
+    /// Affected bytes of the file, from the first to the last, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<Range<u64>>,
-    /// Bytes of the file that cannot be read because of it.
+    /// Bytes of the file that cannot be read because of the finding.
     #[serde(default)]
     pub missing_bytes: u64,
-    /// The host that found it, where several looked.
+    /// Host that reported the finding, in a check by several nodes.
     #[serde(default)]
     pub found_by: String,
-    /// What became of it.
+    /// Outcome of the repair.
     pub outcome: Outcome,
 }
 
-/// What can be wrong.
+/// Kinds of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
@@ -151,7 +154,7 @@ pub enum FindingKind {
     ObjectShort,
     /// An object with other bytes than were staged into it.
     Damaged,
-    /// An object of which the device cannot give some bytes back.
+    /// An object with bytes that the device cannot read.
     Unreadable,
     /// Mirrors in sync that hold different bytes.
     MirrorsDiffer,
@@ -165,58 +168,61 @@ pub enum FindingKind {
     BadLayout,
 }
 
-/// What became of a finding.
+/// State of a finding after the check.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Nothing was tried; it can be repaired from a source or a mirror.
+    /// No repair was tried; a source or a mirror is available.
     Repairable,
-    /// Nothing was tried; there is neither mirror nor source.
+    /// No repair was tried; there is neither mirror nor source.
     Lost,
-    /// Set right.
+    /// The object's target is away, with no mirror or source: the bytes can be read when the target is back.
+    Away,
+    /// The repair succeeded.
     Repaired,
-    /// Tried, and failed: why.
+    /// A repair failed; with the reason.
     Failed(String),
 }
 
 /// Checks a volume.
 #[derive(Clone)]
 pub struct Checker {
-    /// The volume.
+    /// The volume to check.
     pub volume: Arc<Volume>,
-    /// Its files.
+    /// Files of the volume.
     pub files: Arc<FileTable>,
-    /// What brings objects back.
+    /// Recovery of objects from their sources.
     pub repair: Arc<Repair>,
-    /// What copies from other mirrors and removes orphans.
+    /// Copies from other mirrors, and removal of orphans.
     pub mover: Arc<Mover>,
-    /// Which files waiting jobs read: those are repaired first.
+    /// Files that waiting jobs read: they are repaired first.
     pub starts: Arc<Starts>,
-    /// On whose behalf; `None`: the operator's.
+    /// User that the check acts for; `None`: the operator.
     pub behalf: Option<Behalf>,
 }
 
-/// A user who has something checked: sees only what is in reach with the user's own rights.
+/// A user who requested a check: it covers only files that the user's own permissions reach.
 #[derive(Clone)]
 pub struct Behalf {
-    /// The user.
+    /// Identity of the user.
     pub who: Identity,
-    /// Whether all that the user may read is set right, as reading it would; else only what is the user's own.
+    /// Whether to repair all files that the user may read, as reading them would; otherwise only files of the user.
     pub repairs_readable: bool,
 }
 
 impl Checker {
-    /// The same on behalf of a user.
+    /// The same checker on behalf of a user.
     pub fn on_behalf_of(&self, behalf: Behalf) -> Checker {
         Checker { behalf: Some(behalf), ..self.clone() }
     }
 
-    /// Looks, and repairs if told to. Can be stopped and run again at any time.
+    /// Scans, and repairs if requested. Can be stopped and run again at any time.
     pub fn check(&self, options: &CheckOptions, report: stage::Report, stop: &Stop) -> Result<Report> {
         let began = Instant::now();
         let mut found = self.look(options, report, stop)?;
         if options.repair && !stop.is_set() {
             self.repair(&mut found, options, report, stop);
+            self.confirm(&mut found, options, stop)?;
             self.sweep(&mut found, options);
         }
         found.report.took_s = began.elapsed().as_secs_f64();
@@ -225,12 +231,12 @@ impl Checker {
 }
 
 impl Report {
-    /// Whether everything is in order or was set right, as far as all nodes say.
+    /// Whether every finding was repaired, and every node answered.
     pub fn is_healthy(&self) -> bool {
         self.findings.iter().all(|f| f.outcome == Outcome::Repaired) && self.nodes.iter().all(|node| node.answered)
     }
 
-    /// For people.
+    /// Text for people.
     pub fn text(&self) -> String {
         let mut text =
             format!("{} files with {} objects looked at in {:.1} s\n", self.files, self.objects, self.took_s);
@@ -270,6 +276,12 @@ impl Report {
             };
             let outcome = match &f.outcome {
                 Outcome::Repairable => "can be repaired with --repair".to_string(),
+                Outcome::Away => {
+                    format!(
+                        "{} bytes cannot be read until it is back: neither mirror nor source has them",
+                        f.missing_bytes
+                    )
+                }
                 Outcome::Lost => format!("{} bytes are lost: neither mirror nor source has them", f.missing_bytes),
                 Outcome::Repaired => "repaired".to_string(),
                 Outcome::Failed(why) => format!("not repaired: {why}"),

@@ -1,7 +1,7 @@
-//! Drives the coordinator: events in, actions out, a few workers that carry them out.
+//! Drives the coordinator: events in, actions out, with a few workers that execute the actions.
 //!
-//! The machine is behind one lock that is never held during I/O. Every action that a worker takes is answered, whatever happens, so
-//! every waiter is woken.
+//! The machine is behind one lock that is never held during I/O. Every action that a worker takes is answered in any
+//! case, so every waiter is woken.
 
 use super::case::Case;
 use super::log::Log;
@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Broken recoveries whose patched rows are kept readable; the oldest are forgotten.
+/// Maximum of broken recoveries whose patched rows are kept readable; the oldest are dropped.
 const BROKEN_MAX: usize = 256;
 
 /// A caller that waits.
@@ -39,7 +39,7 @@ impl Wait {
         Wait { began: Instant::now(), told: Mutex::default(), bell: Condvar::new() }
     }
 
-    /// Waits for the outcome, at most that long.
+    /// Waits for the outcome, at most `longest`.
     pub fn wait(&self, longest: Duration) -> Option<Outcome> {
         let mut told = self.told.lock();
         self.bell.wait_while_for(&mut told, |told| told.is_none(), longest);
@@ -56,21 +56,21 @@ impl Wait {
     }
 }
 
-/// What a worker is to do.
+/// Task of a worker.
 enum Work {
     Carry(Action),
-    /// Remove an object that came into no layout. Its case may be forgotten by then.
+    /// Remove an object that never came into a layout. Its case may be gone by then.
     Remove(TargetId, ObjectId),
-    /// Drop a case that was forgotten: the last user of a file may have I/O to do.
+    /// Drop a case that was removed: the last user of a file may have I/O to do.
     Drop(Arc<Case>),
 }
 
-/// The coordinator and what goes with it.
+/// The coordinator and its queues.
 struct State {
     machine: Recovery,
     work: VecDeque<Work>,
     cases: BTreeMap<Key, Arc<Case>>,
-    /// The lost object that a new one takes the place of.
+    /// The lost object that each new object replaces.
     place_of: BTreeMap<ObjectId, Key>,
     waiters: BTreeMap<Waiter, (Key, Arc<Wait>)>,
     repairs: BTreeMap<Key, Vec<Arc<Wait>>>,
@@ -83,7 +83,7 @@ pub(super) struct Driver {
     pub pool: Arc<Pool>,
     pub opener: Arc<dyn Opener>,
     pub side: OwnedFd,
-    /// The directory of all names, for messages.
+    /// Root directory of the names, for messages.
     pub tree: PathBuf,
     pub stats: Arc<Stats>,
     pub log: Log,
@@ -115,7 +115,7 @@ impl Driver {
         Time(self.began.elapsed().as_nanos() as u64)
     }
 
-    /// A reader needs rows of what stood in the layout as `object`; `None` if it must look again.
+    /// Requests rows of the object `object` of the layout for a reader; `None` if the reader must look again.
     pub fn read_blocked(
         &self,
         file: &Arc<File>,
@@ -133,7 +133,7 @@ impl Driver {
         Ok(Some(waiter))
     }
 
-    /// The object should be recovered; `wait` is told when it is over. `false` if it must be looked at again.
+    /// Requests the recovery of the object; `wait` receives the outcome. `false` if the caller must look again.
     pub fn repair_wanted(&self, file: &Arc<File>, file_id: FileId, object: Object, wait: &Arc<Wait>) -> Result<bool> {
         let mut state = self.state.lock();
         let Some(key) = self.enter(&mut state, file, file_id, object)? else { return Ok(false) };
@@ -156,17 +156,17 @@ impl Driver {
         self.state.lock().machine.stats()
     }
 
-    /// What is known of a key.
+    /// Returns the case of a key.
     pub fn case(&self, key: Key) -> Option<Arc<Case>> {
         self.state.lock().cases.get(&key).cloned()
     }
 
-    /// From now on `new` stands in the layout for the lost object of `key`.
+    /// Records that `new` replaces the lost object of `key` in the layout.
     pub fn stands_for(&self, new: ObjectId, key: Key) {
         self.state.lock().place_of.insert(new, key);
     }
 
-    /// Takes in what happened.
+    /// Applies an event.
     pub fn handle(&self, event: Event) {
         self.step(&mut self.state.lock(), event);
     }
@@ -197,7 +197,7 @@ impl Driver {
         self.bell.notify_all();
     }
 
-    /// The recovery of a key ended: those that wait for the whole object are told, and what is no longer needed goes.
+    /// Ends the recovery of a key: wakes those that wait for the whole object, and drops unneeded state.
     pub fn ended(&self, key: Key, result: Finished, keep: bool) {
         let mut state = self.state.lock();
         let outcome = match result {
@@ -224,12 +224,12 @@ impl Driver {
         drop(held);
     }
 
-    /// The recovery became pointless: the object no longer stands in the layout.
+    /// Ends a recovery that became pointless: the object no longer stands in the layout.
     pub fn abandoned(&self, key: Key) {
         self.handle(Event::Abandoned { key });
     }
 
-    /// What a worker does all its life.
+    /// Main loop of a worker.
     pub fn work(&self) {
         loop {
             let work = {
@@ -263,12 +263,12 @@ impl Driver {
             Action::Publish { key, .. } => self.publish(key),
             Action::Fetch { key, row, source_index, .. } => self.fetch(key, row, source_index as usize),
             Action::Finish { key, result } => self.finish(key, result),
-            Action::Wake { .. } | Action::Discard { .. } | Action::Forgotten { .. } => {} // taken at once, never handed to a worker
+            Action::Wake { .. } | Action::Discard { .. } | Action::Forgotten { .. } => {} // taken at once
         }
     }
 
-    /// The key of a lost object. `None` if its recovery ended since the caller looked: the layout says so before the key
-    /// is forgotten.
+    /// Returns the key of a lost object. `None` if its recovery ended since the caller looked: the layout changes
+    /// before the key is dropped.
     fn enter(&self, state: &mut State, file: &Arc<File>, file_id: FileId, object: Object) -> Result<Option<Key>> {
         if state.stopped {
             return Err(Error::Unrecoverable("the daemon is going down".into()));
@@ -287,7 +287,7 @@ impl Driver {
         Ok(Some(key))
     }
 
-    /// Ends the workers and tells everybody who waits.
+    /// Ends the workers and fails all waiters.
     pub fn stop(&self) {
         let mut state = self.state.lock();
         state.stopped = true;

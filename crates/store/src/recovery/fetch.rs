@@ -1,7 +1,7 @@
-//! One row: taken over from an interrupted recovery, or fetched from one source; verified, written to the spare.
+//! Fetches one row, from an interrupted recovery or from a source; verifies it, and writes it to the spare.
 //!
-//! Checksums cover stripes of the file as it was staged in. The mover may have striped it otherwise since, so what is
-//! fetched is the row's range widened to whole checksum stripes.
+//! Checksums cover stripes of the file at the time of its stage-in. The mover may have striped it differently since.
+//! So the fetched range is the row's range widened to whole checksum stripes.
 
 use super::case::{RecordedSource, Spare};
 use super::driver::Driver;
@@ -14,11 +14,11 @@ use std::cell::Cell;
 use std::ops::Range;
 
 thread_local! {
-    /// A row on its way, as large as the largest so far.
+    /// Buffer for a row, as large as the largest so far.
     static BLOCK: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Why a row did not come.
+/// Reason why a row could not be fetched.
 pub(super) struct Failure {
     pub kind: FetchError,
     pub text: String,
@@ -65,10 +65,11 @@ impl Driver {
         }
     }
 
-    /// Takes a row over from an interrupted recovery, if it was patched: its checksum says so. Whether it is there now.
+    /// Takes a row over from an interrupted recovery, if its checksum proves that it was patched. Returns whether the
+    /// row is complete.
     fn take_over(&self, spare: &Spare, chunk: &Chunk) -> bool {
         let Some((target, handle)) = &spare.earlier else { return false };
-        // Only what is compared whole is believed.
+        // Only a row of whole checksum stripes can be verified.
         if widened(spare, chunk) != (chunk.file_offset..chunk.file_offset + chunk.len) {
             return false;
         }
@@ -109,7 +110,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Compares whole checksum stripes that begin at `offset`.
+    /// Verifies whole checksum stripes that begin at `offset`.
     pub(super) fn verify(&self, spare: &Spare, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
         let Some(sums) = &spare.sums else { return Ok(()) };
         for (k, stripe) in bytes.chunks(sums.stripe_bytes() as usize).enumerate() {
@@ -129,7 +130,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Writes `part` of the bytes to the spare, and gives them back.
+    /// Writes `part` of the bytes to the spare, and returns the buffer.
     pub(super) fn write(
         &self,
         spare: &Spare,
@@ -141,7 +142,7 @@ impl Driver {
         let write = move |_: &dyn Medium| {
             let part = &bytes[part];
             handle.write_at(offset, part)?;
-            // The device works while the next rows come, rather than all at the end.
+            // The device starts to write now, rather than all at the end.
             handle.begin_sync(offset, part.len() as u64);
             Ok(bytes)
         };

@@ -1,4 +1,4 @@
-//! The last things that repair did: bounded, for `status` and the summary of a job.
+//! The last events of repair: bounded, for `status` and the summary of a job.
 
 use super::tally::Tally;
 use crate::events::{Event, Events, Kind};
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Entries that are kept.
+/// Maximum of entries.
 const ENTRIES_MAX: usize = 256;
 
 #[derive(Default)]
@@ -22,13 +22,13 @@ impl Log {
         Log { events, tallies: Mutex::default() }
     }
 
-    /// Something worth knowing of a file.
+    /// Records a remark about a file.
     pub fn note(&self, path: String, text: String) {
         tracing::info!("{text}");
         self.push(path, text);
     }
 
-    /// Something that went wrong.
+    /// Records a failure of a file.
     pub fn warn(&self, path: String, text: String) {
         tracing::warn!("{text}");
         self.push(path, text);
@@ -38,12 +38,12 @@ impl Log {
         self.events.record(Event { path: Some(path), by: Some("recovery"), ..Event::new(Kind::Recovery, text) });
     }
 
-    /// A recovery begins; its account is kept.
+    /// Adds the tally of a recovery that begins.
     pub fn count(&self, tally: Arc<Tally>) {
         push(&self.tallies, tally);
     }
 
-    /// The accounts of the last recoveries, oldest first.
+    /// Tallies of the last recoveries, oldest first.
     pub fn tallies(&self) -> Vec<Arc<Tally>> {
         self.tallies.lock().iter().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! The spare: chosen, published, completed. Everything that touches the layout of the file.
+//! The spare: chosen, published, completed. All changes of the file's layout are here.
 
 use super::case::{Case, RecordedSource, Spare};
 use super::driver::Driver;
@@ -99,7 +99,7 @@ impl Driver {
         })
     }
 
-    /// The object of an interrupted recovery, where it can be read.
+    /// The spare of an interrupted recovery, where it can be read.
     fn earlier(&self, lost: Object) -> Option<(Arc<Target>, Arc<dyn Handle>)> {
         let partial = lost.state == ObjectState::Partial;
         let target = self.pool.targets.get(lost.target).filter(|t| partial && t.state().accepts_io())?;
@@ -112,7 +112,7 @@ impl Driver {
         let published = self.case(key).and_then(|case| Some((case.file()?, case.spare()?)));
         let Some((file, spare)) = published else { return self.handle(Event::PublishFailed { key }) };
         self.stands_for(spare.new.id, key);
-        // After a loss of power the old record names the lost object and the recovery begins anew.
+        // After a loss of power the old record names the lost object, and the recovery starts over.
         let changed = file.change_layout_for_now(|layout, now| {
             let at = position(layout, key.lost).ok_or_else(|| no("the layout changed meanwhile"))?;
             let reason = Reason::RecoveryStarted(spare.lost.target);
@@ -128,14 +128,15 @@ impl Driver {
         }
     }
 
-    /// Removes an object that never came into a layout. One that may be in one, as far as this node knows, stays: `check` finds it.
+    /// Removes an object that never came into a layout. An object that may be in one, by the state of this node,
+    /// stays: `check` finds it.
     pub(super) fn discard(&self, target: TargetId, object: ObjectId) {
         if File::may_discard(&self.pool, object) {
             self.pool.remove_object(target, object);
         }
     }
 
-    /// Marks the object complete, or keeps what there is.
+    /// Marks the object complete, or keeps the recovered rows.
     pub(super) fn finish(&self, key: Key, result: Finished) {
         let Some(case) = self.case(key) else { return self.ended(key, result, false) };
         match result {
@@ -149,11 +150,13 @@ impl Driver {
                         self.name_of(key),
                         format!("{} is recovered but could not be completed: {e}", self.name_of(key)),
                     );
+                    self.remove_lost_of_removed(&case);
                     let why = policy::protect::recovery::Why::NotPublished;
                     self.ended(key, Finished::Failed { why, rows_failed: 0 }, false);
                 }
             },
             Finished::Failed { why, rows_failed } => {
+                self.remove_lost_of_removed(&case);
                 self.stats.add(Metric::RecoveryFailures, 1);
                 let lost = if rows_failed > 0 { format!("{rows_failed} stripes") } else { "a part".to_string() };
                 let reason = super::reason(why);
@@ -166,7 +169,17 @@ impl Driver {
         }
     }
 
-    /// The object's bytes and name first, then the record.
+    /// Removes the lost object of a removed file: the layout names the new object, so the removal missed the lost
+    /// one.
+    fn remove_lost_of_removed(&self, case: &Case) {
+        if let (Some(file), Some(spare)) = (case.file(), case.spare())
+            && file.is_removed()
+        {
+            self.pool.remove_object(spare.lost.target, spare.lost.id);
+        }
+    }
+
+    /// Makes the object's bytes and name durable first, then the record.
     fn complete(&self, key: Key, case: &Case) -> Result<Arc<Spare>> {
         let (Some(file), Some(spare)) = (case.file(), case.spare()) else {
             return Err(no("nobody uses the file any more"));
@@ -184,7 +197,7 @@ impl Driver {
 }
 
 impl Driver {
-    /// The file that is being recovered, for messages.
+    /// Path of the file under recovery, for messages.
     pub(super) fn name_of(&self, key: Key) -> String {
         match self.case(key).and_then(|case| case.file()) {
             Some(file) => self.shown(&file, key.file),
@@ -201,7 +214,7 @@ impl Driver {
     }
 }
 
-/// Where an object stands in a layout.
+/// Position of an object in a layout.
 fn position(layout: &Layout, object: ObjectId) -> Option<Position> {
     layout.objects().find(|(_, o)| o.id == object).map(|(at, _)| at)
 }

@@ -1,7 +1,7 @@
 //! A source without ranges: it is read once from its start, and every row that passes is kept.
 //!
-//! The first row asked for begins the sweep; the others wait for the same one. A sweep that ends early says why to all who wait,
-//! and the next row asked for begins another.
+//! The first requested row starts the sweep; further requests wait for the same one. A sweep that ends early reports
+//! the reason to all waiters, and the next request starts another.
 
 use super::case::{RecordedSource, Spare};
 use super::driver::Driver;
@@ -13,7 +13,7 @@ use policy::layout::{Chunk, missing_chunks};
 use policy::protect::recovery::FetchError;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which rows one source's sweep has brought.
+/// Rows that the sweep of one source has brought.
 #[derive(Default)]
 pub(super) struct Sweep {
     state: Mutex<Progress>,
@@ -26,16 +26,16 @@ struct Progress {
     done: BTreeSet<u64>,
     /// Rows that passed with wrong bytes.
     bad: BTreeSet<u64>,
-    /// Sweeps that ended.
+    /// Number of sweeps that ended.
     ended: u64,
     failed: Option<(FetchError, String)>,
 }
 
-/// Told by the sweep of each row that passed: whether it was kept.
+/// Callback of a sweep for each row that passed: the row, and whether it was kept.
 pub(super) type Passed<'a> = &'a dyn Fn(u64, bool);
 
 impl Sweep {
-    /// Waits for a row, or begins the sweep.
+    /// Waits for a row, or runs the sweep.
     pub fn row(&self, row: u64, sweep: impl FnOnce(Passed) -> Result<(), Failure>) -> Result<(), Failure> {
         let mut state = self.state.lock();
         let seen = state.ended;
@@ -124,7 +124,7 @@ impl Driver {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Writes the parts of wanted rows that lie in a verified block.
+    /// Writes the parts of missing rows that lie in a verified block.
     fn keep(
         &self,
         spare: &Spare,

@@ -1,16 +1,16 @@
-//! What the recovery of one object cost: counted while it goes on, remembered for the summary of a job.
+//! Cost of the recovery of one object: counted while it runs, kept for the summary of a job.
 
 use super::log::now_ns;
 use policy::protect::recovery::Key;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The account of one lost object.
+/// Counters of one lost object.
 #[derive(Debug)]
 pub struct Tally {
-    /// Which object of which file.
+    /// File and object of the recovery.
     pub key: Key,
-    /// When it began, in nanoseconds since 1970.
+    /// Start in nanoseconds since 1970.
     pub began_ns: u64,
     lost_stripes: AtomicU64,
     recovered_stripes: AtomicU64,
@@ -46,12 +46,12 @@ impl Tally {
         self.reader_wait_ns_max.fetch_max(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Stripes that were lost.
+    /// Number of lost stripes.
     pub fn lost_stripes(&self) -> u64 {
         self.lost_stripes.load(Ordering::Relaxed)
     }
 
-    /// Stripes that are back.
+    /// Number of recovered stripes.
     pub fn recovered_stripes(&self) -> u64 {
         self.recovered_stripes.load(Ordering::Relaxed)
     }
@@ -61,7 +61,7 @@ impl Tally {
         self.fetched_bytes.load(Ordering::Relaxed)
     }
 
-    /// The longest that one read waited.
+    /// Longest wait of one read.
     pub fn reader_wait_max(&self) -> Duration {
         Duration::from_nanos(self.reader_wait_ns_max.load(Ordering::Relaxed))
     }

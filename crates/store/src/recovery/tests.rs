@@ -87,7 +87,7 @@ impl World {
         (file, bytes, remotes)
     }
 
-    /// Fails the target of object `index`; gives where it stood.
+    /// Fails the target of object `index`; returns the object's position and number.
     fn lose(&self, file: &File, index: usize) -> (Position, ObjectId) {
         let layout = file.layout().expect("laid out");
         let at = Position { mirror: 0, segment: layout.mirrors[0].segments.len() - 1, index };
@@ -126,7 +126,7 @@ fn read_all(file: &Arc<File>) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Waits until the layout says that nothing is partial any more.
+/// Waits until no object of the layout is partial.
 fn settle(world: &World, file: &Arc<File>) {
     for (at, _) in file.layout().expect("laid out").objects() {
         let partial = |f: &File| f.layout().expect("l").object(at).expect("o").state == ObjectState::Partial;
@@ -149,7 +149,7 @@ fn many_readers_cause_one_reconstruction_of_only_the_lost_bytes() {
         }
     });
     settle(&world, &file);
-    world.repair.stop(); // what is done after the layout says complete is done then
+    world.repair.stop(); // the work after the complete layout is done then
     let counts = world.repair.counts();
     assert_eq!((counts.started, counts.completed, counts.failed), (1, 1, 0));
     let layout = file.layout().expect("laid out");
@@ -177,13 +177,13 @@ fn healthy_stripes_are_never_delayed_and_asked_for_ones_come_first() {
             file.read(398 * STRIPE, &mut late).expect("late stripe");
             assert!(late[..] == bytes[398 * STRIPE as usize..399 * STRIPE as usize]);
         });
-        // The source hangs, yet what lies on the other targets is read at once.
+        // The source hangs, yet stripes on the other targets are read at once.
         for stripe in (0..400).filter(|s| s % 4 != 2) {
             file.read(stripe * STRIPE, &mut buf).expect("healthy");
             assert!(buf[..] == bytes[(stripe * STRIPE) as usize..((stripe + 1) * STRIPE) as usize]);
         }
         while !remotes[0].reads().iter().any(|(offset, _)| *offset == 398 * STRIPE) {
-            std::thread::yield_now(); // the late stripe is asked for while the gate is still closed
+            std::thread::yield_now(); // the late stripe is requested while the gate is still closed
         }
         remotes[0].open_gate();
         reader.join().expect("reader");
@@ -303,7 +303,7 @@ fn a_recovery_that_was_cut_off_begins_again() {
     let half = *file.layout().expect("l").object(at).expect("o");
     assert_eq!(half.state, ObjectState::Partial);
     assert_ne!(half.id, lost);
-    // Another daemon, which knows nothing of what was patched.
+    // Another daemon, without knowledge of the patched rows.
     world.repair.stop();
     let stub = file.stub().clone();
     drop(file);
@@ -346,7 +346,7 @@ fn a_spare_that_fails_is_replaced_by_another() {
     assert!(read_all(&file).expect("read") == bytes);
 }
 
-/// The recovery is forgotten while a worker is still to remove its spare.
+/// The recovery is dropped while a worker still has to remove its spare.
 #[test]
 fn a_spare_that_came_into_no_layout_is_removed() {
     let (world, stub) = (World::new(), Arc::new(MemoryStub::new()));

@@ -1,4 +1,4 @@
-//! What the targets of a volume say of its state: their numbers, and the epochs that they have seen.
+//! Facts about a volume's state on its targets: their numbers, and the epochs that they have seen.
 
 use crate::host;
 use crate::target::{DirectoryMedium, Identity, IdentityError, Medium};
@@ -8,41 +8,41 @@ use rustix::io::Errno;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What was seen of one.
+/// Result of a look at one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum TargetState {
     /// It is what it was.
     Here {
-        /// Its number.
+        /// Number of the target.
         id: TargetId,
-        /// The largest epoch that it knows, by what is written on it and by its objects.
+        /// Largest epoch recorded on it or in its objects' numbers.
         epoch: u32,
-        /// How many objects it has.
+        /// Number of its objects.
         objects: u64,
     },
-    /// It is not there, or cannot be read.
+    /// The target is absent or unreadable.
     Away {
-        /// Why, for people.
+        /// Cause for the operator.
         why: String,
-        /// Its number, if that can be read.
+        /// Number of the target, if readable.
         id: Option<TargetId>,
     },
     /// This host does not reach it.
     Elsewhere,
 }
 
-impl Seen {
+impl TargetState {
     /// The number of one that is there.
     pub fn here(&self) -> Option<TargetId> {
         match self {
-            Seen::Here { id, .. } => Some(*id),
+            TargetState::Here { id, .. } => Some(*id),
             _ => None,
         }
     }
 }
 
 /// Looks at all of them; what is there and belongs to another volume, or under another name, is refused.
-pub fn look(config: &Config, servers: &dyn FileServers, volume: VolumeId) -> Result<Vec<Seen>, Problems> {
+pub fn look(config: &Config, servers: &dyn FileServers, volume: VolumeId) -> Result<Vec<TargetState>, Problems> {
     let host = host::name();
     let paths: Vec<PathBuf> =
         config.targets.iter().filter(|t| t.is_on(&host)).filter_map(|t| Some(t.directory()?.to_owned())).collect();
@@ -55,8 +55,8 @@ pub fn look(config: &Config, servers: &dyn FileServers, volume: VolumeId) -> Res
             _ => true,
         };
         all.push(match (is_here, answers) {
-            (false, _) => Seen::Elsewhere,
-            (true, false) => Seen::Away { why: "it does not answer".into(), id: None },
+            (false, _) => TargetState::Elsewhere,
+            (true, false) => TargetState::Away { why: "it does not answer".into(), id: None },
             (true, true) => look_at(config, target, servers, volume)?,
         });
     }
@@ -85,8 +85,8 @@ fn look_at(
     target: &TargetConfig,
     servers: &dyn FileServers,
     volume: VolumeId,
-) -> Result<Seen, Problems> {
-    let away = |why: String, id| Ok(Seen::Away { why, id });
+) -> Result<TargetState, Problems> {
+    let away = |why: String, id| Ok(TargetState::Away { why, id });
     let (found, medium) = match reach(target, servers) {
         Ok(reached) => reached,
         Err(why) => return away(why, None),
@@ -117,12 +117,12 @@ fn look_at(
     };
     let id = identity.target;
     match numbers(&*medium(identity)) {
-        Ok((epoch, objects)) => Ok(Seen::Here { id, epoch, objects }),
+        Ok((epoch, objects)) => Ok(TargetState::Here { id, epoch, objects }),
         Err(errno) => away(format!("what it holds cannot be read: {errno}"), Some(id)),
     }
 }
 
-/// The largest epoch that it knows, and how many objects it has.
+/// Returns its largest epoch and the number of its objects.
 fn numbers(medium: &dyn Medium) -> Result<(u32, u64), Errno> {
     let written = medium.epoch()?.unwrap_or(0);
     let objects = medium.list()?;

@@ -1,4 +1,4 @@
-//! What the names of a volume say of its state: which targets and numbers their layouts name.
+//! Facts about a volume's state in its namespace: targets and numbers in the layouts of files.
 
 use crate::Result;
 use crate::descent::{Descent, Met};
@@ -26,28 +26,28 @@ const NAMED_MAX: usize = 20;
 /// The files of which a target has objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct On {
-    /// How many there are.
+    /// Number of files.
     pub files: u64,
-    /// Those of them that have neither another mirror in sync nor a source.
+    /// Files that have neither another mirror in sync nor a source.
     pub alone: u64,
     /// One of them, below the mount point.
     pub example: String,
 }
 
-/// What the tree says.
+/// Result of a walk through the tree.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// Regular files.
+    /// Number of regular files.
     pub files: u64,
-    /// Those with a layout.
+    /// Files with a layout.
     pub laid_out: u64,
-    /// What each target has.
+    /// Files on each target.
     pub on: BTreeMap<TargetId, On>,
     /// The largest epoch among the numbers of files and objects.
     pub epoch: u32,
-    /// What could not be read, with the cause; not all of it where it is much.
+    /// Unreadable entries with their causes; a limited number of them.
     pub unread: Vec<String>,
-    /// How many of these there are.
+    /// Number of unreadable entries.
     pub unread_count: u64,
 }
 
@@ -94,7 +94,7 @@ impl Names {
             let all = self.on.entry(target).or_default();
             all.files += on.files;
             all.alone += on.alone;
-            // The same one whoever read it.
+            // The smallest path, so that the result does not depend on the order of the threads.
             if all.example.is_empty() || (!on.example.is_empty() && on.example < all.example) {
                 all.example = on.example;
             }
@@ -113,7 +113,7 @@ impl Names {
         }
     }
 
-    /// `about` says where a file is, and whether it has no source.
+    /// `about` returns the path of a file and whether it has no source.
     fn note(&mut self, layout: &Layout, here: &BTreeSet<TargetId>, about: impl FnOnce() -> (String, bool)) {
         self.epoch = self.epoch.max((layout.file.0 >> 32) as u32);
         let mut on: BTreeMap<TargetId, BTreeSet<usize>> = BTreeMap::new();

@@ -1,19 +1,19 @@
-//! Which targets a rebuilt state has, under which numbers, and above what numbers go on; or why that cannot be told.
+//! Plan of a rebuilt state store: its targets, their numbers and the next epoch; or the reasons why there is none.
 
-use super::devices::Seen;
+use super::devices::TargetState;
 use super::names::On;
 use crate::state::TargetRecord;
 use crate::target::State;
 use policy::TargetId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where something could not be seen, numbers go on so far above what was: it may have seen later ones. A guess: more starts than a volume
-/// has in the time of a backup of its namespace.
+/// Gap above the largest epoch seen if something was unreadable, which may hold later ones. A guess: more starts than a
+/// volume has in the time of a backup of its namespace.
 const EPOCHS_SPARED: u32 = 1 << 16;
-/// No volume was started so often: a larger number is a file of somebody else.
+/// Upper bound of plausible epochs. A guess: no volume starts 2^31 times, so a larger number comes from a foreign file.
 const EPOCH_MAX: u32 = 1 << 31;
 
-/// What an operator says that cannot be seen.
+/// Facts that an operator supplies because they cannot be read from the devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
     /// Targets that are to be recorded as failed: by their names in `volume.toml`, or by a number that only files name.
@@ -22,12 +22,12 @@ pub struct Wish {
     pub numbers: Vec<(String, TargetId)>,
 }
 
-/// What was found.
+/// Input of the plan.
 #[derive(Debug, Default)]
 pub struct Found {
     /// The targets of `volume.toml`, in its order.
-    pub targets: Vec<(String, Seen)>,
-    /// What files name.
+    pub targets: Vec<(String, TargetState)>,
+    /// Targets in the layouts of files.
     pub on: BTreeMap<TargetId, On>,
     /// The largest epoch of layouts and of the namespace.
     pub epoch: u32,
@@ -35,7 +35,7 @@ pub struct Found {
     pub all_read: bool,
 }
 
-/// What is to be written.
+/// Rows to be written to the state store.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The targets, by number.
@@ -46,12 +46,12 @@ pub struct Plan {
     pub epoch: u32,
 }
 
-/// Why there is none: cause and what to do.
+/// Reason why there is no plan: cause and advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The cause.
+    /// Cause of the refusal.
     pub cause: String,
-    /// What to do.
+    /// Advice for the operator.
     pub mend: String,
 }
 
@@ -69,7 +69,7 @@ struct Planning<'a> {
 /// Works it out.
 ///
 /// # Errors
-/// All that is in the way.
+/// All reasons for the refusal.
 pub fn plan(found: &Found, wish: &Wish) -> Result<Plan, Vec<Refusal>> {
     let mut planning = Planning { found, wish, refusals: Vec::new(), numbers: BTreeMap::new() };
     planning.check_wish();
@@ -77,9 +77,9 @@ pub fn plan(found: &Found, wish: &Wish) -> Result<Plan, Vec<Refusal>> {
     planning.told();
     planning.unknown();
     let Planning { refusals, numbers, .. } = planning;
-    let largest = |so_far: u32, (name, seen): &(String, Seen)| match seen {
-        Seen::Here { epoch, .. } if *epoch > EPOCH_MAX => Err(name.clone()),
-        Seen::Here { epoch, .. } => Ok(so_far.max(*epoch)),
+    let largest = |so_far: u32, (name, seen): &(String, TargetState)| match seen {
+        TargetState::Here { epoch, .. } if *epoch > EPOCH_MAX => Err(name.clone()),
+        TargetState::Here { epoch, .. } => Ok(so_far.max(*epoch)),
         _ => Ok(so_far),
     };
     let epoch = found.targets.iter().try_fold(found.epoch, largest);
@@ -98,7 +98,7 @@ pub fn plan(found: &Found, wish: &Wish) -> Result<Plan, Vec<Refusal>> {
     if !refusals.is_empty() {
         return Err(refusals);
     }
-    let all_seen = found.all_read && found.targets.iter().all(|(_, seen)| matches!(seen, Seen::Here { .. }));
+    let all_seen = found.all_read && found.targets.iter().all(|(_, seen)| matches!(seen, TargetState::Here { .. }));
     let all = numbers.keys().chain(found.on.keys()).map(|id| id.0).max();
     Ok(Plan {
         last_target: all.unwrap_or(0),
@@ -125,7 +125,7 @@ impl Planning<'_> {
         let mut wrong = Vec::new();
         for lost in &self.wish.lost {
             match (seen(lost), lost.parse().map(TargetId)) {
-                (Some(Seen::Here { .. }), _) => wrong.push(refusal(
+                (Some(TargetState::Here { .. }), _) => wrong.push(refusal(
                     format!("target \"{lost}\" is there, and is no lost one"),
                     "Leave `--lost` away; `entrepot target fail` fails it when the volume is up",
                 )),
@@ -139,7 +139,9 @@ impl Planning<'_> {
         }
         for (name, id) in &self.wish.numbers {
             match seen(name) {
-                Some(Seen::Here { id: found, .. } | Seen::Away { id: Some(found), .. }) if found != id => {
+                Some(TargetState::Here { id: found, .. } | TargetState::Away { id: Some(found), .. })
+                    if found != id =>
+                {
                     let cause = format!("target \"{name}\" says that it is number {found}, not {id}");
                     wrong.push(refusal(cause, "Leave `--number` away"));
                 }
@@ -161,25 +163,25 @@ impl Planning<'_> {
         }
     }
 
-    /// Those that say themselves who they are.
+    /// Takes over the targets that carry their own number.
     fn seen(&mut self) {
         for (name, seen) in &self.found.targets {
-            if let Seen::Here { id, .. } = seen {
+            if let TargetState::Here { id, .. } = seen {
                 self.put(name, *id, State::Ok);
             }
         }
     }
 
-    /// Those of which the operator has to say something.
+    /// Takes over the targets about which the operator has to supply facts.
     fn told(&mut self) {
         let mut nameless = Vec::new();
         for (name, seen) in &self.found.targets {
             let (why, id) = match seen {
-                Seen::Here { .. } => continue,
-                Seen::Away { why, id } => (why.clone(), id.or(self.number_of(name))),
-                Seen::Elsewhere => ("this host does not reach it".into(), self.number_of(name)),
+                TargetState::Here { .. } => continue,
+                TargetState::Away { why, id } => (why.clone(), id.or(self.number_of(name))),
+                TargetState::Elsewhere => ("this host does not reach it".into(), self.number_of(name)),
             };
-            let is_elsewhere = *seen == Seen::Elsewhere;
+            let is_elsewhere = *seen == TargetState::Elsewhere;
             match (id, self.is_lost(name)) {
                 (Some(id), true) => self.put(name, id, State::Failed),
                 (Some(id), false) if is_elsewhere => self.put(name, id, State::Ok),
@@ -193,7 +195,8 @@ impl Planning<'_> {
         self.give_numbers(&nameless);
     }
 
-    /// Those that are lost and whose numbers nobody knows: where one of them and one number are left, they belong together.
+    /// Assigns numbers to lost targets without a known number: if one target and one number are left, they belong
+    /// together.
     fn give_numbers(&mut self, nameless: &[String]) {
         let left = self.left();
         match (nameless, &*left) {
@@ -239,7 +242,7 @@ impl Planning<'_> {
             }
             self.put(&name, id, State::Failed);
         }
-        // Of those of which something is to be said anyway, more cannot be told yet.
+        // After an earlier refusal the numbers that are left cannot be attributed yet.
         if self.refusals.is_empty() {
             for id in self.left() {
                 let cause =
@@ -256,7 +259,7 @@ impl Planning<'_> {
         self.found.on.get(&id).map_or(String::new(), |on| format!(" ({} files, such as {})", on.files, on.example))
     }
 
-    /// What follows if a target stays away, where its number is known; else which numbers it may have.
+    /// Consequence of a missing target if its number is known; else the numbers that it may have.
     fn consequence(&self, id: Option<TargetId>) -> String {
         let Some(id) = id else {
             let left: Vec<String> = self.left().iter().map(|id| format!("{id}{}", self.files_on(*id))).collect();

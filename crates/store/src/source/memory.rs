@@ -1,4 +1,4 @@
-//! Sources in memory that fail when told to, for tests.
+//! Sources in memory with injected failures, for tests.
 
 use super::{Entry, EntryKind, Identity, Opener, Source, SourceError, Started, Upload, Version};
 use parking_lot::{Condvar, Mutex};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes that no two seeds share.
+/// Pseudo-random bytes, different for each seed.
 pub fn data(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -18,7 +18,7 @@ pub fn data(len: usize, seed: u64) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// One file at a source and how it behaves.
+/// One file at a source, with its behaviour.
 #[derive(Default)]
 pub struct Remote {
     state: Mutex<RemoteState>,
@@ -38,39 +38,39 @@ struct RemoteState {
 }
 
 impl Remote {
-    /// Replaces the bytes; the version is another then.
+    /// Replaces the bytes and changes the version.
     pub fn put(&self, bytes: Vec<u8>) {
         let mut state = self.state.lock();
         state.bytes = bytes;
         state.generation += 1;
     }
 
-    /// Changes a byte without anybody noticing by the version.
+    /// Changes a byte and keeps the version.
     pub fn rot(&self, offset: usize) {
         self.state.lock().bytes[offset] ^= 1;
     }
 
-    /// Every read fails so from now on.
+    /// Makes every later read fail with `error`.
     pub fn fail(&self, error: Option<SourceError>) {
         self.state.lock().fails = error;
     }
 
-    /// After so many more reads every one fails in passing.
+    /// Makes every read after the next `reads` ones fail with a passing error.
     pub fn fail_after(&self, reads: usize) {
         self.state.lock().fail_after = Some(reads);
     }
 
-    /// Serves no ranges from now on.
+    /// Makes the source serve no ranges.
     pub fn without_ranges(&self) {
         self.state.lock().no_ranges = true;
     }
 
-    /// Tells neither tag nor time from now on, as many a server of pages that are made when asked for.
+    /// Removes tag and time from the version, as with servers that generate pages on request.
     pub fn without_versions(&self) {
         self.state.lock().untold = true;
     }
 
-    /// Lets only so many more reads through until [`Remote::open_gate`].
+    /// Lets `after` more reads through, then blocks until [`Remote::open_gate`].
     pub fn close_gate(&self, after: usize) {
         self.state.lock().gate = Some(after);
     }
@@ -81,7 +81,7 @@ impl Remote {
         self.bell.notify_all();
     }
 
-    /// What was read so far: offsets and lengths, in order.
+    /// Offsets and lengths of all reads so far, in order.
     pub fn reads(&self) -> Vec<(u64, usize)> {
         self.state.lock().reads.clone()
     }
@@ -160,21 +160,21 @@ pub struct Memory {
     garbles: AtomicBool,
 }
 
-/// Called before every block of an upload.
+/// A callback before every block of an upload.
 pub type Hook = Box<dyn Fn() + Send>;
 
 impl Memory {
-    /// Does something before every block of an upload.
+    /// Sets the callback that runs before every block of an upload.
     pub fn on_append(&self, hook: Hook) {
         *self.on_append.lock() = Some(hook);
     }
 
-    /// From now on one bit of every upload is another at the other end, and nobody there notices.
+    /// Flips one bit of every later upload at the destination, unnoticed.
     pub fn garble_uploads(&self, garble: bool) {
         self.garbles.store(garble, Ordering::Relaxed);
     }
 
-    /// A source of that URI with those bytes.
+    /// Adds a source with this URI and these bytes.
     pub fn add(&self, uri: &str, bytes: &[u8]) -> Arc<Remote> {
         let remote = Arc::new(Remote::default());
         remote.put(bytes.to_vec());
@@ -182,17 +182,17 @@ impl Memory {
         remote
     }
 
-    /// A symbolic link below a directory.
+    /// Adds a symbolic link below a directory.
     pub fn add_link(&self, uri: &str, to: &str) {
         self.links.lock().insert(uri.to_string(), to.to_string());
     }
 
-    /// What lies at a URI.
+    /// The bytes stored at a URI.
     pub fn bytes(&self, uri: &str) -> Option<Vec<u8>> {
         self.files.lock().get(uri).map(|r| r.state.lock().bytes.clone())
     }
 
-    /// All URIs.
+    /// URIs of all sources.
     pub fn uris(&self) -> Vec<String> {
         self.files.lock().keys().cloned().collect()
     }
@@ -237,8 +237,9 @@ impl Upload for MemoryUpload {
         Ok(remote.version())
     }
 
-    fn abort(self: Box<Self>) {
+    fn abort(self: Box<Self>) -> Option<String> {
         self.files.lock().remove(&self.at);
+        None
     }
 }
 

@@ -1,62 +1,62 @@
-//! What a staged file remembers of its sources: the text behind the attribute `user.entrepot.source`.
+//! Source record of a staged file: the text of the attribute `user.entrepot.source`.
 //!
-//! JSON with a format number, so that a person can read it and a later version can change it. It holds no secret: URIs
-//! with a password in them are refused where they come in and again here.
+//! JSON with a format number: people can read it, and a later version can change it. It holds no secret: URIs with a
+//! password are refused at the interface and again here.
 
 use super::Version;
 
-/// The format that this version writes.
+/// Format number that this version writes.
 pub const FORMAT: u32 = 1;
 
 /// Bytes of one checksum in `side/ID.sums`: BLAKE3, truncated.
 pub const SUM_BYTES: usize = 16;
 
-/// Most sources that one file may have.
+/// Maximum number of sources of one file.
 pub const SOURCES_MAX: usize = 16;
 
 /// The sources of one file.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// [`FORMAT`].
+    /// Always [`FORMAT`] after parsing.
     pub format: u32,
-    /// The sources, in the order in which they are tried. The first is the one that `version` was taken from.
+    /// Sources in the order of use. `version` was taken from the first.
     pub sources: Vec<Place>,
     /// Bytes that one checksum covers; checksum `k` is of `[k*stripe_bytes, (k+1)*stripe_bytes)` of the file.
     /// 0 when there are no checksums.
     #[serde(default)]
     pub stripe_bytes: u64,
-    /// Whether the file was written to since: then it is never recovered from a source.
+    /// Whether the file was written to after staging: then it is never recovered from a source.
     #[serde(default)]
     pub modified: bool,
-    /// Who staged it: decides where credentials are looked for when it is recovered.
+    /// User who staged the file: decides where credentials are searched at recovery.
     #[serde(default)]
     pub uid: u32,
-    /// The group of the user.
+    /// Numeric group id of the user.
     #[serde(default)]
     pub gid: u32,
-    /// The credentials file of the user, by name only.
+    /// Path of the user's credentials file; its content is never stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials_file: Option<std::path::PathBuf>,
 }
 
-/// One source of a file, and what was there when it was staged in.
+/// One source of a file, and its version at stage-in.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// Where.
+    /// URI without secrets.
     pub uri: String,
-    /// What was there.
+    /// Version at stage-in.
     pub version: Version,
-    /// Whether ranges are served there. If not, recovery reads from the start and keeps what it needs.
+    /// Whether the source serves ranges. If not, recovery reads from the start and keeps the bytes that it needs.
     #[serde(default = "yes")]
     pub ranges: bool,
 }
 
-/// Why a record is not one.
+/// Failure to parse a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// Not JSON, or not of the right shape.
+    /// Not JSON, or JSON of another shape.
     #[error("the source record cannot be read: {0}; set it anew with `entrepot source set`")]
     Shape(String),
     /// Written by a later version.
@@ -71,7 +71,7 @@ pub enum RecordError {
 }
 
 impl Record {
-    /// The record of a file that was just staged in.
+    /// Creates the record of a file that was just staged in.
     pub fn new(sources: Vec<Place>, stripe_bytes: u64, who: &super::Identity) -> Record {
         Record {
             format: FORMAT,
@@ -84,7 +84,7 @@ impl Record {
         }
     }
 
-    /// Reads a record from its text.
+    /// Parses and checks a record.
     pub fn parse(text: &str) -> Result<Record, RecordError> {
         #[derive(serde::Deserialize)]
         struct Head {
@@ -100,17 +100,17 @@ impl Record {
         Ok(record)
     }
 
-    /// The text of the record.
+    /// Serializes the record.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).expect("a record holds nothing that JSON cannot")
     }
 
-    /// The size of the file that the sources hold, in bytes.
+    /// Size in bytes of the file at the sources.
     pub fn size(&self) -> u64 {
         self.sources.first().map_or(0, |s| s.version.size)
     }
 
-    /// On whose behalf the sources are opened when the file is recovered.
+    /// The user for whom the sources are opened at recovery.
     pub fn identity(&self) -> super::Identity {
         super::Identity {
             uid: self.uid,
@@ -132,7 +132,7 @@ impl Record {
     }
 }
 
-/// Refuses URIs that must not be stored: not absolute, with control characters, too long, or with a password in them.
+/// Refuses URIs that must not be stored: not absolute, with control characters, too long, or with a secret.
 pub fn check_uri(uri: &str) -> Result<(), RecordError> {
     let refuse = |why: &str| Err(RecordError::Uri(why.to_string()));
     if uri.len() > 4096 {

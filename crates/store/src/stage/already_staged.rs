@@ -1,5 +1,5 @@
-//! Staging that was done already: a file that came from the same source and still has its bytes is taken as it is, one
-//! that was verified can be verified again, and what an abandoned staging left is given up.
+//! Repeated staging: a file that came from the same source and is unchanged is kept, a verified one can be verified
+//! again, and remains of an abandoned staging can be removed.
 
 use super::checksum::{Checksum, Expected};
 use super::place::{Place, names, open_at};
@@ -13,14 +13,14 @@ use rustix::fs::{self, Dir, FileType, OFlags};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A staging that is told to stop does so within this time, or it hangs in a device.
+/// Maximum wait for a staging to stop; a longer one hangs in a device.
 const STOP_WAIT_MAX: Duration = Duration::from_secs(10);
 const STOP_LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Twice the time within which the control socket tells a request that its caller went away.
+/// Twice the time in which the control socket detects that a caller hung up.
 const HANG_UP_NOTICED: Duration = Duration::from_millis(400);
 
 impl Stager {
-    /// The file that has the name, if it came from one of these sources and was not written to since.
+    /// Returns the file at `place` if it came from one of these sources and was not written to since.
     pub(super) fn there(
         &self,
         place: &Place,
@@ -38,8 +38,8 @@ impl Stager {
         Ok(ours.then_some((file, record)))
     }
 
-    /// Whether a file is what its first source has now, byte for byte as it was staged in. Gives its size if so; an older
-    /// version is `None`.
+    /// Compares a file with its first source: returns its size if the source still has the staged version, `None` for
+    /// another version.
     pub(super) fn still_the_same(
         &self,
         (file, record): &(Arc<File>, Record),
@@ -50,7 +50,7 @@ impl Stager {
     ) -> Result<Option<u64>, StageError> {
         let now = &sources.list[0].0;
         if !now.version.tells_apart() {
-            return Ok(None); // what has the same size need not be the same
+            return Ok(None); // an equal size does not prove equal bytes
         }
         if !record.sources.iter().any(|source| source.uri == now.uri && source.version == now.version) {
             return Ok(None);
@@ -59,8 +59,8 @@ impl Stager {
         Ok(Some(record.size()))
     }
 
-    /// Reads what was staged in at `path` (all below it, where it is a directory) and compares size and checksums with
-    /// what was kept when it came. Files that no source is known of need only be there. Gives the bytes compared.
+    /// Reads the file at `path` (or all files below it) and compares sizes and checksums with those of its stage-in.
+    /// Files without a source record only have to exist. Returns the bytes compared.
     pub fn verify(&self, path: &str, who: &Identity, stop: &Stop) -> Result<u64, StageError> {
         let names = names(path)?;
         let fd = open_at(self.volume.tree(), &names, OFlags::RDONLY, who)?;
@@ -97,7 +97,7 @@ impl Stager {
         }
     }
 
-    /// Reads the whole file and compares each stripe with its checksum, and the whole with those that it must have.
+    /// Reads the whole file and compares each stripe with its checksum, and the file with the checksums from the user.
     fn compare(
         &self,
         file: &Arc<File>,
@@ -136,13 +136,13 @@ impl Stager {
         whole.compare()
     }
 
-    /// Gives up what interrupted stagings of this user to `path` (or below it) brought. Waits for those that are just
-    /// being stopped. How many there were.
+    /// Discards what interrupted stagings of this user to `path` (or below it) fetched. Waits for those that are being
+    /// stopped. Returns their number.
     pub fn forget(&self, path: &str, who: &Identity) -> Result<usize, StageError> {
         let path = names(path)?.join("/");
         let below =
             |other: &str| other.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        // One whose caller has just gone away may not know it yet, nor have written down that it began.
+        // A staging whose caller has just hung up may not have noticed that, nor have written its record.
         std::thread::sleep(HANG_UP_NOTICED);
         let until = Instant::now() + STOP_WAIT_MAX;
         while self.running.lock().values().any(|(other, _)| below(other)) {
@@ -155,7 +155,7 @@ impl Stager {
         for (key, bytes) in self.volume.state().stagings()? {
             let Ok(progress) = serde_json::from_slice::<Progress>(&bytes) else { continue };
             let mine = below(&progress.path) && key == super::incoming::key_of(who, &progress.path, &progress.uri);
-            // Held like a staging of its own, so that none begins meanwhile.
+            // The key is held, so that the same staging cannot start at the same time.
             if mine && self.hold(&key, &progress.path, &Stop::default()) {
                 let discarded = self.discard(&key);
                 self.running.lock().remove(&key);

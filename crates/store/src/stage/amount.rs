@@ -1,12 +1,12 @@
-//! How much a staging would bring: asked of the source, and nothing is brought.
+//! Size of a staging, taken from the source; nothing is fetched.
 
 use super::place::Place;
 use super::{StageError, StageIn, Stager};
 use crate::source::{EntryKind, Identity, check_uri};
 
 impl Stager {
-    /// Bytes that staging in `what` would write. Files that are there already with the size that the source has count
-    /// as brought. With `tree` the source is a directory.
+    /// Bytes that staging in `what` would write. Files that are in place with the source's size count as staged. With
+    /// `tree` the source is a directory.
     pub fn bytes_to_bring(&self, what: &StageIn, tree: bool, who: &Identity) -> Result<u64, StageError> {
         what.uris.iter().try_for_each(|uri| check_uri(uri))?;
         let first = what.uris.first().ok_or_else(|| StageError::path(&what.path, "no source is named"))?;
@@ -38,7 +38,7 @@ impl Stager {
         Err(failed.unwrap_or_else(|| StageError::path(&what.path, "no source is named")))
     }
 
-    /// Whether all of what is staged in is in its place, by its size.
+    /// Whether everything that `what` stages in is in place, by size.
     pub fn is_in_place(&self, what: &StageIn, size: u64, who: &Identity) -> bool {
         let name = what.uris.first().and_then(|uri| uri.trim_end_matches('/').rsplit('/').next());
         self.has_size(&what.path, name, size, who)

@@ -1,19 +1,19 @@
-//! Checksums of a whole file that the user knows: those that data portals publish.
+//! Checksums of whole files from the user, such as those that data portals publish.
 
 use super::StageError;
 use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
-/// How a checksum is computed.
+/// A checksum algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Algorithm {
     /// BLAKE3, 256 bits.
     Blake3,
-    /// SHA-512.
+    /// SHA-512, from FIPS 180-4.
     Sha512,
-    /// SHA-256.
+    /// SHA-256, from FIPS 180-4.
     Sha256,
     /// SHA-1: good against accidents only.
     Sha1,
@@ -22,18 +22,18 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All that there are.
+    /// All supported algorithms.
     pub const ALL: [Algorithm; 5] =
         [Algorithm::Blake3, Algorithm::Sha512, Algorithm::Sha256, Algorithm::Sha1, Algorithm::Md5];
 
-    /// The one of that name, however it is written.
+    /// Parses the name of an algorithm, in any spelling.
     pub(super) fn named(name: &str) -> Result<Algorithm, String> {
         let plain = |name: &str| name.replace('-', "").to_ascii_uppercase();
         let found = Algorithm::ALL.into_iter().find(|algorithm| plain(algorithm.name()) == plain(name));
         found.ok_or_else(|| format!("the checksum {name} is not known; {}", Algorithm::known()))
     }
 
-    /// What may be written, for messages.
+    /// The accepted names, for messages.
     pub(super) fn known() -> String {
         format!("known are {}", Algorithm::ALL.map(Algorithm::name).join(", "))
     }
@@ -58,17 +58,17 @@ impl Algorithm {
     }
 }
 
-/// A checksum that a file must have.
+/// Expected checksum of a file.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Checksum {
-    /// How it is computed.
+    /// Algorithm of the checksum.
     pub algorithm: Algorithm,
-    /// Its hexadecimal digits.
+    /// Hexadecimal digits of the checksum.
     pub hex: String,
 }
 
 impl Checksum {
-    /// Whether it can be the checksum of anything.
+    /// Checks that the digits fit the algorithm.
     pub fn check(&self) -> Result<(), StageError> {
         let (hex, digits) = (self.hex.trim(), self.algorithm.digits());
         if hex.len() == digits && hex.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -90,7 +90,7 @@ enum Hasher {
     Md5(Md5),
 }
 
-/// Computes all the checksums that a file must have, in one go.
+/// Computes all expected checksums of a file in one pass.
 pub(super) struct Expected<'a>(Vec<(&'a Checksum, Hasher)>);
 
 impl<'a> Expected<'a> {
@@ -117,7 +117,7 @@ impl<'a> Expected<'a> {
         }
     }
 
-    /// Compares what was computed with what must be.
+    /// Compares the computed checksums with the expected ones.
     pub fn compare(self) -> Result<(), StageError> {
         for (checksum, hasher) in self.0 {
             let found = match hasher {
@@ -148,7 +148,7 @@ mod tests {
         Checksum { algorithm, hex: hex.into() }
     }
 
-    /// The values of "abc" from RFC 1321, FIPS 180-4 and BLAKE3's own.
+    /// Published values of "abc": RFC 1321, FIPS 180-4, and BLAKE3's test vectors.
     #[test]
     fn published_values() {
         let right = [

@@ -1,33 +1,34 @@
-//! Which files of a directory, a record or a manifest are meant, by patterns over their paths.
+//! Selection of files of a directory, a record or a manifest by patterns over their paths.
 
 use policy::glob::Glob;
 use serde::{Deserialize, Serialize};
 
-/// Patterns: what none of `include` matches, where there are any, and what one of `exclude` matches is left out.
+/// Patterns: a file is selected if one of `include` matches (or there are none) and none of `exclude` does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Chosen {
-    /// What is meant; everything if there is none.
+    /// Patterns of files to select; empty: all files.
     pub include: Vec<Pattern>,
-    /// What is left out of that.
+    /// Patterns of files to leave out.
     pub exclude: Vec<Pattern>,
 }
 
 impl Chosen {
-    /// Whether nothing is left out.
+    /// Whether every file is selected.
     pub fn is_all(&self) -> bool {
         self.include.is_empty() && self.exclude.is_empty()
     }
 
-    /// Whether a file is meant. Its path is relative to the directory, the record or, of a list, the mount point.
+    /// Whether a file is selected. The path is relative to the directory, to the record, or for a list to the mount
+    /// point.
     pub fn takes(&self, path: &str) -> bool {
         let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.glob.matches(path));
         (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
     }
 }
 
-/// A pattern as users write it: one without a slash is about the last name, wherever it lies; one that ends in a slash is
-/// about all below.
+/// A pattern as users write it: without a slash it matches the last name at any depth; with a slash at its end it
+/// matches everything below.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern {
@@ -42,7 +43,7 @@ impl std::str::FromStr for Pattern {
         let below = if text.ends_with('/') { "**" } else { "" };
         let whole = match text.contains('/') {
             true => format!("{}{below}", text.strip_prefix('/').unwrap_or(text)),
-            // In a name nothing goes beyond a slash.
+            // Within a name no wildcard crosses a slash.
             false => format!("**/{}", text.split("**").collect::<Vec<_>>().join("*")),
         };
         Ok(Pattern { text: text.to_owned(), glob: whole.parse()? })

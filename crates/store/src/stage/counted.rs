@@ -1,5 +1,5 @@
-//! Staged files in quotas: one counts for its user from the moment that it is in its place. Whether it will fit there is looked at
-//! before anything is fetched, too.
+//! Staged files in quotas: a file counts for its user from the moment it is in place. The quota is also checked before
+//! the fetch.
 
 use super::place::Place;
 use super::{StageError, Stager};
@@ -14,8 +14,10 @@ impl Stager {
         Some(&*self.files.pool().quotas).filter(|quotas| quotas.is_on())
     }
 
+    /// Checks the quotas of a file of that size before the fetch.
+    ///
     /// # Errors
-    /// Somebody who would have to pay for a file of that size has as much as may be.
+    /// EDQUOT if a payer of the file has reached its quota.
     pub(super) fn admit(&self, place: &Place, who: &Identity, bytes: u64) -> Result<(), StageError> {
         let Some(quotas) = self.quotas() else { return Ok(()) };
         let above = fstat(place.parent())?;
@@ -24,7 +26,8 @@ impl Stager {
         quotas.admit(&payers, Changed { bytes, files: 1 }).map_err(|refused| not_admitted(place, refused))
     }
 
-    /// The same of a file that has its owner and is about to get its place: it counts unless what is given is dropped.
+    /// Reserves quota for a file that has its owner and is about to be put in place. Dropping the reservation returns
+    /// it.
     pub(super) fn reserve(&self, place: &Place, stat: &Stat, bytes: u64) -> Result<Option<Reserved>, StageError> {
         let Some(quotas) = self.quotas() else { return Ok(None) };
         let payers = payers(quotas, place, (stat.st_uid, stat.st_gid))?;
@@ -32,7 +35,7 @@ impl Stager {
         reserved.map(Some).map_err(|refused| not_admitted(place, refused))
     }
 
-    /// What was replaced is gone.
+    /// Releases the quota of a file that was replaced.
     pub(super) fn counts_no_more(&self, place: &Place, stat: &Stat) {
         if let Some(Ok(payers)) = self.quotas().map(|quotas| payers(quotas, place, (stat.st_uid, stat.st_gid))) {
             payers.give(counts(stat));

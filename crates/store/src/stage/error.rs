@@ -1,106 +1,106 @@
-//! Why a staging failed, with what to do next.
+//! Errors of staging, with the next step for the user.
 
 use crate::source::{RecordError, SourceError};
 use policy::units::show_bytes;
 use rustix::io::Errno;
 
-/// Why a staging failed. What was fetched is kept where it can be continued.
+/// Failure of a staging. Bytes that a repeated command can use are kept.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageError {
-    /// A source or destination.
+    /// A source or destination failed.
     #[error("{uri}: {error}")]
     Source {
-        /// Which; holds no secret.
+        /// URI of the source or destination; holds no secret.
         uri: String,
-        /// What it said.
+        /// Error of the source or destination.
         #[source]
         error: SourceError,
-        /// What came before and need not come again.
+        /// Bytes that earlier work left durable; a repeated command does not fetch them again.
         kept_bytes: u64,
     },
-    /// The path in the mount.
+    /// A path in the mount cannot be used.
     #[error("{path}: {why}")]
     Path {
-        /// The path as it was given.
+        /// The path as the user gave it.
         path: String,
-        /// What is wrong with it and what to do.
+        /// The problem and the next step.
         why: String,
-        /// What the system said of it, if that is what is wrong.
+        /// Error number of the failed call, if a call failed.
         errno: Option<Errno>,
     },
-    /// Lines of a manifest.
+    /// A manifest with bad lines.
     #[error("{}", shown(.0))]
     Manifest(Vec<BadLine>),
-    /// Some files of a manifest; the others are in place.
+    /// Some files of a manifest failed; the others are in place.
     #[error("{failed} of {of} files are not in place:\n{}", shown_of(.first, *.failed))]
     Files {
-        /// How many.
+        /// Number of files that failed.
         failed: usize,
-        /// Of how many.
+        /// Number of files in the manifest.
         of: usize,
-        /// The first of them, and why.
+        /// The first failed files, each with its error.
         first: Vec<String>,
     },
-    /// What the user said is no checksum.
+    /// A malformed checksum from the user.
     #[error("{0}")]
     BadChecksum(String),
-    /// The volume itself.
+    /// A failure of the volume.
     #[error("{0}")]
     Store(#[from] crate::Error),
-    /// The volume could not take what came from a source.
+    /// The volume could not store bytes of a source.
     #[error("{uri}: what came cannot be kept as {path}: {error}")]
     NotKept {
-        /// From where; holds no secret.
+        /// URI of the source; holds no secret.
         uri: String,
-        /// Where it should go.
+        /// Destination in the mount.
         path: String,
-        /// Why.
+        /// Error of the volume.
         #[source]
         error: crate::Error,
     },
-    /// A source record that is none.
+    /// A malformed source record.
     #[error("{0}")]
     Record(#[from] RecordError),
-    /// Not enough room.
+    /// Not enough free space.
     #[error("{} are needed and {} are free; nothing was fetched", show_bytes(*needed_bytes), show_bytes(*free_bytes))]
     Space {
-        /// What it takes.
+        /// Bytes that the staging needs.
         needed_bytes: u64,
-        /// What there is.
+        /// Bytes free in the volume.
         free_bytes: u64,
     },
-    /// What arrived is not what the user said.
+    /// The fetched file has another checksum than the user expects.
     #[error("the {name} checksum of what arrived is {found}, {expected} was expected; the file was not put in place")]
     Checksum {
-        /// The kind of checksum.
+        /// Name of the algorithm.
         name: &'static str,
-        /// Of what arrived.
+        /// Checksum of the fetched bytes.
         found: String,
-        /// What the user said.
+        /// Checksum from the user.
         expected: String,
     },
-    /// The file was written while it was copied.
+    /// The file was written to during the copy.
     #[error("{0} was written to while it was copied; wait for its writer and stage it out again")]
     Moving(String),
-    /// The same is under way.
+    /// The same staging is in progress.
     #[error("{0}: it is being staged in already")]
     Running(String),
-    /// Told to stop.
+    /// The staging was stopped.
     #[error("stopped; what was fetched is kept, run the same command again to go on")]
     Stopped,
 }
 
-/// A line of a manifest that is wrong.
+/// A bad line of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
-    /// Which, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The problem in that line.
     pub why: String,
 }
 
-/// So many bad lines are shown; a manifest of another format has only bad ones.
+/// Maximum number of bad lines in a message; in a file of another format every line is bad.
 pub(super) const SHOWN_MAX: usize = 20;
 
 fn shown_of(first: &[String], failed: usize) -> String {
@@ -125,22 +125,22 @@ impl From<Errno> for StageError {
 }
 
 impl StageError {
-    /// An error about a path in the mount.
+    /// Creates an error about a path in the mount.
     pub(crate) fn path(path: &str, why: impl ToString) -> StageError {
         StageError::Path { path: path.to_string(), why: why.to_string(), errno: None }
     }
 
-    /// What the system said about a path in the mount.
+    /// Creates an error from a failed call on a path in the mount.
     pub(crate) fn refused(path: &str, errno: Errno) -> StageError {
         StageError::Path { path: path.to_string(), why: errno.to_string(), errno: Some(errno) }
     }
 
-    /// An error about a source or destination.
+    /// Creates an error about a source or destination.
     pub(crate) fn of_source(uri: &str, error: SourceError) -> StageError {
         StageError::Source { uri: uri.to_string(), error, kept_bytes: 0 }
     }
 
-    /// The same, after so many bytes came that are kept.
+    /// Adds the number of bytes that are kept.
     pub(crate) fn after(self, bytes: u64) -> StageError {
         match self {
             StageError::Source { uri, error, .. } => StageError::Source { uri, error, kept_bytes: bytes },

@@ -1,5 +1,5 @@
-//! Fetching one file: units of whole stripes, several in flight, straight into the striped layout, each stripe
-//! checksummed as it passes.
+//! Fetch of one file: units of whole stripes, several in flight, written straight into the striped layout. Each stripe
+//! is checksummed on its way.
 
 use super::incoming::Incoming;
 use super::progress::Meter;
@@ -15,18 +15,18 @@ use std::time::Duration;
 /// Units in flight. A guess: fills a gigabit line at 100 ms with units of 4 MiB.
 const IN_FLIGHT: usize = 8;
 
-/// A unit is at least this large, in whole stripes.
+/// Minimum size of a unit, which is whole stripes.
 pub(super) const UNIT_BYTES_MIN: u64 = 4 << 20;
 
-/// The largest range asked for at once: bounds the memory to this times [`IN_FLIGHT`].
+/// Maximum range per request: bounds the memory to this times [`IN_FLIGHT`].
 const RANGE_BYTES_MAX: u64 = 8 << 20;
 
-/// After so many bytes the progress is made durable, or after this time: so that little is fetched again after a crash,
-/// from fast sources and slow ones. Guesses.
+/// The progress is made durable after this many bytes or this time, so that little is fetched again after a crash, from
+/// fast and slow sources. Guesses.
 pub(super) const SAVE_EVERY_BYTES: u64 = 256 << 20;
 pub(super) const SAVE_EVERY: Duration = Duration::from_secs(1);
 
-/// Fetches what is not done yet, with the help of other nodes where there are some.
+/// Fetches the units that are missing, with the help of other nodes if there are any.
 pub(super) fn fetch(
     incoming: &Incoming,
     sources: &Sources,
@@ -49,14 +49,14 @@ pub(super) fn fetch(
     };
     let units = (0..incoming.units()).filter(left).collect();
     work_off(units, IN_FLIGHT, helpers, UNITS_AT_ONCE, here, elsewhere).inspect_err(|_| {
-        // What came before counts; if even that cannot be kept, the first cause says why.
+        // Earlier units count; if even this save fails, the first error has the cause.
         if let Err(also) = incoming.save() {
             tracing::warn!("what came of {} is not kept: {also}", incoming.uri());
         }
     })
 }
 
-/// Fetches some units, for another node.
+/// Fetches some units on behalf of another node.
 pub(super) fn fetch_some(
     incoming: &Incoming,
     sources: &Sources,
@@ -89,16 +89,16 @@ fn fetch_unit(incoming: &Incoming, sources: &Sources, unit: u64, meter: &Meter, 
     let mut offset = range.start;
     while offset < range.end {
         let len = (range.end - offset).min(range_bytes);
-        let bytes = sources.read_at(offset, len as usize, stop)?;
+        let bytes = sources.read_at(offset, len as usize, stop, Some(meter))?;
         incoming.write(offset, &bytes)?;
         stripes.take(&bytes)?;
         offset += len;
-        meter.add(len);
+        meter.add_arrived(len);
     }
     stripes.finish()
 }
 
-/// From a source without ranges, or whose ranges could be of several versions: from its start to its end.
+/// Reads from start to end: for sources without ranges, or whose ranges could be of several versions.
 fn fetch_in_order(incoming: &Incoming, sources: &Sources, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
     let (place, _) = &sources.list[0];
     let mut stripes = Stripes::new(incoming, 0);
@@ -131,13 +131,13 @@ fn fetch_in_order(incoming: &Incoming, sources: &Sources, meter: &Meter, stop: &
     stripes.finish()
 }
 
-/// Checksums that are written in one go: each go is a call of the namespace, which may be far away.
+/// Checksums per write: each write is a call of the namespace, which may be remote.
 const SUMS_AT_ONCE: usize = 64;
 
-/// Cuts bytes that pass in order into stripes and keeps the checksum of each.
+/// Cuts bytes that arrive in order into stripes and records their checksums.
 struct Stripes<'a> {
     incoming: &'a Incoming<'a>,
-    /// The first stripe whose checksum is not written yet, and those that are not.
+    /// The first stripe without a written checksum, and the pending checksums.
     number: u64,
     sums: Vec<u8>,
     filled: u64,
@@ -190,7 +190,7 @@ impl<'a> Stripes<'a> {
         Ok(())
     }
 
-    /// The last stripe may be short.
+    /// Records the last stripe, which may be short.
     fn finish(mut self) -> Result<(), StageError> {
         if self.filled > 0 {
             self.put()?;

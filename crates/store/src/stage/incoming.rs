@@ -1,4 +1,4 @@
-//! One file on its way in: its stub in `staging/`, what of it is there, and its end in the tree.
+//! One incoming file: its stub in `staging/`, its fetched units, and its publication in the tree.
 
 use super::checksum::{Checksum, Expected};
 use super::fetch::{SAVE_EVERY, SAVE_EVERY_BYTES, UNIT_BYTES_MIN, fetch};
@@ -24,10 +24,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// That a caller went away is noticed within this time, on a machine that is not too busy.
+/// A caller that hung up is detected within this time on a machine with little load.
 const HANG_UP_NOTICED: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 2 });
 
-/// A file on its way in.
+/// A file that is being staged in.
 pub(super) struct Incoming<'a> {
     stager: &'a Stager,
     key: String,
@@ -38,11 +38,11 @@ pub(super) struct Incoming<'a> {
     pub stripe_bytes: u64,
     size: u64,
     progress: Mutex<(Progress, Units, Unsaved)>,
-    /// What was written could not be made durable.
+    /// A sync failed, so written bytes may be lost.
     unsynced: AtomicBool,
 }
 
-/// What is written and not yet known to be durable.
+/// Bytes written since the last save.
 struct Unsaved {
     bytes: u64,
     since: Instant,
@@ -55,7 +55,7 @@ impl Unsaved {
 }
 
 impl Stager {
-    /// One file in.
+    /// Stages one file in.
     pub fn stage_in(&self, what: &StageIn, who: &Identity, report: Report, stop: &Stop) -> Result<Staged, StageError> {
         what.checksums.iter().try_for_each(Checksum::check)?;
         let last_name = what.uris.first().and_then(|uri| last_name(uri));
@@ -74,7 +74,7 @@ impl Stager {
         }
         let key = key_of(who, &place.shown, &sources.list[0].0.uri);
         if stop.is_set() {
-            return Err(StageError::Stopped); // before anything is made that would have to be kept
+            return Err(StageError::Stopped); // before the stub is created
         }
         if !self.hold(&key, &place.shown, stop) {
             return Err(StageError::Running(place.shown));
@@ -104,7 +104,7 @@ impl Stager {
         let helpers = self.helpers_for(who, incoming.units());
         let mut fetched = fetch(&incoming, sources, helpers.as_ref(), &meter, stop);
         if helpers.is_some_and(|helpers| helpers.lost_one()) {
-            // What it still writes goes where no file is.
+            // A node without an answer may still write: its writes go to the removed file.
             self.discard(key)?;
             if stop.is_set() {
                 return Err(StageError::Stopped);
@@ -130,8 +130,8 @@ impl Stager {
         Ok(staged)
     }
 
-    /// Takes a key, unless it is taken. One whose caller has gone away is waited for: it makes durable what came, and gives
-    /// the key back. Whoever holds it removes it from `running`.
+    /// Takes a key unless it is taken. Waits for a holder whose caller hung up: it saves what it fetched and releases
+    /// the key. The caller removes the key from `running`.
     pub(super) fn hold(&self, key: &str, path: &str, stop: &Stop) -> bool {
         let unnoticed = Instant::now() + HANG_UP_NOTICED;
         loop {
@@ -149,13 +149,13 @@ impl Stager {
         }
     }
 
-    /// Forgets a staging and what it brought.
+    /// Removes a staging's record, stub and objects.
     pub(super) fn discard(&self, key: &str) -> Result<(), StageError> {
         let staging = self.volume.staging();
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match fs::openat(staging, key, flags, Mode::empty()) {
             Ok(stub) => {
-                // With a name elsewhere the staging had come to its end, and the objects are that file's.
+                // A second link means that the file was published; it owns the objects.
                 let linked = fs::fstat(&stub)?.st_nlink > 1;
                 let file = self.files.get_or_open(stub)?;
                 unlink(staging, key)?;
@@ -172,7 +172,7 @@ impl Stager {
 }
 
 impl<'a> Incoming<'a> {
-    /// Takes up an interrupted staging where the source is still the same, or begins a new one.
+    /// Continues an interrupted staging if the source is unchanged, or begins a new one.
     fn begin(
         stager: &'a Stager,
         key: &str,
@@ -209,7 +209,7 @@ impl<'a> Incoming<'a> {
         let needed_bytes = size.saturating_mul(placement.mirrors.max(1) as u64);
         if size > pool.inline_bytes_max {
             let targets = stager.volume.targets();
-            targets.measure_now(); // what was measured a while ago does not do for a large file
+            targets.measure_now(); // an older measurement is not precise enough for a large file
             let free_bytes = targets.space().free_bytes;
             if needed_bytes > free_bytes {
                 return Err(StageError::Space { needed_bytes, free_bytes });
@@ -246,7 +246,7 @@ impl<'a> Incoming<'a> {
         let stripe_bytes = file.layout().map_or(0, |l| l.mirrors[0].segments[0].stripe_size);
         let count = size.div_ceil(earlier.unit_bytes.max(1));
         let units = Units::parse(&earlier.done, count).filter(|_| earlier.unit_bytes == unit_bytes(stripe_bytes));
-        // What lies on a target that is away must be fetched again: better all of it than a riddle.
+        // A file with objects on an unavailable target is fetched again as a whole.
         let states = stager.volume.targets();
         let whole = file
             .layout()
@@ -258,7 +258,7 @@ impl<'a> Incoming<'a> {
         Ok(Some(Incoming { stager, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress, unsynced }))
     }
 
-    /// One that another node has begun.
+    /// Opens a staging that another node has begun.
     pub(super) fn join(stager: &'a Stager, key: &str, begun: Progress) -> Result<Incoming<'a>, StageError> {
         let is_key = key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
         let size = begun.version.size;
@@ -268,14 +268,14 @@ impl<'a> Incoming<'a> {
             .ok_or_else(|| StageError::path(key, "no such staging is under way"))
     }
 
-    /// What this node brought is durable, and it writes no more.
+    /// Makes this node's writes durable and ends its writing.
     pub(super) fn leave(&self) -> Result<(), StageError> {
         self.file.sync_now(true)?;
         fs::fsync(&self.sums)?;
         Ok(self.file.end_writing()?)
     }
 
-    /// Has another node bring units. Whether it did.
+    /// Makes another node fetch units; returns whether it did.
     pub(super) fn has_brought(
         &self,
         helpers: &Helpers,
@@ -292,7 +292,7 @@ impl<'a> Incoming<'a> {
         helpers.bring_units(name, &self.key, &progress, sources, units, stop)
     }
 
-    /// How many units there are.
+    /// The number of units.
     pub fn units(&self) -> u64 {
         self.size.div_ceil(self.progress.lock().0.unit_bytes)
     }
@@ -307,35 +307,35 @@ impl<'a> Incoming<'a> {
         self.progress.lock().1.contains(unit)
     }
 
-    /// Writes what came.
+    /// Writes fetched bytes to the file.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), StageError> {
         self.file.write(offset, bytes).map(drop).map_err(|error| self.not_kept(error))
     }
 
-    /// The volume cannot take what came: the user sees whose bytes they are, and where they should go.
+    /// An error of the volume, with source and destination for the user.
     fn not_kept(&self, error: crate::Error) -> StageError {
         let progress = self.progress.lock();
         StageError::NotKept { uri: progress.0.uri.clone(), path: progress.0.path.clone(), error }
     }
 
-    /// How much is asked for at once where a limit holds it back: what fails is asked for again, and waited for again.
+    /// Bytes per request under a limit. Small requests: a failed one is repeated and counts against the limit again.
     pub fn piece_bytes(&self) -> Option<u64> {
         self.stager.pace.as_ref().map(|pace| pace.piece_bytes() as u64)
     }
 
-    /// Where it comes from.
+    /// The URI of the source.
     pub fn uri(&self) -> String {
         self.progress.lock().0.uri.clone()
     }
 
-    /// A unit is written. Whether it is time to make the progress durable.
+    /// Records a unit as written; returns whether a save is due.
     pub fn done(&self, unit: u64, bytes: u64) -> bool {
         let mut progress = self.progress.lock();
         progress.1.insert(unit);
         progress.2.bytes += bytes;
         let due = progress.2.bytes >= SAVE_EVERY_BYTES || progress.2.since.elapsed() >= SAVE_EVERY;
         if due {
-            progress.2 = Unsaved::nothing(); // the others go on meanwhile
+            progress.2 = Unsaved::nothing(); // other threads go on during the save
         }
         due
     }
@@ -344,14 +344,14 @@ impl<'a> Incoming<'a> {
         (0..self.units()).filter(|u| self.is_done(*u)).map(|u| self.range(u)).map(|r| r.end - r.start).sum()
     }
 
-    /// Makes durable what is done, then says so.
+    /// Syncs the written units, then records them in the state store.
     pub fn save(&self) -> Result<(), StageError> {
         let record = {
             let mut progress = self.progress.lock();
             progress.2 = Unsaved::nothing();
             Progress { done: progress.1.to_text(), ..progress.0.clone() }
         };
-        // Who could not be made durable once may seem durable at the next try: nothing is believed any more.
+        // After a failed sync a later one may succeed without the lost bytes: save no more.
         if self.unsynced.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -364,7 +364,7 @@ impl<'a> Incoming<'a> {
         Ok(self.stager.volume.state().staging_put(&self.key, &bytes)?)
     }
 
-    /// Compares the checksums of the whole file.
+    /// Compares the whole file with the user's checksums.
     fn verify(&self, checksums: &[Checksum], stop: &Stop) -> Result<(), StageError> {
         let mut expected = Expected::new(checksums);
         let mut buf = vec![0; 4 << 20];
@@ -384,7 +384,8 @@ impl<'a> Incoming<'a> {
         compared
     }
 
-    /// Makes it a file of the user in the tree, if `goes_on` says so at last: whoever asked may have given it to another node since.
+    /// Publishes the file in the tree if `goes_on` returns true at the end: the caller may have given the file to
+    /// another node.
     fn finish(
         self,
         place: &Place,
@@ -430,7 +431,7 @@ impl<'a> Incoming<'a> {
 }
 
 impl Stager {
-    /// The file that has the name now, to be removed once another has it.
+    /// Opens the file that has the name now, for removal after its replacement.
     fn named(&self, place: &Place) -> Result<Option<OwnedFd>, StageError> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         match fs::openat(place.parent(), &place.name, flags, Mode::empty()) {
@@ -440,7 +441,7 @@ impl Stager {
         }
     }
 
-    /// A file has a place now, of which no path of its stub tells.
+    /// Records the file's path in `places`: the stub alone does not reveal it.
     fn note_place(&self, file: &File, place: &Place) {
         if let (Some(id), Some(places)) = (file.id(), self.files.pool().places.get())
             && let Ok(parent) = std::fs::read_link(descriptor_path(place.parent()))
@@ -449,17 +450,20 @@ impl Stager {
         }
     }
 
-    /// Removes the objects of a file that lost its last name and that nobody has open. Whoever has it open removes them.
+    /// Removes the objects of a file that lost its last name, after its last use by an application, a move or this
+    /// staging.
     fn remove_replaced(&self, place: &Place, old: &OwnedFd) -> Result<(), StageError> {
         let stat = fs::fstat(old)?;
-        let in_use = self.files.get(stat.st_dev, stat.st_ino).is_some();
-        if stat.st_nlink == 0 && !in_use && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-            let file = self.files.get_or_open(old.try_clone().map_err(|_| Errno::MFILE)?)?;
-            if let Some(layout) = file.layout() {
-                unlink(self.volume.side(), &sums::name_of(layout.file))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(());
+        }
+        let file = self.files.get_or_open(old.try_clone().map_err(|_| Errno::MFILE)?)?;
+        if file.is_nameless(|| fs::fstat(old).ok().map(|stat| stat.st_nlink)) {
+            file.remove_with_last_use();
+            // An open file counts for its owner until an application closes it.
+            if !file.is_open() && file.stops_counting() {
+                self.counts_no_more(place, &stat);
             }
-            file.remove_objects()?;
-            self.counts_no_more(place, &stat);
         }
         Ok(())
     }
@@ -497,13 +501,13 @@ fn unlink(dir: impl AsFd, name: &str) -> Result<(), StageError> {
     }
 }
 
-/// The same staging gets the same key, so that it can be taken up again.
+/// The key of a staging: the same for each repetition, so that it can continue.
 pub(super) fn key_of(who: &Identity, path: &str, uri: &str) -> String {
     let hash = blake3::hash(format!("{}\n{path}\n{uri}", who.uid).as_bytes());
     hash.to_hex()[..32].to_string()
 }
 
-/// The last name in a URI's path.
+/// The last name of a URI's path.
 pub(super) fn last_name(uri: &str) -> Option<String> {
     let url = url::Url::parse(uri).ok()?;
     let name = url.path().rsplit('/').next().filter(|name| !name.is_empty())?;

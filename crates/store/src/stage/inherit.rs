@@ -1,8 +1,7 @@
-//! What a staged file takes from where it goes and who asks, as if they had created it there: group, permissions under
-//! their mask or the directory's default ACL, and the layout request of the directory.
+//! Attributes that a staged file takes from its directory and its user, as with `creat`: group, mode under the umask or
+//! the directory's default ACL, and the directory's layout request.
 //!
-//! The file system is asked rather than imitated: a nameless file made in the directory shows what it gives to new
-//! ones.
+//! The file system itself decides: a nameless file created in the directory shows the attributes of new files.
 
 use crate::namespace::attributes::REQUEST;
 use crate::namespace::request::parse_request;
@@ -10,31 +9,22 @@ use policy::layout::Placement;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{self, Gid, Mode, OFlags, Uid, XattrFlags};
 use rustix::io::{Errno, Result};
-use rustix::thread::UnshareFlags;
 
 const ACCESS_ACL: &str = "system.posix_acl_access";
 const DEFAULT_ACL: &str = "system.posix_acl_default";
 
-/// The largest attribute that Linux allows.
+/// Maximum size of an attribute on Linux.
 const VALUE_MAX: usize = 64 << 10;
 
-/// What programs ask for when they create a file.
+/// Mode that programs pass when they create a file.
 const MODE: u32 = 0o666;
-
-/// Runs `work` under a file mode creation mask, on a thread that ends after it: the mask stays with the thread.
-pub(super) fn masked<T>(mask: u32, work: impl FnOnce() -> T) -> Result<T> {
-    // SAFETY: only the mask, root and working directory are unshared, no descriptor table.
-    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS)? };
-    rustix::process::umask(Mode::from_raw_mode(mask));
-    Ok(work())
-}
 
 /// The layout request of an open directory, as text.
 pub(super) fn request_of(directory: BorrowedFd<'_>) -> Option<String> {
     String::from_utf8(attribute(directory, REQUEST)?).ok()
 }
 
-/// How files in a directory are laid out; `base` where it says nothing that can be understood.
+/// Placement of files in a directory; `base` if its layout request is missing or invalid.
 pub(super) fn placement_in(directory: BorrowedFd<'_>, base: &Placement, tiers: &[String]) -> Placement {
     let Some(text) = request_of(directory) else { return base.clone() };
     parse_request(&text, base, tiers).unwrap_or_else(|error| {
@@ -43,7 +33,7 @@ pub(super) fn placement_in(directory: BorrowedFd<'_>, base: &Placement, tiers: &
     })
 }
 
-/// What a new file is given.
+/// Attributes of a new file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NewFile {
     gid: u32,
@@ -52,9 +42,9 @@ pub(super) struct NewFile {
 }
 
 impl NewFile {
-    /// Asks the directory, on a thread with the user's rights and mask.
+    /// Probes the directory, on a thread with the user's credentials and umask.
     pub fn ask(directory: BorrowedFd<'_>, mask: u32, gid: u32) -> Result<NewFile> {
-        // A default ACL takes the mask's place. Kernels before 6.0 forgot the mask for nameless files on some file
+        // A default ACL replaces the umask. Kernels before 6.0 ignored the umask for nameless files on some file
         // systems.
         let mask = if attribute(directory, DEFAULT_ACL).is_some() { 0 } else { mask };
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
@@ -73,7 +63,7 @@ impl NewFile {
         }
     }
 
-    /// Gives an open file to the user.
+    /// Gives an open file these attributes and the user as owner.
     pub fn give(&self, stub: BorrowedFd<'_>, uid: u32) -> Result<()> {
         let stat = fs::fstat(stub)?;
         if (stat.st_uid, stat.st_gid) != (uid, self.gid) {

@@ -1,4 +1,4 @@
-//! Which files of a directory go out, and what is at the other end already.
+//! Walk over the files to be staged out, with their state at the destination.
 
 use super::look::{Looked, QUESTIONS, ROWS_MAX, Row, There};
 use super::place::{names, open_at};
@@ -13,30 +13,30 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 
-/// What is to be staged out.
+/// A request to stage out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageOut {
     /// A file or directory, relative to the mount's root.
     pub path: String,
-    /// Where it goes.
+    /// URI of the destination.
     pub uri: String,
-    /// How the copy is compared.
+    /// Comparison of each copy.
     #[serde(default)]
     pub compare: Compare,
-    /// Which files of a directory.
+    /// Selection among the files of a directory.
     #[serde(default)]
     pub chosen: Chosen,
 }
 
-/// A file that goes out.
+/// A file to be staged out.
 pub(super) struct Leaving {
     pub fd: OwnedFd,
-    /// Its path in the mount.
+    /// Path in the mount, for messages.
     pub path: String,
     pub uri: String,
 }
 
-/// What a look through a directory met besides.
+/// Other results of a walk.
 #[derive(Default)]
 pub(super) struct Met {
     /// Files that the patterns leave out.
@@ -45,7 +45,7 @@ pub(super) struct Met {
 }
 
 impl Met {
-    /// All that is worth telling.
+    /// Notes for the user.
     pub fn notes(mut self) -> Vec<String> {
         match self.left_out {
             0 => {}
@@ -56,20 +56,20 @@ impl Met {
     }
 }
 
-/// A look through what goes out.
+/// A walk over the files to be staged out.
 struct Walk<'a> {
     stager: &'a Stager,
     chosen: &'a Chosen,
     who: &'a Identity,
     stop: &'a Stop,
-    /// How many names lie above the directory that is staged out.
+    /// Number of names above the directory that is staged out.
     depth: usize,
     met: Met,
     visit: &'a mut dyn FnMut(Leaving) -> Result<ControlFlow<()>, StageError>,
 }
 
 impl Stager {
-    /// Goes through the files that go out, in the order of their names, for as long as `visit` wants to.
+    /// Visits the files to be staged out in the order of their names, until `visit` breaks.
     pub(super) fn leaving(
         &self,
         what: &StageOut,
@@ -102,7 +102,7 @@ impl Stager {
         }
     }
 
-    /// Patterns that leave nothing are more often a slip than meant: found out before anything is sent.
+    /// Fails if the patterns select no file, probably by mistake, before anything is sent.
     pub(super) fn some_leave(&self, what: &StageOut, who: &Identity, stop: &Stop) -> Result<(), StageError> {
         if what.chosen.is_all() {
             return Ok(());
@@ -115,7 +115,7 @@ impl Stager {
         some_chosen(&what.path, chosen, chosen + met.left_out)
     }
 
-    /// What staging out would do. Nothing is sent.
+    /// Dry run of a stage-out: sends nothing.
     pub fn look_out(&self, what: &StageOut, who: &Identity, stop: &Stop) -> Result<Looked, StageError> {
         self.some_leave(what, who, stop)?;
         let mut files = Vec::new();
@@ -173,7 +173,8 @@ impl Walk<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Links are neither followed nor sent: the other end may not know them. What is left out is not opened.
+    /// Links are neither followed nor sent: the destination may not support them. Files that are left out are not
+    /// opened.
     fn entry(&mut self, names: Vec<String>, kind: FileType, uri: &str) -> Result<ControlFlow<()>, StageError> {
         let path = names.join("/");
         let is_meant = self.chosen.takes(&names[self.depth..].join("/"));

@@ -1,5 +1,5 @@
-//! How fast a transfer may be: by what was asked of it, and by the part that `[stage] limit` leaves to its user. The live
-//! driver of `policy::throttle::Turns`.
+//! Rate limit of a transfer: its own limit, and its user's part of `[stage] limit`. Live driver of
+//! `policy::throttle::Turns`.
 
 use crate::source::SourceError;
 use crate::stats::{Metric, Stats};
@@ -12,25 +12,26 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A piece is what may be moved in this part of a second: 16 pieces in flight at once are a tenth of what ten seconds move.
+/// Pieces per second at the limit: 16 pieces in flight are a tenth of the bytes of ten seconds.
 const PIECES_PER_SECOND: u64 = 16;
-/// Pieces smaller than this cost more than they smooth (a guess), and larger ones are never asked for at once.
+/// Smallest and largest piece. Smaller pieces cost more than they smooth (a guess).
 const PIECE_BYTES: std::ops::RangeInclusive<u64> = 16 << 10..=4 << 20;
-/// Whoever waits looks so often whether it is to stop.
+/// Interval of checks of the stop flag while waiting.
 const STOP_LOOK_EVERY: Duration = Duration::from_millis(50);
-/// A transfer whose limit is less needs no other node's help (a guess: one node brings that, and a share of work is 16 MiB).
+/// A transfer with a lower limit gets no help from other nodes (a guess: one node reaches that rate, and a share of
+/// work is 16 MiB).
 const HELPED_BYTES_S: u64 = 64 << 20;
 
-/// Bytes per second that hold a transfer back, and what says so.
+/// A limit in force and its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
-    /// The rate.
+    /// Rate in bytes per second.
     pub bytes_s: u64,
     /// `--limit` or `[stage] limit`.
     pub by: String,
 }
 
-/// Lets bytes through at a rate, by turns of the users.
+/// Rate limiter that serves users in turns.
 pub(super) struct Limiter {
     state: Mutex<State>,
     changed: Condvar,
@@ -39,12 +40,12 @@ pub(super) struct Limiter {
 
 struct State {
     turns: Turns,
-    /// Whose turn came.
+    /// Turns granted and not yet taken.
     granted: BTreeSet<Turn>,
 }
 
 impl Limiter {
-    /// So many bytes per second.
+    /// Creates a limiter of `bytes_s` bytes per second.
     pub fn new(bytes_s: u64) -> Limiter {
         let turns = Turns::new(Some(bytes_s), bytes_s / PIECES_PER_SECOND, Time::ZERO);
         let state = Mutex::new(State { turns, granted: BTreeSet::new() });
@@ -55,7 +56,7 @@ impl Limiter {
         self.state.lock().turns.rate()
     }
 
-    /// Another rate from now on.
+    /// Changes the rate.
     pub fn set(&self, bytes_s: u64) {
         let mut state = self.state.lock();
         if state.turns.rate() != Some(bytes_s) {
@@ -64,7 +65,7 @@ impl Limiter {
         }
     }
 
-    /// Waits for the turn of so many bytes. Whether it came: else it was told to stop.
+    /// Waits for a turn of `bytes`. Returns false if the transfer was stopped.
     fn take(&self, user: u32, bytes: u64, stop: &Stop) -> bool {
         let mut state = self.state.lock();
         let turn = state.turns.ask(user, bytes);
@@ -92,41 +93,41 @@ impl Limiter {
     }
 }
 
-/// What holds one transfer back.
+/// Limits of one transfer.
 pub(super) struct Pace {
     pub user: u32,
-    /// Of this transfer, wherever its bytes are moved.
+    /// Limiter of this transfer on all nodes.
     pub own: Option<Limiter>,
-    /// Of all that this node moves.
+    /// Limiter of all transfers on this node.
     pub volume: Option<Arc<Limiter>>,
     pub stop: Stop,
     pub stats: Arc<Stats>,
 }
 
 impl Pace {
-    /// Whether there is nothing to wait for.
+    /// Whether there is no limit.
     pub fn is_free(&self) -> bool {
         self.own.is_none() && self.volume.is_none()
     }
 
-    /// Whether other nodes should bring a part.
+    /// Whether other nodes should fetch shares.
     pub fn wants_help(&self) -> bool {
         self.own.as_ref().and_then(Limiter::bytes_s).is_none_or(|bytes_s| bytes_s >= HELPED_BYTES_S)
     }
 
-    /// How much is to be moved at once.
+    /// Maximum bytes per request.
     pub fn piece_bytes(&self) -> usize {
         let rates = [self.own.as_ref(), self.volume.as_deref()].into_iter().flatten().filter_map(Limiter::bytes_s);
         let piece = rates.min().unwrap_or(u64::MAX) / PIECES_PER_SECOND;
         piece.clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end()) as usize
     }
 
-    /// Waits until this node may move so many bytes.
+    /// Waits until this node may transfer `bytes`.
     pub fn take(&self, bytes: u64) -> Result<(), SourceError> {
         self.wait(bytes, [self.own.as_ref(), self.volume.as_deref()])
     }
 
-    /// Waits until another node may move them for this transfer; its own limit it keeps itself.
+    /// Waits until another node may transfer `bytes` for this transfer; that node applies its own volume limit.
     pub fn take_elsewhere(&self, bytes: u64) -> Result<(), SourceError> {
         self.wait(bytes, [self.own.as_ref(), None])
     }

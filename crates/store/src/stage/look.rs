@@ -1,4 +1,5 @@
-//! What a staging would do: its files, their sizes, and which are there already. A stage-in asks its source, and nothing is brought.
+//! Dry run of a staging: its files, their sizes, and which are in place. A stage-in queries its source and fetches
+//! nothing.
 
 use super::manifest::Line;
 use super::place::Place;
@@ -9,71 +10,71 @@ use crate::source::Identity;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// Files that are shown one by one; the sums are of all.
+/// Maximum number of listed files; the totals include all.
 pub(super) const ROWS_MAX: usize = 10_000;
 
-/// Sizes asked for at once.
+/// Concurrent size queries to a source.
 pub(super) const QUESTIONS: usize = 8;
 
-/// What would be staged in.
+/// Request of a dry run of a stage-in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Wanted {
-    /// A file.
+    /// One file from a source.
     File(StageIn),
-    /// A directory, or a record.
+    /// A directory or a repository's record.
     Tree(StageIn),
-    /// What a manifest names.
+    /// The files of a manifest.
     Manifest(ManifestIn),
 }
 
-/// What a staging would do.
+/// Result of a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Looked {
-    /// Files in all.
+    /// Number of files.
     pub files: u64,
-    /// Bytes in them.
+    /// Bytes in these files.
     pub bytes: u64,
-    /// Files that are there already: with the size that the source has, or sent there before in this version.
+    /// Files in place already: with the source's size, or for a stage-out sent before in this version.
     pub there_files: u64,
-    /// Bytes in these.
+    /// Bytes in place already.
     pub there_bytes: u64,
-    /// Bytes that are free in the volume; not told of what leaves it.
+    /// Free bytes in the volume; `None` for a stage-out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free_bytes: Option<u64>,
-    /// What else there is to know.
+    /// Further notes for the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The files by their paths, the first ten thousand.
+    /// Files in the order of their paths, at most ten thousand.
     pub list: Vec<Row>,
 }
 
-/// A file that would be staged.
+/// A file of a dry run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// Where it would be in the volume, or is.
+    /// Path in the volume.
     pub path: String,
-    /// How large it is.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What is there already.
+    /// State of the destination.
     pub there: There,
 }
 
-/// What has the name already.
+/// State of the destination of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum There {
-    /// Nothing.
+    /// No file there.
     Nothing,
     /// A file of the same size.
     SameSize,
-    /// What was sent there before, in this version.
+    /// This version, from an earlier stage-out.
     Sent,
-    /// Something else.
+    /// Something else there.
     Other,
 }
 
 impl Looked {
-    /// Adds what another look found.
+    /// Adds another result to this one.
     pub fn add(&mut self, other: Looked) {
         self.files += other.files;
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -84,7 +85,7 @@ impl Looked {
         self.list.extend(other.list.into_iter().take(room));
     }
 
-    /// The sums of all rows, with these by their paths.
+    /// Sums all rows and sorts them by path.
     pub(super) fn of(mut list: Vec<Row>, is_there: impl Fn(There) -> bool) -> Looked {
         list.sort_by(|a, b| a.path.cmp(&b.path));
         let mut looked = Looked::default();
@@ -106,7 +107,7 @@ fn unsized_files(lines: Vec<Line>) -> Vec<(StageIn, Option<u64>)> {
 }
 
 impl Stager {
-    /// What staging in would do.
+    /// Dry run of a stage-in.
     pub fn look(&self, wanted: &Wanted, chosen: &Chosen, who: &Identity, stop: &Stop) -> Result<Looked, StageError> {
         let files = match wanted {
             Wanted::File(what) => vec![(what.clone(), None)],
@@ -138,7 +139,7 @@ impl Stager {
         let stat = || self.opener.open(uri, who).and_then(|source| source.stat()).map(|version| version.size);
         let bytes = size.map_or_else(stat, Ok).map_err(|e| StageError::of_source(uri, e))?;
         let name = super::incoming::last_name(uri);
-        // A directory that is not there yet has nothing in it.
+        // A missing parent directory means that the file is missing too.
         let place = Place::find(self.volume.tree(), &what.path, name.as_deref(), who).ok();
         let stat = place.as_ref().and_then(|place| place.stat().ok().flatten());
         let there = match stat {

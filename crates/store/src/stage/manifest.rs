@@ -1,9 +1,9 @@
-//! A manifest: many files to be staged in, a line each.
+//! Manifest: many files to be staged in, one per line.
 //!
-//! A list has lines `URI PATH`, before which checksums may stand (`sha256:HEX`). URI and path are parted by tabs or
-//! spaces, and all that follows the gap is the path, so it may have spaces in it. A checksum manifest, as data portals
-//! publish them, names files below one directory ([`sums`]). `#` begins a comment line in both. The whole manifest is
-//! checked before anything is changed.
+//! A list has lines `URI PATH`, optionally after checksums (`sha256:HEX`). Tabs or spaces separate URI and path; the
+//! path is the rest of the line and may contain spaces. A checksum manifest, as published by data portals, names files
+//! below one directory ([`sums`]). `#` begins a comment line in both. The whole manifest is checked before anything is
+//! changed.
 
 mod sums;
 
@@ -13,45 +13,45 @@ use crate::source::{Deposited, check_uri};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// What is staged in by a manifest.
+/// A request to stage in the files of a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ManifestIn {
-    /// The name of the manifest, or its URI if there is no text.
+    /// Name of the manifest, or its URI if there is no text.
     pub name: String,
-    /// What it says; where there is nothing, the daemon reads it from its URI.
+    /// Text of the manifest; `None`: the daemon reads it from its URI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The directory where the files of a checksum manifest are. Nothing for a list, whose lines say it.
+    /// Source directory of the files of a checksum manifest. `None` for a list, whose lines have URIs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// The directory where they go, relative to the mount's root.
+    /// Destination directory, relative to the mount's root.
     #[serde(default)]
     pub path: String,
-    /// As [`super::StageIn`] has it.
+    /// Same meaning as [`super::StageIn::replace`].
     #[serde(default)]
     pub replace: bool,
-    /// As [`super::StageIn`] has it.
+    /// Same meaning as [`super::StageIn::keep`].
     #[serde(default)]
     pub keep: bool,
 }
 
-/// Lines that a manifest may have.
+/// Maximum number of lines.
 const LINES_MAX: usize = 1_000_000;
 
 /// One file of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub number: usize,
-    /// The URI of the source.
+    /// URI of the source.
     pub uri: String,
-    /// Where to, relative to the mount's root.
+    /// Destination, relative to the mount's root.
     pub path: String,
-    /// Checksums that it must have.
+    /// Expected checksums of the file.
     pub checksums: Vec<Checksum>,
 }
 
-/// Reads the text of a manifest. What is wrong is said of all lines at once.
+/// Parses a manifest. The error lists all bad lines.
 pub fn parse(what: &ManifestIn, text: &str) -> Result<Vec<Line>, StageError> {
     let (mut lines, mut bad): (Vec<Line>, Vec<_>) = (Vec::new(), Vec::new());
     let mut seen = BTreeMap::new();
@@ -94,21 +94,21 @@ pub fn parse(what: &ManifestIn, text: &str) -> Result<Vec<Line>, StageError> {
 }
 
 impl Line {
-    /// As it is staged in.
+    /// Converts the line to a request for one file.
     pub(super) fn into_file(self, replace: bool, keep: bool) -> StageIn {
         StageIn { uris: vec![self.uri], path: self.path, replace, keep, checksums: self.checksums }
     }
 
-    /// Whether other checksums of the same file say more of it: of other kinds.
+    /// Whether other checksums of the same file are of other algorithms and so can be merged.
     fn also(&self, others: &[Checksum]) -> bool {
         others.iter().all(|other| self.checksums.iter().all(|own| own.algorithm != other.algorithm))
     }
 }
 
 /// URI, path and checksums of a line.
-type Parts = (String, String, Vec<Checksum>);
+type LineParts = (String, String, Vec<Checksum>);
 
-/// The files of a record, as the lines of its manifest.
+/// Converts the files of a record to lines of a manifest.
 pub(super) fn deposited(files: Vec<Deposited>, path: &str) -> Result<Vec<Line>, String> {
     let root = place::names(path).map_err(|e| e.to_string())?.join("/");
     let line = |(at, file): (usize, Deposited)| {
@@ -125,8 +125,8 @@ pub(super) fn deposited(files: Vec<Deposited>, path: &str) -> Result<Vec<Line>, 
     files.into_iter().enumerate().map(line).collect()
 }
 
-/// One line of a list.
-fn parse_line(text: &str) -> Result<Parts, String> {
+/// Parses one line of a list.
+fn parse_line(text: &str) -> Result<LineParts, String> {
     if sums::looks_like_one(text) {
         return Err(
             "a checksum manifest needs URI and PATH of the directory beside it: --manifest FILE URI PATH".into()
@@ -146,7 +146,7 @@ fn parse_line(text: &str) -> Result<Parts, String> {
     Ok((uri.to_string(), file(path)?, checksums))
 }
 
-/// The names of a path that names a file, below the mount's root or a directory.
+/// Checks a path of a file below the mount's root or a directory.
 fn file(path: &str) -> Result<String, String> {
     if path.starts_with('/') {
         return Err("the path is absolute; write it from the mount's root, without the first /".into());
@@ -158,8 +158,8 @@ fn file(path: &str) -> Result<String, String> {
     Ok(names.join("/"))
 }
 
-/// A file of a checksum manifest.
-fn below(from: &str, root: &str, name: &str, checksum: Checksum) -> Result<Parts, String> {
+/// Parses one file of a checksum manifest.
+fn below(from: &str, root: &str, name: &str, checksum: Checksum) -> Result<LineParts, String> {
     let name = match name.strip_prefix('/') {
         Some(_) => return Err("the name is absolute; names below the directory are expected".into()),
         None => file(name)?,
@@ -178,7 +178,7 @@ mod tests {
         super::parse(&ManifestIn::default(), text)
     }
 
-    /// A checksum manifest of the files of a directory.
+    /// Parses a checksum manifest of `http://h/set/`.
     fn sums(text: &str) -> Result<Vec<Line>, StageError> {
         let from = Some("http://h/set/".to_string());
         super::parse(&ManifestIn { from, path: "in/".into(), name: "SUMS".into(), ..ManifestIn::default() }, text)

@@ -1,4 +1,5 @@
-//! What was taken home: which version of a file lies where, verified; so that it is not sent twice, and may be purged.
+//! Records of stage-outs: the verified version of a file at its destination. Such a file is not sent twice and may be
+//! purged.
 
 use crate::Result;
 use crate::file::File;
@@ -10,35 +11,35 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The name under which these are kept in the state store.
+/// Name of these records in the state store.
 const RECORDS: &str = "offloaded";
 
-/// One version of a file at one place.
+/// A version of a file at one destination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offloaded {
-    /// The URI that it was staged out to.
+    /// URI of the destination.
     pub uri: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// When it was last written, in nanoseconds since 1970.
+    /// Time of the last write, in nanoseconds since 1970.
     pub modified_ns: u64,
 }
 
-/// The version of a file now.
+/// Present size and time of the last write of a file.
 pub fn version(file: &File, stub: impl AsFd) -> Result<(u64, u64)> {
     let stat = rustix::fs::fstat(stub)?;
     let settled = (stat.st_mtime as u64).wrapping_mul(1_000_000_000).wrapping_add(stat.st_mtime_nsec);
     Ok((file.size(), file.modified_ns().unwrap_or(0).max(settled)))
 }
 
-/// The records, and who is sending what.
+/// Records of stage-outs, and a lock for each file that is being sent.
 pub struct Registry {
     state: Arc<dyn State>,
     sending: Mutex<BTreeSet<(u64, String)>>,
     sent: Condvar,
 }
 
-/// Nobody else sends this file there meanwhile.
+/// Exclusive right to send a file to a URI.
 pub struct Turn<'a> {
     registry: &'a Registry,
     key: (u64, String),
@@ -52,12 +53,12 @@ impl Drop for Turn<'_> {
 }
 
 impl Registry {
-    /// Those that the state store remembers.
+    /// Opens the records in the state store.
     pub fn new(state: Arc<dyn State>) -> Registry {
         Registry { state, sending: Mutex::default(), sent: Condvar::new() }
     }
 
-    /// Waits until nobody else sends the file of that inode there.
+    /// Waits until no other thread sends the file with that inode to `uri`.
     pub fn turn(&self, inode: u64, uri: &str) -> Turn<'_> {
         let key = (inode, uri.to_string());
         let mut sending = self.sending.lock();
@@ -67,24 +68,24 @@ impl Registry {
         Turn { registry: self, key }
     }
 
-    /// Whether the file of that inode is being sent anywhere.
+    /// Whether the file with that inode is being sent anywhere.
     pub fn is_being_sent(&self, inode: u64) -> bool {
         self.sending.lock().range((inode, String::new())..).next().is_some_and(|(sent, _)| *sent == inode)
     }
 
-    /// What is known of a file.
+    /// The record of a file.
     pub fn get(&self, file: FileId) -> Result<Option<Offloaded>> {
         let bytes = self.state.record_get(RECORDS, &key(file))?;
         Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
-    /// This version lies there, verified.
+    /// Records a verified version.
     pub fn put(&self, file: FileId, offloaded: &Offloaded) -> Result<()> {
         let bytes = serde_json::to_vec(offloaded).expect("a text and two numbers");
         self.state.record_put(RECORDS, &key(file), &bytes)
     }
 
-    /// Forgets the records of all files that are not among these.
+    /// Removes the records of all other files.
     pub fn keep(&self, files: &BTreeSet<FileId>) -> Result<()> {
         for (name, _) in self.state.records(RECORDS)? {
             let known = u64::from_str_radix(&name, 16).is_ok_and(|id| files.contains(&FileId(id)));

@@ -1,4 +1,4 @@
-//! Results out, and the sources of a file asked and said.
+//! Stage-out of results, and the source record of a file.
 
 use super::leaving::{Leaving, StageOut};
 use super::offloaded::{self, Offloaded};
@@ -15,14 +15,14 @@ use rustix::io::Errno;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Bytes handed over at once.
+/// Bytes per read and append.
 const BLOCK_BYTES: usize = 4 << 20;
 
-/// So often a whole upload is tried.
+/// Maximum number of uploads of one file.
 const TRIES: usize = 3;
 
 impl Stager {
-    /// A file or the chosen files of a directory out.
+    /// Stages out a file or the selected files of a directory.
     pub fn stage_out(
         &self,
         what: &StageOut,
@@ -97,7 +97,7 @@ impl Stager {
         let sent = offloaded::version(file, stub)?;
         let started = retried(stop, || self.opener.create(uri, who));
         let Started { mut upload, at } = started.map_err(|e| e.map_or(StageError::Stopped, failed))?;
-        // Nobody computes what nobody compares.
+        // Without a comparison of content no hash is needed.
         let mut hasher = (compare == Compare::Content).then(blake3::Hasher::new);
         let mut copy = || -> Result<u64, StageError> {
             let mut buf = vec![0; BLOCK_BYTES];
@@ -130,23 +130,29 @@ impl Stager {
         match verified {
             Ok(bytes) => upload.finish(bytes).map(|_| (bytes, sent)).map_err(failed),
             Err(e) => {
-                upload.abort();
-                Err(e)
+                let Some(lies) = upload.abort() else { return Err(e) };
+                tracing::info!("stage-out to {uri}: {lies}");
+                Err(match e {
+                    StageError::Source { uri, error, kept_bytes } => {
+                        StageError::Source { uri, error: error.map(|text| format!("{text}; {lies}")), kept_bytes }
+                    }
+                    other => other,
+                })
             }
         }
     }
 
-    /// Whether this version of the file was sent there before, and still has its size there.
+    /// Whether this version of the file was sent to `uri` before, and its size there is still right.
     fn is_there(&self, file: &Arc<File>, stub: &OwnedFd, uri: &str, who: &Identity) -> Result<bool, StageError> {
         if !self.was_sent(file, stub, uri)? {
             return Ok(false);
         }
-        // Whoever removed it there since wants it sent again.
+        // A copy that was removed at the destination is sent again.
         let there = self.opener.open(uri, who).and_then(|source| source.stat());
         Ok(there.is_ok_and(|version| version.size == file.size()))
     }
 
-    /// Whether this version of the file was sent there before.
+    /// Whether this version of the file was sent to `uri` before.
     pub(super) fn was_sent(&self, file: &File, stub: &OwnedFd, uri: &str) -> Result<bool, StageError> {
         let Some(id) = file.id() else { return Ok(false) };
         file.settle()?;
@@ -155,8 +161,8 @@ impl Stager {
         Ok(self.offloaded.get(id)?.as_ref() == Some(&now))
     }
 
-    /// Compares what lies at the destination, still under its temporary name where there is one: its size, and its bytes if
-    /// their checksum is given.
+    /// Compares the copy at the destination, under its temporary name if it has one: its size, and its bytes if
+    /// `expected` is given.
     fn read_back(
         &self,
         uri: &str,
@@ -186,15 +192,15 @@ impl Stager {
         if hasher.finalize() == expected { Ok(()) } else { Err(wrong()) }
     }
 
-    /// What a file remembers of its sources.
+    /// The source record of a file.
     pub fn source_get(&self, path: &str, who: &Identity) -> Result<Option<Record>, StageError> {
         let fd = open_at(self.volume.tree(), &names(path)?, OFlags::RDONLY, who)?;
         let file = self.files.get_or_open(fd)?;
         Ok(file.source()?.map(|text| Record::parse(&text)).transpose()?)
     }
 
-    /// Says where a file came from (no URIs: forgets it): its bytes are checksummed as they are here, and with `verify`
-    /// compared with the sources.
+    /// Sets the sources of a file, or clears them if `uris` is empty. Computes checksums of the present bytes; with
+    /// `verify` the bytes are also compared with the sources.
     pub fn source_set(
         &self,
         path: &str,
@@ -212,7 +218,7 @@ impl Stager {
         self.source_set_on(&file, path, uris, verify, who, report, stop)
     }
 
-    /// The same for a file that is at hand; `path` is its name in messages.
+    /// [`Stager::source_set`] for an open file; `path` is its name in messages.
     #[expect(clippy::too_many_arguments, reason = "those of `source_set` and the file")]
     pub fn source_set_on(
         &self,
@@ -247,7 +253,7 @@ impl Stager {
         Ok(Some(record))
     }
 
-    /// Writes the checksums of the file as it is here. Gives the bytes that each covers.
+    /// Writes checksums of the present bytes of the file. Returns the bytes that each covers.
     fn sum_up(
         &self,
         file: &Arc<File>,
@@ -269,7 +275,7 @@ impl Stager {
             if read < len {
                 return Err(StageError::Moving(sources.list[0].0.uri.clone()));
             }
-            if verify && here != sources.read_at(offset, len, stop)? {
+            if verify && here != sources.read_at(offset, len, stop, None)? {
                 let why = format!("its bytes from {offset} are not those of the file");
                 return Err(StageError::of_source(&sources.list[0].0.uri, SourceError::Changed(why)));
             }
@@ -291,7 +297,7 @@ impl Stager {
     }
 }
 
-/// What tells whether a file was written to: its size and its time of modification, pending or settled.
+/// Size and modification time, pending and settled: they differ after a write to the file.
 fn look(file: &File, stub: &OwnedFd) -> Result<(Version, i64, u64), StageError> {
     let stat = fs::fstat(stub)?;
     let version = Version { size: file.size(), etag: None, modified_ns: file.modified_ns() };

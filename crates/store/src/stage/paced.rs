@@ -1,10 +1,11 @@
-//! Sources and destinations that are read and written no faster than a transfer may be.
+//! Sources and destinations under the rate limit of a transfer.
 
 use super::limit::Pace;
 use crate::source::{Deposited, Entry, Identity, Opener, Source, SourceError, Started, Upload, Version};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
-/// Opens what another opens, and holds it to a pace.
+/// An [`Opener`] whose sources and uploads keep to a pace.
 pub(super) struct PacedOpener {
     pub inner: Arc<dyn Opener>,
     pub pace: Arc<Pace>,
@@ -45,16 +46,26 @@ impl Source for PacedSource {
     }
 
     fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
+        self.read_at_counted(version, offset, buf, &AtomicU64::new(0))
+    }
+
+    fn read_at_counted(
+        &self,
+        version: &Version,
+        offset: u64,
+        buf: &mut [u8],
+        arrived: &AtomicU64,
+    ) -> Result<(), SourceError> {
         let mut at = offset;
         for piece in buf.chunks_mut(self.pace.piece_bytes()) {
             self.pace.take(piece.len() as u64)?;
-            self.source.read_at(version, at, piece)?;
+            self.source.read_at_counted(version, at, piece, arrived)?;
             at += piece.len() as u64;
         }
         Ok(())
     }
 
-    /// What came waits before it is handed over: so its sender has to wait, too.
+    /// Waits before each block is passed on: then the sender has to wait, too.
     fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
         let mut stopped = Ok(());
         let read = self.source.read_all(version, &mut |bytes| {
@@ -95,7 +106,7 @@ impl Upload for PacedUpload {
         self.upload.finish(expect_size)
     }
 
-    fn abort(self: Box<Self>) {
-        self.upload.abort();
+    fn abort(self: Box<Self>) -> Option<String> {
+        self.upload.abort()
     }
 }

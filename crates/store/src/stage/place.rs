@@ -1,23 +1,23 @@
-//! Paths in the mount: checked word by word, resolved beneath its root, with the rights of the user who asks.
+//! Paths in the mount: checked name by name and resolved beneath its root, with the permissions of the requesting user.
 
 use super::StageError;
-use super::inherit::{self, NewFile, masked};
+use super::inherit::{self, NewFile};
 use crate::host::descriptor_path;
 use crate::namespace::attributes::REQUEST;
+use crate::rights::with_rights_of;
 use crate::source::Identity;
-use crate::source::rights::with_rights_of;
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, XattrFlags};
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// The longest name that file systems take.
+/// Maximum length of a name in Linux file systems.
 const NAME_BYTES_MAX: usize = 255;
 
-/// The names of a path relative to the mount's root. `/` at the front is the mount's root too.
+/// Splits a path relative to the mount's root into names. A leading `/` also means the mount's root.
 ///
 /// # Errors
-/// A name that climbs, is empty, too long or holds a control character: nobody means those.
+/// A name is `..`, too long, or contains a control character.
 pub(crate) fn names(path: &str) -> Result<Vec<String>, StageError> {
     let mut names = Vec::new();
     for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
@@ -35,7 +35,7 @@ pub(crate) fn names(path: &str) -> Result<Vec<String>, StageError> {
     Ok(names)
 }
 
-/// Opens what is at `names` below the mount's root, as the user. Links are followed as long as they stay beneath.
+/// Opens `names` below the mount's root, as the user. Symbolic links are followed if they stay beneath it.
 pub(crate) fn open_at(
     tree: BorrowedFd<'_>,
     names: &[String],
@@ -46,7 +46,7 @@ pub(crate) fn open_at(
     let tree = tree.try_clone_to_owned().map_err(|_| Errno::MFILE)?;
     let shown = path.clone();
     let opened = with_rights_of(who, move || {
-        // Neither a terminal nor a fifo may hold us up; a bare path takes no such flag.
+        // The open must not block on a terminal or a fifo; `O_PATH` excludes these flags.
         let calm = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NOCTTY | OFlags::NONBLOCK };
         let flags = flags | OFlags::CLOEXEC | calm;
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -59,16 +59,16 @@ pub(crate) fn open_at(
     })
 }
 
-/// A directory and a name in it that a file is to have.
+/// A parent directory and the name of a file in it.
 pub(super) struct Place {
     parent: Arc<OwnedFd>,
     pub name: String,
-    /// For messages.
+    /// The path for messages.
     pub shown: String,
 }
 
 impl Place {
-    /// Finds the place: a directory that exists takes `last_name`. The user must be able to write there.
+    /// Finds the place; in an existing directory the file gets `last_name`. The user must be able to write there.
     pub fn find(
         tree: BorrowedFd<'_>,
         path: &str,
@@ -89,7 +89,7 @@ impl Place {
         allowed.map(|()| place)
     }
 
-    /// What has the name now; `None` if nothing has.
+    /// Attributes of the file with this name, if there is one.
     pub fn stat(&self) -> Result<Option<Stat>, StageError> {
         match fs::statat(&*self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
@@ -98,16 +98,17 @@ impl Place {
         }
     }
 
-    /// Gives an open file the name, as the user, in one step. Replaces a file that has it if told to.
+    /// Links an open file under the name, as the user, in one step. With `replace` an existing file is replaced.
     pub fn put(&self, file: BorrowedFd<'_>, replace: bool, who: &Identity) -> Result<(), StageError> {
         let from = descriptor_path(file);
-        let (parent, temporary) = (self.parent.clone(), format!(".entrepot-{:x}", file.as_raw_fd()));
+        // Another node may put another file into this directory at the same time: the inode's number is this file's alone.
+        let inode = fs::fstat(file)?.st_ino;
+        let (parent, temporary) = (self.parent.clone(), format!(".entrepot-{inode:x}"));
         self.act(who, move |name| {
             match fs::linkat(CWD, &from, &*parent, &name, AtFlags::SYMLINK_FOLLOW) {
                 Err(Errno::EXIST) if replace => {}
                 other => return other,
             }
-            let _ = fs::unlinkat(&*parent, &temporary, AtFlags::empty()); // left by a crash at the next line
             fs::linkat(CWD, &from, &*parent, &temporary, AtFlags::SYMLINK_FOLLOW)?;
             fs::renameat(&*parent, &temporary, &*parent, &name).inspect_err(|_| {
                 let _ = fs::unlinkat(&*parent, &temporary, AtFlags::empty());
@@ -116,10 +117,10 @@ impl Place {
         Ok(fs::fsync(&*self.parent)?)
     }
 
-    /// Makes a directory, as the user. One that is there already is taken as it is; whether it was made.
+    /// Creates a directory, as the user, unless it exists. Returns whether it was created.
     pub fn make_directory(&self, who: &Identity) -> Result<bool, StageError> {
-        let (parent, request, mask) = (self.parent.clone(), inherit::request_of(self.parent()), who.mask());
-        self.act(who, move |name| match masked(mask, || fs::mkdirat(&*parent, &name, Mode::from_raw_mode(0o777)))? {
+        let (parent, request) = (self.parent.clone(), inherit::request_of(self.parent()));
+        self.act(who, move |name| match fs::mkdirat(&*parent, &name, Mode::from_raw_mode(0o777)) {
             Ok(()) => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 if let Some(text) = request
@@ -139,16 +140,16 @@ impl Place {
         })
     }
 
-    /// Makes a symbolic link, as the user.
+    /// Creates a symbolic link, as the user.
     pub fn make_symlink(&self, to: &str, who: &Identity) -> Result<(), StageError> {
         let (parent, to) = (self.parent.clone(), to.to_string());
         self.act(who, move |name| fs::symlinkat(&to, &*parent, &name))
     }
 
-    /// What a file that the user made here would be.
+    /// Attributes of a new file that the user would create here.
     pub fn new_file(&self, who: &Identity) -> Result<NewFile, StageError> {
         let (parent, mask, gid) = (self.parent.clone(), who.mask(), who.gid);
-        self.act(who, move |_| masked(mask, || NewFile::ask(parent.as_fd(), mask, gid))?)
+        self.act(who, move |_| NewFile::ask(parent.as_fd(), mask, gid))
     }
 
     fn act<T: Send + 'static>(
@@ -164,7 +165,7 @@ impl Place {
         })
     }
 
-    /// The directory.
+    /// The parent directory.
     pub fn parent(&self) -> BorrowedFd<'_> {
         self.parent.as_fd()
     }

@@ -1,29 +1,29 @@
-//! How far a long operation is.
+//! Progress of a long operation.
 
 use super::limit::Limit;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// How far staging or repairing is. Handed to the caller's callback at most a few times a second.
+/// Progress of a staging or a repair. The callback gets it at most a few times per second.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Progress {
-    /// What is being worked on.
+    /// Subject of the operation, such as a path.
     pub what: String,
-    /// Bytes done, those of an earlier run included.
+    /// Bytes done, including earlier runs.
     pub done_bytes: u64,
-    /// Bytes in all.
+    /// Total number of bytes.
     pub total_bytes: u64,
-    /// Bytes per second since this run began.
+    /// Bytes per second since the start of this run.
     pub rate_bytes_s: f64,
-    /// Seconds left at that rate; `None` while there is no rate.
+    /// Seconds left at that rate; `None` without a rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_s: Option<f64>,
-    /// What holds it back, where anything does.
+    /// The limit in force, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
 }
 
-/// Where progress goes.
+/// Callback that receives the progress.
 pub type Report<'a> = &'a (dyn Fn(&Progress) + Sync);
 
 /// Counts bytes from several threads and reports them.
@@ -33,11 +33,13 @@ pub(crate) struct Meter<'a> {
     total_bytes: u64,
     earlier_bytes: u64,
     fetched_bytes: AtomicU64,
+    /// Bytes of parts under way that have arrived. They are shown, and not kept if the part does not end.
+    arrived_bytes: AtomicU64,
     reported_ms: AtomicU64,
     began: Instant,
 }
 
-/// At most one report in this time: a guess, fast enough for eyes.
+/// Minimum interval between reports: a guess, smooth enough for people.
 const REPORT_EVERY_MS: u64 = 100;
 
 impl<'a> Meter<'a> {
@@ -48,6 +50,7 @@ impl<'a> Meter<'a> {
             total_bytes,
             earlier_bytes,
             fetched_bytes: AtomicU64::new(0),
+            arrived_bytes: AtomicU64::new(0),
             reported_ms: AtomicU64::new(0),
             began: Instant::now(),
         };
@@ -58,6 +61,22 @@ impl<'a> Meter<'a> {
     /// Adds bytes that were fetched and written.
     pub(crate) fn add(&self, bytes: u64) {
         self.fetched_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.show();
+    }
+
+    /// Adds bytes that were shown by [`Meter::arrived`] and are written now.
+    pub(crate) fn add_arrived(&self, bytes: u64) {
+        self.fetched_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.arrived(bytes, 0);
+    }
+
+    /// Shows `now` bytes of a part under way as arrived, where `before` were shown.
+    pub(crate) fn arrived(&self, before: u64, now: u64) {
+        self.arrived_bytes.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        self.show();
+    }
+
+    fn show(&self) {
         let now_ms = self.began.elapsed().as_millis() as u64;
         let last_ms = self.reported_ms.load(Ordering::Relaxed);
         let due = now_ms >= last_ms + REPORT_EVERY_MS;
@@ -71,13 +90,13 @@ impl<'a> Meter<'a> {
         self.fetched_bytes.load(Ordering::Relaxed)
     }
 
-    /// The last report.
+    /// Sends the last report.
     pub(crate) fn finish(&self) {
         (self.report)(&self.progress());
     }
 
     fn progress(&self) -> Progress {
-        let fetched_bytes = self.fetched_bytes();
+        let fetched_bytes = self.fetched_bytes() + self.arrived_bytes.load(Ordering::Relaxed);
         let done_bytes = self.earlier_bytes + fetched_bytes;
         let rate_bytes_s = fetched_bytes as f64 / self.began.elapsed().as_secs_f64().max(1e-9);
         let left_bytes = self.total_bytes.saturating_sub(done_bytes) as f64;

@@ -1,15 +1,15 @@
-//! How far a staging has come, in the state store: only what is durable counts as done.
+//! Progress of a staging in the state store: only durable units count as done.
 
 use crate::source::Version;
 
-/// The progress of one file. Kept under the staging's key.
+/// Progress of one file, stored under the key of its staging.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Progress {
-    /// Where the file will be.
+    /// Destination in the mount.
     pub path: String,
     /// The source that the version is of.
     pub uri: String,
-    /// What was there when it began.
+    /// Version of the source at the start.
     pub version: Version,
     /// Bytes of one unit: whole stripes.
     pub unit_bytes: u64,
@@ -38,7 +38,7 @@ impl Units {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Reads a set for `count` units; `None` if it is not one.
+    /// Parses a set of `count` units; `None` if the text is malformed.
     pub fn parse(text: &str, count: u64) -> Option<Units> {
         let digits = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
         let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(digits).collect();

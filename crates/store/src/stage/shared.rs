@@ -1,13 +1,13 @@
-//! Staging in by several nodes: the node that is asked gives shares of its work to the others, which bring them as it would.
+//! Stage-in by several nodes: the node with the request (the requester) gives shares of its work to the others.
 //!
 //! ```text
-//!   one file     the node that is asked makes the stub in `staging/` and lays the file out
-//!                units of it -- a call --> another node: fetches them, writes them into the same file, syncs
-//!                all units there: the node that is asked gives the file its name
-//!   many files   a few of them -- a call --> another node: stages each in
+//!   one file     the requester makes the stub in `staging/` and lays the file out
+//!                units of it -- a request --> another node: fetches them, writes them into the same file, syncs
+//!                all units there: the requester gives the file its name
+//!   many files   a few of them -- a request --> another node: stages each in
 //! ```
-//! What a node does not bring is brought by the one that is asked. One that gives no answer may still write: then the file is begun anew
-//! in other objects, without help. Credentials do not travel: with these one node brings all.
+//! The requester fetches what a helper does not bring. A helper without an answer may still write: the file then begins
+//! again with other objects and without help. Credentials are not sent: a stage-in that needs them runs on one node.
 
 use super::fetch::fetch_some;
 use super::incoming::Incoming;
@@ -24,37 +24,37 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What another node says to what it was asked for.
+/// Answer of another node to a request.
 pub enum Said {
-    /// This.
+    /// The result of the request.
     Answer(Value),
-    /// It does not do it, and does nothing more.
+    /// Refused: the node does nothing more.
     Refused,
-    /// Nothing: it may still be at it.
+    /// No answer: the node may still be working.
     Nothing,
 }
 
-/// The other nodes of a volume, which bring shares of what is staged in.
+/// The other nodes of a volume, which can fetch shares of a stage-in.
 pub trait Others: Send + Sync {
-    /// Their names.
+    /// Names of the other nodes.
     fn names(&self) -> Vec<String>;
-    /// Has one bring a share, on behalf of a user: its [`Stager::bring`].
+    /// Requests a share from one node, on behalf of a user: runs [`Stager::bring`] there.
     fn ask(&self, name: &str, uid: u32, gid: u32, share: Value, stop: &Stop) -> Said;
 }
 
-/// Units that a node is asked for at once: what is fetched again when it does not answer.
+/// Units per request: fetched again if the helper does not answer.
 pub(super) const UNITS_AT_ONCE: usize = 4;
-/// A file of fewer units is not worth the words.
+/// Minimum number of units for which help pays.
 const UNITS_MIN: u64 = 8;
-/// Files that a node is asked for at once.
+/// Files per request.
 const FILES_AT_ONCE: usize = 16;
-/// Calls under way to each node: it fetches while the answer to another travels.
+/// Concurrent requests per helper: it fetches while the answer to another is in transit.
 const CALLS_EACH: usize = 2;
 
-/// What a node is asked to bring.
+/// A share of work in a request.
 #[derive(Serialize, Deserialize)]
 enum Share {
-    /// Units of a file on its way in.
+    /// Units of an incoming file.
     Units {
         key: String,
         progress: record::Progress,
@@ -67,25 +67,25 @@ enum Share {
     },
 }
 
-/// The other nodes that bring shares of something.
+/// Helpers of one stage-in.
 pub(super) struct Helpers {
     others: Arc<dyn Others>,
     uid: u32,
     gid: u32,
     umask: Option<u32>,
-    /// The names under which they hear.
+    /// Names of the helpers.
     pub names: Vec<String>,
-    /// One gave no answer, and may still be at it.
+    /// One helper gave no answer and may still be working.
     lost: AtomicBool,
 }
 
 impl Stager {
-    /// From now on other nodes bring a part of what is staged in here.
+    /// Sets the nodes that fetch shares of later stage-ins.
     pub(crate) fn share(&self, others: Arc<dyn Others>) {
         drop(self.others.set(others));
     }
 
-    /// Brings what another node asks for, on behalf of a user there.
+    /// Fetches a share for another node, on behalf of a user there.
     pub(crate) fn bring(
         &self,
         uid: u32,
@@ -102,7 +102,7 @@ impl Stager {
                 paced.bring_units(&key, &progress, &uris, &units, &who(None), report, stop)?;
                 Ok(Value::Null)
             }
-            // For each file what came of it; nothing for one that was not brought: whoever asked tries it again, and says why it fails.
+            // One result per file; `None` for a failed one: the requester tries it again and reports the error.
             Share::Files { files, umask } => {
                 let stage = |file: &StageIn| {
                     let staged = paced.stage_in(file, &who(umask), report, stop);
@@ -113,7 +113,7 @@ impl Stager {
         }
     }
 
-    /// The nodes that may help whoever asks, if there are any.
+    /// The nodes that can help with a stage-in of this user, if there are any.
     pub(super) fn helpers(&self, who: &Identity) -> Option<Helpers> {
         let has_secrets = who.credentials_file.is_some() || !who.environment.is_empty();
         let others = self.others.get().filter(|_| !has_secrets)?.clone();
@@ -121,14 +121,14 @@ impl Stager {
         (!names.is_empty()).then(|| Helpers { others, uid: who.uid, gid: who.gid, umask: who.umask, names, lost })
     }
 
-    /// The same for a file of so many units.
+    /// The helpers of a file with so many units.
     pub(super) fn helpers_for(&self, who: &Identity, units: u64) -> Option<Helpers> {
         let wanted = units >= UNITS_MIN && self.pace.as_ref().is_none_or(|pace| pace.wants_help());
         if wanted { self.helpers(who) } else { None }
     }
 
-    /// Stages files in, by several nodes where there are some. `done` hears of the bytes of each, `missing` of those that
-    /// keep no other back.
+    /// Stages files in, with helpers if there are any. Calls `done` for each file; `missing` collects the failures that
+    /// do not stop the others.
     pub(super) fn stage_in_all(
         &self,
         files: Vec<StageIn>,
@@ -138,7 +138,7 @@ impl Stager {
         done: &(dyn Fn(&Staged) + Sync),
         missing: Option<&Missing>,
     ) -> Result<Staged, StageError> {
-        // How large a whole file is nobody knows before: with a limit only parts of a file are given to others.
+        // The size of a whole file is unknown here: under a limit, helpers get only parts of files.
         let is_limited = self.pace.as_ref().is_some_and(|pace| pace.own.is_some());
         let helpers = self.helpers(who).filter(|_| files.len() > 1 && !is_limited);
         let all = Mutex::new(Staged::default());
@@ -181,7 +181,7 @@ impl Stager {
 }
 
 impl Helpers {
-    /// Has a node bring units of a file. Whether it did.
+    /// Requests units of a file from a helper; returns whether it fetched them.
     pub fn bring_units(
         &self,
         name: &str,
@@ -198,13 +198,13 @@ impl Helpers {
         self.ask(name, &share, stop).is_some()
     }
 
-    /// Has a node stage files in; those that it did not bring stay in the list.
+    /// Requests files from a helper; files that it did not stage in stay in the list.
     fn bring_files(&self, name: &str, files: &mut Vec<StageIn>, stop: &Stop, note: &dyn Fn(Staged)) {
         let share = Share::Files { files: files.clone(), umask: self.umask };
         let said = self.ask(name, &share, stop);
         let said: Option<Vec<Option<Staged>>> = said.and_then(|said| serde_json::from_value(said).ok());
         let Some(said) = said else {
-            // It may have brought some of them all the same.
+            // The helper may have staged some of them all the same.
             return files.iter_mut().for_each(|file| file.keep |= !file.replace);
         };
         let mut said = said.into_iter();
@@ -220,19 +220,20 @@ impl Helpers {
         None
     }
 
-    /// How many of those that are left one is asked for at once: its part, few at the end. The node that was asked has begun some by then.
+    /// Size of the next request: this helper's part of the rest, which gets small at the end. Earlier requests are then
+    /// in progress.
     fn share_of(&self, left: usize, most: usize) -> usize {
         left.div_ceil(CALLS_EACH * self.names.len()).min(most)
     }
 
-    /// Whether one gave no answer: it may still write what it was asked for.
+    /// Whether a helper gave no answer: it may still write its share.
     pub fn lost_one(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }
 }
 
-/// Works off a list: so many threads here, from its front, and calls to the helpers, from its end, for some things at once. A helper that
-/// leaves anything of what it was asked for is asked no more. The first error ends all of it.
+/// Works off a list: `threads` threads here from its front, and requests to helpers from its end, several items each. A
+/// helper that leaves any item gets no more requests. The first error ends the work.
 pub(super) fn work_off<T: Send>(
     list: Vec<T>,
     threads: usize,
@@ -266,7 +267,7 @@ pub(super) fn work_off<T: Send>(
             }
         }
     };
-    // The second time for what the helpers did not bring.
+    // The second pass does what the helpers left.
     for helpers in [helpers, None] {
         let threads = threads.min(todo.lock().len());
         std::thread::scope(|scope| {

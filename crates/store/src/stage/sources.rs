@@ -1,35 +1,36 @@
-//! The sources of one file to be staged in: opened, compared, probed.
+//! The sources of one file: opening, comparison, probing.
 
+use super::progress::Meter;
 use super::{StageError, Stop};
-use crate::source::{Identity, Opener, Place, SOURCES_MAX, Source, SourceError, Version, check_uri};
+use crate::source::{Identity, Opener, Place, SOURCES_MAX, Source, SourceError, check_uri};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// So often a passing failure is tried again at one source.
+/// Retries at one source after a passing failure.
 const RETRIES: u32 = 4;
 
-/// No try begins later than so long after the first: a source that lets every try run into its deadline is tried twice,
-/// not five times. Somewhat more than the deadline of a source.
+/// No retry starts later than this after the first try: a source where each try runs into its deadline is tried twice,
+/// not five times. Slightly more than the deadline of a source.
 const TRY_AGAIN_WITHIN: Duration = Duration::from_secs(45);
-/// A request that waits for a source looks so often whether it is to stop.
+/// Interval of checks of the stop flag while a request waits for a source.
 const STOP_LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Wait before the first retry; doubles each time. Tests have no network to recover.
+/// Backoff before the first retry; doubles each time. Tests have no network that recovers.
 const RETRY_FIRST: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 200 });
 
 /// The sources that can be used.
 pub(super) struct Sources {
     pub list: Vec<(Place, Arc<dyn Source>)>,
-    /// Which of them gave bytes.
+    /// Whether each source provided bytes.
     used: Vec<AtomicBool>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
 impl Sources {
-    /// Opens the sources, looks what is there and whether ranges are served. The first that answers decides the size.
+    /// Opens the sources and probes their versions and ranges. The first one that answers determines the size.
     pub fn open(opener: &dyn Opener, uris: &[String], who: &Identity, stop: &Stop) -> Result<Sources, StageError> {
         if uris.is_empty() || uris.len() > SOURCES_MAX {
             return Err(StageError::path("", format!("name one to {SOURCES_MAX} sources")));
@@ -72,8 +73,8 @@ impl Sources {
         self.used.push(AtomicBool::new(false));
     }
 
-    /// Whether ranges of a source, fetched one after the other, are of one version. A source that tells neither tag nor
-    /// time may have been replaced in between.
+    /// Whether ranges of a source, fetched one by one, are of one version. A source without tag and time may be
+    /// replaced between two requests.
     pub fn by_ranges(&self, at: usize) -> bool {
         self.list.get(at).is_some_and(|(place, source)| place.ranges && source.notices_replacement(&place.version))
     }
@@ -83,28 +84,45 @@ impl Sources {
         (0..self.list.len()).any(|at| self.by_ranges(at))
     }
 
-    /// Bytes of the first source, all of them in order.
+    /// Reads all bytes of the first source, in order.
     pub fn read_all(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), StageError> {
         let (place, source) = &self.list[0];
         self.used[0].store(true, Ordering::Relaxed);
         source.read_all(&place.version, each).map_err(|e| StageError::of_source(&place.uri, e))
     }
 
-    /// So many bytes from the first source with ranges that can give them.
-    pub fn read_at(&self, offset: u64, len: usize, stop: &Stop) -> Result<Vec<u8>, StageError> {
+    /// Reads `len` bytes from the first source with ranges that can provide them. The meter shows the bytes that arrive;
+    /// those of a read that failed are subtracted.
+    pub fn read_at(
+        &self,
+        offset: u64,
+        len: usize,
+        stop: &Stop,
+        meter: Option<&Meter<'_>>,
+    ) -> Result<Vec<u8>, StageError> {
+        let mut shown = 0;
+        let mut show = |arrived: u64| {
+            if let Some(meter) = meter {
+                meter.arrived(shown, arrived);
+                shown = arrived;
+            }
+        };
         let mut last = None;
-        // Where none is good for it, whoever asks compares the bytes with those that they must be.
+        // If no source detects a replacement, the caller compares the bytes with those that it expects.
         let any = self.any_by_ranges();
         let good = |at: usize| if any { self.by_ranges(at) } else { self.list[at].0.ranges };
         for (at, (place, source)) in self.list.iter().enumerate().filter(|(at, _)| good(*at)) {
             let version = &place.version;
-            let read = move |source: &dyn Source, version: &Version| {
-                let mut bytes = vec![0; len];
-                source.read_at(version, offset, &mut bytes).map(|()| bytes)
-            };
             let tried = retried(stop, || {
-                let version = version.clone();
-                unless_stopped(stop, source, move |source| read(source, &version))
+                let (version, arrived) = (version.clone(), Arc::new(AtomicU64::new(0)));
+                let counted = arrived.clone();
+                let read = move |source: &dyn Source| {
+                    let mut bytes = vec![0; len];
+                    source.read_at_counted(&version, offset, &mut bytes, &counted).map(|()| bytes)
+                };
+                let read = unless_stopped_watched(stop, source, read, || show(arrived.load(Ordering::Relaxed)));
+                show(if read.is_ok() { len as u64 } else { 0 });
+                read
             });
             match tried {
                 Ok(bytes) => {
@@ -120,7 +138,7 @@ impl Sources {
         Err(last.unwrap_or_else(|| StageError::path("", "no source serves ranges")))
     }
 
-    /// Looks whether the sources that gave bytes are still what they were.
+    /// Checks that the sources of the fetched bytes are unchanged.
     pub fn check_unchanged(&self, stop: &Stop) -> Result<(), StageError> {
         let used = self.list.iter().zip(&self.used).filter(|(_, used)| used.load(Ordering::Relaxed));
         for ((place, source), _) in used {
@@ -148,12 +166,22 @@ fn stopped_or(uri: &str, e: Option<SourceError>) -> StageError {
     e.map_or(StageError::Stopped, |e| StageError::of_source(uri, e))
 }
 
-/// Asks a source on a thread of its own and waits for the answer, unless told to stop: one that does not answer holds
-/// up nobody who has gone. The thread ends with the source's own deadline.
+/// Runs a request to a source on a thread of its own and waits for the answer or the stop flag: a source without an
+/// answer delays no stopped transfer. The thread ends at the source's own deadline.
 fn unless_stopped<T: Send + 'static>(
     stop: &Stop,
     source: &Arc<dyn Source>,
     ask: impl FnOnce(&dyn Source) -> Result<T, SourceError> + Send + 'static,
+) -> Result<T, SourceError> {
+    unless_stopped_watched(stop, source, ask, || ())
+}
+
+/// The same; `watch` is called now and then while there is no answer.
+fn unless_stopped_watched<T: Send + 'static>(
+    stop: &Stop,
+    source: &Arc<dyn Source>,
+    ask: impl FnOnce(&dyn Source) -> Result<T, SourceError> + Send + 'static,
+    mut watch: impl FnMut(),
 ) -> Result<T, SourceError> {
     let (answer, answered) = channel();
     let source = source.clone();
@@ -165,13 +193,13 @@ fn unless_stopped<T: Send + 'static>(
         match answered.recv_timeout(STOP_LOOK_EVERY) {
             Ok(result) => return result,
             Err(RecvTimeoutError::Timeout) if stop.is_set() => return Err(SourceError::Passing("stopped".into())),
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => watch(),
             Err(RecvTimeoutError::Disconnected) => return Err(SourceError::Passing("its reader ended".into())),
         }
     }
 }
 
-/// Tries again what failed in passing, later each time. `Err(None)` when told to stop.
+/// Retries passing failures with exponential backoff. `Err(None)` if stopped.
 pub(super) fn retried<T>(
     stop: &Stop,
     mut work: impl FnMut() -> Result<T, SourceError>,
@@ -191,4 +219,58 @@ pub(super) fn retried<T>(
         wait *= 2;
     }
     unreachable!("the last try returns")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Version;
+    use crate::stage::Progress;
+    use parking_lot::{Condvar, Mutex};
+
+    /// A source that sends half of a range, and the rest when that was seen.
+    struct Halting(Arc<(Mutex<bool>, Condvar)>);
+
+    impl Source for Halting {
+        fn stat(&self) -> Result<Version, SourceError> {
+            Ok(Version { size: 100, etag: Some("1".into()), modified_ns: None })
+        }
+
+        fn read_at(&self, _: &Version, _: u64, _: &mut [u8]) -> Result<(), SourceError> {
+            Err(SourceError::Permanent("it is read counted".into()))
+        }
+
+        fn read_at_counted(&self, _: &Version, _: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
+            arrived.fetch_add(buf.len() as u64 / 2, Ordering::Relaxed);
+            let (seen, bell) = &*self.0;
+            let waited = bell.wait_while_for(&mut seen.lock(), |seen| !*seen, Duration::from_secs(60));
+            assert!(!waited.timed_out(), "half of it was never shown");
+            arrived.fetch_add(buf.len() as u64 / 2, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn has_ranges(&self) -> Result<bool, SourceError> {
+            Ok(true)
+        }
+    }
+
+    /// [S-422]
+    #[test]
+    fn bytes_are_shown_as_they_arrive() {
+        let gate = Arc::new((Mutex::new(false), Condvar::new()));
+        let source: Arc<dyn Source> = Arc::new(Halting(gate.clone()));
+        let place = Place { uri: "x://h/a".into(), version: source.stat().expect("version"), ranges: true };
+        let sources = Sources { list: vec![(place, source)], used: vec![AtomicBool::new(false)], notes: Vec::new() };
+        let report = |progress: &Progress| {
+            if progress.done_bytes == 50 {
+                *gate.0.lock() = true;
+                gate.1.notify_all();
+            }
+        };
+        let meter = Meter::new(&report, "a", 100, 0);
+        let bytes = sources.read_at(0, 100, &Stop::default(), Some(&meter)).expect("read");
+        assert_eq!((bytes.len(), meter.fetched_bytes()), (100, 0), "shown, and not written yet");
+        meter.add_arrived(100);
+        assert_eq!(meter.fetched_bytes(), 100);
+    }
 }

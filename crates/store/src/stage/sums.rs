@@ -1,5 +1,5 @@
-//! The checksums of a file: one per stripe, BLAKE3 cut to 128 bits, one after the other in `side/ID.sums` for a staged file and in
-//! `side/ID.closed` for one that was closed. The second begins with the name under which its stub has them.
+//! Checksums of a file: one per stripe, BLAKE3 truncated to 128 bits, in `side/ID.sums` for a staged file and in
+//! `side/ID.closed` for a closed one. The latter begins with the id that the stub has for them.
 
 use crate::source::SUM_BYTES;
 use crate::{Error, Result};
@@ -11,67 +11,67 @@ use rustix::io::{Errno, pread};
 /// Bytes of one checksum, for offsets.
 pub const SUM_BYTES_U64: u64 = SUM_BYTES as u64;
 
-/// One checksum.
+/// Checksum of one stripe.
 pub type Sum = [u8; SUM_BYTES];
 
-/// The checksum of a stripe.
+/// Computes the checksum of a stripe.
 pub fn sum_of(stripe: &[u8]) -> Sum {
     cut(blake3::hash(stripe))
 }
 
-/// The first bits of a hash.
+/// Truncates a hash to the size of a checksum.
 pub fn cut(hash: blake3::Hash) -> Sum {
     let mut sum = [0; SUM_BYTES];
     sum.copy_from_slice(&hash.as_bytes()[..SUM_BYTES]);
     sum
 }
 
-/// The name of a file's checksums in `side`.
+/// Name in `side` of a staged file's checksums.
 pub fn name_of(file: FileId) -> String {
     format!("{file}.sums")
 }
 
-/// The name in `side` of checksums that were made when a file was closed.
+/// Name in `side` of the checksums of a closed file.
 pub fn name_of_closed(file: FileId) -> String {
     format!("{file}.closed")
 }
 
-/// The name in `side` of such checksums while they are made.
+/// Name in `side` of such checksums while they are computed.
 pub fn name_of_closing(file: FileId, id: &str) -> String {
     format!("{file}.{id}.closing")
 }
 
-/// Bytes of the name under which checksums were made, at the start of those of a closed file.
+/// Bytes of the id at the start of the checksums of a closed file.
 pub const ID_BYTES: usize = 32;
 
-/// What the stub says of the checksums of a closed file.
+/// Description of a closed file's checksums, kept in its stub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Closed {
-    /// 1.
+    /// Format number, always 1.
     pub format: u32,
     /// Bytes that one checksum covers.
     pub stripe_bytes: u64,
-    /// Of how many bytes they are.
+    /// Bytes of the file that they cover in total.
     pub size: u64,
 }
 
 impl Closed {
-    /// Those of so many bytes.
+    /// Describes the checksums of `size` bytes.
     pub fn of(stripe_bytes: u64, size: u64) -> Closed {
         Closed { format: 1, stripe_bytes, size }
     }
 }
 
-/// The open checksums of one file.
+/// Open checksums of one file.
 pub struct Sums {
     fd: OwnedFd,
     stripe_bytes: u64,
-    /// Where the first is.
+    /// Offset of the first checksum.
     start: u64,
 }
 
 impl Sums {
-    /// Opens them; `None` if the file has none or they are gone.
+    /// Opens the checksums of a staged file; `None` if it has none or they are missing.
     pub fn open(side: impl AsFd, file: FileId, stripe_bytes: u64, size: u64) -> Result<Option<Sums>> {
         if stripe_bytes == 0 {
             return Ok(None);
@@ -89,7 +89,7 @@ impl Sums {
         Ok(Some(Sums { fd, stripe_bytes, start: 0 }))
     }
 
-    /// Opens those of a closed file, as its stub has them; `None` if they are gone or of another time.
+    /// Opens the checksums of a closed file that its stub describes; `None` if they are missing or have another id.
     pub fn open_closed(side: impl AsFd, file: FileId, id: &str, of: &Closed) -> Result<Option<Sums>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = match openat(side, name_of_closed(file), flags, Mode::empty()) {
@@ -113,7 +113,7 @@ impl Sums {
         self.stripe_bytes
     }
 
-    /// Whether stripe `number` has these bytes.
+    /// Whether the checksum of stripe `number` fits these bytes.
     pub fn matches(&self, number: u64, stripe: &[u8]) -> Result<bool> {
         let mut expected = [0; SUM_BYTES];
         self.fill(self.start + number * SUM_BYTES as u64, &mut expected)?;

@@ -1,4 +1,4 @@
-//! Many files in: directories with their links, and manifests.
+//! Staging in of many files: directories with their links, records, and manifests.
 
 use super::error::SHOWN_MAX;
 use super::manifest::{self, Line, ManifestIn};
@@ -9,12 +9,12 @@ use parking_lot::Mutex;
 use rustix::fs::FileType;
 use std::collections::BTreeSet;
 
-/// Bytes that a manifest at a source may have: a million lines are rarely more.
+/// Maximum size of a manifest at a source: a million lines are rarely more.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
 impl Stager {
-    /// A directory in, with its symbolic links where the source knows them. The directory itself is made if it is not
-    /// there; its parent must be.
+    /// Stages a directory in, with its symbolic links if the source supports them. Creates the directory if it is
+    /// missing; its parent must exist.
     pub fn stage_in_tree(
         &self,
         what: &StageIn,
@@ -36,11 +36,11 @@ impl Stager {
         for entry in entries.iter().filter(|e| e.kind == EntryKind::Directory) {
             self.make_directory(&below(&entry.path), who, &mut staged)?;
         }
-        let whole = Whole::new(&entries);
+        let whole = TreeProgress::new(&entries);
         let files = files_of(what, &entries)?.into_iter().map(|(file, _)| file).collect();
         let report = |progress: &Progress| report(&whole.of(progress));
         staged.add(self.stage_in_all(files, who, &report, stop, &|file| whole.add(file.bytes), None)?);
-        // Links last, so that nothing of this tree is ever written through one.
+        // Links come last, so that nothing of this tree is ever written through one.
         for entry in &entries {
             if let EntryKind::Symlink(to) = &entry.kind {
                 self.make_link(&below(&entry.path), to, who, &mut staged)?;
@@ -49,7 +49,7 @@ impl Stager {
         Ok(staged)
     }
 
-    /// The chosen files of a record; nothing where the source is none.
+    /// The selected files of a record; `None` if the source is no record.
     pub(super) fn record(
         &self,
         what: &StageIn,
@@ -68,7 +68,7 @@ impl Stager {
         lines.map(Some).map_err(why)
     }
 
-    /// The chosen entries of a directory, with the directories that they lie in.
+    /// The selected entries of a directory, with their parent directories.
     pub(super) fn entries(&self, what: &StageIn, chosen: &Chosen, who: &Identity) -> Result<Vec<Entry>, StageError> {
         let uri = one_source(what)?;
         let mut entries = self.opener.list(uri, who).map_err(|e| StageError::of_source(uri, e))?;
@@ -88,7 +88,7 @@ impl Stager {
         Ok(entries)
     }
 
-    /// The chosen lines of a manifest.
+    /// The selected lines of a manifest.
     pub(super) fn lines(&self, what: &ManifestIn, chosen: &Chosen, who: &Identity) -> Result<Vec<Line>, StageError> {
         let mut lines = match &what.text {
             Some(text) => manifest::parse(what, text)?,
@@ -103,9 +103,9 @@ impl Stager {
         Ok(lines)
     }
 
-    /// Many files in; what is there already is refused, replaced or kept as [`StageIn`] has it. Nothing is changed if a
-    /// line is bad. Directories that are not there are made. A file that is not there, or is not what the manifest says,
-    /// keeps no other back: all of these are named in the end.
+    /// Stages in the files of a manifest; existing files are refused, replaced or kept as in [`StageIn`]. A bad line
+    /// fails the whole manifest before any change. Missing directories are created. A file that is missing at its
+    /// source, or has another checksum, does not stop the others; the error at the end lists all such files.
     pub fn stage_in_manifest(
         &self,
         what: &ManifestIn,
@@ -155,7 +155,7 @@ impl Stager {
         Ok(staged)
     }
 
-    /// A text that lies at a source.
+    /// Reads a text from a source.
     fn text_of(&self, uri: &str, who: &Identity) -> Result<String, StageError> {
         crate::source::check_uri(uri)?;
         let permanent = |why: String| SourceError::Permanent(why);
@@ -179,7 +179,7 @@ impl Stager {
     }
 
     fn make_directory(&self, path: &str, who: &Identity, staged: &mut Staged) -> Result<(), StageError> {
-        // It may be there and not be ours to make: only one that is missing needs the right to write.
+        // An existing directory needs no write permission; only a missing one does.
         let there = names(path)?;
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW;
         if super::place::open_at(self.volume.tree(), &there, flags, who).is_ok() {
@@ -198,7 +198,7 @@ impl Stager {
                 staged.symlinks += 1;
                 Ok(())
             }
-            Some(FileType::Symlink) => Ok(()), // a staging that was interrupted and is run again
+            Some(FileType::Symlink) => Ok(()), // an interrupted staging runs again
             Some(_) => Err(StageError::path(path, "it is there already and is no symbolic link")),
         }
     }
@@ -212,7 +212,7 @@ fn one_source(what: &StageIn) -> Result<&str, StageError> {
     Ok(uri)
 }
 
-/// The files among the entries of a directory, as they are staged in, with their sizes.
+/// Requests for the files among the entries of a directory, with their sizes.
 pub(super) fn files_of(what: &StageIn, entries: &[Entry]) -> Result<Vec<(StageIn, Option<u64>)>, StageError> {
     let (uri, root) = (one_source(what)?, names(&what.path)?.join("/"));
     let file = |entry: &Entry| {
@@ -225,7 +225,7 @@ pub(super) fn files_of(what: &StageIn, entries: &[Entry]) -> Result<Vec<(StageIn
     Ok(entries.iter().filter_map(file).collect())
 }
 
-/// A pattern that nothing matches is more often a slip than meant.
+/// Fails if the patterns select none of the files, probably by mistake.
 pub(super) fn some_chosen(uri: &str, chosen: usize, of: usize) -> Result<(), StageError> {
     if chosen > 0 || of == 0 {
         return Ok(());
@@ -234,15 +234,15 @@ pub(super) fn some_chosen(uri: &str, chosen: usize, of: usize) -> Result<(), Sta
     Err(StageError::of_source(uri, SourceError::Permanent(why)))
 }
 
-/// The files of a manifest that cannot be put in place.
+/// Files of a manifest that failed.
 #[derive(Default)]
 pub(super) struct Missing {
-    /// How many, and the first of them.
+    /// Number of failures, and the first of them with their errors.
     all: Mutex<(usize, Vec<String>)>,
 }
 
 impl Missing {
-    /// Whether others go on although that befell one.
+    /// Records an error that does not stop the other files; false for any other error.
     pub fn takes(&self, path: &str, error: &StageError) -> bool {
         let gone = matches!(error, StageError::Source { error: SourceError::Permanent(_), .. });
         if !gone && !matches!(error, StageError::Checksum { .. }) {
@@ -263,17 +263,17 @@ impl Missing {
 }
 
 /// Progress of a whole tree from the progress of its files.
-struct Whole {
+struct TreeProgress {
     total_bytes: u64,
     done_bytes: std::sync::atomic::AtomicU64,
 }
 
-impl Whole {
-    fn new(entries: &[Entry]) -> Whole {
+impl TreeProgress {
+    fn new(entries: &[Entry]) -> TreeProgress {
         let size = |e: &Entry| if let EntryKind::File(size) = e.kind { size } else { 0 };
-        // Sizes as the server says them, which may be anything.
+        // Sizes come from the server and may be arbitrary.
         let total_bytes = entries.iter().map(size).fold(0, u64::saturating_add);
-        Whole { total_bytes, done_bytes: Default::default() }
+        TreeProgress { total_bytes, done_bytes: Default::default() }
     }
 
     fn add(&self, bytes: u64) {
@@ -288,7 +288,7 @@ impl Whole {
     }
 }
 
-/// A server's listing is hostile input: its paths must stay below the directory.
+/// Checks an entry of a server's listing, which is hostile input: its path must stay below the directory.
 fn check_entry(uri: &str, entry: &Entry) -> Result<(), StageError> {
     let clean = names(&entry.path).is_ok_and(|n| n.join("/") == entry.path);
     let link = !matches!(&entry.kind, EntryKind::Symlink(to) if to.is_empty() || to.contains('\0'));
@@ -299,13 +299,13 @@ fn check_entry(uri: &str, entry: &Entry) -> Result<(), StageError> {
     Err(StageError::of_source(uri, SourceError::Permanent(why)))
 }
 
-/// A path as it stands in a URI.
+/// Percent-encodes a path for a URI.
 pub(super) fn encoded(path: &str) -> String {
     let keep = |b: u8| b.is_ascii_alphanumeric() || b"/-._~+@,=:".contains(&b);
     path.bytes().map(|b| if keep(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
-/// A name as it stands in a URI, without its percent signs where they make sense.
+/// Decodes the valid percent escapes of a name in a URI.
 pub(super) fn decoded(name: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = name.as_bytes();

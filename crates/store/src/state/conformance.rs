@@ -1,4 +1,4 @@
-//! What every state store must do, as one function that panics where one does not.
+//! Contract of every state store, as one function that panics at a breach.
 
 use super::{JournalEntry, State};
 use crate::target::State as TargetState;
@@ -55,7 +55,7 @@ fn targets_keep_their_numbers(state: &dyn State) {
     assert_eq!(state.targets().unwrap().len(), 4);
 }
 
-/// Where others may change a target it can be seen that they did, without a look at all.
+/// In a store of several daemons, the change identifier shows changes without a read of the targets.
 fn changes_are_told_apart(state: &dyn State, target: TargetId) {
     let before = state.targets_change().unwrap();
     assert_eq!(state.targets_change().unwrap(), before);
@@ -76,7 +76,7 @@ fn of_two_orders_the_later_one_counts(state: &dyn State, target: TargetId) {
     let change = state.targets_change().unwrap();
     assert_eq!(order(TargetState::Failed, 2000), Some((TargetState::Failed, 2000)));
     assert_eq!(there(), [(TargetState::Failed, true)]);
-    // Where one daemon gives all orders none comes late.
+    // A store of one daemon gets no late orders.
     if change.is_none() {
         return;
     }
@@ -149,7 +149,7 @@ fn a_record_is_replaced_only_where_it_is_as_it_was_read(state: &dyn State) {
     assert!(swap(Some(b"1\0\xff"), b"") && swap(Some(b""), b"3"));
     assert_eq!(there().as_deref(), Some(&b"3"[..]));
     assert_eq!(state.record_get("jobs.swap", "other").unwrap(), None);
-    // Of those that read the same, one gets through.
+    // One of the threads that read the same value succeeds.
     let add = || (0..20).for_each(|_| while !add_one(state) {});
     std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(add))));
     assert_eq!(there().as_deref(), Some(&b"63"[..]), "none of 60 is lost");

@@ -52,16 +52,16 @@ pub enum Row {
     /// The last number of a sequence; the store's own are `epoch`, `target` and, for when a target had its last order, `order:N`; those of records
     /// begin with `record:`.
     Sequence {
-        /// Its name.
+        /// Name of the counter.
         name: String,
-        /// The number.
+        /// Last number given.
         last: u64,
     },
-    /// A target.
+    /// A target of the volume.
     Target {
         /// The number that the target keeps in its `target.id`.
         id: u16,
-        /// Its name.
+        /// Name of the target.
         name: String,
         /// As `super::state_name` writes it.
         state: String,
@@ -74,7 +74,7 @@ pub enum Row {
         file: u64,
         /// Where its stub was.
         path: Bytes,
-        /// Its inode.
+        /// Inode of the file.
         inode: u64,
         /// Targets and objects.
         objects: Vec<(u16, u64)>,
@@ -88,18 +88,18 @@ pub enum Row {
     },
     /// A staging under way.
     Staging {
-        /// Its key.
+        /// Key of the row.
         key: String,
-        /// How far it is.
+        /// Progress of the staging.
         progress: Bytes,
     },
-    /// A record.
+    /// A record of a component.
     Record {
-        /// Its kind.
+        /// Kind of record.
         kind: String,
-        /// Its key.
+        /// Key of the record.
         key: String,
-        /// What it says.
+        /// Content of the record.
         value: Bytes,
     },
 }
@@ -149,7 +149,7 @@ pub struct Backup {
     pub volume: String,
     /// The last epoch when it was made.
     pub epoch: u32,
-    /// What is in it.
+    /// Rows of the backup.
     pub rows: Vec<Row>,
 }
 
@@ -157,7 +157,7 @@ fn line(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map(|text| text + "\n").map_err(|error| Error::State(error.to_string()))
 }
 
-/// Writes a backup, durably and in one step, readable by nobody else; gives how many rows it has.
+/// Writes a backup, durably and in one step, readable by its owner alone; returns the number of rows.
 pub fn write(state: &dyn State, volume: VolumeId, file: &Path) -> Result<usize> {
     let rows = state.dump()?;
     let epoch = rows.iter().find_map(|row| match row {

@@ -9,13 +9,15 @@
 //! entrepot:VOLUME:staging             hash   key -> progress
 //! entrepot:VOLUME:record.KIND         hash   key -> value
 //! ```
-//! What is one node's alone is below `entrepot:VOLUME:at.NODE:`: journal, stagings, records but for those of the state, the burst buffer,
-//! known jobs, quotas, scrubs, balancing and accounts.
+//! Keys of one node alone are below `entrepot:VOLUME:at.NODE:`: journal, stagings, and records except those of the
+//! state, the burst buffer, known jobs, quotas, scrubs, balancing and accounts.
 //!
-//! Several volumes may share a server. What must happen together is one script or one transaction. The server has to sync every write
-//! (`appendonly yes`, `appendfsync always`), or what was acknowledged could be lost: one that says it does not is refused.
+//! Several volumes may share a server. Changes that belong together are one script or one transaction. The server has
+//! to sync every write (`appendonly yes`, `appendfsync always`), or acknowledged changes could be lost. A server that
+//! reports other settings is refused.
 //!
-//! One connection. Every wait is bounded; a connection found broken is made anew once, and while the server is away callers hear so at once.
+//! One connection. Every wait is bounded. A broken connection is replaced once, and while the server is away calls fail
+//! at once.
 
 mod address;
 mod tables;
@@ -30,21 +32,21 @@ use parking_lot::Mutex;
 use redis::{Connection, ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long to wait for a connection. A guess: a server in the same machine room answers in milliseconds.
+/// Timeout of a connection. A guess: a server in the same machine room answers in milliseconds.
 const CONNECT_SPAN: Duration = Duration::from_secs(2);
 /// How long to wait for an answer. A guess: a synced write behind a busy disk.
 const ANSWER_SPAN: Duration = Duration::from_secs(5);
-/// After a failure to connect nothing tries again for so long.
+/// Backoff after a failure to connect.
 const AWAY_SPAN: Duration = Duration::from_secs(1);
-/// How often a server that is loading is asked again.
+/// Interval of retries while a server is loading.
 const LOADING_SPAN: Duration = Duration::from_millis(20);
-/// How often one that listens looks whether to go on.
+/// Interval at which a listener checks whether to stop.
 const LISTEN_SPAN: Duration = Duration::from_millis(500);
-/// Follows the name of a node whose things were taken.
+/// Suffix of the name of a node whose state another node took over.
 const TAKEN: &str = ".taken";
 /// Kinds of records that all nodes share begin with these, beside those of the state itself.
 const OF_ALL: [&str; 6] = ["accounting", "balance", "burst.", "jobs.", "quota", "scrub"];
-/// The layout of the keys that this program knows.
+/// Version of the key layout.
 const SCHEMA: u32 = 1;
 
 /// A server that answered.
@@ -76,7 +78,7 @@ impl Server {
         Ok(server)
     }
 
-    /// What its clock says.
+    /// Returns the time of the server's clock.
     pub fn time(&self) -> Result<SystemTime> {
         let (s, us) = self.with(|connection| redis::cmd("TIME").query::<(u64, u64)>(connection))?;
         Ok(UNIX_EPOCH + Duration::from_secs(s) + Duration::from_micros(us))
@@ -95,7 +97,7 @@ impl Server {
         Error::State(format!("{} {why}", self.address()))
     }
 
-    /// Does something with the connection, made anew if it is broken.
+    /// Runs `act` with the connection, which is replaced if it is broken.
     fn with<T>(&self, mut act: impl FnMut(&mut Connection) -> RedisResult<T>) -> Result<T> {
         let mut link = self.link.lock();
         let held = link.connection.is_some();
@@ -201,7 +203,7 @@ fn is_shut(error: &RedisError) -> bool {
     error.kind() == ErrorKind::AuthenticationFailed || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
 }
 
-/// Another server took the place of this one, which lets nobody write any more.
+/// Whether another server has replaced this one, which accepts no more writes.
 fn is_replica(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
 }
@@ -286,7 +288,7 @@ impl RedisState {
         RedisState { server, prefix: format!("entrepot:{volume}:"), own, timed: Timed::default() }
     }
 
-    /// A key. What is one node's alone lies apart: journal, stagings, and most records.
+    /// Returns a key. Keys of one node alone have a prefix of their own: journal, stagings, and most records.
     fn key(&self, name: &str) -> String {
         let kind = name.strip_prefix("record.");
         let is_all = kind.is_some_and(|kind| kind == "state" || OF_ALL.iter().any(|of_all| kind.starts_with(of_all)));

@@ -1,7 +1,7 @@
 //! The state store in one SQLite file: write-ahead log, every commit synced, one connection.
 //!
-//! The connection locks the file for as long as it is open. So there is no index in shared memory (`-shm`) whose locks others could take
-//! or whose pages a full file system could refuse, and file and log are closed to others by their mode.
+//! The connection locks the file for as long as it is open. So there is no index in shared memory (`-shm`), whose locks
+//! others could take or whose pages a full file system could refuse. File and log are closed to others by their mode.
 //!
 //! The file's `user_version` is the version of the schema. A newer one than this program knows is refused; an older one
 //! is brought up step by step, each step in a transaction.
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// How long to wait for another process, such as an operator's `sqlite3`, that holds the file.
 const BUSY_SPAN: Duration = Duration::from_secs(10);
 
-/// The end waits so long for a call that hangs in the file's device.
+/// Time limit, at the end, for a call that hangs in the file's device.
 const END_SPAN: Duration = Duration::from_secs(5);
 
 /// A state store in one file.

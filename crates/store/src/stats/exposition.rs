@@ -14,24 +14,24 @@ use std::fmt::Error;
 /// The MIME type of what [`Snapshot::open_metrics`] gives.
 pub const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// How much there is of something now.
+/// Current value of a quantity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gauge {
-    /// Of what.
+    /// Level that is measured.
     pub of: Level,
-    /// By its labels, in their order.
+    /// Values by their labels, in their order.
     pub values: Vec<(Vec<String>, f64)>,
 }
 
 impl Gauge {
-    /// Of something that has no label.
+    /// Returns a gauge without a label.
     pub fn new(of: Level, value: f64) -> Gauge {
         Gauge { of, values: vec![(Vec::new(), value)] }
     }
 }
 
 impl Snapshot {
-    /// All of it as OpenMetrics text, with what else was looked at. Each sample has these labels.
+    /// Returns all metrics and the given gauges as OpenMetrics text. Each sample has these labels.
     pub fn open_metrics(mut self, labels: &[(&'static str, String)], gauges: Vec<Gauge>) -> String {
         let targets = std::mem::take(&mut self.targets);
         let common = labels.iter().map(|(name, value)| ((*name).into(), value.clone().into()));

@@ -1,4 +1,4 @@
-//! All metrics at one time, for whoever shows them: `entrepot stats`, `.stats`, and Prometheus ([`super::exposition`]).
+//! All metrics at one time, for display: `entrepot stats`, `.stats`, and Prometheus ([`super::exposition`]).
 
 use super::table::Metric;
 use crate::cache::CacheCounts;
@@ -31,32 +31,32 @@ pub struct OpCounts {
     pub op: String,
     /// Operations that ended, well or not.
     pub count: u64,
-    /// How many of them failed.
+    /// Number of failed operations.
     pub failed: u64,
     /// Bytes that they moved.
     pub bytes: u64,
     /// Nanoseconds that they took together.
     pub total_ns: u64,
-    /// How many took how long; see `Histogram`.
+    /// Counts by duration; see `Histogram`.
     pub buckets: Vec<u64>,
 }
 
-/// One target.
+/// Counters of one target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TargetCounts {
     /// The number of the target in the volume.
     pub id: u16,
-    /// Its name.
+    /// Name of the target.
     pub name: String,
-    /// Its tier.
+    /// Tier of the target.
     pub tier: u8,
-    /// Its state.
+    /// State of the target.
     pub state: String,
     /// All its bytes.
     pub total_bytes: u64,
     /// Its free bytes.
     pub free_bytes: u64,
-    /// Operations.
+    /// Number of operations.
     pub ops: u64,
     /// Errors of the device.
     pub errors: u64,
@@ -69,7 +69,7 @@ pub struct TargetCounts {
     /// Nanoseconds that the reads and writes took that were timed.
     #[serde(default)]
     pub timed_ns: u64,
-    /// How many of them took how long.
+    /// Counts by duration.
     #[serde(default)]
     pub timed: Vec<u64>,
 }
@@ -77,11 +77,11 @@ pub struct TargetCounts {
 /// Operations on the store of the state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StateCounts {
-    /// How many failed.
+    /// Number of failed operations.
     pub failed: u64,
     /// Nanoseconds that they took together.
     pub total_ns: u64,
-    /// How many took how long.
+    /// Counts by duration.
     pub buckets: Vec<u64>,
 }
 

@@ -1,15 +1,17 @@
-//! What was staged for each user and each of their jobs since somebody took the numbers: staging is rare, so a lock will do.
+//! Bytes staged for each user and each of their jobs since the last collection. Staging is rare, so a lock is cheap
+//! enough.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// Jobs that are told apart between two takings. Of further ones only the user is known. A guess: far more than stage at a time.
+/// Upper bound of jobs counted separately between two collections; further ones are counted for their user only. A
+/// guess: far more than stage at a time.
 const JOBS_MAX: usize = 10_000;
 /// The longest name of a job.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Whose it is: a user, and one of their jobs, as they say.
+/// Owner of staged bytes: a user, and the user's name for the job.
 pub type Whose = (u32, Option<String>);
 
 /// Bytes that moved.
@@ -21,7 +23,7 @@ pub struct StagedBytes {
     pub out: u64,
 }
 
-/// The numbers.
+/// Counters of staged bytes.
 #[derive(Default)]
 pub struct Staged(Mutex<BTreeMap<Whose, StagedBytes>>);
 
@@ -42,7 +44,7 @@ impl Staged {
         }
     }
 
-    /// What was added since the last time.
+    /// Returns the counts since the last call.
     pub fn take(&self) -> BTreeMap<Whose, StagedBytes> {
         std::mem::take(&mut *self.0.lock())
     }

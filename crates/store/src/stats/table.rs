@@ -17,7 +17,7 @@ macro_rules! names {
                 match self { $($kind::$item => $name),* }
             }
 
-            /// What it counts.
+            /// Help text of the metric.
             pub fn help(self) -> &'static str {
                 match self { $($kind::$item => concat!($($help),*).trim_ascii()),* }
             }
@@ -26,15 +26,15 @@ macro_rules! names {
 }
 
 names! {
-    /// What applications ask for.
+    /// Operations that applications request.
     Op {
-        /// Reads.
+        /// Read requests of applications.
         Read = "read",
-        /// Writes.
+        /// Write requests of applications.
         Write = "write",
         /// New files, directories, links and devices.
         Create = "create",
-        /// Opens.
+        /// Requests to open a file.
         Open = "open",
         /// Lookups of names.
         Lookup = "lookup",
@@ -44,19 +44,19 @@ names! {
         Setattr = "setattr",
         /// Reads of directories.
         Readdir = "readdir",
-        /// Removals.
+        /// Requests to remove a name.
         Unlink = "unlink",
-        /// Renames.
+        /// Requests to rename a file.
         Rename = "rename",
-        /// Hard links.
+        /// New hard links of files.
         Link = "link",
-        /// Extended attributes.
+        /// Requests for extended attributes.
         Xattr = "xattr",
         /// Closes of a descriptor.
         Flush = "flush",
-        /// Synchronisations.
+        /// Requests to make a file durable.
         Fsync = "fsync",
-        /// Last closes.
+        /// Last closes of open files.
         Release = "release",
         /// Reservations and holes.
         Fallocate = "fallocate",
@@ -66,7 +66,7 @@ names! {
         Copy = "copy",
         /// Looks at the space.
         Statfs = "statfs",
-        /// Locks.
+        /// Requests for file locks.
         Lock = "lock",
     }
 }
@@ -108,7 +108,7 @@ names! {
         ScrubBytes = "scrub_bytes",
         /// Objects that a scrub found to hold other bytes than they should, or to lack some.
         ScrubFound = "scrub_found",
-        /// Of these, objects that were made anew from a mirror or a source.
+        /// Objects among these that were restored from a mirror or a source.
         ScrubMended = "scrub_mended",
         /// Files that a scrub could not compare.
         ScrubLeft = "scrub_left",
@@ -116,13 +116,13 @@ names! {
         ReplicasBegun = "replicas_begun",
         /// Copies of input files completed.
         ReplicasCompleted = "replicas_completed",
-        /// Copies of input files removed because nobody needs them any more.
+        /// Copies of input files removed because no job needs them any more.
         ReplicasRemoved = "replicas_removed",
         /// Copies of input files that could not be made.
         ReplicasFailed = "replicas_failed",
         /// Jobs dispatched with input in the volume while a policy of replication was in force.
         ReplicationDispatched = "replication_dispatched",
-        /// Of these, jobs dispatched before all copies of their input were complete.
+        /// Jobs among these dispatched before all copies of their input were complete.
         ReplicationAtRisk = "replication_at_risk",
         /// Files whose lost objects were swapped for those of a replica.
         Failovers = "failovers",
@@ -136,15 +136,15 @@ names! {
         StageOutBytes = "stage_out_bytes",
         /// Nanoseconds that transfers waited because of `--limit` and `[stage] limit`.
         StageHeldNs = "stage_held_ns",
-        /// Files purged.
+        /// Files that were purged.
         PurgedFiles = "purged_files",
-        /// Their bytes.
+        /// Bytes of the purged files.
         PurgedBytes = "purged_bytes",
         /// Jobs submitted to the local runner.
         JobsSubmitted = "jobs_submitted",
-        /// Of these, jobs that ended well.
+        /// Jobs among these that ended well.
         JobsCompleted = "jobs_completed",
-        /// Of these, jobs that failed.
+        /// Jobs among these that failed.
         JobsFailed = "jobs_failed",
         /// Jobs whose data were there when they started, and not too early.
         StagingInTime = "staging_in_time",
@@ -162,7 +162,7 @@ names! {
         StagingNoSpace = "staging_no_space",
         /// Jobs that failed because there was no space for their data.
         StagingRefused = "staging_refused",
-        /// Files striped anew for their load.
+        /// Files restriped for their load.
         StripesRestriped = "stripes_restriped",
         /// Forks made: further copies that are striped differently.
         StripesForks = "stripes_forks",
@@ -170,23 +170,23 @@ names! {
         StripesForksDropped = "stripes_forks_dropped",
         /// Changes of stripes that failed or were not possible.
         StripesFailed = "stripes_failed",
-        /// Bytes copied to stripe files anew and for forks.
+        /// Bytes copied for restriping and for forks.
         StripesBytes = "stripes_bytes",
-        /// Accesses to segments that tiering heard of.
+        /// Accesses to segments that tiering counted.
         TieringAccesses = "tiering_accesses",
-        /// Of these, accesses to the fast tier.
+        /// Accesses among these to the fast tier.
         TieringFastAccesses = "tiering_fast_accesses",
         /// Segments moved to the fast tier.
         TieringPromoted = "tiering_promoted",
         /// Segments moved to the slow tier.
         TieringDemoted = "tiering_demoted",
-        /// Of these, segments that went back to a slow copy that had been kept, without any copying.
+        /// Segments among these that went back to a kept slow copy, without any copying.
         TieringReturned = "tiering_returned",
         /// Moves between tiers that were given up.
         TieringFailed = "tiering_failed",
         /// Slow copies made of segments on the fast tier while the devices were idle.
         TieringCopied = "tiering_copied",
-        /// Such copies that were given up: as a rule somebody wrote meanwhile.
+        /// Slow copies that were given up, mostly because of a concurrent write.
         TieringCopiesFailed = "tiering_copies_failed",
         /// Bytes of such copies.
         TieringCopiedBytes = "tiering_copied_bytes",
@@ -200,7 +200,7 @@ names! {
 }
 
 names! {
-    /// What is looked at when somebody asks.
+    /// Gauges that are read at each report.
     Level {
         /// Since the start of the daemon.
         Uptime = "uptime_seconds",
@@ -212,9 +212,9 @@ names! {
         OrdersKept = "orders_kept",
         /// Users, groups and directories that have a quota.
         QuotaLimits = "quota_limits",
-        /// Of these, those that are over a soft limit.
+        /// Subjects among these that are over a soft limit.
         QuotaOver = "quota_over",
-        /// Of these, those that may not grow because the grace is over.
+        /// Subjects among these that may not grow because the grace period is over.
         QuotaExpired = "quota_expired",
         /// Users, groups and directories that have as much as a hard limit says.
         QuotaFull = "quota_full",
@@ -224,13 +224,17 @@ names! {
         QuotaRefused = "quota_refused",
         /// Files that are open, or worked at.
         FilesInUse = "files_in_use",
+        /// Files that cannot be read while their targets are failed, as the last look through the tree found on the node that leads.
+        FilesAway = "files_away",
+        /// Bytes of these files.
+        FilesAwaySize = "files_away_bytes",
         /// Files of which bytes are being moved.
         MovesRunning = "moves_running",
         /// Lost objects that are being recovered.
         RecoveriesRunning = "recoveries_running",
         /// Stripes that are being fetched for these.
         FetchesRunning = "recovery_fetches_running",
-        /// Stagings under way that somebody asked for.
+        /// Requested stagings under way.
         StagingsRunning = "stagings_running",
         /// Jobs of this node's queue that have not ended.
         Jobs = "jobs",
@@ -280,7 +284,7 @@ names! {
         ConnectionInUse = "connection_in_use",
         /// Operations that ended on a connection.
         ConnectionOps = "connection_ops",
-        /// Of these, operations that ended with an error of the connection.
+        /// Operations among these that ended with an error of the connection.
         ConnectionErrors = "connection_errors",
         /// Bytes read over a connection.
         ConnectionReadBytes = "connection_read_bytes",
@@ -296,7 +300,7 @@ names! {
 }
 
 impl Level {
-    /// By what it is told apart, if by anything.
+    /// Labels of the metric, if it has any.
     pub fn labels(self) -> &'static [&'static str] {
         match self {
             Level::Jobs | Level::SlurmJobs => &["state"],

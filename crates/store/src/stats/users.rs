@@ -1,12 +1,12 @@
-//! What each user asks of the mount, in numbers: a table of fixed size, filled without locks and without allocation.
+//! Counts of each user's operations on the mount: a table of fixed size, filled without locks and without allocation.
 //!
 //! ```text
-//! keys       uid + 1, or 0 where nobody is      read by all, written once per user
+//! keys       uid + 1, or 0 for a free slot        read by all, written once per user
 //! counters   [shard][slot], one cache line each  a thread adds to its own shard, see `crate::counters`
 //! ```
 //!
-//! A user keeps their slot until the daemon ends. Who finds none near the one that their number hashes to is counted
-//! with all the others for whom there is none.
+//! A user keeps their slot until the daemon ends. If no slot near the hash is free, the user is counted in the overflow
+//! slot.
 
 use super::Op;
 use crate::counters::{SHARDS, shard};
@@ -20,7 +20,7 @@ const SLOT_BITS: u32 = 10;
 /// Slots that are looked at for a user, so that a full table costs no walk through it. A guess.
 const PROBES_MAX: usize = 32;
 
-/// The slot of those for whom there is none.
+/// Slot of the users without a slot of their own.
 const OTHERS: usize = USERS_MAX;
 
 #[derive(Default)]
@@ -32,13 +32,13 @@ struct Line {
     total_ns: AtomicU64,
 }
 
-/// What each user asked for since the daemon started.
+/// Counts of each user's operations since the daemon started.
 pub struct Users {
     keys: Box<[AtomicU64]>,
     lines: Box<[Line]>,
 }
 
-/// What one user asked for.
+/// Counts of one user's operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserCounts {
     /// The user; `None`: all those for whom the table had no room.
@@ -76,7 +76,7 @@ impl Users {
         }
     }
 
-    /// All who asked for something, by their numbers; last the others, if there are any.
+    /// Returns the counts of all active users by their numbers; last the overflow slot, if it is used.
     pub fn counts(&self) -> Vec<UserCounts> {
         let mut known: Vec<_> = (0..USERS_MAX)
             .filter_map(|slot| {

@@ -1,5 +1,5 @@
-//! Locks of users on a stub, which the shared file system keeps: one open descriptor for each that has or wants some, since a lock
-//! of an open file is nobody else's.
+//! Locks of users on a stub, kept by the shared file system. Each owner that holds or requests some has an open
+//! descriptor of its own, since a lock of an open file description excludes all others.
 //!
 //! `flock` and `fcntl` locks are one kind here, as on GlusterFS and NFS: `flock` locks the whole file.
 
@@ -12,33 +12,33 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// The last byte that can be locked.
+/// Last byte that can be locked.
 pub const LAST: u64 = i64::MAX as u64;
 
-/// Bytes of a file, with the last one.
+/// Range of bytes, with its last one.
 pub type Bytes = RangeInclusive<u64>;
 
-/// How they are locked.
+/// Mode of a lock, the weaker one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Beside others that are shared.
+    /// Compatible with other shared locks.
     Shared,
-    /// Alone.
+    /// Excludes all other locks.
     Exclusive,
 }
 
 impl Kind {
-    /// Whether two of different owners keep each other out.
+    /// Whether two locks of different owners conflict.
     pub fn excludes(self, other: Kind) -> bool {
         self.max(other) == Kind::Exclusive
     }
 }
 
-/// Has locks of one owner; they end with it.
+/// Locks of one owner, which end when this is dropped.
 pub trait Locker: Send + Sync {
-    /// Locks bytes, or gives them back, whatever of them the owner had before. No if somebody else is in the way.
+    /// Locks or releases bytes, replacing the owner's locks on them. Returns false on a conflict with another owner.
     fn lock(&self, bytes: &Bytes, kind: Option<Kind>) -> Result<bool>;
-    /// What somebody else has locked and would be in the way.
+    /// Lock of another owner that conflicts with this one.
     fn in_the_way(&self, bytes: &Bytes, kind: Kind) -> Result<Option<(Bytes, Kind)>>;
 }
 
@@ -76,7 +76,7 @@ impl Locker for OwnedFd {
     }
 }
 
-/// What a file system says that has no such locks.
+/// Maps errors of a file system that has no such locks.
 fn without(errno: Errno) -> Errno {
     if matches!(errno, Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL) { Errno::NOLCK } else { errno }
 }
@@ -105,22 +105,22 @@ fn ask(fd: &OwnedFd, command: libc::c_int, bytes: &Bytes, kind: Option<Kind>) ->
     }
 }
 
-/// What one owner has locked: bytes by their first one. None overlap.
+/// Locked ranges of one owner, by their first byte. None overlap.
 #[derive(Clone, Debug, Default)]
 pub struct Held(BTreeMap<u64, (u64, Kind)>);
 
 impl Held {
-    /// How many ranges it takes to say it.
+    /// Number of ranges.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nothing is locked.
+    /// Whether no range is locked.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Locks bytes, or gives them back.
+    /// Locks or releases bytes.
     pub fn set(&mut self, bytes: &Bytes, kind: Option<Kind>) {
         let (mut start, mut end) = (*bytes.start(), *bytes.end());
         let below = self.0.range(..start).next_back().map(|(s, (e, k))| (*s, *e, *k));
@@ -145,7 +145,7 @@ impl Held {
         }
     }
 
-    /// The first of it that would be in the way of another owner.
+    /// First range that conflicts with a lock of another owner.
     pub fn in_the_way(&self, bytes: &Bytes, kind: Kind) -> Option<(Bytes, Kind)> {
         let all = self.0.range(..=*bytes.end()).map(|(s, (e, k))| (*s..=*e, *k));
         all.into_iter().find(|(held, k)| held.end() >= bytes.start() && kind.excludes(*k))
@@ -162,7 +162,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against one word for each byte.
+        /// Compares with one entry for each byte.
         #[test]
         fn ranges_split_and_join_as_bytes_do(steps in prop::collection::vec((0..20u64, 0..8u64, kind()), 1..60)) {
             let (mut held, mut bytes) = (Held::default(), [None; 30]);

@@ -1,13 +1,13 @@
-//! What nodes that share a volume write on a stub for each other: `policy::cluster` says what it means.
+//! Marks that nodes of a volume set on a stub for each other. `policy::cluster` defines their meaning.
 //!
 //! ```text
 //! user.entrepot.layout.G   the layout of generation G, made once, never replaced; the highest counts
 //! user.entrepot.change.G   the claim of a node to make generation G
 //! user.entrepot.writer.N.E node N writes the file through its objects, since its E-th entry
-//! user.entrepot.grows.N.E.G   the same node makes it longer than the stub says, since generation G
+//! user.entrepot.grows.N.E.G   the same node makes it longer than the stub's size, since generation G
 //! user.entrepot.cut.G      the file is made shorter under the claim on generation G
-//! user.entrepot.copy.N     node N copies the file, and nobody else changed it since
-//! user.entrepot.sums.ID    checksums made under that name count, or are being made; whoever changes the file takes it away before
+//! user.entrepot.copy.N     node N copies the file, and no other node changed it since
+//! user.entrepot.sums.ID    checksums of that name, valid or being made; removed before each change of the file
 //! ```
 //! Each is one operation of the shared file system on one inode, so that two nodes see them in the same order.
 
@@ -26,42 +26,44 @@ use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::time::Duration;
 
-/// How often a list that other nodes change meanwhile is asked for again, the first times without a pause. A guess: names of a file go one at
-/// a time, and a thousand nodes that close it are done within a second.
+/// Limit of retries of a listing that other nodes change, and number of retries without a pause. A guess: names of a
+/// file go one at a time, and a thousand nodes that close it are done within a second.
 const LISTS_MAX: usize = 1000;
 const LISTS_AT_ONCE: usize = 20;
-/// How many lists in a row have to be the same. GlusterFS 10.3 takes the names of a list and then asks for the value of each; when one has gone
-/// meanwhile it answers with those before it, as if these were all. Nothing else tells that names are missing; without names it is an error.
+/// Number of equal listings in a row before one is trusted. GlusterFS 10.3 fetches the names of a list and then the
+/// value of each. When one has gone in between, it returns only the names before it, without an error unless there are
+/// none.
 const AGREE: usize = 2;
-/// The same before somebody relies on what is not there: a claim, another writer.
+/// As `AGREE`, for a caller that relies on the absence of a mark (claim, writer).
 const AGREE_SURELY: usize = 4;
-/// What is said of checksums that are being made.
+/// Value of the mark of unfinished checksums.
 const MAKING: &str = "making";
-/// What the names of these attributes start with.
+/// Prefix of the names of these attributes.
 const OURS: &str = "user.entrepot.";
-/// The record of a generation in which the bytes are in the stub.
+/// Record of a generation whose bytes are in the stub.
 const IN_STUB: &[u8; 8] = b"in stub\n";
-/// What the record of a generation starts with that lies in a file beside the stubs.
+/// Prefix of a record that lies in a file beside the stubs.
 const BESIDE: &[u8; 7] = b"beside ";
-/// An attribute of this size has room beside others on every file system of `docs/guide/operate/cluster.md`.
+/// Largest record in an attribute. One of this size has room beside others on every file system of
+/// `docs/guide/operate/cluster.md`.
 const RECORD_BYTES_MAX: usize = 1024;
 
-/// What nodes wrote on a stub.
+/// Marks of nodes on a stub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     /// Generation, writers and claim.
     pub marks: Marks,
-    /// All of it.
+    /// Marks from which `marks` was derived.
     pub listed: BTreeSet<Mark>,
     /// Nodes that copy the file.
     pub copies: BTreeSet<Node>,
-    /// There is a source record.
+    /// Set if there is a source record.
     pub has_source: bool,
-    /// Something is said of checksums.
+    /// Set if there is a mark for checksums, finished or not.
     pub has_sums: bool,
 }
 
-/// The generations of a layout in the attribute of a volume that one node had go on from this one.
+/// Adds the generation of the plain layout attribute, left from when one node had the volume, if there is no other.
 pub(super) fn listed_with(mut listed: BTreeSet<Mark>, plain: Option<u64>) -> BTreeSet<Mark> {
     if let Some(generation) = plain.filter(|_| !listed.iter().any(|mark| matches!(mark, Mark::Layout(_)))) {
         listed.insert(Mark::Layout(generation));
@@ -73,7 +75,7 @@ fn name_of(mark: Mark) -> String {
     format!("{OURS}{mark}")
 }
 
-/// The name under which checksums were made or are being made.
+/// Returns the name under which checksums were made or are being made.
 fn sums_of(name: &str) -> Option<&str> {
     name.strip_prefix(OURS)?.strip_prefix("sums.")
 }
@@ -110,12 +112,12 @@ pub(super) fn texts(names: &[u8]) -> impl Iterator<Item = &str> {
     names.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok()?.to_str().ok())
 }
 
-/// The names of a file's attributes, but for those that come and go meanwhile.
+/// Lists the names of a file's attributes, except those that come and go during the call.
 pub(crate) fn list(ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
     agreed(AGREE, ask)
 }
 
-/// A list that came so many times in a row, or without a name.
+/// Returns a listing that came `times` times in a row, or one without names.
 fn agreed(times: usize, mut ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
     let (mut buffer, mut last, mut same) = (vec![0; 1024], None, 0);
     for asked in 0..LISTS_MAX {
@@ -126,7 +128,7 @@ fn agreed(times: usize, mut ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usi
             Ok(0) => return Ok(Vec::new()),
             Ok(len) => {
                 let list = &buffer[..len];
-                // Of two servers that have the same file each may have an order of its own.
+                // Two servers of the same file may list its names in different orders.
                 let names: BTreeSet<Vec<u8>> = list.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
                 same = if last.as_ref() == Some(&names) { same + 1 } else { 1 };
                 if same == times {
@@ -135,7 +137,7 @@ fn agreed(times: usize, mut ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usi
                 last = Some(names);
             }
             Err(Errno::RANGE) if buffer.len() < ATTRIBUTE_BYTES_MAX => buffer.resize(ATTRIBUTE_BYTES_MAX, 0),
-            // The first name went.
+            // The first name went during the call.
             Err(Errno::NODATA) => {}
             Err(errno) => return Err(errno),
         }
@@ -208,7 +210,7 @@ impl FdStub {
         }
     }
 
-    /// `surely` if somebody relies on what is not there.
+    /// `surely`: for a caller that relies on the absence of a mark.
     pub(super) fn shared_look(&self, surely: bool) -> Result<Look> {
         loop {
             let names = self.names(if surely { AGREE_SURELY } else { AGREE })?;
@@ -219,7 +221,7 @@ impl FdStub {
             let claim = match share::claimed(&listed) {
                 None => None,
                 Some(next) => match self.attribute(&name_of(Mark::Change(next)))? {
-                    None => continue, // it went between the two
+                    None => continue, // it went between the two calls
                     Some(value) => Some(claim_of(next, &value)?),
                 },
             };
@@ -240,7 +242,7 @@ impl FdStub {
                 done => return done,
             }
         }
-        // Its name is this node's alone.
+        // A name that only this node uses.
         let beside = format!("{}.{generation}.{}.layout", layout.file, node.0);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let path = self.side().join(&beside);
@@ -293,7 +295,7 @@ impl FdStub {
         self.create(&name, MAKING.as_bytes()).map(drop)
     }
 
-    /// In one step: one that was taken away meanwhile does not come back.
+    /// Replaces the mark in one step, so that one removed by another node does not come back.
     pub(super) fn count_sums(&self, id: &str, text: &str) -> Result<bool> {
         let (fd, name) = (self.fd(), format!("{OURS}sums.{id}"));
         match permitted(fd.as_fd(), || fs::fsetxattr(&*fd, &name, text.as_bytes(), XattrFlags::REPLACE)) {
@@ -326,7 +328,7 @@ impl FdStub {
         Ok(())
     }
 
-    /// What keeps room for a pointer goes when one needs it.
+    /// Removes the attribute that reserves room, when a pointer needs the room.
     fn remove_room(&self) -> Result<()> {
         if self.attribute(LAYOUT_ATTRIBUTE)?.is_some_and(|value| value == ROOM) {
             self.take(LAYOUT_ATTRIBUTE)?;
@@ -351,7 +353,7 @@ fn claim_of(generation: u64, value: &[u8]) -> Result<Claim> {
 mod tests {
     use super::*;
 
-    /// Asks a server that gives these answers; how many were asked for.
+    /// Lists names from a server that gives these answers. Returns the number of requests, too.
     fn asked(times: usize, answers: &[rustix::io::Result<&str>]) -> (rustix::io::Result<String>, usize) {
         let mut given = 0;
         let listed = agreed(times, |buffer| {
@@ -372,7 +374,7 @@ mod tests {
         assert_eq!(asked(2, &[whole, Err(Errno::NODATA), whole]), (whole.map(str::to_owned), 3));
         let turned = Ok("layout.1\0writer.1.1\0writer.2.1\0");
         assert_eq!(asked(2, &[whole, turned]).1, 2, "in another order");
-        // What relies on nothing more being there asks more often.
+        // A caller that relies on the absence of a mark reads more lists.
         let (also, again) = (Ok("layout.1\0"), [cut, cut, cut, whole]);
         assert_eq!(asked(2, &again).0, cut.map(str::to_owned));
         assert_eq!(asked(AGREE_SURELY, &again).0, whole.map(str::to_owned));

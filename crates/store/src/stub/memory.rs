@@ -1,7 +1,7 @@
 //! A stub in memory that can crash: for tests of everything above stubs.
 //!
-//! What was changed since the last sync is a list of changes; a loss of power keeps a first part of it, as a journalling
-//! file system does. Faults: from a chosen call on, every call fails, as for a daemon that is being killed.
+//! Changes since the last sync are a list; a loss of power keeps a first part of it, as a journalling file system does.
+//! Faults: from a chosen call on, every call fails, as for a daemon that is being killed.
 
 mod locks;
 
@@ -48,20 +48,20 @@ struct Inner {
     now: State,
     since_sync: Vec<Change>,
     marks: BTreeSet<InUse>,
-    /// It has no name any more.
+    /// Set when it has no name any more.
     nameless: bool,
     kernel_writes: bool,
-    /// Of nodes: generations, claims, writers, copies. A loss of power of one node takes none of it.
+    /// Generations of nodes, like the claims, writers and copies below. A loss of power of one node takes none of it.
     generations: BTreeMap<u64, Option<Layout>>,
     claims: BTreeMap<u64, Claim>,
     said: BTreeSet<NodeMark>,
     copies: BTreeSet<Node>,
     locks: Arc<Mutex<locks::Locks>>,
-    /// Checksums by the names under which they were made, `None` while they are being made.
+    /// Checksums by the names under which they were made; `None` while they are being made.
     sums: BTreeMap<String, Option<String>>,
     calls: u64,
     fail_from: Option<u64>,
-    /// Calls that are carried out and fail all the same.
+    /// Calls that are executed but return an error.
     unanswered: Range<u64>,
     gone_from: Option<u64>,
     forget_syncs: bool,
@@ -96,12 +96,12 @@ impl State {
 }
 
 impl MemoryStub {
-    /// An empty file.
+    /// Returns the stub of an empty file.
     pub fn new() -> MemoryStub {
         MemoryStub::default()
     }
 
-    /// Loses power: of what was changed since the last sync, the first `keep` changes stay.
+    /// Simulates a loss of power: the first `keep` changes since the last sync stay.
     pub fn crash(&self, keep: usize) {
         let mut inner = self.0.lock();
         let changes = std::mem::take(&mut inner.since_sync);
@@ -112,12 +112,12 @@ impl MemoryStub {
         inner.fail_from = None;
     }
 
-    /// How many changes were made since the last sync.
+    /// Number of changes since the last sync.
     pub fn unsynced(&self) -> usize {
         self.0.lock().since_sync.len()
     }
 
-    /// Calls so far.
+    /// Number of calls so far.
     pub fn calls(&self) -> u64 {
         self.0.lock().calls
     }
@@ -128,40 +128,40 @@ impl MemoryStub {
         inner.fail_from = nth.map(|n| inner.calls + n);
     }
 
-    /// The n-th call from now (counting from 1) and some after it are carried out, and fail with `EIO` all the same.
+    /// Executes the n-th call from now (counting from 1) and some after it, but returns `EIO` for them.
     pub fn lose_answers(&self, nth: u64, calls: u64) {
         let mut inner = self.0.lock();
         let first = inner.calls + nth;
         inner.unanswered = first..first + calls;
     }
 
-    /// Its last name goes and with it all that it was, from the n-th call from now on (counting from 1), as on GlusterFS.
+    /// Removes its last name and all its state, from the n-th call from now on (counting from 1), as on GlusterFS.
     pub fn goes_at(&self, nth: u64) {
         let mut inner = self.0.lock();
         inner.gone_from = Some(inner.calls + nth);
     }
 
-    /// A broken disk: a sync says that it was done and does nothing. For tests of the tests.
+    /// Simulates a broken disk: a sync returns success and does nothing. For tests of the tests.
     pub fn forget_syncs(&self, forget: bool) {
         self.0.lock().forget_syncs = forget;
     }
 
-    /// What asks for locks is told this from now on; `None`: what is so.
+    /// Fails requests for locks with this error; `None` restores them.
     pub fn refuse_locks(&self, with: Option<Errno>) {
         self.0.lock().locks.lock().refuses = with;
     }
 
-    /// Descriptors that are open for locks.
+    /// Number of descriptors that are open for locks.
     pub fn lockers(&self) -> usize {
         self.0.lock().locks.lock().len()
     }
 
-    /// Whether a mark says that a file was in use.
+    /// Whether it has an in-use mark.
     pub fn is_marked(&self) -> bool {
         !self.0.lock().marks.is_empty()
     }
 
-    /// Its name goes.
+    /// Removes its name.
     pub fn unlink(&self) {
         self.0.lock().nameless = true;
     }

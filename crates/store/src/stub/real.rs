@@ -1,11 +1,14 @@
 //! A stub that is an open file of the namespace.
 //!
 //! The layout record lies in the hidden attribute `user.entrepot.layout`. One that is too large for an attribute lies
-//! in `side/ID.layout`, and the attribute is a pointer to it: the word `side`, the file's number and the generation at
-//! which it was written. A side file is replaced by renaming, durable before the pointer is set; so after a crash the
-//! attribute and what it points to are the old record or the new one, whole. A side file newer than its pointer is the
-//! new record: the crash came between the two. Before a user's own attribute is set on a file without layout, [`ROOM`] is kept
-//! for the pointer.
+//! in `side/ID.layout`. The attribute is then a pointer to it: the word `side`, the file's number and the generation at
+//! which it was written.
+//!
+//! A side file is replaced by renaming, durable before the pointer is set. So after a crash the attribute and its side
+//! file are the old record or the new one, whole. A side file newer than its pointer is the new record: the crash came
+//! between the two.
+//!
+//! Before a user's own attribute is set on a file without layout, [`ROOM`] is kept for the pointer.
 
 use super::locks::Locker;
 use super::marks::{self, Look};
@@ -31,39 +34,39 @@ pub const LAYOUT_ATTRIBUTE: &str = "user.entrepot.layout";
 /// The attribute of the source record.
 pub const SOURCE_ATTRIBUTE: &str = "user.entrepot.source";
 
-/// Set while the kernel writes the object by itself.
+/// Attribute set while the kernel writes the object by itself.
 pub const KERNEL_ATTRIBUTE: &str = "user.entrepot.kernel";
-/// Set on a file that grew beyond its stub's bytes without needing objects.
+/// Attribute set on a file that grew beyond its stub's bytes without needing objects.
 pub const INLINE_ATTRIBUTE: &str = "user.entrepot.inline";
 
-/// What a pointer to a side file starts with; no layout record does.
+/// Prefix of a pointer to a side file; no layout record has it.
 const POINTER: &[u8; 4] = b"side";
-/// Keeps the room of a pointer while there is no layout: a value as long as one, under the same name, can be replaced by one
-/// even where nothing else fits.
+/// Value that keeps the room of a pointer while there is no layout. It is as long as one and has the same name, so a
+/// pointer can replace it even where nothing else fits.
 pub const ROOM: &[u8; 20] = b"room for the layout\n";
-/// Attributes are at most this large on Linux.
+/// Limit of an attribute on Linux.
 pub(super) const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
 
-/// An open file of the namespace.
+/// A stub that is an open file of the namespace.
 pub struct FdStub {
-    /// The best descriptor seen so far: one for writing, if anybody had one.
+    /// Best descriptor so far: a writable one, if any was offered.
     fd: RwLock<Arc<OwnedFd>>,
     inode: Option<Inode>,
     side: PathBuf,
     open: PathBuf,
-    /// Other nodes use it, too.
+    /// Set if other nodes use it, too.
     shared: bool,
-    /// Side files that were replaced since the last sync.
+    /// Set after a side file was replaced, until the next sync.
     side_unsynced: Unsynced<Errno>,
 }
 
 impl FdStub {
-    /// The stub behind a descriptor. One for reading only is opened again for writing where the file's mode lets us.
+    /// Makes a stub of a descriptor. A read-only one is reopened for writing if the file's mode permits it.
     pub fn new(fd: OwnedFd, namespace: &Path) -> FdStub {
         FdStub::sharing(Arc::new(fd), namespace, false)
     }
 
-    /// The same, behind a descriptor that others use too; `shared`: several nodes have the volume.
+    /// As [`FdStub::new`], for a descriptor that others use too; `shared`: several nodes have the volume.
     pub fn sharing(fd: Arc<OwnedFd>, namespace: &Path, shared: bool) -> FdStub {
         let fd = if is_writable(&fd) { fd } else { reopen(&fd).map_or(fd, Arc::new) };
         leave_access_time(&fd);
@@ -77,7 +80,7 @@ impl FdStub {
         }
     }
 
-    /// Another descriptor of the same file: kept instead of ours if it can write and ours cannot.
+    /// Offers another descriptor of the same file: it replaces ours if only it can write.
     pub fn offer(&self, fd: Arc<OwnedFd>) {
         if is_writable(&fd) && !is_writable(&self.fd()) {
             leave_access_time(&fd);
@@ -110,7 +113,7 @@ impl FdStub {
         }
     }
 
-    /// Sets or removes an attribute whose presence says it all.
+    /// Sets or removes an attribute that has no value, only presence.
     fn flag(&self, name: &str, set: bool) -> Result<()> {
         let fd = self.fd();
         let change = || match set {
@@ -152,7 +155,7 @@ impl FdStub {
     }
 }
 
-/// The number of the file whose stub has that name in a directory; `None` if it has no layout, or is no stub. Opens nothing.
+/// File number of the stub of that name in a directory; `None` if it has no layout, or is no stub. Opens nothing.
 pub fn number_at(directory: impl AsFd, name: &OsStr) -> io::Result<Option<FileId>> {
     let mut path = descriptor_path(directory).into_bytes();
     path.push(b'/');
@@ -172,7 +175,7 @@ pub fn number_at(directory: impl AsFd, name: &OsStr) -> io::Result<Option<FileId
     }
 }
 
-/// The same where several nodes have the volume.
+/// As [`number_at`], for a volume of several nodes.
 fn shared_number_at(path: &[u8]) -> io::Result<Option<FileId>> {
     let names = marks::list(|names| fs::llistxattr(path, names))?;
     let Some(generation) = marks::newest(&names) else { return Ok(None) };
@@ -181,7 +184,7 @@ fn shared_number_at(path: &[u8]) -> io::Result<Option<FileId>> {
     marks::number_in(&value[..len])
 }
 
-/// Whether a stub has a layout, or may have one; asked by any descriptor of it.
+/// Whether a stub has a layout, or may have one. Any descriptor of it will do.
 pub fn is_laid_out(stub: impl AsFd) -> io::Result<bool> {
     let path = descriptor_path(stub);
     let names = marks::list(|names| fs::listxattr(path.as_str(), names))?;
@@ -206,7 +209,8 @@ pub(super) fn decode(record: &[u8]) -> Result<Layout> {
     })
 }
 
-/// Attributes obey the file's mode, even its owner's: an ordinary user's daemon widens it for a moment where it must. Root needs not.
+/// Runs `act` on attributes. They obey the file's mode, even for its owner: an ordinary user's daemon widens it for a
+/// moment if it must. Root needs not.
 pub(super) fn permitted<T>(fd: BorrowedFd<'_>, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     match act() {
         Err(Errno::ACCESS) => {}
@@ -223,8 +227,8 @@ fn is_writable(fd: &OwnedFd) -> bool {
     fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::RDWR) || flags.contains(OFlags::WRONLY))
 }
 
-/// Reading it sets no time of access from now on: whether somebody's read may is not known here, since handles share it. Where the
-/// namespace does not allow that, its own rules hold.
+/// Stops reads from setting the access time. Handles share the descriptor, so it is unknown here whether a read should
+/// set it. Where the namespace refuses this, its own rules hold.
 fn leave_access_time(fd: &OwnedFd) {
     let _ = fs::fcntl_setfl(fd, OFlags::NOATIME);
 }
@@ -254,7 +258,7 @@ pub(super) fn write_all(fd: BorrowedFd<'_>, mut offset: u64, mut data: &[u8]) ->
 }
 
 impl FdStub {
-    /// The layout of a volume that one node has.
+    /// Layout of a volume that one node has.
     pub(super) fn plain_layout(&self) -> Result<Option<Layout>> {
         match self.attribute(LAYOUT_ATTRIBUTE)? {
             None => Ok(None),
@@ -318,7 +322,7 @@ impl Stub for FdStub {
     }
 
     fn grow_to(&self, size: u64) -> Result<()> {
-        // One byte where nothing is read: unlike a size that is set, it never takes away what others wrote beyond.
+        // Writes one byte that is never read: unlike setting the size, that never cuts bytes that others wrote beyond.
         if size > 0 { self.write_at(size - 1, &[0]) } else { Ok(()) }
     }
 
@@ -485,7 +489,8 @@ impl Stub for FdStub {
         let beside = [self.side_file(file), self.open.join(by.to_string())].into_iter().chain(sums);
         for path in beside {
             match fs::unlink(&path) {
-                Ok(()) | Err(Errno::NOENT) => {}
+                // Another node may have removed it first.
+                Ok(()) | Err(Errno::NOENT | Errno::STALE) => {}
                 Err(e) => return Err(e.into()),
             }
         }
@@ -507,7 +512,7 @@ impl Stub for FdStub {
     fn links(&self) -> Option<u64> {
         match fs::fstat(&*self.fd()) {
             Ok(stat) => Some(stat.st_nlink),
-            // A shared file system forgets a file whose last link went.
+            // A shared file system drops a file whose last link went.
             Err(Errno::NOENT | Errno::STALE) => Some(0),
             Err(_) => None,
         }

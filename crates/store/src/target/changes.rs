@@ -1,4 +1,4 @@
-//! Changes of state on their way to whoever listens: in order, and never from inside a listener.
+//! Changes of state on their way to listeners: in order, and never from inside a listener.
 
 use super::State;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -11,21 +11,21 @@ use std::sync::Arc;
 pub struct Change {
     /// The target whose state changed.
     pub target: TargetId,
-    /// Its name.
+    /// Name of the target.
     pub name: String,
-    /// What it was.
+    /// State before the change.
     pub from: State,
-    /// What it is.
+    /// State after the change.
     pub to: State,
-    /// Whether the operator said so.
+    /// Whether the operator ordered it.
     pub by_operator: bool,
-    /// Why, for people.
+    /// Reason, for people.
     pub reason: String,
 }
 
 type Listener = Arc<dyn Fn(&Change) + Send + Sync>;
 
-/// A queue of changes. It is bounded by the states: a target that changes again before anybody was told keeps one entry.
+/// Queue of changes. The number of targets bounds it: a target that changes again before its delivery keeps one entry.
 #[derive(Default)]
 pub struct Changes {
     queue: Mutex<Queue>,
@@ -58,7 +58,7 @@ impl Changes {
         self.arrived.notify_one();
     }
 
-    /// Tells the listeners all that waits, unless somebody is at it.
+    /// Delivers all queued changes, unless another thread is delivering.
     pub fn deliver(&self) {
         while let Some(change) = self.take() {
             if change.from != change.to {
@@ -99,7 +99,7 @@ impl Changes {
     }
 }
 
-/// Writes a change to the log, at the level that it deserves.
+/// Logs a change, at a level that depends on the new state.
 pub fn log_change(change: &Change) {
     let Change { target, name, from, to, reason, .. } = change;
     match to {

@@ -1,7 +1,7 @@
 //! Time as the targets of one volume see it: real, or counted for deterministic tests.
 //!
-//! A process that stands still (SIGSTOP, a suspended or starved machine) makes no progress for reasons of its own: a deadline counts from
-//! when it went on. Whoever sleeps beside an operation notices, since its sleep took longer than it was to take.
+//! A process may stand still for reasons of its own: SIGSTOP, a suspended or starved machine. A deadline then counts
+//! from the time at which it went on. A sleeper beside an operation notices, since it slept longer than requested.
 
 use policy::Time;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 pub enum Clock {
     /// The machine's monotonic clock.
     Real {
-        /// When the volume was opened.
+        /// Time of the volume's opening.
         origin: Instant,
-        /// When the process went on after it stood still the last time.
+        /// Time at which the process last went on after it stood still.
         went_on: AtomicU64,
     },
-    /// Moves by a microsecond with every look, so that what happens later is later, and by hand.
+    /// Clock that moves by a microsecond with every reading, so that a later event has a later time, and by hand.
     Counted(AtomicU64),
 }
 
@@ -36,7 +36,7 @@ impl Clock {
         }
     }
 
-    /// Sleeps beside an operation for at most that span.
+    /// Sleeps beside an operation for at most `span`.
     pub fn sleep_beside<T>(&self, span: Duration, deadline: Duration, sleep: impl FnOnce() -> T) -> T {
         let expected = self.now() + time(span + late(deadline));
         let slept = sleep();
@@ -49,7 +49,7 @@ impl Clock {
         slept
     }
 
-    /// From when a deadline counts of what began then.
+    /// Start of the deadline of an operation that began at `began`.
     pub fn counts_from(&self, began: Time) -> Time {
         match self {
             Clock::Real { went_on, .. } => began.max(Time(went_on.load(Ordering::Relaxed))),
@@ -65,17 +65,18 @@ impl Clock {
     }
 }
 
-/// For how long one sleeps beside an operation with that deadline.
+/// Longest sleep beside an operation with that deadline.
 pub fn nap(deadline: Duration) -> Duration {
     (deadline / 8).max(Duration::from_millis(2))
 }
 
-/// A sleeper that is woken so much too late was stopped. Guesses: on a busy machine some hundred milliseconds are usual.
+/// Delay of a wake-up that proves a stop of the process. Guesses: on a busy machine some hundred milliseconds are
+/// usual.
 fn late(deadline: Duration) -> Duration {
     (deadline / 4).max(Duration::from_millis(500))
 }
 
-/// A span as the policies see it.
+/// Converts to the policies' type.
 pub fn time(span: Duration) -> Time {
     Time(span.as_nanos() as u64)
 }

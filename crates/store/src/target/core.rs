@@ -1,9 +1,10 @@
-//! What the callers, the workers and the watching threads of one target share: the medium, its health, its workers.
+//! State that the callers, the workers and the watching threads of one target share: the medium, its health, its
+//! workers.
 
 use super::changes::{Change, Changes};
 use super::clock::Clock;
 use super::counted::Counted;
-use super::looks::{At, Look, Looks};
+use super::looks::{At, Check, Checks};
 use super::medium::{Medium, Space};
 use super::memory::MISSED_DEADLINE;
 use super::pending::{Pending, Task};
@@ -21,17 +22,17 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// What all targets of a volume share.
+/// State that all targets of a volume share.
 pub struct Shared {
     pub execution: Execution,
     pub limits: Limits,
     pub clock: Clock,
     pub changes: Changes,
     pub bell: Bell,
-    pub looks: Arc<Looks>,
+    pub looks: Arc<Checks>,
 }
 
-/// The inside of a [`super::Target`].
+/// Inner part of a [`super::Target`].
 pub struct Core {
     pub id: TargetId,
     pub name: String,
@@ -42,30 +43,34 @@ pub struct Core {
     pub counters: Arc<Counters>,
     shared: Arc<Shared>,
     health: Mutex<Health>,
-    /// The state and (bit 3) doubt, as [`Health`] last left them: all that the hot path looks at.
+    /// The state, doubt (bit 3) and whether it takes new objects (bit 4), as of the last change of [`Health`]: all that
+    /// the hot path reads.
     published: AtomicU8,
     probing: AtomicBool,
-    /// Operations of the daemon's own watch: probes, and looks at the space.
+    /// Operations of the daemon's own watch: probes and measurements of space.
     own_ops: AtomicU64,
-    /// Operations of others when the space was measured last.
+    /// Other operations as of the last measurement of space.
     measured_at: AtomicU64,
     measuring: AtomicBool,
-    /// When its space was measured, here or by another; 0 is never.
+    /// Time of the last measurement of its space, by this or another node; 0: never.
     space_at: AtomicU64,
     total_bytes: AtomicU64,
     free_bytes: AtomicU64,
-    /// It had no room for something, and has little since.
+    /// Set when it had no room for an operation, until it has more than a little.
     full: AtomicBool,
-    /// Who reaches it.
+    /// Nodes that reach it.
     pub whereabouts: Whereabouts,
-    /// One more than the device's number; 0 if none is known.
+    /// One more than the device's number; 0: unknown.
     device: AtomicU64,
+    /// Time at which calls or probes failed it, in milliseconds since 1970; 0 if an operator did.
+    failed_ms: AtomicU64,
 }
 
-/// A target that had no room for something is passed over while it has less than this share of its bytes. A guess.
+/// Share of its bytes (1/64) below which a target that had no room is passed over. A guess.
 const LITTLE_SHARE: u64 = 64;
 
 const DOUBT: u8 = 8;
+const TAKES_NEW: u8 = 16;
 
 fn encode(health: &Health) -> u8 {
     let state = match health.state() {
@@ -75,14 +80,21 @@ fn encode(health: &Health) -> u8 {
         State::Draining => 3,
         State::ReadOnly => 4,
     };
-    state | if health.in_doubt() { DOUBT } else { 0 }
+    let flag = |set, flag| if set { flag } else { 0 };
+    state | flag(health.in_doubt(), DOUBT) | flag(health.accepts_new_objects(), TAKES_NEW)
 }
 
 fn probe_by(medium: &dyn Medium, durable: bool) -> Result<(), Errno> {
     if durable { medium.probe_durable() } else { medium.probe() }
 }
 
-/// What a probe's answer says.
+/// The time, in milliseconds since 1970.
+fn wall_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Event for health from a probe's answer.
 pub fn probed(answer: Result<(), Errno>) -> Event {
     match answer {
         Ok(()) => Event::ProbeOk,
@@ -93,7 +105,7 @@ pub fn probed(answer: Result<(), Errno>) -> Event {
 }
 
 impl Core {
-    /// `own` is the core itself, which hears of syncs that fail.
+    /// `own`: the core itself, to which failed syncs are reported.
     pub fn new(
         spec: TargetSpec,
         shared: &Arc<Shared>,
@@ -127,6 +139,7 @@ impl Core {
             full: AtomicBool::new(false),
             whereabouts: Whereabouts::default(),
             device: AtomicU64::new(0),
+            failed_ms: AtomicU64::new(0),
         }
     }
 
@@ -135,7 +148,7 @@ impl Core {
     }
 
     pub fn state(&self) -> State {
-        match self.published.load(Ordering::Relaxed) & !DOUBT {
+        match self.published.load(Ordering::Relaxed) & (DOUBT - 1) {
             0 => State::Ok,
             1 => State::Suspect,
             2 => State::Failed,
@@ -144,15 +157,30 @@ impl Core {
         }
     }
 
+    /// Whether calls or probes failed it after an order of that time, in milliseconds since 1970.
+    pub fn failed_after(&self, ordered_ms: u64) -> bool {
+        self.failed_ms.load(Ordering::Relaxed) > ordered_ms
+    }
+
     pub fn in_doubt(&self) -> bool {
         self.published.load(Ordering::Relaxed) & DOUBT != 0
+    }
+
+    /// Whether new objects may be created on it.
+    pub fn accepts_new_objects(&self) -> bool {
+        self.published.load(Ordering::Relaxed) & TAKES_NEW != 0
+    }
+
+    /// Returns a part of its health.
+    pub fn health<T>(&self, read: impl FnOnce(&Health) -> T) -> T {
+        read(&self.health.lock())
     }
 
     pub fn next_deadline(&self) -> Option<Time> {
         self.health.lock().next_deadline()
     }
 
-    /// Tells health what happened and does what it says.
+    /// Reports an event to health, and executes its actions.
     pub fn report(&self, event: Event) {
         let (mut probe, mut failed) = (None, false);
         {
@@ -163,7 +191,11 @@ impl Core {
                 match action {
                     Action::Probe { durable, .. } => probe = Some(durable),
                     Action::Changed { from, to, reason } => {
-                        failed |= to == State::Failed;
+                        if to == State::Failed {
+                            failed = true;
+                            let at = if reason == Reason::Operator { 0 } else { wall_ms() };
+                            self.failed_ms.store(at, Ordering::Relaxed);
+                        }
                         self.shared.changes.push(Change {
                             target: self.id,
                             name: self.name.clone(),
@@ -189,7 +221,7 @@ impl Core {
         if let Some(durable) = probe {
             self.shared.bell.want_probe(self.id, durable);
         }
-        // The prober looks by itself before long.
+        // The prober wakes up soon enough by itself.
         if probe.is_some()
             || self.next_deadline().is_some_and(|at| at < self.now() + super::clock::time(super::watch::SPACE_SPAN))
         {
@@ -197,7 +229,7 @@ impl Core {
         }
     }
 
-    /// Executes an operation of anybody on this thread; a panic in it is our bug, and the target's caller sees `EIO`.
+    /// Executes an operation on this thread. A panic in it is our bug; the target's caller gets `EIO`.
     pub fn guarded<T>(&self, op: impl FnOnce(&dyn Medium) -> Result<T, Errno>) -> Result<T, Errno> {
         self.counters.ops.add(1);
         let run = std::panic::AssertUnwindSafe(|| op(&*self.medium));
@@ -207,7 +239,7 @@ impl Core {
         })
     }
 
-    /// What an errno of the medium means for the caller; health is told what concerns it.
+    /// Converts an errno of the medium for the caller, and reports it to health where it concerns that.
     pub fn error(&self, errno: Errno) -> TargetError {
         if self.shared.execution == Execution::Inline && errno == MISSED_DEADLINE {
             self.counters.deadline_misses.add(1);
@@ -224,11 +256,14 @@ impl Core {
         } else if is_read_only(errno.raw_os_error()) {
             self.counters.errors.add(1);
             self.report(Event::ReadOnly);
+        } else if errno == Errno::NOENT {
+            // Either only the object is gone, or the whole target.
+            self.report(Event::ObjectMissing);
         }
         TargetError::Io(errno)
     }
 
-    /// Hands an operation to a worker whatever the state, or executes it here.
+    /// Hands an operation to a worker in any state of the target, or executes it here.
     pub fn submit<T, F>(self: &Arc<Core>, class: Class, op: F) -> Pending<T>
     where
         T: Send + 'static,
@@ -244,9 +279,9 @@ impl Core {
         }
     }
 
-    /// A look whether the medium is what it was, which tells health. One look at a time: while one hangs, the next has
-    /// failed already.
-    pub fn probe(self: &Arc<Core>, durable: bool) -> Option<Look> {
+    /// Returns a check of the medium's identity, which reports to health. One runs at a time: while one hangs, the next
+    /// counts as failed already.
+    pub fn probe(self: &Arc<Core>, durable: bool) -> Option<Check> {
         if self.probing.swap(true, Ordering::Relaxed) {
             self.report(Event::ProbeFailed);
             return None;
@@ -258,7 +293,7 @@ impl Core {
             let answer = probe_by(medium, durable);
             core.probing.store(false, Ordering::Relaxed);
             match answer {
-                // An answer that comes too late was counted as none.
+                // A late answer was counted as none.
                 _ if core.now() >= core.counts_from(began) + super::clock::time(core.limits.deadline) => {}
                 answer => {
                     if let Err(errno) = answer {
@@ -269,7 +304,7 @@ impl Core {
             }
             Ok(())
         };
-        Some(Look { core: self.clone(), work: Arc::new(Task::new(look, began)), at: At::Probe })
+        Some(Check { core: self.clone(), work: Arc::new(Task::new(look, began)), at: At::Probe })
     }
 
     pub fn probe_not_begun(&self, error: &TargetError) {
@@ -277,12 +312,12 @@ impl Core {
         self.report(if error.is_shortage() { Event::ProbeNotMade } else { Event::ProbeFailed });
     }
 
-    /// From when a deadline counts of what began then.
+    /// Start of the deadline of an operation that began at `began`.
     pub fn counts_from(&self, began: Time) -> Time {
         self.shared.clock.counts_from(began)
     }
 
-    /// Sleeps beside an operation on the target until then, or a part of that.
+    /// Sleeps beside an operation on the target until then, or for a part of that.
     pub fn sleep_beside<T>(&self, until: Time, sleep: impl FnOnce(Duration) -> T) -> T {
         let deadline = self.limits.deadline;
         let span = Duration::from_nanos(until.since(self.now()).0).min(super::clock::nap(deadline));
@@ -293,18 +328,18 @@ impl Core {
         self.counters.ops.get().saturating_sub(self.own_ops.load(Ordering::Relaxed))
     }
 
-    /// Whether somebody used it since its space was last measured.
+    /// Whether it was used since the last measurement of its space.
     pub fn was_used(&self) -> bool {
         self.ops_of_others() != self.measured_at.load(Ordering::Relaxed)
     }
 
-    /// Has its space measured soon.
+    /// Requests a measurement of its space.
     pub fn measure(self: &Arc<Core>) {
         self.shared.looks.push(self.space_look().into_iter().collect());
     }
 
-    /// A look at its space, unless one is under way; made here and now where there are no threads.
-    pub fn space_look(self: &Arc<Core>) -> Option<Look> {
+    /// Returns a measurement of its space, unless one is under way. Runs it here if there are no threads.
+    pub fn space_look(self: &Arc<Core>) -> Option<Check> {
         if self.measuring.swap(true, Ordering::Relaxed) {
             return None;
         }
@@ -320,19 +355,19 @@ impl Core {
             let _ = self.guarded(look);
             return None;
         }
-        Some(Look { core: self.clone(), work: Arc::new(Task::new(look, self.now())), at: At::Space })
+        Some(Check { core: self.clone(), work: Arc::new(Task::new(look, self.now())), at: At::Space })
     }
 
     pub fn space_not_begun(&self) {
         self.measuring.store(false, Ordering::Relaxed);
     }
 
-    /// Whether new objects are better put elsewhere, as far as room is concerned.
+    /// Whether new objects should go elsewhere for lack of space.
     pub fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
     }
 
-    /// How long ago its space was known.
+    /// Age of the figures of its space.
     pub fn space_age(&self) -> Option<Time> {
         let at = self.space_at.load(Ordering::Relaxed);
         (at > 0).then(|| self.now().since(Time(at)))

@@ -1,5 +1,5 @@
-//! A medium that counts the bytes that pass through it and what is under way, so that nothing above has to, and takes the time of
-//! every sixteenth read or write; and that tells of syncs that fail.
+//! A medium that counts its bytes and the operations under way, so that no layer above has to. It also times every
+//! sixteenth read or write, and reports failed syncs.
 
 use super::Counters;
 use super::core::Core;
@@ -14,11 +14,11 @@ use std::io::IoSliceMut;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// A medium and where to count.
+/// A medium with its counters.
 pub struct Counted {
     pub medium: Arc<dyn Medium>,
     pub counters: Arc<Counters>,
-    /// Hears of syncs that fail.
+    /// Receiver of failed syncs.
     pub core: Weak<Core>,
 }
 
@@ -28,7 +28,7 @@ struct CountedHandle {
     core: Weak<Core>,
 }
 
-/// Tells health of a sync that failed, unless its errno says all that there is to say.
+/// Reports a failed sync to health, unless its errno is reported anyway.
 fn tell_if_failed(core: &Weak<Core>, synced: Result<(), Errno>) -> Result<(), Errno> {
     if let Err(errno) = synced
         && !is_space(errno.raw_os_error())
@@ -42,11 +42,11 @@ fn tell_if_failed(core: &Weak<Core>, synced: Result<(), Errno>) -> Result<(), Er
 
 thread_local!(static TURN: Cell<u32> = const { Cell::new(0) });
 
-/// Every so many operations of a thread are timed: looking at the clock twice costs as much as counting.
+/// Number of operations of a thread of which one is timed: reading the clock twice costs as much as counting.
 const TIMED_EVERY: u32 = 16;
 
 impl Counters {
-    /// An operation was timed.
+    /// Records the duration of an operation.
     pub(crate) fn timed(&self, took: Duration) {
         let ns = took.as_nanos() as u64;
         self.took(ns);
@@ -54,7 +54,7 @@ impl Counters {
         self.spans.record(ns);
     }
 
-    /// An operation on so many bytes of an object; `moved` says how many it did move.
+    /// Executes and counts an operation on `bytes` of an object; `moved` returns how many it moved.
     fn during<T>(
         &self,
         bytes: usize,
@@ -124,6 +124,9 @@ impl Medium for Counted {
     }
     fn over_network(&self) -> bool {
         self.medium.over_network()
+    }
+    fn shared_file_system(&self) -> Option<u64> {
+        self.medium.shared_file_system()
     }
     fn cuts_requests(&self) -> bool {
         self.medium.cuts_requests()

@@ -1,14 +1,14 @@
 //! A target in a directory: objects are plain files under `objects/HH/`, with an identity file beside them.
 //!
 //! ```text
-//! PATH/target.id            whose it is
+//! PATH/target.id            identity: volume and target
 //! PATH/target.probe         written by probes
-//! PATH/epoch                the last epoch that this target saw, so that numbers never begin anew
+//! PATH/epoch                the last epoch on this target, so that numbers never start again
 //! PATH/objects/00 .. ff/    by the low byte of the object's number
 //! PATH/objects/2a/000000010000002a
 //! ```
-//! The directory is opened anew with every probe: when another file system was mounted there meanwhile, the medium moves
-//! to it if its identity file says that it is ours, and is gone (`ENODEV`) if not.
+//! Every probe reopens the directory. If another file system is mounted there by then, the medium moves to it if the
+//! identity file is ours. If not, the medium is gone (`ENODEV`).
 
 mod ahead;
 mod file;
@@ -34,8 +34,8 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags:
 const FILE: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// How the directory of a target is reached.
-pub trait Way: Send + Sync + 'static {
+/// Access to the directory of a target.
+pub trait DirectoryAccess: Send + Sync + 'static {
     /// Opens it, as it is now.
     fn open(&self) -> Result<OwnedFd, Errno>;
     /// Its path, if it has one.
@@ -44,7 +44,7 @@ pub trait Way: Send + Sync + 'static {
     }
 }
 
-impl Way for PathBuf {
+impl DirectoryAccess for PathBuf {
     fn open(&self) -> Result<OwnedFd, Errno> {
         rustix::fs::open(self, DIRECTORY, Mode::empty())
     }
@@ -54,40 +54,45 @@ impl Way for PathBuf {
     }
 }
 
-/// A directory on a file system that is already there.
+/// A directory on an existing file system.
 pub struct DirectoryMedium {
-    way: Box<dyn Way>,
+    way: Box<dyn DirectoryAccess>,
     identity: Identity,
     place: RwLock<Option<Arc<Place>>>,
-    /// Directories under `objects/` with creations or removals that may not be durable: at first all, since a daemon that was
-    /// killed may have left some.
+    /// Directories under `objects/` with creations or removals that may not be durable. At first all of them, since a
+    /// killed daemon may have left some.
     touched: Mutex<BTreeSet<u8>>,
-    /// Held while they are synced: whoever finds nothing touched must not go before those are who took it.
+    /// Held during their sync: a caller that finds nothing touched must still wait for a sync under way.
     syncing: Mutex<()>,
 }
 
-/// The directory as it was when last opened.
+/// The directory as of its last opening.
 struct Place {
     objects: OwnedFd,
     device: u64,
     inode: u64,
     below: Below,
     over_network: bool,
+    /// Whether other machines may use its file system.
+    is_shared: bool,
     cuts_requests: bool,
 }
+
+/// Types of shared file systems with a client in user space.
+const SHARED_FUSE: [&str; 5] = ["fuse.glusterfs", "fuse.ceph", "fuse.ceph-fuse", "fuse.juicefs", "fuse.mfs"];
 
 fn bucket(id: ObjectId) -> u8 {
     id.0 as u8
 }
 
-/// Where an object lies below `objects`.
+/// Path of an object below `objects`.
 fn object_path(id: ObjectId) -> String {
     format!("{:02x}/{id}", bucket(id))
 }
 
 impl DirectoryMedium {
-    /// Makes the directory a target: object directories first, the identity last, so that what has an identity is
-    /// complete. Directories that exist are taken over; an identity is replaced only by the same one.
+    /// Makes the directory a target: object directories first, the identity last, so that a target with an identity is
+    /// complete. Existing directories are taken over; an identity is replaced only by the same one.
     pub fn format(path: &Path, identity: &Identity) -> Result<(), IdentityError> {
         DirectoryMedium::format_at(&rustix::fs::open(path, DIRECTORY, Mode::empty())?, identity)
     }
@@ -109,13 +114,13 @@ impl DirectoryMedium {
         identity.write(root)
     }
 
-    /// The target in `path`. Until the first probe that finds it there, everything fails with `ENODEV`.
+    /// Makes the target in `path`. Until the first successful probe, all operations fail with `ENODEV`.
     pub fn new(path: &Path, identity: Identity) -> DirectoryMedium {
         DirectoryMedium::reached(Box::new(path.to_owned()), identity)
     }
 
-    /// As [`DirectoryMedium::new`], where the directory is reached otherwise than by a path.
-    pub fn reached(way: Box<dyn Way>, identity: Identity) -> DirectoryMedium {
+    /// As [`DirectoryMedium::new`], for a directory that is not reached by a path.
+    pub fn reached(way: Box<dyn DirectoryAccess>, identity: Identity) -> DirectoryMedium {
         DirectoryMedium {
             way,
             identity,
@@ -130,12 +135,12 @@ impl DirectoryMedium {
         Path::new("objects").join(object_path(id))
     }
 
-    /// Goes on where the way leads now, also if that looks like the place where it was.
+    /// Reopens the directory, also if it seems to be the same as before.
     pub fn move_along(&self) -> Result<(), Errno> {
         self.enter(true).map(drop)
     }
 
-    /// Whether it was found.
+    /// Whether a probe has found it.
     pub fn is_found(&self) -> bool {
         self.place.read().is_some()
     }
@@ -144,7 +149,7 @@ impl DirectoryMedium {
         self.place.read().clone().ok_or(Errno::NODEV)
     }
 
-    /// Writes and reads back what a probe writes; gives the file, none on a medium that is full.
+    /// Writes and reads back the text of a probe. Returns the file; `None` on a medium that is full.
     fn write_probe(&self) -> Result<Option<OwnedFd>, Errno> {
         const TEXT: &[u8] = b"written by probes, may be removed\n";
         let root = self.look()?;
@@ -159,7 +164,7 @@ impl DirectoryMedium {
         if n == TEXT.len() && back == *TEXT { Ok(Some(fd)) } else { Err(Errno::IO) }
     }
 
-    /// Opens the directory and moves there if it is ours.
+    /// Opens the directory, and moves there if it is ours.
     fn look(&self) -> Result<OwnedFd, Errno> {
         self.enter(false)
     }
@@ -181,23 +186,27 @@ impl DirectoryMedium {
         let stat = rustix::fs::fstat(&objects)?;
         let here = self.place.read().as_ref().is_some_and(|p| (p.device, p.inode) == (stat.st_dev, stat.st_ino));
         if anew || !here {
-            let below = Below { on_entrepot: ahead::is_entrepot(&objects), knows_holes: is_local(&objects) };
+            let fuse_type = crate::host::fuse_type(&objects);
+            let on_entrepot = fuse_type.as_deref() == Some("fuse.entrepot");
+            let below = Below { on_entrepot, knows_holes: is_local(&objects) };
             let over_network = rustix::fs::fstatfs(&objects).is_ok_and(|fs| is_network(fs.f_type as u64));
+            let is_shared = over_network || fuse_type.is_some_and(|kind| SHARED_FUSE.contains(&&*kind));
             let (device, inode) = (stat.st_dev, stat.st_ino);
             let cuts_requests = crate::host::is_fuse(&objects);
-            *self.place.write() = Some(Arc::new(Place { objects, device, inode, below, over_network, cuts_requests }));
+            let place = Place { objects, device, inode, below, over_network, is_shared, cuts_requests };
+            *self.place.write() = Some(Arc::new(place));
         }
         Ok(root)
     }
 }
 
-/// What is not there, or no directory, is a medium that is gone; an object that is not there is something else.
+/// Maps the errors of a missing directory to those of a medium that is gone; a missing object is another error.
 fn absent(errno: Errno) -> Errno {
     if matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP) { Errno::NODEV } else { errno }
 }
 
-/// Whether it is a local file system whose SEEK_HOLE and SEEK_DATA see what is only in memory yet. Of others nobody knows:
-/// network file systems may ask the server, and not every local one looked at its dirty pages in every version.
+/// Whether it is a local file system whose SEEK_HOLE and SEEK_DATA see bytes that are only in memory yet. Others are
+/// unknown: network file systems may ask the server, and some local ones ignored dirty pages in some versions.
 fn is_local(directory: &OwnedFd) -> bool {
     const EXT: i64 = 0xef53;
     const XFS: i64 = 0x5846_5342;
@@ -207,13 +216,13 @@ fn is_local(directory: &OwnedFd) -> bool {
     kind.is_ok_and(|kind| matches!(kind, EXT | XFS | BTRFS | TMPFS))
 }
 
-/// Whether a file system of this `f_type` reaches its devices over a network, from the kernel's `magic.h` and, for Lustre and GPFS, their own headers. FUSE
-/// may be anything, and counts as not.
+/// Whether a file system of this `f_type` reaches its devices over a network. The numbers are from the kernel's
+/// `magic.h` and, for Lustre and GPFS, their own headers. FUSE may be anything, and counts as local.
 fn is_network(f_type: u64) -> bool {
     const NFS: u64 = 0x6969;
     const SMB: [u64; 3] = [0x517b, 0xff53_4d42, 0xfe53_4d42];
     const OTHERS: [u64; 6] = [0x0102_1997, 0x5346_414f, 0x6b41_4653, 0x00c3_6400, 0x0bd0_0bd0, 0x4750_4653];
-    // Where the field is signed, what is above 31 bits is only its sign.
+    // Where the field is signed, the bits above 31 are only its sign.
     let f_type = f_type & 0xffff_ffff;
     f_type == NFS || SMB.contains(&f_type) || OTHERS.contains(&f_type)
 }
@@ -243,7 +252,7 @@ impl Medium for DirectoryMedium {
         let open = |flags| rustix::fs::openat(&place.objects, object_path(id), flags, Mode::empty());
         let for_reading = FILE.difference(OFlags::RDWR).union(OFlags::RDONLY);
         if place.below.on_entrepot {
-            // What a volume below has open for writing goes through its page cache, where its block cache sees no read.
+            // The volume below uses the page cache for files open for writing, and then its block cache sees no reads.
             return Ok(Arc::new(FileHandle::new(open(for_reading)?, place.below).writing_later()));
         }
         match open(FILE) {
@@ -255,7 +264,7 @@ impl Medium for DirectoryMedium {
     fn link(&self, id: ObjectId, name: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
         let objects = &self.place()?.objects;
         match rustix::fs::linkat(objects, object_path(id), objects, object_path(name), AtFlags::empty()) {
-            // How file systems say that they have no links.
+            // Errors by which file systems report that they have no links.
             Err(Errno::PERM | Errno::NOSYS | Errno::MLINK) => return Err(Errno::OPNOTSUPP),
             done => done?,
         }
@@ -264,7 +273,9 @@ impl Medium for DirectoryMedium {
     }
 
     fn remove(&self, id: ObjectId) -> Result<(), Errno> {
-        match rustix::fs::unlinkat(&self.place()?.objects, object_path(id), AtFlags::empty()) {
+        let remove = || rustix::fs::unlinkat(&self.place()?.objects, object_path(id), AtFlags::empty());
+        // On a shared file system the name may lead to an object that another node has removed: the next lookup shows it.
+        match remove().or_else(|errno| if errno == Errno::STALE { remove() } else { Err(errno) }) {
             Ok(()) => {
                 self.touched.lock().insert(bucket(id));
                 Ok(())
@@ -333,12 +344,12 @@ impl Medium for DirectoryMedium {
         };
         let mut text = [0; 16];
         let read = rustix::io::pread(&fd, &mut text, 0)?;
-        // What is damaged is as good as not there: then the objects say it.
+        // A damaged epoch counts as missing: the objects then show it.
         Ok(std::str::from_utf8(&text[..read]).ok().and_then(|text| text.trim().parse().ok()))
     }
 
-    /// Written over the old one, so that it finds room on a target that is full: a number that only grows has no fewer digits, and one
-    /// that is torn by a loss of power is found damaged or is no smaller than it was.
+    /// Overwrites the old epoch, so that there is room on a full target: a number that only grows has no fewer digits.
+    /// After a loss of power a torn number is damaged or no smaller than before.
     fn set_epoch(&self, epoch: u32) -> Result<(), Errno> {
         let root = self.look()?;
         let fd = rustix::fs::openat(&root, EPOCH, FILE | OFlags::CREATE, PRIVATE_FILE)?;
@@ -349,6 +360,10 @@ impl Medium for DirectoryMedium {
 
     fn over_network(&self) -> bool {
         self.place.read().as_ref().is_some_and(|place| place.over_network)
+    }
+
+    fn shared_file_system(&self) -> Option<u64> {
+        self.place.read().as_ref().filter(|place| place.is_shared).map(|place| place.device)
     }
 
     fn cuts_requests(&self) -> bool {

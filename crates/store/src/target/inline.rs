@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! caller    enter: claim a slot, note the time ── op ── leave: free the slot, was it taken?
-//! watchdog        looks at the slots now and then:  too old? -> taken, on_deadline(), tell health
+//! watchdog        checks the slots regularly:       too old? -> taken, on_deadline(), report to health
 //! ```
-//! A slot is locked only for an instant, except while the watchdog runs `on_deadline`: a caller that returns just then
-//! waits for it and so learns for certain whether somebody else dealt with its request. No allocation and no system
-//! call is made on the caller's way.
+//! A slot is locked only for an instant, except while the watchdog runs `on_deadline`. A caller that returns just then
+//! waits for it, and so has certainty whether the watchdog dealt with its request. The caller's way has no allocation
+//! and no system call.
 
 use super::TargetError;
 use parking_lot::Mutex;
@@ -15,9 +15,9 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Called when an operation on somebody's own thread passed its deadline, at most once per operation.
+/// Called when an operation on its caller's own thread passed its deadline, at most once per operation.
 pub trait OnDeadline: Send + Sync {
-    /// Deals with the request in the hung thread's stead. Must not block.
+    /// Deals with the request in place of the hung thread. Must not block.
     fn missed(&self);
 }
 
@@ -27,29 +27,29 @@ impl<F: Fn() + Send + Sync> OnDeadline for F {
     }
 }
 
-/// Why an inline operation gave no result.
+/// Reason why an inline operation gave no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InlineError {
-    /// Nothing was tried: use `run`.
+    /// No operation was started: use `run`.
     #[error("no inline slot is free")]
     NotNow,
-    /// It returned after its deadline; `on_deadline` has dealt with the request.
+    /// The operation returned after its deadline; `on_deadline` has dealt with the request.
     #[error("the operation returned after its deadline")]
     Taken,
-    /// The target gave no result.
+    /// Error of the target.
     #[error(transparent)]
     Target(#[from] TargetError),
 }
 
-/// How many threads may be inside inline operations, over all targets of a volume.
+/// Limit of threads inside inline operations, over all targets of a volume.
 pub struct InlineSlots {
     slots: Box<[Slot]>,
-    /// Nothing looks at the slots: who enters one wakes the watchdog.
+    /// Set while no thread checks the slots: a caller that enters one wakes the watchdog.
     unwatched: AtomicBool,
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-/// On its own cache lines, so that threads with different slots do not slow each other.
+/// Own cache lines, so that threads with different slots do not slow each other.
 #[repr(align(128))]
 #[derive(Default)]
 struct Slot {
@@ -68,7 +68,7 @@ struct Inside {
 pub struct Entered<'a>(&'a Slot);
 
 impl InlineSlots {
-    /// Room for `slots_max` threads.
+    /// Makes slots for `slots_max` threads.
     pub fn new(slots_max: usize) -> InlineSlots {
         let slots = (0..slots_max).map(|_| Slot::default()).collect();
         InlineSlots { slots, unwatched: AtomicBool::new(false), wake: OnceLock::new() }
@@ -94,13 +94,14 @@ impl InlineSlots {
         Some(Entered(slot))
     }
 
-    /// How the watchdog is woken; whether it is the first, which alone may leave the slots unwatched.
+    /// Sets the function that wakes the watchdog. Returns whether it is the first, which alone may leave the slots
+    /// unwatched.
     pub(super) fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static) -> bool {
         self.wake.set(Box::new(wake)).is_ok()
     }
 
-    /// The watchdog wants to sleep; it may if nothing is inside. Who enters from then on wakes it: either this sees that one's
-    /// slot busy, or that one sees what was set here before.
+    /// Lets the watchdog sleep if all slots are empty. A caller that enters from then on wakes it: either this call
+    /// sees its slot busy, or the caller sees the flag set here.
     pub(super) fn leave_unwatched(&self) -> bool {
         self.unwatched.store(true, Ordering::SeqCst);
         let empty = self.slots.iter().all(|slot| !slot.busy.load(Ordering::SeqCst));
@@ -110,13 +111,13 @@ impl InlineSlots {
         empty
     }
 
-    /// How many operations on a target hang whose request was taken.
+    /// Number of hung operations on a target whose request was taken.
     pub(super) fn taken_of(&self, target: TargetId) -> usize {
         let taken = |slot: &&Slot| slot.inside.lock().as_ref().is_some_and(|i| i.taken && i.target == target);
         self.slots.iter().filter(taken).count()
     }
 
-    /// Takes the requests of operations that began before `limit`: calls their `on_deadline` and tells `report`.
+    /// Takes the requests of operations that began before `limit`: calls their `on_deadline` and `report`.
     pub(super) fn take_overdue(&self, limit: Time, mut report: impl FnMut(TargetId, Time)) {
         for slot in &self.slots {
             let mut overdue = None;
@@ -138,7 +139,7 @@ impl InlineSlots {
 }
 
 impl Entered<'_> {
-    /// Ends the operation; whether its request was taken meanwhile.
+    /// Ends the operation. Returns whether its request was taken.
     pub(super) fn leave(self) -> bool {
         self.clear()
     }
@@ -155,7 +156,7 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// Where this thread looks first, so that threads seldom meet.
+/// First slot that this thread tries, so that threads seldom collide.
 fn favourite() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static MINE: Cell<Option<usize>> = const { Cell::new(None) });

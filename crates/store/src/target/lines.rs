@@ -1,4 +1,4 @@
-//! What waits for a target's workers: in order of arrival, but awaited work before prefetches (`policy::precedence`).
+//! Queue for a target's workers: in order of arrival, but awaited work before prefetches (`policy::precedence`).
 
 use super::pool::Work;
 use policy::Time;
@@ -6,7 +6,7 @@ use policy::precedence::{Class, Precedence};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The two lines.
+/// The two queues.
 #[derive(Default)]
 pub struct Lines {
     awaited: VecDeque<Arc<dyn Work>>,
@@ -23,7 +23,7 @@ impl Lines {
         self.len() == 0
     }
 
-    /// Work arrives.
+    /// Appends work to the queue of its class.
     pub fn push(&mut self, now: Time, work: Arc<dyn Work>, class: Class) {
         match class {
             Class::Awaited => self.awaited.push_back(work),
@@ -31,7 +31,7 @@ impl Lines {
         }
     }
 
-    /// The work that arrived last in its line leaves.
+    /// Removes the newest work of a class.
     pub fn unpush(&mut self, class: Class) {
         match class {
             Class::Awaited => drop(self.awaited.pop_back()),
@@ -39,11 +39,11 @@ impl Lines {
         }
     }
 
-    /// What is done next.
+    /// Removes the next work.
     pub fn pop(&mut self, now: Time) -> Option<Arc<dyn Work>> {
         let awaited = !self.awaited.is_empty();
         let oldest_prefetch = self.prefetches.front().map(|&(since, _)| since);
-        // Where its device stands is not known here.
+        // The position of the device is unknown here.
         let turn = self.precedence.next(now, awaited, oldest_prefetch, None);
         let work = match turn.class() {
             Class::Awaited => self.awaited.pop_front(),
@@ -53,7 +53,7 @@ impl Lines {
         Some(work)
     }
 
-    /// A caller waits for `work`, which was a prefetch. Whether it still waited.
+    /// Moves `work` from the prefetches to the awaited work. Returns whether it was still queued.
     pub fn raise(&mut self, work: &Arc<dyn Work>) -> bool {
         let same = |other: &Arc<dyn Work>| Arc::as_ptr(other).addr() == Arc::as_ptr(work).addr();
         let Some(at) = self.prefetches.iter().position(|(_, other)| same(other)) else { return false };
@@ -62,7 +62,7 @@ impl Lines {
         true
     }
 
-    /// All of it.
+    /// Removes all work.
     pub fn drain(&mut self) -> Vec<Arc<dyn Work>> {
         let prefetches = self.prefetches.drain(..).map(|(_, work)| work);
         self.awaited.drain(..).chain(prefetches).collect()

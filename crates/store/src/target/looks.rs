@@ -1,8 +1,8 @@
-//! The daemon's own looks at idle targets, by a few threads for all of them: a thread for each of a thousand targets would
-//! be woken every few seconds for nothing.
+//! The daemon's own probes and measurements of idle targets, by a few threads for all of them. A thread for each of a
+//! thousand targets would be woken every few seconds for nothing.
 //!
-//! A thread whose look hangs is left behind, and another takes its place, a bounded number of times. What has waited for
-//! the patience goes to the workers of its own target, so no target waits longer than that because of others.
+//! A thread whose check hangs is left behind, and another takes its place, a bounded number of times. A check that
+//! waits longer than the timeout goes to the workers of its own target, so that no other target delays it further.
 
 use super::TargetError;
 use super::clock::time;
@@ -15,32 +15,33 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Threads that look. A guess: local disks need one, and four get through a thousand network file systems in a second.
+/// Number of these threads. A guess: local disks need one, and four get through a thousand network file systems in a
+/// second.
 const LOOKERS: usize = 4;
-/// The same with those that hang. A guess: when so many do, each target is left to its own workers.
+/// Limit of threads with the hung ones. A guess: when so many hang, each target is left to its own workers.
 const LOOKERS_MAX: usize = 32;
-/// A thread with nothing to do ends after this span: three rounds of probes.
+/// Idle time after which a thread ends: three rounds of probes.
 const IDLE_SPAN: Duration = Duration::from_secs(30);
 const STACK_BYTES: usize = 256 * 1024;
 
-/// What is looked at.
+/// Kind of check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// Whether the target is what it was.
+    /// Check of the target's identity.
     Probe,
-    /// How much room it has.
+    /// Measurement of its space.
     Space,
 }
 
-/// One look.
-pub struct Look {
+/// A check of one target.
+pub struct Check {
     pub core: Arc<Core>,
     pub work: Arc<dyn Work>,
     pub at: At,
 }
 
-impl Look {
-    /// Leaves it to the target's own workers.
+impl Check {
+    /// Hands the check to the target's own workers.
     fn alone(self) {
         if let Err(error) = Pool::push(&self.core, self.work, Class::Awaited) {
             self.core.not_looked(self.at, &error);
@@ -48,8 +49,8 @@ impl Look {
     }
 }
 
-/// The threads and what waits for them.
-pub struct Looks {
+/// The threads and their queue.
+pub struct Checks {
     patience: Duration,
     crew: Mutex<Crew>,
     work: Condvar,
@@ -57,8 +58,8 @@ pub struct Looks {
 
 #[derive(Default)]
 struct Crew {
-    queue: VecDeque<(Time, Look)>,
-    /// When each living thread began what it is at; the index is its seat.
+    queue: VecDeque<(Time, Check)>,
+    /// Start of the current check of each living thread, by its seat.
     began: Vec<Option<Time>>,
     free_seats: Vec<usize>,
     live: usize,
@@ -71,28 +72,29 @@ impl Crew {
         self.began.iter().flatten().filter(|began| now.since(**began) >= time(patience)).count()
     }
 
-    /// Those that have waited since then, as far as their targets' own workers have room.
-    fn take(&mut self, is_meant: impl Fn(Time) -> bool) -> Vec<Look> {
-        let has_room = |look: &Look| look.core.pool.has_room(&look.core.limits);
+    /// Takes the checks that match, as far as their targets' own workers have room.
+    fn take(&mut self, is_meant: impl Fn(Time) -> bool) -> Vec<Check> {
+        let has_room = |look: &Check| look.core.pool.has_room(&look.core.limits);
         let (taken, left) =
             std::mem::take(&mut self.queue).into_iter().partition(|(since, look)| is_meant(*since) && has_room(look));
         self.queue = left;
-        let taken: VecDeque<(Time, Look)> = taken;
+        let taken: VecDeque<(Time, Check)> = taken;
         taken.into_iter().map(|(_, look)| look).collect()
     }
 }
 
-impl Looks {
-    /// For targets with that deadline. A probe that waits is asked for already, so the patience is a small part of it.
-    pub fn new(deadline: Duration) -> Arc<Looks> {
+impl Checks {
+    /// Makes the queue for targets with that deadline. The timeout is a small part of it, since the deadline of a
+    /// queued probe runs already.
+    pub fn new(deadline: Duration) -> Arc<Checks> {
         let patience = (deadline / 20).max(Duration::from_millis(5));
-        Arc::new(Looks { patience, crew: Mutex::default(), work: Condvar::new() })
+        Arc::new(Checks { patience, crew: Mutex::default(), work: Condvar::new() })
     }
 
-    /// Looks soon. Waits for nothing.
-    pub fn push(self: &Arc<Looks>, looks: Vec<Look>) {
+    /// Queues checks, without waiting.
+    pub fn push(self: &Arc<Checks>, looks: Vec<Check>) {
         let (alone, shared): (Vec<_>, Vec<_>) = looks.into_iter().partition(|look| look.core.has_own_workers());
-        alone.into_iter().for_each(Look::alone);
+        alone.into_iter().for_each(Check::alone);
         let Some(now) = shared.first().map(|look| look.core.now()) else { return };
         let mut crew = self.crew.lock();
         if crew.stopped {
@@ -108,18 +110,21 @@ impl Looks {
             }
         }
         let left = if crew.live <= hanging { crew.take(|_| true) } else { Vec::new() };
+        let waiting = crew.queue.len();
         drop(crew);
-        self.work.notify_all();
-        left.into_iter().for_each(Look::alone);
+        for _ in 0..waiting {
+            self.work.notify_one();
+        }
+        left.into_iter().for_each(Check::alone);
     }
 
-    /// Gives what has waited for too long to the targets' own workers; when to come back, if something waits still.
+    /// Hands checks that waited too long to the targets' own workers. Returns when to call again, if checks still wait.
     pub fn hand_over(&self, now: Time) -> Option<Duration> {
         let mut crew = self.crew.lock();
         let late = crew.take(|since| now.since(since) >= time(self.patience));
         let waits = !crew.queue.is_empty();
         drop(crew);
-        late.into_iter().for_each(Look::alone);
+        late.into_iter().for_each(Check::alone);
         waits.then_some(self.patience)
     }
 
@@ -133,13 +138,13 @@ impl Looks {
         drop(left);
     }
 
-    /// How many are alive.
+    /// Number of living threads.
     #[cfg(test)]
     pub fn threads(&self) -> usize {
         self.crew.lock().live
     }
 
-    fn start(self: &Arc<Looks>, crew: &mut Crew, now: Time) -> bool {
+    fn start(self: &Arc<Checks>, crew: &mut Crew, now: Time) -> bool {
         let seat = crew.free_seats.pop().unwrap_or_else(|| {
             crew.began.push(None);
             crew.began.len() - 1
@@ -160,11 +165,11 @@ impl Looks {
         started.is_ok()
     }
 
-    /// The next look, or nothing if the thread is to end; its last one ended `now`.
-    fn next(&self, seat: usize, now: Time) -> Option<Look> {
+    /// Returns the next check, or nothing if the thread is to end; its last one ended at `now`.
+    fn next(&self, seat: usize, now: Time) -> Option<Check> {
         let mut crew = self.crew.lock();
         crew.began[seat] = None;
-        // It hung, and another has its place.
+        // It hung, and another thread has its place.
         let is_spare = crew.live > LOOKERS + crew.hanging(now, self.patience);
         while !crew.stopped && !is_spare {
             if let Some((_, look)) = crew.queue.pop_front() {
@@ -185,12 +190,12 @@ impl Looks {
 }
 
 impl Core {
-    /// Whether its own workers look: they are at work on it, or it is in doubt and a look may hang.
+    /// Whether its own workers do the checks: they are at work on it, or it is in doubt and a check may hang.
     fn has_own_workers(&self) -> bool {
         (self.in_doubt() || !self.state().accepts_io() || self.pool.is_at_work()) && self.pool.has_room(&self.limits)
     }
 
-    /// A look could not be begun.
+    /// Handles a check that could not begin.
     fn not_looked(&self, at: At, error: &TargetError) {
         match at {
             At::Probe => self.probe_not_begun(error),

@@ -1,6 +1,6 @@
-//! What a target is made of: a directory in real life, memory with faults in tests.
+//! Storage of a target: a directory in real life, memory with faults in tests.
 //!
-//! An implementation does plain, blocking I/O and knows nothing of deadlines, states or layouts.
+//! An implementation does plain, blocking I/O, without deadlines, states or layouts.
 
 use policy::ObjectId;
 use policy::advice::Advice;
@@ -12,69 +12,74 @@ use std::sync::Arc;
 /// Capacity of a medium, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// All of it.
+    /// Size of the file system.
     pub total_bytes: u64,
-    /// What is free for us.
+    /// Free space that we may use.
     pub free_bytes: u64,
-    /// The file system it lies on, so that the space of two targets on one is not counted twice.
+    /// File system that it lies on, so that the space of two targets on one is not counted twice.
     pub device: Option<u64>,
 }
 
-/// Somewhere objects can be kept.
+/// A store of objects.
 pub trait Medium: Send + Sync + 'static {
-    /// The directory that it is made of, if it is one. Touches no device.
+    /// Its directory, if it is one. Touches no device.
     fn directory(&self) -> Option<&std::path::Path> {
         None
     }
-    /// Makes an empty object. `EXIST` if there is one of that name, which is left as it is. Not yet durable.
+    /// Makes an empty object. `EXIST` if one has that name, which is left as it is. Not yet durable.
     fn create(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno>;
     /// Opens an object for reading and writing. `NOENT` if it is not there.
     fn open(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno>;
-    /// Gives an object one more name, under which it is opened and removed like any: it is gone when its last name is. `EXIST` if there is
-    /// an object of that name, `OPNOTSUPP` where the medium cannot. Not yet durable.
+    /// Makes another name for an object, which opens and removes it like any name; the object goes with its last name.
+    /// `EXIST` if the name is taken, `OPNOTSUPP` where the medium cannot. Not yet durable.
     fn link(&self, _id: ObjectId, _name: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
         Err(Errno::OPNOTSUPP)
     }
-    /// Removes an object. Removing what is not there succeeds.
+    /// Removes an object. Succeeds if there is none.
     fn remove(&self, id: ObjectId) -> Result<(), Errno>;
     /// Makes the creations and removals so far durable.
     fn sync_names(&self) -> Result<(), Errno>;
     /// All objects, in no order.
     fn list(&self) -> Result<Vec<ObjectId>, Errno>;
-    /// Looks whether this is the medium it was: identity file present, ours, readable; and writable. `ROFS` if it is and can
-    /// only be read.
+    /// Checks whether this is still the same medium: identity file present, ours and readable, and the medium writable.
+    /// `ROFS` if only the last fails.
     fn probe(&self) -> Result<(), Errno>;
-    /// As [`Medium::probe`], and what is written is synced: `ROFS` also where that fails.
+    /// As [`Medium::probe`], and syncs its write: `ROFS` also where that fails.
     fn probe_durable(&self) -> Result<(), Errno> {
         self.probe()
     }
-    /// Takes the volume's identity off it, so that it may be used for something else.
+    /// Removes the volume's identity, so that the medium may be used otherwise.
     fn disown(&self) -> Result<(), Errno> {
         Ok(())
     }
-    /// The last epoch that was written on it; `None` if none was.
+    /// Reads the last epoch written to it; `None` if none was.
     fn epoch(&self) -> Result<Option<u32>, Errno> {
         Ok(None)
     }
-    /// Writes an epoch on it, durably.
+    /// Writes an epoch durably.
     fn set_epoch(&self, _epoch: u32) -> Result<(), Errno> {
         Ok(())
     }
-    /// How full it is.
+    /// Measures its space.
     fn space(&self) -> Result<Space, Errno>;
-    /// Whether its devices are known to be behind a network. Asks nobody.
+    /// Whether its devices are known to be behind a network. Sends no request.
     fn over_network(&self) -> bool {
         false
     }
-    /// Whether the kernel sends it a large request as many small ones, each when the one before was answered, as it does on FUSE. Asks nobody.
+    /// Number of the shared file system that it lies on: faults of that file system are no faults of the target. Sends no
+    /// request.
+    fn shared_file_system(&self) -> Option<u64> {
+        None
+    }
+    /// Whether the kernel splits a large request into small sequential ones, as it does on FUSE. Sends no request.
     fn cuts_requests(&self) -> bool {
         false
     }
-    /// What the connections behind it do, if there are several. Asks no server.
+    /// State of its connections, if it has several. Sends no request.
     fn connections(&self) -> Option<serde_json::Value> {
         None
     }
-    /// Descriptors that an open object takes at most.
+    /// Limit of the descriptors of an open object.
     fn descriptors_per_object(&self) -> u64 {
         1
     }
@@ -85,8 +90,8 @@ pub trait Medium: Send + Sync + 'static {
 pub trait Handle: Send + Sync {
     /// Reads up to `buf.len()` bytes; fewer only at the end of the object.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Errno>;
-    /// Reads into several buffers, one after the other; fewer bytes only at the end of the object. A caller waits for the
-    /// first `demand_bytes`; a medium that can may tell what lies below that the rest is read on speculation.
+    /// Reads into several buffers, one after the other; fewer bytes only at the end of the object. A caller waits for
+    /// the first `demand_bytes`; a medium may mark the rest as a prefetch for the layers below.
     fn read_vectored_at(
         &self,
         offset: u64,
@@ -109,7 +114,7 @@ pub trait Handle: Send + Sync {
     fn set_len(&self, len: u64) -> Result<(), Errno>;
     /// Frees a range, which then reads as zeros. The length stays.
     fn punch(&self, offset: u64, len: u64) -> Result<(), Errno>;
-    /// Writes zeros over what of a range lies in the object.
+    /// Writes zeros over the part of a range that lies in the object.
     fn zero(&self, offset: u64, len: u64) -> Result<(), Errno> {
         static ZEROS: [u8; 65_536] = [0; 65_536];
         let end = offset.saturating_add(len).min(self.len()?);
@@ -125,8 +130,8 @@ pub trait Handle: Send + Sync {
     fn allocate(&self, offset: u64, len: u64) -> Result<(), Errno>;
     /// Reserves space for a range; the length stays.
     fn reserve(&self, offset: u64, len: u64) -> Result<(), Errno>;
-    /// Whether the two below know all bytes that were written, synced or not. They do on local file systems; where they may
-    /// not, the object is synced before it is asked what can be left out.
+    /// Whether `seek_data` and `seek_hole` cover all written bytes, synced or not. They do on local file systems.
+    /// Elsewhere the object is synced before holes are looked for.
     fn knows_holes(&self) -> bool {
         true
     }
@@ -136,24 +141,24 @@ pub trait Handle: Send + Sync {
     fn seek_hole(&self, offset: u64) -> Result<u64, Errno>;
     /// Length in bytes.
     fn len(&self) -> Result<u64, Errno>;
-    /// Bytes of space it takes.
+    /// Bytes of space that it takes.
     fn allocated(&self) -> Result<u64, Errno>;
-    /// How many names it has.
+    /// Number of its names.
     fn names(&self) -> Result<u64, Errno> {
         Ok(1)
     }
-    /// Says how the next reads are expected to lie, where there is somebody below who reads ahead. Cheap where it changes nothing.
+    /// Advises the layers below, if they read ahead, of the pattern of the next reads. Cheap if it changes nothing.
     fn advise(&self, _advice: Advice) {}
-    /// Asks the device to begin with making a range durable, where that can be asked; promises nothing.
+    /// Asks the device to start to make a range durable, where possible. No guarantee.
     fn begin_sync(&self, _offset: u64, _len: u64) {}
-    /// Waits until the device has done what it was asked to begin with of a range; promises nothing either.
+    /// Waits until the device has done that for a range. No guarantee either.
     fn end_sync(&self, _offset: u64, _len: u64) {}
     /// Makes data and length durable.
     fn sync(&self) -> Result<(), Errno>;
-    /// Whether it was opened while the medium could only be read: it can then not be written when the medium can.
+    /// Whether it was opened while the medium was read-only: it can then not be written later either.
     fn is_read_only(&self) -> bool {
         false
     }
-    /// The file behind it, for passthrough and kernel-side copies; `None` if it is no file.
+    /// File behind it, for passthrough and kernel-side copies; `None` if it is no file.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 }

@@ -1,6 +1,6 @@
 //! A target in memory, with faults on demand: for tests of everything above targets.
 //!
-//! It keeps for every object what is synced and what is not, as a page cache would; [`MemoryMedium::crash`] keeps or
+//! It keeps the synced and unsynced state of every object, as a page cache would; [`MemoryMedium::crash`] keeps or
 //! loses each unsynced part as the seed decides. Deterministic: the same seed and calls give the same results.
 
 mod content;
@@ -30,19 +30,21 @@ struct Shared {
     names: Mutex<Names>,
     capacity_bytes: AtomicU64,
     used_pages: AtomicU64,
-    /// Grows with every crash; handles of an earlier life are dead.
+    /// Number of crashes; handles of an earlier life are dead.
     life: AtomicU64,
     cuts_requests: AtomicBool,
+    /// Number of its shared file system; 0: none.
+    file_system: AtomicU64,
 }
 
 #[derive(Default)]
 struct Names {
     here: BTreeMap<ObjectId, Named>,
-    /// Removed, but a crash may bring them back.
+    /// Removed objects that a crash may bring back.
     removed: BTreeMap<ObjectId, Common>,
 }
 
-/// An object as all its names and handles have it.
+/// An object, shared by all its names and handles.
 type Common = Arc<Mutex<Object>>;
 
 struct Named {
@@ -66,12 +68,18 @@ impl MemoryMedium {
             used_pages: AtomicU64::new(0),
             life: AtomicU64::new(0),
             cuts_requests: AtomicBool::new(false),
+            file_system: AtomicU64::new(0),
         }))
     }
 
-    /// Says from now on that large requests reach it as many small ones.
+    /// Splits large requests into small ones from now on.
     pub fn set_cuts_requests(&self) {
         self.0.cuts_requests.store(true, Ordering::Relaxed);
+    }
+
+    /// Puts it on a shared file system with that number.
+    pub fn set_shared_file_system(&self, number: u64) {
+        self.0.file_system.store(number, Ordering::Relaxed);
     }
 
     /// Replaces the fault plan.
@@ -89,7 +97,8 @@ impl MemoryMedium {
         self.0.capacity_bytes.store(capacity_bytes, Ordering::Relaxed);
     }
 
-    /// Loses power: what was not synced is kept or lost, as the seed decides. Handles opened before fail with `EIO`.
+    /// Simulates a loss of power: unsynced changes are kept or lost, as the seed decides. Handles opened before fail
+    /// with `EIO`.
     pub fn crash(&self) {
         let mut plan = self.0.plan.lock();
         let mut names = self.0.names.lock();
@@ -107,7 +116,7 @@ impl MemoryMedium {
             }
         }
         let mut used_pages = 0;
-        // What has several names is one object afterwards too.
+        // An object with several names stays one object.
         let mut anew: Vec<(Common, Common)> = Vec::new();
         for named in survivors.values_mut() {
             let there =
@@ -125,12 +134,12 @@ impl MemoryMedium {
         names.here = survivors;
     }
 
-    /// Operations so far.
+    /// Number of operations so far.
     pub fn operations(&self) -> u64 {
         self.0.plan.lock().operations
     }
 
-    /// The bytes of an object as they are now, without faults.
+    /// Returns the current bytes of an object, without faults.
     pub fn peek(&self, id: ObjectId) -> Option<Vec<u8>> {
         let object = self.0.names.lock().here.get(&id)?.object.clone();
         let object = object.lock();
@@ -139,7 +148,7 @@ impl MemoryMedium {
         Some(bytes)
     }
 
-    /// Changes the bytes of an object behind everybody's back, durably. Nothing happens if there is no such object.
+    /// Corrupts the bytes of an object, durably and without a trace. Does nothing if there is no such object.
     pub fn poke(&self, id: ObjectId, offset: u64, data: &[u8]) {
         let object = self.0.names.lock().here.get(&id).map(|named| named.object.clone());
         if let Some(object) = object {
@@ -245,6 +254,10 @@ impl Medium for MemoryMedium {
         if self.0.plan.lock().syncs_lose() { Err(Errno::ROFS) } else { Ok(()) }
     }
 
+    fn shared_file_system(&self) -> Option<u64> {
+        Some(self.0.file_system.load(Ordering::Relaxed)).filter(|number| *number > 0)
+    }
+
     fn space(&self) -> Result<Space, Errno> {
         if self.0.plan.lock().gone {
             return Err(Errno::NODEV);
@@ -282,7 +295,7 @@ impl MemoryHandle {
         Ok(())
     }
 
-    /// Looks for data or a hole in what the medium knows of the object.
+    /// Seeks data or a hole in the part of the object that the medium can see.
     fn sought(&self, seek: impl FnOnce(&Content) -> Option<u64>) -> Result<u64, Errno> {
         let lags = self.shared.plan.lock().seeks_lag();
         let object = self.object.lock();
@@ -326,7 +339,7 @@ impl Handle for MemoryHandle {
 
     fn reserve(&self, offset: u64, len: u64) -> Result<(), Errno> {
         let verdict = self.begin(Kind::Write)?;
-        // What lies beyond the length is not kept here.
+        // Bytes beyond the length are not kept here.
         let end = offset.saturating_add(len).min(self.object.lock().now().len());
         let len = end.saturating_sub(offset);
         let pages_new = self.object.lock().now().pages_missing(offset, len);

@@ -1,7 +1,8 @@
 //! One file's own part of an object that files share: a handle that counts the part's bytes from 0.
 //!
-//! What lies between, and beyond the part's end, belongs to other files: nothing here cuts, frees or reserves it. So the object is never made
-//! shorter, and is only as long as the longest part; a part's own length is then what would fit, the rest of it a hole.
+//! The bytes between its units and beyond its end belong to other files: nothing here cuts, frees or reserves them. So
+//! the object is never made shorter, and is only as long as the longest part. A part's own length is then its share of
+//! that, with a hole at the end.
 
 use super::medium::Handle;
 use policy::advice::Advice;
@@ -10,7 +11,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// The handle of an object as a file sees it: of its own part, where it is shared.
+/// Handle of an object as a file sees it: of its own part, if the object is shared.
 pub fn own_part(handle: Arc<dyn Handle>, merged: Option<Merged>) -> Arc<dyn Handle> {
     match merged {
         Some(merged) => Arc::new(Part { handle, merged }),
@@ -24,7 +25,7 @@ struct Part {
 }
 
 impl Part {
-    /// Frees what is data of `[from, ..)`, unit by unit.
+    /// Frees the data of `[from, ..)`, unit by unit.
     fn free(&self, from: u64) -> Result<(), Errno> {
         let mut at = from;
         loop {
@@ -52,7 +53,7 @@ impl Handle for Part {
             let read = self.handle.read_at(run.shared, &mut buf[done..done + len])?;
             done += read;
             if read < len {
-                break; // the end of the whole object: nothing of anybody lies behind it
+                break; // the end of the whole object: no file has bytes behind it
             }
         }
         Ok(done)
@@ -65,7 +66,7 @@ impl Handle for Part {
         })
     }
 
-    /// Frees what lies beyond; growing needs nothing, since beyond the end there is a hole.
+    /// Frees the bytes beyond `len`. Growth needs nothing, since there is a hole beyond the end.
     fn set_len(&self, len: u64) -> Result<(), Errno> {
         self.free(len)
     }
@@ -94,7 +95,7 @@ impl Handle for Part {
             if self.merged.shared(own) == found {
                 return Ok(own);
             }
-            // It is another file's: on with our next unit behind it.
+            // It belongs to another file: go on with our next unit behind it.
         }
     }
 
@@ -152,7 +153,7 @@ impl Handle for Part {
         self.handle.sync()
     }
 
-    /// The kernel does not know whose part is whose.
+    /// None: the kernel cannot tell the parts apart.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -184,7 +185,7 @@ mod tests {
         buf
     }
 
-    /// What somebody does with a part.
+    /// Operation on a part.
     #[derive(Clone, Debug)]
     enum Op {
         Write(u64, Vec<u8>),
@@ -204,7 +205,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// [S-133] Whatever is done with one file's part, the others keep their bytes.
+        /// [S-133] Operations on one file's part leave the bytes of the others alone.
         #[test]
         fn parts_do_not_touch_each_other(ops in prop::collection::vec(op(), 1..30)) {
             const LEN: usize = 14 * UNIT as usize;
@@ -230,7 +231,7 @@ mod tests {
             }
             for (part, expected) in parts.iter().zip(&expected) {
                 prop_assert_eq!(&bytes(&**part, LEN), expected);
-                // What is not zero is data, and what is a hole is zero.
+                // Bytes other than zero are data, and holes are zero.
                 let (mut at, mut seen) = (0, vec![0; LEN]);
                 while let Ok(data) = part.seek_data(at) {
                     at = part.seek_hole(data).expect("data ends");

@@ -11,7 +11,7 @@ use policy::protect::health::Event;
 use rustix::io::Errno;
 use std::sync::{Arc, Weak};
 
-/// No caller waits longer than so many deadlines for a worker, even while others are served: overload is no excuse to hang.
+/// Limit of a caller's wait for a worker, in deadlines, even while others are served: overload is no excuse to hang.
 const QUEUED_DEADLINES_MAX: u32 = 4;
 
 /// An operation under way on a worker. Dropping it abandons the result, not the operation.
@@ -22,20 +22,20 @@ enum Stage<T> {
     Under { task: Arc<dyn Outcome<T>>, core: Arc<Core> },
 }
 
-/// An operation that waits for a worker as a prefetch, or did when it was handed over.
+/// An operation that was handed over as a prefetch.
 pub struct Queued {
     work: Weak<dyn Work>,
     core: Arc<Core>,
 }
 
 impl Queued {
-    /// A caller waits for it: if it still waits for a worker it goes before all prefetches. Whether it did.
+    /// Moves it before all prefetches for a caller that waits. Returns whether it was still queued.
     pub fn raise(&self) -> bool {
         self.work.upgrade().is_some_and(|work| self.core.pool.raise(&work))
     }
 }
 
-/// The part of a task that its waiter sees.
+/// The part of a task that its waiter uses.
 trait Outcome<T>: Work {
     fn phase(&self) -> &Mutex<Phase<T>>;
     fn changed(&self) -> &Condvar;
@@ -56,7 +56,7 @@ enum Phase<T> {
         since: Time,
     },
     Done(Result<T, Errno>),
-    /// Nobody wants the result any more; `missed` if health was told that it hangs.
+    /// The result is not wanted any more; `missed`: the hang was reported to health.
     Abandoned {
         error: TargetError,
         missed: bool,
@@ -131,12 +131,12 @@ where
 }
 
 impl<T: Send + 'static> Pending<T> {
-    /// An operation that is over.
+    /// Wraps the result of a finished operation.
     pub(super) fn ready(result: Result<T, TargetError>) -> Pending<T> {
         Pending(Stage::Ready(result))
     }
 
-    /// An operation handed to a worker.
+    /// Wraps an operation handed to a worker.
     pub(super) fn under<F>(task: Arc<Task<T, F>>, core: Arc<Core>) -> Pending<T>
     where
         F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
@@ -144,7 +144,7 @@ impl<T: Send + 'static> Pending<T> {
         Pending(Stage::Under { task, core })
     }
 
-    /// Its place among the prefetches of its target, unless it is over.
+    /// Its place among the prefetches of its target; `None` if it is over.
     pub fn queued(&self) -> Option<Queued> {
         match &self.0 {
             Stage::Ready(_) => None,
@@ -155,8 +155,8 @@ impl<T: Send + 'static> Pending<T> {
         }
     }
 
-    /// Waits for the result, at most until the deadline. The deadline counts from when a worker began, or, while none
-    /// did, from the last sign of life of the target's workers.
+    /// Waits for the result, at most until the deadline. The deadline counts from the start of the operation or, while
+    /// it is queued, from the last progress of the target's workers.
     pub fn wait(self) -> Result<T, TargetError> {
         let (task, core) = match self.0 {
             Stage::Ready(result) => return result,
@@ -191,18 +191,18 @@ impl<T: Send + 'static> Pending<T> {
     }
 }
 
-/// The deadline has passed: tells health and leaves the operation to itself.
+/// Abandons the operation after its deadline, and reports a miss to health.
 fn give_up<T>(phase: &mut parking_lot::MutexGuard<'_, Phase<T>>, core: &Arc<Core>) -> TargetError {
     let (started, running) = match **phase {
         Phase::Running { since } => (since, true),
         Phase::Queued { since } => (since, false),
         _ => return TargetError::Deadline,
     };
-    // Behind others that are being served, it is the target's load that is at fault, not the target.
+    // In a queue that moves, the cause is the target's load, not the target.
     let missed = running || core.now() >= core.pool.last_progress() + time(core.limits.deadline);
     **phase = Phase::Abandoned { error: TargetError::Deadline, missed };
     parking_lot::MutexGuard::unlocked(phase, || {
-        // First the miss, then the replacement: what it begins has begun after the miss.
+        // First the miss, then the replacement: operations of the replacement begin after the miss.
         if missed {
             core.counters.deadline_misses.add(1);
             core.report(Event::DeadlineMissed { started });

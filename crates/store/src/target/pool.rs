@@ -14,14 +14,14 @@ use std::time::Duration;
 
 /// A worker with nothing to do ends after this span. A guess: threads are cheap to start, not free to keep.
 const IDLE_SPAN: Duration = Duration::from_secs(10);
-/// The deepest thing a worker does is a system call.
+/// Stack of a worker: its deepest call is a system call.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Something that a worker can do.
+/// A piece of work for a worker.
 pub trait Work: Send + Sync {
-    /// Does it, unless it was abandoned before.
+    /// Executes it, unless it was abandoned before.
     fn execute(&self, core: &Core);
-    /// Tells whoever waits for it that there will be no result.
+    /// Reports an error to its waiter instead of a result.
     fn abandon(&self, core: &Core, error: TargetError);
 }
 
@@ -31,19 +31,19 @@ pub struct Pool {
     work: Condvar,
     room: Condvar,
     last_progress: AtomicU64,
-    /// Length of the queue, for those that look without the lock.
+    /// Length of the queue, for readers without the lock.
     waiting: AtomicU32,
 }
 
 #[derive(Default)]
 struct Crew {
     queue: Lines,
-    /// What each living worker is at; the index is the worker's seat.
+    /// Current work of each living worker, by its seat.
     at: Vec<Option<Arc<dyn Work>>>,
     free_seats: Vec<usize>,
     live: usize,
     idle: usize,
-    /// Workers that nobody waits for any more because they hang. Signed: one may be found before it was counted lost.
+    /// Number of hung workers without a waiter. Signed: one may return before it was counted.
     lost: isize,
     stopped: bool,
 }
@@ -66,23 +66,23 @@ impl Pool {
         }
     }
 
-    /// When a worker last began or ended something.
+    /// Time at which a worker last began or ended an operation.
     pub fn last_progress(&self) -> Time {
         Time(self.last_progress.load(Ordering::Relaxed))
     }
 
-    /// How many operations wait for a worker.
+    /// Number of operations that wait for a worker.
     pub fn waiting(&self) -> u32 {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Whether a worker is at something, or something waits for one.
+    /// Whether a worker is busy or an operation waits.
     pub fn is_at_work(&self) -> bool {
         let crew = self.crew.lock();
         !crew.queue.is_empty() || crew.at.iter().any(Option::is_some)
     }
 
-    /// The queue has changed.
+    /// Publishes the length of the queue.
     fn note(&self, crew: &Crew) {
         self.waiting.store(crew.queue.len() as u32, Ordering::Relaxed);
     }
@@ -91,7 +91,7 @@ impl Pool {
         self.last_progress.fetch_max(core.now().0, Ordering::Relaxed);
     }
 
-    /// Queues a piece of work, behind what is awaited if it is a prefetch; waits for room, at most a deadline long.
+    /// Queues a piece of work, a prefetch behind awaited work. Waits for room, at most one deadline.
     pub fn push(core: &Arc<Core>, work: Arc<dyn Work>, class: Class) -> Result<(), TargetError> {
         let (pool, limits) = (&core.pool, &core.limits);
         let mut crew = pool.crew.lock();
@@ -110,7 +110,7 @@ impl Pool {
         if crew.idle < crew.queue.len() && crew.may_grow(limits) {
             match start_worker(core, &mut crew) {
                 Ok(()) => {}
-                Err(_) if crew.live > 0 => {} // those that live will come to it
+                Err(_) if crew.live > 0 => {} // the living workers will execute it
                 Err(errno) => {
                     crew.queue.unpush(class);
                     return Err(TargetError::Io(errno));
@@ -122,18 +122,18 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether at least half of the queue is free: who finds it so may hand work over without waiting for room, since there
-    /// are far fewer threads that do than places.
+    /// Whether at least half of the queue is free. A caller may then queue work without waiting for room, since there
+    /// are far fewer threads that do so than places.
     pub fn has_room(&self, limits: &Limits) -> bool {
         self.crew.lock().queue.len() < limits.queue_max / 2
     }
 
-    /// A caller waits for work that was a prefetch: it goes before those that still are. Whether it still waited for a worker.
+    /// Moves work from the prefetches to the awaited work. Returns whether it was still queued.
     pub fn raise(&self, work: &Arc<dyn Work>) -> bool {
         self.crew.lock().queue.raise(work)
     }
 
-    /// A worker hangs, and no caller waits for it any more.
+    /// Counts a worker that hangs without a waiter.
     pub fn lost(&self) {
         self.crew.lock().lost += 1;
     }
@@ -142,21 +142,21 @@ impl Pool {
     pub fn replace(core: &Arc<Core>) {
         let mut crew = core.pool.crew.lock();
         if crew.idle < crew.queue.len() && crew.may_grow(&core.limits) && !crew.stopped {
-            let _ = start_worker(core, &mut crew); // if not, those that wait pass their deadline
+            let _ = start_worker(core, &mut crew); // if that fails, queued work passes its deadline
         }
     }
 
-    /// A worker that was lost has returned.
+    /// Counts the return of a lost worker.
     pub fn found(&self) {
         self.crew.lock().lost -= 1;
     }
 
-    /// Operations that hang although nobody waits for them any more.
+    /// Number of hung operations without a waiter.
     pub fn hanging(&self) -> usize {
         self.crew.lock().lost.max(0) as usize
     }
 
-    /// Answers everything that waits or runs with an error.
+    /// Answers all queued and running work with an error.
     pub fn abandon_all(&self, core: &Core, error: &TargetError) {
         let mut crew = self.crew.lock();
         let mut all: Vec<_> = crew.queue.drain();
@@ -174,14 +174,14 @@ impl Pool {
         self.room.notify_all();
     }
 
-    /// Threads alive and how many of them hang.
+    /// Numbers of living threads and of hung ones.
     #[cfg(test)]
     pub fn census(&self) -> (usize, isize) {
         let crew = self.crew.lock();
         (crew.live, crew.lost)
     }
 
-    /// The next piece of work, or nothing if the worker is to end.
+    /// Returns the next piece of work, or nothing if the worker is to end.
     fn next(&self, core: &Core, seat: usize) -> Option<Arc<dyn Work>> {
         let mut crew = self.crew.lock();
         crew.at[seat] = None;

@@ -1,27 +1,27 @@
-//! Which nodes reach a target: all, or some, and whether this one is among them.
+//! Reach of a target: all nodes or some, and whether this one is among them.
 //!
-//! A target that this node does not reach is to this node as one that is failed: nothing is read from it or put on it. But it is not lost,
-//! so nothing is made anew in its place, unless an operator fails it.
+//! For a node that does not reach a target, it is like a failed one: not read and not written. But it is not lost, so
+//! it is not rebuilt, unless an operator fails it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-/// Who reaches a target.
+/// Nodes that reach a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// All nodes.
+    /// Every node reaches the target.
     All,
-    /// Some, and this one.
+    /// Some nodes, including this one.
     Here,
-    /// Some, and not this one.
+    /// Some nodes, but not this one.
     Elsewhere,
 }
 
-/// The same, with what is known of the target besides.
+/// Reach of a target, and its other properties for this node.
 #[derive(Default)]
 pub struct Whereabouts {
     reach: AtomicU8,
     near: AtomicBool,
-    /// The operator failed it.
+    /// Set if the operator failed it.
     lost: AtomicBool,
 }
 

@@ -3,9 +3,10 @@
 use super::changes::Change;
 use super::core::{Core, Shared};
 use super::inline::InlineSlots;
-use super::looks::Looks;
+use super::looks::Checks;
 use super::watch;
 use super::{Execution, Limits, Space, State, Target, TargetError, TargetSpec, changes, clock};
+use crate::Error;
 use parking_lot::{Mutex, RwLock};
 use policy::TargetId;
 use policy::cluster::idle::{self, Share};
@@ -18,24 +19,24 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How the targets of a volume are run.
+/// Options of the targets of a volume.
 pub struct TargetsOptions {
     /// Where operations are executed.
     pub execution: Execution,
     /// Limits of each target.
     pub limits: Limits,
-    /// When a target is suspect and when failed.
+    /// Thresholds of the states of a target.
     pub health: Config,
     /// Slots of the hot path.
     pub slots: Arc<InlineSlots>,
 }
 
-/// File systems that were counted: several targets may share one.
+/// File systems already counted: several targets may share one.
 #[derive(Default)]
 struct FileSystems(BTreeSet<u64>);
 
 impl FileSystems {
-    /// Whether this one was not counted yet.
+    /// Counts a file system. Returns false if it was counted before.
     fn is_new(&mut self, space: &Space) -> bool {
         space.device.is_none_or(|device| self.0.insert(device))
     }
@@ -53,41 +54,41 @@ impl TargetsOptions {
     }
 }
 
-/// What an operator can order.
+/// Order of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Use it no more.
+    /// Stop using the target.
     Fail,
-    /// Trust it again, if it answers a probe.
+    /// Use it again, if it answers a probe.
     Restore,
-    /// Move everything off it.
+    /// Move all bytes off it.
     Drain,
 }
 
-/// Why an order was not carried out.
+/// Reason why an order was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
     /// There is no such target.
     #[error("there is no target {0}")]
     Unknown(TargetId),
-    /// It does not answer, or is not the target that it was.
+    /// It does not answer, or is another target.
     #[error("target {name} stays failed: its probe says \"{error}\". Mount or mend what is under it, then restore it")]
     Unwell {
-        /// Its name.
+        /// Name of the target in the volume.
         name: String,
-        /// What the probe said.
+        /// Error of the probe.
         #[source]
         error: TargetError,
     },
-    /// Operations that nobody waits for any more still hang on it: a write among them would land on what is written later.
+    /// Abandoned operations still hang on it: a write among them would overwrite later data.
     #[error(
         "target {name} stays as it is: {hanging} operation(s) given up earlier still hang on it and may yet change it. \
          Wait until they return (or unmount and mount what is under it), then restore it again"
     )]
     Hanging {
-        /// Its name.
+        /// Name of the target in the volume.
         name: String,
-        /// How many operations did not return yet.
+        /// Number of operations that did not return yet.
         hanging: usize,
     },
     /// A failed target cannot be read, so it cannot be drained.
@@ -95,7 +96,7 @@ pub enum OrderError {
         "target {name} is failed and cannot be drained. Restore it first, or let `entrepot check --repair` rebuild what it held"
     )]
     Failed {
-        /// Its name.
+        /// Name of the target in the volume.
         name: String,
     },
 }
@@ -105,7 +106,7 @@ pub struct Targets {
     shared: Arc<Shared>,
     slots: Arc<InlineSlots>,
     health: Config,
-    /// Whether who enters a slot wakes the watchdog.
+    /// Whether a caller that enters a slot wakes the watchdog.
     wakes: bool,
     table: RwLock<BTreeMap<TargetId, Arc<Target>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -113,16 +114,16 @@ pub struct Targets {
     others: OnceLock<Arc<dyn Others>>,
 }
 
-/// Others that have the same targets, and look at those that are idle for each other.
+/// Other nodes with the same targets; the nodes share the checks of idle ones.
 pub trait Others: Send + Sync {
-    /// What this one looks at now.
+    /// Targets that this node checks now.
     fn share(&self) -> Share;
-    /// Tells them what it saw.
+    /// Sends them the results.
     fn tell(&self, seen: &[(TargetId, Space)]);
 }
 
 impl Targets {
-    /// No target yet; starts the watching threads (none with [`Execution::Inline`]).
+    /// Makes an empty table and starts the watching threads (none with [`Execution::Inline`]).
     pub fn new(options: TargetsOptions) -> Arc<Targets> {
         let inline = options.execution == Execution::Inline;
         let shared = Arc::new(Shared {
@@ -131,7 +132,7 @@ impl Targets {
             clock: if inline { clock::Clock::counted() } else { clock::Clock::real() },
             changes: changes::Changes::default(),
             bell: watch::Bell::default(),
-            looks: Looks::new(options.limits.deadline),
+            looks: Checks::new(options.limits.deadline),
         });
         let bell = shared.clone();
         let targets = Arc::new(Targets {
@@ -150,7 +151,7 @@ impl Targets {
         targets
     }
 
-    /// Descriptors that an open object takes at most, on whichever target.
+    /// Largest number of descriptors of an open object, over all targets.
     pub fn descriptors_per_object(&self) -> u64 {
         self.descriptors_per_object.load(Ordering::Relaxed)
     }
@@ -168,27 +169,33 @@ impl Targets {
         target
     }
 
-    /// Forgets a target. Operations under way end as they can.
+    /// Removes a target. Operations under way end as they can.
     pub fn remove(&self, id: TargetId) -> Option<Arc<Target>> {
         self.table.write().remove(&id)
     }
 
-    /// The target of that number.
+    /// Returns the target of that number.
     pub fn get(&self, id: TargetId) -> Option<Arc<Target>> {
         self.table.read().get(&id).cloned()
     }
 
-    /// The target of that name.
+    /// Returns the target of that name.
     pub fn by_name(&self, name: &str) -> Option<Arc<Target>> {
         self.table.read().values().find(|target| target.name() == name).cloned()
     }
 
-    /// All, by number.
+    /// All targets, by number.
     pub fn all(&self) -> Vec<Arc<Target>> {
         self.table.read().values().cloned().collect()
     }
 
-    /// What choosing targets needs to know, with the space as last seen.
+    /// Error of an operation that needs new objects, if no target is usable for them.
+    pub fn none_usable(&self) -> Error {
+        let all_failed = self.all().iter().all(|target| target.state() == State::Failed);
+        if all_failed { Error::AllTargetsFailed } else { Error::NoTarget }
+    }
+
+    /// Input for the choice of targets, with the space as last measured.
     pub fn views(&self) -> Vec<TargetView> {
         if self.shared.execution == Execution::Inline {
             self.measure(true);
@@ -197,25 +204,25 @@ impl Targets {
             near: false,
             id: target.id(),
             tier: target.tier(),
-            usable: target.state().accepts_new_objects(),
+            usable: target.core.accepts_new_objects(),
             free_bytes: if target.core.is_full() { 0 } else { target.space().free_bytes },
         };
         self.table.read().values().map(view).collect()
     }
 
-    /// The same for a new file of this node's users: some may be near.
+    /// As [`Targets::views`], for a new file of this node's users, which prefers near targets.
     pub fn views_of_writer(&self) -> Vec<TargetView> {
         let near = |view: TargetView| TargetView { near: self.get(view.id).is_some_and(|t| t.is_near()), ..view };
         self.views().into_iter().map(near).collect()
     }
 
-    /// The tier that a segment lies on, by its first object.
+    /// Tier of a segment, by its first object.
     pub fn tier_of(&self, segment: &Segment) -> Option<u8> {
         segment.objects.first().and_then(|object| self.get(object.target)).map(|target| target.tier())
     }
 
-    /// The space of all targets that are not failed, each file system counted once. What lies on a draining target is
-    /// counted, its free space is not: nothing new goes there.
+    /// Space of all targets that are not failed, each file system counted once. On a draining target the used bytes
+    /// count, the free ones do not: no new objects go there.
     pub fn space(&self) -> Space {
         let mut sum = Space::default();
         let (mut counted, mut offered) = (FileSystems::default(), FileSystems::default());
@@ -231,7 +238,7 @@ impl Targets {
         sum
     }
 
-    /// What all targets of a tier have, also failed ones, each file system counted once; as last measured.
+    /// Space of all targets of a tier as last measured, failed ones included, each file system counted once.
     pub fn space_on(&self, tier: u8) -> Space {
         let (mut seen, mut sum) = (FileSystems::default(), Space::default());
         for space in self.all().iter().filter(|target| target.tier() == tier).map(|target| target.space()) {
@@ -243,9 +250,9 @@ impl Targets {
         sum
     }
 
-    /// Probes all targets at the same time and waits for every answer or its deadline: with hung targets as long as one
-    /// deadline. Gives those that are failed or did not answer well; not those that could not be asked for want of
-    /// descriptors or threads.
+    /// Probes all targets at the same time and waits for every answer or its deadline: with hung targets for one
+    /// deadline. Returns the targets that are failed or returned an error, but not those that could not be probed for
+    /// want of descriptors or threads.
     pub fn probe_all(&self) -> Vec<TargetId> {
         let asked: Vec<_> = self.all().into_iter().map(|target| (target.submit(|m| m.probe()), target)).collect();
         let unwell = |error: &TargetError| !error.is_shortage();
@@ -259,7 +266,7 @@ impl Targets {
         target.readable(target.run(|medium| medium.probe()))
     }
 
-    /// Counts as many failed probes as it takes to fail a target: for one that was not there from the start.
+    /// Counts enough failed probes to fail a target that was missing from the start.
     pub fn give_up(&self, id: TargetId) {
         let Some(target) = self.get(id) else { return };
         for _ in 0..self.health.failed_probes_max.max(1) {
@@ -280,7 +287,26 @@ impl Targets {
         }
     }
 
-    /// Has the space of a tier measured, without waiting for it; gives what is free there as last measured, of each file system once.
+    /// Requests measurements of targets whose figures are older than `age`, without waiting. Returns whether there are
+    /// any.
+    pub fn measure_older(&self, age: Duration) -> bool {
+        let old = self.older(age);
+        old.iter().for_each(|target| target.core.measure());
+        !old.is_empty()
+    }
+
+    /// Whether figures of some targets are older than `age`.
+    pub fn has_older(&self, age: Duration) -> bool {
+        !self.older(age).is_empty()
+    }
+
+    fn older(&self, age: Duration) -> Vec<Arc<Target>> {
+        let is_old = |target: &Arc<Target>| target.core.space_age().is_none_or(|measured| measured >= clock::time(age));
+        self.all().into_iter().filter(|target| target.state() != State::Failed && is_old(target)).collect()
+    }
+
+    /// Requests measurements of a tier, without waiting. Returns its free space as last measured, each file system
+    /// counted once.
     pub fn measure_soon(&self, tier: u8) -> u64 {
         let on_tier = self.all().into_iter().filter(|target| target.tier() == tier && target.state() != State::Failed);
         let (mut seen, mut free) = (FileSystems::default(), 0);
@@ -294,7 +320,7 @@ impl Targets {
         free
     }
 
-    /// The operator fails, drains or restores a target. Gives its state after that.
+    /// Executes an order of the operator. Returns the new state.
     pub fn operate(&self, id: TargetId, order: Order) -> Result<State, OrderError> {
         let target = self.get(id).ok_or(OrderError::Unknown(id))?;
         let name = target.name().to_owned();
@@ -317,13 +343,13 @@ impl Targets {
         Ok(target.state())
     }
 
-    /// Calls `listener` after every change of a state, in order, never from inside another listener. From a thread of
-    /// its own, or, with [`Execution::Inline`], from the caller that caused the change, when its call ends.
+    /// Calls `listener` after every change of a state, in order, never from inside another listener. Runs on its own
+    /// thread or, with [`Execution::Inline`], on the caller's when the call that caused the change ends.
     pub fn on_change(&self, listener: impl Fn(&Change) + Send + Sync + 'static) {
         self.shared.changes.listen(Arc::new(listener));
     }
 
-    /// With [`Execution::Inline`]: lets time pass.
+    /// Advances the clock of [`Execution::Inline`].
     pub fn advance(&self, span: Duration) {
         self.shared.clock.advance(span);
         self.tick(self.shared.clock.now());
@@ -343,7 +369,7 @@ impl Targets {
         self.all().iter().for_each(|target| target.core.pool.stop());
     }
 
-    /// Threads that look at idle targets.
+    /// Number of threads that check idle targets.
     #[cfg(test)]
     pub(super) fn lookers(&self) -> usize {
         self.shared.looks.threads()
@@ -355,21 +381,22 @@ impl Targets {
         self.shared.looks.push(wanted.filter_map(probe).collect());
     }
 
-    /// Looks at idle targets for others from now on, as they do for this one.
+    /// Starts to check idle targets for other nodes, as they do for this one.
     pub(crate) fn share_looks(&self, others: Arc<dyn Others>) {
         drop(self.others.set(others));
     }
 
-    /// Another saw this.
+    /// Takes over a measurement by another node.
     pub(crate) fn hear_space(&self, id: TargetId, total_bytes: u64, free_bytes: u64) {
         if let Some(target) = self.get(id) {
-            // Only here is known which file system it is here.
+            // The device number is this node's own.
             let device = target.space().device;
             target.core.set_space(Space { total_bytes, free_bytes, device });
         }
     }
 
-    /// Has the space measured of targets that were used since it was, with `idle` also of the others that nobody else looks at.
+    /// Requests measurements of targets used since their last one; with `idle` also of unused ones that are this node's
+    /// share.
     pub(super) fn measure(&self, idle: bool) {
         let share = self.others.get().filter(|_| idle).map_or(Share::All, |others| others.share());
         let usable = self.all().into_iter().filter(|target| target.state() != State::Failed);
@@ -379,7 +406,7 @@ impl Targets {
         self.shared.looks.push(usable.filter(is_due).filter_map(|target| target.core.space_look()).collect());
     }
 
-    /// Tells others of the targets that this one looks at for them.
+    /// Sends other nodes the measurements of the targets that this node checks for them.
     pub(super) fn tell_space(&self) {
         let Some(others) = self.others.get() else { return };
         let share = others.share();
@@ -394,12 +421,12 @@ impl Targets {
         }
     }
 
-    /// Whether the watchdog may sleep: nothing is inside an inline operation, and who comes wakes it.
+    /// Whether the watchdog may sleep: no inline operation is under way, and the next one wakes it.
     pub(super) fn rests(&self) -> bool {
         self.wakes && self.slots.leave_unwatched()
     }
 
-    /// Answers for the callers whose operation passed the deadline.
+    /// Answers for callers whose operation passed the deadline.
     pub(super) fn take_overdue(&self) {
         let limit = self.shared.clock.now().since(clock::time(self.shared.limits.deadline));
         if self.shared.clock.counts_from(limit) > limit {

@@ -26,6 +26,57 @@ fn threads_within(deadline: Duration, limits: Limits, slots: usize) -> Arc<Targe
     })
 }
 
+/// [S-353]
+#[test]
+fn space_is_measured_again_where_the_figures_are_older_than_wanted() {
+    let targets = Targets::new(TargetsOptions::inline());
+    let medium = MemoryMedium::new(1);
+    medium.set_capacity_bytes(1000);
+    targets.add(TargetSpec::new(TargetId(0), 0, Arc::new(medium.clone())));
+    targets.measure_now();
+    medium.set_capacity_bytes(5000);
+    assert!(!targets.measure_older(Duration::from_secs(3600)));
+    assert_eq!(targets.space().total_bytes, 1000);
+    assert!(targets.measure_older(Duration::ZERO));
+    assert_eq!(targets.space().total_bytes, 5000);
+}
+
+/// [S-414]
+#[test]
+fn a_shared_file_system_that_does_not_answer_fails_no_target_and_writes_nowhere_else() {
+    let options =
+        TargetsOptions { health: Config { auto_restore: Some(4), ..Config::default() }, ..TargetsOptions::inline() };
+    let targets = Targets::new(options);
+    let media: Vec<_> = [7, 7, 0]
+        .into_iter()
+        .map(|file_system| {
+            let medium = MemoryMedium::new(1);
+            medium.set_shared_file_system(file_system);
+            medium
+        })
+        .collect();
+    for (id, medium) in (0..).zip(&media) {
+        targets.add(TargetSpec::new(TargetId(id), 0, Arc::new(medium.clone())));
+    }
+    let states = || targets.all().iter().map(|target| target.state()).collect::<Vec<_>>();
+    let usable = || targets.views().iter().map(|view| view.usable).collect::<Vec<_>>();
+    let pass = |seconds: u64| (0..seconds * 10).for_each(|_| targets.advance(Duration::from_millis(100)));
+    pass(1);
+    media.iter().for_each(|medium| medium.set_gone(true));
+    for target in targets.all() {
+        target.run(|medium| medium.probe()).expect_err("it is gone");
+    }
+    pass(20);
+    assert_eq!(states(), [State::Suspect, State::Suspect, State::Failed], "the third is a disk");
+    assert_eq!(usable(), [true, true, false]);
+    media[1].set_gone(false);
+    pass(3);
+    assert_eq!(states(), [State::Failed, State::Ok, State::Failed], "now it is a fault of one target");
+    media.iter().for_each(|medium| medium.set_gone(false));
+    pass(5);
+    assert_eq!(states(), [State::Ok; 3]);
+}
+
 fn add(targets: &Targets, id: u16) -> Arc<Target> {
     targets.add(TargetSpec::new(TargetId(id), 0, Arc::new(MemoryMedium::new(1))))
 }
@@ -170,7 +221,7 @@ fn an_inline_operation_that_panics_frees_its_slot() {
     assert_eq!(worker, Err(TargetError::Io(Errno::IO)), "and on a worker it is an error");
 }
 
-/// A medium whose probes wait for each other, or for ever.
+/// A medium whose probes wait for each other, or forever.
 struct Meeting(Option<Arc<Barrier>>, Mutex<Receiver<()>>);
 
 impl Medium for Meeting {
@@ -201,8 +252,8 @@ impl Medium for Meeting {
     }
 }
 
-/// As many targets as a volume takes, of which those in `hung` do not answer; the others wait for each other, so that they answer only if all
-/// are asked at the same time.
+/// As many targets as a volume takes. Those in `hung` do not answer; the others wait for each other, so they answer
+/// only if all are probed at the same time.
 fn many_targets(hung: &[u16], deadline: Duration) -> (Arc<Targets>, Vec<std::sync::mpsc::Sender<()>>) {
     const COUNT: u16 = crate::volume::TARGETS_MAX as u16;
     let targets = Targets::new(TargetsOptions {
@@ -261,7 +312,7 @@ fn idle_targets(deadline: Duration, media: impl Iterator<Item = Arc<dyn Medium>>
     targets
 }
 
-/// Waits until each of these was looked at so many times more; whether all stayed ok meanwhile.
+/// Waits until each of these was checked `times` times more. Returns whether all stayed ok.
 fn looked_at(targets: &[Arc<Target>], times: u64) -> bool {
     let until: Vec<_> = targets.iter().map(|target| target.counters().ops.get() + times).collect();
     let is_behind = || targets.iter().zip(&until).any(|(target, until)| target.counters().ops.get() < *until);
@@ -286,7 +337,7 @@ fn a_thousand_idle_targets_are_looked_at_by_a_few_threads() {
 /// [S-296]
 #[test]
 fn targets_whose_probes_hang_keep_no_other_from_being_probed() {
-    // A few, and more than there may ever be threads that look. The first four of these hang, and others take their place.
+    // Few hung targets, and more than the limit of threads. The first four threads hang, and others take their place.
     for (hang, threads) in [(6, 5..=10), (40, 5..=32)] {
         let is_hung = |at: usize| at < hang;
         let (release, mut gates): (Vec<_>, Vec<_>) = (0..hang).map(|_| channel()).unzip();
@@ -306,10 +357,10 @@ fn targets_whose_probes_hang_keep_no_other_from_being_probed() {
     }
 }
 
-/// The changes of state that a listener was told.
+/// Changes of state that a listener received.
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// On the caller's thread, with a medium that does what it is told.
+/// Targets on the caller's thread, with a medium under the test's control.
 fn told() -> (Arc<Targets>, Arc<Target>, MemoryMedium, Log) {
     let targets = Targets::new(TargetsOptions::inline());
     let medium = MemoryMedium::new(1);
@@ -334,6 +385,30 @@ fn a_medium_that_is_gone_fails_after_probes_and_is_restored_when_it_is_back() {
     assert_eq!(targets.operate(TargetId(3), Order::Restore), Ok(State::Ok));
     assert_eq!(*log.lock().unwrap(), ["ok>suspect", "suspect>failed", "failed>ok"]);
     assert_eq!(targets.operate(TargetId(9), Order::Fail), Err(OrderError::Unknown(TargetId(9))));
+}
+
+/// [S-373]
+#[test]
+fn a_directory_that_is_emptied_under_the_daemon_fails_with_its_missing_objects() {
+    let dir = tempfile::tempdir().unwrap();
+    let identity = Identity { volume: crate::volume::VolumeId(7), target: TargetId(3), name: "t3".into() };
+    DirectoryMedium::format(dir.path(), &identity).unwrap();
+    let medium = DirectoryMedium::new(dir.path(), identity);
+    medium.probe().unwrap();
+    let targets = Targets::new(TargetsOptions::inline());
+    let target = targets.add(TargetSpec::new(TargetId(3), 0, Arc::new(medium)));
+    let missing = |target: &Target| target.run(|medium| medium.open(ObjectId(5)).map(drop));
+    assert_eq!(missing(&target), Err(TargetError::Io(Errno::NOENT)));
+    targets.advance(Duration::from_secs(1));
+    assert_eq!(target.state(), State::Ok, "an object that is gone alone is no fault of the target");
+    for name in ["target.id", "objects"] {
+        let path = dir.path().join(name);
+        if path.is_dir() { std::fs::remove_dir_all(path).unwrap() } else { std::fs::remove_file(path).unwrap() }
+    }
+    assert_eq!(missing(&target), Err(TargetError::Io(Errno::NOENT)));
+    targets.advance(Duration::from_secs(1));
+    targets.advance(Duration::from_secs(1));
+    assert_eq!(target.state(), State::Failed);
 }
 
 #[test]
@@ -398,7 +473,7 @@ fn space_adds_up_over_the_targets_that_take_something() {
     assert_eq!(space(), (3, 1));
 }
 
-/// What somebody waits for goes before prefetches handed over earlier, and a prefetch that somebody comes to wait for is one of them.
+/// Awaited work goes before prefetches queued earlier, and a prefetch becomes awaited once a caller waits for it.
 #[test]
 fn prefetches_stand_back_until_somebody_waits_for_them() {
     let targets = threads(Limits { workers_max: 1, ..Limits::default() }, 0);
@@ -465,7 +540,7 @@ fn a_target_that_cannot_be_asked_for_want_of_descriptors_stays_as_it_is() {
     }
 }
 
-/// Others that look at some targets.
+/// Other nodes that check some targets.
 struct Lookers(policy::cluster::idle::Share, Mutex<Vec<(TargetId, Space)>>);
 
 impl super::table::Others for Lookers {

@@ -1,5 +1,5 @@
-//! The threads that watch over the targets of a volume: one that answers for hung callers, one that probes and
-//! measures, one that tells listeners of changes. None of them touches a medium, so none can hang.
+//! Threads that watch the targets of a volume: one answers for hung callers, one probes and measures, one notifies
+//! listeners of changes. None of them touches a medium, so none can hang.
 
 use super::Targets;
 use super::clock::{nap, time};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How old the cached space of a target in use may become.
+/// Age limit of the cached space of a target in use.
 pub const SPACE_SPAN: Duration = Duration::from_secs(5);
 
 /// Wakes the prober.
@@ -39,13 +39,13 @@ impl Bell {
         self.wake.notify_all();
     }
 
-    /// Somebody is inside an inline operation.
+    /// Signals that an inline operation began.
     pub fn entered(&self) {
         self.rung.lock().entered = true;
         self.watch.notify_all();
     }
 
-    /// Sleeps until somebody is; whether to go on.
+    /// Sleeps until an inline operation begins. Returns whether to go on.
     fn wait_for_entered(&self) -> bool {
         let mut rung = self.rung.lock();
         while !rung.entered && !rung.stopped {
@@ -55,7 +55,7 @@ impl Bell {
         !rung.stopped
     }
 
-    /// Health wants this target to be probed, perhaps by what is synced.
+    /// Requests a probe of this target for health, with a sync if `durable`.
     pub fn want_probe(&self, target: TargetId, durable: bool) {
         self.rung.lock().probes.insert(target, durable);
     }
@@ -70,7 +70,7 @@ impl Bell {
         self.watch.notify_all();
     }
 
-    /// Sleeps until rung or the span is over; whether to go on.
+    /// Sleeps until rung or for `span`. Returns whether to go on.
     fn wait(&self, span: Duration) -> bool {
         let mut rung = self.rung.lock();
         if !rung.rung && !rung.stopped {
@@ -80,7 +80,7 @@ impl Bell {
         !rung.stopped
     }
 
-    /// Sleeps for the span, rung or not, unless stopped; whether to go on.
+    /// Sleeps for `span`, rung or not, unless stopped. Returns whether to go on.
     fn nap(&self, span: Duration) -> bool {
         let mut rung = self.rung.lock();
         let until = std::time::Instant::now() + span;
@@ -106,7 +106,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 }
 
 fn watch_until_stopped(targets: &Weak<Targets>, shared: &Shared) {
-    // A hung caller is answered for at most that much after its deadline.
+    // A hung caller is answered for at most `span` after its deadline.
     let (deadline, span) = (shared.limits.deadline, nap(shared.limits.deadline));
     while shared.clock.sleep_beside(span, deadline, || shared.bell.nap(span)) {
         let Some(targets) = targets.upgrade() else { return };
@@ -126,11 +126,11 @@ fn probe_until_stopped(targets: &Weak<Targets>, shared: &Shared) {
         let wait = {
             let Some(targets) = targets.upgrade() else { return };
             let now = shared.clock.now();
-            // What nobody uses changes only by others.
+            // The space of unused targets changes only by other nodes.
             let all = measured_all.is_none_or(|at| now.since(at) >= idle::EVERY);
             if measured.is_none_or(|at| now.since(at) >= time(SPACE_SPAN)) {
                 measured = Some(now);
-                // What was asked for the last time is there now.
+                // The measurements requested last time have arrived.
                 if std::mem::replace(&mut tells, all) {
                     targets.tell_space();
                 }
@@ -148,7 +148,7 @@ fn probe_until_stopped(targets: &Weak<Targets>, shared: &Shared) {
 }
 
 impl Targets {
-    /// Lets what is due by `now` happen, and starts the probes that are wanted; when to come back.
+    /// Executes all that is due by `now`, and starts the requested probes. Returns when to call again.
     pub(super) fn tick(&self, now: Time) -> Option<Time> {
         let all = self.all();
         for target in &all {
@@ -156,6 +156,7 @@ impl Targets {
                 target.core.report(Event::Tick);
             }
         }
+        self.compare_file_systems(&all);
         self.start_probes();
         all.iter().filter_map(|target| target.core.next_deadline()).min()
     }

@@ -18,7 +18,7 @@ use super::state_store::Kept;
 use crate::state::dump::Row;
 use crate::{Error, Result};
 
-/// What was just done; tests die there.
+/// Step that has just been completed; tests crash there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The store answers, and holds what it held.
@@ -51,7 +51,7 @@ impl AtRest {
         }
     }
 
-    /// The last epoch that the namespace knows.
+    /// Returns the last epoch recorded in the namespace.
     pub fn epoch(&self, config: &Config) -> Result<u32, Problems> {
         namespace::read_epoch(&config.namespace).map_err(|error| Problems::refused(error, "Mend the namespace"))
     }

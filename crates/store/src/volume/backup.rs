@@ -1,4 +1,4 @@
-//! A volume's state as a backup, and back: while nobody has the volume open.
+//! Saves a volume's state as a backup and restores it, while the volume is closed.
 
 use super::identity;
 use super::lock::Lock;
@@ -14,7 +14,7 @@ const DAMAGED: &str = "See docs/guide/operate/backup.md, \"The state store is da
 
 /// A volume that no daemon has open, for as long as this is there.
 pub(crate) struct AtRest {
-    /// Its identity.
+    /// Identity of the volume.
     pub volume: VolumeId,
     _lock: Lock,
 }
@@ -64,7 +64,7 @@ pub fn load_state(config: &Config, file: &Path, replace: bool) -> Result<usize, 
         let cause = format!("the state in {} is in use already", config.state.display());
         return Err(Problems::refused(cause, "Use `entrepot state load --replace BACKUP` if what it holds may go"));
     }
-    // What the state says of itself is not of this time.
+    // The backup's records about the state itself are of another time.
     backup.rows.retain(|row| !matches!(row, Row::Record { kind, .. } if identity::is_of_the_state_itself(kind)));
     state.load(&backup.rows).map_err(failed)?;
     adopt(config, &rest, &*state, Some(backup.epoch))?;

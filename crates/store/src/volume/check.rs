@@ -58,7 +58,7 @@ pub(crate) fn found_on(
     if check.problems.is_empty() { Ok(()) } else { Err(Problems(check.problems)) }
 }
 
-/// Whether namespace and nodes are written in a way that this program knows: else nothing more is looked at.
+/// Checks the formats of namespace and nodes; with a newer one nothing more is checked.
 fn formats(config: &Config) -> Result<(), Problems> {
     let mut check = Check { config, problems: Vec::new() };
     let namespace = namespace::check_format(&config.namespace).err().map(|cause| (cause, true));
@@ -93,7 +93,7 @@ impl Check<'_> {
             .unzip();
         let real = real_paths(&paths, config.health.deadline);
         for ((target, &path), real) in targets.iter().zip(&paths).zip(&real) {
-            // Those of a volume that is in use were looked at when it was opened.
+            // Targets of a volume that is in use were checked when it was opened.
             let is_known = known.as_ref().is_none_or(|known| known.iter().any(|record| record.name == target.name));
             // A device that is away or hangs is a failed target, not a wrong configuration.
             if is_known && real.as_ref().is_none_or(|_| !path.is_dir()) {
@@ -135,6 +135,9 @@ impl Check<'_> {
                     (_, StateStore::Redis(_)) => "See docs/guide/operate/backup.md, \"The state in Redis\"",
                 },
             );
+            if let Some(problem) = self.problems.last_mut().filter(|_| !matches!(error, Error::Newer(_))) {
+                problem.exit_code = Some(exit::FAILED);
+            }
             None
         })
     }

@@ -1,4 +1,4 @@
-//! What `volume.toml` says, checked, with every default filled in.
+//! The checked contents of `volume.toml`, with every default filled in.
 
 use super::problem::{Problem, Problems};
 use super::sections::{
@@ -26,7 +26,7 @@ pub struct Config {
     pub state_is_derived: bool,
     /// Line and column of it.
     pub(super) state_place: (usize, usize),
-    /// What keeps the state.
+    /// Store of the state.
     pub state_store: StateStore,
     /// Tier names, fastest first: a tier's number is its index.
     pub tiers: Vec<String>,
@@ -34,25 +34,25 @@ pub struct Config {
     pub targets: Vec<TargetConfig>,
     /// How new files are laid out.
     pub layout: LayoutConfig,
-    /// The mount.
+    /// Options of the mount.
     pub mount: Mount,
     /// The mount's block cache.
     pub cache: Cache,
     /// When a target is given up.
     pub health: Health,
-    /// The mover.
+    /// Options of the mover.
     pub mover: Mover,
     /// Hot data on the fast tier.
     pub tiering: Tiering,
     /// Recovery from sources.
     pub recovery: Recovery,
-    /// Where data come from.
+    /// Options of staging and its sources.
     pub stage: Stage,
     /// The job runner.
     pub jobs: Jobs,
     /// Copies of input files of jobs that start soon.
     pub replication: Replication,
-    /// What may be removed when.
+    /// Rules of the purge.
     pub purge: Purge,
     /// `[checksums]`
     pub checksums: Checksums,
@@ -60,7 +60,7 @@ pub struct Config {
     pub accounting: Accounting,
     /// `[scrub]`
     pub scrub: Scrub,
-    /// Who may watch the daemon over the network.
+    /// Address and rights of the network endpoint.
     pub endpoint: Endpoint,
     /// The fast tier as a buffer for checkpoints.
     pub burst: Burst,
@@ -68,12 +68,12 @@ pub struct Config {
     pub stripes: Stripes,
 }
 
-/// One `[[target]]`.
+/// One `[[target]]` table.
 #[derive(Clone, Debug)]
 pub struct TargetConfig {
-    /// Its name.
+    /// Name of the target.
     pub name: String,
-    /// Where its objects are kept.
+    /// Place of the target's objects.
     pub keeping: Keeping,
     /// Its tier, an index into [`Config::tiers`].
     pub tier: u8,
@@ -81,13 +81,13 @@ pub struct TargetConfig {
     pub only_on: Vec<String>,
     /// The hosts that it lies near.
     pub near: Vec<String>,
-    /// Its device as it was measured.
+    /// Measured cost of the target's device.
     pub device: Option<policy::stripe::device::Measured>,
     /// Line and column of its path, or of its block if it has none.
     pub(super) place: (usize, usize),
 }
 
-/// Where the objects of a target are kept.
+/// Place of a target's objects.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Keeping {
     /// In a directory.
@@ -97,7 +97,7 @@ pub enum Keeping {
 }
 
 impl TargetConfig {
-    /// Its directory, if it is one.
+    /// Returns the directory of the target, if it has one.
     pub fn directory(&self) -> Option<&Path> {
         match &self.keeping {
             Keeping::Directory(path) => Some(path),
@@ -120,7 +120,7 @@ impl TargetConfig {
         self.only_on.is_empty() || other.only_on.is_empty() || self.only_on.iter().any(|host| other.is_on(host))
     }
 
-    /// What its block says of connections, if it has them.
+    /// Options of its server connections, if its table has them.
     pub fn connections(&self) -> Option<&ConnectionsConfig> {
         match &self.keeping {
             Keeping::Directory(_) => None,
@@ -161,7 +161,7 @@ impl Config {
         Config::parse(file, &text)
     }
 
-    /// Makes the state directory where nobody named one.
+    /// Makes the state directory if its path is the default.
     pub fn make_state_dir(&self) -> std::io::Result<()> {
         if !self.state_is_derived || self.state.is_dir() {
             return Ok(());
@@ -171,7 +171,7 @@ impl Config {
         std::fs::DirBuilder::new().mode(0o700).create(&self.state)
     }
 
-    /// Where else the state directory of this volume may be, for one who is not root.
+    /// Returns root's state directory of this volume, which a client of another user may have to look in.
     pub fn roots_state_dir(&self) -> Option<PathBuf> {
         self.state_is_derived.then(|| super::sections::roots_directory(&self.name)).flatten()
     }
@@ -181,7 +181,7 @@ impl Config {
         self.state_store != super::sections::StateStore::Embedded
     }
 
-    /// The placement of new files that nobody asked otherwise for.
+    /// Default placement of new files.
     pub fn placement(&self) -> Placement {
         Placement {
             stripe_size: self.layout.stripe_size,

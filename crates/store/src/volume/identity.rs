@@ -1,10 +1,10 @@
-//! Which state store belongs to which namespace, and what a namespace or state that was put back from a backup cannot know.
+//! Identity of the state store, and the gaps of a namespace or state restored from a backup.
 //!
-//! The state store holds a random number of its own, and the namespace names it (`state.id`): a volume is not opened with another state,
-//! whose numbers would begin elsewhere and whose journal knows nothing of the files.
+//! The state store holds a random number of its own, and the namespace names it (`state.id`). A volume is not opened
+//! with another state: its numbers would begin elsewhere, and its journal would not match the files.
 //!
-//! What was put back is older than what the targets hold. Objects of the time between belong to files that this namespace does not know:
-//! they are *unknown*, and nothing removes them by itself.
+//! A restored namespace or state is older than the targets. Objects of the time between belong to files that this
+//! namespace lacks: they are *unknown*, and nothing removes them automatically.
 //!
 //! ```text
 //! epochs   1 .. backup-1          backup .. last one before the return     this daemon's
@@ -24,9 +24,9 @@ use std::path::Path;
 /// Records about the state itself. A backup does not bring them back.
 pub(crate) const KIND: &str = "state";
 const ID: &str = "id";
-/// A backup was loaded or a state adopted, and nobody has opened the volume since: the epoch of the backup.
+/// Key present from the load of a backup, or the adoption of a state, until the next start: the epoch of the backup.
 const RETURNED: &str = "returned";
-/// The state was made of what namespace and targets say, and nobody has opened the volume since.
+/// Key present from the rebuild of the state out of namespace and targets until the next start.
 const REBUILT: &str = "rebuilt";
 /// The epochs of which not all names are known.
 const UNKNOWN: &str = "unknown";
@@ -34,7 +34,7 @@ const UNKNOWN: &str = "unknown";
 const SIZE: &str = "size";
 /// A part of it that may come and go; a guess: less than one server of a thousand.
 const SIZE_PART: u64 = 2000;
-/// The directory `tree` of the namespace, as the file system knows it.
+/// Key of the inode and birth time of the namespace's directory `tree`.
 const TREE: &str = "tree";
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -43,14 +43,14 @@ struct Id {
     volume: String,
 }
 
-/// What is compared at a start: 0 where there is none.
+/// Epochs that are compared at a start; 0 for none.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct Epochs {
     /// The last epoch that the state store gave.
     pub state: u32,
-    /// The last one that the namespace knows.
+    /// Last epoch recorded in the namespace.
     pub namespace: u32,
-    /// The last one that a target knows.
+    /// Largest epoch recorded on a target.
     pub targets: u32,
 }
 
@@ -74,7 +74,8 @@ fn put<T: serde::Serialize>(state: &dyn State, key: &str, value: &T) -> Result<(
     state.record_put(KIND, key, &bytes)
 }
 
-/// Whether a kind of record says something of the state itself or of this life of the machine, so that it means nothing in another.
+/// Whether records of a kind describe this state store or this life of the machine, and so mean nothing in another
+/// store.
 pub(super) fn is_of_the_state_itself(kind: &str) -> bool {
     kind == KIND || kind == NAMES
 }
@@ -95,7 +96,8 @@ pub(super) fn check_volume(config: &Config, state: &dyn State, volume: VolumeId)
 pub(super) fn check(config: &Config, state: &dyn State, volume: VolumeId) -> Result<(), Problems> {
     let namespace = &config.namespace;
     let named = namespace::read_state_id(namespace).map_err(super::open::problem)?;
-    // One that has no number yet is another one, and gets none: it may be somebody else's.
+    // A state store without a number is not the one that the namespace names. It gets none, since it may belong to
+    // another volume.
     let is_known = named.is_none() || get::<Id>(state, ID).map_err(super::open::problem)?.is_some();
     if is_known {
         let id = check_volume(config, state, volume)?;
@@ -122,14 +124,14 @@ pub(super) fn check(config: &Config, state: &dyn State, volume: VolumeId) -> Res
 /// From now on the namespace goes with this state, whatever went with it before. `epoch` is that of the backup that was loaded.
 pub(super) fn adopt(config: &Config, state: &dyn State, volume: VolumeId, epoch: Option<u32>) -> Result<()> {
     put(state, RETURNED, &epoch.unwrap_or(u32::MAX))?;
-    // A number of its own: who still has the state that was saved cannot go on with it.
+    // A new number, so that a remaining copy of the saved state cannot be used with this namespace.
     let id = Id { id: unique()?, volume: volume.to_string() };
     put(state, ID, &id)?;
     namespace::write_state_id(&config.namespace, &id.id).map_err(|error| Error::State(error.to_string()))
 }
 
-/// What a state says of itself that is made of what namespace and targets say: its number, and that no epoch's names are known, since it
-/// cannot tell whether the namespace is the one that it was.
+/// Identity records of a rebuilt state store: its number, and the mark that no epoch's names are known. A rebuild
+/// cannot verify that the namespace is the original one.
 pub(super) fn of_rebuilt(volume: VolumeId) -> Result<(String, Vec<Row>)> {
     let id = Id { id: unique()?, volume: volume.to_string() };
     let row = |key: &str, value: serde_json::Result<Vec<u8>>| {
@@ -150,12 +152,12 @@ pub(super) fn is_rebuilt(state: &dyn State) -> Result<bool> {
 }
 
 /// Notes what is unknown when namespace or state are older than the targets, before anything is removed. `epoch` is that of this daemon.
-pub(super) fn note_return(state: &dyn State, namespace: &Path, seen: Seen, epoch: u32) -> Result<()> {
+pub(super) fn note_return(state: &dyn State, namespace: &Path, seen: Epochs, epoch: u32) -> Result<()> {
     let top = seen.state.max(seen.namespace).max(seen.targets);
     let returned: Option<u32> = get(state, RETURNED)?;
     let tree = namespace::tree_identity(namespace);
     let other_tree = get::<String>(state, TREE)?.is_some_and(|known| Some(known) != tree);
-    // A start that was cut off has given the state an epoch that nobody else knows yet, and no numbers of it.
+    // An interrupted start may have recorded an epoch in the state alone; none of its numbers were given.
     let older_namespace = seen.namespace < seen.targets || seen.namespace + 1 < seen.state;
     let older = older_namespace || (seen.state > 0 && seen.state < top);
     if top > 0 && (older || other_tree || returned.is_some()) {
@@ -170,7 +172,8 @@ pub(super) fn note_return(state: &dyn State, namespace: &Path, seen: Seen, epoch
             range.end - 1
         );
         put(state, UNKNOWN, &range)?;
-        // What it says of names that a loss of power may have taken is not of this time: an object that is missing is lost.
+        // The records of names that a loss of power may have taken are of another time: a missing object counts as
+        // lost.
         for (key, _) in state.records(NAMES)? {
             state.record_remove(NAMES, &key)?;
         }

@@ -1,6 +1,6 @@
 //! Numbers for objects and files that were never given before: the epoch above, a counter below.
 
-use super::identity::Seen;
+use super::identity::Epochs;
 use super::namespace;
 use crate::state::State;
 use crate::target::{Medium, Targets};
@@ -10,9 +10,9 @@ use policy::ObjectId;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Gives numbers. A new epoch is durable before its first number is given, so no restart gives one again. It stands in
-/// the state store, in the namespace and on every target, so that none of them that is lost, or older than it should be, makes numbers
-/// begin anew.
+/// Source of new numbers. A new epoch is durable before its first number is given, so no restart repeats one. The epoch
+/// is in the state store, in the namespace and on every target. So numbers continue even if one of them is lost or
+/// outdated.
 pub struct Ids {
     state: Arc<dyn State>,
     namespace: PathBuf,
@@ -21,8 +21,8 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Starts a new epoch, above all that exists; says what was seen before.
-    pub(super) fn new(state: Arc<dyn State>, namespace: &Path, targets: Arc<Targets>) -> Result<(Ids, Seen)> {
+    /// Starts a new epoch, above all existing ones; also returns the epochs seen before.
+    pub(super) fn new(state: Arc<dyn State>, namespace: &Path, targets: Arc<Targets>) -> Result<(Ids, Epochs)> {
         let (epoch, seen) = new_epoch(&*state, namespace, &targets)?;
         let next = Mutex::new((epoch, 0));
         Ok((Ids { state, namespace: namespace.to_path_buf(), targets, next }, seen))
@@ -65,7 +65,8 @@ impl Ids {
     }
 }
 
-/// The last epoch that a target knows, 0 if none; `look` whether to find it by the objects there where it is written nowhere.
+/// Returns a target's last epoch, 0 if none. `look`: whether to derive it from the target's objects if it is not
+/// recorded.
 fn known_to(medium: &dyn Medium, look: bool) -> Result<u32, rustix::io::Errno> {
     match medium.epoch()? {
         Some(epoch) => Ok(epoch),
@@ -74,10 +75,10 @@ fn known_to(medium: &dyn Medium, look: bool) -> Result<u32, rustix::io::Errno> {
     }
 }
 
-fn new_epoch(state: &dyn State, namespace: &Path, targets: &Targets) -> Result<(u32, Seen)> {
+fn new_epoch(state: &dyn State, namespace: &Path, targets: &Targets) -> Result<(u32, Epochs)> {
     let failed = |error: std::io::Error| Error::State(format!("the epoch in {}: {error}", namespace.display()));
     let mut seen =
-        Seen { state: state.epoch()?, namespace: namespace::read_epoch(namespace).map_err(failed)?, targets: 0 };
+        Epochs { state: state.epoch()?, namespace: namespace::read_epoch(namespace).map_err(failed)?, targets: 0 };
     // Two that agree have not gone back; only then a target where nothing is written may be left unasked.
     let look = seen.state != seen.namespace || seen.state == 0;
     let all = targets.all();

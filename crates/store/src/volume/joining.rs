@@ -1,8 +1,8 @@
 //! Nodes that open one volume: one after the other, so that what is new is formatted once, and a number that one is about to write down
 //! is not taken for one that was lost.
 //!
-//! Who has its turn writes so into the file that is locked. So those who wait, be they a thousand, see that it goes on, and give up only
-//! when one has its turn for too long.
+//! The node that has its turn records progress in the locked file. So even a thousand waiting nodes see that the queue
+//! moves, and give up only when one turn takes too long.
 
 use crate::newer::newer_than;
 use crate::volume_id::unique;
@@ -14,17 +14,17 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How nodes speak of themselves and with each other: this program knows it up to here.
+/// Newest format of leases and messages of nodes that this program can read.
 pub const NODE_FORMAT: u32 = 2;
-/// One that is there renews its lease within so long. A guess: a lease takes five seconds, of many nodes fifteen.
+/// A live node renews its lease within this time. A guess: a lease takes five seconds, of many nodes fifteen.
 const RENEWED_WITHIN: Duration = Duration::from_secs(6);
-/// What is read of a lease at most.
+/// Upper bound of the bytes read of a lease.
 const LEASE_BYTES_MAX: u64 = 16 << 10;
 const DIRECTORY: &str = "nodes";
 const LOCK: &str = "join";
 /// A random number in hexadecimal digits.
 const TURN_BYTES: usize = 32;
-/// How long to wait for one that has its turn. A guess: it asks all targets, and one of them may hang.
+/// Time limit of one node's turn. A guess: the node queries all targets, and one of them may hang.
 const TURN_MAX: Duration = Duration::from_secs(60);
 /// From one look to the next: first, and at most. A thousand that wait look a thousand times a second then, so the next turn begins soon
 /// all the same.
@@ -44,8 +44,9 @@ struct Foreign {
     host: String,
 }
 
-/// Why this program must not join the nodes of a volume, and whether that is because one of them is newer: one that is older would not
-/// know what this one says. Makes nothing; whether a directory can be read is found out by who joins.
+/// Returns the reason why this program must not join the volume's nodes, and whether the reason is a newer node. An
+/// older node could not read this program's messages. Makes nothing; the join itself reports a directory that cannot be
+/// read.
 pub fn foreign_node(namespace: &Path) -> Option<(String, bool)> {
     let mut known = foreign_nodes(namespace);
     let until = Instant::now() + RENEWED_WITHIN;
@@ -81,12 +82,12 @@ fn foreign_nodes(namespace: &Path) -> Vec<Foreign> {
     for entry in std::fs::read_dir(namespace.join(DIRECTORY)).into_iter().flatten().flatten() {
         let Some((node, beat)) = entry.file_name().to_str().and_then(is_lease) else { continue };
         let mut text = String::new();
-        // One that is renamed meanwhile is well.
+        // A lease that is renamed during the scan belongs to a live node.
         let file = std::fs::File::open(entry.path()).map(|file| file.take(LEASE_BYTES_MAX));
         if file.and_then(|mut file| file.read_to_string(&mut text)).is_err() {
             continue;
         }
-        // The rest of what a newer one says may be anything.
+        // Only `format` is certain in a newer node's lease; its other fields may differ.
         let said: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
         let format = said["format"].as_u64().unwrap_or(1);
         if format != u64::from(NODE_FORMAT) {
@@ -137,7 +138,8 @@ fn wait(namespace: &Path, turn_max: Duration) -> Result<OwnedFd> {
     }
 }
 
-/// What the one that has its turn wrote. Opened each time: a file that stays open may show what it was.
+/// Returns the text written by the node that has its turn. Opened each time: a file that stays open may show old
+/// content.
 fn turn_of(directory: &OwnedFd) -> Option<Vec<u8>> {
     let file = fs::openat(directory, LOCK, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut turn = vec![0; TURN_BYTES];

@@ -18,16 +18,16 @@ pub const SECOND: Duration = Duration::from_secs(1);
 pub const HOUR: Duration = Duration::from_secs(3600);
 pub const DAY: Duration = Duration::from_secs(86_400);
 
-/// What is said of values that are bytes per second.
+/// Description of values that are bytes per second.
 pub const RATE: &str = "bytes per second, such as \"200MiB\", or 0 for no limit";
 
 /// A key of a section.
 pub struct Key {
-    /// Its name in the file.
+    /// Name of the key in the file.
     pub name: &'static str,
-    /// What it does, line by line.
+    /// Description of the key, line by line.
     pub help: &'static [&'static str],
-    /// Its default as it is written in a file, or an example.
+    /// Default of the key as written in a file, or an example.
     pub value: &'static str,
 }
 
@@ -70,7 +70,7 @@ macro_rules! section {
 }
 pub(super) use section;
 
-/// What a key takes: a value as it should be, or what to give instead.
+/// A checked value of a key, or a description of the values that are valid.
 pub type Read<T> = Result<T, String>;
 
 /// Bytes, as a number or with a unit.
@@ -126,7 +126,7 @@ pub fn text(given: &Given<'_>) -> Read<String> {
     text.map(str::to_owned).ok_or_else(|| "Give a text in quotes, not empty".to_owned())
 }
 
-/// A text that `parse` understands; else it says what would be right.
+/// Reads a text with `parse`; its error describes the valid values.
 pub fn parsed<T, E: Display>(parse: impl Fn(&str) -> Result<T, E>) -> impl Fn(&Given<'_>) -> Read<T> {
     move |given| parse(&text(given)?).map_err(|why| why.to_string())
 }

@@ -1,4 +1,5 @@
-//! One daemon per volume: exclusive locks on a file in the state directory and on one in the namespace, which say who holds them.
+//! One daemon per volume: exclusive locks on a file in the state directory and on one in the namespace. Both files name
+//! their holder.
 //!
 //! The one in the state directory keeps two volumes from one state; the one in the namespace two daemons from one volume, whatever their
 //! state directories are.
@@ -10,7 +11,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
-/// The text that says who holds a lock is no longer.
+/// Upper bound of the text that names the holder of a lock.
 const HOLDER_BYTES_MAX: u64 = 4096 + 256;
 
 /// The locks; given back when dropped.
@@ -26,7 +27,8 @@ impl Lock {
         }
     }
 
-    /// Takes them, or says who has them. `shared`: other nodes may have the namespace, but no daemon that wants it alone.
+    /// Takes both locks, or reports their holder. `shared`: other nodes may have the namespace, but no daemon that
+    /// wants it alone.
     pub fn take(state_dir: &Path, namespace: &Path, shared: bool) -> Result<Lock, Problems> {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let holder = format!("{} on {}, with state in {}", std::process::id(), host.trim(), state_dir.display());
@@ -57,7 +59,8 @@ fn lock(path: &Path, holder: &str, key: &str, way: FlockOperation) -> Result<Fil
     }
     let written = file.set_len(0).and_then(|()| writeln!(file, "{holder}"));
     match written {
-        // Whoever is refused hears no number; a volume whose namespace is full must start all the same.
+        // Without the text, a refused daemon's message lacks the holder; a volume with a full namespace must start all
+        // the same.
         Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => Ok(file),
         Err(error) => Err(failed(error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error))),
         Ok(()) => Ok(file),

@@ -1,4 +1,4 @@
-//! The directories of the namespace, and the file that says which volume they belong to.
+//! The directories of the namespace, and the file that names the volume they belong to.
 
 use super::VolumeId;
 use crate::newer::newer_than;
@@ -9,7 +9,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// How a namespace, and all that belongs to it, is written: this program knows it up to here.
+/// Newest format of a namespace, and all that belongs to it, that this program can read.
 pub const FORMAT: u32 = 1;
 const FORMAT_FILE: &str = "format";
 const ID_FILE: &str = "volume.id";
@@ -26,7 +26,8 @@ pub struct Directories {
     pub staging: OwnedFd,
 }
 
-/// Whether this program knows how the namespace is written. One that does not say has format 1. The error is a cause for people.
+/// Checks that this program can read the namespace. A namespace without a format file has format 1. The error is a
+/// cause for the operator.
 pub fn check_format(namespace: &Path) -> Result<(), String> {
     let file = namespace.join(FORMAT_FILE);
     match std::fs::read_to_string(&file) {
@@ -81,12 +82,12 @@ pub fn read_epoch(namespace: &Path) -> std::io::Result<u32> {
     }))
 }
 
-/// Which state store goes with this namespace; `None` if none did so far.
+/// Returns the number of the state store of this namespace; `None` if it has none yet.
 pub fn read_state_id(namespace: &Path) -> std::io::Result<Option<String>> {
     read_line(&namespace.join(STATE_ID_FILE))
 }
 
-/// Says which state store goes with this namespace, durably.
+/// Records the number of the state store of this namespace, durably.
 pub fn write_state_id(namespace: &Path, id: &str) -> std::io::Result<()> {
     write_whole(namespace, STATE_ID_FILE, id)
 }
@@ -104,8 +105,8 @@ pub fn inline_bytes_ever(namespace: &Path, now: u64) -> std::io::Result<u64> {
     Ok(now.max(before))
 }
 
-/// What tells the directory `tree` from a copy of it that was put in its place: its inode and when that was made. `None` where the file
-/// system does not say.
+/// Returns the inode and birth time of `tree`, which distinguish it from a copy put in its place. `None` if the file
+/// system does not report them.
 pub fn tree_identity(namespace: &Path) -> Option<String> {
     use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
@@ -117,8 +118,8 @@ pub fn tree_identity(namespace: &Path) -> Option<String> {
 /// Remembers an epoch, durably.
 pub fn write_epoch(namespace: &Path, epoch: u32) -> std::io::Result<()> {
     match write_whole(namespace, EPOCH_FILE, &epoch.to_string()) {
-        // A volume whose namespace is full must start, or nobody could remove anything: the block that is there takes a
-        // number that only grows.
+        // A volume with a full namespace must start, or no file could be removed. The existing block takes a number
+        // that only grows.
         Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
             let mut file =
                 std::fs::OpenOptions::new().write(true).open(namespace.join(EPOCH_FILE)).map_err(|_| error)?;
@@ -138,14 +139,15 @@ pub(super) fn write_whole(namespace: &Path, name: &str, text: &str) -> std::io::
     std::fs::File::open(namespace)?.sync_all()
 }
 
-/// Opens the directories, and makes those that are missing. The namespace itself is closed to others, so that nobody
-/// goes round the mount; the tree inside starts as an ordinary directory, which the mount shows as its root.
+/// Opens the directories, and makes missing ones. The namespace itself is closed to other users, so that none bypasses
+/// the mount. The tree inside becomes the root of the mount. A new tree of root's is sticky and open to all users, like
+/// `/tmp`.
 pub fn open(namespace: &Path) -> Result<Directories, Errno> {
     let root = rustix::fs::open(namespace, DIRECTORY, Mode::empty())?;
     rustix::fs::fchmod(&root, Mode::RWXU)?;
-    let everybody = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
+    let of_users = if rustix::process::geteuid().is_root() { 0o1777 } else { 0o755 };
     let directories = Directories {
-        tree: directory(&root, "tree", everybody)?,
+        tree: directory(&root, "tree", Mode::from_raw_mode(of_users))?,
         side: directory(&root, "side", Mode::RWXU)?,
         open: directory(&root, "open", Mode::RWXU)?,
         staging: directory(&root, "staging", Mode::RWXU)?,

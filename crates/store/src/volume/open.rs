@@ -10,12 +10,13 @@ use super::roster::ordered_text;
 use super::sections::Prefer;
 use super::servers::{FileServer, FileServers};
 use super::state_store::Reached;
-use super::{Volume, VolumeId, identity, joining, namespace};
+use super::{StateStore, Volume, VolumeId, identity, joining, namespace};
+use crate::Error;
 use crate::exit;
 use crate::host;
 use crate::state::{State, TargetRecord};
 use crate::stats::Stats;
-use crate::target::Way;
+use crate::target::DirectoryAccess;
 use crate::target::{
     self, Change, DirectoryMedium, Execution, Identity, IdentityError, InlineSlots, Limits, Medium, Reach, TargetSpec,
     Targets, TargetsOptions,
@@ -36,6 +37,20 @@ pub(super) fn problem(cause: impl ToString) -> Problems {
     Problems::one(Problem::new(cause.to_string(), "the volume is not opened", mend))
 }
 
+/// As above, for a failed state store or namespace: the input has no error.
+fn failed(cause: impl ToString) -> Problems {
+    let Problems(all) = problem(cause);
+    Problems(all.into_iter().map(Problem::failed).collect())
+}
+
+/// A state store that cannot be opened: by its device or its server, unless the error names the configuration.
+fn unreached(error: Error) -> Problems {
+    match error {
+        Error::Newer(_) | Error::Invalid(_) => problem(error),
+        _ => failed(error),
+    }
+}
+
 impl Volume {
     /// Checks everything, then takes the lock, formats what is new and opens everything. A target of the volume whose
     /// directory is missing, or is not the one that it was, is opened as failed. So is one whose `servers` do not answer;
@@ -46,24 +61,24 @@ impl Volume {
         if !shared && joining::had_nodes(&config.namespace) {
             return Err(of_several_nodes(&config));
         }
-        config.make_state_dir().map_err(|error| problem(format!("{}: {error}", config.state.display())))?;
+        config.make_state_dir().map_err(|error| failed(format!("{}: {error}", config.state.display())))?;
         let lock = Lock::take(&config.state, &config.namespace, shared)?;
         close_to_others(&config.state)?;
-        // What is new is formatted by one of them, and the others find it.
-        let joining = shared.then(|| joining::join(&config.namespace)).transpose().map_err(problem)?;
-        let reached = Reached::open(&config).map_err(problem)?;
+        // One node formats new parts, and the others find them.
+        let joining = shared.then(|| joining::join(&config.namespace)).transpose().map_err(failed)?;
+        let reached = Reached::open(&config).map_err(unreached)?;
         let id = match namespace::read_id(&config.namespace).map_err(problem)? {
             Some(id) => id,
-            None => namespace::format(&config.namespace).map_err(problem)?,
+            None => namespace::format(&config.namespace).map_err(failed)?,
         };
-        let state = reached.of(&config, id).map_err(problem)?;
+        let state = reached.of(&config, id).map_err(failed)?;
         identity::check(&config, &*state, id)?;
         let directories = namespace::open(&config.namespace)
-            .map_err(|errno| problem(format!("{}: {errno}", config.namespace.display())))?;
-        let orders = Orders::read(&config.state, id).map_err(problem)?;
-        orders.send(|id, order| tell(&*state, id, order)).map_err(problem)?;
-        let change = state.targets_change().map_err(problem)?;
-        let known = state.targets().map_err(problem)?;
+            .map_err(|errno| failed(format!("{}: {errno}", config.namespace.display())))?;
+        let orders = Orders::read(&config.state, id).map_err(failed)?;
+        orders.send(|id, order| tell(&*state, id, order)).map_err(failed)?;
+        let change = state.targets_change().map_err(failed)?;
+        let known = state.targets().map_err(failed)?;
         let targets = Targets::new(options(&config));
         let host = host::name();
         let reached = |target| Found::reach(&config, target, servers, id, &known);
@@ -72,7 +87,7 @@ impl Volume {
         for (target, found) in config.targets.iter().zip(found) {
             let record = match known.iter().find(|record| record.name == target.name) {
                 Some(record) => record.clone(),
-                // Who reaches it makes it, and says so.
+                // A node that reaches the target formats it, and informs the others.
                 None if !target.is_on(&host) => continue,
                 None => {
                     let record = format_target(&*state, id, &target.name, &found)?;
@@ -105,12 +120,12 @@ impl Volume {
             tracing::warn!("other nodes do not hear of new targets: {error}");
         }
         targets.measure_now();
-        let joining = shared.then(|| joining::join(&config.namespace)).transpose().map_err(problem)?;
-        let (ids, seen) = Ids::new(state.clone(), &config.namespace, targets.clone()).map_err(problem)?;
-        identity::note_return(&*state, &config.namespace, seen, ids.epoch()).map_err(problem)?;
+        let joining = shared.then(|| joining::join(&config.namespace)).transpose().map_err(failed)?;
+        let (ids, seen) = Ids::new(state.clone(), &config.namespace, targets.clone()).map_err(failed)?;
+        identity::note_return(&*state, &config.namespace, seen, ids.epoch()).map_err(failed)?;
         drop(joining);
         let inline_bytes_ever = namespace::inline_bytes_ever(&config.namespace, config.layout.inline_max);
-        let inline_bytes_ever = inline_bytes_ever.map_err(problem)?;
+        let inline_bytes_ever = inline_bytes_ever.map_err(failed)?;
         let stats = Arc::new(Stats::new());
         stats.attach(&targets);
         stats.attach_state(&state);
@@ -130,7 +145,7 @@ impl Volume {
     }
 }
 
-/// One node alone would not see how its files lie.
+/// Refusal to open a volume of several nodes as a single node, which would not see its files' layouts.
 pub(super) fn of_several_nodes(config: &Config) -> Problems {
     let cause = format!("several nodes have had the volume in {}", config.namespace.display());
     let mend = format!("Give {} the `state` (or `state_store`) that they have, a Redis server", config.file.display());
@@ -141,10 +156,10 @@ pub(super) fn of_several_nodes(config: &Config) -> Problems {
     ))
 }
 
-/// The state directory holds the control socket and everybody's jobs.
+/// The state directory holds the control socket and all users' jobs.
 fn close_to_others(state_dir: &std::path::Path) -> Result<(), Problems> {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    std::fs::set_permissions(state_dir, mode).map_err(|error| problem(format!("{}: {error}", state_dir.display())))
+    std::fs::set_permissions(state_dir, mode).map_err(|error| failed(format!("{}: {error}", state_dir.display())))
 }
 
 /// Where a target is, before its medium is made.
@@ -219,12 +234,12 @@ pub(super) fn format_target(
     let root = found.root().map_err(|errno| unusable(errno.into()))?;
     let number = match Identity::read_at(&root) {
         Ok(found) if found.volume == volume => found.target,
-        Ok(_) | Err(IdentityError::Missing) => state.new_target_number().map_err(problem)?,
+        Ok(_) | Err(IdentityError::Missing) => state.new_target_number().map_err(failed)?,
         Err(error) => return Err(unusable(error)),
     };
     let identity = Identity { volume, target: number, name: name.to_owned() };
     DirectoryMedium::format_at(&root, &identity).map_err(unusable)?;
-    state.remember_target(number, name).map_err(problem)?;
+    state.remember_target(number, name).map_err(failed)?;
     Ok(TargetRecord { id: number, name: name.to_owned(), state: target::State::Ok, by_operator: false, ordered_ms: 0 })
 }
 
@@ -271,9 +286,14 @@ pub(super) fn add(
     added
 }
 
+/// Good probes after which a failed target is used again where several nodes share it, if `volume.toml` gives no number: two seconds of
+/// good answers. A guess.
+const AUTO_RESTORE_SHARED: u32 = 4;
+
 fn options(config: &Config) -> TargetsOptions {
     let span = |span: Duration| policy::Time(span.as_nanos() as u64);
     let health = &config.health;
+    let by_itself = if config.state_store == StateStore::Embedded { 0 } else { AUTO_RESTORE_SHARED };
     TargetsOptions {
         execution: Execution::Threads,
         limits: Limits { deadline: health.deadline, ..Limits::default() },
@@ -281,7 +301,7 @@ fn options(config: &Config) -> TargetsOptions {
             failed_probes_max: health.probes_failed_max,
             probe_interval: span(health.probe_interval),
             probe_deadline: span(health.deadline),
-            auto_restore: (health.auto_restore > 0).then_some(health.auto_restore),
+            auto_restore: Some(health.auto_restore.unwrap_or(by_itself)).filter(|probes| *probes > 0),
             ..health::Config::default()
         },
         slots: Arc::new(InlineSlots::new(config.mount.threads.saturating_sub(THREADS_SPARED))),
@@ -293,7 +313,8 @@ fn remember_changes(targets: &Targets, state: &Arc<dyn State>, shared: bool) {
     let state = state.clone();
     targets.on_change(move |change: &Change| {
         target::log_change(change);
-        // What one node of several sees may lie on its own way to the target; what operators order is remembered by the order.
+        // With several nodes, a failure may lie on one node's path to the target; an operator's order is recorded by
+        // the order itself.
         if shared {
             return;
         }

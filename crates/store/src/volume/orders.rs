@@ -6,8 +6,8 @@
 //!                                       v                        │ unless a later order is there
 //!                                  STATE/orders ──> when it is back, or when this daemon starts again
 //! ```
-//! The time of an order is what the clock of its host says, but always later than what the node knew of the target's last order. So clocks
-//! that differ matter only between two orders that knew nothing of each other.
+//! The time of an order is its host's clock, but always later than the target's last order known to the node. So clock
+//! differences matter only between two orders given independently.
 
 use super::namespace::write_whole;
 use super::roster::ordered_text;
@@ -23,17 +23,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The file in the state directory, and the format that this program knows.
+/// Name of the file in the state directory; below, the newest format that this program can read.
 const FILE: &str = "orders";
 const FORMAT: u32 = 1;
-/// How often others may be faster. A guess: people give orders one at a time.
+/// Number of attempts against faster nodes. A guess: people give orders one at a time.
 const TRIES: usize = 8;
 
 /// An order as it is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     pub state: TargetState,
-    /// In milliseconds since 1970, as told above.
+    /// Time of the order, in milliseconds since 1970, as described above.
     pub given_ms: u64,
 }
 
@@ -53,23 +53,23 @@ struct Text {
     orders: Vec<Row>,
 }
 
-/// What this node knows of orders.
+/// Orders known to this node.
 pub(super) struct Orders {
     dir: PathBuf,
     volume: VolumeId,
-    known: Mutex<Known>,
+    known: Mutex<OrderState>,
 }
 
 #[derive(Default)]
-struct Known {
+struct OrderState {
     kept: BTreeMap<TargetId, Order>,
-    /// How many are on their way to the store now.
+    /// Number of requests in flight to the store, by target.
     asked: BTreeMap<TargetId, usize>,
-    /// When the last order of a target was given, as far as the store has told.
+    /// Time of each target's last order in the store, as last reported.
     last_ms: BTreeMap<TargetId, u64>,
 }
 
-/// Until it is dropped, nothing that the store said before undoes the order.
+/// Guard of an order in flight: until it is dropped, no earlier answer of the store undoes the order.
 pub(super) struct Asking<'a> {
     orders: &'a Orders,
     target: TargetId,
@@ -87,7 +87,7 @@ impl Drop for Asking<'_> {
 }
 
 impl Orders {
-    /// Those that are kept in a state directory.
+    /// Reads the orders kept in a state directory.
     ///
     /// # Errors
     /// A file that is not understood.
@@ -99,7 +99,7 @@ impl Orders {
             read => read.map_err(|error| named(&error))?,
         };
         let kept = if text.is_empty() { BTreeMap::new() } else { parse(&text, volume, &path)? };
-        Ok(Orders { dir: dir.to_owned(), volume, known: Mutex::new(Known { kept, ..Known::default() }) })
+        Ok(Orders { dir: dir.to_owned(), volume, known: Mutex::new(OrderState { kept, ..OrderState::default() }) })
     }
 
     /// The time of an order that is given now.
@@ -136,7 +136,7 @@ impl Orders {
         self.write(&known.kept)
     }
 
-    /// The store has told of a target's last order; one that is kept and no later is kept no more.
+    /// Records the time of a target's last order in the store, and drops a kept order that is not later.
     pub fn told(&self, target: TargetId, last_ms: u64) {
         let mut known = self.known.lock();
         known.last_ms.insert(target, last_ms);
@@ -152,7 +152,7 @@ impl Orders {
         self.drop_kept(&mut known, target);
     }
 
-    fn drop_kept(&self, known: &mut Known, target: TargetId) {
+    fn drop_kept(&self, known: &mut OrderState, target: TargetId) {
         if known.kept.remove(&target).is_some()
             && let Err(error) = self.write(&known.kept)
         {
@@ -170,10 +170,10 @@ impl Orders {
         write_whole(&self.dir, FILE, &serde_json::to_string(&text).expect("numbers and texts"))
     }
 
-    /// Has the store told of those that are kept. It has them then, unless a later one is there.
+    /// Sends the kept orders to the store, which keeps a later one of its own.
     ///
     /// # Errors
-    /// The first that `tell` has: the store is away still.
+    /// The first error of `tell`: the store is still away.
     pub fn send(&self, mut tell: impl FnMut(TargetId, Order) -> Result<Option<Remembered>>) -> Result<()> {
         let known = self.known.lock();
         let waits = known.kept.iter().filter(|(id, _)| !known.asked.contains_key(id));
@@ -198,8 +198,8 @@ impl Orders {
     }
 }
 
-/// Tells the store of an order that is given now, which is later than all that it has. It never says so of itself: what hangs on its way
-/// to the store must not come out of it after a later order. The order as the store has it, or as it was told last.
+/// Sends a new order to the store, with a time later than all that it has. The store never
+/// chooses the time: a delayed attempt must not overwrite a later order. Returns the order as stored, or as last sent.
 pub(super) fn tell_now(
     mut order: Order,
     mut tell: impl FnMut(Order) -> Result<Option<Remembered>>,
@@ -218,7 +218,7 @@ pub(super) fn tell_now(
     (order, Err(Error::Busy("other nodes get orders for the target all the time".into())))
 }
 
-/// Tells the store of an order that was kept, and then other nodes.
+/// Sends a kept order to the store, and then notifies the other nodes.
 pub(super) fn tell(state: &dyn State, id: TargetId, order: Order) -> Result<Option<Remembered>> {
     let there = state.order_target(id, order.state, order.given_ms)?;
     state.ring(&ordered_text(&[id]))?;
@@ -236,7 +236,7 @@ fn parse(text: &str, volume: VolumeId, path: &Path) -> Result<BTreeMap<TargetId,
         return Err(Error::Newer(newer_than(&path.display().to_string(), format, FORMAT)));
     }
     let found: Text = serde_json::from_value(found).map_err(|_| damaged())?;
-    // Of a volume that had the state directory before.
+    // The file is of another volume that used this state directory before.
     if found.volume != volume.to_string() {
         return Ok(BTreeMap::new());
     }
@@ -253,7 +253,7 @@ impl Volume {
         self.orders.is_kept(target)
     }
 
-    /// How many orders are.
+    /// Returns the number of kept orders.
     pub fn orders_kept(&self) -> usize {
         self.orders.count()
     }

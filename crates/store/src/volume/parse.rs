@@ -90,7 +90,7 @@ fn table<T>(root: &Section<'_, '_, '_>, name: &'static str, read: impl FnOnce(&S
     read
 }
 
-/// Tiers by name with their place, and what their devices take where the file says it.
+/// Tiers with names and places in the text, and the costs of their devices if the file gives them.
 type Declared = (Vec<(String, Range<usize>)>, Vec<Option<DeviceCost>>);
 
 /// The tiers that `[tier.NAME]` lines declare, in the order of the file, which is the order of speed.

@@ -1,22 +1,22 @@
-//! What is wrong with a `volume.toml` or what it names: where, why, what follows, what to do.
+//! Problems of a `volume.toml` or of things that it names: place, cause, consequence, advice.
 
 use crate::exit;
 use std::fmt;
 use std::path::PathBuf;
 
-/// What follows where something was not begun.
-const UNCHANGED: &str = "nothing was changed";
+/// Consequence if nothing was begun.
+pub(super) const UNCHANGED: &str = "nothing was changed";
 
-/// One thing that is wrong.
+/// One problem of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// File, line and column (from 1), where it has a place in a file.
     pub place: Option<(PathBuf, usize, usize)>,
-    /// What is wrong.
+    /// Cause of the problem.
     pub cause: String,
-    /// What follows from it.
+    /// Consequence of the problem.
     pub consequence: String,
-    /// What to do.
+    /// Advice for the operator.
     pub mend: String,
     /// The exit code of the command, where it is not that of a wrong input.
     pub exit_code: Option<u8>,
@@ -34,7 +34,12 @@ impl Problem {
         }
     }
 
-    /// The exit code is that of what a system call said.
+    /// The exit code is that of an operation that failed.
+    pub fn failed(self) -> Problem {
+        Problem { exit_code: Some(exit::FAILED), ..self }
+    }
+
+    /// Takes the exit code from the error of a system call.
     pub fn of_io(self, error: &std::io::Error) -> Problem {
         Problem { exit_code: Some(exit::of_io(error)), ..self }
     }
@@ -66,7 +71,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All that is wrong; never empty.
+/// All problems; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 

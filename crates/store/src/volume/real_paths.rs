@@ -1,4 +1,4 @@
-//! Where directories really are, asked with a deadline: one on a device that hangs must not hold up a start.
+//! Resolves directories with a deadline: a hung device must not delay a start.
 
 use crate::target::Identity;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub fn real_paths<P: AsRef<Path>>(paths: &[P], patience: Duration) -> Vec<Option
             let real = path.canonicalize().unwrap_or_else(|_| path.clone());
             // The kernel may know the names by heart; what is in a file it must ask for.
             drop(Identity::read(&real));
-            // Whoever waited may have given up.
+            // The receiver may have timed out.
             let _ = tell.send((k, real));
         };
         if let Err(error) = std::thread::Builder::new().name("real-path".into()).spawn(ask) {

@@ -3,20 +3,21 @@
 use super::config::{Keeping, TargetConfig};
 use super::open::{self, Found};
 use super::orders::{Order as Given, tell, tell_now};
-use super::problem::{Problem, Problems};
+use super::problem::{Problem, Problems, UNCHANGED};
 use super::{Volume, check, edit};
 use crate::exit;
 use crate::state::TargetRecord;
-use crate::target::{Order, Reach, State, Target};
+use crate::target::{Order, OrderError, Reach, State, Target};
+use policy::units::show_count;
 use policy::{ObjectId, TargetId};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a node says to the others when an operator changed targets, with their numbers.
+/// Kind of the message about targets that an operator changed, with their numbers.
 const ORDERS: &str = "targets";
 
-/// That operators changed these targets.
+/// Text of the message that operators changed these targets.
 pub(super) fn ordered_text(ids: &[TargetId]) -> String {
     let numbers: Vec<String> = ids.iter().map(|id| id.0.to_string()).collect();
     format!("{ORDERS} {}", numbers.join(" "))
@@ -29,6 +30,17 @@ pub(crate) fn ordered(text: &str) -> Option<Vec<TargetId>> {
 }
 
 /// Problems with a change of a volume that goes on as it is.
+/// Result of reading the recorded orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Followed {
+    /// An operation still hangs on a target that is to be restored: it ends soon, and the order is to be tried again.
+    Waiting,
+    /// An order cannot be executed here now.
+    Partly,
+    /// The state here is the recorded one.
+    All,
+}
+
 impl Volume {
     /// Fails, restores or drains a target; durable when it returns. Gives the target's state after that. While a store that nodes share
     /// is away the order holds here and is kept, which is an error.
@@ -59,7 +71,7 @@ impl Volume {
             Err(error) => {
                 let cause = format!("target {name} is {state}, but a restart will not know: {error}");
                 let problem = Problem::new(cause, "the order holds until then", "Mend the state store and repeat it");
-                return Err(Problems::one(problem));
+                return Err(Problems::one(problem.failed()));
             }
         }
         if let Err(error) = self.state.ring(&ordered_text(&[target.id()])) {
@@ -89,45 +101,49 @@ impl Volume {
     }
 
     /// Carries out what operators ordered on other nodes, of these targets.
-    pub(crate) fn follow_orders(&self, ids: &[TargetId]) -> crate::Result<()> {
+    pub(crate) fn follow_orders(&self, ids: &[TargetId]) -> crate::Result<Followed> {
         self.send_orders()?;
-        if !self.follow(self.state.targets_of(ids)?) {
+        let followed = self.follow(self.state.targets_of(ids)?);
+        if followed != Followed::All {
             *self.followed.lock() = None;
         }
-        Ok(())
+        Ok(followed)
     }
 
     /// Carries out what may have been missed. With many nodes and targets the state store has no time to give all of them to each of
     /// those whenever they hear again.
-    pub(crate) fn follow_missed_orders(&self) -> crate::Result<()> {
+    pub(crate) fn follow_missed_orders(&self) -> crate::Result<Followed> {
         self.send_orders()?;
-        // Asked for before the targets: what is changed meanwhile is another change.
+        // Read before the targets: a change during the read has another value.
         let change = self.state.targets_change()?;
         if change.is_some() && *self.followed.lock() == change {
-            // Of the others what is here is what was ordered.
+            // For all other targets, the state here is the ordered one.
             let all = self.targets.all();
             let is_unwell = |target: &&Arc<Target>| matches!(target.state(), State::Failed | State::Draining);
             let unwell = all.iter().filter(is_unwell).filter(|target| target.reach() != Reach::Elsewhere);
             let unwell: Vec<_> = unwell.map(|target| target.id()).collect();
-            self.follow(self.state.targets_of(&unwell)?);
+            self.state.targets_of(&unwell).map(|records| self.follow(records))
         } else {
             let followed = self.follow(self.state.targets()?);
-            *self.followed.lock() = change.filter(|_| followed);
+            *self.followed.lock() = change.filter(|_| followed == Followed::All);
+            Ok(followed)
         }
-        Ok(())
     }
 
-    /// Whether all is here as it was ordered.
-    fn follow(&self, records: Vec<TargetRecord>) -> bool {
-        let mut followed = true;
+    /// Executes recorded orders, and returns whether this node's state agrees with all of them. A target that calls or
+    /// probes of this node failed stays failed, unless an operator restored it later.
+    pub(super) fn follow(&self, records: Vec<TargetRecord>) -> Followed {
+        let mut followed = Followed::All;
         for record in records {
             if self.orders.holds(record.id) {
-                followed = false;
+                followed = followed.min(Followed::Partly);
                 continue;
             }
             self.orders.told(record.id, record.ordered_ms);
             let Some(target) = self.targets.get(record.id) else {
-                followed &= self.learn(&record);
+                if !self.learn(&record) {
+                    followed = followed.min(Followed::Partly);
+                }
                 continue;
             };
             if target.reach() == Reach::Elsewhere {
@@ -138,12 +154,20 @@ impl Volume {
                 (State::Draining, State::Ok | State::Suspect) => Order::Drain,
                 (State::Failed, State::Failed) => continue,
                 (State::Failed, _) if record.by_operator => Order::Fail,
+                (State::Ok, State::Failed) if target.failed_after(record.ordered_ms) => continue,
                 (State::Ok, State::Draining | State::Failed) => Order::Restore,
                 _ => continue,
             };
-            if let Err(error) = self.targets.operate(record.id, order) {
-                tracing::warn!("target {} is {} for other nodes: {error}", record.name, record.state);
-                followed = false;
+            match self.targets.operate(record.id, order) {
+                Ok(_) => {}
+                Err(error @ OrderError::Hanging { .. }) => {
+                    tracing::debug!("target {} is {} for other nodes: {error}", record.name, record.state);
+                    followed = Followed::Waiting;
+                }
+                Err(error) => {
+                    tracing::warn!("target {} is {} for other nodes: {error}", record.name, record.state);
+                    followed = followed.min(Followed::Partly);
+                }
             }
         }
         followed
@@ -225,16 +249,17 @@ impl Volume {
             match target.run(|medium| medium.list()) {
                 Ok(objects) if self.is_garbage(target.id(), &objects) => {}
                 Ok(objects) => {
-                    return Err(Problems::refused(format!("target {name} holds {} objects", objects.len()), drain));
+                    let held = show_count(objects.len() as u64, "object");
+                    return Err(Problems::refused(format!("target {name} holds {held}"), drain));
                 }
                 Err(error) => {
                     return Err(Problems::refused(format!("target {name} cannot be looked at: {error}"), drain));
                 }
             }
         }
-        self.state
-            .forget_target(target.id())
-            .map_err(|error| Problems::refused(error.to_string(), "Mend the state store"))?;
+        self.state.forget_target(target.id()).map_err(|error| {
+            Problems::one(Problem::new(error.to_string(), UNCHANGED, "Mend the state store").failed())
+        })?;
         self.targets.remove(target.id());
         self.orders.forget(target.id());
         if let Err(error) = target.run(|medium| medium.disown()) {

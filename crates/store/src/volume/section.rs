@@ -1,4 +1,4 @@
-//! Reading one table of a TOML file key by key: what is asked for is checked, what nobody asked for is a problem.
+//! Reads one table of a TOML file key by key: known keys are checked, unknown keys are problems.
 
 use super::problem::{Problem, Problems};
 use std::cell::RefCell;
@@ -22,7 +22,7 @@ pub struct Reading<'a> {
 pub struct Given<'g> {
     pub reading: &'g Reading<'g>,
     pub value: &'g DeValue<'g>,
-    /// Where it begins in the text.
+    /// Offset of the table in the text.
     pub start: usize,
 }
 
@@ -105,7 +105,7 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
         Section::new(self.reading, key, span, table)
     }
 
-    /// What a key has that is given; nothing if it is not, or is none that `kind` takes, which is a problem.
+    /// Returns the value of a key; `None` if it is absent, or has a value that `kind` refuses, which is a problem.
     pub fn value<T>(&self, key: &'static str, kind: &impl Fn(&Given<'_>) -> Result<T, String>) -> Option<T> {
         let value = self.get(key)?;
         let given = Given { reading: self.reading, value: value.get_ref(), start: value.span().start };
@@ -113,7 +113,7 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
         read.map_err(|mend| self.problem(key, format!("`{key}` is {}", &self.reading.text[value.span()]), mend)).ok()
     }
 
-    /// What a default of the table stands for.
+    /// Parses a default of the table.
     pub fn default<T>(&self, kind: &impl Fn(&Given<'_>) -> Result<T, String>, written: &'static str) -> T {
         let value = DeValue::parse(written).expect("a default is a value");
         let given = Given { reading: self.reading, value: value.get_ref(), start: 0 };
@@ -136,7 +136,7 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
         self.reading.problem(span, cause, mend);
     }
 
-    /// What nobody asked for is a problem: a key with a slip of the pen would be ignored for ever.
+    /// Reports unknown keys as problems: a misspelt key would otherwise be ignored for ever.
     pub fn finish(self) {
         let asked = self.asked.into_inner();
         for (key, _) in self.table.into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! The file servers that targets lie on. What is above the store connects to them, as the store makes no mounts.
+//! The file servers of targets. The layer above the store connects to them, as the store makes no mounts.
 
 use super::sections::ConnectionsConfig;
 use crate::target::{Identity, Medium};
@@ -14,7 +14,7 @@ pub trait FileServers: Send + Sync {
 
 /// File servers that were reached, with the directory that a target is made of.
 pub trait FileServer {
-    /// The directory.
+    /// Returns the server's root directory.
     fn root(&self) -> Result<OwnedFd, Errno>;
     /// The target in it.
     fn medium(self: Box<Self>, identity: Identity) -> Arc<dyn Medium>;

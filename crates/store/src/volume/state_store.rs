@@ -1,4 +1,4 @@
-//! Which state store a volume has, and how it is opened.
+//! Choice and opening of a volume's state store.
 
 use super::check::STATE_FILE;
 use super::config::Config;
@@ -12,7 +12,7 @@ use crate::{Error, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Which of the nodes this is, for the store.
+/// File with the node's name in the state store.
 const NODE_FILE: &str = "node";
 
 /// A store that was reached; a server's tables are found once the volume is known.
@@ -26,11 +26,12 @@ fn file(config: &Config) -> PathBuf {
 }
 
 impl Reached {
-    /// Opens the file, or connects to the server. A volume never begins anew in a server while its file holds what it knows.
+    /// Opens the file, or connects to the server. A volume never starts empty in a server while its file still has its
+    /// state.
     pub fn open(config: &Config) -> Result<Reached> {
         match &config.state_store {
             StateStore::Embedded => SqliteState::open(&file(config)).map(Reached::Embedded),
-            StateStore::Redis(_) if file(config).exists() => Err(Error::State(format!(
+            StateStore::Redis(_) if file(config).exists() => Err(Error::Invalid(format!(
                 "{} holds what this volume remembers (moves under way, jobs, checkpoints), and a Redis server would begin without it. End \
                  its jobs, stop it, and move the file away; or name its directory as `state` in volume.toml, without a `state_store`",
                 file(config).display()
@@ -62,13 +63,13 @@ pub(super) fn own(config: &Config) -> Result<String> {
     }
 }
 
-/// What a store holds of a volume, before anything of it is changed.
+/// Contents of a store before a volume is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     Nothing,
-    /// What a rebuild made, and nothing since.
+    /// A rebuilt state without later changes.
     Rebuilt,
-    /// What somebody may still need.
+    /// State that may still be needed.
     State,
 }
 

@@ -104,7 +104,7 @@ fn make_outer(dir: &Path) -> std::io::Result<()> {
     }
 }
 
-/// The same with an endpoint that shows nothing to whoever lacks the token.
+/// Returns the text with an endpoint that requires the token.
 fn watched(text: &str, listen: SocketAddr) -> String {
     let set = |text: &str, key: &str, value: &str| {
         let lines = text.lines().map(|line| match line.starts_with(&format!("# {key} = ")) {

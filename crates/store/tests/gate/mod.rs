@@ -3,7 +3,7 @@
 use crate::interposed::{Interposer, Io, Op, Verdict};
 use parking_lot::{Condvar, Mutex};
 
-/// What operations of one kind pass through.
+/// A gate for operations of one kind.
 pub struct Gate {
     hangs: Op,
     state: Mutex<State>,

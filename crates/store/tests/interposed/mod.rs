@@ -1,4 +1,4 @@
-//! A medium with somebody in its way, who is asked before every operation.
+//! A medium with an interposer that decides about every operation.
 
 use policy::ObjectId;
 use rustix::fd::BorrowedFd;
@@ -9,7 +9,7 @@ use store::target::{Handle, Medium, Space};
 /// Result of an operation on a medium.
 pub type Io<T> = Result<T, Errno>;
 
-/// What is about to happen.
+/// Operation that is about to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     Create,
@@ -27,25 +27,25 @@ pub enum Op {
     Sync,
 }
 
-/// What comes of it.
+/// Decision of the interposer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Happens,
-    /// It is said to have happened and does not; for [`Op::Sync`] alone.
+    /// Reported as done and skipped; for [`Op::Sync`] alone.
     Pretended,
 }
 
-/// Who stands in the way.
+/// Observer that decides about every operation.
 pub trait Interposer: Send + Sync + 'static {
     /// Is asked before each operation; may wait, or make it fail.
     fn before(&self, op: Op) -> Io<Verdict>;
-    /// Whether the object's descriptor may be had, past which nobody is asked.
+    /// Whether the object's descriptor is lent, whose operations bypass the interposer.
     fn lends_descriptors(&self) -> bool {
         true
     }
 }
 
-/// A medium with somebody in its way.
+/// A medium with an interposer.
 pub struct Interposed<I> {
     medium: Arc<dyn Medium>,
     interposer: Arc<I>,

@@ -95,7 +95,7 @@ struct Side {
     held: Vec<File>,
 }
 
-/// What an operation answered: something comparable, or the error's number.
+/// Result of an operation: a comparable value, or the error's number.
 type Answer = Result<String, i32>;
 
 impl Side {
@@ -195,7 +195,7 @@ fn write_mapped(file: &File, data: &[u8]) -> io::Result<String> {
     if len == 0 {
         return Ok("empty".into());
     }
-    // SAFETY: the mapping is used only here, within its length, and the file is not cut meanwhile.
+    // SAFETY: the mapping is used only here, within its length, and the file is not truncated during its life.
     unsafe {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let map = rustix::mm::mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0)?;

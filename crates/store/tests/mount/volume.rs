@@ -18,7 +18,7 @@ use store::target::{
 };
 use store::volume::VolumeId;
 
-/// What a volume of a test is like.
+/// Parameters of a test's volume.
 pub struct Wanted {
     pub targets: u16,
     pub placement: Placement,
@@ -27,7 +27,7 @@ pub struct Wanted {
     /// The block cache, if there is to be one.
     pub cache: Option<LevelConfig>,
     pub deadline: Duration,
-    /// Hears of what applications do, if it is to be there.
+    /// Observer of applications' operations, if any.
     pub adviser: Option<Arc<dyn Adviser>>,
     /// Puts something between a target and its directory.
     pub wrap: fn(u16, Arc<dyn Medium>) -> Arc<dyn Medium>,
@@ -149,7 +149,7 @@ impl Drop for Volume {
     }
 }
 
-/// Whether FUSE is not to be had here; says so.
+/// Whether FUSE is missing here; prints so.
 pub fn cannot_mount() -> bool {
     match std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         Ok(_) => false,

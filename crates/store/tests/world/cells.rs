@@ -1,4 +1,4 @@
-//! What a file may hold, cell by cell: the reference model for schedules with faults.
+//! Possible contents of a file, cell by cell: the reference model for schedules with faults.
 //!
 //! A write that failed may have happened or not, for each cell; a loss of power may bring back whatever a cell held
 //! since the last sync. So a cell has a set of values that a read may give.
@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 /// Bytes of a cell; all of them have the same value unless a write was torn.
 pub const CELL_BYTES: u64 = 512;
 
-/// One cell.
+/// A cell of the file.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// What a read may give.
+    /// Contents that a read may return.
     pub now: Vec<u8>,
-    /// What it held since the last sync.
+    /// Contents that it had since the last sync.
     pub since_sync: Vec<u8>,
     /// It, or the size around it, was changed since the last sync.
     pub touched: bool,

@@ -51,7 +51,7 @@ pub struct World {
     pub life: Life,
 }
 
-/// What dies with the daemon.
+/// State that dies with the daemon.
 pub struct Life {
     pub pool: Arc<Pool>,
     pub mover: Mover,
@@ -181,14 +181,14 @@ impl World {
         self.life.mover.sweep(&orphans)
     }
 
-    /// What the daemon does for every file after the machine went down.
+    /// The daemon's work for every file after a crash of the machine.
     pub fn restore_rolled_back(&self) -> Result<()> {
         let names = &self.life.names;
         self.life.file.restore_rolled_back(|target, object| names.is_rolled_back(target, object))?;
         names.made()
     }
 
-    /// What the layout names.
+    /// Objects that the layout names.
     pub fn named(&self) -> HashSet<ObjectId> {
         let layout = self.life.file.layout();
         let own = layout.iter().flat_map(|l| l.objects().map(|(_, o)| o.id).collect::<Vec<_>>());

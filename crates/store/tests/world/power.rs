@@ -15,7 +15,7 @@ use store::stub::{InUse, Mark, Stub};
 pub struct Power(AtomicU64, AtomicBool);
 
 impl Power {
-    /// Off now.
+    /// Switches the power off now.
     pub fn cut(&self) {
         self.0.store(1, Ordering::SeqCst);
     }
@@ -30,7 +30,7 @@ impl Power {
         self.1.store(true, Ordering::SeqCst);
     }
 
-    /// On.
+    /// Switches the power on.
     pub fn restore(&self) {
         self.0.store(0, Ordering::SeqCst);
     }

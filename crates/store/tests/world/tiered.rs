@@ -8,13 +8,13 @@ use std::sync::Arc;
 use store::file::{File, MirrorWrites};
 use store::mover::{CrashHook, Step};
 
-/// Its bytes.
+/// Size of the file in bytes.
 pub const SIZE: usize = 50_000;
 
 /// Where its third segment begins.
 pub const AT: usize = 16_384;
 
-/// What it holds.
+/// Initial contents of the file.
 pub fn content() -> Vec<u8> {
     (0..SIZE).map(|i| (i / 7) as u8).collect()
 }
@@ -49,10 +49,10 @@ pub fn tier_of(file: &File, segment: usize) -> u8 {
     tiers[0]
 }
 
-/// What a writer wrote so far, and what of it is synced.
+/// Bytes written so far, and the synced ones.
 pub type Written = Arc<Mutex<(Vec<u8>, Vec<u8>)>>;
 
-/// Death at a step of a move; from the new record on somebody writes to the third segment until then, if `writes`.
+/// Death at a step of a move; from the new record on until then, a writer writes to the third segment if `writes`.
 pub fn death_under_a_writer(world: &World, step: Step, writes: bool) -> (CrashHook, Written) {
     let log = Arc::new(Mutex::new((content(), content())));
     let (written, writer, power) = (log.clone(), world.life.file.clone(), world.power.clone());

@@ -1,4 +1,4 @@
-//! What a line of the log looks like: words for people, json for programs, or what systemd's journal takes.
+//! Formats of a log line: text for people, JSON for programs, or the form of systemd's journal.
 
 use serde_json::Value;
 use std::fmt::{self, Write};
@@ -10,22 +10,23 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Says which form lines have, see [`Form::wanted`].
+/// Environment variable with the form of log lines, see [`Form::wanted`].
 pub const ENVIRONMENT: &str = "ENTREPOT_LOG_FORMAT";
 
-/// The form of lines.
+/// Form of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Time, level and words.
     Text,
-    /// One object a line.
+    /// One JSON object a line.
     Json,
-    /// The level as a number in front, as sd-daemon(3) has it; the journal knows the time.
+    /// The level as a number in front, as in sd-daemon(3); the journal adds the time.
     Journal,
 }
 
 impl Form {
-    /// The form that is asked for. Without a word it is text, or the journal's where standard error goes there.
+    /// Returns the configured form. The default is text, or the journal's form where standard error goes to the
+    /// journal.
     ///
     /// # Errors
     /// A word that is no form.
@@ -47,17 +48,17 @@ impl Form {
     }
 }
 
-/// Whether standard error goes to systemd's journal: `JOURNAL_STREAM` names its device and inode. A program that was
-/// started with another standard error inherits the variable all the same.
+/// Returns whether standard error goes to systemd's journal: `JOURNAL_STREAM` names its device and inode. A program
+/// with another standard error inherits the variable as well.
 fn is_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
     std::fs::metadata("/proc/self/fd/2").is_ok_and(|stderr| stream == format!("{}:{}", stderr.dev(), stderr.ino()))
 }
 
-/// Lines that are no text for people.
+/// Formatter of lines for programs.
 #[derive(Debug)]
 pub struct Lines {
-    /// Their form: json, or the journal's.
+    /// Whether lines are JSON; otherwise they have the journal's form.
     pub is_json: bool,
 }
 
@@ -67,7 +68,7 @@ where
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let mut said = Said::default();
+        let mut said = LogEntry::default();
         event.record(&mut said);
         let level = *event.metadata().level();
         let line = match self.is_json {
@@ -78,14 +79,14 @@ where
     }
 }
 
-/// What an event says: its message, and its fields.
+/// Message and fields of an event.
 #[derive(Debug, Default)]
-struct Said {
+struct LogEntry {
     message: String,
     fields: Vec<(&'static str, Value)>,
 }
 
-impl Said {
+impl LogEntry {
     fn put(&mut self, field: &Field, value: Value) {
         match (field.name(), value) {
             ("message", Value::String(text)) => self.message = text,
@@ -94,7 +95,7 @@ impl Said {
     }
 }
 
-impl Visit for Said {
+impl Visit for LogEntry {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.put(field, value.into());
     }
@@ -120,8 +121,8 @@ impl Visit for Said {
     }
 }
 
-/// `{"time":"...","level":"warn","module":"store::daemon","message":"..."}`, then the fields.
-fn json(now: SystemTime, level: Level, module: &str, said: &Said) -> String {
+/// Formats `{"time":"...","level":"warn","module":"store::daemon","message":"..."}`, then the fields.
+fn json(now: SystemTime, level: Level, module: &str, said: &LogEntry) -> String {
     let time = humantime::format_rfc3339_millis(now).to_string();
     let level = level.as_str().to_ascii_lowercase();
     let known = [("time", time), ("level", level), ("module", module.to_owned()), ("message", said.message.clone())];
@@ -133,8 +134,8 @@ fn json(now: SystemTime, level: Level, module: &str, said: &Said) -> String {
     format!("{{{}}}\n", all.join(","))
 }
 
-/// Each line of the message with its priority: the journal makes an entry of each.
-fn journal(level: Level, said: &Said) -> String {
+/// Prefixes each line of the message with its priority: the journal makes an entry of each line.
+fn journal(level: Level, said: &LogEntry) -> String {
     let priority = match level {
         Level::ERROR => 3,
         Level::WARN => 4,
@@ -153,8 +154,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn said() -> Said {
-        Said { message: "fast1 is \"failed\"\nsince now".into(), fields: vec![("target", 3.into())] }
+    fn said() -> LogEntry {
+        LogEntry { message: "fast1 is \"failed\"\nsince now".into(), fields: vec![("target", 3.into())] }
     }
 
     #[test]
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn every_line_in_the_journal_has_its_priority() {
         assert_eq!(journal(Level::ERROR, &said()), "<3>fast1 is \"failed\"\n<3>since now target=3\n");
-        assert_eq!(journal(Level::DEBUG, &Said { message: "a".into(), fields: vec![] }), "<7>a\n");
+        assert_eq!(journal(Level::DEBUG, &LogEntry { message: "a".into(), fields: vec![] }), "<7>a\n");
     }
 
     #[test]

@@ -1,15 +1,15 @@
-//! Keys, as a terminal sends them.
+//! Decoder of the keys that a terminal sends.
 
 /// A key that was pressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// One of ASCII's characters.
+    /// A printable ASCII character.
     Char(char),
-    /// Tab.
+    /// The tabulator key.
     Tab,
-    /// Arrow up.
+    /// Arrow key up.
     Up,
-    /// Arrow down.
+    /// Arrow key down.
     Down,
     /// A screenful up.
     PageUp,
@@ -21,7 +21,8 @@ const ESCAPE: u8 = 0x1b;
 /// Longer than the sequence of any key.
 const SEQUENCE_BYTES_MAX: usize = 16;
 
-/// Takes the next key off what was typed. What is the beginning of a key stays until the rest comes; what is none is dropped.
+/// Takes the next key from the typed bytes. An incomplete sequence stays until its rest comes; an unknown one is
+/// dropped.
 pub fn take(typed: &mut Vec<u8>) -> Option<Key> {
     loop {
         let (key, len) = match typed.as_slice() {
@@ -42,7 +43,7 @@ pub fn take(typed: &mut Vec<u8>) -> Option<Key> {
     }
 }
 
-/// What an escape sequence is, without its escape, and how long; nothing while it is not whole.
+/// Decodes an escape sequence without its escape: key and length; `None` while it is incomplete.
 fn sequence(rest: &[u8]) -> Option<(Option<Key>, usize)> {
     match rest {
         [] | [b'[' | b'O'] => None,
@@ -57,7 +58,7 @@ fn sequence(rest: &[u8]) -> Option<(Option<Key>, usize)> {
             };
             Some((key, end + 2))
         }
-        // A character with Alt, or the escape key and then another.
+        // A character with Alt, or the escape key and then another key.
         _ => Some((None, 0)),
     }
 }

@@ -1,10 +1,10 @@
-//! A screen on a terminal of our own: it is given back at the end, and before a panic says why.
+//! A screen on a pseudoterminal: it is restored at the end, and before a panic message.
 
 use super::*;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// Both ends of a terminal: where people sit, and where programs do.
+/// Both ends of a pseudoterminal: the user's and the program's.
 fn terminal() -> (File, OwnedFd) {
     let people = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&people).unwrap();
@@ -20,7 +20,7 @@ fn modes(terminal: &OwnedFd) -> (LocalModes, InputModes, u8) {
     (told.local_modes, told.input_modes, told.special_codes[SpecialCodeIndex::VSUSP])
 }
 
-/// What was written until the terminal was given back.
+/// Returns the output up to the restoration of the terminal.
 fn written(people: &mut File) -> String {
     let mut text = String::new();
     while !text.ends_with(GIVE_BACK) {
@@ -31,7 +31,7 @@ fn written(people: &mut File) -> String {
     text
 }
 
-/// One test, since a process has one screen at a time.
+/// A single test, since a process has one screen at a time.
 /// [S-284]
 #[test]
 fn the_terminal_is_taken_and_given_back_as_it_was_also_before_a_panic_speaks() {

@@ -1,4 +1,4 @@
-//! `entrepot checkpoint advise`: how often to write a checkpoint, from what was measured or from what one says.
+//! `entrepot checkpoint advise`: interval of checkpoints, from measured or given values.
 
 use crate::connect::Context;
 use crate::failure::Result;
@@ -11,9 +11,10 @@ use store::control::{Problem, Request};
 
 /// The best interval between two checkpoints, after Young and Daly
 ///
-/// It follows from what writing a checkpoint takes and from the time between failures. With APP both are what the volume measured of that
-/// application, unless an option says otherwise; with no argument at all, those of each application are shown. The interval is the time of
-/// computing between the end of one checkpoint and the beginning of the next.
+/// It follows from the time to write a checkpoint and the time between failures. With APP both are the volume's
+/// measurements of that application, unless an option overrides them; with no argument at all, those of each
+/// application are shown. The interval is the time of computing between the end of one checkpoint and the beginning of
+/// the next.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -40,7 +41,7 @@ pub struct Advise {
     /// Mean time between failures of a node.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "nodes")]
     node_mtbf: Option<Duration>,
-    /// How long a restart takes; 0s if nothing is said.
+    /// Duration of a restart; 0s if not given.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     restart: Option<Duration>,
     /// How to write it.
@@ -52,7 +53,7 @@ pub struct Advise {
 }
 
 /// A span in seconds, and where it is known from.
-struct Known {
+struct SourcedSpan {
     seconds: f64,
     from: String,
 }
@@ -84,15 +85,15 @@ impl Advise {
         Ok(0)
     }
 
-    fn cost(&self, seen: Option<&Value>) -> Result<Known> {
+    fn cost(&self, seen: Option<&Value>) -> Result<SourcedSpan> {
         let measured = || {
             let seen = seen?;
             let seconds = seen["cost_s"].as_f64().filter(|seconds| *seconds > 0.0)?;
             let of = seen["newest"].as_str().map_or(String::new(), |label| format!("; the newest is version {label}"));
             let size = shown::bytes(number(seen, "bytes"));
-            Some(Known { seconds, from: format!("measured: the last one written, {size}{of}") })
+            Some(SourcedSpan { seconds, from: format!("measured: the last one written, {size}{of}") })
         };
-        let said = self.cost.map(|cost| Known { seconds: cost.as_secs_f64(), from: "as you say".into() });
+        let said = self.cost.map(|cost| SourcedSpan { seconds: cost.as_secs_f64(), from: "as you say".into() });
         let what = seen.map_or("a checkpoint".to_owned(), |seen| format!("a checkpoint of {}", word(seen, "name")));
         said.or_else(measured).ok_or_else(|| {
             Problem::wrong(format!("what {what} takes is not known"))
@@ -102,13 +103,13 @@ impl Advise {
         })
     }
 
-    fn mtbf(&self, seen: Option<&Value>) -> Result<Known> {
+    fn mtbf(&self, seen: Option<&Value>) -> Result<SourcedSpan> {
         let known = || {
             let seen = seen?;
             let seconds = Some(number(seen, "mtbf_s")).filter(|seconds| *seconds > 0)?;
-            Some(Known { seconds: seconds as f64, from: from(seen) })
+            Some(SourcedSpan { seconds: seconds as f64, from: from(seen) })
         };
-        let as_you_say = |seconds| Known { seconds, from: "as you say".into() };
+        let as_you_say = |seconds| SourcedSpan { seconds, from: "as you say".into() };
         let said = match (self.mtbf, self.nodes.zip(self.node_mtbf)) {
             (Some(mtbf), _) => Some(as_you_say(mtbf.as_secs_f64())),
             (None, Some((nodes, of_node))) => Some(as_you_say(of_node.as_secs_f64() / f64::from(nodes))),
@@ -134,16 +135,14 @@ fn from(seen: &Value) -> String {
 
 fn span(seconds: f64) -> String {
     // A rounded second would hide most of a short one.
-    let step_ms = match seconds {
-        ..1.0 => 1.0,
-        ..60.0 => 100.0,
-        _ => 1000.0,
-    };
-    let ms = (seconds * 1000.0 / step_ms).round() * step_ms;
-    humantime::format_duration(Duration::from_millis(ms as u64)).to_string()
+    match seconds {
+        ..0.9995 => format!("{:.0} ms", seconds * 1000.0),
+        ..59.95 => format!("{seconds:.1} s"),
+        _ => shown::span_s(seconds.round() as u64),
+    }
 }
 
-fn page(cost: &Known, mtbf: &Known, restart: f64) -> String {
+fn page(cost: &SourcedSpan, mtbf: &SourcedSpan, restart: f64) -> String {
     let (young, daly) = (young_s(cost.seconds, mtbf.seconds), daly_s(cost.seconds, mtbf.seconds));
     let mut text = format!(
         "interval               {} (Daly; Young: {})\na checkpoint takes     {} ({})\ntime between failures  {} ({})\n",
@@ -158,16 +157,16 @@ fn page(cost: &Known, mtbf: &Known, restart: f64) -> String {
         text +=
             "A checkpoint takes longer than twice the time between failures: the application will hardly advance.\n";
     }
-    text += "\ninterval   lost to checkpoints, repeated work and restarts\n";
+    text += "\ninterval     lost to checkpoints, repeated work and restarts\n";
     for factor in [0.25, 0.5, 1.0, 2.0, 4.0] {
         let share = lost(daly * factor, cost.seconds, restart, mtbf.seconds);
         let bar = "#".repeat((share * 50.0) as usize);
-        text += &format!("{:<10} {:>5.1} % {bar}\n", span(daly * factor), share * 100.0);
+        text += &format!("{:<12} {:>5.1} % {bar}\n", span(daly * factor), share * 100.0);
     }
     text
 }
 
-/// What is known of each application.
+/// Prints the advice for each application.
 fn all(context: &Context, as_json: bool) -> Result<u8> {
     let status = context.ask_store(&Request::BurstBuffer {})?;
     let applications = list(&status, "applications");
@@ -201,12 +200,15 @@ mod tests {
 
     #[test]
     fn it_says_what_the_interval_rests_on() {
-        let known = |seconds, from: &str| Known { seconds, from: from.into() };
+        let known = |seconds, from: &str| SourcedSpan { seconds, from: from.into() };
         let text = page(&known(300.0, "measured"), &known(86_400.0, "as you say"), 0.0);
-        assert!(text.starts_with("interval               1h 56m 4"), "{text}");
-        assert!(text.contains("takes     5m (measured)\n") && text.contains("failures  1day (as you say)\n"), "{text}");
+        assert!(text.starts_with("interval               1 h 56 min (Daly"), "{text}");
+        assert!(
+            text.contains("takes     5 min (measured)\n") && text.contains("failures  1 d (as you say)\n"),
+            "{text}"
+        );
         assert!(page(&known(300.0, ""), &known(100.0, ""), 0.0).contains("hardly advance"));
-        assert_eq!([span(0.04), span(12.26), span(61.4)], ["40ms", "12s 300ms", "1m 1s"]);
+        assert_eq!([span(0.04), span(12.26), span(61.4)], ["40 ms", "12.3 s", "1 min 1 s"]);
     }
 
     #[test]

@@ -10,9 +10,9 @@ use store::control::{Client, Problem, Request, exit};
 
 /// Print the directory of the newest complete version, to restart from
 ///
-/// Nothing else is printed. Where there is none the exit code is 5, and a script begins anew. The directory is the one that was given to
-/// `begin`; of versions that were recognised by their paths, or renamed since, it is the innermost in which all their files lie. A version of
-/// which a file was removed is passed over.
+/// No other output is printed. Without a version the exit code is 5, and a script begins from the start. The directory
+/// is the one that was given to `begin`; of versions that were recognised by their paths, or renamed since, it is the
+/// innermost in which all their files lie. A version with a removed file is passed over.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -21,7 +21,7 @@ EXAMPLES:
   if from=$(entrepot checkpoint restart wave); then ./wave --from \"$from\"; else ./wave; fi
   entrepot checkpoint restart wave --output json | jq -r .label")]
 pub struct Restart {
-    /// The application.
+    /// Name of the application.
     app: String,
     /// How to write it.
     #[arg(long, value_enum, default_value = "text")]

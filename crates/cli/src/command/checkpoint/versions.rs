@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use store::control::{BeginCheckpoint, Problem, Request};
+use store::control::{BeginCheckpoint, Client, Problem, Request, find};
 
 fn size(text: &str) -> std::result::Result<u64, String> {
     policy::units::bytes(text).ok_or_else(|| "give a size such as 80GB, 512MiB or bytes".into())
@@ -16,7 +16,7 @@ fn size(text: &str) -> std::result::Result<u64, String> {
 
 /// Announce a version: what is written below the directories from now on belongs to it
 ///
-/// It counts once `entrepot checkpoint commit` said that it is complete, not before; the version before it stays the newest till then. Its
+/// It counts after `entrepot checkpoint commit`, not before; the version before it stays the newest till then. Its
 /// turn begins with its first write.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -24,12 +24,12 @@ EXAMPLES:
   entrepot checkpoint begin wave --path run7/state
   entrepot checkpoint begin wave --version step-0012 --path run7/state --size 80GB --mtbf 6h")]
 pub struct Begin {
-    /// The application.
+    /// Name of the application.
     app: String,
     /// Where its files will be: directories or files in the mount. The default is this directory.
     #[arg(long = "path", value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// What to call the version; the default is the time.
+    /// Label of the version; the default is the time.
     #[arg(long, value_name = "NAME", default_value = "")]
     version: String,
     /// Its bytes, if they are known: room is kept for all of them before it begins.
@@ -45,7 +45,10 @@ pub struct Begin {
 
 impl Begin {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let mut client = context.connect()?;
+        let mut client = match self.paths.first() {
+            Some(path) => Client::connect(&find(context.volume.as_deref(), Some(&full(path)))?.socket())?,
+            None => context.connect()?,
+        };
         let status = client.ask(&Request::Status {}, &mut |_| {})?;
         let at = PathBuf::from(word(&status, "mount_point"));
         let here = if self.paths.is_empty() { vec![PathBuf::from(".")] } else { self.paths };
@@ -59,9 +62,14 @@ impl Begin {
     }
 }
 
+/// A path without links, as far as it is there.
+fn full(path: &Path) -> PathBuf {
+    path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_path_buf())
+}
+
 /// A path as the volume names it.
 fn inside(at: &Path, path: &Path) -> std::result::Result<String, Problem> {
-    let full = path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_path_buf());
+    let full = full(path);
     let below = full.strip_prefix(at).ok().and_then(Path::to_str).map(str::to_owned);
     below.ok_or_else(|| {
         Problem::wrong(format!("{} is not in the mount {}", full.display(), at.display()))
@@ -77,7 +85,7 @@ EXAMPLES:
   entrepot checkpoint commit wave
   entrepot checkpoint commit wave --abandon")]
 pub struct Commit {
-    /// The application.
+    /// Name of the application.
     app: String,
     /// It will never be complete: its files stay, and do not count.
     #[arg(long)]
@@ -110,7 +118,7 @@ EXAMPLES:
   entrepot checkpoint list
   entrepot checkpoint list wave --output json | jq '.versions[] | select(.newest)'")]
 pub struct List {
-    /// Of this application only.
+    /// Only this application.
     app: Option<String>,
     /// How to write it.
     #[arg(long, value_enum, default_value = "text")]
@@ -163,15 +171,14 @@ impl Status {
         let mut text = burst_line(&b);
         let _ = writeln!(text, "         limits: {}", word(&b, "limits"));
         let row = |a: &Value| {
-            let span = |s: u64| humantime::format_duration(Duration::from_secs(s)).to_string();
-            let interval = a["advised_interval_s"].as_f64().map_or(String::new(), |s| span(s as u64));
+            let interval = a["advised_interval_s"].as_f64().map_or(String::new(), |s| shown::span_s(s as u64));
             vec![
                 word(a, "name").to_owned(),
                 word(a, "newest").to_owned(),
                 if a["newest_in_buffer"] == true { "fast" } else { "capacity" }.to_owned(),
                 shown::bytes(number(a, "bytes")),
                 format!("{:.1} s", a["cost_s"].as_f64().unwrap_or_default()),
-                if number(a, "mtbf_s") > 0 { span(number(a, "mtbf_s")) } else { String::new() },
+                if number(a, "mtbf_s") > 0 { shown::span_s(number(a, "mtbf_s")) } else { String::new() },
                 word(a, "mtbf_from").to_owned(),
                 number(a, "restarts").to_string(),
                 interval,

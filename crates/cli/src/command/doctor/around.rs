@@ -1,7 +1,8 @@
-//! What a volume has around it: files with secrets, the server of its state, its endpoint, its daemon.
+//! Surroundings of a volume: files with secrets, the server of its state, its endpoint, its daemon.
 
 use super::directory::CLOCK_S_MAX;
 use super::finding::Finding;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -9,11 +10,19 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use store::control::{Client, Problem, Request};
+use store::rights::with_rights_of;
+use store::source::Identity;
 use store::state::redis;
 use store::volume::{Config, StateStore};
 
 /// How long a daemon and its endpoint are waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The user whose rights are tried on the mount: the kernel's overflow user, `nobody` on most systems.
+const NOBODY: u32 = 65534;
+
+/// Names at the mount's root that are tried.
+const NAMES_MAX: usize = 100;
 
 /// A file that only the operator may read.
 pub fn secret(key: &str, path: &Path) -> Vec<Finding> {
@@ -55,10 +64,10 @@ fn apart(before: SystemTime, theirs: SystemTime, after: SystemTime) -> Finding {
     Finding::warning("state", what, why, "keep both by NTP (`timedatectl`, `chronyc tracking`)")
 }
 
-/// Whether the endpoint of a running daemon keeps out who has no token.
+/// Whether the endpoint of a running daemon refuses requests without a token.
 pub fn endpoint(listen: SocketAddr, has_token: bool, has_certificate: bool, socket: &Path) -> Vec<Finding> {
     if UnixStream::connect(socket).is_err() {
-        return Vec::new(); // nobody serves it
+        return Vec::new(); // no daemon serves it
     }
     if has_certificate || !has_token {
         let what = if has_certificate { "it speaks HTTPS" } else { "users of this machine can read the metrics" };
@@ -104,7 +113,7 @@ fn status_without_token(listen: SocketAddr) -> std::io::Result<u16> {
     code.ok_or_else(|| std::io::Error::other("what answers does not speak HTTP"))
 }
 
-/// What a daemon says of itself.
+/// Status of a daemon.
 pub fn status(socket: &Path) -> Result<Value, Problem> {
     let mut client = Client::connect(socket)?;
     client.set_patience(Some(PATIENCE))?;
@@ -123,6 +132,7 @@ pub fn daemon(socket: &Path) -> Vec<Finding> {
         }
     };
     let mut findings = vec![version(&status)];
+    findings.extend(status["mount_point"].as_str().and_then(|at| users(Path::new(at))));
     if let Some(why) = status["state_away"].as_str() {
         let so = "nothing is moved, staged or repaired until it is back";
         findings.push(Finding::failure(
@@ -148,6 +158,53 @@ pub fn daemon(socket: &Path) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Whether users other than root can use the mount: lists its root and stats each name there with the rights of
+/// [`NOBODY`].
+fn users(mount_point: &Path) -> Option<Finding> {
+    if !rustix::process::geteuid().is_root() {
+        return None; // such a mount is its owner's alone
+    }
+    let subject = "users";
+    let who = Identity { uid: NOBODY, gid: NOBODY, ..Identity::default() };
+    let path = mount_point.to_owned();
+    let tried = with_rights_of(&who, move || -> std::io::Result<bool> {
+        for entry in std::fs::read_dir(&path)?.take(NAMES_MAX) {
+            std::fs::symlink_metadata(entry?.path())?;
+        }
+        Ok(accessat(CWD, &path, Access::WRITE_OK, AtFlags::EACCESS).is_ok())
+    });
+    Some(match tried {
+        Ok(Ok(true)) => Finding::ok(subject, "they can list the mount and create files in it"),
+        Ok(Ok(false)) => Finding::warning(
+            subject,
+            "they can list the mount, and only root can create files at its root",
+            "each user needs a directory of theirs there",
+            format!(
+                "`chmod 1777 {at}`, or a directory for each user: `install -d -o USER -m 0700 {at}/USER`",
+                at = mount_point.display()
+            ),
+        ),
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => Finding::warning(
+            subject,
+            "only root can list the mount",
+            "other users cannot work on the volume",
+            format!("if they should, open it and the directories above it: `namei -l {}`", mount_point.display()),
+        ),
+        Ok(Err(error)) => Finding::failure(
+            subject,
+            format!("user {NOBODY} cannot list the mount: {error}"),
+            "users other than root cannot work on the volume",
+            "look at the mode of the mount's root (`ls -ld`), at the daemon's log, and at the options of the namespace's file system",
+        ),
+        Err(error) => Finding::warning(
+            subject,
+            error.to_string(),
+            "the mount was not tried as another user",
+            "run doctor as root",
+        ),
+    })
 }
 
 fn version(status: &Value) -> Finding {

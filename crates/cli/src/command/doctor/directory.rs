@@ -1,6 +1,6 @@
-//! A directory of a volume: who may look into it, and how the file system below it is.
+//! A directory of a volume: its permissions, and the file system below it.
 
-use super::finding::{Finding, Role, Seen};
+use super::finding::{CheckResult, Finding, Role};
 use rustix::fs::{StatFs, StatVfsMountFlags, statfs, statvfs};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -8,15 +8,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Less free than this is a warning. A guess, and what file systems begin to be slow at.
 const FREE_PERCENT_MIN: u64 = 5;
-/// Names that are looked at for the clock.
+/// Most names whose times are compared with the clock.
 const NAMES_MAX: usize = 1024;
 /// Clocks that are kept by NTP differ by less.
 pub const CLOCK_S_MAX: u64 = 2;
 /// `f_type` of tmpfs and ramfs, from the kernel's `magic.h`.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-pub fn look(name: &str, role: Role, path: &Path) -> Seen {
-    // What is not there, or is closed, is a matter of what `up` refuses, or of a target that is away.
+pub fn look(name: &str, role: Role, path: &Path) -> CheckResult {
+    // A missing or closed directory is refused by `up`, or is a target that is away.
     let (about, space, kind) = match (std::fs::metadata(path), statvfs(path), statfs(path)) {
         (Ok(about), Ok(space), Ok(kind)) => (about, space, kind),
         (Err(error), ..) => return not_there(name, role, path, &error).into(),
@@ -40,7 +40,7 @@ pub fn look(name: &str, role: Role, path: &Path) -> Seen {
             format!("{}: {free} % free, closed to others, its clock is not ahead", path.display()),
         ));
     }
-    Seen { findings, further: Vec::new(), device: (role == Role::Target).then(|| about.dev()) }
+    CheckResult { findings, further: Vec::new(), device: (role == Role::Target).then(|| about.dev()) }
 }
 
 fn not_there(name: &str, role: Role, path: &Path, error: &std::io::Error) -> Vec<Finding> {
@@ -57,7 +57,7 @@ fn not_there(name: &str, role: Role, path: &Path, error: &std::io::Error) -> Vec
 }
 
 fn part(name: &str, what: &str, free: u64, all: u64) -> Option<Finding> {
-    // File systems without a table of inodes say that there are none.
+    // File systems without a table of inodes report zero.
     let percent = (u128::from(free) * 100).checked_div(u128::from(all))?;
     let said = format!("{percent} % of its {what} are free");
     let change = "`entrepot purge`, remove files, or add a target; see docs/guide/operate/every-day.md";
@@ -72,7 +72,7 @@ fn part(name: &str, what: &str, free: u64, all: u64) -> Option<Finding> {
 
 fn read_only(name: &str, role: Role, flags: StatVfsMountFlags) -> Option<Finding> {
     let why = "what lies there is read, and nothing is put there";
-    // Of the others `up` says so.
+    // For the others `up` reports it.
     (role == Role::Target && flags.contains(StatVfsMountFlags::RDONLY)).then(|| {
         Finding::warning(
             name,
@@ -131,7 +131,7 @@ fn newest(role: Role, path: &Path) -> SystemTime {
     entries.chain([path.to_path_buf(), below.clone()]).filter_map(|at| changed(&at)).max().unwrap_or(UNIX_EPOCH)
 }
 
-/// What changed in the future was changed by another clock, or ours was set back.
+/// A time in the future comes from another clock, or ours was set back.
 fn ahead(name: &str, newest: SystemTime, now: SystemTime) -> Option<Finding> {
     let by = newest.duration_since(now).ok()?.as_secs();
     let why = "ages of files, by which `purge` and `find` go, are wrong by as much";

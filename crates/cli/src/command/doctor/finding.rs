@@ -1,4 +1,4 @@
-//! What is looked at, and what is said of it.
+//! Subjects of `doctor`, and its findings.
 
 use super::{around, directory, machine, volume};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub enum Weight {
     Failure,
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     pub state: Weight,
@@ -24,7 +24,7 @@ pub struct Finding {
     /// Why it matters; empty when it is well.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// What to change; empty when it is well.
+    /// Remedy; empty without a problem.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub change: String,
 }
@@ -64,7 +64,7 @@ impl Finding {
     }
 }
 
-/// What a directory is for.
+/// Role of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     Namespace,
@@ -72,7 +72,7 @@ pub enum Role {
     Target,
 }
 
-/// What one process looks at.
+/// Subject of one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Subject {
     /// This machine, whatever volume it has.
@@ -81,11 +81,11 @@ pub enum Subject {
     Mounted {
         socket: PathBuf,
     },
-    /// What the file says, and what else is to be looked at because of it.
+    /// Content of the volume's file, and further subjects that follow from it.
     Volume {
         file: PathBuf,
     },
-    /// What `up` looks at before it touches anything.
+    /// Everything that `up` checks before it starts.
     Refusals {
         file: PathBuf,
     },
@@ -114,19 +114,19 @@ pub enum Subject {
     },
 }
 
-/// What a look gave.
+/// Result of a look.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Seen {
+pub struct CheckResult {
     pub findings: Vec<Finding>,
-    /// What is to be looked at next.
+    /// Subjects to be checked next.
     pub further: Vec<Subject>,
     /// The file system of a directory, as the kernel numbers it.
     pub device: Option<u64>,
 }
 
-impl From<Vec<Finding>> for Seen {
-    fn from(findings: Vec<Finding>) -> Seen {
-        Seen { findings, ..Seen::default() }
+impl From<Vec<Finding>> for CheckResult {
+    fn from(findings: Vec<Finding>) -> CheckResult {
+        CheckResult { findings, ..CheckResult::default() }
     }
 }
 
@@ -145,7 +145,7 @@ impl Subject {
     }
 
     /// Looks at it. May hang.
-    pub fn look(&self) -> Seen {
+    pub fn look(&self) -> CheckResult {
         match self {
             Subject::Machine => machine::look().into(),
             Subject::Mounted { socket } => volume::of_daemon(socket),

@@ -1,6 +1,6 @@
 //! Looks, each in a process of its own, with a deadline.
 
-use super::finding::{Finding, Seen, Subject};
+use super::finding::{CheckResult, Finding, Subject};
 use crate::failure::Result;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// What takes longer does not answer. More than a server of the state is waited for.
+/// Timeout of one look. Longer than that of a server of the state.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Looks at a time.
 const SIDE_BY_SIDE: usize = 32;
@@ -48,7 +48,7 @@ pub fn make(first: Vec<Subject>) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-fn side_by_side(subjects: &[Subject]) -> Result<Vec<Option<Seen>>> {
+fn side_by_side(subjects: &[Subject]) -> Result<Vec<Option<CheckResult>>> {
     let program = std::env::current_exe()?;
     let (tell, told) = mpsc::channel();
     let mut children = Vec::new();
@@ -56,7 +56,7 @@ fn side_by_side(subjects: &[Subject]) -> Result<Vec<Option<Seen>>> {
         let word = serde_json::to_string(subject).map_err(std::io::Error::from)?;
         let mut command = Command::new(&program);
         command.args(["doctor", "--look", &word]).current_dir("/");
-        // Nothing that whoever called this waits for is left to one that hangs.
+        // A child that hangs must not hold the pipes of our caller.
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let (out, tell) = (child.stdout.take(), tell.clone());
         children.push(child);
@@ -64,7 +64,7 @@ fn side_by_side(subjects: &[Subject]) -> Result<Vec<Option<Seen>>> {
             let mut text = String::new();
             // A line, not all to its end: one with a thread that hangs does not end.
             let read = out.map(|out| BufReader::new(out).read_line(&mut text));
-            // Whoever waited may have given up.
+            // The receiver may have given up.
             let _ = tell.send((at, matches!(read, Some(Ok(_))).then_some(text)));
         })?;
     }

@@ -2,6 +2,7 @@
 
 use super::finding::Finding;
 use rustix::fs::Access;
+use rustix::io::Errno;
 use rustix::process::{Resource, geteuid, getrlimit};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -53,18 +54,31 @@ fn version(release: &str) -> Option<(u32, u32)> {
 
 fn device() -> Finding {
     let path = Path::new("/dev/fuse");
-    match rustix::fs::access(path, Access::READ_OK | Access::WRITE_OK) {
-        Ok(()) => Finding::ok("FUSE", "/dev/fuse can be opened"),
-        Err(error) => Finding::failure(
+    let access = rustix::fs::access(path, Access::READ_OK | Access::WRITE_OK);
+    opened(access, std::fs::metadata(path).ok().map(|about| about.permissions().mode() & 0o7777))
+}
+
+/// The finding for a device of mode `mode`; `None`: there is no device.
+fn opened(access: Result<(), Errno>, mode: Option<u32>) -> Finding {
+    let why = "nothing can be mounted";
+    match (access, mode) {
+        (Ok(()), _) => Finding::ok("FUSE", "/dev/fuse can be opened"),
+        (Err(Errno::ACCESS), Some(mode)) => Finding::failure(
+            "FUSE",
+            format!("/dev/fuse has mode {mode:04o}, which refuses this user"),
+            why,
+            "as root `chmod 0666 /dev/fuse`, and for later starts a udev rule: `KERNEL==\"fuse\", MODE=\"0666\"`",
+        ),
+        (Err(error), _) => Finding::failure(
             "FUSE",
             format!("/dev/fuse: {error}"),
-            "nothing can be mounted",
+            why,
             "`modprobe fuse`; in a container give it the device /dev/fuse",
         ),
     }
 }
 
-/// What mounts for an ordinary user.
+/// Program that mounts for an ordinary user.
 fn helper() -> Finding {
     let why = "a user who is not root mounts by it";
     let Some(path) = program("fusermount3") else {
@@ -135,6 +149,15 @@ pub fn program(name: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_with_a_wrong_mode_is_not_a_missing_one() {
+        let wrong = format!("{:?}", opened(Err(Errno::ACCESS), Some(0o600)));
+        assert!(wrong.contains("mode 0600") && wrong.contains("chmod 0666"), "{wrong}");
+        assert!(!wrong.contains("modprobe"), "{wrong}");
+        let missing = format!("{:?}", opened(Err(Errno::NOENT), None));
+        assert!(missing.contains("modprobe fuse"), "{missing}");
+    }
 
     #[test]
     fn releases_are_compared_as_numbers() {

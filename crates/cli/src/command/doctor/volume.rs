@@ -1,17 +1,17 @@
-//! What a `volume.toml` says, and where it leads.
+//! Content of a `volume.toml`, and the subjects it refers to.
 
-use super::finding::{Finding, Role, Seen, Subject};
+use super::finding::{CheckResult, Finding, Role, Subject};
 use super::machine::program;
 use std::path::Path;
 use store::control::{Client, socket_of};
 use store::volume::{Config, Problems, QueueName, StateStore};
 
 /// The file of a volume, which its daemon knows.
-pub fn of_daemon(socket: &Path) -> Seen {
+pub fn of_daemon(socket: &Path) -> CheckResult {
     let status = super::around::status(socket);
     let file = status.as_ref().ok().and_then(|status| status["file"].as_str()).map(Path::new);
     if let Some(file) = file {
-        return Seen { further: vec![Subject::Volume { file: file.into() }], ..Seen::default() };
+        return CheckResult { further: vec![Subject::Volume { file: file.into() }], ..CheckResult::default() };
     }
     let why = "what the volume's file says is not known, so only the machine was looked at";
     let finding = match Client::connect(socket).err().or(status.err()) {
@@ -29,7 +29,7 @@ pub fn of_daemon(socket: &Path) -> Seen {
 }
 
 /// Reads the file.
-pub fn look(file: &Path) -> Seen {
+pub fn look(file: &Path) -> CheckResult {
     let config = match Config::read(file) {
         Ok(config) => config,
         Err(problems) => return refused(&problems).into(),
@@ -63,10 +63,10 @@ pub fn look(file: &Path) -> Seen {
         socket: socket.clone(),
     }));
     further.push(Subject::Daemon { socket });
-    Seen { findings, further, device: None }
+    CheckResult { findings, further, device: None }
 }
 
-/// What `up` would refuse.
+/// Problems that `up` would refuse.
 pub fn refusals(file: &Path) -> Vec<Finding> {
     match Config::load(file) {
         Ok(_) => vec![Finding::ok("volume.toml", "`up` would refuse none of its directories")],

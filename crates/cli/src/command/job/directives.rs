@@ -1,4 +1,4 @@
-//! What the planner cannot know of a script's directives: whether our own commands in them are ones we understand.
+//! Checks of a script's directives that the planner cannot make: whether our own commands in them parse.
 
 use crate::command::Cli;
 use clap::Parser;
@@ -8,8 +8,8 @@ use jobs::plan::{Limits, paths};
 use jobs::request::{Complaint, Overrides, PartKind, Plan};
 use std::path::Path;
 
-/// Plans a script, or says all that is wrong with it, in the order of its lines. With the mount point of its volume and the
-/// directory that it is submitted from also what its stage-in commands bring elsewhere.
+/// Plans a script, or returns all its errors in the order of its lines. With the volume's mount point and the
+/// directory of the submission, destinations outside the volume are errors, too.
 pub fn plan(
     script: &[u8],
     file_name: &str,
@@ -24,7 +24,7 @@ pub fn plan(
     if complaints.is_empty() { Ok(plan) } else { Err(complaints) }
 }
 
-/// What our own stage-in commands would bring to places outside the volume, symbolic links followed as far as they exist.
+/// Destinations of our stage-in commands outside the volume, symbolic links followed as far as they exist.
 fn outside(plan: &Plan, mount: &Path, cwd: &Path) -> Vec<Complaint> {
     let brought = plan.parts.iter().filter(|part| part.kind == PartKind::StageIn).flat_map(|part| &part.commands);
     let outside = brought.filter_map(|command| {
@@ -45,7 +45,7 @@ fn outside(plan: &Plan, mount: &Path, cwd: &Path) -> Vec<Complaint> {
     outside.collect()
 }
 
-/// What is wrong with the commands of ours in a plan: options, words and URIs. Looks at nothing but the words.
+/// Errors in our own commands of a plan: options, words and URIs. Checks only the words.
 fn check(plan: &Plan) -> Vec<Complaint> {
     let staging = plan.parts.iter().filter(|part| part.kind != PartKind::Compute);
     let ours = staging.flat_map(|part| &part.commands).filter(|c| c.argv.first().is_some_and(|a| a == "entrepot"));

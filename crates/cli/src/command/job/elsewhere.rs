@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use store::control::{Client, Problem, exit};
 
-/// Submits; prints the job's number here, which the other commands take, as it is to be told.
+/// Submits the job and prints its number here, which the other commands take, in the requested format.
 pub fn submit(
     context: &Context,
     path: &Path,
@@ -31,7 +31,7 @@ pub fn submit(
     told: Option<Output>,
 ) -> Result<JobId> {
     let (script, file_name) = script_of(path)?;
-    // All that can be wrong with the script is said before anything is asked.
+    // All errors of the script are reported before any request is sent.
     let limits = Limits { cores: u32::MAX, walltime_default_s: 24 * 3600, arrays: false };
     let place = super::place(context);
     let place = place.as_ref().map(|(mount, cwd)| (mount.as_path(), cwd.as_path()));
@@ -46,7 +46,7 @@ pub fn submit(
     let compute = Some(planned).filter(|plan| plan.parts.iter().any(|part| part.kind == PartKind::StageIn));
     let start_ms = compute.and_then(|plan| {
         let part = plan.parts.iter().find(|part| part.kind == PartKind::Compute)?;
-        kind.scheduler().start_of(&jobs::scheduler::Wanted {
+        kind.scheduler().start_of(&jobs::scheduler::ScriptToEstimate {
             text: plan.compute_script.as_bytes(),
             cores,
             walltime_s,
@@ -60,7 +60,7 @@ pub fn submit(
     let scheduler = kind.scheduler();
     let interrupted = interrupted()?;
     let wanted =
-        Wanted { registered: &registered, cores, walltime_s, data_queue, cwd: &cwd, interrupted: &interrupted };
+        JobToSubmit { registered: &registered, cores, walltime_s, data_queue, cwd: &cwd, interrupted: &interrupted };
     match chain(&*scheduler, &wanted) {
         Ok(parts) => {
             client.request("job.submitted", json!(SubmittedParts { id, parts: parts.clone() }), &mut |_| {})?;
@@ -101,7 +101,7 @@ fn interrupted() -> Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-struct Wanted<'a> {
+struct JobToSubmit<'a> {
     registered: &'a Registered,
     cores: Option<u32>,
     walltime_s: Option<u64>,
@@ -113,7 +113,7 @@ struct Wanted<'a> {
 /// One part after the other, each after the one before. On failure those that were submitted, and why.
 fn chain(
     scheduler: &dyn Scheduler,
-    wanted: &Wanted<'_>,
+    wanted: &JobToSubmit<'_>,
 ) -> std::result::Result<BTreeMap<PartKind, ExternalPart>, (Vec<String>, String)> {
     let plan = &wanted.registered.plan;
     let mut ids: BTreeMap<PartKind, String> = BTreeMap::new();
@@ -151,7 +151,7 @@ fn chain(
         }
     }
     let there = ids.into_iter().map(|(kind, id)| {
-        // Where the parts write is known to the scheduler alone; without an answer the log is looked for later.
+        // Only the scheduler knows the paths of the parts' output; without an answer the log is searched later.
         let look = scheduler.look(&id).unwrap_or_default();
         (kind, ExternalPart { id, out: look.out, err: look.err })
     });
@@ -175,7 +175,7 @@ fn run(words: &[String], environment: &[(&str, &str)], input: impl AsRef<[u8]>) 
     command.envs(environment.iter().copied()).process_group(0);
     let mut child = command.spawn().map_err(|e| format!("{} cannot be run: {e}", words[0]))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that refuses its options does not read; its status says so.
+        // A command that refuses its options does not read; its status reports that.
         let _ = stdin.write_all(input.as_ref());
     }
     let done = child.wait_with_output().map_err(|e| format!("{shown}: {e}"))?;

@@ -15,7 +15,7 @@ pub fn line(job: &JobSummary) -> String {
     line
 }
 
-/// What a cancel leads to.
+/// Outcome of a cancel.
 pub fn after_cancel(job: &JobSummary) -> &'static str {
     match job.state {
         JobState::Cancelled => "cancelled",
@@ -33,7 +33,7 @@ pub fn not_shown(over: &[JobSummary]) -> Option<String> {
     (!over.is_empty()).then(|| format!("{jobs} not shown{failed}: entrepot job list --all"))
 }
 
-/// How far the data are that come or go now, in a few words.
+/// Progress of the data that come or go now, in a few words.
 pub fn staging(s: &Staging) -> String {
     let (done, total) = (shown::bytes(s.done_bytes), shown::bytes(s.total_bytes));
     let percent = s.done_bytes.saturating_mul(100).checked_div(s.total_bytes).unwrap_or(100);
@@ -152,10 +152,14 @@ pub fn left_early(e: &Early) -> String {
 pub fn coming(a: &Arrival) -> String {
     let (bytes, rate) = (shown::bytes(a.bytes), shown::bytes(a.rate));
     let held = a.limited_by.as_ref().map_or(String::new(), |by| format!(", held to that by {by}"));
-    format!("{bytes} from {} at about {rate}/s{held}: {}", a.source, a.standing)
+    match a.bytes {
+        // All of them are there already.
+        0 => format!("from {}: {}", a.source, a.standing),
+        _ => format!("{bytes} from {} at about {rate}/s{held}: {}", a.source, a.standing),
+    }
 }
 
-/// What protects a file, in one line.
+/// Protection of a file, in one line.
 pub fn protection(p: &Protected) -> String {
     let mut text = match p.mirrors {
         0 => "no whole copy".to_string(),

@@ -1,4 +1,5 @@
-//! `entrepot job watch`: a job as it goes on, with a bar for each transfer on a terminal, and a line for each change elsewhere.
+//! `entrepot job watch`: a job as it goes on, with a bar for each transfer on a terminal, and a line for each change
+//! elsewhere.
 
 use super::{read, show};
 use crate::connect::Context;
@@ -22,7 +23,7 @@ pub fn run(context: &Context, id: Option<u64>, output: Output) -> Result<u8> {
     follow(context, "job.watch", json!({"id": id}), output)
 }
 
-/// Shows a job that a request tells of until it is over.
+/// Shows a job's progress from a request until it is over.
 pub fn follow(context: &Context, request: &str, of: Value, output: Output) -> Result<u8> {
     let mut shown: Box<dyn Shown> = match output {
         Output::Json => Box::new(Json::default()),
@@ -45,7 +46,7 @@ pub fn follow(context: &Context, request: &str, of: Value, output: Output) -> Re
 pub fn wait(context: &Context, id: u64) -> Result<JobSummary> {
     let mut lines = Lines { on_stderr: true, ..Lines::default() };
     let mut tell = |value: Value| {
-        // Who no longer reads them waits all the same.
+        // If the lines cannot be written any more, it waits all the same.
         let _ = serde_json::from_value(value).map(|watched| lines.tell(&watched));
     };
     let answer = context.connect()?.request("job.watch", json!({"id": id}), &mut tell)?;
@@ -82,7 +83,7 @@ impl Shown for Json {
             return Ok(());
         }
         self.last = Some(watched.clone());
-        shown::text(&json!(watched).to_string())
+        shown::json_line(&json!(watched))
     }
 
     fn end(&mut self, watched: &Watched) -> std::io::Result<()> {
@@ -90,7 +91,7 @@ impl Shown for Json {
     }
 }
 
-/// A line for each change that people want to read.
+/// Prints a line for each change of interest.
 #[derive(Default)]
 struct Lines {
     last: String,
@@ -100,7 +101,7 @@ struct Lines {
 impl Shown for Lines {
     fn tell(&mut self, watched: &Watched) -> std::io::Result<()> {
         let mut line = standing(watched);
-        // How long something still takes is no news, however often it is reckoned anew.
+        // A new estimate of the remaining time alone is no news.
         let mut news: String = match watched.arrival {
             Some(_) => line.chars().filter(|c| !c.is_ascii_digit()).collect(),
             None => line.clone(),
@@ -135,7 +136,7 @@ fn standing(watched: &Watched) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What holds a transfer back, if anything does.
+/// Limit of a transfer, if there is one.
 fn held(one: &Transfer) -> String {
     let limit = one.limit.as_ref();
     limit.map_or(String::new(), |(rate, by)| format!(", held to {}/s by {by}", shown::bytes(*rate)))

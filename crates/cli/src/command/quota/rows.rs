@@ -27,7 +27,7 @@ pub fn show(mut answer: Value, output: Output, none: &str) -> Result<()> {
     Ok(())
 }
 
-/// Names of users and groups, each asked for once.
+/// Names of users and groups, each looked up once.
 #[derive(Default)]
 struct Names(BTreeMap<(bool, u32), String>);
 
@@ -69,7 +69,7 @@ fn columns() -> Vec<Column<'static, Value>> {
     columns
 }
 
-/// What somebody with that quota should know.
+/// Notes about a quota for its user.
 fn notes(row: &Value) -> Vec<String> {
     let name = format!("{} {}", word(row, "of"), word(row, "name"));
     let of = |resource: &str| {

@@ -1,6 +1,7 @@
-//! What Slurm's plug-in calls: one step of one job, asked of the daemon until it is done or has failed.
+//! Commands of Slurm's plug-in: one step of one job, requested from the daemon until it is done or has failed.
 //!
-//! The answer is for people too: Slurm shows it to the user, at `sbatch` and in `squeue`. The daemon may restart meanwhile.
+//! The answer is for people too: Slurm shows it to the user, at `sbatch` and in `squeue`. The daemon may restart
+//! during the step.
 
 use crate::command::job;
 use crate::connect::Context;
@@ -44,9 +45,10 @@ enum Step {
     Status { words: Vec<String> },
 }
 
-/// How long a daemon that does not answer is waited for: it may be restarting. Slurm's own limit for these steps is longer.
+/// How long a daemon that does not answer is waited for: it may be restarting. Slurm's own limit for these steps is
+/// longer.
 const DAEMON_WAIT_MAX: Duration = Duration::from_secs(60);
-/// Between two questions, at first and in the end.
+/// Shortest and longest pause between two requests.
 const ASK_FIRST: Duration = Duration::from_millis(100);
 const ASK_LAST: Duration = Duration::from_secs(2);
 
@@ -86,7 +88,7 @@ impl Hook {
 fn process(script: &Path) -> std::result::Result<String, String> {
     let script = std::fs::read(script).map_err(|e| format!("{}: {e}", script.display()))?;
     let limits = jobs::plan::Limits { cores: u32::MAX, walltime_default_s: 1, arrays: true };
-    // Where it is submitted is not known here, so neither is what lies outside the volume.
+    // The directory of the submission is not known here, so destinations outside the volume cannot be found.
     let planned = job::directives::plan(&original(&script), "job", &Overrides::default(), limits, None);
     let Err(complaints) = planned else { return Ok(String::new()) };
     Err(complaints.iter().map(|c| format!("entrepot: {c}")).collect::<Vec<_>>().join("\n"))
@@ -102,7 +104,7 @@ fn set_up(context: &Context, job: u64, uid: u32, gid: u32, script: &Path) -> std
     ask(context, "slurm.setup", &json!(asked)).map(|_| String::new())
 }
 
-/// Asks again and again. The work is the daemon's: if this process is killed, nothing is lost.
+/// Repeats the request until the step is over. The work is the daemon's: if this process is killed, nothing is lost.
 fn until_done(context: &Context, command: &str, job: u64) -> std::result::Result<String, String> {
     let mut wait = ASK_FIRST;
     loop {

@@ -11,8 +11,8 @@ use store::volume::Config;
 
 /// Put Entrepot's scripts into Slurm's configuration
 ///
-/// Writes burst_buffer.lua, burst_buffer.conf and job_submit.lua beside slurm.conf, and prints the lines that slurm.conf
-/// needs. A file that is not Entrepot's is never overwritten. Restart slurmctld afterwards.
+/// Writes burst_buffer.lua, burst_buffer.conf and job_submit.lua beside slurm.conf, and prints the lines that
+/// slurm.conf needs. A file that is not Entrepot's is never overwritten. Restart slurmctld afterwards.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -89,7 +89,8 @@ impl Install {
     }
 }
 
-/// The line by which the volume hears slurmctld, where that does not run as root. One that was named by its mount point is not looked at.
+/// The setting that admits slurmctld's user to the hooks, where that is not root. A volume named by its mount point is
+/// not checked.
 fn hook_user(conf: &str, volume: &Path) -> Option<String> {
     let mut set = conf.lines().filter_map(|line| line.trim().split_once('='));
     let user = set.rfind(|(key, _)| key.eq_ignore_ascii_case("SlurmUser"))?.1.split([' ', '\t', '#']).next()?;

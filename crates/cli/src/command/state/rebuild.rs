@@ -1,4 +1,4 @@
-//! What `entrepot state rebuild` found and did, as text and as JSON.
+//! Results of `entrepot state rebuild`, as text and as JSON.
 
 use crate::shown;
 use serde_json::{Value, json};

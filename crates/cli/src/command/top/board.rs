@@ -1,4 +1,4 @@
-//! What is shown, of which two moments, and what keys change of it.
+//! State of the display: two moments to compare, the view, and its changes by keys.
 
 use super::moment::Moment;
 use super::rows::Over;
@@ -7,25 +7,25 @@ use clap::ValueEnum;
 use std::collections::BTreeMap;
 use terminal::screen::Key;
 
-/// Whose numbers.
+/// View of the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum View {
-    /// Who asks.
+    /// Users that send requests.
     Users,
     /// Jobs that are not over, and their staging.
     Jobs,
-    /// Open files.
+    /// Files that are open.
     Files,
     /// Where bytes go.
     Targets,
 }
 
-/// What comes first.
+/// Order of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
     /// Read and written.
     Bytes,
-    /// Operations.
+    /// Number of operations.
     Ops,
     /// Mean time until the answer.
     Latency,
@@ -37,7 +37,7 @@ impl View {
     /// All, by their keys.
     pub const ALL: [View; 4] = [View::Users, View::Jobs, View::Files, View::Targets];
 
-    /// What it can be sorted by.
+    /// Orders that the view supports.
     pub fn sorts(self) -> &'static [Sort] {
         match self {
             View::Jobs => &[Sort::Bytes, Sort::Name],
@@ -66,25 +66,25 @@ impl Sort {
     }
 }
 
-/// What follows a key.
+/// Consequence of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// It goes on.
     Goes,
-    /// The daemon is to be asked at once.
+    /// The daemon is to be queried at once.
     Asks,
-    /// It ends.
+    /// The program ends.
     Ends,
 }
 
-/// What is shown.
+/// State of the display.
 pub struct Board {
     pub view: View,
     pub sort: Sort,
     pub is_reversed: bool,
     /// Rows above the first that is shown.
     pub above: usize,
-    /// What is wrong.
+    /// Note about a failure.
     pub note: Option<String>,
     before: Option<Moment>,
     now: Moment,
@@ -97,7 +97,7 @@ impl Board {
         Board { view, sort, is_reversed: false, above: 0, note, before: None, now, names: BTreeMap::new() }
     }
 
-    /// The daemon said something new. One that was started in between counts anew.
+    /// Takes a new moment of the daemon. After a restart of the daemon counters start from zero.
     pub fn now_is(&mut self, moment: Moment) {
         let before = std::mem::replace(&mut self.now, moment);
         self.before = Some(before).filter(|before| before.top.uptime_ns < self.now.top.uptime_ns);
@@ -112,13 +112,13 @@ impl Board {
         self.before.as_ref()
     }
 
-    /// What the numbers are over.
+    /// Time that the numbers cover.
     pub fn over(&self) -> Over {
         let span = |before: &Moment| (self.now.top.uptime_ns - before.top.uptime_ns) as f64 / 1e9;
         Over(self.before.as_ref().map(span))
     }
 
-    /// A key, where so many rows are shown.
+    /// Handles a key, on a screen of `rows` rows.
     pub fn press(&mut self, key: Key, rows: usize) -> Next {
         match key {
             Key::Char('q') => return Next::Ends,
@@ -143,7 +143,7 @@ impl Board {
         Next::Goes
     }
 
-    /// Moves by so many rows, and no further than the last where so many are shown.
+    /// Scrolls by `by` rows, up to the last page of `shown` rows.
     fn scroll(&mut self, by: isize, shown: usize) {
         let all = match self.view {
             View::Users => self.now.top.users.len(),
@@ -168,7 +168,7 @@ impl Board {
         self.names.get(&uid).cloned().unwrap_or_else(|| uid.to_string())
     }
 
-    /// Asks the system for names of users that are shown, of so many at most.
+    /// Looks up names of users that are shown, at most `max`.
     pub fn learn_names(&mut self, max: usize) {
         let of_files = self.now.top.files.iter().filter(|_| self.view == View::Files).map(|file| file.uid);
         let of_users = self.now.top.users.iter().filter(|_| self.view == View::Users).filter_map(|user| user.uid);

@@ -1,13 +1,16 @@
-//! What stands on a screen, or in a file, as lines of text.
+//! Lines of text of one frame, for a screen or a file.
 
 use super::board::{Board, View};
 use super::moment::Moment;
-use super::rows::{Count, Row, rows};
-use crate::shown::{count, moment_ms, padded, plain, span_s, width};
+use super::rows::{Column, Count, Row, rows};
+use crate::shown::{count, end_of, moment_ms, padded, plain, span_s, width};
 use terminal::screen::{Line, Size};
 
 /// Lines that are no rows: three above, the heading, and the keys.
 const OTHER_LINES: usize = 5;
+
+/// Columns that a path gets at least. A guess: most names of files fit.
+const PATH_COLUMNS_MIN: usize = 16;
 
 const KEYS: &str = "1 users  2 jobs  3 files  4 targets   s sort  r reverse  q quit";
 
@@ -18,7 +21,7 @@ pub fn rows_in(size: Size) -> usize {
 
 /// All of it, for a screen of that size.
 pub fn lines(board: &Board, size: Size) -> Vec<Line> {
-    let (heading, table) = table(board);
+    let (heading, table) = table(board, Some(size.columns));
     let room = rows_in(size);
     let above = board.above.min(table.len().saturating_sub(room));
     let shown: Vec<_> = table.iter().skip(above).take(room).cloned().collect();
@@ -38,7 +41,7 @@ pub fn lines(board: &Board, size: Size) -> Vec<Line> {
 
 /// All of it, for a file.
 pub fn text(board: &Board) -> String {
-    let (heading, rows) = table(board);
+    let (heading, rows) = table(board, None);
     let lines = head(board).into_iter().chain([heading]).chain(rows);
     lines.map(|line| line.trim_end().to_owned() + "\n").collect()
 }
@@ -75,12 +78,39 @@ fn head(board: &Board) -> Vec<String> {
     ]
 }
 
-/// The heading and the rows, each column as wide as its widest cell.
-fn table(board: &Board) -> (String, Vec<String>) {
-    let (columns, rows) = rows(board);
+fn widths(columns: &[Column], rows: &[Row]) -> Vec<usize> {
     let cell_width = |at: usize, row: &Row| row.cells.get(at).map_or(0, |cell| width(cell));
     let widest = |at: usize| rows.iter().map(|row| cell_width(at, row)).max().unwrap_or(0);
-    let widths: Vec<_> = columns.iter().enumerate().map(|(at, (heading, _))| width(heading).max(widest(at))).collect();
+    columns.iter().enumerate().map(|(at, (heading, _))| width(heading).max(widest(at))).collect()
+}
+
+/// Columns of a screen that are left for the last column of a table.
+fn room_for_last(screen: usize, columns: &[Column], rows: &[Row]) -> usize {
+    let before: usize = widths(columns, rows).iter().rev().skip(1).map(|width| width + 2).sum();
+    screen.saturating_sub(before)
+}
+
+/// Keeps the ends of paths on a screen of that width. The layouts go first, if there is no room.
+fn fit_paths(screen: usize, columns: &mut Vec<Column>, rows: &mut [Row]) {
+    let room = room_for_last(screen, columns, rows);
+    if room < PATH_COLUMNS_MIN && columns.len() > 2 {
+        let layouts = columns.len() - 2;
+        columns.remove(layouts);
+        rows.iter_mut().for_each(|row| drop(row.cells.remove(layouts)));
+    }
+    let room = room_for_last(screen, columns, rows).max(PATH_COLUMNS_MIN);
+    for path in rows.iter_mut().filter_map(|row| row.cells.last_mut()) {
+        *path = end_of(path, room);
+    }
+}
+
+/// The heading and the rows, each column as wide as its widest cell; for a screen of that width, or for a file.
+fn table(board: &Board, screen: Option<usize>) -> (String, Vec<String>) {
+    let (mut columns, mut rows) = rows(board);
+    if let (View::Files, Some(screen)) = (board.view, screen) {
+        fit_paths(screen, &mut columns, &mut rows);
+    }
+    let widths = widths(&columns, &rows);
     let line = |cells: &mut dyn Iterator<Item = &str>| {
         let cells = cells.zip(columns.iter().zip(&widths));
         let cells: Vec<_> = cells.map(|(cell, ((_, is_number), width))| padded(cell, *width, *is_number)).collect();

@@ -1,4 +1,4 @@
-//! What the daemon says at one moment.
+//! Answers of the daemon at one moment.
 
 use crate::listed::{of_runner, of_slurm};
 use jobs::request::JobSummary;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use store::control::{Client, Problem, Request, Top};
 
-/// A daemon that is silent for so long is not waited for any longer.
+/// Timeout of the daemon's answers.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The daemon, over one connection as long as that holds.
@@ -19,17 +19,17 @@ pub struct Daemon {
     client: Option<Client>,
 }
 
-/// What it said.
+/// Answers of one round.
 #[derive(Clone, Debug, Default)]
 pub struct Moment {
     pub top: Top,
-    /// Jobs that are not over; nothing where they were not asked for.
+    /// Jobs that are not over; nothing if they were not requested.
     pub jobs: Option<Vec<Job>>,
-    /// Nodes that did not say which jobs they have.
+    /// Nodes that did not report their jobs.
     pub silent: Vec<String>,
 }
 
-/// A job, whoever runs it.
+/// A job of any backend.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Job {
     pub id: u64,
@@ -48,14 +48,14 @@ pub struct Job {
 }
 
 impl Moment {
-    /// Says on standard error what is missing.
+    /// Prints on standard error which hosts are missing.
     pub fn warn(&self) {
         if let Some(note) = self.note() {
             eprintln!("note: {note}");
         }
     }
 
-    /// What is missing.
+    /// Note of the hosts that did not answer.
     pub fn note(&self) -> Option<String> {
         (!self.silent.is_empty())
             .then(|| format!("{} did not answer; jobs there are not shown", self.silent.join(", ")))
@@ -67,7 +67,7 @@ impl Daemon {
         Daemon { socket, client: None }
     }
 
-    /// Asks it. After a failure the next time begins with a connection.
+    /// Queries the daemon. After a failure the next call begins with a connection.
     pub fn ask(&mut self, with_jobs: bool) -> Result<Moment, Problem> {
         let mut client = match self.client.take() {
             Some(client) => client,

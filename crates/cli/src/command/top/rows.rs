@@ -11,7 +11,7 @@ use store::stats::{TargetCounts, UserCounts};
 /// One user, job, file or target.
 pub struct Row {
     pub cells: Vec<String>,
-    /// What it is sorted by.
+    /// Key for sorting by name.
     name: String,
     count: Count,
 }
@@ -19,13 +19,13 @@ pub struct Row {
 /// A column: its heading, and whether it has numbers.
 pub type Column = (String, bool);
 
-/// What was asked, as far as it is counted.
+/// Counters of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     pub read_bytes: u64,
     pub written_bytes: u64,
     pub ops: u64,
-    /// Of these, those whose time is known.
+    /// Number of operations with a known time.
     timed: u64,
     total_ns: u64,
 }
@@ -44,7 +44,8 @@ impl Count {
         mean_span(self.total_ns, self.timed)
     }
 
-    /// What came since. Numbers that went back began anew, as those of a file that was closed and opened.
+    /// Difference to an earlier count. Counters that went down were reset, as those of a file that was closed and
+    /// opened.
     pub fn since(self, before: Count) -> Count {
         let less = |f: fn(Count) -> u64| f(self).checked_sub(f(before));
         let all = (
@@ -80,7 +81,7 @@ impl From<&TargetCounts> for Count {
     }
 }
 
-/// What a number is over: a span, or all the time.
+/// Span of a number, or all the time.
 #[derive(Clone, Copy)]
 pub struct Over(pub Option<f64>);
 
@@ -110,7 +111,7 @@ impl Over {
     }
 }
 
-/// What was counted before, by what tells one from another; `None`: nothing was.
+/// Earlier counts by key; `None` without an earlier moment.
 fn known<T, K: Eq + Hash>(
     before: Option<&Moment>,
     list: fn(&Moment) -> &[T],
@@ -157,7 +158,7 @@ fn users(board: &Board) -> (Vec<Column>, Vec<Row>) {
     ([vec![text("user")], over.headings().to_vec()].concat(), board.now().top.users.iter().map(row).collect())
 }
 
-/// What was counted of it before: nothing of what was not there.
+/// Earlier count of a key: zero if it was not there.
 fn at<K: Eq + Hash>(before: Option<&HashMap<K, Count>>, key: &K) -> Count {
     before.and_then(|before| before.get(key)).copied().unwrap_or_default()
 }
@@ -214,7 +215,7 @@ fn jobs(board: &Board) -> (Vec<Column>, Vec<Row>) {
         let count = match (known, over.0) {
             (Some(before), _) => staged(job).since(*before),
             (None, None) => staged(job),
-            // What came before somebody looked is no rate.
+            // Bytes moved before the first look are no rate.
             (None, Some(_)) => Count::default(),
         };
         let far = |n: Option<u64>| n.map_or("-".into(), bytes);

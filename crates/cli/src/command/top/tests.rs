@@ -1,4 +1,4 @@
-//! From what the daemon says to what stands on the screen, and what keys make of it.
+//! The path from the daemon's reports to the screen, and the effects of keys.
 
 use super::board::{Board, Next, Sort, View};
 use super::frame::{lines, text};
@@ -96,7 +96,7 @@ fn totals_first_and_then_what_came_in_between() {
             "4000000001     0 B    512 KiB    0.5     2 ms",
         ]
     );
-    // A daemon that was started anew counts anew.
+    // A restarted daemon counts from zero.
     board.now_is(moment(1, vec![user(A, 1, 7, 1)], vec![]));
     assert!(text(&board).contains("since the daemon started"), "{}", text(&board));
 }
@@ -205,6 +205,15 @@ fn a_screen_is_filled_to_its_last_row_and_the_rest_is_a_key_away() {
     board.note = Some("the daemon is gone".into());
     assert!(shown(&board).1.ends_with("   the daemon is gone"));
     assert_eq!(lines(&board, Size { columns: 3, rows: 1 }).len(), 5, "however small; the screen cuts it");
+}
+
+#[test]
+fn a_narrow_screen_keeps_the_end_of_a_path() {
+    let path = format!("{}/result.dat", "a_long_directory".repeat(5));
+    let board = Board::new(View::Files, Sort::Bytes, moment(5, vec![], vec![file(&path, 1, 1, 1)]));
+    let row = lines(&board, Size { columns: 80, rows: 12 })[4].text.clone();
+    assert!(row.ends_with("/result.dat") && row.contains('…') && row.chars().count() <= 80, "{row}");
+    assert!(text(&board).contains(&path), "a file gets all of it");
 }
 
 /// [S-284]

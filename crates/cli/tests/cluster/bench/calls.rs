@@ -1,5 +1,5 @@
-//! How many calls reach the hosts' clients of GlusterFS, by what these count themselves: unlike seconds, they are the same on a machine that
-//! has much else to do.
+//! Counts of the calls that reach the hosts' clients of GlusterFS, by the clients' own counters: unlike seconds, they
+//! are the same on a machine with other load.
 
 use crate::gluster::CLIENT_PID;
 use crate::hosts::Host;
@@ -8,30 +8,30 @@ use std::collections::BTreeMap;
 use std::ops::Sub;
 use std::time::{Duration, Instant};
 
-/// Where a client writes its metrics when it is asked for them.
+/// Directory where a client writes its metrics on request.
 const METRICS: &str = "/run/gluster/metrics";
 /// The last line of it.
 const END: &str = "# End of metrics";
-/// The layer of a client that hears first what the kernel asks.
+/// The first layer of a client below the kernel.
 const FIRST: &str = "meta-autoload";
-/// What the names of the layers that call bricks start with.
+/// Prefix of the names of the layers that call bricks.
 const LAST: &str = "shared-client-";
-/// How long it is counted what daemons do that nobody asked for.
+/// Time over which the daemons' own calls are counted.
 const IDLE: Duration = Duration::from_secs(4);
-/// What goes on after a process has closed its files is over by then. A guess.
+/// Time after which the work after a process's closes is over. A guess.
 const AFTER: Duration = Duration::from_millis(400);
 
 /// Calls of all hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Calls {
-    /// What the kernel asked, by name.
+    /// Calls of the kernel, by name.
     asked: BTreeMap<String, f64>,
-    /// What bricks were asked.
+    /// Calls to the bricks.
     sent: f64,
 }
 
 impl Calls {
-    /// All that came since the clients started.
+    /// All calls since the clients started.
     pub fn of(hosts: &[Host]) -> Calls {
         let mut all = Calls::default();
         hosts.iter().for_each(|host| all.add(&metrics(host)));
@@ -51,14 +51,14 @@ impl Calls {
         }
     }
 
-    /// What comes in a second while nobody asks for anything.
+    /// Calls per second without load.
     pub fn idle(hosts: &[Host]) -> Calls {
         let (before, began) = (Calls::of(hosts), Instant::now());
         std::thread::sleep(IDLE);
         (Calls::of(hosts) - before).times(1.0 / began.elapsed().as_secs_f64())
     }
 
-    /// What `act` brings, without what comes anyway.
+    /// Calls that `act` causes, without the idle ones.
     pub fn during(hosts: &[Host], idle: &Calls, act: impl FnOnce()) -> Calls {
         let (before, began) = (Calls::of(hosts), Instant::now());
         act();
@@ -71,17 +71,17 @@ impl Calls {
         Calls { sent: self.sent * factor, ..self }
     }
 
-    /// What the kernel asked, all together.
+    /// Sum of the kernel's calls.
     pub fn asked(&self) -> f64 {
         self.asked.values().sum()
     }
 
-    /// What bricks were asked.
+    /// Calls to the bricks.
     pub fn sent(&self) -> f64 {
         self.sent
     }
 
-    /// Which they are.
+    /// The kernel's calls by name, as text.
     pub fn named(&self) -> String {
         let named = self.asked.iter().filter(|(_, calls)| **calls >= 0.05);
         named.map(|(name, calls)| format!("{name} {calls:.1}")).collect::<Vec<_>>().join(", ")

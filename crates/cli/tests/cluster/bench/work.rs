@@ -1,4 +1,4 @@
-//! What a process on a host does for a row of the benchmark.
+//! Work of a process on a host for a row of the benchmark.
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! Bytes of one file from several hosts: each lies where it was written, sizes only grow, a removed file is nobody else's.
+//! Bytes of one file from several hosts: each lies where it was written, sizes only grow, a removed file's bytes reach
+//! no other file.
 
 use super::{Later, rounds, show};
 use crate::agent::{Agent, Call, race};
@@ -53,7 +54,7 @@ fn records_of_three_hosts_lie_side_by_side() {
     show("pwrite of 47,008 bytes", took);
 }
 
-/// What was read before is not what is read after another host wrote it, whether the file was open or not.
+/// A read after another host's write returns the new bytes, whether the file was open or not.
 #[test]
 fn bytes_that_are_written_again_are_seen_at_once() {
     let Some(hosts) = hosts() else { return };
@@ -101,7 +102,7 @@ fn a_byte_beyond_the_end_never_makes_a_file_shorter() {
     }
 }
 
-/// What is done with a file that another host removed is an error or goes nowhere, and never into another file.
+/// Operations on a file that another host removed fail or have no effect, and never reach another file.
 #[test]
 fn a_removed_file_is_no_other_file() {
     let Some(hosts) = hosts() else { return };

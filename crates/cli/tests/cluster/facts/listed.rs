@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Lists that each of two hosts asks for while the third removes two names.
 const LISTS: usize = 6;
 
-/// What is believed is what came twice in a row: each list that lacks something cost another name its life.
+/// A list counts once it came twice in a row: each incomplete list cost another name its life.
 #[test]
 fn lists_that_come_twice_in_a_row_beside_removals_lack_nothing() {
     let Some(hosts) = hosts() else { return };

@@ -14,8 +14,8 @@ fn make(dir: &str, name: &str) -> Call {
     Call::Open { path: format!("{dir}/{name}"), flags: (OFlags::CREATE | OFlags::EXCL).bits(), of: "made".into() }
 }
 
-/// A node renews its lease and two others expel it, all by renaming the same file. Each to a name of its own: of two that rename it to the
-/// same one, both may be told that they did.
+/// A node renews its lease and two others expel it, all by renaming the same file, each to a name of its own. Two
+/// renames to one name can both report success.
 #[test]
 fn of_a_renewal_and_two_expulsions_one_succeeds() {
     let Some(hosts) = hosts() else { return };
@@ -42,7 +42,8 @@ fn of_a_renewal_and_two_expulsions_one_succeeds() {
     show("rename in a race", took);
 }
 
-/// The same name for both that expel: the file is renamed once, whoever is told so, and the node is not told so as well.
+/// Both expulsions rename to the same name: the file is renamed once, and never do both the renewal and an expulsion
+/// succeed.
 #[test]
 fn a_renewal_and_expulsions_to_one_name_never_both_succeed() {
     let Some(hosts) = hosts() else { return };

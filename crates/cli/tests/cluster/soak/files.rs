@@ -1,25 +1,28 @@
-//! Files whose bytes are known: what is done to one is done by one node at a time, each time another, and known only when it was acknowledged.
+//! Files whose bytes are known: what is done to one is done by one node at a time, each time another, and known only
+//! when it was acknowledged.
 
+use crate::hosts::USER;
 use crate::random::Random;
 use crate::volume::Node;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Result, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The directory of the mount that has them.
 pub const DIRECTORY: &str = "soak";
 /// No file is longer.
 const SIZE_MAX: u64 = 3_000_000;
-/// What a dead daemon had under way has come to its end by then.
+/// Time after which the work of a dead daemon is over.
 const LATE: Duration = Duration::from_millis(500);
 /// Bytes that stay in a stub, records, bytes of several stripes.
 const LENGTHS: [usize; 5] = [1, 700, 5000, 47_008, 1_300_000];
 /// The last steps of a file are shown with what is wrong.
 const STEPS_SHOWN: usize = 12;
 
-/// One file.
+/// A file and its expected content.
 pub struct Known {
     number: usize,
     name: String,
@@ -29,11 +32,11 @@ pub struct Known {
     steps: Vec<String>,
 }
 
-/// What may be so, or not, since a call failed.
+/// Possible states after a failed call.
 enum Doubt {
     /// Each byte is as before or as it was to be.
     Mixed(Vec<u8>),
-    /// All of them are, as before or as they were to be.
+    /// All bytes are as before, or all as they were to be.
     Replaced(Vec<u8>),
     Named(String),
 }
@@ -46,6 +49,29 @@ enum Step {
     Replace(Vec<u8>),
     Rename(String),
     Read { offset: usize, len: usize },
+}
+
+/// Hosts that do not reach each brick. There names are absent, and a name that is created or replaced may exist twice
+/// afterwards. Both are GlusterFS's. No step starts on such a host.
+static APART: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+
+/// Whether a node's host does not reach each brick.
+pub fn is_apart(node: &Node<'_>) -> bool {
+    APART[node.host.number - 1].load(Ordering::SeqCst)
+}
+
+/// Sets whether a node's host reaches each brick.
+pub fn set_apart(node: &Node<'_>, is_apart: bool) {
+    APART[node.host.number - 1].store(is_apart, Ordering::SeqCst);
+}
+
+/// Makes the file system calls of this thread those of [`USER`]. The thread stays allowed to reach the hosts' mounts.
+pub fn act_as_user() {
+    // SAFETY: both calls change numbers of this thread alone.
+    unsafe {
+        libc::setfsgid(USER);
+        libc::setfsuid(USER);
+    }
 }
 
 fn noise(random: &mut Random, len: usize) -> Vec<u8> {
@@ -66,6 +92,7 @@ impl Known {
             steps: Vec::new(),
         };
         drop(File::create_new(known.path(node)).expect("a new file"));
+        std::os::unix::fs::chown(known.path(node), Some(USER), Some(USER)).expect("chown");
         known
     }
 
@@ -110,10 +137,10 @@ impl Known {
         }
     }
 
-    /// All of it is as it is known on a node that answers.
+    /// Checks that the whole file is as expected on a node that answers.
     ///
     /// # Errors
-    /// What is wrong with the file.
+    /// The difference that was found.
     pub fn is_whole(&mut self, node: &Node<'_>) -> std::result::Result<(), String> {
         let whole = if self.doubt.is_some() { self.settle(node) } else { self.read(node, 0, usize::MAX) };
         whole.map_err(|trouble| {
@@ -170,7 +197,7 @@ impl Known {
         done.map_err(|error| self.failed(node, error))
     }
 
-    /// What a step that succeeded left.
+    /// Records the effect of a successful step.
     fn done(&mut self, step: Step) {
         match step {
             Step::Rename(to) => (self.name, self.renames) = (to, self.renames + 1),
@@ -219,7 +246,8 @@ impl Known {
             let none = |path: PathBuf| std::fs::symlink_metadata(path).is_err_and(|e| e.kind() == ErrorKind::NotFound);
             is_mounted() && none(self.path(node)) && is_mounted()
         };
-        if error.kind() == ErrorKind::NotFound && (0..4).all(|_| is_gone()) {
+        let absent = error.kind() == ErrorKind::NotFound && !is_apart(node);
+        if absent && (0..4).all(|_| is_gone()) && !is_apart(node) {
             return Trouble::Wrong(format!("{} is gone", self.name));
         }
         Trouble::Failed(error)

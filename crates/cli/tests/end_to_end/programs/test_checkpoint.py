@@ -136,10 +136,12 @@ class Hdf5(unittest.TestCase):
 class Finding(unittest.TestCase):
     def test_the_table_of_the_kernel(self):
         table = ("22 1 0:20 / /proc rw - proc proc rw\n"
-                 "41 1 0:51 / /my\\040scratch rw shared:1 - fuse.entrepot other#/other\\040vol/state rw\n"
+                 "41 1 0:51 / /my\\040scratch rw shared:1 - fuse.entrepot other#/other\\040vol/state rw,user_id=0,group_id=0\n"
+                 "43 1 0:53 / /home/bob rw - fuse.entrepot other#/bob/state rw,user_id=48302,group_id=0\n"
                  "42 1 0:52 / /home/x rw - fuse.sshfs entrepot#/x/state rw\n")
-        found = parse(table)
+        found = parse(table, own=48301)
         self.assertEqual([(of.at, of.socket) for of in found], [("/my scratch", "/other vol/state/control.sock")])
+        self.assertEqual([of.at for of in parse(table, own=48302)], ["/my scratch", "/home/bob"])
 
     def test_the_volume_of_a_path_of_the_working_directory_and_of_the_environment(self):
         os.chdir(AT)

@@ -3,21 +3,21 @@
 //! ```text
 //!   promises (taken first) --> look at the space --> decide --> other nodes know --> carry
 //! ```
-//! Between `decide` and `carry` no lock is held: the jobs may go on meanwhile, and some may be gone.
+//! Between `decide` and `carry` no lock is held: jobs may change state or disappear.
 
 use super::*;
 
-/// What a look at the space found.
+/// Result of a look at the free space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Room {
     Space(Space),
-    /// Nobody knows how much is free: all is granted.
+    /// The free space is unknown: all is granted.
     Unknown,
-    /// Nothing can be promised now, and why.
+    /// No promise is possible now, for this reason.
     Shut(String),
 }
 
-/// What was decided, and is not carried out yet.
+/// Decision that is not carried out yet.
 pub struct Decided {
     room: Room,
     /// With what was granted.
@@ -26,7 +26,7 @@ pub struct Decided {
 }
 
 impl Decided {
-    /// What is promised here then.
+    /// Bytes promised here under this decision.
     pub fn promised(&self) -> u64 {
         self.ledger.promised()
     }
@@ -37,7 +37,7 @@ impl Decided {
     }
 }
 
-/// Why a job that asked has no space, as the last look found it.
+/// Reason why a job got no space at the last look.
 #[derive(Clone, Debug)]
 pub(super) enum NoRoom {
     /// Free bytes, those promised here and those promised by other nodes.
@@ -60,7 +60,8 @@ impl NoRoom {
 }
 
 impl QueueView {
-    /// What is promised here. To be taken before the space is looked at: what is there by then is not counted as free.
+    /// Promises of this node. Take it before the space is measured, so that data landed since then are not counted as
+    /// free.
     pub fn promises(&self) -> Ledger {
         self.ledger.clone()
     }
@@ -70,12 +71,12 @@ impl QueueView {
         self.ledger.promised()
     }
 
-    /// Whether a job asks that came after the last decision.
+    /// Whether a job has requested space since the last decision.
     pub fn asks(&self) -> bool {
         !self.asking.is_empty()
     }
 
-    /// Takes what is due to where space is asked for, and decides who gets it.
+    /// Collects the requests for space that are due, and decides which are granted.
     pub fn decide(&mut self, now: Time, promises: Ledger, room: Room) -> Decided {
         let left = match &room {
             Room::Space(space) => promises.room(*space),
@@ -126,7 +127,7 @@ impl QueueView {
         std::mem::take(&mut self.todo)
     }
 
-    /// Takes what the machine says.
+    /// Executes the actions of the machine.
     fn take_actions(&mut self) {
         while let Some(action) = self.machine.poll() {
             match action {
@@ -155,7 +156,7 @@ impl QueueView {
     }
 }
 
-/// For people: why a job that asked has no space.
+/// Sentence for the user: why the job got no space.
 pub(super) fn no_space(known: &Known, retry_after: Time) -> String {
     let (free, here, elsewhere) = match &known.no_room {
         Some(NoRoom::Full { free, here, elsewhere }) => (*free, *here, *elsewhere),

@@ -75,7 +75,7 @@ fn of_jobs_of_several_nodes_that_ask_in_the_same_moment_as_many_begin_as_there_i
     let waiting: Vec<String> = waiting.filter(|text| text.contains("no space")).collect();
     assert!(waiting.iter().all(|text| text.contains("114 MiB are promised to other jobs")), "{waiting:?}");
     assert!(waiting.iter().any(|text| text.contains("by other nodes)")), "{waiting:?}");
-    // The data of one are there, and take the space. Then somebody removes them.
+    // The data of one job are there and take space. Then a user removes them.
     let (n, job) = begun[0];
     *disk.0.lock() -= 60 * MB;
     nodes[n].0.arrived((QueueKind::Local, job), None);

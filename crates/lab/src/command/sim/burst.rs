@@ -1,4 +1,4 @@
-//! `entrepot-lab sim burst`: a burst buffer that everybody shares.
+//! `entrepot-lab sim burst`: a burst buffer shared by all applications.
 
 use super::words::{pair, size, span};
 use crate::failure::{Failure, Result};
@@ -17,8 +17,8 @@ use store::control::Problem;
 
 /// Checkpoints into a shared, over-subscribed burst buffer
 ///
-/// The buffer and the load are those of the paper's testbed unless told otherwise: 3.2 TB, 3.56 to 3.0 GB/s writing beside demotion at 0.08 to 1.6 GB/s, checkpoints of
-/// 80 GB, a period of 3800 s. The first period is not counted.
+/// The buffer and the load have by default the values of the paper's testbed: 3.2 TB, 3.56 to 3.0 GB/s writing beside
+/// demotion at 0.08 to 1.6 GB/s, checkpoints of 80 GB, a period of 3800 s. The first period is not counted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 SCHEMES (--schemes):
@@ -47,10 +47,11 @@ pub struct Burst {
     /// How close together checkpoints come: low, medium, high, or a share of the even interval.
     #[arg(long, value_delimiter = ',', default_value = "low,medium,high")]
     congestion: Vec<String>,
-    /// Which schemes.
+    /// Schemes to compare.
     #[arg(long, value_delimiter = ',', default_value = "datawarp,maxeff,maxbw,static:0.9,bbos,predicted")]
     schemes: Vec<String>,
-    /// Which version leaves the buffer first; without it, versions for bbos, throughout for predicted, fifo for the others.
+    /// Order in which versions leave the buffer; without it, versions for bbos, throughout for predicted, fifo for the
+    /// others.
     #[arg(long)]
     order: Option<String>,
     /// Every order beside each other.
@@ -59,11 +60,11 @@ pub struct Burst {
     /// Cold checkpoints go straight to the capacity tier.
     #[arg(long)]
     direct: bool,
-    /// Applications from a CSV file instead of the generator: columns name, bytes, interval_s, mtbf_s, count; or cores and
-    /// checkpoint_frac_of_memory, from which follow bytes, time between failures, and Daly's interval.
+    /// Applications from a CSV file instead of the generator: columns name, bytes, interval_s, mtbf_s, count; or cores
+    /// and checkpoint_frac_of_memory, from which follow bytes, time between failures, and Daly's interval.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dwpp", "checkpoint", "mtbf", "versions", "utilisation"])]
     jobs: Option<PathBuf>,
-    /// Of the machine that a list's `cores` are of.
+    /// Cores per node of the machine to which a list's `cores` refer.
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cores_per_node: u32,
     /// Memory of one of its nodes.
@@ -102,10 +103,10 @@ pub struct Burst {
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// So many seeds; figures are means, and the spread of the hit ratio is shown.
+    /// Number of seeds; figures are means, and the spread of the hit ratio is shown.
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// An application writes as much at once as flows in so long.
+    /// Time step: an application writes as many bytes at once as flow in this time.
     #[arg(long, default_value = "100ms", value_name = "TIME", value_parser = span)]
     step: Time,
     /// Instead: the most data per period that each scheme takes without a backlog.
@@ -137,7 +138,7 @@ const ORDERS: [Named; 5] = [
     ("lru", Order::Lru),
 ];
 
-/// One row.
+/// Settings of one row.
 struct Case {
     dwpp: f64,
     congestion: String,
@@ -196,7 +197,7 @@ impl Burst {
         Ok(cases)
     }
 
-    /// What does not vary.
+    /// Settings common to all cases.
     fn base(&self) -> Result<Setup> {
         let wrong = |what: String| Problem::wrong(what);
         let (device, job_bytes) = (self.device(), self.checkpoint as f64);
@@ -242,7 +243,7 @@ impl Burst {
         }
     }
 
-    /// As asked for, or that of the list.
+    /// Loads from the options, or that of the list.
     fn dwpps(&self, base: &Setup) -> Vec<f64> {
         let Load { listed, period_s, .. } = &base.load;
         if listed.is_empty() {
@@ -252,7 +253,7 @@ impl Burst {
         vec![(bytes / base.device.capacity * 1000.0).round() / 1000.0]
     }
 
-    /// What these words mean; nothing if the buffer is too small for the scheme.
+    /// Settings of a case from its words; nothing if the buffer is too small for the scheme.
     fn case(
         &self,
         dwpp: f64,
@@ -359,7 +360,7 @@ impl Burst {
         ]
     }
 
-    /// A line for each row, and below it the curves that were asked for.
+    /// A line for each row, and below it the requested curves.
     fn text(&self, rows: &[Row<'_>]) -> String {
         let mut lines = table::lines(&self.columns(), rows).into_iter();
         let mut text = lines.next().unwrap_or_default() + "\n";

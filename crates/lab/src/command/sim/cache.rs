@@ -67,7 +67,7 @@ pub struct Cache {
     /// Replacement of the first level: lru, sarc; without it, what goes with the prefetcher.
     #[arg(long, value_name = "REPLACEMENT")]
     l1_replacement: Option<String>,
-    /// Who sets the trigger distances of the first level.
+    /// Control of the trigger distances of the first level.
     #[arg(long, value_name = "TRIGGER")]
     l1_trigger: Option<String>,
     /// Prefetcher of the second level; without it there is one level.
@@ -79,28 +79,28 @@ pub struct Cache {
     /// Replacement of the second level.
     #[arg(long, value_name = "REPLACEMENT")]
     l2_replacement: Option<String>,
-    /// Who sets the trigger distances of the second level.
+    /// Control of the trigger distances of the second level.
     #[arg(long, value_name = "TRIGGER")]
     l2_trigger: Option<String>,
     /// One more level below: "PREFETCHER size=SIZE trigger=... coordinator=... replacement=...".
     #[arg(long, value_name = "WORDS")]
     level: Vec<String>,
-    /// What coordinates the levels below the first with the one above.
+    /// Coordination of the levels below the first with the one above.
     #[arg(long, default_value = "none")]
     coordinator: String,
-    /// How many levels each client has for itself.
+    /// Number of levels that each client has for itself.
     #[arg(long, default_value_t = 1, value_name = "N")]
     private_levels: usize,
     #[command(flatten)]
     world: WorldArgs,
-    /// Several policies side by side: coordinators, triggers, prefetchers for all levels, or AXIS=VALUE, separated by commas
-    /// (by semicolons if one has parameters).
+    /// Several policies side by side: coordinators, triggers, prefetchers for all levels, or AXIS=VALUE, separated by
+    /// commas (by semicolons if one has parameters).
     #[arg(long, value_name = "POLICIES", conflicts_with = "grid")]
     compare: Option<String>,
     /// Run a whole grid.
     #[arg(long, value_name = "GRID.TOML", conflicts_with_all = ["trace", "generate"])]
     grid: Option<PathBuf>,
-    /// Where a grid keeps its results and resumes from; without it, GRID.results.jsonl in the current directory.
+    /// File of a grid's results, from which it resumes; without it, GRID.results.jsonl in the current directory.
     #[arg(long, value_name = "FILE", requires = "grid")]
     results: Option<PathBuf>,
     /// Cases that run side by side; without it, as many as there are cores.
@@ -120,10 +120,10 @@ pub struct Cache {
 /// The world around the levels.
 #[derive(Debug, Args)]
 struct WorldArgs {
-    /// The device.
+    /// Model of the device.
     #[arg(long, default_value = "cheetah9lp")]
     disk: String,
-    /// How many of them.
+    /// Number of devices.
     #[arg(long, default_value_t = 1)]
     disks: u32,
     /// An array of them: 0 or 5.
@@ -135,7 +135,8 @@ struct WorldArgs {
     /// Bus of a mechanical disk in MB/s, if not the one it was measured on.
     #[arg(long, value_name = "MB/S")]
     disk_bus: Option<f64>,
-    /// Scheduler of the block layer: noop, deadline, anticipatory; with `:awaited` behind it what somebody waits for goes before prefetches.
+    /// Scheduler of the block layer: noop, deadline, anticipatory; with `:awaited` behind it requests with a waiting
+    /// client go before prefetches.
     #[arg(long, default_value = "deadline")]
     scheduler: String,
     /// Part of the link's time that does not depend on the size.
@@ -153,10 +154,11 @@ struct WorldArgs {
     /// Each request waits for the answer to the one before, instead of coming at its time.
     #[arg(long)]
     closed: bool,
-    /// How long a client thinks between answer and request.
+    /// Think time of a client between answer and request.
     #[arg(long, default_value = "0s", value_name = "TIME", requires = "closed")]
     think: String,
-    /// Requests come as long after the one before as in the trace, but not before its answer: clients with a pace of their own.
+    /// Requests come as long after the one before as in the trace, but not before its answer: clients with a pace of
+    /// their own.
     #[arg(long, conflicts_with_all = ["closed", "speed"])]
     paced: bool,
     /// No request comes at this time or later: what clients get done until then.
@@ -165,16 +167,16 @@ struct WorldArgs {
     /// Times faster than the trace.
     #[arg(long, default_value_t = 1.0, conflicts_with = "closed")]
     speed: f64,
-    /// What becomes of writes: cached (no device time), background, dropped.
+    /// Treatment of writes: cached (no device time), background, dropped.
     #[arg(long, default_value = "cached")]
     writes: String,
     /// Size of a block.
     #[arg(long, default_value = "4KiB", value_name = "SIZE")]
     block: String,
-    /// What blocks on the way occupy: frames of the cache, or buffers beside it.
+    /// Place of blocks in transit: frames of the cache, or buffers beside it.
     #[arg(long, default_value = "frames", value_name = "frames|buffers")]
     in_flight: String,
-    /// What a sequential stream is.
+    /// Definition of a sequential stream.
     #[arg(long, value_enum, default_value = "file")]
     streams: StreamsArg,
     /// Each client of a trace is one of the world, with levels of its own.
@@ -193,11 +195,11 @@ struct WorldArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum StreamsArg {
-    /// Each file or device.
+    /// Each file or device is one.
     File,
-    /// Each client of the trace.
+    /// Each client of the trace is one.
     Client,
-    /// All requests.
+    /// All requests are one stream.
     All,
     /// Runs of neighbouring addresses, for traces that name no files.
     Address,

@@ -72,10 +72,10 @@ pub struct Center {
     /// LANL's failure records; without them no I/O node fails.
     #[arg(long, value_name = "FILE", conflicts_with = "grid")]
     failures: Option<PathBuf>,
-    /// Which of LANL's systems.
+    /// Number of one of LANL's systems.
     #[arg(long, default_value_t = 20, value_name = "N")]
     system: u32,
-    /// Processors of the machine, if not what the log says.
+    /// Processors of the machine, if they differ from the log.
     #[arg(long, value_name = "N")]
     procs: Option<u32>,
     /// How the log is mended.
@@ -102,7 +102,7 @@ pub struct Center {
     /// records, exponential, weibull.
     #[arg(long)]
     failure_model: Option<String>,
-    /// Of placement and failures.
+    /// Seed of placement and failures.
     #[arg(long)]
     seed: Option<String>,
     /// Any other setting.
@@ -111,13 +111,13 @@ pub struct Center {
     /// Vary a setting; several are combined.
     #[arg(long, value_name = "NAME=V1,V2,...", value_parser = axis, conflicts_with = "grid")]
     sweep: Vec<Axis>,
-    /// So many seeds; means are shown.
+    /// Number of seeds; means are shown.
     #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "grid")]
     repeats: u64,
-    /// Simulate what a grid file says.
+    /// Simulate all runs of a grid file.
     #[arg(long, value_name = "GRID.TOML", conflicts_with_all = ["jobs", "clean", "procs"])]
     grid: Option<PathBuf>,
-    /// Where the files that a grid names lie; without it, beside the grid file.
+    /// Directory of the files that a grid names; without it, beside the grid file.
     #[arg(long, value_name = "DIRECTORY", requires = "grid")]
     data: Option<PathBuf>,
     /// Write samples of queue and copies to this file, as comma-separated values.
@@ -149,7 +149,7 @@ impl Center {
         verdict(broken > 0.0)
     }
 
-    /// What is to be simulated, and where its files lie.
+    /// The plan of the simulation, and the directory of its files.
     fn plan(&self) -> Result<(Plan, PathBuf)> {
         let settings = self.settings();
         if let Some(path) = &self.grid {
@@ -250,7 +250,7 @@ impl Center {
     }
 }
 
-/// The exit status, and what to say if a promise was broken.
+/// The exit status, and a message if a promise was broken.
 fn verdict(broken: bool) -> Result<u8> {
     if !broken {
         return Ok(0);
@@ -341,7 +341,7 @@ fn timeline(path: &Path, report: &Report) -> Result<()> {
     })
 }
 
-/// What people see of the metrics: metric, heading, digits behind the point.
+/// Metrics in the table: metric, heading, digits behind the point.
 const SHOWN: [(&str, &str, usize); 10] = [
     ("wait_s", "wait s", 0),
     ("wait_sd_s", "SD s", 0),
@@ -355,7 +355,7 @@ const SHOWN: [(&str, &str, usize); 10] = [
     ("promises_broken", "broken", 0),
 ];
 
-/// The axes, then mean and standard deviation of every metric; people see those that say something.
+/// The axes, then mean and standard deviation of every metric; the text shows the informative ones.
 fn columns<'a>(plan: &Plan, rows: &'a [plan::Row]) -> Vec<Column<'a, plan::Row>> {
     let axes: BTreeSet<&String> = rows.iter().flat_map(|row| row.cell.keys()).collect();
     let names: BTreeSet<&String> = rows.iter().flat_map(|row| row.metrics.keys()).collect();

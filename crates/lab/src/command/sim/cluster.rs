@@ -1,4 +1,4 @@
-//! `entrepot-lab sim cluster`: one volume on many nodes, and what they ask of the namespace, the store and the leader.
+//! `entrepot-lab sim cluster`: one volume on many nodes, and their load on the namespace, the store and the leader.
 
 use super::words::span;
 use crate::failure::Result;
@@ -8,7 +8,8 @@ use policy::Time;
 use sim::cluster::{Costs, Figures, Load, Setup, run};
 use store::control::Problem;
 
-/// One volume on many nodes: leases, files that they write and move, and the figures at which a part has no more to give
+/// One volume on many nodes: leases, files that they write and move, and the figures at which a part has no more to
+/// give
 ///
 /// Every node runs the machine of the live volume; what it asks of the shared file system, of the store and of the
 /// leader takes its turn there. Costs of calls are those of the processor, measured on one machine
@@ -30,11 +31,11 @@ pub struct Cluster {
     /// Nodes that had the volume before, and are over.
     #[arg(long, default_value_t = 0, value_name = "N")]
     past: u32,
-    /// Nothing is done for many nodes: leases do not grow with them, names of nodes that are over stay, each looks at all idle targets
-    /// and reads all targets' states after an order.
+    /// Leave out the measures for many nodes: leases do not grow with them, names of nodes that are over stay, each
+    /// node looks at all idle targets and reads all targets' states after an order.
     #[arg(long)]
     plain: bool,
-    /// So many of the lowest nodes look at the leases of the others every second; the live volume has 4.
+    /// Number of the lowest nodes that look at the leases of the others every second; the live volume has 4.
     #[arg(long, default_value_t = policy::cluster::lease::Config::default().watchers, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     watchers: u32,
     /// Servers of the namespace.
@@ -43,19 +44,19 @@ pub struct Cluster {
     /// The way to a server and back.
     #[arg(long, default_value = "150us", value_name = "TIME", value_parser = span)]
     round_trip: Time,
-    /// What it costs a server of the namespace to rename a file.
+    /// Cost for a server of the namespace to rename a file.
     #[arg(long, value_name = "TIME", value_parser = span)]
     rename: Option<Time>,
-    /// To list one name of a directory.
+    /// Cost to list one name of a directory.
     #[arg(long, value_name = "TIME", value_parser = span)]
     name: Option<Time>,
-    /// To read or set an attribute of a stub.
+    /// Cost to read or set an attribute of a stub.
     #[arg(long, value_name = "TIME", value_parser = span)]
     attribute: Option<Time>,
-    /// What a call costs the store.
+    /// Cost of a call to the store.
     #[arg(long, value_name = "TIME", value_parser = span)]
     store: Option<Time>,
-    /// What an event costs the leader.
+    /// Cost of an event to the leader.
     #[arg(long, value_name = "TIME", value_parser = span)]
     event: Option<Time>,
     /// Files that each node opens for reading per second.
@@ -73,13 +74,13 @@ pub struct Cluster {
     /// From one failure of a node to the next; it comes back after 15 s.
     #[arg(long, default_value = "20s", value_name = "TIME", value_parser = span)]
     fail_every: Time,
-    /// So many of the lowest nodes fail at the end, the leader first.
+    /// Number of the lowest nodes that fail at the end, the leader first.
     #[arg(long, default_value_t = 1, value_name = "N")]
     gone: u32,
-    /// What is counted; half as long goes before.
+    /// Time that is counted, after half as long that is not.
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = span)]
     span: Time,
-    /// The seed.
+    /// Seed of the simulation.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How to write it.

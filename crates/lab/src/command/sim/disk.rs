@@ -20,8 +20,8 @@ pub struct Disk {
 enum Verb {
     /// Compare simulated with measured service times
     ///
-    /// Prints mean error and demerit figure (the root mean square distance between the two distributions of service times) beside
-    /// the figure that DiskSim's authors report for the same drive.
+    /// Prints mean error and demerit figure (the root mean square distance between the two distributions of service
+    /// times) beside the figure that DiskSim's authors report for the same drive.
     #[command(after_help = "\
 INPUT:
   A directory with measurements as published with DiskSim, one per drive, called after the model

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use store::control::{Problem, exit};
 
-/// Opens the trace that `wish` asks for; its path counts from `beside`, and its blocks, if it does not say their size, are of `block_bytes`.
+/// Opens the trace of `wish`. Its path counts from `beside`; blocks without a size are of `block_bytes`.
 pub(super) fn opener(wish: &TraceWish, beside: &Path, block_bytes: u32) -> Result<Box<dyn Opener>> {
     wish.opener(beside, block_bytes).map_err(|error| super::said(&error.to_string(), true).into())
 }
@@ -115,7 +115,7 @@ fn bar(cases: usize) -> ProgressBar {
     bar
 }
 
-/// Shows how far it is, and says once how long it will take if that is long.
+/// Shows the progress, and prints the expected duration once if it is long.
 fn advance(bar: &ProgressBar, at: &Progress, said: &Cell<bool>) {
     if at.last.is_empty() {
         if at.resumed > 0 {
@@ -137,11 +137,11 @@ fn advance(bar: &ProgressBar, at: &Progress, said: &Cell<bool>) {
     }
 }
 
-/// Cases after which the time that the others will take is said, and from how much on.
+/// Number of cases before the duration is estimated, and the least duration that is printed.
 const SOME: usize = 4;
 const LONG: Duration = Duration::from_secs(60);
 
-/// How long the cases that are left will take, if they take as long as those that were done in this time.
+/// Estimated time for the remaining cases, from the time of the finished ones.
 fn left(passed: Duration, at: &Progress) -> Option<Duration> {
     let done = at.done - at.resumed;
     (done > 0).then(|| passed.mul_f64((at.cases - at.done) as f64 / done as f64))

@@ -39,7 +39,7 @@ pub struct Stripe {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// What the model says of each width
+    /// Response times of each width by the model
     #[command(
         after_help = "EXAMPLES:\n  entrepot-lab sim stripe model --rate 30 --size 4MiB\n  entrepot-lab sim stripe model --surface size --output csv\n  entrepot-lab sim stripe model --figure 9 --devices 24"
     )]
@@ -62,7 +62,7 @@ EXAMPLES:
 /// The devices; without options those of the paper's Table 2.
 #[derive(Debug, Args)]
 struct DeviceArgs {
-    /// Devices.
+    /// Number of devices.
     #[arg(long, default_value_t = 128, value_name = "N")]
     devices: u32,
     /// A revolution, the paper's c.
@@ -99,11 +99,11 @@ struct DeviceArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ScalingArg {
-    /// All of it is uniform: the paper's.
+    /// The whole service time is uniform, as in the paper.
     Uniform,
-    /// All of it is exponential.
+    /// The whole service time is exponential.
     Exponential,
-    /// All of it is normal.
+    /// The whole service time is normal.
     Normal,
     /// Only the positioning is random: ours.
     Positioning,
@@ -145,7 +145,7 @@ struct ValidateArgs {
     /// Requests simulated per cell.
     #[arg(long, default_value_t = 20_000)]
     requests: u64,
-    /// The seed.
+    /// Seed of the simulation.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How to write it.
@@ -160,7 +160,7 @@ struct RunArgs {
     /// A mechanical disk model instead of the queueing model's uniform times; see `entrepot-lab sim disk models`.
     #[arg(long)]
     disk: Option<String>,
-    /// The devices take so many times as long as the model is told: measured once, and slower now.
+    /// Factor by which the devices are slower than the model's: they were faster when measured.
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
     slower: f64,
     /// The devices are behind a network: what is slower counts as the network's performance instead of the disks'.
@@ -169,8 +169,9 @@ struct RunArgs {
     /// The load: rate x size @ length, one after another; 120x64KiB+6x1MiB@300s is both at once.
     #[arg(long, default_value = "2x2MiB@600s,150x32KiB@600s,2x2MiB@600s,150x32KiB@600s")]
     phases: String,
-    /// Modes: fixed:N (every request spans N devices), units:SIZE (a file with that striping unit), units:SIZE+SIZE (two forks),
-    /// model, fuzzy, model+fuzzy; without it, the adaptive ones, widths of every power of two, and units from 16 KiB to 1 MiB.
+    /// Modes: fixed:N (every request spans N devices), units:SIZE (a file with that striping unit), units:SIZE+SIZE
+    /// (two forks), model, fuzzy, model+fuzzy; without it, the adaptive ones, widths of every power of two, and units
+    /// from 16 KiB to 1 MiB.
     #[arg(long, value_delimiter = ',')]
     modes: Vec<String>,
     /// A rule file instead of the built-in rules; `paper`: the paper's.
@@ -179,16 +180,16 @@ struct RunArgs {
     /// Copies of the file, forks included, that the adaptive modes may make.
     #[arg(long, default_value_t = 1, value_name = "N")]
     forks: usize,
-    /// How often the load is looked at.
+    /// Interval between two looks at the load.
     #[arg(long, default_value = "1s", value_name = "TIME", value_parser = span)]
     interval: Time,
     /// Start of each phase that is not counted.
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = span)]
     warm_up: Time,
-    /// Bytes of the file, which are copied in the background when it is striped anew.
+    /// Bytes of the file, which are copied in the background when its striping changes.
     #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size_or_none)]
     copy: u64,
-    /// The seed.
+    /// Seed of the simulation.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How to write it.
@@ -248,7 +249,7 @@ fn widths(devices: u32) -> Vec<u32> {
     all
 }
 
-/// A load that one width bears: what the model says of it, and what the queues do.
+/// A load that one width sustains, by the model and by the queues.
 struct Held {
     rate: f64,
     blocks: f64,

@@ -31,7 +31,7 @@ use store::control::Problem;
 const SCHEMES: [&str; 9] =
     ["slow-only", "fast-only", "round-robin", "proportional", "lru", "lfu", "ws-ros", "tuned", "optimum"];
 
-/// What slow copies leave free of the slow tier, in percent: as `[tiering] copies_free_percent` has it unless told otherwise.
+/// Share of the slow tier that slow copies leave free, in percent. The default of `[tiering] copies_free_percent`.
 const COPIES_FREE_PERCENT: u32 = 5;
 
 /// Panes of the window of the tuned planner.
@@ -39,9 +39,10 @@ const PANES: usize = 4;
 
 /// Place and move data between fast and slow devices
 ///
-/// The devices are those of the paper (4 SSDs, 4 disks) unless told otherwise. Every scheme serves the same requests; speed-up is against
-/// all devices in turn (round-robin), of optimum against the best placement for each window: by the time that all requests take, or by the mean
-/// response with --open. The working set of a window is what it accesses; it fits when the fast tier has room for it.
+/// The devices are by default those of the paper (4 SSDs, 4 disks). Every scheme serves the same requests; speed-up is
+/// against all devices in turn (round-robin), of optimum against the best placement for each window: by the time that
+/// all requests take, or by the mean response with --open. The working set of a window is what it accesses; it fits
+/// when the fast tier has room for it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 SCHEMES (--schemes):
@@ -73,7 +74,7 @@ pub struct Tier {
     /// Clients, each waiting for its answer.
     #[arg(long, default_value_t = 16, value_name = "N")]
     depth: usize,
-    /// How long a client thinks between answer and request.
+    /// Think time of a client between answer and request.
     #[arg(long, default_value = "0s", value_name = "TIME", value_parser = span)]
     think: Time,
     /// Requests come at the times of the trace.
@@ -85,10 +86,11 @@ pub struct Tier {
     /// Play the traces so many times, one after the other.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// How long the devices rest before each repetition: time to move what is hot.
+    /// Rest of the devices before each repetition: time to move hot data.
     #[arg(long, default_value = "0s", value_name = "TIME", value_parser = span)]
     rest: Time,
-    /// What the trace reads before it writes it is placed so long before the first request, with idle devices (time to make slow copies).
+    /// Age at the first request of data that the trace reads before it writes them; the devices were idle until then
+    /// (time to make slow copies).
     #[arg(long, default_value = "10min", value_name = "TIME", value_parser = span)]
     before: Time,
     /// Moves are made at once and cost nothing: what the choice of what to move is worth at most.
@@ -97,10 +99,11 @@ pub struct Tier {
     /// Part of the requests that is served before anything is counted, in percent: until what is hot has moved.
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     warm_up: f64,
-    /// Which schemes to compare.
+    /// Schemes to compare.
     #[arg(long, value_delimiter = ',', value_name = "SCHEMES")]
     schemes: Vec<String>,
-    /// Run all loads of a file, such as grids/tiers.toml, and print the speed-ups of its schemes; all else as said here.
+    /// Run all loads of a file, such as grids/tiers.toml, and print the speed-ups of its schemes; all other settings
+    /// are from the command line.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "generate", "schemes", "sweep", "limit_requests"])]
     grid: Option<PathBuf>,
     /// The seeds of a grid's generated loads, each of which is run; means and ranges of several.
@@ -120,34 +123,37 @@ pub struct Tier {
     output: Output,
 }
 
-/// The devices.
+/// Options of the devices.
 #[derive(Debug, Args)]
 struct Devices {
-    /// Fast devices.
+    /// Number of fast devices.
     #[arg(long, default_value_t = 4, value_name = "N")]
     fast: u32,
-    /// Slow devices.
+    /// Number of slow devices.
     #[arg(long, default_value_t = 4, value_name = "N")]
     slow: u32,
     /// Megabytes (10^6) per second that a fast device reads/writes.
     #[arg(long, default_value = "10000/2000", value_name = "READ/WRITE", value_parser = speed)]
     fast_speed: (f64, f64),
-    /// The same of a slow device.
+    /// Megabytes (10^6) per second that a slow device reads/writes.
     #[arg(long, default_value = "1000/500", value_name = "READ/WRITE", value_parser = speed)]
     slow_speed: (f64, f64),
     /// Part of a fast device's service time that does not depend on the size.
     #[arg(long, default_value = "0s", value_name = "TIME", value_parser = span)]
     fast_latency: Time,
-    /// The same of a slow device.
+    /// Part of a slow device's service time that does not depend on the size.
     #[arg(long, default_value = "0s", value_name = "TIME", value_parser = span)]
     slow_latency: Time,
-    /// Room on all fast devices together: bytes, a part of the footprint, or `fits`: as much as the largest window's working set.
+    /// Room on all fast devices together: bytes, a part of the footprint, or `fits`: as much as the largest window's
+    /// working set.
     #[arg(long, default_value = "256GB", value_name = "SIZE")]
     fast_size: String,
-    /// Room on all slow devices together, for slow copies: bytes, or a part of the footprint. Without it they hold whatever comes.
+    /// Room on all slow devices together, for slow copies: bytes, or a part of the footprint. Without it they hold
+    /// whatever comes.
     #[arg(long, value_name = "SIZE", value_parser = share)]
     slow_size: Option<Size>,
-    /// Page cache of the kernel below the targets: reads that it holds cost the devices nothing. Without it all reads reach a device.
+    /// Page cache of the kernel below the targets: reads that it holds cost the devices nothing. Without it all reads
+    /// reach a device.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     page_cache: Option<u64>,
     /// Largest window of the kernel's read-ahead (`read_ahead_kb` of the devices); 0 reads nothing ahead.
@@ -164,7 +170,7 @@ struct Devices {
     stripe: u64,
 }
 
-/// The reorganisation.
+/// Options of the reorganisation.
 #[derive(Clone, Debug, Args)]
 struct Reorganisation {
     /// Sliding window: a part of the requests, or a time.
@@ -176,29 +182,32 @@ struct Reorganisation {
     /// L: read less often than this is cold (ws-ros).
     #[arg(long, default_value_t = 2, value_name = "N")]
     cold: u32,
-    /// Cold data leave the fast tier only while it has less free space than this part of it (ws-ros; the paper's 20 of 256 GB).
+    /// Cold data leave the fast tier only while it has less free space than this part of it (ws-ros; the paper's 20 of
+    /// 256 GB).
     #[arg(long, default_value_t = 7.8125, value_name = "PERCENT")]
     free: f64,
-    /// What is hot in reads and in writes goes to the fast tier (ws-ros; the paper has it on the slow one).
+    /// Data that are hot in reads and in writes go to the fast tier (ws-ros; the paper has them on the slow one).
     #[arg(long)]
     read_wins: bool,
-    /// How long both tiers must be idle before something is moved.
+    /// Idle time of both tiers before data are moved.
     #[arg(long, default_value = "0s", value_name = "TIME", value_parser = span)]
     idle: Time,
-    /// How long what lies on the fast tier must not have been accessed to get a slow copy while the devices are idle (tuned).
+    /// Time without access after which data on the fast tier get a slow copy while the devices are idle (tuned).
     #[arg(long, default_value = "0s", value_name = "TIME", value_parser = span)]
     copy_after: Time,
-    /// Part of the slow devices' bandwidth that moves may take while devices are busy, in percent; 0 waits for idleness.
+    /// Part of the slow devices' bandwidth that moves may take while devices are busy, in percent; 0 waits for
+    /// idleness.
     #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
     busy_share: f64,
-    /// Leave parts of `tuned` out: copies (slow copies, kept while they are clean), idle-copies (those of them that idle devices make; what is
-    /// promoted keeps its own), on-access (promotion at the access, when the bytes are at hand).
+    /// Leave parts of `tuned` out: copies (slow copies, kept while they are clean), idle-copies (those of them that
+    /// idle devices make; what is promoted keeps its own), on-access (promotion at the access, when the bytes are at
+    /// hand).
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]
     without: Vec<String>,
 }
 
-/// What is known of the trace.
-struct Known {
+/// Properties of the trace.
+struct TraceProperties {
     /// Bytes that it accesses.
     footprint: u64,
     requests: u64,
@@ -206,7 +215,7 @@ struct Known {
     working_set: u64,
 }
 
-/// One run.
+/// Settings of one run.
 #[derive(Clone)]
 struct Case {
     label: String,
@@ -259,7 +268,11 @@ impl Tier {
         let cases = self.cases()?;
         // Words are checked before long traces are read.
         for case in &cases {
-            self.world(case, &Known { footprint: 1 << 30, requests: 1000, working_set: 1 << 20 }, block_bytes)?;
+            self.world(
+                case,
+                &TraceProperties { footprint: 1 << 30, requests: 1000, working_set: 1 << 20 },
+                block_bytes,
+            )?;
         }
         let limit = self.traces.limit_requests;
         let (requests, footprint) = self.read(&self.traces.wishes()?, "".as_ref(), limit, block_bytes)?;
@@ -303,7 +316,7 @@ impl Tier {
         Ok(all)
     }
 
-    /// A scheme, all else as the command line says.
+    /// Settings of a scheme; all others from the command line.
     fn case(&self, scheme: &str) -> Case {
         Case {
             label: scheme.to_owned(),
@@ -314,7 +327,8 @@ impl Tier {
         }
     }
 
-    /// Reads the traces twice: for the census, then for the requests, as often as they are played. With their footprint.
+    /// Reads the traces twice: for the census, then for the requests, as often as they are played. With their
+    /// footprint.
     fn read(
         &self,
         wishes: &[TraceWish],
@@ -349,7 +363,7 @@ impl Tier {
         Ok((requests.repeated(self.repeat as usize), survey.footprint_blocks() * block_bytes))
     }
 
-    /// What is told beside the figures.
+    /// Prints a remark beside the figures.
     fn say(&self, text: &str) -> Result<()> {
         if self.output == Output::Text {
             shown::text(text)?
@@ -360,8 +374,8 @@ impl Tier {
     }
 
     /// The devices and the scheme of a case, for such a trace.
-    fn world(&self, case: &Case, known: &Known, block_bytes: u64) -> Result<(Setup, Scheme)> {
-        let Known { footprint, requests, working_set } = *known;
+    fn world(&self, case: &Case, known: &TraceProperties, block_bytes: u64) -> Result<(Setup, Scheme)> {
+        let TraceProperties { footprint, requests, working_set } = *known;
         let rest = (self.repeat > 1).then_some(((requests / u64::from(self.repeat)).max(1) as usize, self.rest));
         let devices = &self.devices;
         let costs = Costs {
@@ -433,7 +447,7 @@ impl Tier {
 }
 
 impl Devices {
-    /// The page cache of so many bytes.
+    /// The page cache with that many bytes.
     fn page_cache(&self, bytes: u64) -> Result<PageCacheSetup> {
         let Devices { read_ahead: read_ahead_bytes, segment: segment_bytes, width, .. } = *self;
         if bytes < read_ahead_bytes.max(1 << 20) {
@@ -491,11 +505,11 @@ impl Reorganisation {
     }
 }
 
-/// What is known of these requests, and the working set of each window in locations.
-fn known(requests: &Requests, footprint: u64, window: &str, block_bytes: u64) -> Result<(Known, Vec<u64>)> {
+/// Properties of these requests, and the working set of each window in locations.
+fn known(requests: &Requests, footprint: u64, window: &str, block_bytes: u64) -> Result<(TraceProperties, Vec<u64>)> {
     let sets = working_sets(requests, self::window(window, requests.len() as u64)?);
     let working_set = sets.iter().max().copied().unwrap_or(0) * block_bytes;
-    Ok((Known { footprint, requests: requests.len() as u64, working_set }, sets))
+    Ok((TraceProperties { footprint, requests: requests.len() as u64, working_set }, sets))
 }
 
 /// `1000/500`

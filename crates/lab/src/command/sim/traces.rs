@@ -1,4 +1,4 @@
-//! Which traces a simulation replays, in the words of the command line: files and generated workloads.
+//! Traces for a simulation, in the words of the command line: files and generated workloads.
 
 use crate::failure::Result;
 use clap::Args;
@@ -6,13 +6,14 @@ use sim::grid::TraceWish;
 use std::path::PathBuf;
 use store::control::Problem;
 
-/// The traces.
+/// Options of the traces.
 #[derive(Debug, Args)]
 pub(super) struct TraceArgs {
     /// A trace; several are put together, each with files of its own (`sim cache`: each a client of one server).
     #[arg(long, value_name = "FILE")]
     trace: Vec<PathBuf>,
-    /// A generated workload instead of a trace, in words: oltp, web, multi, vod, zipf, hotspot ...; see docs/reference/traces.md.
+    /// A generated workload instead of a trace, in words: oltp, web, multi, vod, zipf, hotspot ...; see
+    /// docs/reference/traces.md.
     #[arg(long, value_name = "WORKLOAD")]
     generate: Vec<String>,
     /// The seed of generated workloads.

@@ -18,11 +18,11 @@ use std::path::PathBuf;
 use store::control::Problem;
 use store::volume::{Config, TieringPolicy};
 
-/// Nodes of the system that jobs ask for.
+/// Nodes of the system for its jobs.
 const SYSTEM_NODES: u32 = 128;
 /// No smaller segments are moved; files of a volume that has none are cut into these. A guess.
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
-/// Devices that nobody measured: flash of 100 us and 2 GB/s, a disk of 8 ms and 150 MB/s. Guesses.
+/// Default devices, not measured: flash of 100 us and 2 GB/s, a disk of 8 ms and 150 MB/s. Guesses.
 const FLASH: (f64, f64) = (1e5, 2e9);
 const DISK: (f64, f64) = (8e6, 150e6);
 
@@ -50,7 +50,7 @@ pub struct Volume {
     /// Room on each target of the slow tier.
     #[arg(long, default_value = "10TB", value_name = "SIZE", value_parser = size)]
     slow_size: u64,
-    /// How long jobs and readers come.
+    /// Time during which jobs and readers come.
     #[arg(long, default_value = "24h", value_name = "TIME", value_parser = span)]
     span: Time,
     /// Jobs in that time.
@@ -86,7 +86,7 @@ pub struct Volume {
     /// Targets that fail, each with all that is on it.
     #[arg(long, default_value_t = 0, value_name = "N")]
     faults: u32,
-    /// How long it takes until an empty device is in its place.
+    /// Time until an empty device is in its place.
     #[arg(long, default_value = "1h", value_name = "TIME", value_parser = span)]
     replaced_after: Time,
     /// Check the promises after every event and not only at the end; slow.
@@ -204,7 +204,7 @@ impl Volume {
     }
 }
 
-/// What an access costs on both tiers, where the file says it.
+/// Costs of an access on both tiers, from the file where it has them.
 fn costs(config: &Config, fast: u8) -> Costs {
     let of = |is_fast: bool, (latency_ns, rate): (f64, f64)| {
         let mut ours = config.targets.iter().filter(|target| (target.tier == fast) == is_fast);

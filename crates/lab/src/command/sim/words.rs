@@ -1,4 +1,4 @@
-//! Values of options in words. Clap says which option is wrong, these say what would be right.
+//! Values of options in words. Clap names the option that is wrong; these functions describe valid values.
 
 use policy::Time;
 use sim::grid::Word;

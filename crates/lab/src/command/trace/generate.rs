@@ -27,7 +27,7 @@ pub(super) struct Generate {
 struct Common {
     /// The file to write; compressed if it ends with .zst or .gz.
     to_file: PathBuf,
-    /// The seed.
+    /// Seed of the generator.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -49,11 +49,11 @@ enum Kind {
         /// Requests per second of each stream.
         #[arg(long, value_delimiter = ',', default_value = "1000,3000")]
         rates: Vec<f64>,
-        /// How requests of each stream come: `even`, `poisson`, or a number: the standard deviation of the rate over 100 ms as a
-        /// multiple of its mean. The last one holds for the streams after it.
+        /// How requests of each stream come: `even`, `poisson`, or a number: the standard deviation of the rate over
+        /// 100 ms as a multiple of its mean. The last one holds for the streams after it.
         #[arg(long, value_delimiter = ',', default_value = "even", value_parser = arrivals)]
         arrivals: Vec<Arrivals>,
-        /// Length.
+        /// Length in seconds.
         #[arg(long, default_value_t = 30)]
         seconds: u64,
     },
@@ -62,13 +62,13 @@ enum Kind {
     Vod {
         #[command(flatten)]
         common: Common,
-        /// Streams.
+        /// Number of streams.
         #[arg(long, default_value_t = 16)]
         streams: u32,
         /// Random readers beside them, 30 reads of 8 KiB per second each.
         #[arg(long, default_value_t = 0)]
         random_readers: u32,
-        /// Length.
+        /// Length in seconds.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
@@ -77,7 +77,7 @@ enum Kind {
     Copy {
         #[command(flatten)]
         common: Common,
-        /// Length.
+        /// Length in seconds.
         #[arg(long, default_value_t = 30)]
         seconds: u64,
     },
@@ -86,7 +86,7 @@ enum Kind {
     Downloads {
         #[command(flatten)]
         common: Common,
-        /// Length.
+        /// Length in seconds.
         #[arg(long, default_value_t = 30)]
         seconds: u64,
     },
@@ -114,7 +114,8 @@ enum Kind {
         after_help = "EXAMPLES:\n  entrepot-lab trace generate workload hotspot:spot=0.05,shift=60000 hotspot.trace.zst\n  entrepot-lab trace generate workload webserver:scale=0.1 web-server.trace.zst --seed 2"
     )]
     Workload {
-        /// zipf, hotspot, scan, scan-over, queries, webserver, oltp, web ... and parameters after a colon; see docs/guide/simulator.md.
+        /// zipf, hotspot, scan, scan-over, queries, webserver, oltp, web ... and parameters after a colon; see
+        /// docs/guide/simulator.md.
         words: String,
         #[command(flatten)]
         common: Common,
@@ -187,7 +188,7 @@ impl Generate {
             Kind::Workload { words, common } => {
                 let workload =
                     Workload::parse(&words).map_err(|e| wrong(&e.to_string(), "give such as zipf:theta=0.8"))?;
-                // What is made up has no malformed lines.
+                // A generated trace has no malformed lines.
                 common.write(workload.open(common.seed).flatten())
             }
             Kind::Multi { common, scaled } => {

@@ -25,7 +25,8 @@ pub(super) struct Stats {
     /// The trace; several files are merged by time.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Also cut it into windows of this length and show how the amounts asked for are distributed, beside a gamma distribution.
+    /// Also cut it into windows of this length and show how the amounts asked for are distributed, beside a gamma
+    /// distribution.
     #[arg(long, value_name = "TIME", value_parser = window)]
     window: Option<Time>,
     #[command(flatten)]
@@ -152,7 +153,7 @@ fn window(text: &str) -> std::result::Result<Time, String> {
 /// Bars of a histogram, at most.
 const BARS: u64 = 20;
 
-/// How much was asked for per window, as a histogram that ends where all but a hundredth is shown.
+/// Bytes requested per window, as a histogram that ends where all but a hundredth is shown.
 fn distribution(windows: &WindowsReport) -> String {
     let full = windows.windows - windows.empty;
     let ms = windows.width_ns as f64 / 1e6;
@@ -190,7 +191,7 @@ fn distribution(windows: &WindowsReport) -> String {
     out
 }
 
-/// What lines became besides records.
+/// Lines of a trace that became no records, by kind.
 fn parts(accounting: &Accounting) -> String {
     let passed = accounting.passed().map(|(p, n)| format!(" + {n} {}", p.text()));
     let skipped = Some(accounting.skipped_sum()).filter(|n| *n > 0).map(|n| format!(" + {n} malformed"));

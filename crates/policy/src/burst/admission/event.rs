@@ -1,19 +1,19 @@
-//! What admission is told, and what it says.
+//! Events and actions of admission.
 
 use crate::burst::buffer;
 use crate::machine;
 use crate::time::Time;
 
-/// What happened.
+/// Events that drivers report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
-    /// A write of a checkpoint asks to go on. `write` is unique among those that are held.
+    /// A write of a checkpoint waits for admission. `write` is unique among held writes.
     Hold {
         /// The checkpoint's request.
         request: u64,
-        /// The write.
+        /// Number of the write.
         write: u64,
-        /// Its bytes.
+        /// Size of the write.
         len: u64,
     },
     /// The files of a checkpoint are ready to be written.
@@ -21,55 +21,55 @@ pub enum Event {
         /// The checkpoint's request.
         request: u64,
     },
-    /// The devices had no room for a write that the buffer had room for.
+    /// The devices had no room for an admitted write.
     NoRoom {
         /// The checkpoint's request.
         request: u64,
-        /// The write.
+        /// Number of the write.
         write: u64,
-        /// Its bytes.
+        /// Size of the write.
         len: u64,
-        /// How long it has waited so far.
+        /// Time that it has waited so far.
         waited: Time,
     },
-    /// The end: everything that is held fails.
+    /// The volume stops: all held writes fail.
     Close,
-    /// Another node decides from now on, or this one without knowing yet what others did: what is held goes on, and
-    /// nothing is known any more.
+    /// Another node takes over admission, or this node does, without the state of the others. Held writes go on, and
+    /// the state is dropped.
     HandOver,
-    /// What the buffer is told.
+    /// An event of the buffer.
     Buffer(buffer::Event),
 }
 
-/// What is to be done.
+/// Actions that the driver carries out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
-    /// A held write is held no longer.
+    /// End the wait of a held write.
     Release {
-        /// The write.
+        /// Number of the write.
         write: u64,
-        /// What becomes of it.
+        /// Result for the write.
         verdict: Verdict,
     },
-    /// Make the files of a checkpoint ready to be written on its tier; then tell [`Event::Prepared`].
+    /// Prepare the files of a checkpoint for writing on its tier; answer with [`Event::Prepared`].
     Prepare {
         /// The checkpoint's request.
         request: u64,
     },
-    /// What the buffer says; [`buffer::Action::Go`] comes as [`Action::Prepare`].
+    /// An action of the buffer; [`buffer::Action::Go`] is sent as [`Action::Prepare`].
     Buffer(buffer::Action),
 }
 
-/// What becomes of a write, and why.
+/// Result for a held write, and its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on.
+    /// The write goes on.
     Go,
-    /// It fails: there is no room, and none in time.
+    /// The write fails: no room became free in time.
     NoRoom,
-    /// It fails: the volume goes down.
+    /// The write fails: the volume stops.
     Closed,
 }
 
-/// A line of admission's log.
+/// Entry of admission's log.
 pub type Logged = machine::Logged<Event, Action>;

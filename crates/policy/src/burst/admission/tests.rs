@@ -1,4 +1,4 @@
-//! Admission with a clock set by hand: what is held, for how long, and why.
+//! Admission with a manual clock: held writes, their waits, and the reasons.
 
 use super::*;
 use crate::burst::buffer::{Event as Of, Scheme};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
-/// Faster than anything.
+/// A rate above any limit.
 const UNLIMITED: f64 = 1e15;
 
 fn config(scheme: Scheme, full_waits: bool, capacity: u64) -> Config {
@@ -23,7 +23,7 @@ fn config(scheme: Scheme, full_waits: bool, capacity: u64) -> Config {
     Config { buffer, full_waits, full_wait: ms(5000) }
 }
 
-/// Admission, and what became of each write.
+/// Admission, with the result of each write.
 struct World {
     admission: Admission,
     verdicts: BTreeMap<u64, Verdict>,
@@ -61,7 +61,7 @@ impl World {
         self.admission.handle(now, Event::Buffer(event));
     }
 
-    /// Does at once what is said, and at each deadline up to `until` what is due.
+    /// Carries out all actions at once, and handles each deadline up to `until`.
     fn run(&mut self, until: Time) {
         loop {
             self.carry_out();
@@ -254,7 +254,7 @@ fn at_the_end_everything_held_fails() {
     assert_eq!(world.admission.held(), 0);
 }
 
-/// What an application, a device or the clock does.
+/// An event of an application, a device or the clock.
 #[derive(Clone, Debug)]
 enum Step {
     Arrive(u64, u64),
@@ -283,8 +283,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever came before: when everybody waits only for what it wrote, each write goes on or fails in bounded time,
-    /// by a driver that comes back at the deadlines alone.
+    /// From any state: once each application waits only for its own writes, each write goes on or fails in bounded
+    /// time. The driver returns only at the deadlines.
     #[test]
     fn no_write_is_held_for_ever(steps in steps(), waits in any::<bool>(), scheme in 0usize..4) {
         let scheme = [Scheme::MaxBw, Scheme::MaxEff, Scheme::Bbos, Scheme::Predicted][scheme];
@@ -295,7 +295,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Arrive(app, bytes) if requests.len() < 8 => {
-                    // The first write of a version asks for its turn.
+                    // The first write of a version requests its turn.
                     let request = world.arrive(now, app, bytes);
                     world.hold(now, request, MIB);
                     requests.push(request);
@@ -339,7 +339,7 @@ proptest! {
                 }
             }
         }
-        // Each of eight may wait its five seconds for room, and be silent for two.
+        // Each of eight may wait five seconds for room, and be idle for two.
         world.run(now + ms(8 * 8000));
         let waiting = (1..=world.writes).filter(|write| world.is_held(*write)).count();
         // One may have gone on without being held.

@@ -1,59 +1,59 @@
-//! What the buffer is told, and what it says.
+//! Events and actions of the burst buffer.
 
 use super::Rates;
 use super::{App, Demotion, Version};
 
-/// What happened. Bytes are not whole numbers: in the simulator data flows.
+/// Events that drivers report. Bytes are fractions, since data flows in the simulator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
-    /// An application wants to write a checkpoint of about so many bytes (0: nobody knows). `request` is unique.
+    /// An application requests to write a checkpoint of about `bytes` (0: unknown). `request` is unique.
     Arrive {
-        /// Whose.
+        /// The application that writes.
         app: App,
-        /// Which.
+        /// Request number of the checkpoint.
         request: u64,
-        /// Its bytes.
+        /// Expected size of the checkpoint.
         bytes: f64,
     },
-    /// It needs room for so many bytes beyond what it asked for.
+    /// A checkpoint needs more room than it requested.
     More {
-        /// Which.
+        /// Request number of the checkpoint.
         request: u64,
-        /// Bytes.
+        /// Additional bytes that it needs.
         bytes: f64,
     },
-    /// It does not want the room any more that it waits for.
+    /// A checkpoint gives up the room that it waits for.
     Refused {
-        /// Which.
+        /// Request number of the checkpoint.
         request: u64,
     },
-    /// So many bytes of it were written.
+    /// Bytes of a checkpoint were written.
     Wrote {
-        /// Which.
+        /// Request number of the checkpoint.
         request: u64,
-        /// Bytes.
+        /// Bytes written since the last report.
         bytes: f64,
     },
-    /// It has stopped writing for now; others may.
+    /// A checkpoint pauses; another application may take the turn.
     Paused {
-        /// Which.
+        /// Request number of the checkpoint.
         request: u64,
     },
-    /// It goes on.
+    /// A paused checkpoint goes on.
     Again {
-        /// Which.
+        /// Request number of the checkpoint.
         request: u64,
     },
-    /// It is complete and durable.
+    /// A checkpoint is complete and durable.
     Committed {
-        /// Which.
+        /// Request number of the checkpoint.
         request: u64,
-        /// Its bytes.
+        /// Final size of the checkpoint.
         bytes: f64,
     },
-    /// It will never be complete; what was written of it is gone.
+    /// A checkpoint will never be complete; its written bytes are gone.
     Abandoned {
-        /// Which.
+        /// Request number of the checkpoint.
         request: u64,
     },
     /// The demotion under way is complete.
@@ -66,132 +66,133 @@ pub enum Event {
     ReplicaFailed,
     /// An application restarts from its newest version.
     Restarted {
-        /// Which.
+        /// The application that restarts.
         app: App,
     },
-    /// How long an application runs between failures.
+    /// Mean time between failures of an application.
     Mtbf {
-        /// Which.
+        /// The application that fails.
         app: App,
-        /// Seconds.
+        /// Mean time between failures, in seconds.
         mtbf_s: u64,
     },
-    /// How often an application writes a checkpoint, as its owner says.
+    /// Checkpoint interval of an application, as its user declared it.
     Interval {
-        /// Which.
+        /// The application that writes checkpoints.
         app: App,
-        /// Seconds from one to the next.
+        /// Seconds between two checkpoints.
         interval_s: u64,
     },
-    /// An application has ended: its versions go.
+    /// An application has ended; its versions are dropped.
     Ended {
-        /// Which.
+        /// The application that ended.
         app: App,
     },
-    /// A version was removed by its owner.
+    /// A user removed a version.
     Removed {
-        /// Which.
+        /// The removed version.
         version: Version,
     },
-    /// The buffer's devices have so much free space now, which may be less than the buffer thinks: others write there too.
+    /// Free space of the buffer's devices, which may be less than in the buffer's accounts: others write there, too.
     Free {
-        /// Bytes.
+        /// Free bytes of the devices.
         bytes: f64,
     },
-    /// The buffer's devices had no room for so many bytes, though the buffer thought so.
+    /// The devices had no room for bytes that the buffer's accounts had room for.
     Full {
-        /// Bytes.
+        /// Bytes that did not fit.
         bytes: f64,
     },
-    /// How the capacity tier is at present.
+    /// State of the capacity tier.
     Capacity {
-        /// It takes something.
+        /// Whether it accepts writes.
         usable: bool,
-        /// None of its devices has failed.
+        /// Whether none of its devices has failed.
         whole: bool,
     },
-    /// The copy in the buffer could not be deleted: the one on the capacity tier cannot be read.
+    /// The copy in the buffer could not be deleted, because the one on the capacity tier cannot be read.
     DropFailed {
-        /// Which version.
+        /// The version that stays in the buffer.
         version: Version,
-        /// Its bytes.
+        /// Bytes of its copy in the buffer.
         bytes: u64,
     },
-    /// It gives back room that it got for so many bytes and has not used: there was less than the buffer thought. It waits for it again.
+    /// A checkpoint returns granted room that it could not use, because the devices had less space. It waits for the
+    /// room again.
     Back {
-        /// Which.
+        /// Request number of the checkpoint.
         request: u64,
-        /// Bytes.
+        /// Bytes of the returned room.
         bytes: f64,
     },
-    /// A version that an earlier life of the driver knew: where it is. In the order in which they were written, and
-    /// before anything else: nothing is decided with it.
+    /// Location of a version written before the driver was restarted. Sent in the order of writing, before all other
+    /// events; it triggers no decision.
     Found {
-        /// Which.
+        /// The version found.
         version: Version,
-        /// Its bytes.
+        /// Size of the version.
         bytes: u64,
-        /// Whether it is in the buffer.
+        /// Whether the buffer holds a copy.
         in_buffer: bool,
-        /// Whether it is on the capacity tier.
+        /// Whether the capacity tier holds a copy.
         on_capacity: bool,
-        /// Whether it is there and lacks its replica.
+        /// Whether it is on the capacity tier and lacks its replica.
         lacks_replica: bool,
     },
-    /// The period under way, as an earlier life of the driver knew it. Nothing is decided with it.
+    /// State of the current period before the driver was restarted. It triggers no decision.
     Resumed {
-        /// Bytes written in it.
+        /// Bytes written in the period.
         dwsf: f64,
-        /// Bytes expected in it.
+        /// Bytes expected in the period.
         dwpp: f64,
     },
     /// A period begins.
     Period,
-    /// Time has passed.
+    /// Time has passed; sent at the machine's deadline.
     Tick,
 }
 
-/// What is to be done.
+/// Actions that the driver carries out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
-    /// It is this request's turn; the version that it writes, and where. Once more if that changes before it begins.
+    /// The turn of a request, with its version and tier. Repeated if the tier changes before the request begins.
     Turn {
-        /// Which.
+        /// Request number of the checkpoint.
         request: u64,
-        /// The version.
+        /// The version that it writes.
         version: Version,
-        /// Whether it goes straight to the capacity tier.
+        /// Whether it is written directly to the capacity tier.
         direct: bool,
     },
-    /// It has the room that it asked for.
+    /// A request has the room that it requested.
     Go {
-        /// Which.
+        /// Request number of the checkpoint.
         request: u64,
     },
     /// Copy a version to the capacity tier.
     Demote(Demotion),
-    /// Delete the copy in the buffer; there is another on the capacity tier.
+    /// Delete the copy in the buffer; the capacity tier holds another.
     Drop {
-        /// Which version.
+        /// The version to delete.
         version: Version,
-        /// Its bytes.
+        /// Bytes that its copy takes in the buffer.
         bytes: u64,
     },
-    /// Copy a version that has come to the capacity tier to the replica group, at the latest [`Action::ReplicaRate`]. Another follows
-    /// when that is answered.
+    /// Copy a version from the capacity tier to the replica group, at most at [`Action::ReplicaRate`]. The next one
+    /// follows after the answer.
     Replicate {
-        /// Which version.
+        /// The version to copy.
         version: Version,
     },
-    /// An application restarts: from which version, and whether it is in the buffer.
+    /// The version from which an application restarts, and its tier.
     Restart {
-        /// The version.
+        /// The newest version of the application.
         version: Version,
-        /// Whether it is in the buffer.
+        /// Whether the buffer holds it.
         hit: bool,
     },
-    /// Write and demote so fast from now on.
+    /// Rates of writing and demotion from now on.
     Rates(Rates),
-    /// Copy to the replica group so fast from now on, in bytes per second.
+    /// Rate of copies to the replica group from now on, in bytes per second.
     ReplicaRate(f64),
 }

@@ -1,4 +1,4 @@
-//! How fast is written and demoted, by scheme.
+//! Rates of writing and demotion, by scheme.
 
 use super::{Buffer, Scheme};
 use crate::burst::control::Rates;
@@ -30,7 +30,8 @@ impl Buffer {
                 let waiting: f64 = self.writing.values().filter(|of| !of.turn).filter_map(|of| of.wants).sum();
                 let period_s = self.config.period.as_secs_f64();
                 let coming = self.forecast.coming(now, period_s, period_s);
-                // Those that wait come at once; the next one must find its room whole, so one is kept in reserve.
+                // Waiting checkpoints come at once. The next one needs its full room, so the largest is kept in
+                // reserve.
                 let forecast = rates_for(device, free - waiting - largest, dirty as f64, left, &coming);
                 better(device, &self.plan, self.dwsf, self.dwpp, &coming, forecast)
             }

@@ -1,4 +1,4 @@
-//! The buffer under loads that one can follow by hand, and at random.
+//! The buffer under simple loads with known results, and under random ones.
 
 use super::*;
 use proptest::prelude::*;
@@ -36,7 +36,7 @@ fn a_checkpoint_gets_its_turn_and_room_and_what_is_old_makes_place() {
     let Some(Action::Demote(first)) = next.get(2).copied() else { panic!("{next:?}") };
     assert_eq!((first.version, first.delete), (v(1, 1), false));
     assert_eq!(after(&mut b, 8, Event::Committed { request: 20, bytes: 40.0 }), []);
-    // No room for a third while nothing is in both places.
+    // No room for a third version while none is in both places.
     assert_eq!(after(&mut b, 9, arrive(1, 11)), [turn(11, 1, 2)]);
     assert!(b.is_short(11));
     let freed = after(&mut b, 10, Event::Demoted);
@@ -140,7 +140,7 @@ fn a_copy_that_cannot_be_deleted_still_takes_its_room_and_goes_later() {
     let freed = after(&mut b, 3, Event::Capacity { usable: true, whole: true });
     assert_eq!(freed, [Action::Drop { version: v(9, 1), bytes: 80 }, Action::Go { request: 1 }]);
     assert_eq!(b.used(), 40.0);
-    // One that its owner removed is stuck no more.
+    // A removed version is no longer stuck.
     after(&mut b, 4, Event::DropFailed { version: v(9, 1), bytes: 80 });
     after(&mut b, 5, Event::Removed { version: v(9, 1) });
     assert_eq!(b.used(), 40.0);
@@ -198,7 +198,7 @@ fn a_demotion_that_failed_is_tried_again_after_a_while() {
 }
 
 proptest! {
-    /// Whatever happens, the buffer is never over-full, and everybody gets a turn in the end.
+    /// Under any load, the buffer never overflows, and every request gets a turn in the end.
     #[test]
     fn never_over_full_and_nobody_is_forgotten(
         steps in prop::collection::vec((0u8..7, 0u64..4, 1u64..60), 1..200),
@@ -231,7 +231,7 @@ proptest! {
             }
             b.check();
         }
-        // From here on everybody finishes, and everything can leave.
+        // From here on every request finishes, and every version can leave.
         for _ in 0..2000 {
             at += 1;
             let event = if let Some((request, bytes)) = going.pop() {
@@ -269,7 +269,7 @@ fn it_comes_back_for_predicted_rates_while_something_is_written_and_for_a_replic
     assert_eq!(planned.next_deadline(), None, "only what is written changes the plan's rates");
 }
 
-/// What others write to the devices is room that the buffer has not; what is being deleted is not held against it.
+/// Space that others use on the devices is not room of the buffer; deletions under way are not counted against it.
 #[test]
 fn what_is_free_at_the_devices_bounds_the_buffer() {
     let device = Device { capacity: 100.0, ..Device::default() };
@@ -279,13 +279,14 @@ fn what_is_free_at_the_devices_bounds_the_buffer() {
     (0..4).for_each(|n| buffer.handle(at(n), Event::Free { bytes: 30.0 }));
     buffer.handle(at(5), Event::Arrive { app: 1, request: 1, bytes: 20.0 });
     assert!(goes(&mut buffer));
-    // Ten of them are written: ten more are spoken for, and so are not free for others.
+    // Ten of them are written, and ten more are reserved, so they are not free for others.
     buffer.handle(at(6), Event::Wrote { request: 1, bytes: 10.0 });
     (6..10).for_each(|n| buffer.handle(at(n), Event::Free { bytes: 20.0 }));
     buffer.handle(at(10), Event::Committed { request: 1, bytes: 20.0 });
     buffer.handle(at(11), Event::Arrive { app: 2, request: 2, bytes: 20.0 });
     assert!(!goes(&mut buffer) && buffer.is_short(2), "there are ten, whatever the capacity is");
-    // A look that sees more is believed once nothing was written since the one before it; looks that see less are not while others saw more.
+    // A check that finds more counts once no bytes were written since the previous one. Checks that find less do not
+    // count while others found more.
     buffer.handle(at(12), Event::Free { bytes: 25.0 });
     assert!(!goes(&mut buffer), "what was written in between may be in it twice");
     buffer.handle(at(13), Event::Free { bytes: 25.0 });

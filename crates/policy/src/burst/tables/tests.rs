@@ -86,7 +86,7 @@ fn an_application_that_ended_leaves_nothing() {
 }
 
 proptest! {
-    /// Whatever happens, the newest version of every application is somewhere.
+    /// After any history, the newest version of every application is still stored.
     #[test]
     fn the_newest_version_is_never_lost(
         order in prop::sample::select(vec![Order::VersionsThenMtbf, Order::Throughout, Order::Mtbf, Order::Fifo, Order::Lru]),

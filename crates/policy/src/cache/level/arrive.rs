@@ -1,4 +1,4 @@
-//! From a plan to fetches, and from fetches that are done to answers.
+//! Turns a plan into fetches, and finished fetches into answers.
 
 use super::Level;
 use super::plan::Verdict;
@@ -13,8 +13,8 @@ use crate::precedence::Class;
 use crate::time::Time;
 
 impl Level {
-    /// Cuts the plan of a request into fetches, and answers it if it waits for none. With `join` a prefetch goes down with the missing
-    /// blocks that it follows.
+    /// Cuts the plan of a request into fetches, and answers it if it waits for none. With `join`, a prefetch is joined
+    /// with the missing blocks that it follows.
     pub(super) fn depart(&mut self, now: Time, request: &Request, outcome: Outcome, join: bool) {
         self.say_run();
         if self.instant {
@@ -22,7 +22,7 @@ impl Level {
             self.deliver(request.span, None, outcome);
             return;
         }
-        // A caller waits for what passes through; of the rest some may only be read more.
+        // A caller waits for all blocks passed through; other blocks may be mere read-ahead.
         for at in 0..self.plan.through.len() {
             let (span, reason) = self.plan.through[at];
             self.stats.fetched += u64::from(span.len);
@@ -47,7 +47,7 @@ impl Level {
         }
     }
 
-    /// A fetch of blocks that have frames.
+    /// Issues a fetch of blocks that have frames.
     fn issue_kept(&mut self, now: Time, request: &Request, from: usize, end: usize, wanted_len: u32) {
         let first = self.plan.placed[from];
         let span = Span { first: first.block, len: (end - from) as u32 };
@@ -93,12 +93,13 @@ impl Level {
         at
     }
 
-    /// Whether somebody waits for blocks of which so many are asked for from above and so many demanded, as far as this level knows.
+    /// Whether a caller waits for blocks, by the number requested from above and the number demanded, as far as this
+    /// level can see.
     fn waits(&self, wanted_len: u32, demand_len: u32) -> bool {
         wanted_len > 0 && (demand_len > 0 || !self.config.coordination.knows_labels())
     }
 
-    /// A request meets a fetch that is under way.
+    /// Lets a request wait for a fetch in flight.
     pub(super) fn wait_for(&mut self, fetch: u32, block: Block, request: &Request) {
         let awaited = self.waits(request.span.len, request.demand_len);
         let flying = self.flight.fetch_mut(fetch);
@@ -114,7 +115,7 @@ impl Level {
         self.say(Verdict::Wait(fetch), block, request);
     }
 
-    /// The level above says that a caller waits for a request.
+    /// Handles the report of the level above that a caller waits for a request.
     pub(super) fn hurry(&mut self, request: RequestId) {
         if self.config.coordination.knows_labels() {
             let actions = &mut self.actions;
@@ -122,7 +123,8 @@ impl Level {
         }
     }
 
-    /// A replay has no fetches: what was placed is resident already, what passes through is gone.
+    /// Ends the plan of a replay, which has no fetches: placed blocks are resident already, blocks passed through are
+    /// gone.
     fn arrive_at_once(&mut self) {
         for at in 0..self.plan.placed.len() {
             let placed = self.plan.placed[at];
@@ -200,7 +202,7 @@ impl Level {
         }
     }
 
-    /// Announces how a block of the request comes, run by run.
+    /// Announces how a block of the request arrives, joined into runs.
     pub(super) fn say(&mut self, verdict: Verdict, block: Block, request: &Request) {
         if !self.config.announce || (self.instant && matches!(verdict, Verdict::Wait(_))) {
             return;
@@ -227,7 +229,7 @@ impl Level {
         }
     }
 
-    /// Puts out the run that is being gathered.
+    /// Sends the run gathered so far.
     pub(super) fn say_run(&mut self) {
         let Some((verdict, span)) = self.plan.verdict.take() else { return };
         let request = self.plan.said_for;

@@ -1,4 +1,4 @@
-//! A request on the course that our per-stream coordinator sets: past the native prefetcher, into the native replacement.
+//! Path of a request under our per-stream coordinator: past the native prefetcher, into the native replacement.
 
 use super::Level;
 use crate::block::page::{ACCESSED, FLYING, PLANNED, PREFETCHED, SEQUENTIAL, USED};
@@ -8,7 +8,7 @@ use crate::cache::event::Outcome;
 use crate::coordinate::adaptive::Course;
 
 impl Level {
-    /// Serves the blocks asked for and reads ahead.
+    /// Serves the requested blocks and reads ahead.
     pub(super) fn follow(&mut self, request: &Request, course: Course) -> Outcome {
         let mut outcome = Outcome::default();
         for block in request.span.blocks() {

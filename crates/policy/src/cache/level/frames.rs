@@ -1,4 +1,4 @@
-//! Frames: where a block gets one, which block loses its frame for it, and what is counted then.
+//! Frames: allocation for blocks, evictions that make room, and the counts of both.
 
 use super::Level;
 use super::plan::Placed;
@@ -9,7 +9,7 @@ use crate::cache::event::Action;
 use crate::prefetch::{Ahead, Context};
 
 impl Level {
-    /// Makes a frame free. False if all are in flight.
+    /// Makes a frame free. Returns false if all are in flight.
     #[inline]
     fn make_room(&mut self) -> bool {
         while self.frames_used() >= self.pages.capacity {
@@ -24,13 +24,13 @@ impl Level {
         true
     }
 
-    /// Frames that count: with buffers of their own, blocks in flight have none yet.
+    /// Number of frames in use: with separate buffers, blocks in flight have none yet.
     #[inline]
     pub(super) fn frames_used(&self) -> u32 {
         if self.config.buffers { self.pages.lists.len() } else { self.pages.used() }
     }
 
-    /// A block that has arrived enters the lists; with buffers, it takes its frame now.
+    /// Adds a block to the lists on arrival; with separate buffers, it takes its frame now.
     #[inline]
     pub(super) fn insert(&mut self, slot: u32) {
         if self.config.buffers {
@@ -39,7 +39,7 @@ impl Level {
         self.pages.lists.insert(&mut self.pages.slab, slot);
     }
 
-    /// Gives a block a frame, in no list yet; `None` if there is none.
+    /// Gives a block a frame, in no list yet; `None` if no frame is free.
     #[inline]
     pub(super) fn frame(&mut self, block: Block, flags: u32, owner: u32) -> Option<u32> {
         if !self.config.buffers && !self.make_room() {
@@ -54,7 +54,7 @@ impl Level {
         Some(slot)
     }
 
-    /// A block with a new frame is on the way, or here if fetches are instant.
+    /// Plans the fetch of a block with a new frame; it is resident at once if fetches are instant.
     pub(super) fn send_for(&mut self, slot: u32, block: Block, reason: Reason) {
         self.stats.fetched += 1;
         self.plan.placed.push(Placed { block, slot, reason });
@@ -64,8 +64,8 @@ impl Level {
         }
     }
 
-    /// Places what a prefetcher wants: gives frames to the blocks that are not here, until there is none. The blocks of
-    /// the request before `visited_end` had their turn, even if they have lost their frames again since.
+    /// Places a prefetch: gives frames to its absent blocks as long as there are any. Blocks of the request before
+    /// `visited_end` are skipped, even if they have lost their frames again.
     pub(super) fn place(&mut self, ahead: &Ahead, request: &Request, visited_end: Block, context: &Context) {
         let span = crate::coordinate::pfc::clipped(ahead.span.first, ahead.span.len, request.file_blocks);
         let owner = request.stream;
@@ -89,7 +89,7 @@ impl Level {
         }
     }
 
-    /// A block was brought unasked.
+    /// Counts a prefetched block.
     pub(super) fn count_prefetched(&mut self, owner: u32) {
         self.stats.prefetched += 1;
         if let Some(stream) = self.tally.as_mut().and_then(|tally| tally.find(owner)) {
@@ -98,7 +98,7 @@ impl Level {
         }
     }
 
-    /// A block is dropped, resident or on the way: what is on the way is fetched for those that wait and not kept.
+    /// Drops a block, resident or in flight. One in flight still arrives for the requests that wait, but is not kept.
     pub(super) fn drop_slot(&mut self, slot: u32) {
         let block = self.pages.block(slot);
         let flags = self.pages.flags(slot);
@@ -116,7 +116,7 @@ impl Level {
         }
     }
 
-    /// A block goes: if it was prefetched and never asked for, that was in vain.
+    /// Counts a dropped block as wasted if it was prefetched and never requested.
     pub(super) fn count_wasted(&mut self, slot: u32) {
         let node = self.pages.slab.node_mut(slot);
         if node.flags & (PREFETCHED | USED) != PREFETCHED {

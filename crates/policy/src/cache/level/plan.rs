@@ -1,9 +1,9 @@
-//! What one request brings: blocks that got frames, and runs that pass through; then cut into fetches.
+//! Plan of one request: blocks that got frames and runs that pass through, later cut into fetches.
 
 use crate::block::{Block, Span};
 use crate::block::{Reason, RequestId};
 
-/// A block that got a frame.
+/// Block that got a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     pub(super) block: Block,
@@ -11,19 +11,19 @@ pub(super) struct Placed {
     pub(super) reason: Reason,
 }
 
-/// The plan of one request; its arrays are reused.
+/// Plan of one request; its arrays are reused.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) placed: Vec<Placed>,
     pub(super) through: Vec<(Span, Reason)>,
     /// Fetches that the request waits for.
     pub(super) waits: Vec<u32>,
-    /// A run of blocks that are resident or come with a fetch, not yet announced.
+    /// Run of blocks that are resident or arrive with a fetch, not yet announced.
     pub(super) verdict: Option<(Verdict, Span)>,
     pub(super) said_for: RequestId,
 }
 
-/// What a run of announced blocks is.
+/// Kind of a run of announced blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Hit,
@@ -39,7 +39,7 @@ impl Plan {
         self.verdict = None;
     }
 
-    /// A block that passes through, joined to the run before it.
+    /// Adds a block that passes through, joined to the run before it.
     pub(super) fn pass(&mut self, block: Block, reason: Reason) {
         match self.through.last_mut() {
             Some((span, of)) if span.end() == block && *of == reason => span.len += 1,
@@ -47,15 +47,15 @@ impl Plan {
         }
     }
 
-    /// Sorts what was placed; it almost always is.
+    /// Sorts the placed blocks; they almost always are.
     pub(super) fn sort(&mut self) {
         if !self.placed.is_sorted_by_key(|placed| placed.block) {
             self.placed.sort_unstable_by_key(|placed| placed.block);
         }
     }
 
-    /// The end of the run of neighbours that starts at `from`. A run does not cross the first block of the request, so that
-    /// what is wanted comes first in it.
+    /// Returns the end of the run of neighbours that starts at `from`. A run does not cross the first block of the
+    /// request, so that requested blocks come first in it.
     pub(super) fn run_end(&self, from: usize, first: Block) -> usize {
         let placed = &self.placed;
         let mut end = from + 1;

@@ -1,4 +1,5 @@
-//! A request: past the coordinator, block by block through table, prefetcher and lists, then into fetches.
+//! Path of a request: through the coordinator, then block by block through table, prefetcher and lists, then into
+//! fetches.
 
 use super::Level;
 use super::plan::Verdict;
@@ -36,7 +37,7 @@ impl Level {
             let course = adaptive.course(request, self.flight.outstanding().1);
             let outcome = self.follow(request, course);
             self.tell_stream(request, outcome);
-            // What it reads more is a request of its own: no caller waits for it.
+            // The read-ahead is a fetch of its own: no caller waits for it.
             self.depart(now, request, outcome, false);
             return outcome;
         }
@@ -66,7 +67,7 @@ impl Level {
         }
     }
 
-    /// PFC's bypass: from here if it is here, else straight from below. The native cache learns nothing of it.
+    /// Serves PFC's bypass: resident blocks from here, others straight from below. The native cache sees none of it.
     fn direct(&mut self, request: &Request, len: u32, outcome: &mut Outcome) {
         for block in (Span { len, ..request.span }).blocks() {
             match self.pages.find(block) {
@@ -114,7 +115,7 @@ impl Level {
         }
     }
 
-    /// Where the stream's state is, and which trigger distance it has.
+    /// Looks up the index of the stream's state, and its trigger distance.
     fn follow_stream(&mut self, now: Time, request: &Request, context: &mut Context) {
         if let Some(streams) = &mut self.streams {
             let entered = streams.enter(u64::from(request.stream));
@@ -130,7 +131,7 @@ impl Level {
         }
     }
 
-    /// One block of what the native cache is asked for; `wanted` is false for PFC's readmore.
+    /// Handles one block of the native cache's request; `wanted` is false for PFC's readmore.
     fn visit(&mut self, block: Block, request: &Request, context: &Context, wanted: bool, outcome: &mut Outcome) {
         let adapt = context.labelled(block);
         let verdict = match self.pages.find(block) {
@@ -187,7 +188,7 @@ impl Level {
         verdict
     }
 
-    /// A block that is asked for is here or on the way.
+    /// Counts a requested block that is resident or in flight.
     pub(super) fn found(&mut self, slot: u32, block: Block, request: &Request, outcome: &mut Outcome) {
         let node = self.pages.slab.node_mut(slot);
         let (flags, owner) = (node.flags, node.owner);
@@ -196,7 +197,7 @@ impl Level {
         if flags & PLANNED != 0 {
             outcome.missed += 1;
             if first_use {
-                // It was asked for by the very request whose prefetch brought it: no prefetch at all.
+                // The request's own prefetch placed the block: not a prefetch at all.
                 node.flags &= !PREFETCHED;
                 self.stats.prefetched -= 1;
                 if let Some(stream) = self.tally.as_mut().and_then(|tally| tally.find(owner)) {
@@ -225,7 +226,7 @@ impl Level {
         }
     }
 
-    /// A write of whole blocks: they become resident, nothing is fetched.
+    /// Handles a write of whole blocks: they become resident, nothing is fetched.
     fn write(&mut self, request: &Request) {
         self.stats.written += u64::from(request.span.len);
         self.plan.clear();
@@ -238,7 +239,7 @@ impl Level {
                     self.say(Verdict::Written, block, request);
                     continue;
                 }
-                // What is on the way may be older than what is written.
+                // A block in flight may be older than the write.
                 Some(slot) => self.drop_slot(slot),
                 None => {}
             }

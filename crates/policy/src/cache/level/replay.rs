@@ -1,8 +1,8 @@
-//! Replays: requests whose fetches are done at once, a level without a device below.
+//! Replays: requests whose fetches are done at once, as in a level without a device below.
 //!
-//! A large cache's table and lists do not fit the processor's own cache, so most of a replay's time goes into waiting for memory: for the
-//! table, then for the block's node, then for its two neighbours in the list. Who knows what will be asked for next says so with
-//! [`Level::foresee`], and these waits overlap.
+//! The table and lists of a large cache exceed the processor's cache, so a replay mostly waits for memory. It waits for
+//! the table, then for the block's node, then for the node's two neighbours. A caller that can look ahead names the
+//! next blocks with [`Level::foresee`], so that these waits overlap.
 
 use super::Level;
 use crate::block::Request;
@@ -11,12 +11,12 @@ use crate::block::{Block, Span};
 use crate::cache::event::Outcome;
 use crate::time::Time;
 
-/// Blocks to look ahead to.
+/// Number of blocks per group to look ahead.
 const AHEAD: usize = 32;
 
 impl Level {
-    /// A request whose fetches, if any, are done at once: a level without a device below. Causes no actions but, with
-    /// `announce`, `Hit`, `Evict` and, for writes, `Store`. Not to be mixed with requests that are under way.
+    /// Serves a request whose fetches, if any, are done at once. The only actions are, with `announce`, `Hit`, `Evict`
+    /// and, for writes, `Store`. It must not be mixed with requests under way.
     #[inline]
     pub fn replay(&mut self, now: Time, request: &Request) -> Outcome {
         if request.span.len == 0 {
@@ -31,18 +31,19 @@ impl Level {
         outcome
     }
 
-    /// Says which blocks will be asked for next, at best some dozens. Changes nothing; what is known of them is only nearer then.
+    /// Prefetches the state of the next blocks, ideally some dozens, into the processor's cache. Changes nothing else.
     #[inline]
     pub fn foresee(&self, blocks: &[Block]) {
         self.pages.foresee(blocks);
     }
 
-    /// Whether a read needs nothing but the table and the lists: neither its time nor its stream matters.
+    /// Whether reads use only the table and the lists: neither time nor stream matters.
     pub fn is_plain(&self) -> bool {
         self.plain
     }
 
-    /// Reads of one block each, as [`Level::replay`] one by one, but faster: it looks ahead itself and counts once for all.
+    /// Serves reads of one block each, as [`Level::replay`] one by one, but faster: it looks ahead itself and counts
+    /// once for all.
     pub fn replay_blocks(&mut self, now: Time, blocks: &[Block]) -> Outcome {
         let mut sum = Outcome::default();
         if !self.plain || self.config.coordination.du {
@@ -68,7 +69,7 @@ impl Level {
         Outcome { missed, ..sum }
     }
 
-    /// Brings a block here if it is not, and makes it the most recently used; says whether it was here.
+    /// Makes a block resident and the most recently used. Returns whether it was resident.
     #[inline]
     fn touch(&mut self, block: Block) -> bool {
         if let Some(slot) = self.pages.find(block) {
@@ -84,7 +85,7 @@ impl Level {
         false
     }
 
-    /// Table and lists alone, all fetches instant: the fast way of a replay.
+    /// Fast path of a replay: table and lists only, with instant fetches.
     fn plain(&mut self, span: Span) -> Outcome {
         let hit = span.blocks().map(|block| u32::from(self.touch(block))).sum();
         let missed = span.len - hit;

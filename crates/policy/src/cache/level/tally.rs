@@ -1,9 +1,9 @@
-//! Statistics per stream: kept by the stream's number, for as many streams as are remembered.
+//! Statistics per stream, by the stream's number, for a bounded number of streams.
 
 use crate::block::recent::Recent;
 use crate::cache::stats::StreamStats;
 
-/// The counts of all streams.
+/// Counts of all remembered streams.
 #[derive(Clone, Debug)]
 pub(super) struct Tally {
     streams: Recent,
@@ -15,7 +15,7 @@ impl Tally {
         Tally { streams: Recent::new(streams_max), counts: Vec::new() }
     }
 
-    /// The counts of a stream that reads.
+    /// Returns the counts of a stream that reads.
     pub(super) fn enter(&mut self, stream: u32) -> &mut StreamStats {
         let entered = self.streams.enter(u64::from(stream));
         if entered.at >= self.counts.len() {
@@ -28,12 +28,12 @@ impl Tally {
         counts
     }
 
-    /// The counts of a stream that owns a block, if it is still remembered.
+    /// Returns the counts of a block's stream, if still remembered.
     pub(super) fn find(&mut self, stream: u32) -> Option<&mut StreamStats> {
         self.streams.find(u64::from(stream)).map(|at| &mut self.counts[at])
     }
 
-    /// All of them, ascending.
+    /// Returns all counts, ascending.
     pub(super) fn all(&self) -> Vec<StreamStats> {
         let mut all: Vec<StreamStats> = self.streams.iter().map(|(_, at)| self.counts[at]).collect();
         all.sort_by_key(|stats| stats.stream);

@@ -31,7 +31,7 @@ impl Driver {
         }
     }
 
-    /// Takes an event in; the fetches that it causes.
+    /// Handles an event. Returns the fetches that it causes.
     pub(crate) fn event(&mut self, event: Event) -> Vec<Fetch> {
         self.level.handle(self.now, event);
         self.level.check().unwrap();
@@ -62,7 +62,7 @@ impl Driver {
         assert_eq!(self.event(Event::FetchDone(fetch)), []);
     }
 
-    /// A read of file 0 whose fetches, returned, are done at once.
+    /// Reads file 0; its fetches, returned, are done at once.
     pub(crate) fn read(&mut self, index: u64, len: u32) -> Vec<Fetch> {
         self.next_id += 1;
         let fetches = self.start(self.next_id, Span::new(0, index, len));

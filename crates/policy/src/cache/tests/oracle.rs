@@ -1,4 +1,4 @@
-//! The level's LRU against the slowest LRU there is.
+//! The level's LRU against the slowest possible LRU.
 
 use crate::cache::*;
 use crate::prefetch::Prefetch;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 
 proptest! {
-    /// A replay hits exactly where a list that is searched from the front hits.
+    /// A replay hits exactly when a list searched from the front hits.
     #[test]
     fn a_replay_is_lru(
         capacity in 1u32..40,
@@ -32,7 +32,7 @@ proptest! {
         }
     }
 
-    /// Many reads at once are as many one by one, in any level.
+    /// Many reads in one call equal as many calls of one read, in any level.
     #[test]
     fn many_blocks_at_once_are_one_after_the_other(
         which in 0usize..Prefetch::ALL.len(),
@@ -51,7 +51,7 @@ proptest! {
         at_once.check().unwrap();
     }
 
-    /// Requests of one block whose fetches are done at once come out as in a replay, whatever prefetches.
+    /// Requests of one block with instant fetches have the results of a replay, with any prefetcher.
     #[test]
     fn fetches_done_at_once_are_a_replay(
         which in 0usize..Prefetch::ALL.len(),

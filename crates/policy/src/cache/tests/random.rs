@@ -1,5 +1,6 @@
-//! Any level under any requests, completions in any order, failures, writes and changes behind its back: every request is
-//! answered once, with every block once and none older than it may be, and the invariants hold after every event.
+//! Any level under any requests, with completions in any order, failures, writes and changes behind its back. Every
+//! request is answered once, with every block once and none older than allowed, and the invariants hold after every
+//! event.
 
 use crate::cache::*;
 use crate::coordinate::{Coordination, Labels, Large, Pfc, Scope};
@@ -36,7 +37,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Random steps, and in between sequential reads, without which no prefetcher wakes.
+/// Random steps with sequential reads in between, without which no prefetcher acts.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let run = (0u64..200, 1u32..4, 5u64..40, 0u32..3).prop_map(|(start, len, count, stream)| {
         let read = |n| Step::Read { index: start + n * u64::from(len), len, demand: len, stream };
@@ -87,13 +88,13 @@ fn config() -> impl Strategy<Value = LevelConfig> {
     )
 }
 
-/// A request that is not answered: versions of its blocks as they were when it began, and those it got.
+/// Unanswered request: versions of its blocks when it began, and the versions received.
 struct Asked {
     span: Span,
     since: BTreeMap<Block, u64>,
     got: BTreeMap<Block, u64>,
     waits: BTreeMap<Block, FetchId>,
-    /// Whether an application waits for it, as far as the level knows.
+    /// Whether an application waits for it, as far as the level can see.
     awaited: bool,
 }
 
@@ -103,7 +104,7 @@ struct World {
     versions: BTreeMap<Block, u64>,
     stored: BTreeMap<Block, u64>,
     asked: BTreeMap<RequestId, Asked>,
-    /// With the versions below when it was issued.
+    /// Fetch with the versions below at its issue.
     flying: Vec<(Fetch, BTreeMap<Block, u64>)>,
     answered: u64,
 }
@@ -196,7 +197,7 @@ impl World {
         }
     }
 
-    /// What waits for this fetch takes its bytes from it.
+    /// Requests that wait for this fetch take its bytes.
     fn take_bytes(&mut self, fetch: &Fetch, versions: &BTreeMap<Block, u64>) {
         for asked in self.asked.values_mut() {
             for block in fetch.span.blocks().filter(|block| asked.waits.get(block) == Some(&fetch.id)) {
@@ -284,8 +285,8 @@ fn run(config: LevelConfig, steps: &[Step]) {
     assert_eq!(world.level.inventory(), world.stored.len() as u32);
 }
 
-/// The window of the kernel spans the block that is read: when that was a hit and then lost its frame to its neighbour, it
-/// must not come again.
+/// The window of the kernel spans the block being read. If that was a hit and then lost its frame to its neighbour, it
+/// must not be fetched again.
 #[test]
 fn a_block_that_lost_its_frame_within_its_own_request_comes_once() {
     let mut config = LevelConfig::new(3, Prefetch::Linux2618 { min: 4, max: 32 });

@@ -1,4 +1,4 @@
-//! Two levels on top of each other, as the simulator stacks them.
+//! Two levels on top of each other, as in the simulator.
 
 use super::Driver;
 use crate::cache::*;
@@ -6,7 +6,7 @@ use crate::coordinate::{Coordination, Labels};
 use crate::precedence::Class;
 use crate::prefetch::Prefetch;
 
-/// An application's read through two levels; all fetches are done at once, from below upwards.
+/// Reads through two levels as an application; all fetches are done at once, from below upwards.
 fn read(upper: &mut Driver, lower: &mut Driver, id: u64, index: u64) {
     for fetch in upper.start(id, Span::new(0, index, 1)) {
         lower.demand_len = fetch.demand_len;
@@ -75,8 +75,8 @@ fn two_levels_amplify_each_others_prefetching() {
     assert!(amplified.fetched > alone.fetched);
 }
 
-/// The paper's example of what goes wrong without coordination (section 3.1, figure 3.1b and c): a run of sequential reads through an adaptive
-/// prefetcher above another, the upper cache the larger one, random reads in the middle.
+/// The paper's example of missing coordination (section 3.1, figure 3.1b and c). A run of sequential reads goes through
+/// an adaptive prefetcher above another, the upper cache being the larger one, with random reads in the middle.
 #[test]
 fn a_short_run_through_two_adaptive_levels_is_amplified_flushed_and_cached_twice() {
     for name in ["linux", "stream"] {
@@ -103,7 +103,7 @@ fn a_short_run_through_two_adaptive_levels_is_amplified_flushed_and_cached_twice
     }
 }
 
-/// A prefetch stands back until somebody waits for it; what the upper level prefetches is one where that is known.
+/// A prefetch has low priority until a caller waits for it; a prefetch of the upper level is one if labels show it.
 #[test]
 fn a_prefetch_that_somebody_comes_to_wait_for_is_hurried_once() {
     let lower = |coordination| {
@@ -122,7 +122,7 @@ fn a_prefetch_that_somebody_comes_to_wait_for_is_hurried_once() {
     assert_eq!(told.start(4, Span::new(0, 2, 2)), []);
     assert_eq!(told.start(5, Span::new(0, 2, 2)), []);
     assert_eq!(told.hurried, [ahead.id]);
-    // The level above hears that its own prefetch is waited for.
+    // The level above gets the event that its own prefetch is awaited.
     for _ in 0..2 {
         assert_eq!(told.event(Event::Hurry(RequestId(2))), []);
     }
@@ -132,7 +132,7 @@ fn a_prefetch_that_somebody_comes_to_wait_for_is_hurried_once() {
     blind.demand_len = 0;
     assert_eq!(blind.start(1, Span::new(0, 0, 8))[0].class, Class::Awaited, "a request is a request");
 
-    // A level's own prefetch needs nobody to tell it.
+    // A level sees by itself that its own prefetch is awaited.
     let mut own = Driver::new(LevelConfig::new(100, Prefetch::Ra { degree: 4 }));
     own.read(0, 1);
     let triggered = own.start(50, Span::new(0, 1, 1))[0];

@@ -1,6 +1,6 @@
 //! Three nodes and one file of two blocks, each in an object of its own: every state, and what can happen next.
 //!
-//! A step is one operation at the shared file system, with all that the node thinks about it. What it thinks comes from
+//! A step is one operation at the shared file system, with the node's decision after it. The decision comes from
 //! [`share`](crate::cluster::share): the model only carries it out. A lease may end at any moment, which stands for a
 //! node that freezes or is cut off; its steps go on at any later time. Only then may it be expelled.
 
@@ -36,14 +36,14 @@ enum At {
     MarkGrowth,
     Write,
     LookAtLease,
-    /// A writer that lets go says how long the file is, and removes its mark.
+    /// A writer that ends sets the size of the file, and removes its mark.
     SaySize,
     Unmark,
     Deregister,
     Await,
     EndLoad,
     EndCreate,
-    /// Lists what may go, and removes it; then goes where `then` says.
+    /// Lists the marks that may go, and removes them; then continues at `then`.
     Tidy,
     Remove,
     Begin,
@@ -75,7 +75,7 @@ enum At {
     Done,
 }
 
-/// What a node knows besides; what it needs no more is zero, so that equal states are equal.
+/// Further state of a node; unused fields are zero, so that equal states are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Host {
     at: At,
@@ -85,7 +85,7 @@ struct Host {
     lapsed: bool,
     registered: bool,
     entry: u8,
-    /// It was asked to drain.
+    /// It was requested to drain.
     bell: bool,
     /// The layout that it writes by; zeros: none.
     layout: [u8; 2],
@@ -93,14 +93,14 @@ struct Host {
     /// The generation of `layout`, until a look has shown that it is the highest; 0: none.
     loaded: u8,
     claim: Option<(u8, u8, bool)>,
-    /// By number: at whom it rings, or whose marks of growth it removes.
+    /// Set of node numbers: nodes to ring at, or nodes whose marks of growth it removes.
     ring: u16,
     fresh: u8,
     exists: Option<bool>,
     mark: Option<(u8, u8, u8)>,
     then: Option<Then>,
     gives_up: bool,
-    /// What was acknowledged when a read began; 0: it has not begun.
+    /// Writes acknowledged when a read began; 0: it has not begun.
     since: u8,
     sizes: Sizes,
 }
@@ -109,7 +109,7 @@ struct Host {
 enum Then {
     /// The writer looks again.
     List,
-    /// The changer begins anew.
+    /// The changer starts again.
     Begin,
     /// The change happened.
     DeleteOld,
@@ -119,24 +119,26 @@ enum Then {
     Clean,
 }
 
-/// What a node knows of sizes.
+/// A node's view of sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sizes {
-    /// What a writer will say, or a reader has found, in blocks.
+    /// Size in blocks that a writer will set, or that a reader has found.
     known: u8,
-    /// It wants to be alone with the file, to cut what an unfinished cut has left beyond its end.
+    /// It needs the file for itself, to cut what an unfinished cut has left beyond its end.
     cleans: bool,
-    /// The generation of the layout that it writes by.
+    /// The generation of the layout that it writes or reads by.
     basis: u8,
     /// It has marked that it makes the file longer.
     marked: bool,
-    /// By its listing objects are to be asked; there is a mark of a cut.
+    /// By its listing the objects must be queried for the size; there is a mark of a cut.
     asks: bool,
     was_cut: bool,
     /// Marks of cuts that it removes.
     cuts: u16,
-    /// What was gone when a read began.
+    /// Writes cut away before a read began.
     gone: u8,
+    /// Looks of a reader that found nothing within the size: the first is due, or the second.
+    looks: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -159,7 +161,7 @@ pub struct State {
     /// By number: the entry and generation of a mark of growth, as in `code`; 0: none.
     grows: [u8; NUMBERS],
     cuts: u16,
-    /// What each object holds; 0: it is not there.
+    /// Content of each object; 0: it is not there.
     objects: [u8; OBJECTS],
     next_object: u8,
     over: u16,
@@ -170,7 +172,7 @@ pub struct State {
     acknowledged: u8,
     /// By write: those that were acknowledged when it began.
     before: [u8; WRITES],
-    /// Generations whose changer was told that its change happened.
+    /// Generations whose changer got the result that its change happened.
     happened: u16,
     /// Cuts that have set the size, and what they took away.
     shortened: u8,
@@ -180,7 +182,7 @@ pub struct State {
     broken: u8,
 }
 
-const BROKEN: [&str; 12] = [
+const BROKEN: [&str; 13] = [
     "",
     "an acknowledged write is not in the layout",
     "an object holds bytes of another",
@@ -193,9 +195,10 @@ const BROKEN: [&str; 12] = [
     "bytes that were cut come back",
     "growth of a node that is not over is settled",
     "bytes lie beyond the end, and no mark says so",
+    "a reader gets zeros that were never written",
 ];
 
-/// What happened: the node, or `NODES` if none did it.
+/// Event of a step: the node, or `NODES` if none did it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
     pub node: u8,
@@ -391,7 +394,7 @@ impl State {
             then: None,
             gives_up: false,
             since: 0,
-            sizes: Sizes { cuts: 0, gone: 0, ..host.sizes },
+            sizes: Sizes { cuts: 0, gone: 0, looks: 0, ..host.sizes },
             ..*host
         };
         *host = idle;
@@ -437,7 +440,7 @@ impl State {
         self.next_op(scenario, i);
     }
 
-    /// What one node can do next; several outcomes are as many states.
+    /// Possible next states after a step of one node; several outcomes are as many states.
     fn steps(&self, scenario: &Scenario, i: usize, out: &mut Vec<(Label, State)>) {
         let mut next = *self;
         let node = i as u8;

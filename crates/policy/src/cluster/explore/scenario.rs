@@ -1,8 +1,8 @@
-//! What is explored: programs, how much may go wrong, and which rule is broken on purpose.
+//! Settings of an exploration: programs, number of faults, and the rule that is broken on purpose.
 
 pub const NODES: usize = 3;
 
-/// What a node is to do.
+/// Operation of a node.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     /// Write this value into this block.
@@ -47,7 +47,7 @@ pub enum Guilt {
     SkipsSettling,
     /// A changer removes such marks before it sets the size.
     SettlesMarksFirst,
-    /// A writer that lets go removes its mark before it says the size.
+    /// A writer that ends removes its mark before it sets the size.
     UnmarksFirst,
     /// A cut sets no mark.
     CutsUnmarked,
@@ -59,22 +59,26 @@ pub enum Guilt {
     GrowthIsLitter,
     /// The size is set, and a tail is cut, without a look at the lease.
     SizedUnseen,
-    /// A writer marks nothing within what the objects reach, though the stub does not say so.
+    /// A writer marks nothing within the reach of the objects, though the stub's size is less.
     TrustsReach,
     /// A writer forgets what a write that failed has left in the objects.
     FailureForgotten,
-    /// A reader asks for the size before it lists the marks.
+    /// A reader reads the size before it lists the marks.
     SizeBeforeMarks,
+    /// A reader returns zeros for bytes within the size that no object holds.
+    ShortIsHole,
+    /// A reader does so if the size is the same after the read.
+    SizeAfterIsEnough,
 }
 
 /// How long the file is at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Two blocks, and so it stays: nothing of sizes is looked at.
+    /// Two blocks throughout: sizes are not explored.
     Still,
-    /// Two blocks.
+    /// Two blocks long.
     Long,
-    /// One block.
+    /// One block long.
     Short,
 }
 

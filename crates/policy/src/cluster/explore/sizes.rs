@@ -1,4 +1,4 @@
-//! Sizes that are said later: nodes that make a file longer, cuts, and what they must not do to each other.
+//! Sizes that are set later: nodes that make a file longer, cuts, and their interference.
 
 use super::*;
 
@@ -8,6 +8,7 @@ const READ_1: Op = Op::Read { block: 1 };
 
 const SHORT: &str = "the file is shorter than what was acknowledged";
 const BACK: &str = "bytes that were cut come back";
+const ZEROS: &str = "a reader gets zeros that were never written";
 
 #[test]
 fn two_writers_that_extend_and_a_move_while_a_node_crashes() {
@@ -44,6 +45,22 @@ fn marks_that_are_removed_late() {
 #[test]
 fn writes_that_fail_half_way() {
     holds_from(Start::Short, [&[C], &[D], &[CUT]], Faults { crashes: 1, fails: 1, ..NONE });
+}
+
+#[test]
+fn a_cut_and_growth_beside_a_reader_that_knows_the_size_before() {
+    holds_from(Start::Long, [&[CUT, C], &[], &[READ_1]], Faults { expulsions: 1, ..NONE });
+    holds_from(Start::Long, [&[CUT], &[C], &[READ_1]], NONE);
+}
+
+#[test]
+fn guilty_with_a_reader_that_takes_what_is_cut_for_a_hole() {
+    convicts_from(Guilt::ShortIsHole, Start::Long, [&[CUT], &[], &[READ_1]], NONE, ZEROS);
+}
+
+#[test]
+fn guilty_with_a_reader_that_looks_only_at_the_size_after_it() {
+    convicts_from(Guilt::SizeAfterIsEnough, Start::Long, [&[CUT, C], &[], &[READ_1]], NONE, ZEROS);
 }
 
 #[test]

@@ -1,25 +1,26 @@
-//! How long a lease lasts, and how often nodes renew theirs and look at the others'.
+//! Duration of a lease, and the intervals of renewals and listings.
 
 use crate::time::Time;
 
-/// Spans of [`super::Membership`].
+/// Durations and limits of [`super::Membership`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// How long a lease lasts from the moment its renewal was asked for.
+    /// Duration of a lease from the request of its renewal.
     pub lease: Time,
-    /// From one renewal to the next.
+    /// Interval of renewals.
     pub renew_every: Time,
-    /// From one look at the others' lease files to the next, for one that has few lower nodes above it.
+    /// Interval of listings for the [`Config::watchers`] lowest nodes.
     pub look_every: Time,
-    /// So many of the lowest nodes look that often. [`Config::look_every_at`] has the rest.
+    /// Number of lowest nodes that list at [`Config::look_every`]. [`Config::look_every_at`] gives the interval of the
+    /// rest.
     pub watchers: u32,
-    /// By how much one node's clock may run faster than another's, as a share.
+    /// Largest difference between the rates of two nodes' clocks, as a share.
     pub drift: f64,
 }
 
 impl Default for Config {
-    /// Three renewals fit into a lease, and a takeover takes less than ten seconds; the drift is a hundred times what
-    /// clocks of computers have.
+    /// Three renewals fit into a lease, and a takeover takes less than ten seconds. The drift is a hundred times that
+    /// of computer clocks.
     fn default() -> Config {
         Config {
             lease: Time::from_secs(5),
@@ -31,18 +32,18 @@ impl Default for Config {
     }
 }
 
-/// Up to so many nodes each has a lease of the usual span. A guess, below what three servers of a core each renew
-/// with the rest of what nodes ask of them.
+/// Number of nodes up to which a lease has its usual duration. A guess, below the renewals that three servers of a core
+/// each bear beside the nodes' other calls.
 const MEMBERS_USUAL: u32 = 200;
-/// A lease is at most so many times the usual span. Bounded by how long a call waits for other nodes: somebody who
-/// waits for one that was killed waits for its lease, the drift, and two looks.
+/// Largest lease, in usual durations. It bounds a call's wait for a killed node: that node's lease, the drift, and two
+/// listings.
 const LONGER_MAX: f64 = 3.0;
 
-/// No node looks more rarely. A guess: what it does not know by then nobody here waited for.
+/// Largest interval of listings. A guess: without [`super::Event::Asked`] no caller depends on a listing.
 const LOOK_EVERY_MAX: Time = Time::from_secs(600);
 
 impl Config {
-    /// For a node that joins so many others: of many each renews more rarely, so that all together do not.
+    /// Configuration for a node that joins `others` nodes: in a large cluster leases are longer and renewals rarer.
     #[must_use]
     pub fn beside(self, others: usize) -> Config {
         let longer = ((others + 1) as f64 / f64::from(MEMBERS_USUAL)).clamp(1.0, LONGER_MAX);
@@ -50,17 +51,16 @@ impl Config {
         Config { lease: span(self.lease), renew_every: span(self.renew_every), ..self }
     }
 
-    /// From one look to the next of a node that has so many lower ones beside it. It grows with the square of the rank,
-    /// so that all nodes together look at most so often as two for each watcher do, and so often as
-    /// `LOOK_EVERY_MAX` has them. When the lowest `n` are gone at once, the next leads after a lease and
-    /// two looks of a node of rank `n`.
+    /// Interval of listings for a node with `lower` lower nodes. It grows with the square of the rank. So all nodes
+    /// together list at most as often as two nodes per watcher would, plus once each per `LOOK_EVERY_MAX`. If the
+    /// lowest `n` nodes crash at once, the next leads after a lease and two listings of a node of rank `n`.
     pub fn look_every_at(&self, lower: usize) -> Time {
         let turns = (lower as u64).saturating_add(1).max(u64::from(self.watchers)) as f64 / f64::from(self.watchers);
         let every = Time((self.look_every.0 as f64 * turns * turns) as u64);
         every.min(LOOK_EVERY_MAX.max(self.look_every))
     }
 
-    /// How long a watcher waits for a lease to end on another clock.
+    /// Time after which a lease has ended on any other clock.
     pub fn patience(&self, lease: Time) -> Time {
         Time((lease.0 as f64 * (1.0 + self.drift)).ceil() as u64)
     }

@@ -1,4 +1,4 @@
-//! Each rule of a lease by hand; whole clusters in `world`.
+//! Each rule of a lease by hand; whole clusters are in `world`.
 
 mod world;
 
@@ -21,7 +21,7 @@ fn seen(files: &[(u32, u64)], over: &[u32]) -> Event {
     Event::Seen { leases, over: over.iter().copied().map(Node).collect() }
 }
 
-/// Node `number` joins at zero and has its first look answered.
+/// Node `number` joins at time zero and gets its first listing.
 fn joined(number: u32, first: Event) -> (Membership, Vec<Action>) {
     let mut machine = Membership::new(Config::default(), Time::ZERO, Node(number), Time::ZERO);
     assert_eq!(machine.drain().collect::<Vec<_>>(), [Action::Look]);
@@ -242,7 +242,7 @@ fn a_node_that_drains_never_leads_and_keeps_nobody_from_leading() {
         }
         other => other,
     };
-    // The lowest is passed over, by others and by itself.
+    // All nodes pass over the lowest, which drains; so does it itself.
     let (two, actions) = joined(2, draining(seen(&[(1, 4), (2, 0)], &[]), 1));
     assert_eq!(actions, [Action::Came { node: Node(1) }, Action::Lead]);
     assert_eq!(two.leader(), Some(Node(2)));
@@ -258,7 +258,7 @@ fn a_node_that_drains_never_leads_and_keeps_nobody_from_leading() {
     three.drain().for_each(drop);
     let actions = after(&mut three, 0.0, draining(seen(&[(2, 7), (3, 0)], &[1]), 3));
     assert_eq!(actions, [Action::Came { node: Node(2) }, Action::Follow { leader: Some(Node(2)) }]);
-    // One that was not seen yet may be one that does not drain.
+    // An unseen node may be one that does not drain.
     let (mut four, actions) = joined(4, draining(seen(&[(3, 1), (4, 0)], &[1]), 3));
     assert_eq!(actions, [Action::Came { node: Node(3) }, Action::Follow { leader: None }]);
     assert_eq!(four.leader(), None);
@@ -266,13 +266,13 @@ fn a_node_that_drains_never_leads_and_keeps_nobody_from_leading() {
     assert_eq!(after(&mut four, 1.0, draining(seen(&[(3, 1), (4, 0)], &[1, 2]), 3)), [Action::Lead]);
 }
 
-/// Node `number` among lower ones that renew, after its first look.
+/// Node `number` among lower ones that renew, after its first listing.
 fn ranked(number: u32) -> Membership {
     let files: Vec<(u32, u64)> = (1..=number).map(|node| (node, 0)).collect();
     joined(number, seen(&files, &[])).0
 }
 
-/// Looks of a node among so many lower ones in so many seconds, all of which renew as it does.
+/// Listings of a node with `lower` lower nodes in a time in which all renew.
 fn looks(machine: &mut Membership, until: f64) -> u64 {
     let (mut now, before) = (machine.known_at().unwrap_or_default(), machine.stats().looks);
     loop {
@@ -325,7 +325,7 @@ fn a_node_whose_lower_ones_are_over_looks_as_the_lowest_do() {
     let mut machine = ranked(20);
     looks(&mut machine, 30.0);
     let lower: Vec<u32> = (1..20).collect();
-    // It holds its lease until 33.8, and renews it at 30.4 in what follows.
+    // Its lease ends at 33.8; the following steps renew it at 30.4.
     let asked = after(&mut machine, 30.1, Event::Asked);
     assert_eq!(asked, [Action::Look]);
     assert_eq!(after(&mut machine, 30.2, seen(&[(20, 9)], &lower)).last(), Some(&Action::Lead));

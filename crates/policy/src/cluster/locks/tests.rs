@@ -1,4 +1,4 @@
-//! Calls that wait, are refused, and come to their end: by hand, and in any order.
+//! Calls that wait, are refused, and end: by hand, and in random order.
 
 use super::*;
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ impl Clock {
         self.does(Event::Refused { call: Call(call), refusal })
     }
 
-    /// What is done next, and after how many milliseconds.
+    /// Next action, and the milliseconds until then.
     fn next(&mut self) -> (u64, Vec<Action>) {
         let due = self.0.next_deadline().expect("something is due");
         let rest = due.since(self.1).0 / MS;
@@ -52,7 +52,7 @@ fn pauses_grow_and_a_lock_that_is_given_back_here_ends_them() {
     clock.refused(1, Refusal::Here);
     assert_eq!(clock.does(Event::Freed { file: 8 }), [], "another file");
     assert_eq!(clock.does(Event::Freed { file: 7 }), asks(1));
-    // Given back while it was asked: it is asked again soon.
+    // Released during a try: tried again soon.
     clock.does(Event::Freed { file: 7 });
     clock.refused(1, Refusal::Here);
     assert_eq!(clock.next(), (1, asks(1)));
@@ -71,7 +71,7 @@ fn who_may_not_wait_is_refused_but_for_a_lock_that_is_being_given_back() {
     clock.came(3, 5, false);
     assert_eq!(clock.refused(3, Refusal::Closed), []);
     assert_eq!(clock.does(Event::Freed { file: 7 }), asks(3));
-    // That never comes to an end.
+    // The wait never ends.
     let began = clock.1;
     let mut last = Vec::new();
     while !clock.0.is_empty() {
@@ -141,7 +141,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Each call is asked once at a time, and ends once; one that waits is asked again within a second.
+    /// Each call has one try at a time and ends once; a waiting call is tried again within a second.
     #[test]
     fn each_call_comes_to_its_end(events in prop::collection::vec((event(), 0..40u64), 0..200)) {
         let mut machine = Asking::new(Config::default());

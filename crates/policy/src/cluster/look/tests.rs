@@ -1,4 +1,4 @@
-//! A look by nodes that answer, that lose messages, that die at any step, and that stand still.
+//! A scan by nodes that answer, lose messages, crash at any step, or stand still.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -7,18 +7,18 @@ fn config() -> Config {
     Config { compares: true, repairs: true, ..Config::default() }
 }
 
-/// The machine, and what nodes did for it.
+/// The machine, and the work of its nodes.
 struct World {
     look: Look,
     now: Time,
     done: Vec<(Node, Task)>,
     judged: bool,
-    /// Who was gone then.
+    /// Nodes lost at that time.
     gone_when_judged: Vec<Node>,
     ended: bool,
 }
 
-/// Numbers below a bound, one after the other: xorshift.
+/// Random numbers below a bound: xorshift.
 struct Random(u64);
 
 impl Random {
@@ -219,7 +219,7 @@ fn whatever_gets_lost_and_whoever_dies_it_ends_and_all_parts_of_it_are_looked_at
             Task::Walk { of, .. } => Some(*of),
             _ => None,
         });
-        // One that died after what it found was judged has done its part.
+        // A node that crashed after `Judge` has done its part.
         let judged = world.parts_done(|node| !world.gone_when_judged.contains(&node));
         assert_eq!(judged, (0..of.unwrap_or(0)).collect(), "seed {seed}");
     }

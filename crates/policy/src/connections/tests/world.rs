@@ -1,17 +1,17 @@
-//! A server behind several connections in virtual time: each carries so many bytes per second, and the server writes one file
-//! at its full rate when the writes come over one connection, at a part of it when they come over several.
+//! A server behind several connections in virtual time. Each connection has a rate. The server writes one file at its
+//! full rate over one connection, and at a part of it over several.
 
 use crate::connections::{Chooser, Direction, Part, Policy, Request, Use, WidthConfig};
 use crate::time::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What a connection adds to each request.
+/// Latency that a connection adds to each request.
 const LATENCY_NS: u64 = 100_000;
-/// Virtual bytes that a run moves; enough for many windows.
+/// Virtual bytes moved in a run; enough for many windows.
 const RUN_BYTES: u64 = 4 << 30;
 
-/// Threads with a file each.
+/// Threads with one file each.
 #[derive(Clone, Copy)]
 pub struct Job {
     pub direction: Direction,
@@ -25,14 +25,14 @@ pub struct World {
     n: u16,
     /// Bytes per second of a connection.
     rate: f64,
-    /// Bytes per second at which the server writes a file whose writes come over one connection; over `w`, a `w`-th.
+    /// Bytes per second at which the server writes a file over one connection; over `w` connections, a `w`-th.
     locked_rate: f64,
     /// One connection is slower.
     pub slow: Option<(u16, f64)>,
 }
 
 struct Running {
-    /// The thread, and which of its requests.
+    /// The thread, and the number of its request.
     owner: (usize, usize),
     part: Part,
 }
@@ -43,12 +43,12 @@ impl World {
         World { chooser, n, rate: 100e6, locked_rate: f64::INFINITY, slow: None }
     }
 
-    /// With other rates.
+    /// Creates a world with other rates.
     pub fn of(self, rate: f64, locked_rate: f64) -> World {
         World { rate, locked_rate, ..self }
     }
 
-    /// Bytes per second that all threads get together.
+    /// Bytes per second of all threads together.
     pub fn run(mut self, job: Job) -> f64 {
         let mut files: Vec<Use> = (0..job.threads).map(|t| self.chooser.open(t as u32)).collect();
         let mut free_at = vec![0u64; usize::from(self.n)];

@@ -1,4 +1,4 @@
-//! What the per-stream coordinator learns from which requests.
+//! Lessons that the per-stream coordinator learns from requests.
 
 use super::*;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ fn read(adaptive: &mut Adaptive, file: u32, index: u64, len: u32) -> Course {
     adaptive.course(&Request::read(0, Span::new(file, index, len)), 0)
 }
 
-/// Requests that jump, so many that every lesson of them is learnt.
+/// Random requests, enough for every lesson about them.
 fn jump_about(adaptive: &mut Adaptive) {
     for n in 0..1000 {
         read(adaptive, 9, 1_000_000 + n * 7919, 2);

@@ -1,18 +1,18 @@
-//! The reference's two toys, with a plain LRU as the native cache, and what must hold for any requests.
+//! The reference's two toy examples, with a plain LRU as the native cache, and invariants for any requests.
 
 use super::*;
 use crate::cache::Span;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-/// A level of PFC over plain LRU without prefetching, as slow as can be.
+/// A level of PFC over plain LRU without prefetching, implemented as simply as possible.
 struct Toy {
     pfc: Pfc,
     cache: VecDeque<u64>,
     capacity: usize,
 }
 
-/// What came of a request: bypass and readmore length, direct and forwarded blocks, silent hits.
+/// Result of a request: bypass and readmore length, direct and forwarded blocks, silent hits.
 type Row = (u32, u32, Option<(u64, u64)>, Option<(u64, u64)>, usize);
 
 impl Toy {
@@ -139,7 +139,7 @@ fn nothing_beyond_the_file_is_read_more() {
 }
 
 proptest! {
-    /// What is served directly and what is forwarded cover the request exactly once, whatever the cache holds.
+    /// Direct and forwarded blocks cover the request exactly once, whatever the cache holds.
     #[test]
     fn direct_and_forwarded_cover_the_request(
         requests in prop::collection::vec((0u64..200, 1u64..12), 1..60),

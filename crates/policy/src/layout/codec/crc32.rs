@@ -1,4 +1,4 @@
-//! CRC-32 as in IEEE 802.3 (reflected polynomial 0xEDB88320), by a table made when the program is built.
+//! CRC-32 as in IEEE 802.3 (reflected polynomial 0xEDB88320), with a table computed at compile time.
 
 const TABLE: [u32; 256] = {
     let mut table = [0u32; 256];
@@ -16,7 +16,7 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// The checksum of some bytes.
+/// Returns the checksum of some bytes.
 pub(super) fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| TABLE[usize::from(crc as u8 ^ byte)] ^ (crc >> 8))
 }

@@ -17,7 +17,7 @@ fn wide(count: u64) -> Layout {
     Layout { file: FileId(first - 1), generation: 900, mirrors, history }
 }
 
-/// A record with the right checksum around any body.
+/// A record with the right checksum for any body.
 fn sealed(body: &[u8]) -> Vec<u8> {
     sealed_as(VERSION, body)
 }
@@ -80,7 +80,7 @@ fn a_shared_object_makes_it_version_2() {
     ];
     assert_eq!(layout.encode(), sealed_as(VERSION_MERGED, &body));
     assert_eq!(Layout::decode(&layout.encode()), Ok(layout));
-    // Neither version says what the other has to say.
+    // Neither version can encode layouts of the other.
     let whole = wide(1).encode();
     let as_merged = sealed_as(VERSION_MERGED, &[1, 1, 1, 0, 1, 0, 0x80, 0x20, 1, 0, 2, 0]);
     assert_eq!(Layout::decode(&as_merged), Err(CodecError::Malformed { at: 4 }));

@@ -1,11 +1,11 @@
-//! Numbers in as few bytes as they need: seven bits a byte, lowest first, the top bit set on all but the last.
+//! Varints: numbers in seven bits a byte, lowest first, with the top bit set on all but the last byte.
 //!
-//! There is one way to write each number; longer ones are refused, so that equal layouts have equal records. Signed
+//! Each number has one valid encoding; longer ones are refused, so that equal layouts have equal records. Signed
 //! differences are folded to unsigned ones (0, -1, 1, -2, ... become 0, 1, 2, 3, ...).
 
 use super::CodecError;
 
-/// Appends a number.
+/// Appends a number to the record.
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -20,7 +20,7 @@ pub(super) fn put_delta(out: &mut Vec<u8>, from: u64, to: u64) {
     put(out, ((delta << 1) ^ (delta >> 63)) as u64);
 }
 
-/// Reads numbers from bytes that may be anything.
+/// Reads numbers from untrusted bytes.
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
         Reader { bytes, at }
     }
 
-    /// The error for what was read last.
+    /// Returns the error for the last position read.
     pub(super) fn malformed(&self) -> CodecError {
         CodecError::Malformed { at: self.at }
     }
@@ -60,15 +60,15 @@ impl<'a> Reader<'a> {
         Err(self.malformed())
     }
 
-    /// A number that follows `from` by a difference.
+    /// Reads a number that is stored as a difference from `from`.
     pub(super) fn delta(&mut self, from: u64) -> Result<u64, CodecError> {
         let folded = self.number()?;
         let delta = (folded >> 1) ^ (folded & 1).wrapping_neg();
         Ok(from.wrapping_add(delta))
     }
 
-    /// How many things follow, each of at least `bytes_min` bytes; more than could be there is refused, so that no
-    /// record makes its reader allocate more than a small multiple of its own size.
+    /// Reads a count of items, each of at least `bytes_min` bytes. A count that exceeds the record is refused, so that
+    /// no record causes allocations beyond a small multiple of its own size.
     pub(super) fn count(&mut self, bytes_min: usize) -> Result<usize, CodecError> {
         let count = self.number()?;
         let left = self.bytes.len() - self.at;
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// That nothing follows.
+    /// Checks that no bytes follow.
     pub(super) fn end(&self) -> Result<(), CodecError> {
         if self.at == self.bytes.len() { Ok(()) } else { Err(self.malformed()) }
     }

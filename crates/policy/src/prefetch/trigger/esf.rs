@@ -1,11 +1,11 @@
 //! ESF: trigger distances of a cycle part by rate and a safety part by deviation (section 2, rule 4).
 //!
-//! `T_i = R_i * t + sigma_i / sum(sigma_j) * (T_total - sum(R_j * t))`, `t` being the measured time of a prefetch. Without
-//! room for a safety stock it is ETS; without any deviation the safety part goes by rate.
+//! `T_i = R_i * t + sigma_i / sum(sigma_j) * (T_total - sum(R_j * t))`, `t` being the measured time of a prefetch.
+//! Without room for a safety stock it is ETS; without any deviation the safety part goes by rate.
 
 use super::ets::ets;
 
-/// Distances for these rates and their standard deviations; `fetch_secs` is the time of one prefetch.
+/// Returns the distances for these rates and their standard deviations; `fetch_secs` is the time of one prefetch.
 pub fn esf(
     rates: &[f64],
     sigmas: &[f64],
@@ -18,7 +18,7 @@ pub fn esf(
     let room = total - sum * fetch_secs;
     let deviation: f64 = sigmas.iter().sum();
     if room <= 0.0 || sum <= 0.0 || deviation <= 0.0 {
-        // By rate, the cycle part and the safety part together are by rate as well.
+        // Then the whole distance goes by rate, the cycle part and the safety part.
         return ets(rates, total, bounds, redistribute);
     }
     let wanted = rates.iter().zip(sigmas).map(|(rate, sigma)| rate * fetch_secs + room * sigma / deviation);

@@ -1,9 +1,10 @@
 //! ETS: trigger distances in proportion to the streams' rates (section 2, rule 3).
 //!
-//! `T_i = R_i / sum(R_j) * T_total`, within a floor and a cap. What the cap takes is given to nobody: that is why ETS
-//! needs less memory than a fixed distance; with `redistribute` the rest is shared out again until all is given.
+//! `T_i = R_i / sum(R_j) * T_total`, within a floor and a cap. Distance above the cap is not given to other streams
+//! so ETS needs less memory than a fixed distance. With `redistribute` the rest is distributed again until
+//! nothing is left.
 
-/// Distances for these rates; `bounds` are floor and cap. All rates 0: equal parts, not clamped.
+/// Returns the distances for these rates; `bounds` are floor and cap. If all rates are 0: equal parts, not clamped.
 pub fn ets(rates: &[f64], total: f64, bounds: (f64, f64), redistribute: bool) -> Vec<f64> {
     let sum: f64 = rates.iter().sum();
     if sum <= 0.0 {
@@ -80,7 +81,7 @@ mod tests {
     }
 
     proptest! {
-        /// Water-filling gives away all there is when the bounds leave room for it, and stays within them.
+        /// Water-filling distributes the whole total if the bounds allow it, and stays within them.
         #[test]
         fn redistribution_spends_the_total(rates in prop::collection::vec(0.1f64..1e5, 1..20)) {
             let n = rates.len() as f64;

@@ -1,11 +1,11 @@
-//! How fast and how irregularly each sequential stream reads, sampled, and the trigger distances that follow.
+//! Samples the rate of each sequential stream and its deviation, and sets trigger distances by them.
 //!
-//! A read counts when it goes on where the stream's last one ended. Who jumps about uses nothing of what is prefetched: it brings nothing into
-//! the sum that is shared, and gets nothing of it.
+//! A read counts if it continues the stream's last one. Random readers are excluded from the shared budget: they add
+//! nothing to the sum and get nothing of it.
 //!
-//! The rate is that of a sampling window, smoothed exponentially; the deviation is the smoothed standard deviation of the
-//! windows' rates. Samples are taken when something happens, for all windows that have passed since, so that no clock and no
-//! timer are needed and the result does not depend on when somebody looks.
+//! The rate is that of a sampling window, smoothed exponentially; the deviation is the smoothed standard deviation of
+//! the windows' rates. Each event takes the samples of all windows that have passed since. So no clock and no timer are
+//! needed, and the result does not depend on the times of the calls.
 
 use super::{Share, Trigger, esf, ets};
 use crate::block::{Block, Span};
@@ -13,7 +13,7 @@ use crate::time::Time;
 
 #[derive(Clone, Copy, Debug)]
 struct Rate {
-    /// Where a read would go on.
+    /// Block that would continue the stream.
     expected: Block,
     /// Blocks read in this window.
     count: u64,
@@ -28,7 +28,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// Of a stream that is not active.
+    /// State of an inactive stream.
     fn idle(expected: Block, share: &Share) -> Rate {
         Rate {
             expected,
@@ -44,7 +44,7 @@ impl Rate {
     }
 }
 
-/// The rates of all streams.
+/// Rates of all streams.
 #[derive(Clone, Debug)]
 pub(crate) struct Rates {
     trigger: Trigger,
@@ -56,13 +56,14 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// Rates for a trigger that shares distances out; `None` for one that does not.
+    /// Rates for a trigger that distributes distances; `None` for any other.
     pub(crate) fn new(trigger: Trigger) -> Option<Rates> {
         let (Trigger::Ets(share) | Trigger::Esf(share)) = trigger else { return None };
         Some(Rates { trigger, share, rates: Vec::new(), active: Vec::new(), sample_at: None, fetch_secs: None })
     }
 
-    /// A stream read; `fresh` if its state is another's. One that jumped has the default distance.
+    /// Records a read of a stream; `fresh` if its state is another stream's. After a jump a stream has the default
+    /// distance.
     pub(crate) fn read(&mut self, now: Time, stream: usize, fresh: bool, span: Span) {
         self.sample(now);
         let share = &self.share;
@@ -75,7 +76,7 @@ impl Rates {
             self.rates[stream] = idle;
         }
         let rate = &mut self.rates[stream];
-        // Requests that are not made of whole blocks share the last one.
+        // Consecutive requests that end or begin within a block share it.
         let shares_the_last = span.first.plus(1) == rate.expected && span.end() > rate.expected;
         let goes_on = span.first == rate.expected || shares_the_last;
         rate.expected = span.end();
@@ -93,19 +94,19 @@ impl Rates {
         self.sample_at.get_or_insert(now + share.sample_period);
     }
 
-    /// A prefetch took so long.
+    /// Records the duration of a prefetch.
     pub(crate) fn fetched(&mut self, span: Time) {
-        // An eighth of each new sample, as TCP smooths its round trips.
+        // Each new sample has a weight of 1/8, as in TCP's round-trip times.
         let secs = span.as_secs_f64();
         self.fetch_secs = Some(self.fetch_secs.map_or(secs, |smoothed| smoothed + (secs - smoothed) / 8.0));
     }
 
-    /// The trigger distance of a stream that has read.
+    /// Trigger distance of a stream that has read.
     pub(crate) fn distance(&self, stream: usize) -> u32 {
         self.rates[stream].distance
     }
 
-    /// Distance before rounding, and rate, of a stream; zeros if it never read.
+    /// Unrounded distance, and rate, of a stream; zeros if it never read.
     pub(crate) fn state(&self, stream: usize) -> (f64, f64) {
         self.rates.get(stream).map_or((0.0, 0.0), |rate| (rate.exact, rate.blocks_per_sec))
     }
@@ -170,7 +171,7 @@ impl Rates {
 mod tests {
     use super::*;
 
-    /// The `n`-th block of the file of a stream, and `len - 1` more.
+    /// Span of `len` blocks from the `n`-th block of the file of a stream.
     fn nth(stream: usize, n: u64, len: u32) -> Span {
         Span::new(stream as u32, n, len)
     }
@@ -211,7 +212,7 @@ mod tests {
         assert_eq!(rates.distance(1), 24, "alone");
     }
 
-    /// What random readers do changes nothing for the streams, however fast they are; a stream that jumps starts over.
+    /// Random readers do not change the streams' distances, however fast they are; a stream that jumps starts over.
     #[test]
     fn only_sequential_streams_share() {
         let alone = |jumpers: usize| {

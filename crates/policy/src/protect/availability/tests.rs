@@ -1,4 +1,4 @@
-//! Looks at the input of waiting jobs, and what is repaired of it first.
+//! Checks of waiting jobs' input, and the order of repairs.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn actions(machine: &mut Availability) -> Vec<Action> {
     machine.drain().collect()
 }
 
-/// Answers a look: object N of file N is lost, for each of the jobs' numbers.
+/// Answers a check: object N of file N is lost, for each of the jobs' numbers.
 fn answer(machine: &mut Availability, now: Time, lost: &[u64]) -> Vec<u64> {
     let mut looked_at = Vec::new();
     while let Some(action) = machine.poll() {
@@ -73,7 +73,7 @@ fn the_order_follows_the_queue_and_who_is_gone_is_left() {
     m.handle(secs(1), Event::Line(vec![wait(1, None), wait(2, None), wait(3, None)]));
     answer(&mut m, secs(1), &[1, 2, 3]);
     assert_eq!(repairs(&mut m), [1]);
-    // Job 2 has started meanwhile, 3 is now expected before all.
+    // Job 2 has started, and 3 is now expected first.
     m.handle(secs(2), Event::Line(vec![wait(1, None), wait(3, Some(9))]));
     assert_eq!(repairs(&mut m), []);
     m.handle(secs(3), Event::Repaired { object: ObjectId(1) });
@@ -119,7 +119,7 @@ fn a_repair_that_fails_is_tried_again_after_a_growing_pause_and_stops_when_it_is
         }
     }
     m.handle(secs(now), Event::RepairFailed { object: ObjectId(1) });
-    // Its target is back: a look finds it whole.
+    // Its target is back: a check finds it intact.
     m.handle(secs(now), Event::TargetsChanged);
     m.handle(secs(now + 5), Event::Tick);
     answer(&mut m, secs(now + 5), &[]);

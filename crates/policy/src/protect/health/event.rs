@@ -1,30 +1,31 @@
-//! What a target is told and says: its states, events, actions and reasons.
+//! States, events, actions and reasons of a target's health.
 
+use super::file_system::FileSystem;
 use crate::time::Time;
 use std::fmt;
 
-/// What a target may be used for.
+/// Permitted uses of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
-    /// It takes reads, writes and new objects.
+    /// Reads, writes and new objects.
     Ok,
-    /// Everything that exists on it, but readers prefer other mirrors and new objects go elsewhere.
+    /// Reads and writes of existing objects; readers prefer other mirrors, and new objects go elsewhere.
     Suspect,
-    /// Nothing; every operation is refused at once.
+    /// No use; every operation is refused at once.
     Failed,
-    /// Everything that exists on it; no new objects, and the mover empties it.
+    /// Reads and writes of existing objects, no new objects; the mover empties the target.
     Draining,
-    /// Reading what exists on it: it can be read and not written.
+    /// Reads of existing objects; writes are impossible.
     ReadOnly,
 }
 
 impl State {
-    /// Whether operations on existing objects are tried at all.
+    /// Whether operations on existing objects are attempted.
     pub fn accepts_io(self) -> bool {
         self != State::Failed
     }
 
-    /// Whether new objects may be put on it.
+    /// Whether new objects may be created on it.
     pub fn accepts_new_objects(self) -> bool {
         self == State::Ok
     }
@@ -42,27 +43,29 @@ impl fmt::Display for State {
     }
 }
 
-/// Limits of [`Health`].
+/// Limits of [`super::Health`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// So many probes in a row must fail before a doubted target is failed. At least 1.
+    /// Number of consecutive failed probes that fail a doubted target. At least 1.
     pub failed_probes_max: u32,
-    /// A second miss within this span of the first fails the target.
+    /// Time after a miss within which a second miss fails the target.
     pub miss_window: Time,
-    /// Span between two probes of a doubted target.
+    /// Interval between probes of a doubted target.
     pub probe_interval: Time,
-    /// A probe without an answer counts as failed after this span.
+    /// Time after which a probe without an answer counts as failed.
     pub probe_deadline: Time,
-    /// Span between probes of a target that is ok or draining; `None` probes only in doubt.
+    /// Interval between probes of a target that is ok or draining; `None`: probes only in doubt.
     pub routine_interval: Option<Time>,
-    /// Whether a good probe is not enough while an operation still hangs.
+    /// Whether a good probe does not end the doubt while an operation hangs.
     pub wait_for_hanging: bool,
-    /// So many good probes in a row bring a failed target back; `None` leaves that to the operator.
+    /// Number of consecutive good probes that restore a failed target; `None`: the operator restores it.
     pub auto_restore: Option<u32>,
+    /// Longest doubt of a target on a shared file system that does not answer; then the target fails as any other.
+    pub away_max: Time,
 }
 
 impl Default for Config {
-    /// Guesses that suit a local disk and a network file system alike: a target that is gone is failed within seconds.
+    /// Guesses for a local disk and a network file system alike: an unreachable target is failed within seconds.
     fn default() -> Config {
         Config {
             failed_probes_max: 2,
@@ -72,75 +75,81 @@ impl Default for Config {
             routine_interval: Some(Time::from_secs(10)),
             wait_for_hanging: true,
             auto_restore: None,
+            // A guess: longer than clients of shared file systems wait for a server that restarts (GlusterFS: 42 s).
+            away_max: Time::from_secs(120),
         }
     }
 }
 
-/// What happened to the target.
+/// Events of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// An operation succeeded. Changes nothing; drivers may leave it out on the hot path.
+    /// An operation succeeded. Without effect; drivers may omit it on the hot path.
     OpOk,
-    /// An operation failed. `transient` for errors that say nothing about the target: those of the application, of
-    /// space, of an object that is not there. See [`is_hard`].
+    /// An operation failed. `transient` marks errors that do not concern the target: application errors, no space, a
+    /// missing object. See [`super::is_hard`].
     OpError {
-        /// Whether health is not concerned.
+        /// Whether the error does not concern the target's health.
         transient: bool,
     },
-    /// An operation was refused because the target can only be read.
+    /// A missing object. Either this is correct, or the target was emptied or replaced: a routine probe follows soon.
+    ObjectMissing,
+    /// A write was refused because the target is read-only.
     ReadOnly,
-    /// What was written could not be made durable.
+    /// Written data could not be made durable.
     SyncFailed,
     /// An operation passed its deadline and still hangs.
     DeadlineMissed {
-        /// When the operation began.
+        /// Start of the operation.
         started: Time,
     },
-    /// An operation that had missed its deadline has returned after all.
+    /// An operation that had missed its deadline has returned.
     HangingReturned,
     /// A probe succeeded.
     ProbeOk,
-    /// A probe could read and not write, or, where it was to sync, not sync.
+    /// A probe could read but not write, or could not sync where required.
     ProbeReadOnly,
     /// A probe failed or passed its own deadline.
     ProbeFailed,
-    /// A probe could not be made, because the daemon lacked what it takes ([`is_shortage`]): says nothing of the
+    /// A probe could not be made because the daemon lacked a resource ([`super::is_shortage`]). It has no meaning for the
     /// target.
     ProbeNotMade,
+    /// State of its shared file system, as the targets on it show it; sent after each change.
+    FileSystem(FileSystem),
     /// The operator failed the target.
     OperatorFail,
-    /// The operator trusts the target again; ends failure, doubt and draining.
+    /// The operator trusts the target again: ends failure, doubt and draining.
     OperatorRestore,
-    /// The operator wants the target emptied.
+    /// The operator drains the target.
     OperatorDrain,
-    /// Time passed; to be sent at [`Health::next_deadline`].
+    /// Time passed; sent at [`crate::machine::Machine::next_deadline`].
     Tick,
 }
 
-/// What the driver has to do.
+/// Actions that the driver carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Look whether the target answers and is the one it was; answer with `ProbeOk`, `ProbeReadOnly` or `ProbeFailed`.
-    /// While an earlier probe still hangs, answer `ProbeFailed` at once.
+    /// Check that the target answers and is the expected one; answer with `ProbeOk`, `ProbeReadOnly` or `ProbeFailed`.
+    /// While an earlier probe hangs, answer `ProbeFailed` at once.
     Probe {
-        /// What made the probe due.
+        /// Reason for the probe.
         reason: Reason,
-        /// Whether what the probe writes must be synced too: a sync failed, and only one that succeeds says that all is
+        /// Whether the probe must sync its write: a sync failed, and only a successful one shows that the target is
         /// well.
         durable: bool,
     },
-    /// The state changed; tell everybody who cares.
+    /// The state changed; notify all components that use the target.
     Changed {
-        /// The state until now.
+        /// The previous state.
         from: State,
-        /// The state from now on.
+        /// The new state.
         to: State,
-        /// The event that led to it.
+        /// The event that caused the change.
         reason: Reason,
     },
 }
 
-/// Why a probe is asked for or a state changed.
+/// Reason for a probe or a change of state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// An operation passed its deadline.
@@ -149,17 +158,17 @@ pub enum Reason {
     MissedAgain,
     /// An operation failed with an error of the device.
     HardError,
-    /// It can be read and not written.
+    /// Reads succeed and writes fail.
     ReadOnly,
-    /// What was written could not be made durable.
+    /// Written data could not be made durable.
     SyncFailed,
-    /// So many probes in a row failed.
+    /// Number of consecutive failed probes.
     ProbesFailed(u32),
-    /// So many probes in a row succeeded.
+    /// Number of consecutive good probes.
     ProbesOk(u32),
-    /// It is time to look.
+    /// The routine interval has passed.
     Routine,
-    /// The operator said so.
+    /// An operator's command.
     Operator,
 }
 
@@ -174,7 +183,7 @@ impl fmt::Display for Reason {
             Reason::ProbesFailed(n) => write!(f, "{n} probe(s) in a row failed"),
             Reason::ProbesOk(n) => write!(f, "{n} probe(s) in a row succeeded"),
             Reason::Routine => write!(f, "routine check"),
-            Reason::Operator => write!(f, "the operator said so"),
+            Reason::Operator => write!(f, "an order of the operator"),
         }
     }
 }
@@ -186,11 +195,11 @@ pub struct Stats {
     pub misses: u64,
     /// Operations that failed with an error of the device.
     pub hard_errors: u64,
-    /// Operations that were refused because it can only be read.
+    /// Writes refused because the target is read-only.
     pub refused_writes: u64,
     /// Syncs that failed.
     pub failed_syncs: u64,
-    /// Probes asked for.
+    /// Probes requested so far.
     pub probes: u64,
     /// Probes that failed or got no answer.
     pub probes_failed: u64,

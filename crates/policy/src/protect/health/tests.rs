@@ -34,6 +34,22 @@ fn a_miss_makes_suspect_and_a_good_probe_makes_ok() {
     assert_eq!(h.next_deadline(), None);
 }
 
+/// [S-373]
+#[test]
+fn a_missing_object_brings_the_routine_probe_forward() {
+    let config = Config::default();
+    let mut h = Health::new(config.clone(), State::Ok, Time::ZERO);
+    assert!(h.next_deadline() > Some(Time(2 * SEC)), "the routine probe is far");
+    assert_eq!(after(&mut h, 1, Event::ObjectMissing), []);
+    assert_eq!(h.next_deadline(), Some(Time(SEC) + config.probe_interval));
+    let probe = Action::Probe { reason: Reason::Routine, durable: false };
+    assert_eq!(after(&mut h, 2, Event::ObjectMissing), [probe]);
+    assert_eq!(after(&mut h, 2, Event::ObjectMissing), [], "one at a time");
+    assert_eq!(after(&mut h, 2, Event::ProbeOk), []);
+    let mut h = Health::new(quiet(), State::Failed, Time::ZERO);
+    assert_eq!((after(&mut h, 1, Event::ObjectMissing), h.next_deadline()), (vec![], None));
+}
+
 #[test]
 fn a_good_probe_is_not_enough_while_an_operation_hangs() {
     let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
@@ -189,14 +205,14 @@ fn a_failed_sync_is_doubt_that_only_a_synced_probe_ends() {
     let got = after(&mut h, 1, Event::SyncFailed);
     assert_eq!(got, [changed(State::Ok, State::Suspect, reason), Action::Probe { reason, durable: true }]);
     assert_eq!(after(&mut h, 1, Event::ProbeOk), [changed(State::Suspect, State::Ok, Reason::ProbesOk(1))]);
-    // Where the probe cannot sync either, nothing new goes there, and what is there is read.
+    // If the probe cannot sync either, new objects go elsewhere, and existing ones are read.
     after(&mut h, 2, Event::SyncFailed);
     assert_eq!(after(&mut h, 2, Event::ProbeReadOnly), [changed(State::Suspect, State::ReadOnly, reason)]);
     let due = h.next_deadline().expect("it is looked at again");
     h.handle(due, Event::Tick);
     assert_eq!(drain(&mut h), [Action::Probe { reason: Reason::Routine, durable: true }]);
     assert_eq!(after(&mut h, 5, Event::ProbeOk), [changed(State::ReadOnly, State::Ok, Reason::ProbesOk(3))]);
-    // A probe that began before the sync failed says nothing of it.
+    // A probe that began before the failed sync does not clear it.
     after(&mut h, 6, Event::OpError { transient: false });
     assert_eq!(after(&mut h, 6, Event::SyncFailed), []);
     assert_eq!(after(&mut h, 6, Event::ProbeOk), []);
@@ -241,7 +257,7 @@ fn a_shortage_of_the_daemon_is_no_verdict() {
         h.handle(now, Event::ProbeOk);
         assert!(!h.in_doubt(), "it is as it was as soon as somebody can look");
     }
-    // One that failed in between goes on counting.
+    // A probe that failed in between still counts.
     let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
     after(&mut h, 1, Event::OpError { transient: false });
     for event in [Event::ProbeFailed, Event::ProbeNotMade] {
@@ -250,6 +266,76 @@ fn a_shortage_of_the_daemon_is_no_verdict() {
     }
     after(&mut h, 1, Event::ProbeFailed);
     assert_eq!(h.state(), State::Failed);
+}
+
+/// Targets of one shared file system, driven as the live driver does.
+struct Shared(Vec<Health>);
+
+impl Shared {
+    fn new(targets: usize) -> Shared {
+        Shared((0..targets).map(|_| Health::new(Config::default(), State::Ok, Time::ZERO)).collect())
+    }
+
+    /// Until then, probes are answered at once.
+    fn run_until(&mut self, until: Time, answer: impl Fn(Time, usize) -> Event) {
+        while let Some(now) = self.0.iter().filter_map(Health::next_deadline).min().filter(|at| *at <= until) {
+            self.0.iter_mut().for_each(|health| health.handle(now, Event::Tick));
+            let mut idle_rounds = 0;
+            while idle_rounds < 2 {
+                idle_rounds += 1;
+                for (n, health) in self.0.iter_mut().enumerate() {
+                    while let Some(action) = health.poll() {
+                        if matches!(action, Action::Probe { .. }) {
+                            health.handle(now, answer(now, n));
+                            idle_rounds = 0;
+                        }
+                    }
+                    health.check();
+                }
+                let since = self.0.iter().filter_map(Health::doubt_since).min().unwrap_or(Time(u64::MAX));
+                let seen = file_system::seen(self.0.iter().map(|health| health.member(since)));
+                self.0.iter_mut().for_each(|health| health.handle(now, Event::FileSystem(seen)));
+            }
+        }
+    }
+
+    fn states(&self) -> Vec<State> {
+        self.0.iter().map(Health::state).collect()
+    }
+}
+
+/// [S-414]
+#[test]
+fn a_shared_file_system_that_is_away_fails_no_target() {
+    let mut shared = Shared::new(3);
+    let away = |from: u64, to: u64| {
+        move |now: Time, _| if (from * SEC..to * SEC).contains(&now.0) { Event::ProbeFailed } else { Event::ProbeOk }
+    };
+    shared.run_until(Time(60 * SEC), away(15, 75));
+    assert_eq!(shared.states(), [State::Suspect; 3]);
+    assert!(shared.0.iter().all(Health::accepts_new_objects), "no target is better than another");
+    shared.run_until(Time(80 * SEC), away(15, 75));
+    assert_eq!(shared.states(), [State::Ok; 3], "and it is used as soon as it answers");
+    // One that stays away for longer than its client waits fails them.
+    shared.run_until(Time(400 * SEC), away(100, 1000));
+    assert_eq!(shared.states(), [State::Failed; 3]);
+}
+
+/// [S-414]
+#[test]
+fn a_target_whose_neighbours_answer_fails_as_on_a_disk() {
+    let mut shared = Shared::new(3);
+    let one_fails = |now: Time, n| if n == 1 && now.0 > 15 * SEC { Event::ProbeFailed } else { Event::ProbeOk };
+    shared.run_until(Time(15 * SEC), one_fails);
+    shared.0[1].handle(Time(16 * SEC), Event::OpError { transient: false });
+    shared.run_until(Time(25 * SEC), one_fails);
+    assert_eq!(shared.states(), [State::Ok, State::Failed, State::Ok]);
+    // A probe from before the fault shows nothing.
+    let member = |in_doubt, answered| Member { in_doubt, is_failed: false, answered };
+    assert_eq!(file_system::seen([member(true, false), member(false, false)]), FileSystem::Unknown);
+    assert_eq!(file_system::seen([member(false, false); 2]), FileSystem::Answers);
+    let failed = Member { is_failed: true, ..member(false, false) };
+    assert_eq!(file_system::seen([member(true, false), failed]), FileSystem::Away);
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
@@ -264,6 +350,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => Just(Event::ReadOnly),
         1 => Just(Event::SyncFailed),
         2 => Just(Event::ProbeNotMade),
+        2 => prop_oneof![Just(FileSystem::Answers), Just(FileSystem::Unknown), Just(FileSystem::Away)].prop_map(Event::FileSystem),
         1 => Just(Event::OperatorFail),
         1 => Just(Event::OperatorRestore),
         1 => Just(Event::OperatorDrain),

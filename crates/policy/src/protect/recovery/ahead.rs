@@ -1,4 +1,4 @@
-//! Where the readers of one lost object are, as far as their blocked reads tell, and what lies ahead of them.
+//! Positions of the readers of one lost object, as derived from blocked reads, and the rows ahead of them.
 //!
 //! ```text
 //!            taken for it since it last waited: its lead
@@ -7,23 +7,24 @@
 //!               ^ last wait  ^ next       ^   ^ next
 //! ```
 //!
-//! A reader whose rows are there is never heard of; one that waits has caught up with its *front*, the next row to be
-//! taken for it. So fronts advance by themselves, and a wait puts its front's lead back to nothing. The front with the
-//! smallest lead is served first: readers that catch up come before readers that are slow or gone. Two fronts that come to the
-//! same row are one from then on.
+//! A reader of patched rows is invisible; a waiting reader has reached its *front*, the next row to be taken for it. So
+//! fronts advance by themselves, and a wait resets the lead of its front to 0. The front with the smallest lead is
+//! served first: readers that catch up precede readers that are slow or gone. Two fronts that reach the same row are
+//! merged.
 //!
-//! Source: ours. Wang (3.3.4) patches what was asked for in the order of asking, against patching from the lowest stripe "even
-//! though this stripe has already been read"; this says the same of the rows that nobody asked for yet.
+//! Source: ours. Wang (3.3.4) patches requested rows in the order of the requests, instead of patching from the lowest
+//! stripe "even though this stripe has already been read". This module applies the same idea to rows that no reader has
+//! requested yet.
 
 use std::ops::Range;
 
-/// Readers followed at once; the one furthest ahead of its reader is forgotten first. A guess: the ranks of one node.
+/// Most readers that are tracked; the one with the largest lead is dropped first. A guess: the ranks of one node.
 const FRONTS_MAX: usize = 64;
 
-/// One reader, or several that read the same rows.
+/// One reader, or several of the same rows.
 #[derive(Clone, Copy, Debug)]
 struct Front {
-    /// Rows from here on are to be taken for it.
+    /// Next row to be taken for it.
     next: u64,
     /// Rows taken for it since it last waited.
     lead: u64,
@@ -36,7 +37,8 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Somebody waits for `rows`, so is about to need those behind them. `untouched` gives the first row at or after one that nobody took.
+    /// Notes a wait for `rows`, which predicts a need of the following rows. `untouched` returns the first free row at
+    /// or after its argument.
     pub(super) fn waits(&mut self, rows: &Range<u64>, untouched: impl Fn(u64) -> Option<u64>) {
         let place = |row| untouched(row).unwrap_or(row);
         let next = place(rows.end);
@@ -51,8 +53,8 @@ impl Ahead {
         self.fronts.push(Front { next, lead: 0 });
     }
 
-    /// The row to take next, if any lies ahead of a reader; to be followed by [`Ahead::took`] when it is taken. Fronts with nothing
-    /// ahead of them any more are forgotten.
+    /// Returns the next row ahead of a reader, if any; call [`Ahead::took`] when it is taken. Fronts without free rows
+    /// ahead are dropped.
     pub(super) fn next(&mut self, untouched: impl Fn(u64) -> Option<u64>) -> Option<u64> {
         let mut known: Vec<Front> = Vec::with_capacity(self.fronts.len());
         for front in &self.fronts {
@@ -66,7 +68,7 @@ impl Ahead {
         self.fronts.iter().min_by_key(|f| f.lead).map(|f| f.next)
     }
 
-    /// A row that [`Ahead::next`] gave was taken.
+    /// Records that a row of [`Ahead::next`] was taken.
     pub(super) fn took(&mut self, row: u64) {
         if let Some(front) = self.fronts.iter_mut().find(|f| f.next == row) {
             *front = Front { next: row + 1, lead: front.lead + 1 };
@@ -85,7 +87,7 @@ mod tests {
     use std::cell::RefCell;
     use std::collections::BTreeSet;
 
-    /// Takes `n` rows of `rows` ahead of the readers.
+    /// Takes `n` of `rows` rows ahead of the readers.
     fn take(ahead: &mut Ahead, taken: &RefCell<BTreeSet<u64>>, rows: u64, n: usize) -> Vec<u64> {
         let untouched = |from: u64| (from..rows).find(|r| !taken.borrow().contains(r));
         let mut got = Vec::new();
@@ -100,7 +102,7 @@ mod tests {
     }
 
     fn waits(ahead: &mut Ahead, taken: &RefCell<BTreeSet<u64>>, row: u64) {
-        taken.borrow_mut().insert(row); // what is asked for is taken elsewhere
+        taken.borrow_mut().insert(row); // requested rows are taken elsewhere
         ahead.waits(&(row..row + 1), |from| (from..100).find(|r| !taken.borrow().contains(r)));
     }
 

@@ -1,4 +1,4 @@
-//! The recovery of one lost object: which rows are there, under way, failed; which sources still count.
+//! The recovery of one lost object: its patched, running and failed rows, and its usable sources.
 
 use super::ahead::Ahead;
 use super::rows::RowSet;
@@ -8,48 +8,48 @@ use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// How far a recovery has come.
+/// Progress of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// A spare is being chosen.
+    /// The driver chooses a spare.
     Choosing,
-    /// The layout is being written.
+    /// The driver writes the layout.
     Publishing,
-    /// Rows are being fetched.
+    /// The driver fetches rows.
     Patching,
-    /// Every row is patched; the layout is yet to say so.
+    /// Every row is patched; the layout does not record it yet.
     Closing,
-    /// Not every row could be patched. Refuses until then.
+    /// Not every row could be patched. Refuses readers for a while.
     Broken {
-        /// When it may be tried again.
+        /// Time from which it may be retried.
         until: Time,
     },
-    /// Given up; remembered until all that was asked of the driver is answered.
+    /// Given up; kept until the driver has sent all its answers.
     Abandoned,
 }
 
-/// A row under way.
+/// A row that is being fetched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Busy {
-    /// The source asked now or next.
+    /// The source of the current or next request.
     pub source: u32,
-    /// The source asked first.
+    /// The source of the first request.
     pub first: u32,
     /// Retries at this source so far.
     pub retries: u32,
-    /// When it is to be asked (again); `None` while a fetch is under way.
+    /// Time of the next request; `None` while a fetch is under way.
     pub due: Option<Time>,
-    /// When the fetch that is under way was begun.
+    /// Time at which the current fetch began.
     pub since: Time,
 }
 
-/// One key's state.
+/// State of one key.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub phase: Phase,
-    /// The driver owes the answer to `ChooseSpare` or `Publish`.
+    /// Whether the driver owes the answer to `ChooseSpare` or `Publish`.
     pub owed: bool,
-    /// The spare, once there is one.
+    /// The spare, once it exists.
     pub spare: Option<ObjectId>,
     /// Whether the layout names the spare.
     pub published: bool,
@@ -57,28 +57,28 @@ pub(super) struct Entry {
     pub patched: RowSet,
     pub failed: RowSet,
     pub busy: BTreeMap<u64, Busy>,
-    /// What lies ahead of its readers.
+    /// Rows ahead of its readers.
     pub ahead: Ahead,
-    /// Rows below were taken in order already.
+    /// Rows below this one are taken, in ascending order.
     pub cursor: u64,
-    /// Whether it stands in the round of those with rows to take in order.
+    /// Whether its key is in the queue of those with rows to fetch in order.
     pub in_turn: bool,
-    /// Those who wait, by their place in the order of asking.
+    /// Waiters, by place in the order of requests.
     pub waiting: BTreeSet<u64>,
-    /// Why the first row failed.
+    /// Reason for the first failed row.
     pub why: Option<Why>,
-    /// Rows failed since the last good one.
+    /// Failed rows since the last good one.
     pub failed_in_row: u32,
-    /// No row is begun any more.
+    /// Whether no further row is begun.
     pub given_up: bool,
-    /// Which sources refused for good.
+    /// Whether each source has refused permanently.
     dead: Vec<bool>,
-    /// The source to ask first.
+    /// The source of first requests.
     preferred: u32,
 }
 
 impl Entry {
-    /// A recovery that has just begun.
+    /// Makes a recovery that has just begun.
     pub(super) fn new() -> Entry {
         Entry {
             phase: Phase::Choosing,
@@ -101,7 +101,7 @@ impl Entry {
         }
     }
 
-    /// Takes on the spare.
+    /// Sets the spare.
     pub(super) fn spare_ready(&mut self, spare: ObjectId, rows: u64, sources: u32) {
         self.phase = Phase::Publishing;
         self.spare = Some(spare);
@@ -109,7 +109,7 @@ impl Entry {
         self.dead = vec![false; sources as usize];
     }
 
-    /// Forgets what failed, so that it is tried again.
+    /// Forgets failed rows, so that they are retried.
     pub(super) fn start_over(&mut self) {
         self.failed.clear();
         self.ahead.clear();
@@ -123,17 +123,17 @@ impl Entry {
         self.owed = !self.published;
     }
 
-    /// The rows that exist of a range.
+    /// Returns the part of a range that exists.
     pub(super) fn clip(&self, rows: &Range<u64>) -> Range<u64> {
         rows.start.min(self.rows)..rows.end.min(self.rows)
     }
 
-    /// Whether all rows of a range are patched; rows beyond the end are.
+    /// Whether all rows of a range are patched; rows beyond the end count as patched.
     pub(super) fn has(&self, rows: &Range<u64>) -> bool {
         self.published && self.patched.contains_all(&self.clip(rows))
     }
 
-    /// The first row of `rows` that nothing took yet.
+    /// Returns the first row of `rows` that is neither patched, failed nor under way.
     pub(super) fn untouched(&self, rows: Range<u64>) -> Option<u64> {
         let end = rows.end.min(self.rows);
         let mut row = rows.start;
@@ -148,14 +148,15 @@ impl Entry {
         None
     }
 
-    /// Somebody reads a range: what lies behind it is needed soon.
+    /// Notes a reader of a range: the rows behind it are needed soon.
     pub(super) fn reader_at(&mut self, rows: &Range<u64>) {
         let mut ahead = std::mem::take(&mut self.ahead);
         ahead.waits(rows, |from| self.untouched(from..self.rows));
         self.ahead = ahead;
     }
 
-    /// The row to take next though no caller waits for it: one ahead of a reader, else the first; and whether it is ahead of one.
+    /// Returns the next row without waiter (one ahead of a reader, else the first), and whether it is ahead of a
+    /// reader.
     pub(super) fn next_unasked(&mut self) -> Option<(u64, bool)> {
         let mut ahead = std::mem::take(&mut self.ahead);
         let row = ahead.next(|from| self.untouched(from..self.rows));
@@ -164,7 +165,7 @@ impl Entry {
         row.map(|row| (row, true)).or_else(in_order)
     }
 
-    /// Marks a row as under way, from the source that answered best so far.
+    /// Marks a row as under way, from the preferred source.
     pub(super) fn take(&mut self, row: u64) -> Option<Busy> {
         let first = self.live_from(self.preferred)?;
         let busy = Busy { source: first, first, retries: 0, due: None, since: Time::ZERO };
@@ -172,7 +173,7 @@ impl Entry {
         Some(busy)
     }
 
-    /// A row is there.
+    /// Marks a row as patched.
     pub(super) fn patch(&mut self, row: u64) {
         self.busy.remove(&row);
         self.failed.remove(row);
@@ -180,7 +181,7 @@ impl Entry {
         self.failed_in_row = 0;
     }
 
-    /// Learns from a failure what it says of the source, and gives the next one to ask for the row.
+    /// Records a failure of the source; returns the next source for the row.
     pub(super) fn next_source(&mut self, source: u32, first: u32, kind: FetchError) -> Option<u32> {
         if matches!(kind, FetchError::Permanent | FetchError::Changed)
             && let Some(dead) = self.dead.get_mut(source as usize)
@@ -201,17 +202,17 @@ impl Entry {
         None
     }
 
-    /// Whether no source is left.
+    /// Whether every source has refused permanently.
     pub(super) fn all_dead(&self) -> bool {
         self.dead.iter().all(|dead| *dead)
     }
 
-    /// Whether nothing is left to do.
+    /// Whether every row is patched or failed.
     pub(super) fn is_settled(&self) -> bool {
         self.busy.is_empty() && self.patched.len() + self.failed.len() == self.rows
     }
 
-    /// How it ended, once it is settled.
+    /// Returns the result, once it is settled.
     pub(super) fn result(&self) -> Finished {
         match self.why {
             Some(why) if self.failed.len() > 0 => Finished::Failed { why, rows_failed: self.failed.len() },
@@ -232,7 +233,7 @@ impl Entry {
         }
     }
 
-    /// The first source at or after `from`, going round, that is not dead.
+    /// Returns the first usable source at or after `from`, cyclically.
     fn live_from(&self, from: u32) -> Option<u32> {
         let count = self.dead.len() as u32;
         (0..count).map(|n| (from + n) % count).find(|s| !self.dead[*s as usize])

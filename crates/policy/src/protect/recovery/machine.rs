@@ -1,4 +1,4 @@
-//! The coordinator itself: all keys, the order of asking, and what is under way.
+//! The coordinator itself: all keys, the order of requests, and fetches under way.
 
 use super::entry::{Busy, Entry, Phase};
 use super::pace::Pace;
@@ -10,13 +10,13 @@ use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-/// A caller that waits.
+/// A waiting caller.
 #[derive(Debug)]
 struct Wait {
     waiter: Waiter,
     key: Key,
     rows: Range<u64>,
-    /// Rows below were taken for it already.
+    /// Rows below this one are already fetched or under way for it.
     next: u64,
 }
 
@@ -26,13 +26,13 @@ pub struct Recovery {
     config: Config,
     now: Time,
     keys: BTreeMap<Key, Entry>,
-    /// All who wait, in the order they asked.
+    /// All waiters, in the order of their requests.
     order: BTreeMap<u64, Wait>,
     place_of: BTreeMap<Waiter, u64>,
     next_place: u64,
-    /// Keys that have rows to take in order; they take turns.
+    /// Keys with rows to fetch in ascending order; they take turns.
     turn: VecDeque<Key>,
-    /// Rows to be asked for again, and when.
+    /// Rows to be requested again, with their times.
     again: BTreeSet<(Time, Key, u64)>,
     in_flight: usize,
     pace: Pace,
@@ -41,7 +41,7 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// A coordinator with nothing to do.
+    /// Makes a coordinator without keys.
     pub fn new(config: Config) -> Recovery {
         Recovery {
             pace: Pace::new(config.row_within, config.fetches_max),
@@ -59,8 +59,7 @@ impl Recovery {
         }
     }
 
-    /// Whether a row of the object that takes the place of a lost one holds its data. Always true for a finished
-    /// recovery, false for a key that is not known.
+    /// Whether a row of the spare holds its data. Always true for a finished recovery, false for an unknown key.
     pub fn is_patched(&self, key: Key, row: u64) -> bool {
         self.keys.get(&key).is_some_and(|e| e.has(&(row..row.saturating_add(1))))
     }
@@ -70,12 +69,12 @@ impl Recovery {
         self.keys.contains_key(&key)
     }
 
-    /// Rows patched and rows in all, of a key that has come so far.
+    /// Returns the number of patched rows and of all rows, for a published key.
     pub fn progress(&self, key: Key) -> Option<(u64, u64)> {
         self.keys.get(&key).filter(|e| e.published).map(|e| (e.patched.len(), e.rows))
     }
 
-    /// Counts since the start.
+    /// Returns counts since the start.
     pub fn stats(&self) -> Stats {
         let (keys, waiting) = (self.keys.len() as u64, self.order.len() as u64);
         Stats { keys, waiting, in_flight: self.in_flight as u64, ..self.stats }
@@ -109,7 +108,7 @@ impl Recovery {
         self.stats.waits += 1;
         self.pace.waits(self.now);
         if let Some(place) = self.place_of.get(&waiter).copied() {
-            self.leave(place); // a number waits once at a time; the later question counts
+            self.leave(place); // a waiter waits once at a time; the later request counts
         }
         if rows.is_empty() {
             return self.tell(waiter, Outcome::Ok);
@@ -125,7 +124,8 @@ impl Recovery {
                 let why = entry.why.unwrap_or(Why::NoSpare);
                 return self.tell(waiter, Outcome::Failed(why));
             }
-            // Who comes to an abandoned one waits until it is over, or it would look again and again.
+            // A reader of an abandoned recovery waits until it has ended; otherwise it would read the layout again and
+            // again.
             Phase::Choosing | Phase::Publishing | Phase::Patching | Phase::Closing | Phase::Abandoned => {}
         }
         entry.reader_at(&rows);
@@ -139,7 +139,7 @@ impl Recovery {
         self.order.insert(place, Wait { waiter, key, next: rows.start, rows });
     }
 
-    /// Begins a recovery, or begins a broken one again: at once if `now`, else when its time has come.
+    /// Begins a recovery, or restarts a broken one: immediately if `at_once`, else when its delay has passed.
     fn wake_up(&mut self, key: Key, at_once: bool) {
         let Some(entry) = self.keys.get_mut(&key) else {
             self.keys.insert(key, Entry::new());
@@ -171,7 +171,7 @@ impl Recovery {
         self.answered(key, Phase::Choosing, |this| this.broke(key, Why::NoSpare));
     }
 
-    /// The driver answered what it owed. Goes on if the key still is in that phase.
+    /// Handles an answer of the driver. Goes on if the key is still in that phase.
     fn answered(&mut self, key: Key, phase: Phase, go_on: impl FnOnce(&mut Recovery)) {
         let Some(entry) = self.keys.get_mut(&key) else { return };
         let abandoned = entry.phase == Phase::Abandoned && entry.owed;
@@ -243,7 +243,7 @@ impl Recovery {
         entry.failed.insert(row..row + 1);
         entry.why.get_or_insert(Why::Sources(kind));
         if kind != FetchError::BadChecksum {
-            entry.failed_in_row += 1; // a source that gives wrong bytes for one row may have right ones for others
+            entry.failed_in_row += 1; // wrong bytes for one row do not rule out the source for others
         }
         let hopeless = entry.failed_in_row >= self.config.failed_rows_max.max(1) || entry.all_dead();
         if hopeless && !entry.given_up {
@@ -261,7 +261,7 @@ impl Recovery {
         self.finish_if_settled(key);
     }
 
-    /// Drops a row from what is under way.
+    /// Removes a row from those under way.
     fn no_longer_busy(&mut self, key: Key, row: u64, busy: Busy) {
         match busy.due {
             None => self.in_flight -= 1,
@@ -274,7 +274,7 @@ impl Recovery {
         }
     }
 
-    /// Ends a recovery before it came to rows.
+    /// Ends a recovery before its first row.
     fn broke(&mut self, key: Key, why: Why) {
         let Some(entry) = self.keys.get_mut(&key) else { return };
         entry.phase = Phase::Broken { until: self.now + self.config.broken_for };
@@ -303,7 +303,7 @@ impl Recovery {
                 entry.phase = Phase::Broken { until: self.now + self.config.broken_for };
                 self.stats.failed += 1;
             }
-            // The missing rows came to be there in another way after all.
+            // The missing rows were written in another way.
             (Phase::Broken { .. }, Finished::Complete) => entry.phase = Phase::Closing,
             _ => return,
         }
@@ -313,7 +313,7 @@ impl Recovery {
     fn abandon(&mut self, key: Key) {
         let Some(entry) = self.keys.get_mut(&key) else { return };
         entry.phase = Phase::Abandoned;
-        // What failed says nothing any more: the layout may have changed.
+        // Earlier failures are void: the layout may have changed.
         (entry.why, entry.failed) = (None, RowSet::default());
         let due = |(row, busy): (&u64, &Busy)| busy.due.map(|due| (due, *row));
         let waiting: Vec<_> = entry.busy.iter().filter_map(due).collect();
@@ -325,7 +325,7 @@ impl Recovery {
         self.forget_if_over(key);
     }
 
-    /// Forgets an abandoned key once nothing asked of the driver is open.
+    /// Forgets an abandoned key once no answer of the driver is outstanding.
     fn forget_if_over(&mut self, key: Key) {
         let Some(entry) = self.keys.get(&key) else { return };
         if entry.phase == Phase::Abandoned && !entry.owed && entry.busy.is_empty() {
@@ -340,7 +340,7 @@ impl Recovery {
         }
     }
 
-    /// Wakes those whose rows are all there, and those who cannot have theirs.
+    /// Wakes waiters whose rows are all patched, or unavailable.
     fn wake_settled(&mut self, key: Key) {
         let Some(entry) = self.keys.get(&key) else { return };
         let outcome = |place: &u64| {
@@ -388,7 +388,7 @@ impl Recovery {
         }
     }
 
-    /// A row whose time to be asked for again has come.
+    /// Returns a row whose retry is due.
     fn fetch_again(&mut self) -> Option<Action> {
         let &(due, key, row) = self.again.first()?;
         if due > self.now || self.in_flight >= self.config.fetches_max.max(1) {
@@ -402,7 +402,7 @@ impl Recovery {
         Some(self.count_fetch(key, row, source_index, reason))
     }
 
-    /// The row that was asked for first of those that nobody took.
+    /// Returns the earliest requested row that is not under way.
     fn fetch_asked(&mut self) -> Option<Action> {
         if self.in_flight >= self.config.fetches_max.max(1) {
             return None;
@@ -426,7 +426,8 @@ impl Recovery {
         None
     }
 
-    /// A row that no caller waits for: ahead of a reader of the next key in turn that has one, else the next key's next row.
+    /// Returns a row without waiter: ahead of a reader of the next key in turn that has one, else the next key's next
+    /// row.
     fn fetch_unasked(&mut self) -> Option<Action> {
         let unreserved = |max: usize| max.saturating_sub(self.config.reserved_for_asked).max(1);
         let (fetches_max, rows_max) = (unreserved(self.config.fetches_max), unreserved(self.config.rows_per_key_max));
@@ -501,7 +502,7 @@ impl Machine for Recovery {
             Event::Patched { key, row } => self.patched(key, row),
             Event::FetchFailed { key, row, kind } => self.fetch_failed(key, row, kind),
             Event::Closed { key } => {
-                // Only now it is durable: before, all rows are patched and a loss of power would begin it anew.
+                // Durable only now: before, all rows are patched, but a power loss would restart the recovery.
                 let closing = self.keys.get(&key).is_some_and(|e| e.phase == Phase::Closing);
                 self.stats.completed += u64::from(closing);
                 self.abandon(key);

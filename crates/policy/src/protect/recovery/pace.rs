@@ -1,55 +1,57 @@
-//! How many fetches may be under way before one that nobody waits for is begun, while there are readers.
+//! Limit on the fetches under way before an unrequested row is fetched, while readers are active.
 //!
-//! What is fetched ahead takes its share of the source until it is there: twelve rows under way at a source that gives six a second
-//! make a row that a reader asks for now come in two seconds, not in a sixth of one. So while readers are about, the number goes up
-//! as long as rows come within a goal and down when they take longer: about as many as the source gives in that time. A fast source has many
-//! under way, a slow one few, and never fewer than [`FLOOR`], which keep it busy between two questions.
+//! Fetches ahead use the source: with twelve rows under way at six rows per second, a requested row arrives after two
+//! seconds instead of a sixth of one. So while readers are active, the limit grows as long as rows arrive within a
+//! goal, and shrinks when they take longer. It approaches the number of rows that the source delivers in that time:
+//! many for a fast source, few for a slow one. It is never below [`FLOOR`], which keeps the source busy between two
+//! requests.
 //!
-//! Where nothing has waited lately there is nothing to be late for, and only the limits of the configuration hold.
+//! Without recent waits no reader can be delayed, and only the configured limits apply.
 //!
 //! Source: ours; additive increase and multiplicative decrease as in congestion control by delay.
 
 use crate::time::Time;
 
-/// So many are always allowed: the next row is on its way while the last is written.
+/// Fetches that are always permitted: the next row is on its way while the last is written.
 const FLOOR: usize = 2;
-/// Allowed at first, as long as nothing is known of the source.
+/// Fetches permitted before the first measurement.
 const FIRST: usize = 4;
-/// After the last blocked read, readers count as being there for so long. A guess: longer than a program computes between two reads.
+/// Time after the last blocked read for which readers count as active. A guess: longer than a program computes between
+/// two reads.
 const READERS_STAY: Time = Time::from_secs(10);
 
-/// The number, and what it follows from.
+/// The limit, and its inputs.
 #[derive(Debug)]
 pub(super) struct Pace {
     goal: Time,
     max: usize,
-    /// Twice the number, so that it grows by halves.
+    /// Twice the limit, so that it grows by halves.
     halves: usize,
-    /// When a read was blocked last.
+    /// Time of the last blocked read.
     read: Option<Time>,
 }
 
 impl Pace {
-    /// Rows shall come within `goal`; never are more than `max` allowed.
+    /// Makes a pace for rows within `goal`, with a limit of at most `max`.
     pub(super) fn new(goal: Time, max: usize) -> Pace {
         Pace { goal, max: max.max(FLOOR), halves: 2 * FIRST.min(max.max(FLOOR)), read: None }
     }
 
-    /// A read is blocked.
+    /// Records a blocked read.
     pub(super) fn waits(&mut self, now: Time) {
         self.read = Some(now);
     }
 
-    /// A row came, this long after it was asked for, with so many under way until then.
+    /// Records a row that arrived `took` after its request, with `under_way` fetches until then.
     pub(super) fn came(&mut self, took: Time, under_way: usize) {
         if took > self.goal {
             self.halves = (self.halves * 3 / 4).max(2 * FLOOR);
         } else if under_way >= self.halves / 2 {
-            self.halves = (self.halves + 1).min(2 * self.max); // what was not made use of says nothing about more
+            self.halves = (self.halves + 1).min(2 * self.max); // an unused limit is no evidence for a larger one
         }
     }
 
-    /// Whether one that nobody waits for may join those under way.
+    /// Whether an unrequested row may join the fetches under way.
     pub(super) fn allows(&self, now: Time, under_way: usize) -> bool {
         let alone = self.read.is_none_or(|read| now.since(read) >= READERS_STAY);
         alone || under_way < self.halves / 2
@@ -62,7 +64,7 @@ mod tests {
 
     const GOAL: Time = Time::from_millis(500);
 
-    /// As many as are allowed are under way at a source that gives a row in `row`; how many that is after `rows` of them.
+    /// Keeps the permitted number under way at a source with one row per `row`; returns the limit after `rows` rows.
     fn settles(pace: &mut Pace, row: Time, rows: usize) -> usize {
         let allowed = |pace: &Pace| (0..100).find(|n| !pace.allows(Time::ZERO, *n)).expect("bounded");
         for _ in 0..rows {

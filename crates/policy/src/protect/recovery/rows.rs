@@ -1,4 +1,4 @@
-//! A set of rows as ranges: as large as it is ragged, whatever the number of rows.
+//! A set of rows as ranges: its size depends on the number of gaps, not of rows.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ pub(super) struct RowSet {
 }
 
 impl RowSet {
-    /// How many rows.
+    /// Returns the number of rows.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
@@ -31,7 +31,7 @@ impl RowSet {
         !rows.is_empty() && self.ranges.range(..rows.end).next_back().is_some_and(|(_, &end)| end > rows.start)
     }
 
-    /// The first row at or after `from` that is not in it.
+    /// Returns the first row at or after `from` that is not in the set.
     pub(super) fn gap_from(&self, from: u64) -> u64 {
         match self.ranges.range(..=from).next_back() {
             Some((_, &end)) if end > from => end,
@@ -39,12 +39,12 @@ impl RowSet {
         }
     }
 
-    /// The first row at or after `from` that is in it.
+    /// Returns the first row at or after `from` that is in the set.
     pub(super) fn next_from(&self, from: u64) -> Option<u64> {
         if self.contains(from) { Some(from) } else { self.ranges.range(from..).next().map(|(&start, _)| start) }
     }
 
-    /// Adds a range.
+    /// Adds a range of rows.
     pub(super) fn insert(&mut self, rows: Range<u64>) {
         if rows.is_empty() {
             return;
@@ -60,7 +60,7 @@ impl RowSet {
         self.len += end - start;
     }
 
-    /// Takes one row out.
+    /// Removes one row.
     pub(super) fn remove(&mut self, row: u64) {
         let Some((&start, &end)) = self.ranges.range(..=row).next_back().filter(|(_, e)| **e > row) else { return };
         self.ranges.remove(&start);
@@ -73,7 +73,7 @@ impl RowSet {
         }
     }
 
-    /// Takes all out.
+    /// Removes all rows.
     pub(super) fn clear(&mut self) {
         *self = RowSet::default();
     }

@@ -45,7 +45,7 @@ fn narrow() -> Config {
     Config { rows_per_key_max: 1, reserved_for_asked: 0, ..Config::default() }
 }
 
-/// A recovery that has come to its rows, and what it fetches first.
+/// A recovery with published rows, and its first fetches.
 fn patching(config: Config, rows: u64, sources: u32, first: Event) -> (Recovery, Vec<Action>) {
     let mut r = Recovery::new(config);
     assert_eq!(after(&mut r, Time::ZERO, first), [Action::ChooseSpare { key: KEY }]);

@@ -1,11 +1,11 @@
-//! The life of one copy: wanted, made, kept while somebody uses it, removed.
+//! The life of one copy: requested, made, kept while jobs use it, removed.
 
 use super::machine::{Copy, File};
 use super::{Action, CreateReason, FileId, JobId, Rank, RemoveReason, Replication};
 use std::collections::BTreeSet;
 
 impl Replication {
-    /// A job that was chosen wants a copy.
+    /// Registers a chosen job as a user of a copy.
     pub(super) fn want(&mut self, id: FileId, job: JobId) {
         let rank = self.jobs[&job].rank;
         let running = u32::from(self.jobs[&job].running);
@@ -20,7 +20,7 @@ impl Replication {
         self.dirty = true;
     }
 
-    /// Gives a copy that waits to be made the turn of the soonest of its users.
+    /// Sorts a queued copy by the soonest of its users.
     pub(super) fn requeue(&mut self, id: FileId) {
         let Some(file) = self.files.get_mut(&id) else { return };
         let Copy::Queued { rank } = file.copy else { return };
@@ -30,7 +30,7 @@ impl Replication {
         file.copy = Copy::Queued { rank: soonest };
     }
 
-    /// A job does not want a copy any more.
+    /// Removes a job from the users of a copy.
     pub(super) fn unused(&mut self, id: FileId, job: JobId, reason: RemoveReason) {
         let Some(file) = self.files.get_mut(&id) else { return };
         if file.users.remove(&job) && self.jobs.get(&job).is_some_and(|j| j.running) {
@@ -39,7 +39,7 @@ impl Replication {
         if file.users.is_empty() { self.remove(id, reason) } else { self.requeue(id) }
     }
 
-    /// Nobody wants a copy any more.
+    /// Removes a copy without users.
     fn remove(&mut self, id: FileId, reason: RemoveReason) {
         let Some(file) = self.files.get_mut(&id) else { return };
         match file.copy {
@@ -65,7 +65,7 @@ impl Replication {
         }
     }
 
-    /// Removes complete copies that nobody asked for.
+    /// Removes complete copies without users.
     pub(super) fn remove_unwanted(&mut self) {
         let idle = |file: &File| file.users.is_empty() && file.copy == Copy::Complete;
         let unwanted: Vec<FileId> = self.files.iter().filter(|(_, file)| idle(file)).map(|(id, _)| *id).collect();
@@ -74,7 +74,7 @@ impl Replication {
         }
     }
 
-    /// Begins as many copies as may be made at once.
+    /// Begins as many copies as the limit permits.
     pub(super) fn create(&mut self) {
         while self.creating < self.config.creating_max {
             let Some((_, id)) = self.queued.pop_first() else { break };
@@ -139,11 +139,11 @@ impl Replication {
         if file.users.is_empty() {
             self.files.remove(&id);
         } else {
-            self.queue(id); // somebody came to want it meanwhile
+            self.queue(id); // a job requested it during the removal
         }
     }
 
-    /// Failed copies whose time has come wait for their turn again.
+    /// Queues failed copies whose retry is due.
     pub(super) fn retry(&mut self) {
         while let Some((at, id)) = self.retries.first().copied().filter(|(at, _)| *at <= self.now) {
             self.retries.remove(&(at, id));
@@ -151,7 +151,7 @@ impl Replication {
         }
     }
 
-    /// Puts a copy that has users among those to be made.
+    /// Queues a copy that has users.
     fn queue(&mut self, id: FileId) {
         let Some(file) = self.files.get_mut(&id) else { return };
         let rank = file.users.iter().map(|job| self.jobs[job].rank).min().unwrap_or(Rank(u64::MAX));

@@ -1,4 +1,4 @@
-//! The machine: who wants which copies, and what follows from it.
+//! The machine: jobs, their copies, and decisions on both.
 
 use super::super::window::{Reach, takes_shortcut};
 use super::prefix::Prefix;
@@ -6,20 +6,20 @@ use super::*;
 use crate::machine::Machine;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What is kept of a job.
+/// State of a job.
 #[derive(Debug)]
 pub(super) struct Job {
     pub rank: Rank,
     pub nodes: u32,
     pub files: Vec<FileId>,
     pub running: bool,
-    /// Why its input was chosen, once it was.
+    /// Reason for choosing its input, if it was chosen.
     pub chosen: Option<CreateReason>,
     /// Whether it was dispatched before all its copies were complete.
     pub at_risk: bool,
 }
 
-/// Where a copy is, without what follows from its users.
+/// State of a copy, independent of its users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copy {
     Queued { rank: Rank },
@@ -29,13 +29,13 @@ pub(super) enum Copy {
     Removing,
 }
 
-/// What is kept of a file.
+/// State of a file.
 #[derive(Debug)]
 pub(super) struct File {
     pub copy: Copy,
-    /// Jobs that were chosen and have not closed it yet.
+    /// Chosen jobs that have not closed it yet.
     pub users: BTreeSet<JobId>,
-    /// How many of them run.
+    /// Number of running jobs among them.
     pub running: u32,
 }
 
@@ -46,7 +46,7 @@ pub struct Replication {
     pub(super) jobs: BTreeMap<JobId, Job>,
     pub(super) files: BTreeMap<FileId, File>,
     waiting: Prefix,
-    /// How many jobs run on so many nodes.
+    /// Number of running jobs by number of nodes.
     running: BTreeMap<u32, u32>,
     /// Copies to make, soonest first.
     pub(super) queued: BTreeSet<(Rank, FileId)>,
@@ -54,7 +54,7 @@ pub struct Replication {
     pub(super) creating: usize,
     pub(super) now: Time,
     look_at: Option<Time>,
-    /// Whether copies were adopted that nothing may want.
+    /// Whether copies were adopted that no job may need.
     adopted: bool,
     pub(super) dirty: bool,
     pub(super) actions: VecDeque<Action>,
@@ -62,7 +62,7 @@ pub struct Replication {
 }
 
 impl Replication {
-    /// No job, no copy.
+    /// Makes a machine without jobs and copies.
     pub fn new(config: Config) -> Replication {
         let config = Config { creating_max: config.creating_max.max(1), ..config };
         Replication {
@@ -83,7 +83,7 @@ impl Replication {
         }
     }
 
-    /// What protects the inputs of a job that waits or runs; empty for one that is not known.
+    /// Returns the protection of the inputs of a waiting or running job; empty for an unknown one.
     pub fn protection(&self, job: JobId) -> Vec<Protection> {
         let Some(entry) = self.jobs.get(&job) else { return Vec::new() };
         let of = |file: &FileId| Protection {
@@ -95,18 +95,18 @@ impl Replication {
         entry.files.iter().map(of).collect()
     }
 
-    /// The input of all jobs that wait or run.
+    /// Returns the input of all waiting and running jobs.
     pub fn inputs(&self) -> BTreeSet<FileId> {
         self.jobs.values().flat_map(|job| job.files.iter().copied()).collect()
     }
 
-    /// The place in the order of starts of the first job that reads a file; those that run come first.
+    /// Returns the rank of the first job that reads a file; running jobs come first.
     pub fn start_of(&self, file: FileId) -> Option<Time> {
         let readers = self.jobs.values().filter(|job| job.files.contains(&file));
         readers.map(|job| if job.running { Time::ZERO } else { Time(job.rank.0) }).min()
     }
 
-    /// How far a file's copy is.
+    /// Returns the progress of a file's copy.
     pub fn life(&self, file: FileId) -> Option<Life> {
         let file = self.files.get(&file)?;
         Some(match file.copy {
@@ -119,7 +119,7 @@ impl Replication {
         })
     }
 
-    /// Counts since the start.
+    /// Returns counts since the start.
     pub fn stats(&self) -> Stats {
         Stats { window: self.waiting.length() as u64, ..self.stats }
     }
@@ -194,7 +194,7 @@ impl Replication {
         self.dirty = true;
         for file in &job.files {
             let Some(file) = self.files.get_mut(file) else { continue };
-            // A copy that another job asked for is kept for this one too.
+            // An existing copy of another job is kept for this one, too.
             if file.copy == Copy::Complete && file.users.insert(id) {
                 job.chosen = job.chosen.or(Some(CreateReason::Shared));
             }
@@ -238,7 +238,7 @@ impl Replication {
         }
     }
 
-    /// Chooses the jobs that have come to be in the window.
+    /// Chooses the jobs that have entered the window.
     fn choose(&mut self) {
         let reach = self.reach();
         if self.config.strategy == Strategy::None || self.config.strategy == Strategy::All {

@@ -1,31 +1,31 @@
-//! The jobs that wait, in order, and how far the replication window reaches into them, kept up to date change by change.
+//! The waiting jobs in order and the end of the replication window among them, updated change by change.
 //!
-//! [`super::super::window::window`] says what the window is; here its end only moves as far as a change makes it move,
-//! so a long queue costs no more than a short one.
+//! [`super::super::window::window`] defines the window. Here its end moves only as far as a change requires, so a long
+//! queue costs no more than a short one.
 
 use super::super::window::Reach;
 use super::{JobId, Rank};
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// A place in the queue.
+/// Place of a job in the queue.
 pub(super) type Place = (Rank, JobId);
 
 /// The queue and its window.
 #[derive(Debug, Default)]
 pub(super) struct Prefix {
     nodes: BTreeMap<Place, u32>,
-    /// The last job of the window, unless it is empty.
+    /// Last job of the window, unless it is empty.
     last: Option<Place>,
-    /// Nodes of the jobs up to and with `last`.
+    /// Nodes of the jobs up to and including `last`.
     sum: u64,
     length: usize,
-    /// Jobs that were put between those of the window since it was last settled.
+    /// Jobs inserted between those of the window since the last `settle`.
     between: Vec<Place>,
 }
 
 impl Prefix {
-    /// Puts a job into the queue.
+    /// Inserts a job into the queue.
     pub(super) fn insert(&mut self, place: Place, nodes: u32) {
         self.nodes.insert(place, nodes);
         if self.last.is_some_and(|last| place < last) {
@@ -34,7 +34,7 @@ impl Prefix {
         }
     }
 
-    /// Takes a job out of the queue.
+    /// Removes a job from the queue.
     pub(super) fn remove(&mut self, place: Place) {
         let Some(nodes) = self.nodes.remove(&place) else { return };
         let Some(last) = self.last else { return };
@@ -46,7 +46,7 @@ impl Prefix {
         }
     }
 
-    /// Moves the end of the window to where it belongs; tells the jobs that came to be in it since the last time.
+    /// Moves the end of the window to its place; calls `entered` with the jobs that came into it since the last time.
     pub(super) fn settle(&mut self, reach: Reach, mut entered: impl FnMut(JobId)) {
         while let Some(last) = self.last {
             let nodes = u64::from(self.nodes[&last]);
@@ -69,7 +69,7 @@ impl Prefix {
         }
     }
 
-    /// How many jobs are in the window.
+    /// Returns the number of jobs in the window.
     pub(super) fn length(&self) -> usize {
         self.length
     }
@@ -79,7 +79,7 @@ impl Prefix {
         self.last.is_some_and(|last| place <= last)
     }
 
-    /// The nodes of the queue in order.
+    /// Returns the nodes of the jobs in the order of the queue.
     pub(super) fn nodes(&self) -> impl Iterator<Item = u32> {
         self.nodes.values().copied()
     }

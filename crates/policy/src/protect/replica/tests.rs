@@ -35,7 +35,7 @@ fn created(actions: &[Action]) -> Vec<u64> {
     actions.iter().filter_map(|a| if let Action::Create { file, .. } = a { Some(file.0) } else { None }).collect()
 }
 
-/// The queue of the reference's check values behind a running job of 200 nodes; gives what is copied.
+/// The queue of the reference's check values behind a running job of 200 nodes; returns the copied files.
 fn chosen(strategy: Strategy, alpha: &str) -> Vec<u64> {
     let mut machine = Replication::new(config(strategy, alpha));
     machine.handle(Time::ZERO, dispatch(9, 200));
@@ -81,7 +81,7 @@ fn a_life_from_the_window_to_the_close() {
     assert_eq!(after(&mut machine, 7, closed), []);
     after(&mut machine, 8, Event::Removed { file: FileId(1) });
     assert_eq!(machine.life(FileId(1)), None);
-    // The second is dispatched before its copy is complete.
+    // The second job is dispatched before its copy is complete.
     after(&mut machine, 9, dispatch(2, 10));
     assert!(machine.protection(JobId(2))[0].at_risk);
     let remove = Action::Remove { file: FileId(2), reason: RemoveReason::JobEnded(JobId(2)) };
@@ -113,7 +113,7 @@ fn a_shared_copy_lives_as_long_as_somebody_wants_it() {
     assert_eq!(after(&mut machine, 2, Event::Ended { job: JobId(1) }), []);
     assert_eq!(machine.life(FileId(7)), Some(Life::Complete));
     assert_eq!(after(&mut machine, 3, Event::Ended { job: JobId(2) }).len(), 1);
-    // Wanted again while it is being removed: made anew afterwards.
+    // Requested again during its removal: it is copied again afterwards.
     assert_eq!(after(&mut machine, 4, both(3)), []);
     assert_eq!(created(&after(&mut machine, 5, Event::Removed { file: FileId(7) })), [7]);
 }
@@ -165,7 +165,7 @@ fn a_periodic_look() {
     assert_eq!(machine.next_deadline(), Some(Time::from_secs(135)));
 }
 
-/// A driver that remembers what it was asked to do.
+/// A driver that keeps its outstanding actions.
 #[derive(Default)]
 struct Driver {
     creating: BTreeSet<FileId>,
@@ -191,7 +191,7 @@ impl Driver {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: answers fit questions, and when all jobs have gone no copy is left.
+    /// In any order of events, answers match actions, and once all jobs have gone no copy is left.
     #[test]
     fn no_copy_outlives_its_jobs(
         steps in prop::collection::vec((0u8..10, 0u64..6, 1u32..400), 1..200),

@@ -1,4 +1,4 @@
-//! Jobs and queues, and what the scheduler is told and says of them.
+//! Jobs and queues, events and actions of the scheduler.
 
 use crate::time::Time;
 
@@ -10,34 +10,34 @@ pub struct JobId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId(pub u8);
 
-/// What a job takes of its queue's capacity.
+/// Share of its queue's capacity that a job takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
-    /// Its cores.
+    /// Number of its cores.
     Cores,
     /// One slot, whatever cores it asks for.
     Slot,
 }
 
-/// A queue.
+/// A queue of the batch system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
     /// Cores, or jobs at once.
     pub capacity: u32,
-    /// What a job takes of it.
+    /// Share of it that a job takes.
     pub charge: Charge,
 }
 
 /// A job to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Its number.
+    /// Number of the job.
     pub id: JobId,
-    /// Where it waits.
+    /// Queue in which it waits.
     pub queue: QueueId,
     /// Cores (or nodes) it needs; at least 1.
     pub cores: u32,
-    /// How long it says it runs.
+    /// Longest run, as submitted.
     pub estimate: Time,
     /// Jobs that must end well before. The driver leaves out those that already did; a number that is not known (never
     /// submitted, or ended badly) drops the job.
@@ -46,7 +46,7 @@ pub struct Job {
     pub after_any: Vec<JobId>,
 }
 
-/// What happened.
+/// Input of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A job was submitted.
@@ -58,28 +58,28 @@ pub enum Event {
         /// Whether with success.
         ok: bool,
     },
-    /// The user wants a job gone, waiting or running.
+    /// The user cancelled a job, waiting or running.
     Cancelled {
         /// The job, by the driver's number.
         id: JobId,
     },
-    /// The capacity of a queue changed. What runs goes on.
+    /// The capacity of a queue changed. Running jobs go on.
     Capacity {
-        /// Which queue.
+        /// Queue that changed.
         queue: QueueId,
-        /// What it has now.
+        /// New capacity of the queue.
         capacity: u32,
     },
     /// A job was already running when the driver restarted. Takes its capacity like a started one.
     Running {
-        /// The job.
+        /// Job that runs.
         job: Job,
         /// When it started.
         started: Time,
     },
 }
 
-/// What the driver has to do.
+/// Output of the scheduler, for the driver to execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Run a job; send `Ended` when it ends.
@@ -128,7 +128,7 @@ pub enum DropReason {
     DependencyUnknown(JobId),
     /// It needs more than its queue has.
     TooLarge {
-        /// What the queue has.
+        /// Capacity of the queue.
         capacity: u32,
     },
     /// There is no such queue.
@@ -140,7 +140,7 @@ pub enum DropReason {
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Jobs submitted.
+    /// Total of submitted jobs.
     pub submitted: u64,
     /// Jobs started in turn.
     pub started_in_turn: u64,
@@ -148,7 +148,7 @@ pub struct Stats {
     pub backfilled: u64,
     /// Jobs that ended.
     pub ended: u64,
-    /// Jobs dropped.
+    /// Total of dropped jobs.
     pub dropped: u64,
     /// Heads that started later than promised (only when others overran their estimates or capacity shrank).
     pub promises_broken: u64,
@@ -161,6 +161,6 @@ pub enum Standing {
     Held,
     /// Waits in its queue.
     Waiting,
-    /// Runs.
+    /// Runs since its start.
     Running,
 }

@@ -1,16 +1,16 @@
-//! One queue: its capacity, who waits, who runs, and what the head was promised.
+//! One queue: its capacity, its waiting and running jobs, and the promise to the head.
 
 use super::running::Running;
 use super::waiting::Waiting;
 use super::{Charge, JobId, Queue};
 use crate::time::Time;
 
-/// What is left beside the blocked head of a queue.
+/// Capacity left beside the blocked head of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     /// When the head fits, by the estimates of those that run.
     pub shadow: Time,
-    /// What is free then beside the head.
+    /// Capacity that is free then beside the head.
     pub extra: i64,
 }
 
@@ -24,9 +24,9 @@ pub(super) struct Line {
     /// The place of the first job that entered since the queue was last scheduled.
     pub fresh: Option<u64>,
     pub running: Running,
-    /// What the last look left beside the head; `None` when something ended since.
+    /// Room beside the head at the last look; `None` when something ended since.
     pub room: Option<Room>,
-    /// The head and when it was first told to start.
+    /// The head with the first start promised to it.
     pub promise: Option<(JobId, Time)>,
 }
 
@@ -44,7 +44,7 @@ impl Line {
         }
     }
 
-    /// What a job takes of the capacity.
+    /// Share of the capacity that a job takes.
     pub(super) fn need(&self, cores: u32) -> u32 {
         match self.queue.charge {
             Charge::Cores => cores.max(1),
@@ -57,8 +57,8 @@ impl Line {
         i64::from(need) <= self.free
     }
 
-    /// When a job that does not fit now will, and what is free beside it then. Those that run past their estimate
-    /// count as ending now.
+    /// Time at which a job that does not fit now will, and the capacity free beside it then. Jobs that run past their
+    /// estimate count as ending now.
     pub(super) fn room_beside(&self, need: u32, now: Time) -> Room {
         let need = i64::from(need);
         let (shadow, freed) = self.running.frees(need - self.free, now);

@@ -7,12 +7,12 @@ use crate::time::Time;
 /// A chunk with more is split, two neighbours with fewer than half of that together are joined.
 const CHUNK_MAX: usize = 64;
 
-/// What runs: when it ends by its estimate, who, and what it takes.
+/// Running job: its end by its estimate, its number, and the capacity that it takes.
 type Entry = (Time, JobId, u32);
 
 #[derive(Debug, Default)]
 struct Chunk {
-    /// What all of it takes.
+    /// Capacity taken by all entries.
     sum: i64,
     /// Ascending by end and number.
     entries: Vec<Entry>,
@@ -67,8 +67,8 @@ impl Running {
         }
     }
 
-    /// When at least `lack` will have come free (or as much as ever will), and how much will by the end of that
-    /// instant. Those that run past their estimate count as ending now.
+    /// Time at which at least `lack` will have come free (or as much as ever will), and the capacity freed by the end
+    /// of that instant. Jobs that run past their estimate count as ending now.
     pub(super) fn frees(&self, lack: i64, now: Time) -> (Time, i64) {
         let (mut sum, mut at) = (0, now);
         let mut chunks = self.chunks.iter();
@@ -94,7 +94,7 @@ impl Running {
         (at, sum)
     }
 
-    /// What all that runs takes.
+    /// Capacity taken by all running jobs.
     pub(super) fn taken(&self) -> i64 {
         self.chunks.iter().map(|chunk| chunk.sum).sum()
     }

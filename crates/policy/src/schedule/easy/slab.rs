@@ -10,12 +10,12 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::{Index, IndexMut};
 
-/// What the scheduler keeps of a job.
+/// Data that the scheduler keeps of a job.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub id: JobId,
     pub queue: usize,
-    /// What it takes of its queue's capacity.
+    /// Share of its queue's capacity that it takes.
     pub need: u32,
     pub estimate: Time,
     pub standing: Standing,

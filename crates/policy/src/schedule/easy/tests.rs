@@ -40,7 +40,7 @@ fn dropped(actions: &[Action]) -> Vec<(u64, DropReason)> {
     actions.iter().filter_map(pick).collect()
 }
 
-/// What a job asks for and how long it really runs.
+/// Request of a job and its real run time.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     submit: u64,

@@ -1,4 +1,5 @@
-//! Who waits in one queue, in order: arrays that a look through many jobs runs along, with the least of each block beside them.
+//! Jobs that wait in one queue, in order: arrays for fast scans through many jobs, with the minimum of each block
+//! beside them.
 //!
 //! ```text
 //!  place      base ....................................... base + len
@@ -9,8 +10,8 @@
 //!  groups     [ least 1              | ...                the same of many blocks
 //! ```
 //!
-//! A job's *place* is a number that only grows, so the order of places is the order of entering. Places that were left stay
-//! until half of the array is such; then everybody gets a new one.
+//! A job's *place* is a number that only grows, so the order of places is the order of entering. Places that were left
+//! stay until they are half of the array; then every job gets a new one.
 
 use crate::time::Time;
 
@@ -22,12 +23,12 @@ const GROUP: usize = BLOCK * if cfg!(test) { 3 } else { 32 };
 /// No job in the slab has this slot.
 const NOBODY: u32 = u32::MAX;
 
-/// What a job may take that is to start beside the blocked head.
+/// Limits for a job that is to start beside the blocked head.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// What is free now; more than 0.
+    /// Capacity that is free now; more than 0.
     pub free: i64,
-    /// What is free at the shadow time beside the head.
+    /// Capacity that is free at the shadow time beside the head.
     pub extra: i64,
     /// How long it is until then.
     pub span: Time,
@@ -40,7 +41,7 @@ impl Limits {
     }
 }
 
-/// The least of a block, or of nobody.
+/// Minimum of a block; the block may be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Least {
     need: u32,
@@ -115,12 +116,12 @@ impl Waiting {
         }
     }
 
-    /// Whether so much is empty that everybody should get a new place.
+    /// Whether enough places are empty that every job should get a new one.
     pub(super) fn is_sparse(&self) -> bool {
         self.slots.len() > 64 && self.count < self.slots.len() / 2
     }
 
-    /// Drops what is empty. `moved` is told each job's new place, in order.
+    /// Drops empty places. `moved` receives each job's new place, in order.
     pub(super) fn compact(&mut self, mut moved: impl FnMut(u32, u64)) {
         let all = std::mem::take(self);
         self.base = all.base + all.slots.len() as u64;

@@ -7,12 +7,12 @@
 //!    |       \___\____
 //!    '----------------> time
 //! ```
-//! It errs to the safe side: what a transfer says was written may not be on the devices yet, so it counts some seconds
-//! later. One that says nothing, or begins anew, counts wholly and at once.
+//! It errs to the safe side. Bytes that a transfer reports as written may not be on the devices yet, so they count
+//! some seconds later. A transfer without a report, or one that starts again, counts wholly and at once.
 
 use crate::time::Time;
 
-/// What was written is on the devices after this: a transfer syncs what came every second. A guess with a margin.
+/// Delay after which written bytes are on the devices: a transfer syncs its data every second. A guess with a margin.
 pub const SURE_AFTER: Time = Time(5_000_000_000);
 
 /// One part of the data of a job.
@@ -30,17 +30,17 @@ impl Coming {
         Coming { promised, left: promised, less: None }
     }
 
-    /// What was promised at first.
+    /// Bytes promised at first.
     pub fn promised(&self) -> u64 {
         self.promised
     }
 
-    /// What is still promised.
+    /// Bytes still promised.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// So much of it is to come, as its transfer says; `None` if nobody knows.
+    /// Records the bytes to come, as its transfer reports; `None` if unknown.
     pub fn told(&mut self, now: Time, left: Option<u64>) {
         let left = left.map_or(self.promised, |left| left.min(self.promised));
         if left >= self.left {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against all that was said.
+        /// Compared with all reports.
         #[test]
         fn no_less_is_promised_than_was_left_at_any_time_in_the_last_seconds(
             steps in prop::collection::vec((0u64..4, prop::option::of(0u64..120)), 1..100)
@@ -92,7 +92,7 @@ mod tests {
                 now += later;
                 coming.told(s(now), left);
                 said.push((now, left.map_or(100, |left| left.min(100))));
-                // What was said last before those seconds was so in them, too.
+                // The last report before those seconds was valid in them, too.
                 let first = said.iter().rposition(|(at, _)| at + 5 <= now).unwrap_or(0);
                 let most = said[first..].iter().map(|(_, left)| *left).max().unwrap_or(100);
                 prop_assert!(coming.left() >= most && coming.left() <= 100, "{} {most} {said:?}", coming.left());

@@ -1,17 +1,17 @@
-//! What of the free space is promised to jobs whose data are not there yet: no byte is promised twice.
+//! Share of the free space promised to jobs whose data are not there yet: no byte is promised twice.
 //!
 //! ```text
 //!   |<------------------- free space ------------------>|
 //!   [ promised, not there yet ][ can be promised ][ kept ]
 //! ```
-//! What is there no longer counts: it is not free space any more. Of data on their way that is known some seconds later
-//! ([`super::Coming`]), which errs to the safe side. What other nodes of the volume promised counts as well ([`Space`]); how they know
-//! of each other is [`super::nodes`].
+//! Data that have arrived do not count any more: they are no free space. For data on their way that is known some
+//! seconds later ([`super::Coming`]), which errs to the safe side. Promises of other nodes of the volume count as well
+//! ([`Space`]); they are exchanged by [`super::nodes`].
 
 use super::JobId;
 use std::collections::BTreeMap;
 
-/// What becomes of a job whose data find no space.
+/// Treatment of a job whose data find no space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
     /// It waits until there is some.
@@ -21,12 +21,12 @@ pub enum WhenFull {
     Fail,
 }
 
-/// The answer to a job that asks for space.
+/// The answer to a job that requests space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It is promised.
     Granted,
-    /// Not now.
+    /// Wait for space.
     Wait,
     /// Not now, and not by waiting for others' data to be there.
     Refused,
@@ -37,7 +37,7 @@ pub enum Answer {
 pub struct Space {
     /// Bytes that are free, promised or not.
     pub free: u64,
-    /// Of these, what other nodes promised.
+    /// Bytes of it promised by other nodes.
     pub elsewhere: u64,
 }
 
@@ -62,7 +62,7 @@ impl Ledger {
         space.free.saturating_sub(self.kept).saturating_sub(promised)
     }
 
-    /// A job asks for space. A second promise to it replaces the first.
+    /// Handles a job's request for space. A second promise to it replaces the first.
     pub fn ask(&mut self, job: JobId, bytes: u64, space: Space) -> Answer {
         self.promised.remove(&job);
         let offered = space.free.saturating_sub(self.kept);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is asked, settled and given up: what is on its way fits into what is free.
+        /// After any requests, settlements and releases the data on their way fit into the free space.
         #[test]
         fn nobody_runs_out_of_space_in_the_middle(steps in prop::collection::vec((0u8..3, 0u64..6, 1u64..50), 1..200)) {
             let mut ledger = Ledger::new(WhenFull::Wait, 5);

@@ -47,12 +47,12 @@ impl JustInTime {
         }
     }
 
-    /// How far a job's data are.
+    /// Progress of a job's data.
     pub fn phase(&self, job: JobId) -> Option<Phase> {
         self.jobs.get(&job).map(|job| job.phase)
     }
 
-    /// What is known of the sources.
+    /// Rates of the sources.
     pub fn rates(&self) -> &Rates {
         &self.rates
     }
@@ -138,7 +138,7 @@ impl JustInTime {
             self.due.remove(&(at, id));
             ready.push(id);
         }
-        // What is expected to start soonest gets space first.
+        // The job with the earliest expected start gets space first.
         ready.sort_by_key(|id| (self.jobs[id].started.is_none(), self.jobs[id].estimate.unwrap_or(now), *id));
         for id in ready {
             let (reason, _) = self.plan(now, id);
@@ -247,7 +247,7 @@ impl JustInTime {
             _ => job.retry_at,
         };
         due.map(|at| self.due.remove(&(at, id)));
-        // A reservation asked for and not yet answered is answered to nobody: it is given back as well.
+        // A reservation that was requested and not yet answered has no job any more: it is given back as well.
         if job.phase == Phase::Reserving && job.retry_at.is_none() {
             self.actions.retain(|action| !matches!(action, Action::Reserve { job, .. } if *job == id));
             self.actions.push_back(Action::Release { job: id, bytes: job.load.bytes });

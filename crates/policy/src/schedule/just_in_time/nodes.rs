@@ -1,27 +1,27 @@
-//! What the nodes of a volume have promised, in one table that all of them read and change: no byte is promised by two.
+//! Promises of all nodes of a volume, in one table that all of them read and change: no byte is promised by two.
 //!
 //! ```text
 //!   own promises taken --> table read --> free space measured --> decided --> table put in the place of the one read
 //!           ^                                                                          |
 //!           '----------------------- another node was quicker: all of it again --------'
 //! ```
-//! The order is what holds it together. A node takes its promise back after the data are there, so whoever still reads it
-//! in the table and measures after that counts the data as coming, or as there, or as both, but never as neither. A table
-//! that changed since it was read is not replaced ([`Table::turn`] tells), so of two nodes that decide in the same moment
-//! one decides again, with what the other promised. One of them always gets through. What was decided counts if the
-//! server is in the same life after all that: one that forgot in between may have put the table back that was read.
+//! The order makes it safe. A node withdraws its promise after the data are there. A node that still reads the
+//! promise, and measures after that, counts the data as coming, as there or as both, never as neither. A table that
+//! changed since it was read is not replaced ([`Table::turn`] differs). So of two nodes that decide at the same moment
+//! one decides again, with the promises of the other, and one of them always succeeds. A decision counts if the server
+//! is in the same life after all that. A server that restarted in between may have restored the table that was read.
 //!
 //! The table has one number for each node. A node writes its own again whenever it is not what it has promised, and looks
 //! every few seconds. So the two ways in which the table can be wrong end by themselves, within [`Config::away_max`]:
 //!
-//! - **A node that is over** promises nothing any more. What it had promised counts for so long yet: a daemon that is
-//!   started anew takes up what comes already, and finds its space.
-//! - **The server of the state was started anew** and may have forgotten the last that it was told. The table names the
-//!   life of the server in which it was last known to be whole. In another life nothing is promised for so long, in which
-//!   every node writes what it has promised.
+//! - **A node that is over** makes no more promises. Its old ones count for [`Config::away_max`] more: a restarted
+//!   daemon resumes its transfers and finds their space.
+//! - **The server of the state restarted** and may have lost its last writes. The table names the life of the server
+//!   in which it was last known to be whole. In another life nothing is promised for [`Config::away_max`], in which
+//!   every node writes its promises again.
 //!
-//! What this does not hold: a node that is over, or that cannot reach a server that forgot, for longer than that, and then
-//! comes back with data on their way. They count again from then on.
+//! Not covered: a node that is over, or cannot reach a restarted server, for longer than that, and then returns with
+//! data on their way. They count again from then on.
 
 use crate::cluster::Node;
 use crate::time::Time;
@@ -30,21 +30,21 @@ use std::collections::BTreeMap;
 /// Spans of [`Reader`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Every node looks at the table at least so often.
+    /// Longest interval between a node's looks at the table.
     pub look_every: Time,
     /// A node that was over or did not reach the server for no longer than this finds what it had promised.
     pub away_max: Time,
 }
 
 impl Default for Config {
-    /// Guesses: a few small questions every five seconds are nothing for the server, even from a thousand nodes. A daemon is
-    /// started anew within seconds, on a busy host within half a minute.
+    /// Guesses: a few small requests every five seconds are no load for the server, even from a thousand nodes. A
+    /// daemon restarts within seconds, on a busy host within half a minute.
     fn default() -> Config {
         Config { look_every: Time::from_secs(5), away_max: Time::from_secs(30) }
     }
 }
 
-/// What one node has promised.
+/// Promises of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Its number when it wrote that.
@@ -53,31 +53,31 @@ pub struct Entry {
     pub bytes: u64,
 }
 
-/// What all have promised, by the name that a node keeps for life. Who promised nothing has no entry.
+/// Promises of all nodes, by the name that a node keeps for life. A node without promises has no entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     /// The life of the server in which this was last known to be whole.
     pub life: String,
     /// Another for each change.
     pub turn: u64,
-    /// By name.
+    /// Entries by name of the node.
     pub nodes: BTreeMap<String, Entry>,
 }
 
-/// What a table says to one of the nodes.
+/// View of the table from one of the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// What other nodes have promised.
+    /// Bytes promised by other nodes.
     pub elsewhere: u64,
-    /// The table may lack something, for so long yet: nothing is to be promised.
+    /// Time for which the table may be incomplete: until then nothing is to be promised.
     pub settles_in: Time,
     read: Table,
     next: Table,
 }
 
 impl Seen {
-    /// The table to put in the place of the one read, once this node has promised so much. None where that says nothing
-    /// new; after something was `granted` it is put back all the same, for only that shows that no other did so meanwhile.
+    /// Table to replace the one read, with this node's new entry; none if nothing changes. After something was
+    /// `granted` it is written even so: only the replacement proves that no other node changed the table.
     pub fn with(self, own: &str, entry: Entry, granted: bool) -> Option<Table> {
         let Seen { read, mut next, .. } = self;
         match entry.bytes {
@@ -122,7 +122,7 @@ impl Reader {
         Seen { elsewhere, settles_in: self.settles_in(now, &mut next, life), read, next }
     }
 
-    /// How long the table may lack something yet. When it does no more it says so to all.
+    /// Time for which the table may still be incomplete. Once it is complete, the table records the new life for all.
     fn settles_in(&mut self, now: Time, table: &mut Table, life: &str) -> Time {
         let since = match &self.life {
             Some((known, since)) if known == life => *since,

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub u64);
 
-/// What is brought from one source.
+/// Data to be brought from one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Bytes in all.
     pub bytes: u64,
-    /// Those of them that are held to a rate, whatever their source could give: bytes by the rate. They come one after the other.
+    /// Bytes held to a rate below the source's, by that rate. They come one after the other.
     pub limited: BTreeMap<u64, u64>,
 }
 
@@ -31,7 +31,7 @@ impl Load {
         }
     }
 
-    /// Bytes per second over all of it, from a source that gives so many.
+    /// Mean bytes per second over all of it, from a source of that rate.
     pub fn mean_rate(&self, source_rate: u64) -> u64 {
         let took = self.takes(source_rate).0;
         let rate = u128::from(self.bytes) * 1_000_000_000;
@@ -59,13 +59,13 @@ fn span(bytes: u64, rate: u64) -> Time {
     Time(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
-/// Weight of the newest transfer, as a shift: a quarter, so that a change of rate is believed after a few transfers.
+/// Weight of the newest transfer, as a shift: a quarter, so that a change of rate is followed after a few transfers.
 const NEWEST_SHIFT: u32 = 2;
 
 /// A transfer that took longer than its limits by more than this part was held by its source (a guess).
 const LIMIT_MARGIN: u64 = 4;
 
-/// Transfers of less than this say more about latency than about rate (a guess).
+/// Smaller transfers measure latency rather than rate (a guess).
 const BYTES_MIN: u64 = 1 << 20;
 
 /// Bytes per second by source. To be kept across restarts with [`Rates::iter`] and [`Rates::set`].
@@ -73,7 +73,7 @@ const BYTES_MIN: u64 = 1 << 20;
 pub struct Rates(BTreeMap<SourceId, u64>);
 
 impl Rates {
-    /// What was known before.
+    /// Sets a rate measured earlier.
     pub fn set(&mut self, source: SourceId, bytes_per_sec: u64) {
         self.0.insert(source, bytes_per_sec.max(1));
     }
@@ -88,7 +88,8 @@ impl Rates {
         self.0.get(&source).copied()
     }
 
-    /// A transfer has ended well. One that its limits held says nothing of its source, but for the part that had none.
+    /// Learns from a transfer that succeeded. A transfer held by its limits gives no rate of its source, but for its
+    /// part without limits.
     pub fn measured(&mut self, source: SourceId, load: &Load, took: Time) {
         let held = load.held();
         let was_held = !load.limited.is_empty() && took <= held + Time(held.0 / LIMIT_MARGIN);

@@ -81,7 +81,7 @@ fn a_queue_that_cannot_say_is_given_some_time_and_then_data_come_at_once() {
     let reserve = Action::Reserve { job: A, bytes: 10, reason: Reason::StartUnknown };
     assert_eq!(submit(&mut m, 10, A, 10, None), []);
     assert_eq!(after(&mut m, 16, Event::Tick), [reserve]);
-    // It finds out that the job could start if it had its data: that is nobody's fault.
+    // The queue reports that the job could start if it had its data: that counts as `no_lead`, not as `too_late`.
     assert_eq!(submit(&mut m, 20, B, 2000, None), []);
     let reserve = Action::Reserve { job: B, bytes: 2000, reason: due(21, 20, 20) };
     assert_eq!(after(&mut m, 21, Event::Estimated { job: B, start: Some(Time::from_secs(21)) }), [reserve]);

@@ -1,4 +1,4 @@
-//! What the planner of forks makes of classes of requests, and which fork a read takes.
+//! Assignments of the planner of forks, and the fork that a read takes.
 
 use super::*;
 use crate::stripe::device::Measured;
@@ -25,7 +25,7 @@ fn one_class_gets_what_the_model_says() {
     for (rate, kib) in [(2.0, 1024), (150.0, 32), (20.0, 512)] {
         let planner = planner(8);
         let at = Parameters { rate, request_blocks: kib as f64 / 4.0, ..*planner.parameters() };
-        let (shape, found) = planner.best_shape(&[class(rate, kib)], &WIDTHS, Beside::default()).unwrap();
+        let (shape, found) = planner.best_shape(&[class(rate, kib)], &WIDTHS, OtherLoad::default()).unwrap();
         let widths = WIDTHS.map(|width| (at.predict(width).request_s, width));
         let best = widths.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
         assert_eq!(shape.spans((kib << 10) as f64), best.1, "{rate}/s of {kib} KiB");
@@ -37,8 +37,8 @@ fn one_class_gets_what_the_model_says() {
 fn two_forks_serve_a_mix_better_than_the_best_single_one() {
     let planner = planner(8);
     let mix = [class(140.0, 64), class(20.0, 512)];
-    let (single, alone) = planner.best_shape(&mix, &WIDTHS, Beside::default()).unwrap();
-    let (second, both) = planner.best_beside(&mix, &[single], &WIDTHS, Beside::default()).unwrap();
+    let (single, alone) = planner.best_shape(&mix, &WIDTHS, OtherLoad::default()).unwrap();
+    let (second, both) = planner.best_beside(&mix, &[single], &WIDTHS, OtherLoad::default()).unwrap();
     assert!(both.gain_over(&alone) > 0.05, "{single:?} {alone:?}, {second:?} {both:?}");
     assert_ne!(single, second, "a fork that is striped in the same way would lie on the same devices");
 }
@@ -64,7 +64,7 @@ fn a_read_takes_the_shorter_queue_and_the_width_that_its_size_wants() {
     assert!(wide(32 << 10, 0) < narrow(32 << 10, 3) && narrow(1 << 20, 0) < wide(1 << 20, 9));
     let busy = planner(8).chooser(0.015, 0.9);
     assert!(cost(&busy, 256 << 10, 8, 1) > cost(&busy, 256 << 10, 1, 1), "wide work is dear while all are busy");
-    // One that moves a megabyte keeps a device longer than three that move a page.
+    // An operation of a megabyte occupies a device longer than three of a page.
     let of = |operations, bytes| narrow_behind(&chooser, Queue { operations, bytes });
     assert!(of(1, 1 << 20) > of(3, 3 * 4096), "{} {}", of(1, 1 << 20), of(3, 3 * 4096));
 }
@@ -79,7 +79,7 @@ fn load_beside_makes_the_wide_fork_dear() {
     let forks = [Shape { devices: 8, unit_bytes: 256 << 10 }, Shape { devices: 8, unit_bytes: 32 << 10 }];
     let at = |utilisation| {
         let moment_s = utilisation * 0.012;
-        planner.assign(&[class(20.0, 256)], &forks, Beside { utilisation, moment_s }).of[0]
+        planner.assign(&[class(20.0, 256)], &forks, OtherLoad { utilisation, moment_s }).of[0]
     };
     assert_eq!((at(0.0), at(0.7)), (1, 0), "wide while the devices are idle, narrow while they are busy");
 }
@@ -88,9 +88,9 @@ fn load_beside_makes_the_wide_fork_dear() {
 fn too_much_load_is_compared_by_the_work() {
     let planner = planner(2);
     let flood = [class(5000.0, 64)];
-    let narrow = planner.assign(&flood, &[Shape { devices: 2, unit_bytes: 65536 }], Beside::default());
-    let wide = planner.assign(&flood, &[Shape { devices: 2, unit_bytes: 4096 }], Beside::default());
+    let narrow = planner.assign(&flood, &[Shape { devices: 2, unit_bytes: 65536 }], OtherLoad::default());
+    let wide = planner.assign(&flood, &[Shape { devices: 2, unit_bytes: 4096 }], OtherLoad::default());
     assert!(narrow.mean_s.is_infinite() && narrow.gain_over(&wide) > 0.0);
-    let (shape, _) = planner.best_shape(&flood, &WIDTHS, Beside::default()).unwrap();
+    let (shape, _) = planner.best_shape(&flood, &WIDTHS, OtherLoad::default()).unwrap();
     assert_eq!(shape.spans(65536.0), 1);
 }

@@ -1,4 +1,4 @@
-//! What the striper is told and says.
+//! Events and actions of the striper.
 
 use super::Why;
 use crate::ids::FileId;
@@ -8,109 +8,109 @@ use crate::stripe::performance::Served;
 use crate::stripe::profile::Counts;
 use crate::time::Time;
 
-/// What the striper is told.
+/// Events that drivers report.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// What was asked of a file since the last time, and by how many at a time.
+    /// Requests on a file since the last report, and the number of its open handles.
     Asked {
-        /// Which.
+        /// The file that was read or written.
         file: FileId,
-        /// By size.
+        /// Requests by size class.
         counts: Box<Counts>,
-        /// How many have it open.
+        /// Number of open handles.
         users: u32,
-        /// Its last requests, oldest first: up to a window of them.
+        /// Its last requests, oldest first: at most one window.
         recent: Vec<Request>,
     },
-    /// How a file lies.
+    /// Current layout of a file.
     Lies {
-        /// Which.
+        /// The file with this layout.
         file: FileId,
         /// Its copies, in the order of the layout.
         forks: Vec<Shape>,
-        /// How many of them must stay for other reasons (at least 1).
+        /// Copies that must stay for other reasons (at least 1).
         keep: usize,
-        /// Its size.
+        /// Size of the file.
         bytes: u64,
-        /// Whether the driver may change it now.
+        /// Whether the driver may change the layout now.
         movable: bool,
         /// Whether an application has it open.
         open: bool,
     },
-    /// A file is gone.
+    /// A file was removed.
     Gone {
-        /// Which.
+        /// The removed file.
         file: FileId,
     },
-    /// Share of the space that is free.
+    /// Free share of the space.
     Space {
-        /// From 0 to 1.
+        /// Share from 0 to 1.
         free: f64,
     },
-    /// What the devices did since the last time, if somebody measured what they should do.
+    /// Measured performance of the devices since the last report, if their nominal performance is known.
     Served {
-        /// Those of this machine.
+        /// Devices of this machine.
         near: Served,
-        /// Those behind a network.
+        /// Devices behind a network.
         far: Served,
     },
-    /// A change is over.
+    /// A change has ended.
     Ended {
-        /// Which file.
+        /// The changed file.
         file: FileId,
-        /// Bytes copied; 0 if it failed or nothing was.
+        /// Bytes copied; 0 if the change failed or copied nothing.
         bytes: u64,
-        /// How long it took.
+        /// Duration of the change.
         took: Time,
     },
-    /// Decide.
+    /// Time for the next decisions.
     Look,
 }
 
-/// What the driver is to do.
+/// Actions that the driver carries out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// New files, and new segments of files without load, get this shape.
+    /// Shape of new files, and of new segments of files without load.
     Place {
-        /// The shape.
+        /// Shape from now on.
         shape: Shape,
         /// The cause, and the numbers behind it.
         why: Why,
     },
-    /// One copy gets another shape.
+    /// Give one copy another shape.
     Restripe {
-        /// Which file.
+        /// The file to change.
         file: FileId,
-        /// Which copy.
+        /// Index of the copy.
         fork: usize,
         /// Its new shape.
         to: Shape,
         /// The cause, and the numbers behind it.
         why: Why,
     },
-    /// One more copy.
+    /// Add one copy.
     AddFork {
-        /// Of which file.
+        /// The file to copy.
         file: FileId,
-        /// Its shape.
+        /// Shape of the new copy.
         to: Shape,
         /// The cause, and the numbers behind it.
         why: Why,
     },
-    /// One copy less.
+    /// Remove one copy.
     DropFork {
-        /// Of which file.
+        /// The file that loses a copy.
         file: FileId,
-        /// Which copy.
+        /// Index of the copy.
         fork: usize,
         /// The cause, and the numbers behind it.
         why: Why,
     },
-    /// Reads of the file choose among its copies with this from now on.
+    /// Choose among the copies of a file with this for all reads from now on.
     Route {
-        /// Of which file.
+        /// The file that is read.
         file: FileId,
-        /// What chooses.
+        /// Chooser among the copies.
         by: Box<Chooser>,
     },
 }

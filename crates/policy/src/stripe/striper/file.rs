@@ -1,15 +1,15 @@
-//! One file: what is asked of it, how it lies, and what is to become of it.
+//! One file: its load, its layout, and the decisions on it.
 
 use super::{Action, Cause, DIFFERENT, DROP_WRITES_MIN, FORK_WRITES_MAX, Striper, Why};
 use crate::ids::FileId;
 use crate::pattern::{Hints, Label};
 use crate::stripe::advice::{Advice, Mode, Surroundings};
 use crate::stripe::forks::{Assignment, Shape};
-use crate::stripe::model::Beside;
+use crate::stripe::model::OtherLoad;
 use crate::stripe::profile::{Class, Profile, Reading, Seen, class_of};
 use crate::time::Time;
 
-/// A change that would pay.
+/// A change that would pay off.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum WantedChange {
     Restripe { fork: usize, to: Shape },
@@ -32,12 +32,12 @@ impl WantedChange {
     }
 }
 
-/// What is known of one file.
+/// State of one file.
 #[derive(Debug)]
 pub struct File {
     pub profile: Profile,
     pub users: u32,
-    /// What its last requests look like.
+    /// Pattern of its last requests.
     pub pattern: Option<Hints>,
     pub forks: Vec<Shape>,
     pub keep: usize,
@@ -46,40 +46,41 @@ pub struct File {
     pub open: bool,
     pub busy: bool,
     pub rest_until: Time,
-    /// The shape that segments to come should have.
+    /// Shape for future segments.
     pub wanted: Option<Shape>,
     pub wanted_change: Option<(ChangeSeen, u32)>,
-    /// The shape that the last change was to bring. If the layout is another all the same (too few targets), it is not tried again.
+    /// Target shape of the last change. If the layout differs nevertheless (too few targets), the change is not
+    /// repeated.
     pub tried: Option<Shape>,
-    /// What its chooser was last made of: service time of a stripe, and utilisation.
+    /// Inputs of its current chooser: service time of a stripe, and utilisation.
     pub route: Option<(f64, f64)>,
     pub online: bool,
-    /// Of the look under way.
+    /// Window contents at the current decision.
     pub seen: Seen,
     pub classes: Vec<Class>,
-    pub own: Beside,
+    pub own: OtherLoad,
     present_s: f64,
     last: Option<(Time, &'static str, Why)>,
 }
 
-/// A wanted change as it was last seen.
+/// A wanted change at the last decision.
 #[derive(Clone, Copy, Debug)]
 pub struct ChangeSeen(WantedChange);
 
-/// What is known of a file, for people.
+/// State of a file, for users.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
-    /// The window: rate and mean size.
+    /// Load of the window: rate and mean size.
     pub load: Reading,
     /// Share of writes.
     pub writes: f64,
-    /// What its last requests look like, if there were enough.
+    /// Pattern of its last requests, if enough were seen.
     pub pattern: Option<Label>,
-    /// Its copies.
+    /// Shapes of its copies.
     pub forks: Vec<Shape>,
-    /// Predicted mean response time as it lies, in seconds; not a number without load.
+    /// Predicted mean response time of the current layout, in seconds; not a number without load.
     pub response_s: f64,
-    /// The last decision: when, what, why.
+    /// The last decision: time, kind, reason.
     pub last: Option<(Time, &'static str, Why)>,
 }
 
@@ -103,7 +104,7 @@ impl File {
             online: true,
             seen: Seen::default(),
             classes: Vec::new(),
-            own: Beside::default(),
+            own: OtherLoad::default(),
             present_s: f64::NAN,
             last: None,
         }
@@ -124,8 +125,8 @@ impl File {
 }
 
 impl Striper {
-    /// One look at one file that has load.
-    pub(super) fn look_at(&mut self, now: Time, id: FileId, file: &mut File, beside: Beside) {
+    /// Decides on one file with load.
+    pub(super) fn look_at(&mut self, now: Time, id: FileId, file: &mut File, beside: OtherLoad) {
         let present = self.planner.assign(&file.classes, &file.forks, beside);
         file.present_s = present.mean_s;
         self.route(id, file, &present, beside);
@@ -177,8 +178,9 @@ impl Striper {
         self.actions.push_back(action);
     }
 
-    /// Whether the rules want it wider than `spans`, or narrower, at all the rates that so many requests may stand for: counting knows a rate to
-    /// within two over the root of what was counted (two standard errors), and a layout that follows chance is copied to and fro.
+    /// Whether the rules want more (or fewer) devices than `spans` at all rates within the counting error. The relative
+    /// error of a rate is two over the root of the count (two standard errors). Without this check, a layout that
+    /// follows chance would be copied back and forth.
     fn rules_are_sure(&self, reading: Reading, around: Surroundings, requests: u64, spans: f64) -> bool {
         if self.config.mode != Mode::Fuzzy {
             return true;
@@ -194,13 +196,13 @@ impl Striper {
         rare.min(often) >= 1.0 / (1.0 - DIFFERENT) || rare.max(often) <= 1.0 - DIFFERENT
     }
 
-    /// The change that is wanted, what is expected of it, and its cause.
+    /// Returns the wanted change, its expected result, and its cause.
     fn change(
         &self,
         file: &File,
         advice: &Advice,
         present: &Assignment,
-        beside: Beside,
+        beside: OtherLoad,
         (typical, writes): (f64, f64),
         sure: &dyn Fn(f64) -> bool,
     ) -> Option<(WantedChange, Assignment, Cause)> {
@@ -212,7 +214,7 @@ impl Striper {
             _ => false,
         };
         if by_rules {
-            // The rules know one width: the typical request is looked at as it is served now.
+            // The rules yield one width: the typical request is compared with its current service.
             let to = file.wanted?;
             let rate = file.classes.iter().find(|of| of.class == class_of(typical as u64)).map_or(0.0, |of| of.rate);
             let class = Class { class: class_of(typical as u64), rate, bytes: typical };
@@ -244,11 +246,12 @@ impl Striper {
             }
         }
         let space = file.forks.len() < self.config.forks && self.free >= self.config.fork_space;
-        // Built offline: not while it is in use. Until then the copies that there are may get a better shape.
+        // Offline copies are built only while the file is closed. Until then the existing copies may get a better
+        // shape.
         let may_add = file.online || !file.open;
         if space && may_add && writes <= FORK_WRITES_MAX {
             let found = self.planner.best_beside(&file.classes, &file.forks, &self.widths, beside);
-            // One copy that is striped better is cheaper than two.
+            // One copy with better striping is cheaper than two copies.
             let otherwise = best.as_ref().map_or(present, |(_, after, _)| after);
             if let Some((to, after)) = found
                 && after.gain_over(otherwise) >= self.config.margin
@@ -260,8 +263,8 @@ impl Striper {
         best
     }
 
-    /// What chooses among the copies, if there are several; anew when the load is another.
-    fn route(&mut self, id: FileId, file: &mut File, present: &Assignment, beside: Beside) {
+    /// Updates the chooser among several copies when the load has changed.
+    fn route(&mut self, id: FileId, file: &mut File, present: &Assignment, beside: OtherLoad) {
         if file.forks.len() < 2 {
             return;
         }
@@ -281,14 +284,14 @@ impl Striper {
         self.actions.push_back(Action::Route { file: id, by });
     }
 
-    /// Gives up the copy that is read least.
+    /// Drops the least-read copy.
     pub(super) fn give_up(&mut self, id: FileId, file: &mut File, cause: Cause) {
         if file.busy || !file.movable {
             return;
         }
         let present = match file.classes.is_empty() {
             true => None,
-            false => Some(self.planner.assign(&file.classes, &file.forks, Beside::default())),
+            false => Some(self.planner.assign(&file.classes, &file.forks, OtherLoad::default())),
         };
         let read = |fork: usize| {
             let of = present.as_ref().map_or(&[][..], |present| &present.of);

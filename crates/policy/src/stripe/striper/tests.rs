@@ -1,4 +1,4 @@
-//! The striper as a whole: what it does under loads that change.
+//! The striper as a whole: its actions under changing loads.
 
 use super::*;
 use crate::pattern::Request;
@@ -16,13 +16,13 @@ fn striper(mode: Mode, change: impl FnOnce(&mut Config)) -> Striper {
     Striper::new(config, rules::parse(rules::ADAPTIVE).unwrap(), Time::ZERO)
 }
 
-/// One second of load, a look, and what comes of it (the file is changed as asked for at once).
+/// One second of load, a decision, and its actions (the file is changed at once).
 struct World {
     striper: Striper,
     forks: Vec<Shape>,
     bytes: u64,
     second: u64,
-    /// What the last requests looked like.
+    /// Pattern of the last requests.
     recent: Vec<Request>,
     log: Vec<String>,
 }
@@ -33,7 +33,7 @@ impl World {
         World { striper, forks, bytes: 64 * MIB, second: 0, recent: Vec::new(), log: Vec::new() }
     }
 
-    /// `seconds` of so many reads per second of that many KiB each, and writes of 4 KiB.
+    /// Reads for `seconds`, with the given number per second of that many KiB each, and writes of 4 KiB.
     fn run(&mut self, seconds: u64, load: &[(u64, u64)], writes: u64) {
         for _ in 0..seconds {
             self.second += 1;
@@ -120,7 +120,7 @@ fn rules_do_not_follow_chance() {
     let mut world = World::new(striper(Mode::Fuzzy, |config| config.window = Time::from_secs(2)), 1024);
     world.run(4, &[(8, 1024)], 0);
     let (before, width) = (world.changes().len(), world.forks[0].spans(1e6));
-    // From some thirty-three a second on the rules would have it half as wide.
+    // From about thirty-three a second on the rules would halve its width.
     for rate in [24, 34, 35, 36, 22, 29, 36, 36, 34, 24, 27, 35, 36, 36, 23] {
         world.run(1, &[(rate, 1024)], 0);
     }
@@ -132,7 +132,7 @@ fn rules_do_not_follow_chance() {
 #[test]
 fn the_rules_cut_requests_that_there_are_and_not_their_mean() {
     let mut world = World::new(striper(Mode::Fuzzy, |_| {}), 1024);
-    // Every other request is of 4 KiB: the mean is half a megabyte, which nobody asks for.
+    // Every other request is of 4 KiB: the mean is half a megabyte, a size that no request has.
     world.run(30, &[(3, 1024)], 3);
     let unit = world.forks[0].unit_bytes;
     let width = u64::from(world.forks[0].spans(f64::from(1 << 20)));
@@ -145,7 +145,7 @@ fn a_copy_that_costs_more_than_it_gains_is_not_made() {
     world.bytes = 4096 * MIB;
     world.run(30, &[(3, 1024)], 0);
     assert!(world.changes().is_empty(), "{:?}", world.log);
-    // What copies cost is measured: here they take fifty times what the devices' rates say.
+    // Costs of copies are measured: here they take fifty times the time from the devices' rates.
     let mut world = World::new(striper(Mode::Model, |config| config.horizon = Time::from_secs(10)), 1024);
     let took = Time::from_secs(200);
     (0..8).for_each(|_| world.striper.handle(Time::ZERO, Event::Ended { file: FILE, bytes: 64 * MIB, took }));
@@ -217,7 +217,8 @@ fn what_the_requests_look_like_counts_for_the_rules() {
     }
 }
 
-/// [S-180] Rules may ask for a width under which the devices cannot bear the load: the striper takes a narrower one that they can.
+/// [S-180] Rules may demand a width under which the devices cannot bear the load: the striper chooses a narrower one
+/// that they can.
 #[test]
 fn rules_never_lead_into_an_unstable_width() {
     const WIDE: &str = "\
@@ -229,8 +230,8 @@ output RequestWidth
   ONE triangle 0 0.02 0.04
   ALL triangle 0.96 0.98 1
 ";
-    // 32 KiB should take 11.6 ms. Over all eight devices 150 requests/s keep each busy 1.5 s in a second, over four 0.8 s; if they take twice as
-    // long as the model is told, two are the most.
+    // 32 KiB should take 11.6 ms. Over all eight devices 150 requests/s keep each busy 1.5 s in a second, over four 0.8
+    // s. If they take twice as long as in the model, two are the most.
     let served = |took_ns| Served { operations: 100, bytes: 100 << 15, took_ns, queued: 100 };
     let all = "if RequestRate is ANY then RequestWidth is ALL";
     let all_if_slow =
@@ -254,7 +255,7 @@ output RequestWidth
     }
 }
 
-/// The model knows nothing of how devices do, and devices that do as measured are no news to the rules either.
+/// The model does not see the present performance of devices, and the rules do not react to nominal performance either.
 #[test]
 fn how_devices_do_is_for_the_rules_alone() {
     let spans = |mode, took_ms: u64| {
@@ -265,7 +266,7 @@ fn how_devices_do_is_for_the_rules_alone() {
         world.run(30, &[(12, 600)], 0);
         world.forks[0].spans(600.0 * 1024.0)
     };
-    // 25 ms is what 300 KiB should take.
+    // 300 KiB should take 25 ms.
     for took_ms in [25, 250] {
         assert_eq!(spans(Mode::Model, took_ms), spans(Mode::Model, 25), "the model knows nothing of it");
     }

@@ -1,36 +1,36 @@
-//! Why something is done, in numbers and in words.
+//! Reasons of the striper's actions, in numbers and in words.
 
 use std::fmt;
 
-/// Why a change is made or not made.
+/// Cause of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Requests will be answered sooner.
+    /// Requests will be faster.
     Faster,
-    /// The rules say so.
+    /// The rules demand it.
     Rules,
     /// With a choice between copies, reads wait less.
     Choice,
     /// Space is scarce.
     SpaceScarce,
-    /// The file is written too much.
+    /// The file has too many writes.
     Written,
 }
 
-/// Why something is done.
+/// Reason for an action.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Why {
-    /// The cause.
+    /// Cause of the action.
     pub cause: Cause,
     /// Requests per second.
     pub rate: f64,
     /// Mean bytes of a request.
     pub bytes: f64,
-    /// Predicted response time as it is, in seconds; infinite: the devices cannot bear it; not a number: nothing is known.
+    /// Predicted response time now, in seconds; infinite: the devices cannot bear the load; not a number: unknown.
     pub now_s: f64,
-    /// Predicted response time afterwards.
+    /// Predicted response time after the change.
     pub then_s: f64,
-    /// How long the copy keeps the devices busy, in seconds.
+    /// Time for which the copy keeps the devices busy, in seconds.
     pub copy_s: f64,
 }
 

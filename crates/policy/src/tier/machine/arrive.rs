@@ -1,11 +1,11 @@
-//! Promotion at the access: what is being read or written is at hand, so that moving it costs no reading.
+//! Promotion at the access: bytes that are read or written are in memory, so that moving them needs no read.
 
 use super::Reorganizer;
 use crate::tier::tuned::Tuned;
 use crate::tier::{Location, Move, Reason, Tier};
 use crate::time::Time;
 
-/// Promotions at the access that may wait, in multiples of the moves under way at a time.
+/// Most waiting promotions at the access, in multiples of the limit on moves under way.
 const URGENT_PER_MOVE: usize = 8;
 
 /// A move that is made at once or not at all.
@@ -17,12 +17,13 @@ pub(super) struct Urgent {
 }
 
 impl Reorganizer {
-    /// A location on the slow tier was accessed, `bytes` of it.
+    /// Considers a promotion after an access to `bytes` of a location on the slow tier.
     pub(super) fn arrive(&mut self, now: Time, location: Location, bytes: u64) {
         let Some(tuned) = &self.tuned else { return };
         if !self.config.on_access
             || self.urgent.len() >= self.config.moves_max.saturating_mul(URGENT_PER_MOVE)
             || self.moving.contains_key(&location)
+            || self.is_away(location)
             || self.urgent.iter().any(|urgent| urgent.of.location == location)
         {
             return;
@@ -49,16 +50,17 @@ impl Reorganizer {
         self.urgent.push_back(Urgent { of: Move { location, to: Tier::Fast, reason }, slow_bytes: rest });
     }
 
-    /// The location on the fast tier with which least is lost, of those that were not accessed since they were ranked, and what.
+    /// Returns the location on the fast tier with the least loss, and the loss. Excludes locations accessed since the
+    /// ranking.
     fn victim(&mut self, now: Time) -> Option<(f64, Location)> {
-        // Ranking costs as much as looking at all of them: never more often than a quarter of them may have changed.
+        // Ranking costs as much as one pass over all locations: at most once per change of a quarter of them.
         if self.ranked.1 * 4 >= self.fast.len() as u64 {
             self.rank(now);
         }
         while let Some(at) = self.victims.pop_front() {
             let since = |last: Time| last > self.ranked.0;
             let touched = [&self.read, &self.write].iter().any(|t| t.get(at).is_some_and(|e| since(e.last())));
-            if !touched && self.fast.contains(&at) && !self.is_moving(at) {
+            if !touched && self.fast.contains(&at) && !self.is_moving(at) && !self.is_away(at) {
                 let loss = |tuned: &Tuned| tuned.loss(at, self.copies.contains(at), self.config.block_bytes as f64);
                 return Some((self.tuned.as_ref().map_or(0.0, loss), at));
             }
@@ -66,7 +68,7 @@ impl Reorganizer {
         None
     }
 
-    /// Ranks what may leave the fast tier.
+    /// Ranks the locations that may leave the fast tier.
     pub(super) fn rank(&mut self, now: Time) {
         if let (true, Some(tuned)) = (self.config.on_access, &self.tuned) {
             self.victims = tuned.by_loss(&self.fast, self.copies.held(), self.config.block_bytes as f64).into();
@@ -74,10 +76,10 @@ impl Reorganizer {
         }
     }
 
-    /// The next move that is made at once, if it may be.
+    /// Returns the next move that is made at once, if it is permitted.
     pub(super) fn poll_urgent(&mut self, now: Time) -> Option<Move> {
         while let Some(&Urgent { of, slow_bytes }) = self.urgent.front() {
-            let pointless = self.tier(of.location) == of.to || self.is_moving(of.location);
+            let pointless = self.tier(of.location) == of.to || self.is_moving(of.location) || self.is_away(of.location);
             let leaving = self.moving.values().any(|of| of.to == Tier::Slow);
             if pointless || (of.to == Tier::Fast && self.room() == 0 && !leaving) {
                 self.urgent.pop_front();

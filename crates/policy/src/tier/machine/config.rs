@@ -1,27 +1,27 @@
-//! How the machine is set up.
+//! Settings of the machine.
 
 use crate::tier::cost::Costs;
 use crate::tier::reorganize::Thresholds;
 use crate::tier::tuned;
 use crate::time::Time;
 
-/// How long the window is.
+/// Length of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
-    /// So many requests.
+    /// Requests of applications; one that touches several locations counts once.
     Requests(u64),
-    /// A span of time.
+    /// Span of time.
     Span(Time),
 }
 
-/// Who plans the moves.
+/// Algorithm that plans the moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Planner {
     /// The paper's Algorithm 2.
     WsRos(Thresholds),
-    /// What was accessed most often so far, without a window.
+    /// Locations with most accesses so far, without a window.
     Frequency,
-    /// Ours.
+    /// Our planner: expected gain against cost.
     Tuned(tuned::Config),
 }
 
@@ -30,33 +30,33 @@ pub enum Planner {
 pub struct Config {
     /// The sliding window.
     pub window: Window,
-    /// Panes of the window; the planner runs at the end of each. 1 for the paper's algorithm; the tuned planner needs 2
-    /// at least.
+    /// Panes of the window; the planner runs at the end of each. 1 for the paper's algorithm; the tuned planner needs
+    /// at least 2.
     pub panes: usize,
-    /// Locations that are remembered per region.
+    /// Most locations with statistics per region.
     pub locations_max: usize,
     /// Bytes of a location.
     pub block_bytes: u64,
     /// Bytes of the fast tier that hot data may take.
     pub fast_bytes: u64,
-    /// The devices.
+    /// Costs of the devices.
     pub costs: Costs,
-    /// Who plans.
+    /// Algorithm that plans the moves.
     pub planner: Planner,
-    /// How long both tiers must have been idle before something is moved.
+    /// Idle time of both tiers before a move begins.
     pub idle: Time,
-    /// Bytes moved per second of idleness; `None` is as fast as it goes.
+    /// Bytes moved per second of idleness; `None`: at full speed.
     pub idle_bytes_per_s: Option<u64>,
     /// Bytes moved per second while the devices are busy; 0 waits for idleness.
     pub busy_bytes_per_s: u64,
     /// Moves under way at a time.
     pub moves_max: usize,
-    /// What is promoted keeps its slow copy until it is written, so that demoting it costs nothing.
+    /// Whether a promoted location keeps its slow copy until it is written, so that demoting it costs nothing.
     pub keep_copies: bool,
-    /// A location on the fast tier without a slow copy gets one while the devices are idle, when it was not accessed
-    /// for this long. `None` makes no such copies.
+    /// Time without access after which a location on the fast tier gets a slow copy, made while the devices are idle.
+    /// `None`: no such copies.
     pub copy_after: Option<Time>,
-    /// Promote at the access, while the bytes are at hand (the tuned planner).
+    /// Whether locations are promoted at the access, while their bytes are in memory (the tuned planner).
     pub on_access: bool,
 }
 

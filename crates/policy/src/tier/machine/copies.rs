@@ -1,16 +1,16 @@
-//! Slow copies of what lies on the fast tier: which there are, and which are made while the devices are idle.
+//! Slow copies of locations on the fast tier: existing ones, and those made while the devices are idle.
 //!
-//! What has a copy leaves the fast tier for nothing, until it is written. A promotion may leave one behind; what was placed on the fast tier
-//! first, or was written there, gets one when it has not been accessed for a while and the devices have nothing else to do:
+//! A location with a copy can leave the fast tier without cost until it is written. A promotion may leave a copy
+//! behind. Other locations of the fast tier get one after a time without access, while the devices are idle:
 //!
 //! ```text
-//!   on the fast tier, no copy --(not accessed for `copy_after`)--> due --(idle, budget, room, no move waits)--> Action::Copy
-//!        ^                                                                                                       |
-//!        '------------------ a write, or the copy failed ------------------ copy <--------- Event::Copied -------'
+//!   no copy --(not accessed for `copy_after`)--> due --(idle, budget, room, no move waits)--> Action::Copy
+//!      ^                                                                                          |
+//!      '-------------- a write, or the copy failed --------- copy <--------- Event::Copied -------'
 //! ```
-//! What was not accessed for longest comes first: it is the next to leave. What is likely to be written again soon, as learned from how often
-//! others were ([`crate::tier::hit_rate`]), is looked at again later. So a copy costs device time that nothing else wants, and is not made
-//! to be thrown away.
+//! The location with the oldest access comes first: it is the next to leave. A location that is likely to be written
+//! soon, as learned from others ([`crate::tier::hit_rate`]), is checked again later. So copies use only idle device
+//! time, and are rarely wasted.
 
 use super::Reorganizer;
 use crate::tier::tuned::Tuned;
@@ -18,26 +18,27 @@ use crate::tier::{Location, Region, Tier};
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Further writes to expect of a location above which it is not copied: then it is as likely as not that the copy is written over.
+/// Expected further writes above which a location is not copied: the copy is as likely as not to become stale.
 const WRITES_MAX: f64 = 0.5;
 
-/// How long a location is left alone at least after its copy failed or was refused.
+/// Least delay before another attempt after a copy failed or was refused.
 const AGAIN: Time = Time(1_000_000_000);
 
-/// The copies of what lies on the fast tier. Each of its locations is in one of `held`, `due` and `making`, if copies are made at all.
+/// The copies of the fast tier's locations. Each location is in one of `held`, `due` and `making`, if copies are made
+/// at all.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
-    /// How long a location must not have been accessed; `None` makes no copies but those that promotions leave.
+    /// Time without access before a copy; `None`: only promotions leave copies.
     after: Option<Time>,
-    /// Those with a copy: when each was last accessed.
+    /// Locations with a copy, with their last access.
     held: BTreeMap<Location, Time>,
     used: BTreeSet<(Time, Location)>,
-    /// Those without a copy: when each may get one.
+    /// Locations without a copy, with the earliest time of one.
     due: BTreeMap<Location, Time>,
     order: BTreeSet<(Time, Location)>,
-    /// Copies under way, and whether the location was written meanwhile.
+    /// Copies under way, and whether the location was written since they began.
     making: BTreeMap<Location, bool>,
-    /// Bytes that further copies may take.
+    /// Bytes available for further copies.
     room_bytes: u64,
 }
 
@@ -46,7 +47,7 @@ impl Copies {
         Copies { after, room_bytes: u64::MAX, ..Copies::default() }
     }
 
-    /// The locations with a copy.
+    /// Returns the locations with a copy.
     pub(super) fn held(&self) -> &BTreeMap<Location, Time> {
         &self.held
     }
@@ -55,7 +56,7 @@ impl Copies {
         self.held.contains_key(&location)
     }
 
-    /// Whether its copy is being made.
+    /// Whether a copy of the location is under way.
     pub(super) fn is_making(&self, location: Location) -> bool {
         self.making.contains_key(&location)
     }
@@ -64,12 +65,12 @@ impl Copies {
         self.making.len()
     }
 
-    /// There is so much room; the copies under way take theirs from it.
+    /// Sets the available room; copies under way are subtracted.
     pub(super) fn set_room(&mut self, bytes: u64, block_bytes: u64) {
         self.room_bytes = bytes.saturating_sub(self.making.len() as u64 * block_bytes);
     }
 
-    /// A location lies on the fast tier, and has no copy.
+    /// Adds a location of the fast tier without a copy.
     pub(super) fn bare(&mut self, now: Time, location: Location) {
         self.held_since(location, None);
         if !self.is_making(location) {
@@ -77,19 +78,19 @@ impl Copies {
         }
     }
 
-    /// It has one, and was last accessed then.
+    /// Adds the copy of a location, with the last access.
     pub(super) fn hold(&mut self, location: Location, last: Time) {
         self.due_at(location, None);
         self.held_since(location, Some(last));
     }
 
-    /// It is not on the fast tier any more.
+    /// Removes a location that left the fast tier.
     pub(super) fn left(&mut self, location: Location) {
         self.due_at(location, None);
         self.held_since(location, None);
     }
 
-    /// A location on the fast tier was accessed.
+    /// Records an access to a location on the fast tier.
     pub(super) fn accessed(&mut self, now: Time, location: Location, region: Region) {
         if region == Region::Write {
             if let Some(written) = self.making.get_mut(&location) {
@@ -106,7 +107,7 @@ impl Copies {
         }
     }
 
-    /// A copy under way has ended. Whether it is one: nothing was written since it began.
+    /// Ends a copy under way. Returns whether it is valid: nothing was written since it began.
     fn made(&mut self, location: Location) -> bool {
         self.making.remove(&location).is_some_and(|written| !written)
     }
@@ -133,12 +134,13 @@ impl Copies {
         self.order.extend(at.map(|at| (at, location)));
     }
 
-    /// When the next one is due.
+    /// Returns the time at which the next copy is due.
     fn next_due(&self, block_bytes: u64) -> Option<Time> {
         self.order.first().map(|(at, _)| *at).filter(|_| self.room_bytes >= block_bytes)
     }
 
-    /// The next one that is due and likely to stay as it is. `further_writes` says how many writes to expect of a location.
+    /// Returns the next due location that is unlikely to be written. `further_writes` returns the expected writes of a
+    /// location.
     fn take(&mut self, now: Time, further_writes: impl Fn(Location) -> f64) -> Option<Location> {
         loop {
             let &(at, location) = self.order.first()?;
@@ -159,14 +161,14 @@ impl Copies {
 }
 
 impl Reorganizer {
-    /// The next copy that is made, if the devices are idle and nothing is to be moved.
+    /// Returns the next copy to make, if the devices are idle and no move waits.
     pub(super) fn poll_copy(&mut self, now: Time) -> Option<Location> {
         if now < self.copy_at()? {
             return None;
         }
-        let (tuned, moving) = (self.tuned.as_ref(), &self.moving);
+        let (tuned, moving, away) = (self.tuned.as_ref(), &self.moving, &self.away);
         let further = |at: Location| match tuned {
-            _ if moving.contains_key(&at) => f64::INFINITY,
+            _ if moving.contains_key(&at) || away.contains(&at) => f64::INFINITY,
             Some(tuned) => Tuned::further_writes(tuned, at),
             None => 0.0,
         };
@@ -177,14 +179,14 @@ impl Reorganizer {
         Some(location)
     }
 
-    /// When the next copy may be made; `None` if only something that happens can tell.
+    /// Returns the time of the next copy; `None` if it depends on events.
     pub(super) fn copy_at(&self) -> Option<Time> {
         let waits = self.plan.is_empty() && self.urgent.is_empty() && self.under_way() < self.config.moves_max;
         let due = self.copies.next_due(self.config.block_bytes).filter(|_| waits)?;
         Some(due.max(self.idle_at()?).max(self.budget_at))
     }
 
-    /// A copy was made, by us or before.
+    /// Records a copy, made by this machine or earlier.
     pub(super) fn copied(&mut self, now: Time, location: Location) {
         let ours = self.copies.is_making(location);
         let equal = !ours || self.copies.made(location);
@@ -199,7 +201,7 @@ impl Reorganizer {
         }
     }
 
-    /// A copy under way was given up.
+    /// Ends a copy under way that was given up.
     pub(super) fn copy_failed(&mut self, now: Time, location: Location) {
         if self.copies.making.remove(&location).is_some() {
             self.stats.copies_failed += 1;
@@ -209,10 +211,10 @@ impl Reorganizer {
         }
     }
 
-    /// The locations with slow copies in the order in which those are given up where space is short. What was accessed
-    /// last goes first: it stays on the fast tier for longest, so that its copy is of the least use. Measured on a hot
-    /// spot that moves, with half of the room that copies could take: 3 % less is moved than when the first in number
-    /// go, and 12 % less than when the coldest do.
+    /// Returns the locations with slow copies, in the order in which copies are dropped when space is short. The latest
+    /// accessed goes first: it stays on the fast tier for longest, so that its copy is of the least use. Measured on a
+    /// hot spot that moves, with half of the room for copies: 3 % fewer moves than in numerical order, and 12 % fewer
+    /// than with the coldest first.
     pub fn copies_to_give_up(&self) -> Vec<Location> {
         self.copies.used.iter().rev().map(|(_, location)| *location).collect()
     }
@@ -222,12 +224,12 @@ impl Reorganizer {
         self.copies.contains(location)
     }
 
-    /// Locations with a slow copy, and those whose copy is being made.
+    /// Returns the numbers of locations with a slow copy, and of copies under way.
     pub fn copies(&self) -> (usize, usize) {
         (self.copies.held.len(), self.copies.making())
     }
 
-    /// Whether every location of the fast tier is accounted for.
+    /// Checks that every location of the fast tier is accounted for.
     #[cfg(test)]
     pub(super) fn check_copies(&self) {
         let of = &self.copies;

@@ -1,36 +1,45 @@
-//! What the machine is told, what it says, and what it counts.
+//! Events, actions and counters of the machine.
 
 use crate::machine;
 use crate::tier::{Location, Move, Region, Tier};
 
-/// What happened.
+/// Input of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An access of `bytes`.
     Access {
-        /// Where.
+        /// Location of the access.
         location: Location,
         /// Reading or writing.
         region: Region,
         /// How many bytes of it.
         bytes: u64,
+        /// The last location that its request touches: [`super::Window::Requests`] counts these.
+        ends_request: bool,
     },
     /// A location has data now, on this tier.
     Placed {
-        /// Which.
+        /// Location that was placed.
         location: Location,
-        /// Where it was put.
+        /// Tier of the location.
         tier: Tier,
     },
     /// A location has no data any more.
     Gone {
-        /// Which.
+        /// Location without data.
         location: Location,
     },
     /// A file is gone with all its locations.
     Removed {
-        /// Which.
+        /// File that was removed.
         file: u64,
+    },
+    /// A location can be reached, or not: one of its targets has failed. Then it is neither moved nor copied.
+    Reach {
+        /// Location on that target.
+        location: Location,
+        /// Whether all of it can be read.
+        reached: bool,
     },
     /// No device of the tier has anything to do.
     Idle(Tier),
@@ -38,35 +47,35 @@ pub enum Event {
     Busy(Tier),
     /// A move was carried out.
     Moved {
-        /// Which.
+        /// Location that was moved.
         location: Location,
     },
     /// A move was given up, and the location is where it was; or a copy was given up.
     Failed {
-        /// Which.
+        /// Location of the move or copy.
         location: Location,
     },
     /// A location on the fast tier has an equal copy on the slow one now.
     Copied {
-        /// Which.
+        /// Location that was copied.
         location: Location,
     },
-    /// It has none any more.
+    /// A location has no slow copy any more.
     CopyGone {
-        /// Which.
+        /// Location that lost it.
         location: Location,
     },
     /// The fast tier has this room for hot data now.
     FastBytes(u64),
     /// The slow tier has this room for copies now, beside those that there are; those under way come out of it.
     CopyBytes(u64),
-    /// Somebody wants nothing to be moved until further notice, or not any more. What is under way ends.
+    /// Moves are suspended by the operator, or resumed. Moves under way go on to their end.
     Paused(bool),
     /// Time has passed.
     Tick,
 }
 
-/// What to do.
+/// Output of the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
     /// Move this; answer with [`Event::Moved`] or [`Event::Failed`].
@@ -78,7 +87,7 @@ pub enum Action {
 /// A line of the machine's log.
 pub type Logged = machine::Logged<Event, Action>;
 
-/// What was done so far.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Locations moved to the fast tier.
@@ -99,7 +108,7 @@ pub struct Stats {
     pub copies_failed: u64,
     /// Accesses to the fast tier.
     pub fast_accesses: u64,
-    /// All accesses.
+    /// Total of accesses.
     pub accesses: u64,
     /// Panes that ended.
     pub panes: u64,

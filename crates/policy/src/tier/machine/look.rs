@@ -1,26 +1,26 @@
-//! What people want to know of the machine.
+//! Reports on the machine for users.
 
 use super::Reorganizer;
 use crate::tier::{Location, Tier};
 use std::collections::BTreeMap;
 
-/// How warm a location is.
+/// Accesses and place of a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Temperature {
-    /// Which.
+    /// The reported location.
     pub location: Location,
     /// Reads within the window.
     pub reads: u32,
     /// Writes within the window.
     pub writes: u32,
-    /// Where it lies.
+    /// Its present tier.
     pub tier: Tier,
-    /// It is on its way to the other tier.
+    /// Whether it is being moved.
     pub moving: bool,
 }
 
 impl Reorganizer {
-    /// The locations that were accessed most often within the window, at most `max`; the hottest first.
+    /// Returns the locations with most accesses within the window, at most `max`, hottest first.
     pub fn hottest(&self, max: usize) -> Vec<Temperature> {
         let mut counts: BTreeMap<Location, u32> = BTreeMap::new();
         for (location, entry) in self.read.iter().chain(self.write.iter()) {
@@ -32,24 +32,24 @@ impl Reorganizer {
         ranks.into_iter().map(|(_, location)| self.look_at(location)).collect()
     }
 
-    /// One location.
+    /// Returns the report on one location.
     pub fn look_at(&self, location: Location) -> Temperature {
         let (reads, writes) = self.temperature(location);
         let moving = self.moving.contains_key(&location);
         Temperature { location, reads, writes, tier: self.tier(location), moving }
     }
 
-    /// Whether a location is on its way, or being copied.
+    /// Whether a location is being moved or copied.
     pub fn is_moving(&self, location: Location) -> bool {
         self.moving.contains_key(&location) || self.copies.is_making(location)
     }
 
-    /// Locations that still fit on the fast tier.
+    /// Returns the number of locations that still fit on the fast tier.
     pub fn free_locations(&self) -> u64 {
         self.room()
     }
 
-    /// The files whose locations the machine remembers.
+    /// Whether the machine has entries for a file.
     pub fn remembers(&self, file: u64) -> bool {
         let first = Location { file, segment: 0 };
         let last = Location { file, segment: u64::MAX };

@@ -1,4 +1,4 @@
-//! The machine, driven by hand.
+//! Tests of the machine with single events.
 
 use super::*;
 use crate::tier::tuned;
@@ -22,7 +22,21 @@ fn paper(window: u64, free_bytes: u64) -> Config {
 }
 
 fn access(machine: &mut Reorganizer, now: u64, block: u64, region: Region) {
-    machine.handle(Time(now), Event::Access { location: at(block), region, bytes: 1 });
+    machine.handle(Time(now), Event::Access { location: at(block), region, bytes: 1, ends_request: true });
+}
+
+#[test]
+fn a_request_over_several_locations_counts_once_in_a_window() {
+    let mut machine = Reorganizer::new(paper(4, 0), Time::ZERO);
+    let mut request = |first: u64| {
+        for block in first..first + 3 {
+            let event =
+                Event::Access { location: at(block), region: Region::Read, bytes: 1, ends_request: block == first + 2 };
+            machine.handle(Time(first), event);
+        }
+        machine.stats().panes
+    };
+    assert_eq!([1, 10, 20, 30, 40].map(&mut request), [0, 0, 0, 1, 1], "the fourth request ends the window");
 }
 
 fn poll(machine: &mut Reorganizer, now: Time) -> Option<Action> {
@@ -51,6 +65,23 @@ fn moves_wait_for_both_tiers_to_be_idle_and_go_one_after_the_other() {
     assert_eq!((stats.promoted, stats.failed, stats.accesses, stats.fast_accesses), (1, 1, 10, 0));
 }
 
+/// [S-375]
+#[test]
+fn what_lies_on_a_failed_target_is_not_moved_until_it_is_back() {
+    let mut machine = Reorganizer::new(paper(10, 0), Time::ZERO);
+    let reach = |reached| Event::Reach { location: at(0), reached };
+    machine.handle(Time::ZERO, reach(false));
+    (0..10).for_each(|n| access(&mut machine, n, n % 2, Region::Read));
+    let Some(Action::Move(first)) = poll(&mut machine, Time(30)) else { panic!("idle long enough") };
+    assert_eq!(first.location, at(1), "the other one of the two hot locations");
+    machine.handle(Time(31), Event::Moved { location: at(1) });
+    assert_eq!(poll(&mut machine, Time(40)), None);
+    machine.handle(Time(50), reach(true));
+    (50..60).for_each(|n| access(&mut machine, n, n % 2, Region::Read));
+    let Some(Action::Move(second)) = poll(&mut machine, Time(90)) else { panic!("it is back") };
+    assert_eq!(second.location, at(0));
+}
+
 #[test]
 fn a_budget_spreads_the_moves_and_a_busy_share_goes_on_under_load() {
     let config = Config { idle_bytes_per_s: Some(1), moves_max: 9, ..paper(20, 0) };
@@ -77,7 +108,7 @@ fn a_budget_spreads_the_moves_and_a_busy_share_goes_on_under_load() {
     assert!(poll(&mut machine, Time::from_secs(1)).is_some());
 }
 
-/// What was hot in one window and had no access in the next makes room for what is hot now.
+/// Locations that were hot in one window and unused in the next make room for the present hot ones.
 #[test]
 fn ws_ros_demotes_what_left_the_working_set() {
     for span in [false, true] {
@@ -132,7 +163,9 @@ fn a_file_that_is_removed_takes_its_locations_along_and_gives_its_room_back() {
     machine.handle(Time::ZERO, Event::Placed { location: other, tier: Tier::Fast });
     (0..5).for_each(|n| access(&mut machine, n, 3, Region::Read));
     (0..5).for_each(|n| access(&mut machine, n, 4, Region::Write));
-    (0..2).for_each(|n| machine.handle(Time(n), Event::Access { location: other, region: Region::Read, bytes: 1 }));
+    (0..2).for_each(|n| {
+        machine.handle(Time(n), Event::Access { location: other, region: Region::Read, bytes: 1, ends_request: true })
+    });
     assert_eq!(
         machine.hottest(2).iter().map(|t| (t.location, t.reads, t.writes)).collect::<Vec<_>>(),
         [(at(3), 5, 0), (at(4), 0, 5)]
@@ -144,8 +177,8 @@ fn a_file_that_is_removed_takes_its_locations_along_and_gives_its_room_back() {
 }
 
 proptest! {
-    /// Whatever happens: the fast tier is never over its share, no location is moved twice at a time, a move is always to the
-    /// other tier, and accounts add up.
+    /// After any events: the fast tier is never over its share, no location has two moves at a time, a move always goes
+    /// to the other tier, and accounts add up.
     #[test]
     fn invariants_hold_under_random_events(
         tuned: bool,
@@ -257,18 +290,18 @@ fn what_lies_only_on_the_fast_tier_is_copied_down_when_it_is_left_alone_and_the_
     assert_eq!((copies(&mut machine, 1499), machine.next_deadline()), (vec![], Some(Time(1500))));
     assert_eq!((copies(&mut machine, 1500), copies(&mut machine, 9999)), (vec![1], vec![]), "each once");
     assert_eq!((machine.copies(), machine.stats().copied), ((2, 0), 2));
-    // A read changes nothing, a write ends the copy: it is made again when the location was left alone.
+    // A read changes nothing, a write invalidates the copy: it is made again after a time without access.
     access(&mut machine, 10_000, 1, Region::Read);
     access(&mut machine, 10_001, 2, Region::Write);
     assert_eq!((machine.copies().0, copies(&mut machine, 11_000), copies(&mut machine, 11_001)), (1, vec![], vec![2]));
-    // What was not moved up but found there is copied as well, what is gone takes its copy along.
+    // A location that was not promoted but found there is copied as well; a removed one takes its copy along.
     machine.handle(Time(12_000), Event::Placed { location: at(7), tier: Tier::Fast });
     machine.handle(Time(12_000), Event::Gone { location: at(1) });
     assert_eq!((machine.copies().0, copies(&mut machine, 13_000), machine.copies().0), (1, vec![7], 2));
     machine.handle(Time(13_000), Event::CopyGone { location: at(7) });
     assert_eq!(copies(&mut machine, 14_000), [7]);
     machine.check_copies();
-    // Without copies there are none.
+    // Without `copy_after`, no copies are made.
     let mut none = on_fast(Config { copy_after: None, ..config });
     assert_eq!((copies(&mut none, 9999), none.next_deadline()), (vec![], None));
 }
@@ -329,7 +362,7 @@ fn copies_keep_to_the_budget_of_idle_times_and_to_the_room_on_the_slow_tier() {
 fn what_is_likely_to_be_written_again_is_not_copied() {
     let config = Config { copy_after: Some(Time(1000)), on_access: false, ..tuned_config(1_000_000, 0) };
     let mut machine = Reorganizer::new(config, Time::ZERO);
-    // Locations that are each written eight times, one after the other, with the devices idle in between.
+    // Locations that are each written eight times, one after the other, with idle devices in between.
     let mut made = 0;
     for n in 0..8_000u64 {
         let (block, now) = (n / 8, n * 10_000);
@@ -341,7 +374,7 @@ fn what_is_likely_to_be_written_again_is_not_copied() {
         made += if n > 4_000 { copied.iter().filter(|copied| **copied == block && n % 8 < 7).count() } else { 0 };
     }
     assert!(made < 50, "{made} of 3500 copies were written over");
-    // Left alone for a window, they are copied.
+    // Unused for a window, they are copied.
     let done = copies(&mut machine, 1 << 60).len();
     assert!(machine.copies().0 > 900, "{done}, {:?}", machine.stats());
 }
@@ -368,7 +401,8 @@ fn tuned_config(fast_bytes: u64, busy_bytes_per_s: u64) -> Config {
 }
 
 fn read_whole(machine: &mut Reorganizer, now: u64, block: u64) -> Vec<Move> {
-    machine.handle(Time(now), Event::Access { location: at(block), region: Region::Read, bytes: 100 });
+    machine
+        .handle(Time(now), Event::Access { location: at(block), region: Region::Read, bytes: 100, ends_request: true });
     let mut made = Vec::new();
     while let Some(action) = poll(machine, Time(now)) {
         let Action::Move(of) = action else { panic!("the slow tier is never idle: {action:?}") };
@@ -390,12 +424,15 @@ fn what_comes_back_is_promoted_at_the_access_and_leaves_its_copy_for_nothing() {
     let at_hand = made.iter().filter(|of| matches!(of.reason, Reason::AtHand { .. })).count();
     assert!(at_hand > 50 && stats.demoted > 50, "{at_hand} at hand, {stats:?}");
     assert!(stats.fast_accesses > 2_000, "{stats:?}");
-    // One byte per second was allowed: what was made took nothing from the slow devices.
+    // One byte per second was permitted: the promotions used no time of the slow devices.
     assert!(machine.fast_locations() <= 4);
-    // Written, it has no copy any more, and its way back is a move with a price.
+    // After the write it has no copy, and its demotion is a move with a cost.
     let fast: Vec<Location> = machine.fast.iter().copied().collect();
     let before = machine.copies().0;
-    machine.handle(Time(6_000_001), Event::Access { location: fast[0], region: Region::Write, bytes: 1 });
+    machine.handle(
+        Time(6_000_001),
+        Event::Access { location: fast[0], region: Region::Write, bytes: 1, ends_request: true },
+    );
     assert_eq!((before, machine.copies().0), (fast.len(), fast.len() - 1));
 }
 
@@ -410,7 +447,7 @@ fn a_long_window_does_not_make_it_wait_for_what_it_learns_first() {
     let window = Window::Requests(400_000);
     let mut machine = Reorganizer::new(Config { window, ..tuned_config(1_000, u64::MAX) }, Time::ZERO);
     machine.handle(Time::ZERO, Event::Busy(Tier::Slow));
-    // Full of what is not asked for; ten others are read in turn.
+    // Full of unused locations; ten others are read in turn.
     for block in 100..110 {
         machine.handle(Time::ZERO, Event::Placed { location: at(block), tier: Tier::Fast });
     }

@@ -1,16 +1,18 @@
-//! What it is worth to promote a location at the access, when its bytes are at hand.
+//! Value of a promotion at the access, when the bytes of the location are in memory.
 //!
-//! It is promoted now if that is better than at its next access, at the expense of the one that leaves for it, and if it pays at all:
+//! A location is promoted now if three conditions hold. It must be better than at the next access, worth more than the
+//! location that leaves, and profitable at all:
 //!
 //! ```text
-//!   next     what the next access saves on the fast tier: a read, or a write less what has to be written back for it
-//!   now      comes * next - (1 - comes) * write to the fast tier - reading the rest, twice        (it would be written then as well)
+//!   next     saving of the next access on the fast tier: a read, or a write less the bytes to write back for it
+//!   now      comes * next - (1 - comes) * write to the fast tier (done then as well) - reading the rest, twice
 //!   saves    further * next  >  costs   write to the fast tier + reading the rest, twice
-//!   loss     of the one that leaves: comes at its age * (next + write to the fast tier) + writing it back, if it is not clean
+//!   loss     of the one that leaves: comes at its age * (next + write to the fast tier) + write back, unless clean
 //!   promote  saves > costs  and  now > loss, or > 0 if there is room
 //! ```
-//! The chances are learned ([`crate::tier::hit_rate`]). Device time counts at its price: where there is time to spare it costs less. What
-//! of a block is not at hand counts twice, since it takes turns of the slow tier's budget that others need.
+//! The probabilities are learned ([`crate::tier::hit_rate`]). Device time counts at its price: an idle device costs
+//! less. Bytes of a block that are not in memory count twice, since reading them uses budget of the slow tier that
+//! others need.
 
 use super::Tuned;
 use crate::tier::ghosts::Stay;
@@ -18,34 +20,34 @@ use crate::tier::{Location, Region, Tier};
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Locations that the ghost list has room for, in multiples of those of the fast tier.
+/// Capacity of the ghost list, in multiples of the fast tier's locations.
 const LIST: usize = 2;
 
-/// What the write to the fast tier counts for at least, however much time that has to spare: nothing moves for next to nothing.
+/// Least price of the write to the fast tier, even if that is idle: a tiny gain causes no move.
 const PRICE_MIN: f64 = 0.1;
 
-/// How many times reading what is not at hand counts.
+/// Weight of reading bytes that are not in memory.
 const REST: f64 = 2.0;
 
 /// A promotion at the access, in device time at its price.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offer {
-    /// What the accesses to come save.
+    /// Time that the following accesses save.
     pub saves_ns: f64,
-    /// What it costs.
+    /// Cost of the promotion.
     pub costs_ns: f64,
-    /// What is gained against promoting it at its next access.
+    /// Gain over a promotion at the next access.
     pub now_ns: f64,
 }
 
 impl Tuned {
-    /// The fast tier has room for so many locations, and `most` are remembered at most.
+    /// Sets the number of locations in the fast tier; the ghost list has at most `most` entries.
     pub fn set_room(&mut self, fast: u64, most: usize) {
         let fast = usize::try_from(fast).unwrap_or(usize::MAX);
         self.list = fast.saturating_mul(LIST).min(most).max(1);
     }
 
-    /// A location was accessed.
+    /// Records an access to a location.
     pub fn accessed(&mut self, location: Location, region: Region) {
         let before = self.ghosts.touch(location, region);
         self.hit_rate.accessed(before, &self.ghosts, self.list);
@@ -54,19 +56,19 @@ impl Tuned {
         }
     }
 
-    /// A location is no more.
+    /// Forgets a removed location.
     pub fn gone(&mut self, location: Location) {
         if let Some(stay) = self.ghosts.forget(location) {
             self.hit_rate.leaves(stay);
         }
     }
 
-    /// A file is no more.
+    /// Forgets a removed file.
     pub fn removed(&mut self, file: u64) {
         self.ghosts.of_file(file).into_iter().for_each(|location| self.gone(location));
     }
 
-    /// What it is worth to promote a location that was just accessed; `rest_bytes` of it are not at hand.
+    /// Returns the value of promoting a location that was just accessed; `rest_bytes` of it are not in memory.
     pub fn at_hand(&self, location: Location, rest_bytes: f64, block_bytes: f64) -> Offer {
         let stay = self.ghosts.get(location);
         let comes = self.hit_rate.comes(stay.accesses(), 0);
@@ -81,7 +83,7 @@ impl Tuned {
         }
     }
 
-    /// What is lost if a location leaves the fast tier now.
+    /// Returns the loss if a location leaves the fast tier now.
     pub fn loss(&self, location: Location, clean: bool, block_bytes: f64) -> f64 {
         let leaves = if clean { 0.0 } else { self.write_back_ns(block_bytes) };
         let stay = self.ghosts.get(location);
@@ -92,7 +94,7 @@ impl Tuned {
         comes * (self.next_saves(&stay, block_bytes).max(0.0) + self.fast_write_ns(block_bytes)) + leaves
     }
 
-    /// What is on the fast tier, that with which least is lost first.
+    /// Returns the locations of the fast tier, smallest loss first.
     pub fn by_loss(
         &self,
         fast: &BTreeSet<Location>,
@@ -103,13 +105,13 @@ impl Tuned {
         all.into_iter().map(|(_, at)| at).collect()
     }
 
-    /// Further writes to expect of a location.
+    /// Returns the expected number of further writes to a location.
     pub fn further_writes(&self, location: Location) -> f64 {
         let stay = self.ghosts.get(location);
         if stay.last == 0 { 0.0 } else { self.hit_rate.further(stay.accesses()) * self.writes_share(&stay) }
     }
 
-    /// What it costs to write a location back to the slow tier, in device time at its price.
+    /// Returns the cost of writing a location back to the slow tier, in device time at its price.
     pub(super) fn write_back_ns(&self, block_bytes: f64) -> f64 {
         self.moving_ns(Tier::Slow, block_bytes)
     }
@@ -118,7 +120,7 @@ impl Tuned {
         self.prices[Tier::Fast as usize].max(PRICE_MIN) * self.costs.fast.access_ns(Region::Write, block_bytes)
     }
 
-    /// What the next access saves on the fast tier. A write after which no other comes has to be written back.
+    /// Returns the time that the next access saves on the fast tier. The last write of a series has to be written back.
     fn next_saves(&self, stay: &Stay, block_bytes: f64) -> f64 {
         let writes = self.writes_share(stay);
         let saved = |region: Region| self.saved_ns(region, self.bytes[region as usize]);
@@ -127,7 +129,7 @@ impl Tuned {
             + writes * (saved(Region::Write) - last_write * self.write_back_ns(block_bytes))
     }
 
-    /// Which share of a location's accesses writes: its own, and one like those of all.
+    /// Returns the share of writes in a location's accesses: its own count, and one access of average kind.
     fn writes_share(&self, stay: &Stay) -> f64 {
         let all = self.writes / (1.0 + self.writes);
         (f64::from(stay.writes) + all) / (f64::from(stay.accesses()) + 1.0)
@@ -146,7 +148,7 @@ mod tests {
         Location { file: 0, segment }
     }
 
-    /// Three hundred blocks are read in turn, whole, and after each of them one that never was before.
+    /// Three hundred whole blocks are read in turn, each followed by a block that is read once.
     fn trained() -> Tuned {
         let mut tuned = Tuned::new(Config::default(), Costs::default(), 4);
         tuned.set_room(1000, usize::MAX);

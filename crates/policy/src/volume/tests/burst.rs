@@ -1,4 +1,4 @@
-//! Versions as files by hand: what is done to them in which order, and what is tried again when.
+//! Versions as files, with single events: operations, their order, and retries.
 
 use super::*;
 
@@ -238,9 +238,10 @@ fn space_is_looked_at_more_often_while_something_is_on_its_way() {
         let looks = volume.drain().filter(|action| *action == Action::LookAtSpace).count();
         (looks, volume.next_deadline().expect("there is a next one"))
     };
-    assert_eq!(looks(&mut volume, t(0)), (1, t(4)));
-    tell(&mut volume, t(1), buffer::Event::Arrive { app: 1, request: 1, bytes: 10.0 });
-    assert_eq!(looks(&mut volume, t(2)), (0, t(4)));
+    assert_eq!(looks(&mut volume, t(0)), (1, t(40)));
+    assert_eq!(looks(&mut volume, t(2)), (0, t(40)));
+    tell(&mut volume, t(3), buffer::Event::Arrive { app: 1, request: 1, bytes: 10.0 });
+    assert_eq!(looks(&mut volume, t(3)), (0, t(4)), "the first one does not wait for the end of the rest");
     assert_eq!(looks(&mut volume, t(4)), (1, t(5)));
 }
 
@@ -254,7 +255,7 @@ fn when_another_node_decides_nothing_is_demoted_any_more() {
     made(&mut volume, t(3), &first, lies(&[DATA, DEMOTED]));
     volume.handle(t(60), Event::Tick);
     assert_eq!(changes(&mut volume, t(60)), []);
-    // What it is told of when it decides again counts.
+    // Its reports after the next decision count.
     let found = Event::Found { version: FAST, bytes: 100, files: vec![FileId(2), FileId(3)] };
     [2, 3].into_iter().for_each(|file| volume.handle(t(61), Event::File(FileId(file), lies(&[DATA]))));
     volume.handle(t(61), found);

@@ -1,4 +1,4 @@
-//! Replicas and failover by hand: what takes over at once, what waits for the delay, and what is tried again.
+//! Replicas and failover with single events: immediate swaps, delayed rebuilds, and retries.
 
 use super::*;
 use crate::ids::TargetId;
@@ -21,7 +21,7 @@ fn end(volume: &mut Volume, now: Time, change: &Change, result: Outcome) {
     volume.handle(now, Event::Done { ticket: change.ticket, result });
 }
 
-/// A volume at second 1, whose file has the replica that its job wants.
+/// A volume at second 1, whose file has the replica that its job needs.
 fn with_replica() -> Volume {
     let mut volume = Volume::new(config(), Time::ZERO);
     let now = Time::from_secs(1);
@@ -33,7 +33,7 @@ fn with_replica() -> Volume {
     volume
 }
 
-/// A target fails under the file: what is said, in this order and before anything is done.
+/// A target fails under the file: the expected actions, in this order and before any is carried out.
 fn fails(volume: &mut Volume, now: Time, mirrors: &[(Purpose, bool)]) -> Vec<Change> {
     volume.handle(now, Event::File(FILE, FileEvent::Complained { target: LOST }));
     let said = changes(volume, now);

@@ -1,4 +1,4 @@
-//! The buffer under loads whose outcome is known or published.
+//! The buffer under loads whose outcome is derived or published.
 
 use super::super::load::{Listed, VersionClass};
 use super::*;
@@ -75,7 +75,7 @@ fn the_same_seed_gives_the_same_figures() {
     assert_eq!(run(&setup), run(&setup));
 }
 
-/// Applications of different sizes: all of them are written, each in its own time.
+/// Applications of different sizes: all of them are written, each at its own times.
 #[test]
 fn a_list_of_applications_is_written_in_full() {
     let of = |bytes, interval_s| Listed { name: String::new(), bytes, interval_s, mtbf_s: 1000.0 };

@@ -1,4 +1,4 @@
-//! Logs of real centers, read and refused.
+//! Logs of real centres: accepted and refused ones.
 
 use super::*;
 

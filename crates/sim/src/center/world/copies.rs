@@ -1,6 +1,6 @@
-//! The copies of inputs: `policy::protect::replica` says which are made and removed, `failover` when one takes over.
+//! Copies of inputs: `policy::protect::replica` decides which are made and removed, `failover` when one takes over.
 
-use super::{Rank as EventRank, What, World, number};
+use super::{EventKind, Rank as EventRank, World, number};
 use crate::center::nodes::{NodeSet, counterparts, substitute};
 use crate::center::setup::{Replication as Wanted, Setup};
 use policy::ids::{FileId, TargetId};
@@ -11,13 +11,13 @@ use policy::schedule::easy::JobId;
 use policy::time::Time;
 use std::collections::BTreeMap;
 
-/// A copy that is there, or on its way.
+/// A copy that is complete or being made.
 #[derive(Debug)]
 struct Replica {
     epoch: u32,
     complete: bool,
     bytes: u64,
-    /// For each node of the input the node of its counterpart.
+    /// Node of each counterpart, by node of the input.
     pairs: Vec<(u16, u16)>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Copies {
     bytes: u64,
     pub peak_bytes: u64,
     pub swapped: u64,
-    /// Whether one of the machines may have something to say.
+    /// Whether a state machine may have actions.
     told: bool,
 }
 
@@ -84,7 +84,7 @@ impl Copies {
         self.bytes
     }
 
-    /// How many copies there are.
+    /// Number of copies.
     pub(super) fn count(&self) -> u64 {
         self.there.len() as u64
     }
@@ -114,7 +114,7 @@ impl World<'_> {
         copies.tell(now, Event::Submitted { job: number(job, attempt), rank, nodes, files });
     }
 
-    /// Tells that a job runs; gives whether its copy is complete.
+    /// Records the dispatch of a job; returns whether its copy is complete.
     pub(super) fn copies_dispatched(&mut self, job: u32) -> bool {
         let complete = self.copy_is_complete(job);
         let (now, attempt, nodes) = (self.now, self.live[job as usize].attempt, self.jobs[job as usize].nodes);
@@ -124,7 +124,7 @@ impl World<'_> {
         complete
     }
 
-    /// A node is back: the next failure of it is a new one.
+    /// Records the return of a node: its next failure is a new one.
     pub(super) fn copies_returned(&mut self, node: u16) {
         let now = self.now;
         if let Some(copies) = &mut self.copies {
@@ -149,7 +149,7 @@ impl World<'_> {
         self.copies.as_ref().and_then(|copies| copies.there.get(&job)).is_some_and(|replica| replica.complete)
     }
 
-    /// A copy is made, unless it is wanted no more.
+    /// Completes a copy, unless it was removed.
     pub(super) fn copied(&mut self, job: u32, epoch: u32) {
         let now = self.now;
         let Some(copies) = &mut self.copies else { return };
@@ -159,7 +159,7 @@ impl World<'_> {
         }
     }
 
-    /// A node broke down: copies that lie on it are no use any more and are made anew.
+    /// Handles the failure of a node: copies on it are useless and are made again.
     pub(super) fn copies_lost(&mut self, node: u16) {
         let now = self.now;
         let Some(copies) = &mut self.copies else { return };
@@ -175,7 +175,7 @@ impl World<'_> {
         }
     }
 
-    /// Lets the counterpart of what a node held take over. Gives whether there was one.
+    /// Fails over to the counterpart of a node's part. Returns whether there is one.
     pub(super) fn fail_over(&mut self, job: u32, node: u16) -> bool {
         let (now, file, target) = (self.now, FileId(u64::from(job)), TargetId(node));
         let Some(copies) = &mut self.copies else { return false };
@@ -200,7 +200,7 @@ impl World<'_> {
         true
     }
 
-    /// A replica is whole again: what took over has a counterpart.
+    /// Completes a replica: the part that took over has a counterpart again.
     pub(super) fn rebuilt(&mut self, job: u32, node: u16) {
         let (now, down, layout) = (self.now, self.down, self.layouts[job as usize]);
         let Some(copies) = &mut self.copies else { return };
@@ -209,7 +209,7 @@ impl World<'_> {
         let Some(replica) = copies.there.get_mut(&job) else { return };
         let mut both = layout;
         replica.pairs.iter().for_each(|(_, other)| both.insert(*other));
-        // The node of the input that has no counterpart is the one that took over.
+        // The input's node without a counterpart is the one that took over.
         let alone = layout.iter().find(|own| !replica.pairs.iter().any(|(with, _)| with == own));
         let spare = substitute(node, &both, self.setup.io_nodes, &down);
         if let Some((own, spare)) = alone.zip(spare).filter(|(own, spare)| own != spare) {
@@ -227,11 +227,11 @@ impl World<'_> {
             let job = key.file.0 as u32;
             let bytes = copies.there.get(&job).map_or(0, |replica| replica.bytes) / u64::from(self.setup.stripes);
             let took = Time((bytes as f64 / self.setup.copy_rate as f64 * 1e9) as u64);
-            self.events.push(now + took, EventRank::Completion, What::Rebuilt { job, node: key.target.0 });
+            self.events.push(now + took, EventRank::Completion, EventKind::Rebuilt { job, node: key.target.0 });
         }
     }
 
-    /// Carries out what the machine decides.
+    /// Carries out the machine's decisions.
     pub(super) fn pump_copies(&mut self) {
         let now = self.now;
         while let Some(action) = self.copies.as_mut().filter(|copies| copies.told).and_then(|copies| {
@@ -256,7 +256,7 @@ impl World<'_> {
     fn create_copy(&mut self, job: u32) {
         let (now, bytes, layout) = (self.now, self.bytes(job), self.layouts[job as usize]);
         let Some(copies) = &mut self.copies else { return };
-        // What lost a stripe cannot be copied.
+        // An input with a lost stripe cannot be copied.
         let whole: NodeSet = layout.and(&self.down);
         let pairs = if whole.is_empty() { counterparts(&layout, self.setup.io_nodes, &self.down) } else { None };
         let Some(pairs) = pairs else {
@@ -268,6 +268,6 @@ impl World<'_> {
         copies.peak_bytes = copies.peak_bytes.max(copies.bytes);
         copies.there.insert(job, Replica { epoch, complete: false, bytes, pairs });
         let took = Time((bytes as f64 / self.setup.copy_rate as f64 * 1e9) as u64);
-        self.events.push(now + took, EventRank::Completion, What::Copied { job, epoch });
+        self.events.push(now + took, EventRank::Completion, EventKind::Copied { job, epoch });
     }
 }

@@ -1,13 +1,13 @@
-//! What failed I/O nodes do to the inputs of jobs, and what is done about it.
+//! Effects of failed I/O nodes on the inputs of jobs, and their recovery.
 
-use super::{Rank, Recovery, What, World};
+use super::{EventKind, Rank, Recovery, World};
 use crate::center::nodes::substitute;
 use policy::ids::{FileId, ObjectId};
 use policy::protect::repair_order::{Candidate, repair_order};
 use policy::time::Time;
 
 impl World<'_> {
-    /// A job is dispatched while nodes are down. Sets when its run begins and ends.
+    /// Checks the input of a dispatched job while nodes are down. Sets the start and end of its run.
     pub(super) fn look_at_input(&mut self, job: u32) {
         let lost = self.layouts[job as usize].and(&self.down);
         if lost.is_empty() {
@@ -42,7 +42,7 @@ impl World<'_> {
         (live.start, live.end) = (live.start + delay, live.end + delay);
     }
 
-    /// An I/O node breaks down.
+    /// Handles the failure of an I/O node.
     pub(super) fn broke(&mut self, node: u16) {
         self.down.insert(node);
         self.tally.failures += 1;
@@ -50,7 +50,7 @@ impl World<'_> {
             return;
         }
         self.copies_lost(node);
-        // Those that go to the tail of the queue do so in the order in which they were dispatched.
+        // Jobs that go to the tail of the queue do so in order of their dispatch.
         let mut hit: Vec<u32> =
             self.running.iter().copied().filter(|job| self.layouts[*job as usize].has(node)).collect();
         hit.sort_by_key(|job| (self.live[*job as usize].dispatched, *job));
@@ -62,11 +62,11 @@ impl World<'_> {
         if self.setup.recovery == Recovery::Offline {
             let every = self.setup.check_every.0;
             let at = Time(self.now.0.div_ceil(every) * every) + self.setup.detection;
-            self.events.push(at, Rank::Timer, What::Check { node });
+            self.events.push(at, Rank::Timer, EventKind::Check { node });
         }
     }
 
-    /// An I/O node is back, with all that it held.
+    /// Handles the return of an I/O node, with all its data.
     pub(super) fn came_back(&mut self, node: u16) {
         self.down.remove(node);
         self.copies_returned(node);
@@ -88,10 +88,10 @@ impl World<'_> {
         }
     }
 
-    /// After a node broke down: brings back what waiting jobs lost on it, in the order of the live repair.
+    /// Restores the input of waiting jobs after the failure of a node, in the order of the live repair.
     pub(super) fn check_inputs(&mut self, node: u16) {
         if !self.down.has(node) {
-            return; // it has come back meanwhile
+            return; // it has come back since
         }
         let mut candidates: Vec<Candidate> = Vec::new();
         for (place, id) in self.easy.waiting(super::BATCH).enumerate() {
@@ -114,11 +114,11 @@ impl World<'_> {
             *stream = (*stream).max(self.now) + took;
             let done = *stream;
             self.patches.insert((job, node), done);
-            self.events.push(done, Rank::Completion, What::Patched { job, node });
+            self.events.push(done, Rank::Completion, EventKind::Patched { job, node });
         }
     }
 
-    /// What a waiting job lost on a node was brought back, if it was not needed sooner.
+    /// Completes the restoration of a waiting job's input, unless it was superseded.
     pub(super) fn patched(&mut self, job: u32, node: u16) {
         if self.patches.get(&(job, node)) != Some(&self.now) {
             return;
@@ -130,7 +130,7 @@ impl World<'_> {
         }
     }
 
-    /// Another node takes the place of one in the layout of an input.
+    /// Replaces a node in the layout of an input.
     fn replace(&mut self, job: u32, node: u16) {
         let layout = &mut self.layouts[job as usize];
         if let Some(other) = substitute(node, layout, self.setup.io_nodes, &self.down) {
@@ -139,13 +139,13 @@ impl World<'_> {
         }
     }
 
-    /// How long it takes to fetch what one node held of an input.
+    /// Returns the time to fetch one node's part of an input.
     fn patch_time(&self, job: u32) -> Time {
         let bytes = self.bytes(job) / u64::from(self.setup.stripes);
         Time((bytes as f64 / self.setup.source_rate as f64 * 1e9) as u64)
     }
 
-    /// Bytes of a job's input.
+    /// Returns the size of a job's input in bytes.
     pub(super) fn bytes(&self, job: u32) -> u64 {
         let job = &self.jobs[job as usize];
         self.setup.input_bytes(job.nodes, job.memory)

@@ -1,40 +1,40 @@
-//! What came out of a simulated centre.
+//! Results of a simulated centre.
 
 use super::World;
 use crate::center::checker::Promises;
 use policy::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// What came out for one job; the n-th belongs to the n-th job of the log.
+/// Result of one job; the n-th belongs to the n-th job of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct JobOutcome {
-    /// From submission to the beginning of the run that succeeded, in seconds.
+    /// Time from submission to the start of the run that succeeded, in seconds.
     pub wait_s: f64,
-    /// Whether a failure made it wait or run longer, or start anew.
+    /// Whether a failure made it wait or run longer, or restart.
     pub harmed: bool,
 }
 
 /// Wait times of a set of jobs, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waits {
-    /// How many jobs.
+    /// Number of jobs.
     pub jobs: u64,
-    /// Their mean wait.
+    /// Mean of their waits.
     pub mean_s: f64,
-    /// Its standard deviation.
+    /// Standard deviation of their waits.
     pub sd_s: f64,
-    /// Half wait no longer.
+    /// Median of their waits.
     pub p50_s: f64,
-    /// Nine of ten wait no longer.
+    /// 90th percentile of their waits.
     pub p90_s: f64,
-    /// All but one of a hundred wait no longer.
+    /// 99th percentile of their waits.
     pub p99_s: f64,
-    /// The longest wait.
+    /// Maximum of their waits.
     pub max_s: f64,
 }
 
 impl Waits {
-    /// Of these waits.
+    /// Summarises a set of waits.
     pub fn of(waits: impl IntoIterator<Item = f64>) -> Waits {
         let mut waits: Vec<f64> = waits.into_iter().collect();
         waits.sort_by(f64::total_cmp);
@@ -44,7 +44,7 @@ impl Waits {
         }
         let mean = waits.iter().sum::<f64>() / n as f64;
         let variance = waits.iter().map(|w| (w - mean) * (w - mean)).sum::<f64>() / n as f64;
-        // The nearest rank.
+        // Percentile by the nearest rank.
         let part = |p: usize| waits[(n * p).div_ceil(100).clamp(1, n) - 1];
         Waits {
             jobs: n as u64,
@@ -58,67 +58,68 @@ impl Waits {
     }
 }
 
-/// The centre at one moment.
+/// State of the centre at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// When, from the first submission, in seconds.
+    /// Time from the first submission, in seconds.
     pub at_s: f64,
-    /// Jobs that wait.
+    /// Number of waiting jobs.
     pub waiting: u64,
     /// Processors in use.
     pub busy: u64,
     /// Copies of inputs, complete or being made.
     pub copies: u64,
-    /// Their bytes.
+    /// Bytes of the copies.
     pub copy_bytes: u64,
 }
 
-/// What came out.
+/// Results of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Waits of all jobs.
     pub all: Waits,
-    /// Waits of those that waited at all.
+    /// Waits of the jobs that waited at all.
     pub waited: Waits,
-    /// Waits of those that a failure harmed.
+    /// Waits of the jobs that a failure harmed.
     pub affected: Waits,
-    /// Of all jobs, how many in a hundred a failure harmed.
+    /// Jobs that a failure harmed, in percent of all.
     pub affected_percent: f64,
-    /// Jobs whose input was brought back while they waited.
+    /// Jobs whose input was restored while they waited.
     pub patched: u64,
     /// Runs that failed and went to the tail of the queue.
     pub requeued: u64,
-    /// I/O nodes that broke down while jobs were there.
+    /// Failures of I/O nodes while jobs were present.
     pub failures: u64,
-    /// Mean of (wait + run) / run, runs below 10 s taken as 10 s.
+    /// Mean of (wait + run) / run, where runs below 10 s count as 10 s.
     pub expansion_factor: f64,
     /// Processor-seconds of runs that succeeded over those of the machine until the last end, in percent.
     pub utilisation_percent: f64,
-    /// The same, with what was held by runs that failed or waited for data.
+    /// Processor-seconds of all runs, including failed ones and waits for data, over those of the machine, in
+    /// percent.
     pub held_percent: f64,
-    /// Until the last job ended, in seconds.
+    /// Time until the last job ended, in seconds.
     pub makespan_s: f64,
     /// Jobs started in their turn.
     pub started_in_turn: u64,
     /// Jobs started by backfilling.
     pub backfilled: u64,
-    /// Mean of the jobs that waited, over the samples.
+    /// Mean number of waiting jobs, over the samples.
     pub queue_mean: f64,
-    /// What became of the promises to heads of the queue.
+    /// Results of the promises to heads of the queue.
     pub promises: Promises,
     /// Jobs dispatched before their copy was complete, in percent of all.
     pub at_risk_percent: f64,
     /// Mean over the samples of the copies' bytes, in percent of the scratch space.
     pub copy_space_mean_percent: f64,
-    /// The most that copies took, in percent of the scratch space.
+    /// Maximum space of the copies, in percent of the scratch space.
     pub copy_space_peak_percent: f64,
-    /// Replicas of which a part took over for that of an input on a failed node.
+    /// Replicas of which a part replaced that of an input on a failed node.
     pub failovers: u64,
     /// Samples at regular times.
     pub samples: Vec<Sample>,
 }
 
-/// What is counted on the way.
+/// Counters of a running simulation.
 #[derive(Debug)]
 pub(super) struct Tally {
     pub waiting: u64,
@@ -134,7 +135,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// So many samples up to `end`.
+    /// Creates the counters, with `snapshots` samples up to `end`.
     pub fn new(end: Time, snapshots: u32) -> Tally {
         Tally {
             waiting: 0,
@@ -150,13 +151,13 @@ impl Tally {
         }
     }
 
-    /// A job gave back what it held, in processor-seconds; and how much of that was a run that succeeded.
+    /// Records the end of a job's allocation in processor-seconds; `useful` is the part of a run that succeeded.
     pub fn held(&mut self, held: f64, useful: Option<f64>) {
         self.held += held;
         self.useful += useful.unwrap_or(0.0);
     }
 
-    /// When the next sample is due.
+    /// Returns the time of the next sample.
     fn due(&self) -> Option<Time> {
         let at = Time(self.every.saturating_mul(self.samples.len() as u64 + 1));
         Some(at).filter(|at| *at <= self.end)
@@ -164,7 +165,7 @@ impl Tally {
 }
 
 impl World<'_> {
-    /// Takes the samples that are due before something happens at `next`.
+    /// Takes the samples that are due before an event at `next`.
     pub(super) fn sample_before(&mut self, next: Time) {
         while let Some(at) = self.tally.due().filter(|at| *at < next) {
             let copies = self.copies.as_ref();
@@ -178,7 +179,7 @@ impl World<'_> {
         }
     }
 
-    /// What came out, when all jobs have ended.
+    /// Returns the results, once all jobs have ended.
     pub(super) fn outcome(self) -> (Report, Vec<JobOutcome>) {
         let wait = |n: usize| self.live[n].start.since(self.jobs[n].submit).as_secs_f64();
         let outcomes: Vec<JobOutcome> =

@@ -1,4 +1,4 @@
-//! Tests of the world: by hand-reckoned example, and on drawn logs with everything switched on.
+//! Tests of the world: on examples computed by hand, and on drawn logs with all features on.
 
 use super::*;
 use crate::center::log::Census;
@@ -54,10 +54,12 @@ fn the_reference_s_example() {
 fn without_recovery_a_run_starts_anew_at_the_tail() {
     let log = log(4, &[(0, 4, 1000, 1000), (10, 4, 1000, 1000)]);
     let failures = outages(&[(0, 400, 700)]);
-    // The first is interrupted at 400; the second, staged before that, fails 60 s after its dispatch, and so on until 700.
+    // The first is interrupted at 400. The second, staged before that, fails 60 s after its dispatch, and so on until
+    // 700.
     let (report, w) = waits(&setup(Recovery::None), &log, &failures);
     assert_eq!(report.failures, 1);
-    // 400: job 2 starts and fails at 460, job 1 at 520, job 2 at 580, job 1 at 640, job 2 at 700: the node is back then.
+    // At 400 job 2 starts and fails at 460, job 1 at 520, job 2 at 580, job 1 at 640, job 2 at 700: the node is back
+    // then.
     assert_eq!(report.requeued, 6);
     assert_eq!(w, [700.0, 1690.0]);
     assert_eq!(report.affected.jobs, 2);
@@ -78,9 +80,9 @@ fn on_the_fly_costs_an_overhead() {
 fn offline_brings_back_what_waits_and_restarts_what_runs() {
     let log = log(4, &[(0, 4, 1000, 1000), (10, 4, 1000, 1000)]);
     let slow = Setup { source_rate: 1_000_000, ..setup(Recovery::Offline) };
-    // Inputs of 800 MB on two nodes: what is lost takes 400 s; checks at 600 + 25 s.
+    // Inputs of 800 MB on two nodes: the lost part takes 400 s; checks at 600 + 25 s.
     let (report, w) = waits(&slow, &log, &outages(&[(0, 400, 5000)]));
-    // Job 2 is dispatched at 400 and brings its input back by itself (25 + 400 s); job 1 is brought back while it waits.
+    // Job 2 is dispatched at 400 and restores its input itself (25 + 400 s); job 1 is restored while it waits.
     assert_eq!(w, [1825.0, 815.0]);
     assert_eq!((report.requeued, report.patched), (1, 1));
 }
@@ -136,7 +138,8 @@ fn more_stripes_than_nodes_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Everything at once: all jobs end, no promise is broken, all machines keep their invariants, and it is the same twice.
+    /// All features on: all jobs end, no promise is broken, all machines keep their invariants, and a repeated run is
+    /// identical.
     #[test]
     fn whatever_fails_all_jobs_end_and_promises_hold(
         jobs in prop::collection::vec((0u64..5000, 1u32..=16, 1u64..900, 1u64..900), 1..60),

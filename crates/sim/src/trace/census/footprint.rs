@@ -1,27 +1,27 @@
-//! The footprint: how many different blocks were touched, as bitmaps of 64 blocks in a table.
+//! Footprint: number of different blocks touched, as bitmaps of 64 blocks in a table.
 
 use crate::trace::Record;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Bitmaps that may be held: 32 Mi of them are about 1 GiB, and 8 TiB of 4 KiB blocks if they lie together.
+/// Maximum of bitmaps: 32 Mi of them are about 1 GiB, and 8 TiB of adjacent 4 KiB blocks.
 const WORDS_MAX: usize = 32 << 20;
 
 /// The set of blocks touched so far.
 #[derive(Debug)]
 pub struct Footprint {
     block_bytes: u32,
-    /// By address space and number of the word.
+    /// Bitmaps by address space and number of the word.
     words: HashMap<(u64, u64), u64>,
     words_max: usize,
-    /// The word last used; most requests continue there.
+    /// Word used last; most requests continue there.
     last: Option<((u64, u64), u64)>,
     blocks: u64,
     exact: bool,
 }
 
 impl Footprint {
-    /// Nothing touched.
+    /// Creates an empty footprint.
     pub fn new(block_bytes: u32) -> Footprint {
         Footprint::with_words_max(block_bytes, WORDS_MAX)
     }
@@ -31,7 +31,7 @@ impl Footprint {
         Footprint { block_bytes, words: HashMap::new(), words_max, last: None, blocks: 0, exact: true }
     }
 
-    /// Adds what a record touches; gives the number of blocks it touches.
+    /// Adds the blocks of a record; returns their number.
     pub fn add(&mut self, record: &Record) -> u64 {
         if record.length == 0 {
             return 0;
@@ -70,17 +70,17 @@ impl Footprint {
         }
     }
 
-    /// Different blocks touched; if not exact, at least so many.
+    /// Number of different blocks touched; a lower limit if not exact.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// Whether all were counted.
+    /// Returns whether all were counted.
     pub fn is_exact(&self) -> bool {
         self.exact
     }
 
-    /// The size of a block.
+    /// Size of a block.
     pub fn block_bytes(&self) -> u32 {
         self.block_bytes
     }

@@ -1,9 +1,10 @@
-//! Sequentiality: whether a request starts where one of the 32 requests before it, or the very last, ended on that device.
+//! Sequentiality: whether a request starts at the end of the previous request, or of one of the previous 32, on its
+//! device.
 
 use crate::trace::Record;
 use std::collections::HashMap;
 
-/// As many requests are looked back, the same number that published figures of traces use for interleaved streams.
+/// Number of previous requests that are compared: the one that published figures use for interleaved streams.
 const LOOK_BACK: usize = 32;
 
 /// An address space and an offset in it.
@@ -17,7 +18,7 @@ pub struct Sequential {
     in_streams: u64,
 }
 
-/// Where the last requests to a device ended: a ring.
+/// Ends of the last requests to a device, as a ring.
 #[derive(Debug, Default)]
 struct Ends {
     ring: Vec<Place>,
@@ -47,12 +48,12 @@ impl Sequential {
         ends.add((record.space(), record.end()));
     }
 
-    /// Requests that start where the one before on the device ended.
+    /// Number of requests that start at the end of the previous one on the device.
     pub fn strict(&self) -> u64 {
         self.strict
     }
 
-    /// Requests that start where one of the 32 before on the device ended.
+    /// Number of requests that start at the end of one of the previous 32 on the device.
     pub fn in_streams(&self) -> u64 {
         self.in_streams
     }

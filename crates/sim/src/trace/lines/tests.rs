@@ -1,4 +1,4 @@
-//! Lines under test: ends of all kinds, lines that never end, errors that end the trace or are counted.
+//! Lines under test: ends of all kinds, unlimited lines, errors that end the trace or are counted.
 
 use super::*;
 use crate::trace::Malformed;

@@ -1,10 +1,10 @@
-//! Whole files under test: a sample of each format, options that matter, hostile bytes.
+//! Whole files under test: a sample of each format, important options, hostile bytes.
 
 use super::*;
 use crate::trace::{Accounting, Op, Record};
 use proptest::prelude::*;
 
-/// A small sample of every format, in words of our own, and the requests in it.
+/// Returns a small sample of every format, written for this test, and the number of its requests.
 fn samples() -> Vec<(Format, Vec<u8>, usize)> {
     let mut native = native::header(0).to_vec();
     let record = native::encode(&Record { offset: 4096, length: 512, ..Record::default() });

@@ -1,4 +1,4 @@
-//! Round trips: what is written in a format is read from it.
+//! Round trips: a written trace is read back.
 
 use super::*;
 use crate::trace::{Flags, Options, TimeUnit, open};
@@ -24,7 +24,7 @@ fn any_record() -> impl Strategy<Value = Record> {
     })
 }
 
-/// A request that SPC, DiskSim and `.load` can say exactly.
+/// A request that SPC, DiskSim and `.load` represent exactly.
 fn sector_record() -> impl Strategy<Value = Record> {
     (0..1u64 << 50, 0..1u64 << 40, 1..1000u32, any::<bool>()).prop_map(|(time_ns, sector, sectors, read)| {
         let op = if read { Op::Read } else { Op::Write };

@@ -1,4 +1,4 @@
-//! What other schemes than the volume's machine say about where a block is served.
+//! Other schemes than the volume's machine, which decide where a block is served.
 
 use super::World;
 use super::lru::Lru;
@@ -8,26 +8,26 @@ use policy::TargetId;
 use policy::tier::Tier;
 use std::collections::BTreeSet;
 
-/// Where a block is served, wherever it lies.
+/// Place where a block is served, whatever its home.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Baseline {
-    /// The fast tier is a cache of so many bytes: least recently used leaves, writes stay until they leave.
+    /// The fast tier is a cache: LRU eviction, write-back.
     Lru {
-        /// Its bytes.
+        /// Size of the cache.
         fast_bytes: u64,
     },
-    /// Each window, the best placement for the requests to come, at no cost: the limit.
+    /// The best placement for the requests of each window, without cost: the limit.
     Optimum {
-        /// Requests of a window.
+        /// Number of requests in a window.
         window: u64,
-        /// Until both tiers are busy for equally long, or else until the fast one is full.
+        /// Whether the fast tier is filled until both tiers are equally busy, instead of completely.
         balanced: bool,
-        /// What it knows of the tiers.
+        /// Properties of the tiers.
         tiers: Tiers,
     },
 }
 
-/// A baseline, and what it remembers.
+/// A baseline, and its state.
 #[derive(Debug)]
 pub(super) enum Says {
     Lru(Lru),
@@ -44,7 +44,7 @@ impl Says {
         }
     }
 
-    /// Before request `n`: the optimum knows what comes.
+    /// Prepares for request `n`: the optimum uses future requests.
     pub(super) fn looks_ahead(&mut self, requests: &Requests, n: usize) {
         if let Says::Optimum { window, balanced, tiers, held } = self
             && (n as u64).is_multiple_of(*window)
@@ -55,7 +55,7 @@ impl Says {
 }
 
 impl World<'_> {
-    /// The target that serves a piece of a block that lies on `home`.
+    /// Returns the target that serves a piece of a block whose home is `home`.
     pub(super) fn served_by(&mut self, piece: Piece, write: bool, home: TargetId) -> TargetId {
         let fast = self.target_of(piece.at, Tier::Fast as u8);
         match self.playing.as_mut().and_then(|playing| playing.says.as_mut()) {
@@ -69,7 +69,7 @@ impl World<'_> {
         }
     }
 
-    /// The same where the fast tier is a cache: the block is there, or comes, and another may leave.
+    /// Returns the target if the fast tier is a cache: the block is cached or inserted, and another may be evicted.
     fn cached(&mut self, piece: Piece, write: bool, home: TargetId, hit: bool, left: Option<(u32, bool)>) -> TargetId {
         let block = self.setup.segment_bytes;
         let fast = self.target_of(piece.at, Tier::Fast as u8);
@@ -81,7 +81,8 @@ impl World<'_> {
         if hit {
             return fast;
         }
-        // The rest of the block is read as well, and the whole stored: what leaves later is written back as a whole.
+        // The rest of the block is read as well, and the whole block is stored: an evicted block is written back as a
+        // whole.
         let rest = block - u64::from(piece.bytes);
         self.beside(home, rest, false);
         if write {
@@ -92,7 +93,7 @@ impl World<'_> {
         home
     }
 
-    /// What no client waits for.
+    /// Adds background work, whose completion no client awaits.
     fn beside(&mut self, target: TargetId, bytes: u64, write: bool) {
         if bytes > 0 {
             self.targets.serve(self.now, target, bytes, write, 1);

@@ -1,13 +1,13 @@
-//! The fast tier as a cache: least recently used leaves.
+//! The fast tier as a cache with LRU eviction.
 
 use std::collections::BTreeMap;
 
-/// The order of use of at most `capacity` locations.
+/// Order of use of at most `capacity` locations.
 #[derive(Debug)]
 pub(super) struct Lru {
     capacity: usize,
     used: u64,
-    /// Last use and whether it was written since it came, by location; and locations by last use.
+    /// Last use and dirty flag by location; and locations by last use.
     held: BTreeMap<u32, (u64, bool)>,
     order: BTreeMap<u64, u32>,
 }
@@ -17,8 +17,8 @@ impl Lru {
         Lru { capacity, used: 0, held: BTreeMap::new(), order: BTreeMap::new() }
     }
 
-    /// An access: whether it was held, and what leaves in its favour (and whether that must be written back). `None`: a
-    /// cache without room holds nothing.
+    /// Records an access; returns whether it hit, and the evicted location with its dirty flag. `None`: the cache has
+    /// no capacity.
     pub(super) fn access(&mut self, at: u32, write: bool) -> Option<(bool, Option<(u32, bool)>)> {
         if self.capacity == 0 {
             return None;

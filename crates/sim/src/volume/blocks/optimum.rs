@@ -1,23 +1,24 @@
-//! The offline optimum for a window: knowing the requests to come, which blocks to have on the fast tier.
+//! The offline optimum for a window: the best blocks for the fast tier, given the future requests.
 //!
-//! The blocks that save most device time come first, until the fast tier is full. If clients keep the devices saturated, two tiers serve
-//! more than one, so that it ends where both are busy for equally long; the world tries both and keeps the better one.
+//! Blocks that save the most device time come first, until the fast tier is full. If clients keep the devices
+//! saturated, two tiers serve more than one, so filling ends when both are equally busy. The world tries both and
+//! keeps the better one.
 
 use super::requests::Requests;
 use policy::tier::cost::Costs;
 use policy::tier::{Region, Tier};
 use std::collections::BTreeMap;
 
-/// What it knows of the tiers.
+/// Properties of the tiers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tiers {
-    /// The devices.
+    /// Costs of the devices.
     pub costs: Costs,
-    /// Blocks that the fast tier has room for.
+    /// Capacity of the fast tier in blocks.
     pub blocks: u64,
 }
 
-/// The blocks to hold for requests `from..to`.
+/// Returns the blocks to hold for requests `from..to`.
 pub(super) fn best(requests: &Requests, tiers: &Tiers, from: usize, to: usize, balanced: bool) -> Vec<u32> {
     let mut worth: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
     for n in from..to.min(requests.len()) {

@@ -1,12 +1,13 @@
-//! The kernel's page cache below the targets, with its read-ahead: what it holds costs the devices nothing, and what it reads ahead of random
-//! reads costs them time for nothing.
+//! The kernel's page cache below the targets, with its read-ahead: cached data cost the devices nothing, and
+//! read-ahead of random reads costs them time for nothing.
 //!
 //! ```text
 //!   a segment of a file     |stripe 0|stripe 1|stripe 2|stripe 3|stripe 4| ..
 //!   its objects (width 2)    a 0      b 0      a 1      b 1      a 2           each is a file to the kernel
 //! ```
-//! To the kernel each object is a file of its own, and a read that begins at its start looks like that of somebody who will read on. The
-//! shorter the objects (segment over width), the more random reads do. The read-ahead is [`policy::prefetch`]'s on-demand one.
+//! To the kernel each object is a file of its own, and a read at its start looks like the start of a sequential read.
+//! The shorter the objects (segment over width), the more random reads do. The read-ahead is [`policy::prefetch`]'s
+//! on-demand one.
 
 use super::World;
 use crate::event::Rank;
@@ -18,40 +19,40 @@ use policy::tier::Location;
 use policy::{FileId, TargetId};
 use std::collections::BTreeMap;
 
-/// The kernel's page cache below the targets.
+/// Parameters of the kernel's page cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PageCacheSetup {
-    /// Bytes that it holds: the least recently used leave.
+    /// Capacity in bytes; eviction is LRU.
     pub bytes: u64,
-    /// The largest read-ahead window; 0 reads nothing ahead.
+    /// Largest read-ahead window; 0 disables read-ahead.
     pub read_ahead_bytes: u64,
-    /// Bytes of a segment of a file: its objects begin anew with each.
+    /// Size of a segment of a file: each segment has objects of its own.
     pub segment_bytes: u64,
     /// Objects that a segment is striped over, a block at a time.
     pub width: u64,
 }
 
-/// Bytes of a page.
+/// Size of a page.
 const PAGE: u64 = 4096;
 
-/// The cache of all objects.
+/// Cache of all objects.
 #[derive(Debug)]
 pub(super) struct PageCache {
     level: Level,
     setup: PageCacheSetup,
     block_bytes: u64,
-    /// Objects are numbered as they are met: by file, segment and column.
+    /// Numbers of objects in order of appearance: by file, segment and column.
     objects: BTreeMap<(u64, u64, u64), u32>,
-    /// The requests of pieces that wait.
+    /// Requests of the waiting pieces.
     waiting: BTreeMap<u64, usize>,
     next: u64,
 }
 
-/// What a level wants done.
+/// Actions of a level.
 struct Wants {
     /// Bytes to fetch.
     fetches: Vec<(FetchId, u64)>,
-    /// Pieces that have all their pages.
+    /// Pieces whose pages are all cached.
     delivered: Vec<u64>,
 }
 
@@ -68,7 +69,7 @@ impl PageCache {
         PageCache { level, setup, block_bytes, objects: BTreeMap::new(), waiting: BTreeMap::new(), next: 0 }
     }
 
-    /// The pages of `bytes` bytes from byte `from` of a location on, in the object that they lie in, and the object's pages.
+    /// Returns the pages of `bytes` bytes at `from` of a location within their object, and the object's pages.
     fn span(&mut self, at: Location, from: u64, bytes: u64) -> (Span, u64) {
         let blocks = (self.setup.segment_bytes / self.block_bytes).max(1);
         let width = self.setup.width.max(1).min(blocks);
@@ -88,7 +89,7 @@ impl PageCache {
             match action {
                 Action::Fetch(fetch) => wants.fetches.push((fetch.id, u64::from(fetch.span.len) * PAGE)),
                 Action::Deliver { request, .. } | Action::Fail { request } => wants.delivered.push(request.0),
-                // The kernel's block layer takes a read for a read.
+                // The kernel's block layer does not distinguish awaited reads.
                 Action::Hurry { .. } => {}
                 Action::Hit { .. } | Action::Wait { .. } | Action::Store { .. } | Action::Evict { .. } => {}
             }
@@ -98,8 +99,8 @@ impl PageCache {
 }
 
 impl World<'_> {
-    /// A piece of a read goes to the cache first, if there is one. What is fetched comes from the target of the piece,
-    /// where its object lies.
+    /// Reads a piece through the cache, if there is one. Fetches come from the target of the piece, which has its
+    /// object.
     pub(super) fn read_cached(
         &mut self,
         request: usize,
@@ -121,7 +122,7 @@ impl World<'_> {
         true
     }
 
-    /// A piece of a write leaves its pages in the cache.
+    /// Adds the pages of a written piece to the cache.
     pub(super) fn write_cached(&mut self, file: FileId, from: u64, bytes: u64) {
         self.tell_cache(file, from, bytes, |span, file_blocks| {
             let write = Request { id: RequestId(u64::MAX), write: true, file_blocks, ..Request::read(0, span) };
@@ -129,7 +130,7 @@ impl World<'_> {
         });
     }
 
-    /// A block lies in another object now.
+    /// Drops the pages of a block that has moved to another object.
     pub(in crate::volume) fn lies_elsewhere(&mut self, file: FileId) {
         let bytes = self.setup.segment_bytes;
         self.tell_cache(file, 0, bytes, |span, _| Event::Forget(span));
@@ -143,7 +144,7 @@ impl World<'_> {
         cache.wants();
     }
 
-    /// A fetch is done.
+    /// Completes a fetch.
     pub(in crate::volume) fn fetched(&mut self, id: FetchId, target: TargetId) {
         let Some(cache) = self.playing.as_mut().and_then(|playing| playing.page_cache.as_mut()) else { return };
         cache.level.handle(self.now, Event::FetchDone(id));
@@ -171,7 +172,7 @@ mod tests {
 
     const BLOCK: u64 = 64 << 10;
 
-    /// Bytes that a read of a whole block fetches, all of it done before the next.
+    /// Returns the bytes that a read of a whole block fetches, all of it done before the next.
     fn fetched(cache: &mut PageCache, block: u64) -> u64 {
         let (span, file_blocks) = cache.span(Location { file: 0, segment: block }, 0, BLOCK);
         cache.next += 1;
@@ -188,14 +189,15 @@ mod tests {
     #[test]
     fn random_reads_are_read_ahead_of_at_the_start_of_an_object_only() {
         let setup = PageCacheSetup { bytes: 1 << 20, read_ahead_bytes: BLOCK, segment_bytes: 16 * BLOCK, width: 4 };
-        // A segment's first four blocks are the starts of its four objects; a read of one reads the object's next block as well.
+        // A segment's first four blocks are the starts of its four objects; a read of one reads the object's next
+        // block as well.
         let of = |block: u64| fetched(&mut PageCache::new(setup, BLOCK), block) / BLOCK;
         assert_eq!((0..16).map(of).collect::<Vec<_>>(), [2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
-        // What was read ahead is there, one that follows reads on, and what is held costs nothing.
+        // Read-ahead data are cached, a following read continues, and cached blocks cost nothing.
         let mut cache = PageCache::new(setup, BLOCK);
         let all = [0, 4, 8, 12, 0, 16, 9].map(|block| fetched(&mut cache, block) / BLOCK);
         assert_eq!(all.iter().sum::<u64>(), 4 + 2 + 1, "{all:?}");
-        // Without read-ahead and without room, each read is what it is.
+        // Without read-ahead and capacity, each read fetches exactly its block.
         let none = PageCacheSetup { read_ahead_bytes: 0, bytes: PAGE, ..setup };
         let mut cache = PageCache::new(none, BLOCK);
         assert_eq!([0, 4, 0, 4].map(|block| fetched(&mut cache, block) / BLOCK), [1; 4]);

@@ -1,4 +1,4 @@
-//! What came out of playing requests.
+//! Results of playing requests.
 
 use super::World;
 use crate::latency::Latencies;
@@ -6,12 +6,12 @@ use policy::Time;
 use policy::tier::machine::Reorganizer;
 use serde::Serialize;
 
-/// What came out.
+/// Results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Played {
-    /// Requests served.
+    /// Number of served requests.
     pub requests: u64,
-    /// From the first request, or the end of the warm-up, to the last answer, in seconds.
+    /// Time from the first request, or the end of the warm-up, to the last answer, in seconds.
     pub span_s: f64,
     /// Mean response time, in milliseconds.
     pub mean_ms: f64,
@@ -27,11 +27,11 @@ pub struct Played {
     pub promoted: u64,
     /// Blocks moved to the slow tier.
     pub demoted: u64,
-    /// Moves given up because the block was written meanwhile.
+    /// Moves given up because the block was written during the move.
     pub failed: u64,
     /// Slow copies made while the devices were idle, also before the first request.
     pub copied: u64,
-    /// The most space that slow copies took at a time, in megabytes (2^20).
+    /// Maximum space of slow copies, in megabytes (2^20).
     pub copies_mib: f64,
     /// Megabytes (2^20) that moves and cache fills read and wrote.
     pub moved_mib: f64,
@@ -39,21 +39,21 @@ pub struct Played {
     pub threshold: Option<u32>,
 }
 
-/// What is counted, and since when.
+/// Counters, and their start.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     began: Time,
     pub latencies: Latencies,
-    /// By tier.
+    /// Accesses by tier.
     pub accesses: [u64; 2],
-    /// Read and written by moves and cache fills.
+    /// Bytes read and written by moves and cache fills.
     pub moved_bytes: u64,
-    /// By tier, of the time before.
+    /// Busy time before the start, by tier.
     busy_ns: [u64; 2],
 }
 
 impl World<'_> {
-    /// The warm-up is over.
+    /// Starts the counters at the end of the warm-up.
     pub(super) fn count_from_now(&mut self) {
         let (now, busy_ns) = (self.now, [0, 1].map(|tier| self.busy_ns(tier, self.now)));
         if let Some(playing) = &mut self.playing {

@@ -6,23 +6,23 @@ use policy::tier::Location;
 use policy::time::Time;
 use std::collections::BTreeMap;
 
-/// A part of a request within one location.
+/// The part of a request within one location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The location, numbered in the order of appearance.
+    /// Location, numbered in the order of appearance.
     pub at: u32,
-    /// Bytes of it.
+    /// Number of bytes.
     pub bytes: u32,
-    /// Where they begin in it.
+    /// Offset in the location.
     pub from: u32,
 }
 
-/// A request: its pieces are those up to `end` and after the request before it.
+/// A request: its pieces are those up to `end`, from the end of the previous request on.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// When the trace issued it, from its first request.
+    /// Time of issue, from the first request of the trace.
     pub time: Time,
-    /// Whether it writes.
+    /// Whether it is a write.
     pub write: bool,
     end: usize,
 }
@@ -38,12 +38,12 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// The records that follow are of a trace that begins at this time; unless said, at the time of the first record.
+    /// Sets the start time for the following records; the default is the time of the first record.
     pub fn begin(&mut self, start_ns: u64) {
         self.first_ns = Some(start_ns);
     }
 
-    /// Adds a record of trace number `trace`; what is no request of a client is left out.
+    /// Adds a record of trace number `trace`; records that are not requests of a client are ignored.
     pub fn add(&mut self, trace: usize, record: &Record, block_bytes: u64) {
         if !is_request(record) {
             return;
@@ -63,7 +63,7 @@ impl Requests {
         self.requests.push(Request { time, write: record.op == Op::Write, end: self.pieces.len() });
     }
 
-    /// The same requests so many times, one after the other.
+    /// Repeats the requests `times` times, one after the other.
     pub fn repeated(self, times: usize) -> Requests {
         let (once, pieces) = (self.requests.len(), self.pieces.len());
         let span = self.requests.last().map_or(Time::ZERO, |last| last.time);
@@ -88,28 +88,28 @@ impl Requests {
         number
     }
 
-    /// How many there are.
+    /// Number of requests.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no requests.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// Request number `n`.
+    /// Returns request number `n`.
     pub fn get(&self, n: usize) -> &Request {
         &self.requests[n]
     }
 
-    /// The pieces of request number `n`.
+    /// Returns the pieces of request number `n`.
     pub fn pieces(&self, n: usize) -> &[Piece] {
         let start = if n == 0 { 0 } else { self.requests[n - 1].end };
         &self.pieces[start..self.requests[n].end]
     }
 
-    /// For each location, by number: whether the first request for it writes.
+    /// Returns for each location, by number, whether the first request for it writes.
     pub fn first_writes(&self) -> Vec<bool> {
         let mut first: Vec<Option<bool>> = vec![None; self.locations.len()];
         for n in 0..self.len() {
@@ -120,12 +120,12 @@ impl Requests {
         first.into_iter().map(|writes| writes == Some(true)).collect()
     }
 
-    /// The locations by number.
+    /// Locations by number.
     pub fn locations(&self) -> &[Location] {
         &self.locations
     }
 
-    /// The number of a location that appears.
+    /// Returns the number of a location, if it appears.
     pub fn number_of(&self, location: Location) -> Option<u32> {
         self.numbers.get(&location).copied()
     }

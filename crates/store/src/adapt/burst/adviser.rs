@@ -1,9 +1,11 @@
-//! The buffer's part in the mount: recognises checkpoints, asks admission for their writes, and places them.
+//! The buffer's part in the mount: recognises checkpoints, requests admission of their writes, and places them.
 
+use super::app_names;
 use super::open::OpenCheckpoint;
 use super::table::{CheckpointTable, Current};
 use super::{Adapt, Burst, now_ms};
 use crate::file::{Access, Adviser, File, Happened, Resume};
+use crate::volume::Volume;
 use crate::{Error, Result};
 use policy::burst::admission::Event as Told;
 use policy::burst::buffer;
@@ -17,8 +19,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The device is told to write after so many bytes. A guess: enough for one request of a disk array.
+/// Writeback starts after each run of this many bytes. A guess: enough for one request of a disk array.
 const PUSH_BYTES: u64 = 4 << 20;
+
+/// The owner of a file.
+pub(super) fn owner_at(volume: &Volume, path: &str) -> Option<u32> {
+    let found = rustix::fs::statat(volume.tree(), path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+    found.ok().map(|found| found.st_uid)
+}
 
 impl Burst {
     fn open_checkpoint(&self, file: &File) -> Option<Arc<OpenCheckpoint>> {
@@ -26,15 +34,17 @@ impl Burst {
         if open.is_empty() { None } else { open.get(&file.stub().inode()?).cloned() }
     }
 
-    /// Whose checkpoint a path is, and of which version.
+    /// Application and version of the checkpoint that a path belongs to.
     pub(super) fn recognise(&self, path: &str) -> Option<(String, String)> {
-        let announced = {
+        let announced: Vec<(u32, (String, String))> = {
             let sessions = self.sessions.read();
-            sessions.values().find(|session| session.has(path)).map(|s| (s.uid, (s.app.clone(), s.label.clone())))
+            let has = sessions.values().filter(|session| session.has(path));
+            has.map(|session| (session.uid, (session.app.clone(), session.label.clone()))).collect()
         };
-        if let Some((uid, found)) = announced
-            && (uid == 0 || self.owner_of(path) == Some(uid))
-        {
+        // An announcement counts for files of its user; another user's for the same directory changes nothing in that.
+        let owner = if announced.is_empty() { None } else { self.owner_of(path) };
+        let of_owner = announced.into_iter().find(|(uid, _)| *uid == 0 || owner == Some(*uid));
+        if let Some((_, found)) = of_owner {
             return Some(found);
         }
         let marks = self.marks.read();
@@ -44,11 +54,11 @@ impl Burst {
             return Some(found);
         }
         let found = self.settings.checkpoints.iter().find_map(|pattern| pattern.matches(path))?;
-        Some((found.app, found.version))
+        Some((app_names::full(self.owner_of(path)?, &found.app), found.version))
     }
 
-    /// A file is opened to be read. If it is of the newest version its application restarts, also when its job, or
-    /// whoever announced it, is over. It needs no watching.
+    /// Handles an open for reading. If the file is of the newest version, its application restarts, also when its job
+    /// or the announcing user's session is over. It needs no watching.
     fn opened_to_read(&self, id: Option<FileId>, path: &dyn Fn() -> Option<PathBuf>) {
         let path = || path().and_then(|path| path.into_os_string().into_string().ok());
         if !self.decides() {
@@ -69,10 +79,9 @@ impl Burst {
         }
     }
 
-    /// Whose a file is.
+    /// User that owns a file.
     pub(super) fn owner_of(&self, path: &str) -> Option<u32> {
-        let found = rustix::fs::statat(self.volume.tree(), path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
-        found.ok().map(|found| found.st_uid)
+        owner_at(&self.volume, path)
     }
 
     /// Whether any path can be a checkpoint's.
@@ -105,7 +114,7 @@ impl Burst {
         let request = match table.writing(&checkpoint.app, &checkpoint.label) {
             Some(request) => request,
             None => {
-                let app = self.app_in(&mut table, &checkpoint.app, self.owner_of(&checkpoint.path))?;
+                let app = self.app_in(&mut table, &checkpoint.app)?;
                 let request = self.next_number();
                 let mut sessions = self.sessions.write();
                 let session = sessions.get_mut(&checkpoint.app).filter(|session| session.label == checkpoint.label);
@@ -123,7 +132,8 @@ impl Burst {
                 request
             }
         };
-        // What is remembered can be read: a version is forgotten before a byte of it is written over, and before a file joins it.
+        // A recorded version must stay readable: its record is removed before a byte of it is overwritten and before a
+        // file joins it.
         let same = table
             .complete
             .iter()
@@ -143,12 +153,17 @@ impl Burst {
             && let Some(before) = current.open.insert(checkpoint.path.clone(), checkpoint.clone())
             && !Arc::ptr_eq(&before, checkpoint)
         {
-            checkpoint.follow(&before);
+            // A file that was renamed since stays a part of the version, under its name of now.
+            let is_other = before.file.stub().inode() != checkpoint.file.stub().inode();
+            match self.name_now(&before.file).filter(|name| is_other && *name != checkpoint.path) {
+                Some(name) => drop(current.open.entry(name).or_insert(before)),
+                None => checkpoint.follow(&before),
+            }
         }
         Ok(request)
     }
 
-    /// A version that a write of failed, and that nobody but `checkpoint` writes any more, is begun anew.
+    /// Abandons a version with a failed write that only `checkpoint` still writes; the next write begins it again.
     fn give_up_failed(&self, table: &mut CheckpointTable, request: u64, checkpoint: &Arc<OpenCheckpoint>) {
         let Some(current) = table.current.get(&request) else { return };
         let failed = current.open.values().any(|checkpoint| !checkpoint.is_whole());
@@ -184,7 +199,7 @@ impl Burst {
             }
         };
         let Some(inode) = file.stub().inode() else { return };
-        // Counted under the lock: who closes the last handle looks again before the checkpoint goes.
+        // Counted under the lock: the close of the last handle checks again before it removes the checkpoint.
         if let Some(checkpoint) = self.open.read().get(&inode) {
             return count(checkpoint);
         }
@@ -196,7 +211,7 @@ impl Burst {
         }
         let Some(path) = path().and_then(|path| path.into_os_string().into_string().ok()) else { return };
         let Some((app, label)) = self.recognise(&path) else { return };
-        // Another may have opened it meanwhile.
+        // Another thread may have opened it in between.
         let again = self.shared.get().and_then(|shared| shared.written_before(&app, &label, &path, inode));
         let new = || again.unwrap_or_else(|| Arc::new(OpenCheckpoint::new((app, label), path, file.clone())));
         count(self.open.write().entry(inode).or_insert_with(new));
@@ -237,9 +252,9 @@ impl Burst {
         }
     }
 
-    fn write_failed(&self, file: &File, access: Access) {
+    fn write_failed(&self, file: &File, access: Access, why: &str) {
         if let Some(checkpoint) = self.open_checkpoint(file) {
-            checkpoint.missing.add(access.offset, access.offset + access.len);
+            checkpoint.lacks(access, why);
         }
     }
 
@@ -257,7 +272,7 @@ impl Adviser for Burst {
             Happened::Opened { file, path, write } => self.opened(file, path, write),
             Happened::Closed { write } => self.closed(file, write),
             Happened::Written(access) => self.written(file, access),
-            Happened::WriteFailed(access) => self.write_failed(file, access),
+            Happened::WriteFailed(access, why) => self.write_failed(file, access, why),
             Happened::Emptied => self.emptied(file),
             Happened::Removed => {
                 if let Some(id) = file.id() {
@@ -273,7 +288,7 @@ impl Adviser for Burst {
     }
 
     fn claims(&self, file: &File, mechanism: Mechanism) -> bool {
-        // Nobody waits here for the table; what it has no time to tell is left alone this time.
+        // Does not wait for the table: if the table is locked, the file is left alone this time.
         let held = |id| self.table.try_lock().is_none_or(|table| table.holds(id));
         mechanism == Mechanism::Burst && (self.open_checkpoint(file).is_some() || file.id().is_some_and(held))
     }
@@ -326,6 +341,11 @@ impl Adviser for Burst {
                     let write = burst.keep(checkpoint.watched(access, resume));
                     burst.tell(Told::Hold { request, write, len: access.len });
                 }
+                // One application too many of its user: the file is an ordinary one.
+                Err(Error::Invalid(why)) => {
+                    tracing::info!("{} is no checkpoint: {why}", checkpoint.path);
+                    resume(Ok(()));
+                }
                 Err(error) => {
                     tracing::warn!("a checkpoint of {} cannot be begun: {error}", checkpoint.app);
                     resume(Err(error));
@@ -337,14 +357,12 @@ impl Adviser for Burst {
 
 impl Burst {
     /// The application of that name, remembered.
-    pub(super) fn app_in(
-        &self,
-        table: &mut CheckpointTable,
-        name: &str,
-        uid: Option<u32>,
-    ) -> Result<super::record::App> {
+    ///
+    /// # Errors
+    /// Its user has as many as may be, or it cannot be remembered.
+    pub(super) fn app_in(&self, table: &mut CheckpointTable, name: &str) -> Result<super::record::App> {
         let default = self.settings.mtbf.as_secs();
-        let (app, fresh) = table.app(name, now_ms(), default, uid);
+        let (app, fresh) = table.app(name, now_ms(), default)?;
         if fresh {
             super::record::put_app(&*self.state, name, &app)?;
             self.tell_buffer(buffer::Event::Mtbf { app: app.number, mtbf_s: app.mtbf_s });

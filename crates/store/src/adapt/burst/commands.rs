@@ -1,10 +1,12 @@
-//! What `entrepot checkpoint` asks: begin, commit, list; and what `entrepot status` shows.
+//! Commands of `entrepot checkpoint` (begin, commit, list) and the report for `entrepot status`.
 
 use super::Burst;
+use super::app_names;
+use super::left_out;
 use super::open::OpenCheckpoint;
 use super::record::{self, App};
 use super::table::{CheckpointTable, Session};
-use crate::control::{BeginCheckpoint, Caller, Problem};
+use crate::control::{BeginCheckpoint, Caller, Problem, exit};
 use policy::burst::advice::daly_s;
 use policy::burst::buffer;
 use policy::burst::tables::{Tables, Version};
@@ -15,15 +17,10 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Whose an application becomes of which that user speaks; the operator may speak for anybody.
-pub(super) fn owner(uid: u32) -> Option<u32> {
-    (uid != 0).then_some(uid)
-}
-
 /// A line of `entrepot checkpoint list`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Whose.
+    /// Name of the application.
     pub app: String,
     /// Its number; larger is newer.
     pub number: u64,
@@ -31,11 +28,11 @@ pub struct Row {
     pub label: String,
     /// `waiting`, `writing` or `complete`.
     pub state: String,
-    /// Bytes.
+    /// Size of the version in bytes.
     pub bytes: u64,
-    /// Files.
+    /// Paths of its files.
     pub files: Vec<String>,
-    /// Where it lies: `fast`, `capacity`, `both`.
+    /// Tiers that hold the version: `fast`, `capacity`, `both`.
     pub place: String,
     /// When it was complete, in milliseconds since 1970; 0: not yet.
     pub at_ms: u64,
@@ -46,36 +43,35 @@ pub struct Row {
 impl Burst {
     /// A version is announced.
     pub(crate) fn begin(&self, caller: &Caller, what: &BeginCheckpoint) -> Result<Value, Problem> {
-        if what.app.is_empty() || what.app.len() > 200 || what.app.contains('/') {
-            return Err(Problem::wrong(format!("\"{}\" cannot be the name of an application", what.app))
-                .try_this("give a name of at most 200 characters without a slash"));
-        }
+        app_names::check(&what.app)?;
         if what.paths.is_empty() {
             return Err(Problem::wrong("no directory is named").try_this("say where its files will be"));
         }
-        self.must_own(caller, &what.app)?;
-        self.set_mtbf(&what.app, caller.uid, what.mtbf_s, what.nodes)?;
+        let full = app_names::full(caller.uid, &what.app);
+        self.set_mtbf(&full, what.mtbf_s, what.nodes)?;
+        let newest_ns = Some(self.newest_below(&what.paths));
         let mut table = self.table.lock();
-        if let Some(there) = self.sessions.read().get(&what.app) {
+        if let Some(there) = self.sessions.read().get(&full) {
             return Err(Problem::busy(format!("version \"{}\" of {} was begun already", there.label, what.app))
                 .so("nothing was begun")
                 .try_this("end it with `entrepot checkpoint commit`, or give it up with `commit --abandon`"));
         }
-        self.app_in(&mut table, &what.app, owner(caller.uid))?;
+        self.app_in(&mut table, &full)?;
         let label = if what.label.is_empty() { format!("{}", super::now_ms()) } else { what.label.clone() };
         let session = Session {
-            app: what.app.clone(),
+            app: full.clone(),
             label: label.clone(),
             paths: what.paths.clone(),
             uid: caller.uid,
             bytes: what.bytes,
+            newest_ns,
             request: 0,
         };
         self.remember_session(&session)?;
-        self.sessions.write().insert(what.app.clone(), session);
+        self.sessions.write().insert(full.clone(), session);
         drop(table);
         if let Err(hosts) = self.announce() {
-            self.forget_sessions(|session| session.app == what.app);
+            self.forget_sessions(|session| session.app == full);
             return Err(Problem::failed(format!(
                 "{hosts} did not hear that version \"{label}\" of {} begins",
                 what.app
@@ -87,23 +83,33 @@ impl Burst {
     }
 
     /// The announced version is complete, or given up; waits until it is durable.
-    pub(crate) fn end(&self, caller: &Caller, app: &str, abandon: bool) -> Result<Value, Problem> {
+    pub(crate) fn end(&self, caller: &Caller, name: &str, abandon: bool) -> Result<Value, Problem> {
+        let app = &*self.named(caller, name)?;
         let session = self.sessions.read().get(app).cloned();
         let Some(session) = session else {
-            return Err(Problem::not_found(format!("no version of {app} was begun"))
+            return Err(Problem::not_found(format!("no version of {name} was begun"))
                 .try_this("begin one with `entrepot checkpoint begin`, or let it be recognised by its path"));
         };
         if session.uid != caller.uid && !caller.is_operator() {
             return Err(Problem::denied(format!("user {} began it, you are {}", session.uid, caller.uid)));
         }
-        self.wait_for_others(&session);
+        self.wait_for_others();
         let request = self.sessions.read().get(app).map_or(0, |session| session.request);
         let session = Session { request, ..session };
+        let left_out = if abandon { Vec::new() } else { self.left_out(&session) };
+        if !left_out.is_empty() {
+            self.forget_sessions(|session| session.app == app);
+            self.give_up(session.request);
+            let cause = format!("version \"{}\" is not complete without {}", session.label, left_out::named(&left_out));
+            return Err(Problem::new(exit::INCOMPLETE, cause)
+                .so("written below its paths by a node that is gone, or moved there; the version before it is the newest")
+                .try_this("begin again and write all its files; files of something else belong outside its paths"));
+        }
         if abandon || session.request == 0 {
             self.forget_sessions(|session| session.app == app);
             self.give_up(session.request);
             if abandon {
-                return Ok(json!({"app": app, "label": session.label, "abandoned": true}));
+                return Ok(json!({"app": name, "label": session.label, "abandoned": true}));
             }
             return Err(Problem::failed(format!("nothing of version \"{}\" was written", session.label))
                 .so("there is no such version")
@@ -123,13 +129,13 @@ impl Burst {
             Problem::failed(format!("version \"{}\" is not complete: {error}", session.label))
                 .so("it does not count; the version before it is the newest")
         })?;
-        Ok(json!({"app": app, "label": version.label, "number": version.number, "bytes": version.bytes(),
+        Ok(json!({"app": name, "label": version.label, "number": version.number, "bytes": version.bytes(),
             "files": version.parts.len()}))
     }
 
-    /// Where others may not have told yet what they wrote of it, they have time to.
-    fn wait_for_others(&self, session: &Session) {
-        while self.is_in_grace() && session.request == 0 {
+    /// Waits until the other nodes have had time to report what they wrote of it.
+    fn wait_for_others(&self) {
+        while self.is_in_grace() {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -156,26 +162,6 @@ impl Burst {
         self.tell_buffer(buffer::Event::Abandoned { request });
     }
 
-    /// Whose an application is, if not that user's.
-    pub(super) fn other_owner(&self, table: &CheckpointTable, app: &str, uid: u32) -> Option<u32> {
-        let known = table.apps.get(app)?;
-        // An earlier daemon did not write it down: whose its files are.
-        let of_files =
-            || table.complete.values().find(|v| v.app == app).and_then(|v| self.owner_of(&v.parts.first()?.path));
-        known.uid.or_else(of_files).filter(|owner| *owner != uid)
-    }
-
-    /// Refuses unless the application is new, the caller's, or the caller is the operator.
-    fn must_own(&self, caller: &Caller, app: &str) -> Result<(), Problem> {
-        match self.other_owner(&self.table.lock(), app, caller.uid) {
-            Some(owner) if !caller.is_operator() => {
-                let cause = format!("the application {app} belongs to user {owner}, you are {}", caller.uid);
-                Err(Problem::denied(cause).try_this("take another name, or ask its owner or the operator"))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// The owner or the operator says how long an application runs between failures.
     pub(crate) fn about(
         &self,
@@ -184,12 +170,11 @@ impl Burst {
         mtbf_s: Option<u64>,
         nodes: Option<u64>,
     ) -> Result<(), Problem> {
-        self.must_own(caller, app)?;
-        Ok(self.set_mtbf(app, caller.uid, mtbf_s, nodes)?)
+        Ok(self.set_mtbf(&self.named(caller, app)?, mtbf_s, nodes)?)
     }
 
-    /// The versions that the caller may see, the oldest first, those on their way last: paths are for their owner and the
-    /// operator.
+    /// The versions that the caller may see, the oldest first, those on their way last: paths are for their owner and
+    /// the operator.
     pub(crate) fn rows(&self, caller: &Caller, app: Option<&str>) -> Vec<Row> {
         let table = self.table.lock();
         let machine = self.driver.machine();
@@ -229,25 +214,24 @@ impl Burst {
                 newest: false,
             });
         }
-        rows.retain(|row| app.is_none_or(|app| row.app == app) && self.may_see(&table, caller, &row.app));
+        let is_named = |row: &Row| app.is_none_or(|app| app_names::is_named(&row.app, app));
+        rows.retain(|row| is_named(row) && self.may_see(&table, caller, &row.app));
+        rows.iter_mut().for_each(|row| row.app = app_names::short(&row.app).to_owned());
         rows
     }
 
-    pub(super) fn may_see(&self, table: &CheckpointTable, caller: &Caller, app: &str) -> bool {
-        caller.is_operator() || table.apps.contains_key(app) && self.other_owner(table, app, caller.uid).is_none()
-    }
-
-    /// What is known of an application, and how often it should write a checkpoint.
+    /// Figures of an application and the recommended interval between its checkpoints.
     pub(crate) fn advice(&self, caller: &Caller, name: &str) -> Result<Value, Problem> {
+        let full = self.named(caller, name)?;
         let table = self.table.lock();
         let machine = self.driver.machine();
-        let app = table.apps.get(name).filter(|_| self.may_see(&table, caller, name));
+        let app = table.apps.get(&full).filter(|_| self.may_see(&table, caller, &full));
         let (Some(app), Some(admission)) = (app, machine.admission()) else {
             return Err(Problem::not_found(format!("the volume knows no application {name}"))
                 .so("there is nothing to advise from")
                 .try_this("`entrepot checkpoint status` lists those it knows"));
         };
-        Ok(application(&table, admission.buffer().tables(), name, app))
+        Ok(application(&table, admission.buffer().tables(), &full, app))
     }
 
     /// How the buffer is, with the applications that the caller may see.
@@ -302,7 +286,7 @@ fn application(table: &CheckpointTable, tables: &Tables, name: &str, app: &App) 
     let label = newest.and_then(|key| table.complete.get(&key)).map(|version| version.label.clone());
     let cost_s = app.cost_ms as f64 / 1000.0;
     let interval = (cost_s > 0.0 && app.mtbf_s > 0).then(|| daly_s(cost_s, app.mtbf_s as f64));
-    json!({"name": name, "mtbf_s": app.mtbf_s, "mtbf_from": app.mtbf_from, "restarts": app.restarts,
+    json!({"name": app_names::short(name), "mtbf_s": app.mtbf_s, "mtbf_from": app.mtbf_from, "restarts": app.restarts,
         "bytes": app.bytes, "cost_s": cost_s, "advised_interval_s": interval,
         "interval_s": (app.interval_s > 0).then_some(app.interval_s),
         "newest": label, "newest_in_buffer": newest.is_some_and(|key| tables.places(key).0)})

@@ -18,7 +18,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 
 impl Burst {
-    /// A version may be complete: a carrier sees to it. `tell`: somebody says that it is, and waits to hear of it.
+    /// Has a carrier check whether a version is complete. `tell`: the version was declared complete; the result goes
+    /// there.
     pub(super) fn commit_later(&self, request: u64, tell: Option<Sender<Result<record::Version>>>) {
         self.driver.jobs.later(Lane::Commits, move |adapt| {
             let Some(burst) = adapt.burst() else { return };
@@ -36,7 +37,7 @@ impl Burst {
         });
     }
 
-    /// Makes a version durable, remembers it, and ends its turn. `told`: somebody says that it is complete.
+    /// Makes a version durable, records it, and ends its turn. `told`: the version was declared complete.
     fn commit(&self, adapt: &Adapt, request: u64, told: bool) -> Result<record::Version> {
         let gone = || Error::Busy("nothing of it was written".into());
         let is_busy = |current: &super::table::Current| {
@@ -50,9 +51,10 @@ impl Burst {
             }
             current.open.clone()
         };
-        let failed = self.version_of(request).is_none() || open.values().any(|checkpoint| !checkpoint.is_whole());
+        let never_begun = || self.version_of(request).is_none().then(|| "its turn never came".to_owned());
+        let failed = open.values().find_map(|checkpoint| checkpoint.lack()).or_else(never_begun);
         let all = open.iter().map(|(path, checkpoint)| (path, &**checkpoint));
-        let synced = if failed { Err(Error::Busy("a write of it failed".into())) } else { self.make_durable(all) };
+        let synced = failed.map_or_else(|| self.make_durable(all), |why| Err(Error::NotWhole(why)));
         if let Err(error) = synced {
             let current = self.table.lock().current.remove(&request);
             current.iter().for_each(|current| self.tell_of_end(&current.app, &current.label, &open));
@@ -68,7 +70,7 @@ impl Burst {
         }
         let key = self.version_of(request).ok_or_else(gone)?;
         let number_of = |file: &File| file.id().map_or(0, |id| id.0);
-        // What others wrote is seen at an open.
+        // Writes of other nodes become visible at an open.
         for checkpoint in open.values().filter(|checkpoint| !checkpoint.elsewhere.lock().is_empty()) {
             checkpoint.file.forget_what_others_changed(false)?;
         }
@@ -80,7 +82,7 @@ impl Burst {
         };
         let mut parts = current.carried.clone();
         let mut files: Vec<Arc<File>> = current.open.values().map(|checkpoint| checkpoint.file.clone()).collect();
-        // What was removed meanwhile is not carried on.
+        // Removed files are not carried over.
         parts.retain(|path, part| {
             let file = self.file_at(adapt, path).filter(|file| number_of(file) == part.file);
             files.extend(file.clone());
@@ -141,7 +143,7 @@ impl Burst {
             let name = if parent.as_os_str().is_empty() { Path::new(".") } else { &parent };
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-            // One that was renamed meanwhile is its owner's business.
+            // A directory that was renamed in between is left to its owner.
             if let Ok(dir) = openat2(self.volume.tree(), name, flags, Mode::empty(), resolve) {
                 fsync(dir)?;
             }

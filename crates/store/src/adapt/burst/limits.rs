@@ -1,8 +1,8 @@
-//! Limits in control groups: where the host has them and the daemon is in a group of its own, writing to the buffer's devices is
-//! bounded there too. The token buckets bound it in any case.
+//! Limits in control groups: where the host has them and the daemon is in a group of its own, writing to the buffer's
+//! devices is bounded there too. The token buckets bound it in any case.
 //!
-//! Version 1 (`blkio.throttle.write_bps_device`) bounds direct and synchronous writes, version 2 (`io.max`) what is written
-//! back later as well. The group of the whole machine is never touched.
+//! Version 1 (`blkio.throttle.write_bps_device`) bounds direct and synchronous writes, version 2 (`io.max`) what is
+//! written back later as well. The group of the whole machine is never touched.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -53,7 +53,7 @@ impl Limits {
         }
     }
 
-    /// Bounds writing to so many bytes per second.
+    /// Limits writes to a rate in bytes per second, times `SLACK`.
     pub fn set(&self, write: f64) {
         let Some(group) = &self.group else { return };
         let mut last = self.last.lock();

@@ -1,10 +1,11 @@
-//! Files that jobs' scripts mark as checkpoints, for as long as the job lives; remembered, since a job outlives the daemon.
+//! Files that jobs' scripts mark as checkpoints, for as long as the job lives; remembered, since a job outlives the
+//! daemon.
 
-use super::commands::owner;
+use super::app_names;
 use super::record::{self, Mark, Marked};
 use super::{Burst, MtbfFrom};
+use crate::Result;
 use crate::state::State;
-use crate::{Error, Result};
 use policy::burst::buffer;
 use policy::burst::pattern::Pattern;
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ struct Marking {
 pub struct Marks(BTreeMap<String, Marking>);
 
 impl Marks {
-    /// Those that an earlier daemon was told.
+    /// Loads the marks of earlier daemons.
     pub fn open(state: &dyn State) -> Result<Marks> {
         let all = record::marks(state)?.into_iter().map(|(job, marked)| (job, marking(&marked)));
         Ok(Marks(all.collect()))
@@ -31,7 +32,8 @@ impl Marks {
         self.0.is_empty()
     }
 
-    /// Whose checkpoint a file is, and of which version. A job marks the files of its owner; root's jobs mark all.
+    /// Application and version of the checkpoint that a file belongs to. A job marks the files of its owner; root's
+    /// jobs mark all.
     pub fn recognise(&self, path: &str, owner: impl Fn() -> Option<u32>) -> Option<(String, String)> {
         self.0.values().find_map(|marking| {
             let found = marking.patterns.iter().find_map(|pattern| pattern.matches(path))?;
@@ -41,7 +43,10 @@ impl Marks {
 }
 
 fn marking(marked: &Marked) -> Marking {
-    let patterns = marked.marks.iter().filter_map(|mark| Pattern::of_app(&mark.path, &mark.app).ok());
+    let patterns = marked
+        .marks
+        .iter()
+        .filter_map(|mark| Pattern::of_app(&mark.path, &app_names::full(marked.uid, &mark.app)).ok());
     Marking { uid: marked.uid, patterns: patterns.collect() }
 }
 
@@ -49,21 +54,15 @@ impl Burst {
     /// From now on these files of a job's owner are checkpoints.
     ///
     /// # Errors
-    /// What the state store says; then none are.
+    /// Errors of the state store; the job then has no marks.
     pub fn mark(&self, job: &str, marked: &Marked) -> Result<()> {
-        for Mark { app, .. } in &marked.marks {
-            if let Some(other) = self.other_owner(&self.table.lock(), app, marked.uid).filter(|_| marked.uid != 0) {
-                return Err(Error::Invalid(format!(
-                    "the application {app} belongs to user {other}; take another name"
-                )));
-            }
-        }
         record::put_marks(&*self.state, job, marked)?;
         self.marks.write().0.insert(job.to_owned(), marking(marked));
         for Mark { app, nodes, mtbf_s, interval_s, .. } in &marked.marks {
-            self.set_mtbf(app, marked.uid, *mtbf_s, *nodes)?;
+            let app = app_names::full(marked.uid, app);
+            self.set_mtbf(&app, *mtbf_s, *nodes)?;
             if let Some(seconds) = *interval_s {
-                self.set_interval(app, marked.uid, seconds)?;
+                self.set_interval(&app, seconds)?;
             }
         }
         self.announce().unwrap_or_else(|hosts| {
@@ -83,10 +82,10 @@ impl Burst {
         }
     }
 
-    /// An application writes a checkpoint every so many seconds, says its owner.
-    fn set_interval(&self, name: &str, uid: u32, interval_s: u64) -> Result<()> {
+    /// Records an application's interval between checkpoints, as its owner gave it.
+    fn set_interval(&self, name: &str, interval_s: u64) -> Result<()> {
         let mut table = self.table.lock();
-        self.app_in(&mut table, name, owner(uid))?;
+        self.app_in(&mut table, name)?;
         let Some(app) = table.apps.get_mut(name) else { return Ok(()) };
         app.interval_s = interval_s;
         record::put_app(&*self.state, name, app)?;
@@ -95,18 +94,18 @@ impl Burst {
         Ok(())
     }
 
-    /// An application says how long it runs between failures.
+    /// Records an application's time between failures and its number of nodes.
     ///
     /// # Errors
-    /// What the state store says.
-    pub fn set_mtbf(&self, name: &str, uid: u32, mtbf_s: Option<u64>, nodes: Option<u64>) -> Result<()> {
+    /// Errors of the state store.
+    pub fn set_mtbf(&self, name: &str, mtbf_s: Option<u64>, nodes: Option<u64>) -> Result<()> {
         let (seconds, from) = match (mtbf_s, nodes) {
             (Some(seconds), _) => (seconds, MtbfFrom::Given),
             (None, Some(nodes)) => (self.settings.node_mtbf.as_secs() / nodes.max(1), MtbfFrom::Nodes),
             (None, None) => return Ok(()),
         };
         let mut table = self.table.lock();
-        self.app_in(&mut table, name, owner(uid))?;
+        self.app_in(&mut table, name)?;
         let Some(app) = table.apps.get_mut(name) else { return Ok(()) };
         (app.mtbf_s, app.mtbf_from) = (seconds.max(1), from);
         record::put_app(&*self.state, name, app)?;
@@ -130,10 +129,10 @@ mod tests {
         record::put_marks(&state, "job 2", &of(0, "all/*")).unwrap();
         let marks = Marks::open(&state).unwrap();
         let says = |path: &str, owner: Option<u32>| marks.recognise(path, || owner);
-        assert_eq!(says("u/s-3/r", Some(7)), Some(("wave".into(), "3".into())));
+        assert_eq!(says("u/s-3/r", Some(7)), Some(("7/wave".into(), "3".into())));
         assert_eq!(says("u/s-3/r", Some(8)), None);
         assert_eq!(says("u/s-3/r", None), None, "it is gone meanwhile");
-        assert_eq!(says("all/x", Some(8)), Some(("wave".into(), String::new())));
+        assert_eq!(says("all/x", Some(8)), Some(("0/wave".into(), String::new())));
         assert_eq!(says("other", Some(7)), None);
         record::forget_marks(&state, "job 1").unwrap();
         assert!(Marks::open(&state).unwrap().recognise("u/s-3/r", || Some(7)).is_none());

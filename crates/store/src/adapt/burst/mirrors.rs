@@ -1,5 +1,5 @@
-//! The mirrors of checkpoints' files: one on the capacity tier, one in the replica group, each made at its own speed; the
-//! buffer's goes.
+//! The mirrors of checkpoints' files: one on the capacity tier, one in the replica group, each made at its own speed;
+//! the buffer's goes.
 //!
 //! A change that fails changes nothing for the application: the buffer's mirror is the file's until another is in sync.
 
@@ -24,7 +24,7 @@ fn tiers<'a>(targets: &'a Targets, mirror: &'a Mirror) -> impl Iterator<Item = O
 }
 
 impl Burst {
-    /// What the mirrors of a checkpoint's file are there for.
+    /// Purposes of the mirrors of a checkpoint's file.
     pub(in crate::adapt) fn purposes(&self, layout: &Layout) -> Vec<Purpose> {
         let targets = self.volume.targets();
         let mut is_demoted = false;
@@ -41,7 +41,7 @@ impl Burst {
         layout.mirrors.iter().map(purpose).collect()
     }
 
-    /// What it means that a change failed.
+    /// Message about a failed change, with its consequence.
     pub(in crate::adapt) fn failed(&self, verb: &Verb, error: &Error) -> String {
         match verb {
             Verb::DropMirror { .. } => {
@@ -62,7 +62,7 @@ impl Burst {
             }
             Verb::AddMirror { .. } => self.add_mirror(adapt, file, Some(self.settings.capacity), &self.limiter),
             Verb::DropMirror { mirror } => {
-                // Others may have changed the layout since the machine heard of it.
+                // Another change may have replaced the layout since the machine received it.
                 let is_buffers = |of: &Mirror| tiers(&file.pool().targets, of).any(|tier| tier == Some(self.fast));
                 match file.layout().and_then(|layout| layout.mirrors.get(mirror).map(is_buffers)) {
                     Some(true) => adapt.mover.drop_mirror(file, mirror).map(drop),
@@ -82,7 +82,7 @@ impl Burst {
         let layout = adapt.mover.add_mirror_at(file, &place, Some(limiter))?;
         let newest = layout.mirrors.len() - 1;
         if layout.mirrors.get(newest).is_some_and(|mirror| !is_on(&file.pool().targets, mirror, tier)) {
-            // Its targets went away meanwhile, and others were taken: of no use.
+            // Its targets went away in between and others were taken: the copy is useless.
             adapt.mover.drop_mirror(file, newest)?;
             return Err(Error::NoTarget);
         }

@@ -1,4 +1,4 @@
-//! A file of a checkpoint that somebody writes: who has it open here and on other nodes, and what is missing of it.
+//! A checkpoint's file that is open for writing: its handles here and on other nodes, and its missing ranges.
 
 use crate::file::{Access, ByteRanges, File, Resume};
 use parking_lot::Mutex;
@@ -12,44 +12,46 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// An open file that belongs to a checkpoint.
 pub struct OpenCheckpoint {
-    /// Whose, by name.
+    /// Name of the application.
     pub app: String,
-    /// Of which version, as the application names it.
+    /// Label of the version, as the application names it.
     pub label: String,
-    /// Its path.
+    /// Path of the file below the mount.
     pub path: String,
-    /// The file.
+    /// File that is written.
     pub file: Arc<File>,
     /// Handles that may write, and all.
     pub writers: AtomicUsize,
     pub handles: AtomicUsize,
-    /// The request that writes it; 0 while nobody writes.
+    /// Number of the request that writes it; 0 while it is not written.
     pub request: AtomicU64,
     /// Bytes whose latest write failed: without them the version is not complete.
     pub missing: ByteRanges,
+    /// Why the latest of these writes failed.
+    why_missing: Mutex<String>,
     /// Whether it was cut to nothing since it was opened.
     pub emptied: AtomicBool,
-    /// What other nodes do with it, by their names: where this node decides.
+    /// States of the file on other nodes, by their names: on the node that decides.
     pub elsewhere: Mutex<BTreeMap<String, Elsewhere>>,
-    /// What this node may write of it: where another decides.
+    /// Bytes that this node may still write: where another node decides.
     pub credit: Mutex<Credit>,
-    /// Whether it goes straight to the capacity tier, as the node that decides says.
+    /// Whether it goes straight to the capacity tier, by decision of the node that decides.
     pub direct: AtomicBool,
     /// When it was opened first: no two of a path are of the same time.
     pub since_ns: u64,
     /// Whether it was opened on this node.
     pub is_of_here: AtomicBool,
-    /// The number of its latest state, and of the latest that the node that decides has heard.
+    /// Number of its latest state, and of the latest that the node that decides has acknowledged.
     pub stands: AtomicU64,
     pub heard: AtomicU64,
 }
 
-/// What a node does with a file of a checkpoint.
+/// State of a checkpoint's file on another node.
 #[derive(Debug)]
 pub struct Elsewhere {
-    /// Its number when it said so.
+    /// Number of the node at its report.
     pub node: Node,
-    /// The number of what it said.
+    /// Number of the report.
     pub number: (u64, u64),
     /// Whether it may write it.
     pub writes: bool,
@@ -58,7 +60,7 @@ pub struct Elsewhere {
 }
 
 impl OpenCheckpoint {
-    /// Of a file that nobody has open yet.
+    /// Creates the entry of a file without open handles.
     pub fn new((app, label): (String, String), path: String, file: Arc<File>) -> OpenCheckpoint {
         OpenCheckpoint {
             app,
@@ -69,6 +71,7 @@ impl OpenCheckpoint {
             handles: AtomicUsize::new(0),
             request: AtomicU64::new(0),
             missing: ByteRanges::default(),
+            why_missing: Mutex::default(),
             emptied: AtomicBool::new(false),
             elsewhere: Mutex::default(),
             credit: Mutex::default(),
@@ -80,30 +83,30 @@ impl OpenCheckpoint {
         }
     }
 
-    /// Whether anybody may write it.
+    /// Whether any node may write it.
     pub fn is_written(&self) -> bool {
         self.writers.load(Ordering::Acquire) > 0 || self.elsewhere.lock().values().any(|of| of.writes)
     }
 
-    /// Whether nobody here has it open, and nobody elsewhere does anything with it.
+    /// Whether it is open neither here nor on other nodes.
     pub fn is_unused(&self) -> bool {
         let no_handles = [&self.handles, &self.writers].iter().all(|n| n.load(Ordering::Acquire) == 0);
         no_handles && self.elsewhere.lock().is_empty()
     }
 
-    /// Something about it is to be told to the node that decides.
+    /// Marks a change of state that the node that decides has to receive.
     pub fn changes(&self) {
         self.stands.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether the node that decides has heard how it stands.
+    /// Whether the node that decides has acknowledged the latest state.
     pub fn is_known(&self) -> bool {
         self.heard.load(Ordering::Acquire) == self.stands.load(Ordering::Acquire)
     }
 
-    /// That request writes it no more. Another may do so already.
+    /// Ends the writing of that request. Another request may already write it.
     pub fn leave(&self, request: u64) {
-        // What stands there otherwise is the other one.
+        // Any other number there is that of the other request.
         let _ = self.request.compare_exchange(request, 0, Ordering::AcqRel, Ordering::Acquire);
     }
 
@@ -112,18 +115,34 @@ impl OpenCheckpoint {
         self.missing.is_empty() && self.elsewhere.lock().values().all(|of| of.missing.is_empty())
     }
 
-    /// Takes the place of who wrote the same file before.
+    /// A write of it failed.
+    pub fn lacks(&self, access: Access, why: &str) {
+        self.missing.add(access.offset, access.offset + access.len);
+        why.clone_into(&mut self.why_missing.lock());
+    }
+
+    /// Why it is not whole, with its path; nothing if it is.
+    pub fn lack(&self) -> Option<String> {
+        let why = match &*self.why_missing.lock() {
+            why if self.missing.is_empty() || why.is_empty() => "on the node that wrote it".to_owned(),
+            why => why.clone(),
+        };
+        (!self.is_whole()).then(|| format!("a write of {} failed: {why}", self.path))
+    }
+
+    /// Takes the place of the earlier entry of the same file.
     pub fn follow(&self, before: &OpenCheckpoint) {
         if !self.emptied.load(Ordering::Acquire) {
             before.missing.ranges().into_iter().for_each(|range| self.missing.add(range.start, range.end));
+            self.why_missing.lock().clone_from(&before.why_missing.lock());
         }
     }
 
     /// The same `resume`, which sees what fails.
     pub fn watched(self: Arc<Self>, access: Access, resume: Resume) -> Resume {
         Box::new(move |verdict| {
-            if verdict.is_err() {
-                self.missing.add(access.offset, access.offset + access.len);
+            if let Err(error) = &verdict {
+                self.lacks(access, &error.to_string());
             }
             resume(verdict);
         })

@@ -1,4 +1,4 @@
-//! The rate limiter of copies: the mover copies no faster than the buffer says, also when that changes while it waits.
+//! The rate limiter of copies: holds the mover to the buffer's rate, also when that changes during a wait.
 
 use crate::mover::Pace;
 use crate::{Error, Result};
@@ -12,7 +12,7 @@ const BURST_BYTES: u64 = 1 << 20;
 /// A rate above this is no limit, in bytes per second.
 const NO_LIMIT: f64 = 1e12;
 
-/// A token bucket whose waiters hear of changes.
+/// A token bucket whose waiters are woken by changes of its rate.
 pub struct RateLimiter {
     state: Mutex<Inner>,
     changed: Condvar,
@@ -37,7 +37,7 @@ impl Default for RateLimiter {
 }
 
 impl RateLimiter {
-    /// So many bytes per second from now on; none at 0.
+    /// Sets the rate in bytes per second; 0 stops the copies.
     pub fn set(&self, rate: f64) {
         let mut state = self.state.lock();
         state.shut = rate <= 0.0;

@@ -1,15 +1,19 @@
-//! What is remembered of checkpoints in the state store: the tables of Sung's Table 5.1.
+//! Records of checkpoints in the state store: the tables of Sung's Table 5.1.
 //!
 //! ```text
-//! burst.app      NAME            number, MTBF and where it is from, restarts, bytes and cost of the last one   (V-order, app+restart)
-//! burst.version  NUMBER-VERSION  files with their numbers, bytes, where it lies                                (app+device, location, app+BB, Clean)
-//! burst.mark     JOB             patterns of files that a job's script calls checkpoints
-//! burst.session  NAME            the version that is announced, where several nodes have the volume
-//! burst.period   now             bytes written and expected in the period                                      (DWSF, DWPP)
+//! burst.app      UID/NAME        number, MTBF and its origin, restarts, bytes and cost of the last one
+//!                                (V-order, app+restart)
+//! burst.version  NUMBER-VERSION  files with their numbers, bytes, place
+//!                                (app+device, location, app+BB, Clean)
+//! burst.mark     JOB             patterns of files that a job's script marks as checkpoints
+//! burst.session  UID/NAME        the announced version, where several nodes have the volume
+//! burst.period   now             bytes written and expected in the period (DWSF, DWPP)
 //! ```
-//! E-order follows from the versions; R-order is what lies on the capacity tier and, as its layouts show, lacks its replica. A version is remembered only when it is complete and
-//! durable, and forgotten before it is written over: so what is remembered can be read.
+//! E-order follows from the versions; R-order is what lies on the capacity tier and, as its layouts show, lacks its
+//! replica. A version is remembered only when it is complete and durable, and forgotten before it is written over: so
+//! what is remembered can be read.
 
+use super::app_names;
 use super::table::Session;
 use crate::Result;
 use crate::state::State;
@@ -27,10 +31,10 @@ const SESSIONS: &str = "burst.session";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MtbfFrom {
-    /// Nobody knows: a guess.
+    /// Unknown: the default, a guess.
     #[default]
     Default,
-    /// Somebody said so.
+    /// Given by a user.
     Given,
     /// From its number of nodes.
     Nodes,
@@ -38,19 +42,19 @@ pub enum MtbfFrom {
     Learned,
 }
 
-/// An application.
+/// Record of an application.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct App {
-    /// Its number.
+    /// Number of the application.
     pub number: u64,
-    /// Whose it is: who announced or marked it, or owns its files; nothing in records of earlier daemons.
+    /// User that announced or marked it, or owns its files; nothing in records of earlier daemons.
     #[serde(default)]
     pub uid: Option<u32>,
     /// Seconds between two failures.
     pub mtbf_s: u64,
     /// How that is known.
     pub mtbf_from: MtbfFrom,
-    /// Restarts seen.
+    /// Number of restarts.
     pub restarts: u64,
     /// When it was seen first, in milliseconds since 1970.
     pub first_ms: u64,
@@ -60,7 +64,7 @@ pub struct App {
     pub bytes: u64,
     /// How long writing that took, in milliseconds.
     pub cost_ms: u64,
-    /// Seconds between two checkpoints, as its job says; 0: it does not.
+    /// Seconds between two checkpoints, from its job; 0: not given.
     #[serde(default)]
     pub interval_s: u64,
 }
@@ -68,9 +72,9 @@ pub struct App {
 /// A pattern that a job's script marks as checkpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// Whose.
+    /// Name of the application.
     pub app: String,
-    /// Which files: a pattern without `{app}`, relative to the mount's root.
+    /// Pattern of the files' paths, without `{app}`, relative to the mount's root.
     pub path: String,
     /// Nodes that the application runs on.
     #[serde(default)]
@@ -83,12 +87,12 @@ pub struct Mark {
     pub interval_s: Option<u64>,
 }
 
-/// What one job marks.
+/// Marks of one job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marked {
-    /// Its owner.
+    /// User that owns the job.
     pub uid: u32,
-    /// Its lines.
+    /// Lines of the job's script.
     pub marks: Vec<Mark>,
 }
 
@@ -99,20 +103,20 @@ pub struct Part {
     pub path: String,
     /// Its number; 0 while its bytes are in its stub.
     pub file: u64,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
 /// A complete version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
-    /// Whose, by name.
+    /// Name of the application.
     pub app: String,
-    /// Its number.
+    /// Number of the version.
     pub number: u64,
     /// As the application names it.
     pub label: String,
-    /// Its files.
+    /// Files of the version.
     pub parts: Vec<Part>,
     /// When it was complete, in milliseconds since 1970.
     pub at_ms: u64,
@@ -122,7 +126,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Its bytes.
+    /// Size of all files in bytes.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum()
     }
@@ -172,7 +176,7 @@ pub fn put_version(state: &dyn State, app: u64, version: &Version) -> Result<()>
     put(state, VERSIONS, &version_key(app, version.number), version)
 }
 
-/// Forgets a version.
+/// Removes the record of a version.
 pub fn forget_version(state: &dyn State, app: u64, number: u64) -> Result<()> {
     state.record_remove(VERSIONS, &version_key(app, number)).map(|_| ())
 }
@@ -189,14 +193,27 @@ pub fn put_session(state: &dyn State, session: &Session) -> Result<()> {
     put(state, SESSIONS, &session.app, session)
 }
 
-/// Forgets an announced version.
+/// Removes the record of an announced version.
 pub fn forget_session(state: &dyn State, app: &str) -> Result<()> {
+    // An earlier daemon, which may have announced it, kept it by its name alone.
+    let of_earlier = all::<Session>(state, SESSIONS)?
+        .into_iter()
+        .filter(|(key, session)| app_names::user(key).is_none() && app_names::full(session.uid, key) == app);
+    for (key, _) in of_earlier {
+        state.record_remove(SESSIONS, &key)?;
+    }
     state.record_remove(SESSIONS, app).map(|_| ())
 }
 
-/// The announced versions, by their applications.
+/// Announced versions by application. Entries of earlier daemons belong to the user who announced them.
 pub fn sessions(state: &dyn State) -> Result<BTreeMap<String, Session>> {
-    Ok(all(state, SESSIONS)?.into_iter().collect())
+    let full = |(_, mut session): (String, Session)| {
+        if app_names::user(&session.app).is_none() {
+            session.app = app_names::full(session.uid, &session.app);
+        }
+        (session.app.clone(), session)
+    };
+    Ok(all(state, SESSIONS)?.into_iter().map(full).collect())
 }
 
 /// Remembers what a job marks.
@@ -204,12 +221,12 @@ pub fn put_marks(state: &dyn State, job: &str, marked: &Marked) -> Result<()> {
     put(state, MARKS, job, marked)
 }
 
-/// Forgets what a job marks.
+/// Removes the marks of a job.
 pub fn forget_marks(state: &dyn State, job: &str) -> Result<()> {
     state.record_remove(MARKS, job).map(|_| ())
 }
 
-/// What jobs mark.
+/// Marks of all jobs.
 pub fn marks(state: &dyn State) -> Result<Vec<(String, Marked)>> {
     all(state, MARKS)
 }

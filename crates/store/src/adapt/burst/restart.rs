@@ -1,6 +1,6 @@
 //! From where an application restarts: the directory in which the files of its newest complete version lie now.
 //!
-//! The node that decides says which versions there are. Where their files are is looked for on the node that was asked, without a lock:
+//! The node that decides knows the versions. The node that received the request locates their files, without a lock:
 //! there may be a file for each of thousands of ranks.
 
 use super::record::{Part, Version};
@@ -17,9 +17,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the node that decides knows of an application.
+/// Reply of the node that decides about an application.
 #[derive(Default, Serialize, Deserialize)]
-struct Known {
+struct ApplicationVersions {
     /// Its complete versions, the newest first.
     versions: Vec<Version>,
     /// One that is begun and not complete.
@@ -33,7 +33,7 @@ impl Burst {
     /// There is none that the caller may see, or the node that decides does not answer.
     pub(crate) fn restart(self: &Arc<Burst>, files: &FileTable, caller: &Caller, app: &str) -> Result<Value, Problem> {
         let known = self.call(caller.uid, Asked::Restart(app.to_owned()))?;
-        let known: Known = serde_json::from_value(known)
+        let known: ApplicationVersions = serde_json::from_value(known)
             .map_err(|error| Problem::failed(format!("what the node that decides says is not understood: {error}")))?;
         for version in &known.versions {
             if let Some(directory) = self.directory_now(files, version) {
@@ -49,19 +49,21 @@ impl Burst {
     }
 
     /// The versions that the caller may see.
-    pub(super) fn to_restart_from(&self, caller: &Caller, app: &str) -> Value {
+    pub(super) fn to_restart_from(&self, caller: &Caller, name: &str) -> Result<Value, Problem> {
+        let app = self.named(caller, name)?;
         let table = self.table.lock();
-        if !self.may_see(&table, caller, app) {
-            return json!(Known::default());
+        if !self.may_see(&table, caller, &app) {
+            return Ok(json!(ApplicationVersions::default()));
         }
         let mut versions: Vec<_> = table.complete.values().filter(|version| version.app == app).cloned().collect();
         versions.sort_by_key(|version| std::cmp::Reverse(version.number));
         let begun = table.current.values().find(|current| current.app == app).map(|current| current.label.clone());
-        json!(Known { versions, begun })
+        Ok(json!(ApplicationVersions { versions, begun }))
     }
 
-    /// Where a version's files are now; nothing if one of them is not found. One whose bytes are in its stub has no number by
-    /// which it could be found: it is where it was written, or where the directories above it went with others.
+    /// Where a version's files are now; nothing if one of them is not found. One whose bytes are in its stub has no
+    /// number by which it could be found: it is where it was written, or where the directories above it went with
+    /// others.
     fn directory_now(&self, files: &FileTable, version: &Version) -> Option<String> {
         let (numbered, small): (Vec<_>, Vec<_>) = version.parts.iter().partition(|part| part.file != 0);
         let (mut places, mut moves) = (Vec::with_capacity(version.parts.len()), BTreeSet::new());
@@ -102,9 +104,10 @@ impl Burst {
     }
 }
 
-/// The directory of a file that has another name now, and that name: what is left of both without the names that they end with alike.
+/// The directory of a file that has another name now, and that name: what is left of both without the names that they
+/// end with alike.
 fn moved(from: &Path, to: &Path) -> Option<(PathBuf, PathBuf)> {
-    // Under which name the file itself was written says nothing of others.
+    // Only directories are compared: the name of one file does not carry over to others.
     let (mut from, mut to) = (from.parent()?, to.parent()?);
     while from != to && from.file_name() == to.file_name() {
         (from, to) = (from.parent()?, to.parent()?);

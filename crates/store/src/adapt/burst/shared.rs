@@ -7,9 +7,9 @@
 //!   last close: sync -- Stands -------------------> table: all closed on all nodes -> complete
 //!   checkpoint commit -- a call ------------------> Settle -> all that wrote it: sync -- Settled -> complete
 //! ```
-//! What is complete, announced and marked is in the store of the state; what is being written is known to those that
-//! write it. When another node leads, all tell it again, and it completes nothing before they had time to. Words may
-//! get lost, so they are said again until they are answered ([`crate::talk`]).
+//! Complete, announced and marked versions are in the state store; versions being written are known only to their
+//! writers. A new leader receives the state of all writers again and completes no version before a grace period is
+//! over. Messages may get lost, so they are sent again until they are acknowledged ([`crate::talk`]).
 
 mod announce;
 mod call;
@@ -37,22 +37,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use word::{By, Named, Stand, Word};
 
-/// How long the node that leads waits for the others to tell how things stand before it completes anything. A guess:
-/// they hear of it within a second or two.
+/// Grace period for the other nodes' states, before a new leader completes a version. A guess: they notice it within a
+/// second or two.
 const GRACE: Duration = Duration::from_secs(10);
-/// From one look at what is to be said again to the next. A guess.
+/// Interval between checks for messages to send again. A guess.
 const EVERY: Duration = Duration::from_millis(250);
-/// A word that is not answered is said again after so long. A guess: words are seldom lost.
+/// Retransmission timeout of a message. A guess: messages are seldom lost.
 const AGAIN: Duration = Duration::from_millis(1000);
 
-/// What a node has to do with the others.
+/// State that a node shares with the others.
 pub struct Shared {
     talk: Arc<dyn Talk>,
     /// Whether this node decides.
     decides: AtomicBool,
     /// Since when it does.
     since: Mutex<Option<Instant>>,
-    /// What is done now and then is being done.
+    /// Whether the periodic work is running.
     tending: AtomicBool,
     tended: Mutex<Option<Instant>>,
     kept: Kept,
@@ -80,7 +80,7 @@ impl Shared {
         By { name: self.talk.own().to_owned(), node: self.talk.me().0 }
     }
 
-    /// Says something to the node that leads, which may be this one.
+    /// Sends a message to the leader, which may be this node.
     fn say(&self, word: &Word) {
         if let Some(leader) = self.talk.leader() {
             self.talk.tell(&leader, &word.text());
@@ -128,7 +128,7 @@ impl Burst {
         self.serve_calls();
     }
 
-    /// Another node says something.
+    /// Handles a message of another node.
     pub(crate) fn hear(&self, text: &str) {
         let (Some(shared), Some(word)) = (self.shared.get(), Word::of(text)) else {
             return tracing::debug!("what another node says of checkpoints makes no sense: {} bytes", text.len());
@@ -159,7 +159,7 @@ impl Burst {
         }
     }
 
-    /// Looks who leads, and says again what was not answered. Often.
+    /// Checks for a new leader and sends unacknowledged messages again. Called often.
     pub(super) fn tend_shared(&self) {
         let Some(shared) = self.shared.get() else { return };
         let mut tended = shared.tended.lock();
@@ -187,7 +187,8 @@ impl Burst {
     /// This node decides from now on, by what is remembered.
     fn take_over(&self, adapt: &Adapt) -> Result<()> {
         let Some(shared) = self.shared.get() else { return Ok(()) };
-        let (table, marks) = (CheckpointTable::open(&*self.state)?, Marks::open(&*self.state)?);
+        let (table, marks) =
+            (CheckpointTable::open(&*self.state, |path| self.owner_of(path))?, Marks::open(&*self.state)?);
         let (sessions, period) = (record::sessions(&*self.state)?, record::period(&*self.state)?);
         self.tell(Told::HandOver);
         *self.table.lock() = table;
@@ -200,7 +201,7 @@ impl Burst {
         shared.asks.forget();
         *shared.since.lock() = Some(Instant::now());
         shared.decides.store(true, Ordering::Release);
-        // What is written here is known from here on.
+        // Files written here are known to this node from here on.
         for checkpoint in shared.kept.take_all() {
             self.end_credit(&checkpoint);
             match self.request_for(&checkpoint) {
@@ -211,7 +212,7 @@ impl Burst {
         Ok(())
     }
 
-    /// Another node decides from now on: it is told how things stand here.
+    /// Hands the decisions over to another node, which then receives the state of the files here.
     fn hand_over(&self) {
         let Some(shared) = self.shared.get() else { return };
         shared.decides.store(false, Ordering::Release);
@@ -228,7 +229,7 @@ impl Burst {
         self.tell(Told::HandOver);
     }
 
-    /// Whether others may not have told yet how things stand with them.
+    /// Whether the grace period for the other nodes' states is still running.
     pub(super) fn is_in_grace(&self) -> bool {
         self.shared.get().is_some_and(|shared| shared.since.lock().is_some_and(|since| since.elapsed() < GRACE))
     }

@@ -1,9 +1,11 @@
-//! The table of checkpoints: applications, their complete versions, the versions being written, and which file belongs to which.
+//! The table of checkpoints: applications, their complete versions, the versions being written, and which file belongs
+//! to which.
 
+use super::app_names;
 use super::open::OpenCheckpoint;
 use super::record::{self, App, MtbfFrom};
-use crate::Result;
 use crate::state::State;
+use crate::{Error, Result};
 use policy::FileId;
 use policy::burst::tables::Version;
 use serde::{Deserialize, Serialize};
@@ -12,7 +14,7 @@ use std::sync::Arc;
 
 /// A version being written.
 pub struct Current {
-    /// Whose, by name.
+    /// Name of the application.
     pub app: String,
     /// As the application names it.
     pub label: String,
@@ -22,23 +24,26 @@ pub struct Current {
     pub open: BTreeMap<String, Arc<OpenCheckpoint>>,
     /// Files of the complete version of that name, which goes as soon as one of them is written over.
     pub carried: BTreeMap<String, record::Part>,
-    /// Its turn was told as an event. It is made ready once more when it asks for more room.
+    /// Whether its turn was reported as an event. A request for more room makes it ready a second time.
     pub turn_is_told: bool,
 }
 
 /// A checkpoint that was announced.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Session {
-    /// Whose, by name.
+    /// Name of the application.
     pub app: String,
     /// The version's name.
     pub label: String,
     /// Files at or below these belong to it.
     pub paths: Vec<String>,
-    /// Who announced it.
+    /// User that announced it.
     pub uid: u32,
     /// Bytes that were announced; 0: none.
     pub bytes: u64,
+    /// The latest time of change of a file below these paths when it was announced, in ns; nothing of earlier daemons.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest_ns: Option<i64>,
     /// Its request, once something was written.
     #[serde(skip)]
     pub request: u64,
@@ -53,7 +58,7 @@ impl Session {
     }
 }
 
-/// What is known of checkpoints.
+/// Applications and versions of checkpoints.
 #[derive(Default)]
 pub struct CheckpointTable {
     pub apps: BTreeMap<String, App>,
@@ -66,15 +71,30 @@ pub struct CheckpointTable {
 }
 
 impl CheckpointTable {
-    /// What the state store remembers.
-    pub fn open(state: &dyn State) -> Result<CheckpointTable> {
+    /// Loads the records of the state store. Earlier daemons kept applications by their names alone: those belong to
+    /// the user in their record, else to the owner of their files.
+    pub fn open(state: &dyn State, owner_of: impl Fn(&str) -> Option<u32>) -> Result<CheckpointTable> {
         let mut table = CheckpointTable::default();
-        for (name, app) in record::apps(state)? {
-            table.next_app = table.next_app.max(app.number);
-            table.names.insert(app.number, name.clone());
-            table.apps.insert(name, app);
+        let versions = record::versions(state)?;
+        let (apps, earlier): (Vec<_>, Vec<_>) =
+            record::apps(state)?.into_iter().partition(|(name, _)| app_names::user(name).is_some());
+        for (name, app) in apps {
+            table.take(name, app);
         }
-        for version in record::versions(state)? {
+        let mut of_earlier = BTreeMap::new();
+        for (name, app) in earlier {
+            let of_files = || versions.iter().find(|v| v.app == name).and_then(|v| owner_of(&v.parts.first()?.path));
+            let full = app_names::full(app.uid.or_else(of_files).unwrap_or_default(), &name);
+            of_earlier.insert(name, full.clone());
+            // A record under the full name is newer.
+            if !table.apps.contains_key(&full) {
+                table.take(full, app);
+            }
+        }
+        for mut version in versions {
+            if let Some(full) = of_earlier.get(&version.app) {
+                version.app.clone_from(full);
+            }
             if table.apps.contains_key(&version.app) {
                 table.enter(version);
             }
@@ -82,26 +102,38 @@ impl CheckpointTable {
         Ok(table)
     }
 
-    /// Whether a file is a part of a complete version, or of one that is being written or made durable: between its last close and the end of
-    /// its commit a file has neither a writer nor a complete version.
+    fn take(&mut self, full: String, app: App) {
+        self.next_app = self.next_app.max(app.number);
+        self.names.insert(app.number, full.clone());
+        self.apps.insert(full, app);
+    }
+
+    /// Whether a file is a part of a complete version, or of one that is being written or made durable: between its
+    /// last close and the end of its commit a file has neither a writer nor a complete version.
     pub fn holds(&self, file: FileId) -> bool {
         let mut current = self.current.values().flat_map(|current| current.open.values());
         self.by_file.contains_key(&file) || current.any(|checkpoint| checkpoint.file.id() == Some(file))
     }
 
-    /// The application of that name; a new one of that user if need be. Whether it is new, or new whose it is.
-    pub fn app(&mut self, name: &str, now_ms: u64, mtbf_s: u64, uid: Option<u32>) -> (App, bool) {
-        if let Some(app) = self.apps.get_mut(name) {
-            let learned = app.uid.is_none() && uid.is_some();
-            app.uid = app.uid.or(uid);
-            return (app.clone(), learned);
+    /// The application of that name, new if need be; whether it is new.
+    ///
+    /// # Errors
+    /// Its user has as many as may be.
+    pub fn app(&mut self, name: &str, now_ms: u64, mtbf_s: u64) -> Result<(App, bool)> {
+        if let Some(app) = self.apps.get(name) {
+            return Ok((app.clone(), false));
+        }
+        let uid = app_names::user(name);
+        if self.apps.keys().filter(|of| app_names::user(of) == uid).count() >= app_names::PER_USER_MAX {
+            let most = app_names::PER_USER_MAX;
+            return Err(Error::Invalid(format!("a user has at most {most} applications; take a name that is there")));
         }
         self.next_app += 1;
         let mtbf_from = if mtbf_s > 0 { MtbfFrom::Given } else { MtbfFrom::Default };
         let app = App { number: self.next_app, uid, first_ms: now_ms, mtbf_s, mtbf_from, ..App::default() };
         self.names.insert(app.number, name.to_owned());
         self.apps.insert(name.to_owned(), app.clone());
-        (app, true)
+        Ok((app, true))
     }
 
     /// A version is complete.
@@ -159,5 +191,46 @@ impl CheckpointTable {
     /// The version of an application with that name that is being written.
     pub fn writing(&self, app: &str, label: &str) -> Option<u64> {
         self.current.iter().find(|(_, of)| of.app == app && of.label == label).map(|(request, _)| *request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::SqliteState;
+
+    /// [S-364]
+    #[test]
+    fn names_belong_to_users_and_those_of_earlier_daemons_to_their_owners() {
+        let state = SqliteState::in_memory().unwrap();
+        let app = |number, uid| App { number, uid, ..App::default() };
+        let version = |of: &str, number, path: &str| record::Version {
+            app: of.into(),
+            number,
+            label: "1".into(),
+            parts: vec![record::Part { path: path.into(), file: number, bytes: 1 }],
+            at_ms: 1,
+            announced: None,
+        };
+        record::put_app(&state, "wave", &app(1, Some(7))).unwrap();
+        record::put_app(&state, "old", &app(2, None)).unwrap();
+        record::put_version(&state, 1, &version("wave", 1, "a")).unwrap();
+        record::put_version(&state, 2, &version("old", 2, "b")).unwrap();
+        let open = || CheckpointTable::open(&state, |path| (path == "b").then_some(8)).unwrap();
+        let mut table = open();
+        assert_eq!(table.apps.keys().collect::<Vec<_>>(), ["7/wave", "8/old"]);
+        assert_eq!(table.complete.values().map(|v| &*v.app).collect::<Vec<_>>(), ["7/wave", "8/old"]);
+        // Another user takes the same name, and the first writes again.
+        let (other, fresh) = table.app("8/wave", 1, 0).unwrap();
+        assert!(fresh && other.uid == Some(8) && !table.app("7/wave", 1, 0).unwrap().1);
+        record::put_app(&state, "7/wave", &App { restarts: 3, ..app(1, Some(7)) }).unwrap();
+        let table = &mut open();
+        assert_eq!((table.apps["7/wave"].restarts, table.complete.len()), (3, 2));
+        // One user's names are bounded, and bound nobody else's.
+        for n in table.apps.keys().filter(|of| of.starts_with("8/")).count()..app_names::PER_USER_MAX {
+            table.app(&format!("8/n{n}"), 1, 0).unwrap();
+        }
+        assert!(table.app("8/more", 1, 0).is_err() && table.app("8/old", 1, 0).is_ok());
+        assert!(table.app("9/more", 1, 0).is_ok());
     }
 }

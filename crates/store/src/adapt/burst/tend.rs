@@ -1,4 +1,4 @@
-//! What is done now and then: a look at the devices' space, a record of the period, a trim.
+//! Periodic work: a look at the devices' space, a record of the period, a trim.
 
 use super::{Burst, record};
 use policy::burst::buffer;
@@ -6,16 +6,16 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// What was done when.
+/// Last runs of the periodic work.
 #[derive(Default)]
 pub struct Tended {
-    /// What was expected to be written in the period that was remembered last.
+    /// Expected bytes of a period, as last recorded.
     expected: Option<f64>,
     trimmed: Option<Instant>,
 }
 
 impl Burst {
-    /// The loop has told the machine what time it is.
+    /// Does the periodic work, after the loop has advanced the machine's time.
     pub(in crate::adapt) fn tend(&self) {
         self.tend_shared();
         if !self.decides() {
@@ -67,7 +67,7 @@ impl Burst {
         }
     }
 
-    /// Tells the devices of the fast tier which blocks are free, in processes of their own.
+    /// Trims the free blocks of the fast tier's devices, in processes of their own.
     fn trim(&self) {
         let config = self.volume.config();
         let of_tier = config.targets.iter().filter(|target| target.tier == self.fast);

@@ -14,7 +14,8 @@ use std::sync::Arc;
 const RESTART_MS: u64 = 30_000;
 
 impl Burst {
-    /// Tells the buffer what an earlier daemon left, from where files lie now. Before anything is mounted.
+    /// Loads an earlier daemon's versions into the buffer, with the present places of their files. Before anything is
+    /// mounted.
     pub(crate) fn load(&self, adapt: &Adapt) -> Result<()> {
         let mut table = self.table.lock();
         let apps: Vec<_> = table.apps.values().cloned().collect();
@@ -64,7 +65,7 @@ impl Burst {
         adapt.files.get_or_open(self.volume.stub_at(path)?).ok()
     }
 
-    /// Somebody reads a version: if it is the newest, its application restarts.
+    /// Handles reads of a version: if it is the newest, its application restarts.
     pub(super) fn reads(&self, version: Version) {
         let mut table = self.table.lock();
         let newest = self.admission(|admission| admission.buffer().tables().newest(version.app));

@@ -1,4 +1,4 @@
-//! What carriers count.
+//! Counters of the carriers.
 
 use crate::adapt::{Adapt, Devices, Parts, Settings};
 use crate::mover::Mover;

@@ -74,7 +74,7 @@ impl World {
         Adapt::new(settings, None, parts, Box::new(move || Time(clock.load(Ordering::Relaxed)))).expect("opens")
     }
 
-    /// The same, told of a job that waits with the file as its input; the copy is made.
+    /// The loop of `adapt`, with a waiting job that has the file as its input; the copy is made.
     fn with_replica(&self) -> Arc<Adapt> {
         let (adapt, job) = (self.adapt(), JobId(1));
         let submitted = replica::Event::Submitted { job, rank: Rank(1), nodes: 1, files: vec![self.id] };

@@ -1,9 +1,9 @@
-//! Which jobs' processes have the files open that have a replica: known from the environment of the process that opens.
+//! Jobs with open files that have a replica, found from the environment of the process that opens.
 //!
-//! A scheduler gives each of its processes the number of their job. Anybody can write anything into an environment, so a
-//! number counts only together with the user: who lies, lies about jobs of their own. A process without a number (somebody's
-//! `cat`, one that cleared its environment, an export to another node) belongs to no job, and whatever it opens and closes
-//! says nothing about one.
+//! A scheduler sets the number of the job in each of its processes. A process may write any number into its
+//! environment, so a number counts only together with the user: a false one affects only that user's jobs. A process
+//! without a number (a user's `cat`, one that cleared its environment, an export to another node) belongs to no job,
+//! and its opens and closes count for none.
 
 use crate::file::File;
 use crate::mount::Openers;
@@ -94,7 +94,7 @@ impl Drop for Use {
     }
 }
 
-/// The jobs that a process says it belongs to. It waits for the answer to its open, so it is still there.
+/// Jobs named in a process's environment. The process waits for the reply to its open, so it still exists.
 fn jobs_of(uid: u32, pid: u32) -> Vec<Job> {
     // 0 where it lives in another name space of processes.
     let mut environment = Vec::new();

@@ -61,7 +61,7 @@ fn progress_comes_before_the_result_and_the_kernel_says_who_asks() {
     assert_eq!(who["pid"], std::process::id());
 }
 
-/// A daemon that just started has not all its parts yet, and somebody asks for one of the last.
+/// A daemon that just started lacks some commands, and a client requests one of them.
 #[test]
 fn who_comes_before_all_commands_are_there_waits_for_them() {
     let (dir, mut binding) = binding(ServerOptions::default());
@@ -137,7 +137,7 @@ fn the_socket_is_closed_to_others_unless_it_is_for_everybody() {
     }
 }
 
-/// Connects as another user, if this is root; says so if not.
+/// Connects as another user, if this is root; otherwise prints that it is skipped.
 fn connect_as(uid: u32, path: &Path) -> Option<UnixStream> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: needs root to act as another user");
@@ -157,10 +157,10 @@ fn for_everybody(options: ServerOptions) -> (tempfile::TempDir, Server) {
     (dir, server)
 }
 
-/// What comes back for a request; nothing if the other side hung up.
+/// Answer to a request; `None` if the server hung up.
 fn ask(stream: &UnixStream) -> Option<String> {
     let mut stream = stream;
-    // Who is refused may find the other side gone already; the answer is there all the same.
+    // The server may have closed a refused connection already; the answer is there all the same.
     let _ = stream.write_all(b"{\"id\":1,\"command\":\"echo.who\"}\n");
     let line = read_line(&mut BufReader::new(stream), 1000).ok()??;
     Some(String::from_utf8_lossy(&line).into_owned())
@@ -198,14 +198,14 @@ fn a_request_that_comes_byte_by_byte_has_a_deadline_as_a_whole() {
     let (_dir, server) = server(ServerOptions { line: Duration::from_millis(100), ..ServerOptions::default() });
     let mut stream = UnixStream::connect(server.path()).expect("connect");
     assert!(ask(&stream).is_some());
-    // Before each byte the other side has all of its patience again; but not with the whole.
+    // Each byte restarts the timeout of a read, but not the deadline of the whole line.
     while stream.write_all(b" ").is_ok() {
         thread::sleep(Duration::from_millis(5));
     }
     assert!(!matches!(stream.read(&mut [0; 9]), Ok(1..)), "it hung up");
 }
 
-/// Whoever asked for the end of a daemon hears that it came, though unmounting took its time.
+/// The client that ends a daemon receives the outcome, though unmounting took its time.
 #[test]
 fn the_end_waits_for_answers_under_way() {
     struct Slow;

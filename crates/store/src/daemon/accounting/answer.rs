@@ -1,4 +1,4 @@
-//! `accounting.show`: the rows of all nodes added up, for those who may see them.
+//! `accounting.show`: sums of the rows of all nodes, for callers with permission.
 
 use super::rows::{JobFacts, JobRow, KIND, Used, UsersRow, day_key, job_of, kind_of};
 use super::{Accounts, today};
@@ -8,21 +8,21 @@ use crate::daemon::Core;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Days that are shown where nothing else is asked for.
+/// Number of days shown by default.
 const SHOWN_DAYS: u64 = 30;
-/// Jobs in one answer, the newest. A guess at what a spreadsheet and a terminal still take.
+/// Maximum of jobs in one answer, the newest. A guess at the limit of a spreadsheet and a terminal.
 const JOBS_SHOWN_MAX: usize = 100_000;
 
-/// What a job did on all days that were asked for.
+/// Sum of a job over all requested days.
 #[derive(Default)]
 struct JobSum {
     row: JobRow,
-    /// Since when its facts are so.
+    /// Day of the latest facts.
     facts_of: String,
 }
 
 impl Accounts {
-    /// Answers who asks.
+    /// Answers the request of a caller.
     pub(in crate::daemon) fn show(&self, core: &Core, caller: &Caller, asked: &Accounting) -> Result<Value, Problem> {
         if self.keep_days == 0 {
             return Err(Problem::wrong("this volume keeps no accounts")
@@ -33,7 +33,7 @@ impl Accounts {
             return Err(Problem::denied("you may see your own account only").try_this("leave `--user` out"));
         }
         let uid = if caller.is_operator() { asked.uid } else { Some(caller.uid) };
-        // Reading rows keeps the state store from others.
+        // Reading rows keeps the state store busy for other users.
         let _held = core.look_for(caller)?;
         let today = today(core)?;
         let until = asked.until_day.unwrap_or(today).min(today);
@@ -124,7 +124,7 @@ fn shown(job: &str, row: JobRow) -> (u64, Value) {
     (submitted_ms, shown)
 }
 
-/// A row; one that cannot be read counts nothing, and the log says so.
+/// Parses a row; an unreadable row counts as empty, and is logged.
 fn read<T: serde::de::DeserializeOwned + Default>(key: &str, value: &[u8]) -> T {
     let read = serde_json::from_slice(value);
     read.inspect_err(|error| tracing::error!("the row {key} of the accounts cannot be read: {error}"))

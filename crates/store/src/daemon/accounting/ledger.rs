@@ -1,4 +1,4 @@
-//! One day's rows of one node: what was counted is added to what is remembered, and written where it changed.
+//! One day's rows of one node: adds new counts to the recorded ones, and writes changed rows.
 
 use super::rows::{JobFacts, JobRow, KIND, Used, UsersRow, day_key, job_key, kind_of, users_key};
 use crate::state::State;
@@ -8,10 +8,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Jobs of one node that get a row on one day. A guess: a site's busiest day, at a few hundred bytes each.
+/// Maximum of jobs of one node with a row on one day. A guess: a site's busiest day, at a few hundred bytes each.
 const JOBS_A_DAY_MAX: usize = 20_000;
 
-/// Rows that are removed at a time: each is a write that is synced. A guess.
+/// Maximum of rows removed at a time: each removal is a synced write. A guess.
 const DROPPED_MAX: usize = 200;
 
 /// The rows of a day.
@@ -22,12 +22,12 @@ pub(super) struct Ledger {
     users_changed: bool,
     jobs: BTreeMap<String, JobRow>,
     changed: BTreeSet<String>,
-    /// It is written down that this day has rows.
+    /// Whether the state store lists the day as one with rows.
     is_known: bool,
 }
 
 impl Ledger {
-    /// Begins with what an earlier daemon of this node wrote on that day.
+    /// Begins with the rows of an earlier daemon of this node on that day.
     pub fn of(day: u64, node: &str, state: &dyn State) -> Result<Ledger> {
         let users = read(state, day, &users_key(node))?.unwrap_or_default();
         Ok(Ledger {
@@ -41,7 +41,7 @@ impl Ledger {
         })
     }
 
-    /// A user did more; `None` are all that could not be told apart.
+    /// Adds usage of a user; `None`: the users without counters of their own.
     pub fn used(&mut self, uid: Option<u32>, more: &Used) {
         if *more == Used::default() {
             return;
@@ -54,7 +54,7 @@ impl Ledger {
         self.users_changed = true;
     }
 
-    /// Commands of a user's job staged something.
+    /// Adds staged bytes of a user's job.
     pub fn staged(&mut self, state: &dyn State, job: &str, uid: u32, bytes: StagedBytes) -> Result<()> {
         let Some(row) = self.job(state, job, uid)? else { return Ok(()) };
         (row.staged_in_bytes, row.staged_out_bytes) =
@@ -62,7 +62,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A job stands somewhere else; one that ends counts for its owner.
+    /// Records the new state of a job; a job that ends counts for its owner.
     pub fn job_is(&mut self, state: &dyn State, job: &str, uid: u32, facts: JobFacts) -> Result<()> {
         let ended = |facts: &JobFacts| facts.ended_ms.is_some();
         let Some(row) = self.job(state, job, uid)? else { return Ok(()) };
@@ -72,7 +72,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The row of a job, to be changed; none where the day has too many.
+    /// The row of a job, to be changed; `None` where the day has too many.
     fn job(&mut self, state: &dyn State, job: &str, uid: u32) -> Result<Option<&mut JobRow>> {
         if !self.jobs.contains_key(job) {
             if self.jobs.len() >= JOBS_A_DAY_MAX {
@@ -87,7 +87,7 @@ impl Ledger {
         Ok(self.jobs.get_mut(job))
     }
 
-    /// Writes what changed. What could not be written is tried again the next time.
+    /// Writes changed rows. A failed write is retried the next time.
     pub fn write(&mut self, state: &dyn State) -> Result<()> {
         if !self.users_changed && self.changed.is_empty() {
             return Ok(());
@@ -112,7 +112,7 @@ impl Ledger {
     }
 }
 
-/// Removes rows of days before that one, so many at a time. Whether there are none left.
+/// Removes rows of days before `oldest`, a limited number at a time. Returns whether none are left.
 pub(super) fn drop_before(state: &dyn State, oldest: u64) -> Result<bool> {
     let oldest = day_key(oldest);
     let Some((day, _)) = state.records(KIND)?.into_iter().find(|(day, _)| *day < oldest) else { return Ok(true) };
@@ -126,7 +126,7 @@ pub(super) fn drop_before(state: &dyn State, oldest: u64) -> Result<bool> {
     Ok(false)
 }
 
-/// What each user did since numbers were seen, which are of one life of a daemon and only grow.
+/// Usage of each user since `seen`. Both counts are from one life of a daemon, so they only grow.
 pub(super) fn since(seen: &UserCounts, now: &UserCounts) -> Used {
     Used {
         operations: now.ops.saturating_sub(seen.ops),
@@ -142,7 +142,7 @@ fn bytes(row: &impl Serialize) -> Result<Vec<u8>> {
 
 fn read<T: DeserializeOwned>(state: &dyn State, day: u64, key: &str) -> Result<Option<T>> {
     let row = state.record_get(&kind_of(&day_key(day)), key)?;
-    // One that cannot be read is replaced: numbers to come are worth more than none.
+    // An unreadable row is replaced: it must not block new counts.
     Ok(row.and_then(|row| serde_json::from_slice(&row).ok()))
 }
 

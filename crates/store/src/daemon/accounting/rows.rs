@@ -1,60 +1,60 @@
-//! What is remembered of a day, and how it lies in the state store.
+//! Rows of a day, and their form in the state store.
 //!
 //! ```text
 //! kind                  key                 value
-//! accounting            DAY                 nothing: that there are rows of that day
-//! accounting.DAY        users NODE          what each user did on that day, as that node counted it
-//! accounting.DAY        job NODE JOB        the same of a job
+//! accounting            DAY                 nothing: marks a day with rows
+//! accounting.DAY        users NODE          counters of each user on that day, counted by that node
+//! accounting.DAY        job NODE JOB        counters of a job on that day
 //! ```
-//! A day is a number, days since 1970 in UTC, of eight digits. Each node replaces rows of its own alone, so a row that is written twice
-//! counts once; who reads adds them up.
+//! A day is a number, days since 1970 in UTC, of eight digits. Each node replaces only its own rows, so a row that is
+//! written twice counts once. Readers sum the rows.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The kind of the records that say of which days there are rows; the others begin with it.
+/// Kind of the records that list the days with rows; the other kinds begin with it.
 pub(super) const KIND: &str = "accounting";
 
-/// The key of a day, which ends the name of the kind of its rows.
+/// Key of a day, and suffix of the kind of its rows.
 pub(super) fn day_key(day: u64) -> String {
     format!("{day:08}")
 }
 
-/// The kind of a day's rows.
+/// Kind of a day's rows.
 pub(super) fn kind_of(day: &str) -> String {
     format!("{KIND}.{day}")
 }
 
-/// The key of a node's row of its users.
+/// Key of a node's row of its users.
 pub(super) fn users_key(node: &str) -> String {
     format!("users {node}")
 }
 
-/// The key of a node's row of a job.
+/// Key of a node's row of a job.
 pub(super) fn job_key(node: &str, job: &str) -> String {
     format!("job {node} {job}")
 }
 
-/// The job of a row, if it is one's.
+/// Job of a row; `None` if the row is of users.
 pub(super) fn job_of(key: &str) -> Option<&str> {
     key.strip_prefix("job ")?.split_once(' ').map(|(_, job)| job)
 }
 
-/// What one user did.
+/// Counters of one user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Used {
-    /// Operations of the mount.
+    /// Operations on the mount.
     pub operations: u64,
-    /// Bytes of files read through it.
+    /// Bytes of files read through the mount.
     pub read_bytes: u64,
-    /// Bytes of files written through it.
+    /// Bytes of files written through the mount.
     pub written_bytes: u64,
     /// Bytes staged in.
     pub staged_in_bytes: u64,
     /// Bytes staged out.
     pub staged_out_bytes: u64,
-    /// Jobs that came to their end.
+    /// Jobs that ended.
     pub jobs: u64,
 }
 
@@ -69,51 +69,51 @@ impl Used {
     }
 }
 
-/// What the users did on one day.
+/// Counters of all users on one day.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct UsersRow {
-    /// Each by number.
+    /// Counters by user id.
     pub users: BTreeMap<u32, Used>,
-    /// Those together who could not be told apart.
+    /// Sum of the users without counters of their own.
     pub others: Used,
-    /// Jobs that got no row of their own.
+    /// Number of jobs without a row of their own.
     pub jobs_left_out: u64,
 }
 
-/// What is known of a job.
+/// State and times of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobFacts {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// Its owner's name.
+    /// User name of the owner.
     pub user: String,
-    /// Where it stands.
+    /// State of the job.
     pub state: String,
-    /// When it was submitted, in milliseconds since 1970.
+    /// Time of submission, in milliseconds since 1970.
     pub submitted_ms: u64,
-    /// When its script started.
+    /// Start of the script, in milliseconds since 1970.
     pub started_ms: Option<u64>,
-    /// When it came to its end.
+    /// End of the job, in milliseconds since 1970.
     pub ended_ms: Option<u64>,
-    /// How long its script ran, in milliseconds.
+    /// Run time of the script, in milliseconds.
     pub run_ms: u64,
-    /// Bytes fetched again from the sources of its files, which were lost.
+    /// Bytes recovered from the sources of its files.
     pub recovered_bytes: u64,
 }
 
-/// What one job did on one day.
+/// Counters of one job on one day.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct JobRow {
-    /// Its owner.
+    /// User id of the owner.
     pub uid: u32,
     /// Bytes staged in by its commands.
     pub staged_in_bytes: u64,
     /// Bytes staged out.
     pub staged_out_bytes: u64,
-    /// As it was on that day, where its own node said so.
+    /// Facts of that day, where the job's own node reported them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub facts: Option<JobFacts>,
 }

@@ -1,4 +1,4 @@
-//! What is remembered of the last balancing, so that every node can tell how it ended: also of one that was cut off.
+//! Record of the last balancing, so that every node can report its end, even of a run that was cut off.
 
 use crate::Result;
 use crate::state::State;
@@ -6,17 +6,17 @@ use policy::balance::Stats;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The kind and the key of the record.
+/// Kind and key of the record.
 const KIND: &str = "balance";
 const KEY: &str = "volume";
 
-/// How one stands, or stood when that was noted.
+/// State of a run at the time of the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Record {
-    /// When it began, in nanoseconds since 1970: no two have the same.
+    /// Start in nanoseconds since 1970: unique among runs.
     pub began_ns: u64,
-    /// The host whose daemon moves the files.
+    /// Host of the daemon that moves the files.
     pub host: String,
     pass: u32,
     files: u64,
@@ -24,22 +24,22 @@ pub struct Record {
     moves: u64,
     bytes: u64,
     left: u64,
-    /// How it ended, in a word and in words; none while it goes on.
+    /// Outcome, and a sentence about the end; none during the run.
     pub outcome: Option<Outcome>,
     pub ended: Option<String>,
 }
 
-/// How one ended.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// All was moved that can be.
+    /// All possible moves are done.
     Done,
-    /// An operator ended it.
+    /// An operator stopped the run.
     Stopped,
-    /// Its daemon ended, or does not lead any more.
+    /// The run's daemon ended, or is no longer the leader.
     Cut,
-    /// An error ended it.
+    /// An error ended the run.
     Failed,
 }
 
@@ -58,7 +58,7 @@ impl Record {
         (self.outcome, self.ended) = (Some(outcome), Some(words));
     }
 
-    /// One that goes on nowhere, and of which no end was noted, was cut off.
+    /// Marks a run as cut off: it runs on no node, and no end was recorded.
     pub fn cut_off(&mut self) {
         if self.outcome.is_none() {
             let host = &self.host;
@@ -69,7 +69,7 @@ impl Record {
         }
     }
 
-    /// How far it is, in one line.
+    /// Progress in one line.
     pub fn line(&self) -> String {
         let Record { moves, bytes, pass, .. } = self;
         format!("balance: {moves} moves of {} made, pass {pass}", policy::units::show_bytes(*bytes))
@@ -83,7 +83,7 @@ impl Record {
     }
 
     pub fn read(state: &dyn State) -> Result<Option<Record>> {
-        // One of a later version, or a damaged one, is none.
+        // A record of a later version, or a damaged one, counts as none.
         Ok(state.record_get(KIND, KEY)?.and_then(|record| serde_json::from_slice(&record).ok()))
     }
 

@@ -1,11 +1,13 @@
-//! Moves interrupted on real directories: whatever was done to the file meanwhile, the next start ends them.
+//! Moves interrupted on real directories: the next start settles them, whatever happened to the file in between.
 
 use super::*;
 
 use crate::mover::Step;
+use crate::places::Places;
 use crate::stage::tests::World;
 use policy::ObjectId;
 use policy::layout::Placement;
+use rustix::fs::XattrFlags;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +18,7 @@ fn open(files: &Arc<FileTable>, path: &Path) -> Arc<File> {
     files.get_or_open(fd.expect("there").into()).expect("opens")
 }
 
-/// A mirrored file is moved and the daemon dies at `step`, after `then` was done to the file. Gives where it is.
+/// Moves a mirrored file; the daemon dies at `step`, after `then` changed the file. Returns the file's path.
 fn die_at(world: &World, step: Step, then: impl Fn(&Path, &Arc<File>) + Send + Sync + 'static) -> PathBuf {
     let (volume, files) = world.parts();
     let path = world.tree.join(format!("{step:?}"));
@@ -39,7 +41,7 @@ fn die_at(world: &World, step: Step, then: impl Fn(&Path, &Arc<File>) + Send + S
     path
 }
 
-/// What the next daemon does; the journal must be empty after it. Gives the objects that are left.
+/// The next daemon's start; the journal must be empty after it. Returns the remaining objects.
 fn start_again(world: &World) -> (Arc<FileTable>, BTreeSet<ObjectId>) {
     let started = start(world);
     let (volume, files) = world.parts();
@@ -48,7 +50,7 @@ fn start_again(world: &World) -> (Arc<FileTable>, BTreeSet<ObjectId>) {
     started
 }
 
-/// What the next daemon does.
+/// Work of the next daemon at its start.
 fn start(world: &World) -> (Arc<FileTable>, BTreeSet<ObjectId>) {
     let (volume, files) = world.parts();
     let pool = files.pool().clone();
@@ -63,7 +65,7 @@ fn start(world: &World) -> (Arc<FileTable>, BTreeSet<ObjectId>) {
     (files, there)
 }
 
-/// The objects of a file that is whole.
+/// Objects of a file that is whole.
 fn objects_of(files: &Arc<FileTable>, path: &Path) -> BTreeSet<ObjectId> {
     let file = open(files, path);
     let mut bytes = vec![0; SIZE];
@@ -78,7 +80,7 @@ fn a_move_is_found_also_when_somebody_closed_the_file_meanwhile() {
     let world = World::new();
     let die = |step: Step| {
         die_at(&world, step, move |_, file| {
-            // At these two the mover keeps everybody out.
+            // At these two steps the mover locks all writers out.
             if !matches!(step, Step::CaughtUp | Step::Synced) {
                 file.settle_mark();
             }
@@ -116,6 +118,29 @@ fn a_move_whose_mark_is_gone_is_found_by_the_number_of_the_file_or_leaves_nothin
         });
     }
     assert_eq!(start_again(&world).1, named, "of those that were moved and unlinked nothing is left");
+}
+
+#[test]
+fn files_of_interrupted_moves_are_opened_at_their_recorded_places_without_a_walk() {
+    let world = World::new();
+    let (volume, files) = world.parts();
+    let pool = files.pool().clone();
+    let dir = tempfile::tempdir().expect("dir");
+    let places = Places::open(&dir.path().join("places"), &volume.config().namespace).expect("table");
+    drop(pool.places.set(places.clone()));
+    let path = die_at(&world, Step::Copied, |path, file| {
+        unmark(file);
+        std::fs::write(path.with_file_name("bad"), b"").expect("stub");
+        rustix::fs::setxattr(path.with_file_name("bad"), "user.entrepot.layout", b"no layout", XattrFlags::empty())
+            .expect("attribute");
+    });
+    let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
+    let mover = Mover::new(pool, volume.state().clone(), None);
+    let layout_of = |file: Arc<File>| Ok(file.layout());
+    let moved = moved_files(&volume, &files, &mover, &layout_of).expect("found");
+    assert_eq!((moved.layouts.len(), moved.complete), (1, true), "a walk meets a stub that cannot be read");
+    drop(places);
+    assert!(path.exists());
 }
 
 fn put_back(world: &World) {
@@ -181,7 +206,7 @@ fn garbage_and_journal_of_another_time_take_nothing_that_a_file_names_or_may_nam
     volume.state().garbage_add(&mine).expect("noted");
     let lost = world.tree.join("lost");
     std::fs::rename(&path, &lost).expect("renamed");
-    // The file of the move is not in this namespace any more, and another one has its place.
+    // The file of the move is no longer in this namespace, and another one has its place.
     let other = die_at(&world, Step::Durable, |_, file| unmark(file));
     let hidden = world.tree.parent().expect("namespace").join("hidden");
     std::fs::rename(&other, &hidden).expect("gone");
@@ -192,7 +217,7 @@ fn garbage_and_journal_of_another_time_take_nothing_that_a_file_names_or_may_nam
     std::fs::rename(&hidden, &other).expect("a later backup has it");
     assert!(objects_of(&files, &other).is_subset(&there));
 
-    // While a stub is damaged nobody knows what is named: no garbage goes.
+    // While a stub is damaged the names are unknown: no garbage is removed.
     rustix::fs::removexattr(&lost, crate::stub::real::LAYOUT_ATTRIBUTE).expect("it has a layout");
     volume.state().garbage_add(&mine).expect("noted");
     assert!(mine.iter().all(|(_, object)| start(&world).1.contains(object)));

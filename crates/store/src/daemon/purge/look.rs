@@ -1,4 +1,4 @@
-//! The look over all files: of each what the machine asks for, and what is remembered until it is removed.
+//! The scan of all files: feeds each file to the machine, and collects the facts needed for its removal.
 
 use super::needed::Needed;
 use super::report::Purged;
@@ -18,43 +18,43 @@ use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::sync::Arc;
 
-/// A file that was looked at, and may go.
-pub(super) struct Seen {
+/// A scanned file that may be removed.
+pub(super) struct ScannedFile {
     pub inode: u64,
     pub id: Option<FileId>,
-    /// Relative to the mount's root.
+    /// Path relative to the mount's root.
     pub path: String,
     pub owner: u32,
-    /// Its size and when it was written.
+    /// Size, and time of the last write.
     pub version: (u64, u64),
-    /// When it was read.
+    /// Time of the last read.
     pub read_ns: u64,
     pub elsewhere: String,
     pub only_here: bool,
 }
 
-impl Seen {
+impl ScannedFile {
     pub fn purged(&self, reason: String, rule: Option<String>) -> Purged {
         let (path, elsewhere) = (self.path.clone(), self.elsewhere.clone());
         Purged { path, bytes: self.version.0, reason, rule, elsewhere, only_here: self.only_here }
     }
 }
 
-/// What a look found.
+/// Result of a scan.
 #[derive(Default)]
-pub(super) struct Look {
-    /// By the machine's numbers.
-    pub may_go: Vec<Seen>,
-    /// All files that there are.
+pub(super) struct PurgeScan {
+    /// Removable files, by the machine's numbers.
+    pub may_go: Vec<ScannedFile>,
+    /// Numbers of all files.
     pub known: BTreeSet<FileId>,
-    /// Names that could not be looked at.
+    /// Number of names that could not be read.
     pub unread: u64,
 }
 
-impl Look {
-    /// Names every file to the machine.
-    pub fn at_all(core: &Core, needed: &Needed, now: Time, machine: &mut Purge) -> Result<Look> {
-        let mut look = Look::default();
+impl PurgeScan {
+    /// Feeds every file to the machine.
+    pub fn at_all(core: &Core, needed: &Needed, now: Time, machine: &mut Purge) -> Result<PurgeScan> {
+        let mut look = PurgeScan::default();
         let tree = core.volume.tree().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
         let mut descent = Descent::new(&tree)?;
         while let Some(met) = descent.next() {
@@ -82,7 +82,7 @@ impl Look {
         Ok(look)
     }
 
-    /// One file; `None` if it is gone, or none any more.
+    /// Scans one name; `None` if it is gone, or no longer a file.
     fn at(
         &mut self,
         core: &Core,
@@ -91,7 +91,7 @@ impl Look {
         path: &str,
         directory: &OwnedFd,
         name: &CStr,
-    ) -> Result<Option<(Seen, Candidate)>> {
+    ) -> Result<Option<(ScannedFile, Candidate)>> {
         let stub = match open(directory, name, OFlags::RDONLY) {
             Ok(stub) => Arc::new(stub),
             Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
@@ -126,11 +126,11 @@ impl Look {
         let only_here = elsewhere == Elsewhere::No;
         let (id, inode, owner, path) = (file.id(), stat.st_ino, stat.st_uid, path.to_owned());
         let read_ns = read_ns(&stat);
-        Ok(Some((Seen { inode, id, path, owner, version, read_ns, elsewhere: place, only_here }, candidate)))
+        Ok(Some((ScannedFile { inode, id, path, owner, version, read_ns, elsewhere: place, only_here }, candidate)))
     }
 }
 
-/// When a file was used, as far as its user cannot say so themselves.
+/// Times of use of a file, as far as its user cannot set them.
 struct Times {
     used: u64,
     written: u64,
@@ -139,15 +139,15 @@ struct Times {
 impl Times {
     fn of(stat: &Stat, file: &File, stub: &OwnedFd, now: Time) -> Result<Times> {
         let changed = nanoseconds(stat.st_ctime, stat.st_ctime_nsec).min(now.0);
-        // A time to come, which anybody can give their files, is as old as the giving.
+        // A future time, which any user can set, counts as the time of its setting.
         let past = |ns: u64| if ns > now.0 { changed } else { ns };
-        // What was copied with its old times is no older here than its name.
+        // A file copied with its old times is no older here than its name.
         let written = past(offloaded::version(file, stub)?.1).max(past(born_ns(stub).ok().flatten().unwrap_or(0)));
         Ok(Times { used: written.max(past(read_ns(stat))), written })
     }
 }
 
-/// Opens a stub in its directory, whatever it is by now.
+/// Opens a stub in its directory, whatever its present type.
 pub(super) fn open(directory: impl AsFd, name: &CStr, mode: OFlags) -> rustix::io::Result<OwnedFd> {
     let calm = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     openat(directory, name, mode | calm, Mode::empty())

@@ -1,4 +1,4 @@
-//! What jobs need of the volume: those files and all below those directories, also where symbolic links lead to.
+//! Files and directories that jobs need, including the targets of symbolic links.
 
 use crate::daemon::Core;
 use crate::{Error, Result};
@@ -11,17 +11,17 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What says which paths below the mount jobs need; an error if that is not known.
+/// Source of the paths below the mount that jobs need; an error if they are unknown.
 pub type Needs = Arc<dyn Fn() -> std::result::Result<Vec<PathBuf>, String> + Send + Sync>;
 
-/// It is asked for again when it was asked so long ago.
+/// Age at which the paths are requested again.
 const KNOWN_FOR: Duration = Duration::from_secs(1);
-/// As many links as the kernel follows.
+/// Maximum of symbolic links: as many as the kernel follows.
 const LINKS_MAX: usize = 40;
 
-/// What jobs need, and when that was asked.
+/// Paths that jobs need, and the time of the request.
 pub(super) struct Needed {
-    /// Relative to the mount's root.
+    /// Paths relative to the mount's root.
     paths: BTreeSet<PathBuf>,
     asked: Instant,
 }
@@ -38,7 +38,7 @@ impl Needed {
 }
 
 impl Core {
-    /// Whoever knows which files jobs need says so from now on.
+    /// Adds a source of the paths that jobs need.
     pub fn add_needs(&self, needs: Needs) {
         self.needs.lock().push(needs);
     }
@@ -49,7 +49,7 @@ impl Core {
             let paths = needs().map_err(|e| Error::Busy(format!("it is not known what jobs need: {e}")))?;
             for path in paths.iter().filter_map(|path| path.strip_prefix(&self.mount_point).ok()) {
                 let led_to = led_to(self.volume.tree(), &self.mount_point, path);
-                // A link to the root would keep everybody's files.
+                // A link to the root would keep the files of all users.
                 needed.paths.extend(led_to.filter(|path| !path.as_os_str().is_empty()));
                 needed.paths.insert(path.to_path_buf());
             }
@@ -58,7 +58,7 @@ impl Core {
     }
 }
 
-/// Where links lead from a path below `tree`, as long as they stay on the mount.
+/// Target of the links in a path below `tree`, if they stay on the mount.
 fn led_to(tree: BorrowedFd<'_>, mount_point: &Path, path: &Path) -> Option<PathBuf> {
     let (mut done, mut links) = (PathBuf::new(), 0);
     let mut todo: Vec<OsString> = names(path);

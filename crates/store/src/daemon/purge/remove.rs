@@ -1,11 +1,11 @@
-//! The removal of one file that was looked at a while ago.
+//! Removal of one file that was scanned a while ago.
 //!
-//! It gets a name that nobody asks for; then it is looked at once more, and gets its name back if it was used meanwhile. So no write
-//! is removed with it. All names are looked up in one open directory, reached without symbolic links: whoever puts a link in the
-//! place of a directory has nothing renamed or removed behind it.
+//! The file first gets a name that no process uses. Then it is checked once more, and gets its name back if it was
+//! used in between: so no write is lost with it. All names are looked up in one open directory, reached without
+//! symbolic links. So a link in the place of a directory cannot redirect a rename or a removal.
 
 use super::FILE_IN_USE;
-use super::look::{Seen, open, read_ns};
+use super::look::{ScannedFile, open, read_ns};
 use crate::control::Caller;
 use crate::daemon::Core;
 use crate::stage::offloaded;
@@ -20,10 +20,10 @@ use std::ffi::CString;
 use std::path::Path;
 use std::time::Duration;
 
-/// A node that does not answer for so long may have it open.
+/// Timeout of a request to another node; a node that does not answer may have the file open.
 const ASKED_MAX: Duration = Duration::from_secs(3);
 
-/// The root of the mount: files are removed there, so that whatever belongs to a removal is done.
+/// Root of the mount: files are removed through the mount, so that every step of a removal is done.
 pub(super) struct Mounted(OwnedFd);
 
 impl Mounted {
@@ -40,8 +40,8 @@ fn directory(root: impl AsFd, path: &Path) -> Result<OwnedFd> {
 }
 
 impl Core {
-    /// Removes a file if it still is what was seen. Whether it is gone.
-    pub(super) fn remove_unused(&self, mounted: &Mounted, seen: &Seen) -> bool {
+    /// Removes a file if it has not changed since the scan. Returns whether it is gone.
+    pub(super) fn remove_unused(&self, mounted: &Mounted, seen: &ScannedFile) -> bool {
         let left = |why: &dyn std::fmt::Display| {
             tracing::info!("{:?} is not purged: {why}", seen.path);
             false
@@ -71,8 +71,8 @@ impl Core {
         left(&"it is used, or has changed")
     }
 
-    /// Whether what has the name now is what was seen, and nobody uses it here.
-    fn is_unused(&self, seen: &Seen, stub: OwnedFd) -> bool {
+    /// Whether the name still leads to the scanned file, and the file is not in use on this node.
+    fn is_unused(&self, seen: &ScannedFile, stub: OwnedFd) -> bool {
         let same = fstat(&stub).is_ok_and(|stat| stat.st_ino == seen.inode && read_ns(&stat) == seen.read_ns);
         let stub = std::sync::Arc::new(stub);
         let file = self.files.get_or_share(stub.clone());
@@ -83,8 +83,9 @@ impl Core {
             })
     }
 
-    /// Whether all other nodes say that they do not use it. Its name is nobody's meanwhile, so that none can open it.
-    fn is_used_nowhere_else(&self, seen: &Seen) -> bool {
+    /// Whether all other nodes report that they do not use the file. It has no known name during the request, so no
+    /// node can open it.
+    fn is_used_nowhere_else(&self, seen: &ScannedFile) -> bool {
         let Some(calls) = &self.calls else { return true };
         let others = calls.others();
         let names: Option<Vec<String>> = others.iter().map(|other| other.own.clone()).collect();
@@ -100,8 +101,8 @@ impl Core {
     }
 }
 
-/// Gives a file a name that nobody asks for. Where the file system cannot refuse one that is taken (GlusterFS), that is looked at before:
-/// whatever has it is what an earlier purge left of the same file.
+/// Gives a file a name that no process uses. On a file system without `RENAME_NOREPLACE` (GlusterFS), the new name is
+/// checked first. A file with that name was left by an earlier purge of the same file.
 fn set_aside(directory: &OwnedFd, name: &CString, aside: &CString) -> Result<()> {
     match renameat_with(directory, name, directory, aside, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS)
@@ -113,7 +114,7 @@ fn set_aside(directory: &OwnedFd, name: &CString, aside: &CString) -> Result<()>
     }
 }
 
-/// Gives a file its name back, unless that was given to another.
+/// Restores the name of a file, unless another file has it.
 fn put_back(directory: &OwnedFd, aside: &CString, name: &CString) -> Result<()> {
     match renameat_with(directory, aside, directory, name, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS) => {

@@ -1,4 +1,4 @@
-//! What a purge did, or would do.
+//! Report of a purge or of its preview.
 
 use policy::protect::purge::{Reason, Stats};
 use serde::{Deserialize, Serialize};
@@ -9,36 +9,36 @@ use serde::{Deserialize, Serialize};
 pub struct Purged {
     /// Its path relative to the mount's root.
     pub path: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Why.
+    /// Reason of the removal.
     pub reason: String,
-    /// The rule that takes it.
+    /// The rule that selected the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// Where its bytes are.
+    /// Location of other copies of its bytes.
     pub elsewhere: String,
-    /// Its bytes are lost with it.
+    /// Whether its bytes are lost with it.
     pub only_here: bool,
 }
 
-/// What one rule takes.
+/// Sums of one rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RuleSum {
-    /// The rule.
+    /// Name of the rule.
     pub name: String,
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of the files.
     pub bytes: u64,
-    /// Of these, files whose bytes are nowhere else.
+    /// Number of files whose bytes have no other copy.
     pub only_here_files: u64,
-    /// Their bytes.
+    /// Bytes of the files without another copy.
     pub only_here_bytes: u64,
 }
 
-/// What a purge did, or would do.
+/// Report of a purge or of its preview.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PurgeReport {
@@ -46,34 +46,34 @@ pub struct PurgeReport {
     pub dry_run: bool,
     /// The files, in the order of their removal.
     pub files: Vec<Purged>,
-    /// What each rule takes, in the order of the file.
+    /// Sums of each rule, in the order of the file.
     pub rules: Vec<RuleSum>,
-    /// Files looked at.
+    /// Number of files scanned.
     pub seen: u64,
-    /// Kept because `[purge] keep` says so.
+    /// Files kept because of `[purge] keep`.
     pub kept_by_exception: u64,
-    /// Kept because a job that waits or runs needs them.
+    /// Files kept because a waiting or running job needs them.
     pub kept_for_jobs: u64,
-    /// Kept because their bytes are nowhere else.
+    /// Files kept because their bytes have no other copy.
     pub kept_unsaved: u64,
-    /// Kept because somebody has them open, or they are being staged.
+    /// Files kept because they are open or being staged.
     pub kept_open: u64,
-    /// Left because they changed between the look and the removal.
+    /// Files left because they changed between the scan and the removal.
     pub left: u64,
-    /// Bytes removed.
+    /// Number of bytes removed.
     pub bytes: u64,
-    /// What else is to be known.
+    /// Further remarks for the operator.
     pub notes: Vec<String>,
 }
 
 impl PurgeReport {
-    /// Nothing yet.
+    /// An empty report.
     pub(super) fn new(dry_run: bool, rules: &[String]) -> PurgeReport {
         let rules = rules.iter().map(|name| RuleSum { name: name.clone(), ..RuleSum::default() }).collect();
         PurgeReport { dry_run, rules, ..PurgeReport::default() }
     }
 
-    /// The name of the rule, where it is one.
+    /// The name of the rule, if the reason is one.
     pub(super) fn rule(&self, reason: Reason) -> Option<String> {
         match reason {
             Reason::Rule { rule, .. } => self.rules.get(rule).map(|sum| sum.name.clone()),
@@ -81,7 +81,7 @@ impl PurgeReport {
         }
     }
 
-    /// A file went, or would.
+    /// Adds a file that was removed, or would be.
     pub(super) fn add(&mut self, file: Purged, reason: Reason) {
         if let Reason::Rule { rule, .. } = reason
             && let Some(sum) = self.rules.get_mut(rule)
@@ -94,7 +94,7 @@ impl PurgeReport {
         self.files.push(file);
     }
 
-    /// What the machine counted.
+    /// Applies the counters of the state machine.
     pub(super) fn counted(&mut self, stats: Stats) {
         let Stats { seen, excepted, needed, unsafe_, open, left, removed_bytes, .. } = stats;
         (self.seen, self.kept_by_exception, self.kept_for_jobs) = (seen, excepted, needed);
@@ -102,7 +102,7 @@ impl PurgeReport {
         (self.left, self.bytes) = (left, removed_bytes);
     }
 
-    /// Why a file goes, for people.
+    /// Reason of a removal, for people.
     pub(super) fn why(&self, reason: Reason) -> String {
         let unused =
             |unused: policy::Time| format!("unused for {}", policy::units::show_span_s(unused.0 / 1_000_000_000));

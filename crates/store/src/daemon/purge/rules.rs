@@ -1,14 +1,14 @@
-//! The rules of `volume.toml` as the machine's: names of users and groups become numbers.
+//! The rules of `volume.toml` in the machine's form: names of users and groups become numbers.
 //!
-//! They are looked up in `/etc/passwd` and `/etc/group` alone: a directory service that is away must not hold a purge up, and would
-//! make a rule take other files than it took yesterday. A name that is not there takes nothing, and is told.
+//! Names are looked up in `/etc/passwd` and `/etc/group` alone. A directory service that is away must not delay a
+//! purge, nor change the files that a rule takes. A rule with an unknown name takes nothing, and is reported.
 
 use crate::volume::{Purge, PurgeRule};
 use policy::Time;
 use policy::protect::purge::{Config, Rule};
 use std::time::Duration;
 
-/// The machine's configuration, and what is to be said of it.
+/// The machine's configuration, and remarks about it for the operator.
 pub(super) fn machine(settings: &Purge) -> (Config, Vec<String>) {
     let text = |path| std::fs::read_to_string(path).unwrap_or_default();
     let accounts = Accounts { users: text("/etc/passwd"), groups: text("/etc/group") };
@@ -55,7 +55,7 @@ impl Accounts {
     }
 }
 
-/// The number of a name in such a file, or the number that it is.
+/// Number of a name in such a file, or the number itself.
 fn number_of(text: &str, name: &str) -> Option<u32> {
     if let Ok(number) = name.parse() {
         return Some(number);

@@ -1,4 +1,4 @@
-//! `entrepot quota`: limits are set, removed and shown.
+//! `entrepot quota`: sets, removes and shows limits.
 
 use super::record::{self, KIND, Record};
 use super::{Book, Keeper, LIMITS_MAX, not_remembered, words};
@@ -6,7 +6,7 @@ use crate::control::{Caller, NewLimit, Problem, QuotaOf, Request, Responder, Set
 use crate::daemon::Core;
 use crate::daemon::led::Led;
 use crate::daemon::resolve::identity;
-use crate::source::rights::groups_of;
+use crate::rights::groups_of;
 use policy::Time;
 use policy::quota::{Both, Limit, Limits, Resource, Standing, Subject};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
@@ -16,22 +16,22 @@ use std::sync::Arc;
 
 type Answer = Result<Value, Problem>;
 
-/// A grace is no longer than that: ten years.
+/// Longest grace period: ten years.
 const GRACE_S_MAX: u64 = 10 * 366 * 86_400;
 
-/// What the node that leads is asked for.
+/// Requests to the leader.
 pub static COMMANDS: Led<Request> = Led {
     name: "quota.command",
     is_ready: |core| core.quotas.book.lock().decides,
     serve: |core, caller, request, _| serve(core, caller, request),
 };
 
-/// Serves a command: here, or on the node that leads.
+/// Serves a command: on this node, or on the leader.
 pub fn run(core: &Arc<Core>, caller: &Caller, request: Request, out: &mut Responder<'_>) -> Answer {
     COMMANDS.ask(core, caller, request, out)
 }
 
-/// Serves a command here.
+/// Serves a command on this node.
 fn serve(core: &Core, caller: &Caller, request: Request) -> Answer {
     match request {
         Request::ShowQuota { of } => show(core, caller, of),
@@ -42,7 +42,7 @@ fn serve(core: &Core, caller: &Caller, request: Request) -> Answer {
     }
 }
 
-/// What limits the caller, or, for the operator, how anybody stands.
+/// The limits of the caller, or, for the operator, those of any subject.
 fn show(core: &Core, caller: &Caller, of: Option<QuotaOf>) -> Answer {
     let keeper = &core.quotas;
     if let Some(of) = of {
@@ -67,13 +67,13 @@ fn show(core: &Core, caller: &Caller, of: Option<QuotaOf>) -> Answer {
     Ok(keeper.rows(&named))
 }
 
-/// All of them, for the operator.
+/// All quotas, for the operator.
 fn list(core: &Core, caller: &Caller) -> Answer {
     caller.must_be_operator("see everybody's quotas")?;
     Ok(core.quotas.rows(&core.quotas.names()))
 }
 
-/// Sets limits.
+/// Sets limits of a subject.
 fn set(core: &Core, caller: &Caller, asked: SetQuota) -> Answer {
     caller.must_be_operator("set quotas")?;
     let asked = SetQuota { of: real(core, asked.of.clone())?, ..asked };
@@ -103,11 +103,11 @@ fn set(core: &Core, caller: &Caller, asked: SetQuota) -> Answer {
     Ok(json!({"rows": row.into_iter().collect::<Vec<_>>(), "looking": true}))
 }
 
-/// Removes limits.
+/// Removes limits of a subject.
 fn remove(core: &Core, caller: &Caller, of: &QuotaOf) -> Answer {
     caller.must_be_operator("remove quotas")?;
     let keeper = &core.quotas;
-    // A directory may be gone by now; then its path is taken as it is said.
+    // A directory may be gone by now; then its path is used as given.
     let of = real(core, of.clone()).unwrap_or_else(|_| of.clone());
     let _alone = keeper.changes.lock();
     if keeper.book.lock().find(&of).is_none() {
@@ -121,7 +121,7 @@ fn remove(core: &Core, caller: &Caller, of: &QuotaOf) -> Answer {
     Ok(json!({"text": format!("{} has no quota any more", words::name(&of))}))
 }
 
-/// Whether a caller may know how something stands.
+/// Refuses a caller without permission to see a quota.
 fn may_know(core: &Core, caller: &Caller, of: &QuotaOf) -> Result<(), Problem> {
     let own = match of {
         _ if caller.is_operator() => true,
@@ -136,7 +136,7 @@ fn may_know(core: &Core, caller: &Caller, of: &QuotaOf) -> Result<(), Problem> {
         .try_this("`entrepot quota` shows your own"))
 }
 
-/// The same, with a directory by the names that lead to it without links.
+/// The same subject; the path of a directory is resolved, without links.
 fn real(core: &Core, of: QuotaOf) -> Result<QuotaOf, Problem> {
     let QuotaOf::Directory(path) = of else { return Ok(of) };
     let path = path.split('/').filter(|name| !name.is_empty() && *name != ".").collect::<Vec<_>>().join("/");

@@ -1,24 +1,24 @@
-//! How all quotas of a volume stand together: numbers for those who watch it, with no name in them.
+//! Sums over all quotas of a volume, for monitoring and without names.
 
 use policy::quota::{Both, Limit, Resource};
 
-/// How many of what, and how far the fullest is.
+/// Numbers of subjects with limits by state, and the largest usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Those that have limits.
+    /// Subjects that have limits.
     pub limits: usize,
-    /// Those over a soft one.
+    /// Subjects over a soft limit.
     pub over: usize,
-    /// Of these, those whose grace is over.
+    /// Subjects over a soft limit whose grace has ended.
     pub expired: usize,
-    /// Those that have as much as a hard limit says.
+    /// Subjects that have reached a hard limit.
     pub full: usize,
-    /// The largest share of a limit that is used: of the hard one, or of the soft one where there is no other.
+    /// Largest used share of a limit: of the hard limit, or of the soft one where there is no hard one.
     pub fullest: Both<f64>,
 }
 
 impl Counts {
-    /// One that has these limits uses so much.
+    /// Adds a subject with these limits and this usage.
     pub fn add(&mut self, limits: Both<Limit>, used: Both<u64>) {
         let is_full = |resource| limits.of(resource).hard.is_some_and(|hard| *used.of(resource) >= hard);
         self.full += usize::from(Resource::ALL.into_iter().any(is_full));

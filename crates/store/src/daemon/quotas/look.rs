@@ -1,12 +1,14 @@
-//! A look at all names: what each owner, group and limited directory has. It rests as long as it works, so that it takes at most
-//! half of one thread, and of what the file system of the names can do less than an ordinary user.
+//! A scan of all names: sums up the usage of each owner, group and limited directory. It pauses as long as it works, so
+//! it takes at most half of one thread, and loads the namespace's file system less than an ordinary user. A scan that a
+//! new limit waits for does not pause; any other yields to it.
 
 use super::{Keeper, LOOK_SOON};
 use crate::Result;
 use crate::daemon::Core;
 use crate::descent::Descent;
 use crate::quota::{Account, Changed, Payers, counts};
-use policy::quota::count::{Look, corrected};
+use policy::Time;
+use policy::quota::count::{ScanResult, corrected, rest, yields};
 use policy::quota::{Both, Resource, Subject};
 use rustix::fs::{AtFlags, FileType, statat};
 use rustix::io::Errno;
@@ -14,14 +16,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Names that are looked at between two rests.
+/// Names scanned between two pauses.
 const NAMES_AT_ONCE: u64 = 256;
-/// Files with several names that are remembered, so that each counts once: 8 MiB. Beyond, each name counts.
+/// Files with several names that are kept, so that each counts once: 8 MiB. Beyond this number, each name counts.
 const LINKED_MAX: usize = 1 << 20;
 
-/// What was there of an account when the look began.
+/// Counters of an account at the start of the scan.
 struct Begun {
     account: Arc<Account>,
     grown: Both<u64>,
@@ -29,16 +31,19 @@ struct Begun {
     found: Changed,
 }
 
-/// Looks at all names and puts all accounts right that there were when it began.
+/// Scans all names and corrects the accounts that existed at the start.
 pub(super) fn look(core: &Core, keeper: &Keeper) -> Result<()> {
     let begun = |account: &Arc<Account>| {
         let (grown, shrunk) = account.changes();
         Begun { account: account.clone(), grown, shrunk, found: Changed::default() }
     };
     let entries = keeper.book.lock().entries.iter().map(|(s, entry)| (*s, begun(&entry.account))).collect();
-    let mut sums = Sums { core, entries, linked: HashSet::new(), unread: 0, last: None };
+    let entries: BTreeMap<Subject, Begun> = entries;
+    let is_awaited = entries.values().any(|begun| begun.account.used().is_none());
+    keeper.looks.lock().is_awaited = is_awaited;
+    let mut sums = Sums { core, entries, is_awaited, linked: HashSet::new(), unread: 0, last: None };
     if !sums.add_all_names(keeper)? {
-        return Ok(()); // the daemon ends
+        return Ok(()); // the daemon ends, another node leads, or another scan is due
     }
     sums.add_what_has_no_name();
     if core.calls.is_some() && !(keeper.rests(LOOK_SOON) && keeper.book.lock().decides) {
@@ -51,7 +56,7 @@ pub(super) fn look(core: &Core, keeper: &Keeper) -> Result<()> {
         account.correct(|resource, counted| {
             let (now_grown, now_shrunk) = account.changes();
             let more = now_grown.of(resource).saturating_sub(*grown.of(resource));
-            let look = Look {
+            let look = ScanResult {
                 found: *found.of(resource),
                 grown: if sums.unread > 0 { u64::MAX } else { more },
                 shrunk: now_shrunk.of(resource).saturating_sub(*shrunk.of(resource)),
@@ -66,10 +71,12 @@ pub(super) fn look(core: &Core, keeper: &Keeper) -> Result<()> {
 struct Sums<'a> {
     core: &'a Core,
     entries: BTreeMap<Subject, Begun>,
+    /// Whether limits wait for the result.
+    is_awaited: bool,
     /// Inodes with several names that were met.
     linked: HashSet<u64>,
     unread: u64,
-    /// Who pays in the directory that was looked at last.
+    /// Accounts of the directory that was scanned last.
     last: Option<Last>,
 }
 
@@ -81,7 +88,7 @@ struct Last {
 }
 
 impl Sums<'_> {
-    /// No if the daemon ends.
+    /// Returns `false` if the scan ends early.
     fn add_all_names(&mut self, keeper: &Keeper) -> Result<bool> {
         let tree = self.core.volume.tree().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
         let mut descent = Descent::new(&tree)?.and_others();
@@ -89,8 +96,11 @@ impl Sums<'_> {
         while let Some(met) = descent.next() {
             names += 1;
             if names.is_multiple_of(NAMES_AT_ONCE) {
-                keeper.rests(began.elapsed());
+                keeper.rests(Duration::from_nanos(rest(Time(began.elapsed().as_nanos() as u64), self.is_awaited).0));
                 began = Instant::now();
+                if self.is_superseded(keeper) {
+                    return Ok(false);
+                }
             }
             if keeper.is_over.load(Ordering::Acquire) {
                 return Ok(false);
@@ -101,7 +111,7 @@ impl Sums<'_> {
             };
             let stat = match statat(&met.directory, &*met.name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => stat,
-                Err(Errno::NOENT) => continue, // gone meanwhile
+                Err(Errno::NOENT) => continue, // removed in between
                 Err(_) => {
                     self.unread += 1;
                     continue;
@@ -132,7 +142,19 @@ impl Sums<'_> {
         Ok(true)
     }
 
-    /// Files that lost their last name count as long as somebody has them open.
+    /// Whether the result is of no use, or a new limit needs another scan.
+    fn is_superseded(&self, keeper: &Keeper) -> bool {
+        let book = keeper.book.lock();
+        if !book.decides {
+            return true;
+        }
+        let is_new = |(subject, entry): (&Subject, &super::Entry)| {
+            entry.account.used().is_none() && !self.entries.contains_key(subject)
+        };
+        yields(self.is_awaited, book.entries.iter().any(is_new))
+    }
+
+    /// Adds files without a name: they count while they are open.
     fn add_what_has_no_name(&mut self) {
         for file in self.core.files.files() {
             if let Some((payers, all)) = file.counts_without_name() {
@@ -147,7 +169,7 @@ impl Sums<'_> {
 
     fn add(&mut self, payers: &Payers, all: Changed) {
         payers.each(|account| {
-            // One that got its limit since is not looked at as a whole.
+            // A subject limited after the start was not scanned as a whole.
             if let Some(begun) = self.entries.get_mut(&account.subject()).filter(|b| Arc::ptr_eq(&b.account, account)) {
                 let sum = |resource| begun.found.of(resource).saturating_add(*all.of(resource));
                 begun.found = Both { bytes: sum(Resource::Bytes), files: sum(Resource::Files) };

@@ -1,4 +1,4 @@
-//! What is remembered of a limit, in the volume's state: what has it, all numbers, since when it is over, and what was used.
+//! Record of a quota in the volume's state: subject, limits, start of an excess, and usage.
 
 use crate::control::QuotaOf;
 use crate::{Error, Result};
@@ -6,12 +6,12 @@ use policy::Time;
 use policy::quota::{Both, Limit, Limits, Resource, Standing};
 use serde::{Deserialize, Serialize};
 
-/// The kind of the records.
+/// Kind of the records.
 pub const KIND: &str = "quota";
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// One record.
+/// A quota in its stored form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Record {
@@ -20,7 +20,7 @@ pub struct Record {
     files_soft: Option<u64>,
     files_hard: Option<u64>,
     grace_s: u64,
-    /// Milliseconds since 1970.
+    /// Start of the excess, in milliseconds since 1970.
     bytes_over_since_ms: Option<u64>,
     files_over_since_ms: Option<u64>,
     bytes_used: Option<u64>,
@@ -28,7 +28,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// All that is to be remembered.
+    /// A record of these values.
     pub fn new(limits: Limits, standing: Both<Standing>, used: Option<Both<u64>>) -> Record {
         let since = |resource| standing.of(resource).since().map(|since| since.0 / NS_PER_MS);
         let Both { bytes, files } = limits.of;
@@ -45,37 +45,37 @@ impl Record {
         }
     }
 
-    /// Its limits.
+    /// The recorded limits.
     pub fn limits(&self) -> Limits {
         let bytes = Limit { soft: self.bytes_soft, hard: self.bytes_hard };
         let files = Limit { soft: self.files_soft, hard: self.files_hard };
         Limits { of: Both { bytes, files }, grace: Time::from_secs(self.grace_s) }
     }
 
-    /// Since when it is over.
+    /// Start of the excess over a soft limit.
     pub fn since(&self) -> Both<Option<Time>> {
         let time = |ms: Option<u64>| ms.map(|ms| Time(ms.saturating_mul(NS_PER_MS)));
         Both { bytes: time(self.bytes_over_since_ms), files: time(self.files_over_since_ms) }
     }
 
-    /// What was used when it was written.
+    /// Usage at the time of the record.
     pub fn used(&self) -> Option<Both<u64>> {
         self.bytes_used.zip(self.files_used).map(|(bytes, files)| Both { bytes, files })
     }
 
-    /// As it is written.
+    /// Serializes the record.
     pub fn to_bytes(self) -> Vec<u8> {
         serde_json::to_vec(&self).expect("numbers")
     }
 
     /// # Errors
-    /// It is damaged.
+    /// The record is damaged.
     pub fn parse(bytes: &[u8]) -> Result<Record> {
         serde_json::from_slice(bytes).map_err(|error| Error::State(format!("a record of a quota is damaged: {error}")))
     }
 }
 
-/// The key of what has limits.
+/// Key of a subject.
 pub fn key(of: &QuotaOf) -> String {
     match of {
         QuotaOf::User(uid) => format!("user:{uid}"),
@@ -84,7 +84,7 @@ pub fn key(of: &QuotaOf) -> String {
     }
 }
 
-/// What has limits under that key.
+/// Parses the key of a subject.
 pub fn parse_key(key: &str) -> Result<QuotaOf> {
     let of = match key.split_once(':') {
         Some(("user", uid)) => uid.parse().map(QuotaOf::User).ok(),

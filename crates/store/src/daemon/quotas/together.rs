@@ -1,12 +1,12 @@
-//! Quotas on several nodes: each counts what it does itself, the one that leads adds it up, and all refuse by the same sums.
+//! Quotas on several nodes: each node counts its own changes, the leader sums them, and all refuse by the same sums.
 //!
 //! ```text
-//!   node ── Report: all that came and went here since its start, of what changed ──> leader: adds what is new of it
-//!        <── Sums: what is used, and the ceiling, of what changed since the last answer
+//!   node ── Report: totals since its start, of changed accounts ──> leader: adds the difference
+//!        <── Sums: usage and ceiling of the accounts that changed since the last answer
 //! ```
-//! A report that is heard twice counts once, since it has sums. Between two reports a node goes by the last answer and by what it
-//! did since: so a limit may be passed by what the other nodes add in that time. A node that hears nothing goes on by what
-//! it heard last, until it has lost its lease.
+//! A report that arrives twice counts once, since it holds totals. Between two reports a node uses the last answer
+//! plus its own changes. So a limit may be exceeded by the changes of the other nodes in that time. A node without an
+//! answer uses the last one until it loses its lease.
 
 use super::record::{self, KIND, Record};
 use super::{Book, Entry, Keeper, LOOK_SOON, answer};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The node that leads adds up what the others report.
+/// Reports of the other nodes, which the leader sums.
 static REPORTS: Led<Report> = Led {
     name: "quota.count",
     is_ready: |core| core.quotas.book.lock().decides,
@@ -33,15 +33,15 @@ static REPORTS: Led<Report> = Led {
         Ok(json!(sums))
     },
 };
-/// Said to all nodes when limits changed.
+/// Prefix of the letter that announces changed limits to all nodes.
 pub const WORD: &str = "quota ";
-/// So long a node waits for the sums. A guess: longer than a leader that is well takes.
+/// Timeout of a request for the sums. A guess: longer than a healthy leader takes.
 const ASKED_MAX: Duration = Duration::from_secs(3);
 
-/// Which limits there are: who leads, and how often it changed some.
+/// Version of the limits: the leader, and the number of its changes.
 type Edition = (String, u64);
 
-/// All that came and went on one node: bytes, then files.
+/// Growth and shrinkage on one node: bytes, then files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     grown: [u64; 2],
@@ -62,12 +62,12 @@ impl Moved {
         Moved { grown: pair(grown), shrunk: pair(shrunk) }
     }
 
-    /// Whether it is of the same life of a node, and no later.
+    /// Whether `now` may be a later count of the same life of the node.
     fn is_in(self, now: Moved) -> bool {
         (0..2).all(|at| self.grown[at] <= now.grown[at] && self.shrunk[at] <= now.shrunk[at])
     }
 
-    /// What is new since then.
+    /// Growth and shrinkage after `then`.
     fn since(self, then: Moved) -> (Both<u64>, Both<u64>) {
         let less = |now: [u64; 2], then: [u64; 2]| both([0, 1].map(|at| now[at].saturating_sub(then[at])));
         (less(self.grown, then.grown), less(self.shrunk, then.shrunk))
@@ -80,7 +80,7 @@ struct Report {
     edition: Edition,
     /// The version of the last answer.
     after: u64,
-    /// What moved, and what of it a leader has heard of.
+    /// Per account: the current totals, and the totals that a leader has received.
     moved: BTreeMap<String, (Moved, Moved)>,
 }
 
@@ -94,18 +94,18 @@ struct Sum {
 struct Sums {
     edition: Edition,
     version: u64,
-    /// Only of what is known.
+    /// Sums of the accounts whose usage is known.
     sums: BTreeMap<String, Sum>,
 }
 
-/// What nodes know of each other of one that has limits.
+/// Counts that nodes exchange about one account.
 #[derive(Default)]
 pub struct Shared {
-    /// What of this node's a leader has heard of.
+    /// Totals of this node that a leader has received.
     told: Moved,
-    /// What was heard of others.
+    /// Last totals of each other node.
     heard: BTreeMap<String, Moved>,
-    /// What was answered last, and since which version that is so.
+    /// Usage and ceiling of the last answer, and the version since which they hold.
     sum: Option<(Both<u64>, Both<u64>)>,
     version: u64,
 }
@@ -126,7 +126,7 @@ impl Keeper {
         }
     }
 
-    /// One of several nodes: adds up, or says what it did and hears what is there. No if it only hears.
+    /// Runs one round on several nodes: the leader sums, the others report and receive. Returns whether this node sums.
     pub(super) fn adds_up(&self, core: &Core, calls: &Calls) -> bool {
         let leads = core.acts();
         let before = self.book.lock().decides;
@@ -144,14 +144,14 @@ impl Keeper {
         self.book.lock().decides
     }
 
-    /// This node leads from now on.
+    /// Makes this node the one that sums.
     fn take_over(&self, core: &Core, calls: &Calls) -> Result<()> {
         let records = core.volume.state().records(KIND)?;
         {
             let mut book = self.book.lock();
             book.decides = true;
             book.edition = (calls.own().to_owned(), (core.pool.clock)().0);
-            // What it heard when it led before was added up by another since.
+            // Another node has summed these totals since this node led.
             book.entries.values_mut().for_each(|entry| entry.shared.heard.clear());
         }
         self.reload(core, &records);
@@ -167,7 +167,7 @@ impl Keeper {
                 entry.shared.heard.retain(|node, _| others.contains(node));
             }
             drop(book);
-            // What it did not report any more is found.
+            // A scan of all names finds what the node no longer reported.
             self.look_soon();
         }
     }
@@ -196,7 +196,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes up the limits that are remembered now.
+    /// Loads the recorded limits.
     fn reload(&self, core: &Core, records: &[(String, Vec<u8>)]) {
         let mut book = self.book.lock();
         book.machine = Quota::default();
@@ -216,7 +216,7 @@ impl Keeper {
         }
     }
 
-    /// Limits were changed here, on the node that leads.
+    /// Announces changed limits. For the leader.
     pub(super) fn tell_others(&self, core: &Core) {
         if let Some(nodes) = &core.nodes {
             self.book.lock().edition.1 += 1;
@@ -227,10 +227,10 @@ impl Keeper {
 }
 
 impl Book {
-    /// What this node did since a leader heard of it.
+    /// Report of the changes that no leader has received.
     fn report(&mut self, node: &str) -> Report {
         if std::mem::replace(&mut self.decides, false) {
-            // What was done while it led was added up here.
+            // Changes made while this node led are already in its sums.
             self.entries.values_mut().for_each(|entry| entry.shared.told = Moved::of(&entry.account));
         }
         let moved = |entry: &Entry| (Moved::of(&entry.account), entry.shared.told);
@@ -239,7 +239,7 @@ impl Book {
         Report { node: node.to_owned(), edition: self.edition.clone(), after: self.version, moved }
     }
 
-    /// What the leader says is there.
+    /// Applies the sums of the leader.
     fn take(&mut self, report: Report, sums: Sums) {
         for (key, (now, _)) in report.moved {
             if let Some(entry) = self.entry(&key) {
@@ -263,11 +263,11 @@ impl Book {
         self.entries.get_mut(&subject)
     }
 
-    /// Adds what another node did, and says what is there.
+    /// Adds the changes of another node, and returns the sums.
     fn hear(&mut self, report: Report) -> Sums {
         for (key, (now, told)) in report.moved {
             if let Some(entry) = self.entry(&key) {
-                // One that was started anew counts from nothing.
+                // A restarted node counts from zero.
                 let before = entry.shared.heard.insert(report.node.clone(), now).filter(|before| before.is_in(now));
                 let before = before.unwrap_or(told);
                 let (grown, shrunk) = now.since(before);
@@ -322,7 +322,7 @@ mod tests {
         let again = |leader: &mut Book| leader.hear(serde_json::from_value(first.clone()).expect("a report"));
         let (lost, heard) = (again(&mut leader), again(&mut leader));
         assert_eq!((used(&leader), lost.sums.len(), heard.sums.len()), (130, 1, 1), "of another edition all is told");
-        // What it did meanwhile is not in the answer.
+        // Changes made after the report are not in the answer.
         account(&node).add(both([5, 0]), both([0, 0]));
         node.take(serde_json::from_value(first.clone()).expect("a report"), heard);
         assert_eq!((used(&node), account(&node).most().bytes), (135, 1000));
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!((used(&leader), heard.sums.len()), (135, 1));
         let third = Report { moved: BTreeMap::new(), after: heard.version, ..node.report("b") };
         assert!(leader.hear(third).sums.is_empty(), "nothing is said that was said");
-        // Started anew under the same name it counts from nothing.
+        // A node restarted under the same name counts from zero.
         let mut anew = book(false);
         account(&anew).add(both([7, 0]), both([0, 0]));
         leader.hear(anew.report("b"));

@@ -1,11 +1,11 @@
-//! What is told of quotas: one event for each change of how somebody stands with a soft limit.
+//! Events of quotas: one for each change of state against a soft limit.
 
 use crate::control::QuotaOf;
 use crate::events::{Event, Kind};
 use policy::quota::{Resource, Standing};
 use policy::units::show_bytes;
 
-/// What has limits, in words.
+/// Name of a subject, for people.
 pub fn name(of: &QuotaOf) -> String {
     match of {
         QuotaOf::User(uid) => format!("user {uid}"),
@@ -22,7 +22,7 @@ fn amount(resource: Resource, n: u64) -> String {
     }
 }
 
-/// The event; the user that it is about sees it, too.
+/// The event; the user that it concerns sees it, too.
 pub fn told(of: &QuotaOf, resource: Resource, standing: Standing, (soft, used): (u64, u64)) -> Event {
     let (name, used, soft) = (name(of), amount(resource, used), amount(resource, soft));
     let what = match standing {

@@ -76,6 +76,20 @@ fn what_a_failed_target_held_is_made_anew_elsewhere() {
     assert!(!garbage.is_empty(), "what the failed target holds is removed when it is back");
 }
 
+/// [S-376]
+#[test]
+fn files_without_a_mirror_that_can_be_read_are_counted() {
+    let m = new();
+    for name in ["a", "b", "c"] {
+        m.write(name, 1);
+    }
+    let order = |order: Order| m.volume.targets().all().iter().for_each(|target| m.order(target.id(), order));
+    order(Order::Fail);
+    assert_eq!(m.pass().away, Away { files: 3, bytes: 3 * SIZE as u64 });
+    order(Order::Restore);
+    assert_eq!(m.pass().away, Away::default());
+}
+
 /// [S-185]
 #[test]
 fn what_a_waiting_job_reads_is_rebuilt_first() {

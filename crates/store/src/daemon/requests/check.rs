@@ -1,4 +1,4 @@
-//! `check.run`: what is lost, half done or left over.
+//! `check.run`: finds lost, half-done and left-over data.
 
 use super::with_progress;
 use crate::control::{Caller, Check, Problem, Responder};
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 pub fn run(core: &Core, caller: &Caller, what: Check, out: &mut Responder<'_>) -> Result<Value, Problem> {
     let Check { repair, before_job, deep, drop_unknown, mut paths } = what;
-    // All of the volume is the operator's business. Who names paths sees of them what is to be seen with the caller's own
-    // rights, whatever they are, and has set right what is the caller's own.
+    // Only the operator may check the whole volume. Another caller may check the paths that its own permissions
+    // reach, and repair its own files.
     if paths.is_empty() || paths.iter().any(|path| is_root(path)) {
         caller.must_be_operator("check the whole volume")?;
     }
@@ -27,12 +27,12 @@ pub fn run(core: &Core, caller: &Caller, what: Check, out: &mut Responder<'_>) -
         with_progress(out, |report, stop| checker.check(&options, report, stop))
     };
     let report = if let Some(together) = together {
-        // Of the whole volume: it is the operator who asks.
+        // A check of the whole volume: the caller is the operator.
         with_progress(out, |report, stop| together.check(&options, report, stop))
     } else if caller.is_operator() {
         check(&core.checker, out)
     } else {
-        // A check of a directory asks all targets for all that they hold.
+        // A check of a directory lists the objects on all targets.
         let _held = core.look_for(caller)?;
         check(&core.checker.on_behalf_of(Behalf { who: identity(caller), repairs_readable: false }), out)
     }?;

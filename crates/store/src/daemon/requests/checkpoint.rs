@@ -1,4 +1,4 @@
-//! `checkpoint.*`: what applications say of their checkpoints, and what is known of them.
+//! `checkpoint.*`: reports of applications about their checkpoints, and queries about them.
 
 use crate::adapt::burst::Burst;
 use crate::control::Problem;

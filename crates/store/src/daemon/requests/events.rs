@@ -1,5 +1,5 @@
-//! `events.show`: what the volume does, to whoever may know it. Who is slow to read holds up only their own connection, and is told
-//! how much they missed.
+//! `events.show`: the events of the volume, for callers with permission. A slow reader delays only its own
+//! connection, and receives the number of events that it missed.
 
 use crate::control::{Caller, Events as Asked, Problem, Responder};
 use crate::daemon::Core;
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 /// Events taken from the rings at once.
 const BATCH: usize = 64;
-/// A caller that went away is noticed this soon.
+/// Interval of checks whether the caller hung up.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Lines of progress are `{"event": ..}`, `{"missed": N}`, and `{"at": [RUN, NUMBER]}` for who wants to go on from there.
+/// Lines of progress are `{"event": ..}`, `{"missed": N}`, and `{"at": [RUN, NUMBER]}` as a resume point.
 pub fn run(core: &Core, caller: &Caller, what: &Asked, out: &mut Responder<'_>) -> Result<Value, Problem> {
     let events = &core.pool.events;
     let _held = events.follower(caller.uid).ok_or_else(|| {
@@ -22,7 +22,7 @@ pub fn run(core: &Core, caller: &Caller, what: &Asked, out: &mut Responder<'_>) 
     })?;
     let (newest, run) = (events.last(), events.run());
     let resumes = what.after.filter(|(of, _)| *of == run).map(|(_, number)| number);
-    // What was forgotten before somebody asked is not missed.
+    // Events dropped before the request do not count as missed.
     let known = if resumes.is_some() { 0 } else { newest };
     let mut at = resumes.unwrap_or(0).min(newest);
     if !out.progress(json!({"at": [run, at]})) {
@@ -55,7 +55,8 @@ fn is_asked(event: &Event, what: &Asked) -> bool {
         && what.target.as_ref().is_none_or(|target| event.names(target))
 }
 
-/// Operators see all; others what names no file, their own jobs, and their own files where they may reach the directory.
+/// Operators see all events. Other users see events that name no file, events of their own jobs, and events of their
+/// own files in reachable directories.
 fn may_see(core: &Core, caller: &Caller, event: &Event) -> bool {
     if caller.is_operator() || event.for_all {
         return true;

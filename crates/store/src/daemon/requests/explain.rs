@@ -1,4 +1,4 @@
-//! `layout.explain`: why a file lies where it lies, in plain words.
+//! `layout.explain`: reasons for the layout of a file, in plain words.
 
 use super::layout::name_of;
 use crate::daemon::Core;
@@ -11,12 +11,12 @@ use policy::layout::{Layout, MirrorState, OPEN_END, Reason, Segment};
 use policy::units::show_bytes;
 use std::collections::BTreeSet;
 
-/// What led to a change, in words.
+/// Reason of a change, in words.
 pub fn reason(core: &Core, reason: Reason) -> String {
     words(core.volume.targets(), reason)
 }
 
-/// Where it lies, why, and what would happen if a target failed.
+/// Sentences about the layout, its reasons, and the effect of a failed target.
 pub fn sentences(core: &Core, file: &File) -> Vec<String> {
     let Some(layout) = file.layout() else {
         let limit = core.volume.config().layout.inline_max;
@@ -45,10 +45,24 @@ pub fn sentences(core: &Core, file: &File) -> Vec<String> {
     if layout.history.iter().len() > 0 {
         told.push("It came to lie so:".into());
     }
-    for (at, why) in layout.history.iter() {
-        told.push(format!("  {}  {}", moment(at.0), reason(core, *why)));
-    }
+    told.extend(changes(layout.history.iter().map(|(at, why)| (moment(at.0), reason(core, *why)))));
     told
+}
+
+/// A line for each change; equal ones in a row share a line.
+fn changes(history: impl Iterator<Item = (String, String)>) -> Vec<String> {
+    let mut lines: Vec<(String, String, String, u32)> = Vec::new();
+    for (at, why) in history {
+        match lines.last_mut().filter(|(.., before, _)| *before == why) {
+            Some((_, last, _, times)) => (*last, *times) = (at, *times + 1),
+            None => lines.push((at.clone(), at, why, 1)),
+        }
+    }
+    let line = |(first, last, why, times): (String, String, String, u32)| match times {
+        1 => format!("  {first}  {why}"),
+        _ => format!("  {first}  {why} ({times} times, last at {last})"),
+    };
+    lines.into_iter().map(line).collect()
 }
 
 fn segment(core: &Core, s: &Segment) -> String {
@@ -61,7 +75,7 @@ fn segment(core: &Core, s: &Segment) -> String {
     format!("from {} to {end}: {how} {}", show_bytes(s.start), names.join(", "))
 }
 
-/// That it is merged, and what that means.
+/// Explains the merge of the file, if it is merged.
 fn turns(layout: &Layout) -> Option<String> {
     let merged = layout.objects().find_map(|(_, object)| object.merged)?;
     let (unit, others) = (show_bytes(merged.unit_bytes), merged.of - 1);
@@ -72,7 +86,7 @@ fn turns(layout: &Layout) -> Option<String> {
     ))
 }
 
-/// Targets of the file that are not ok, and what follows.
+/// Sentences about targets of the file that are not ok, with the consequences.
 fn targets(core: &Core, layout: &Layout) -> Vec<String> {
     let all: BTreeSet<_> = layout.objects().map(|(_, o)| o.target).collect();
     let say = |id: TargetId| {
@@ -90,7 +104,7 @@ fn targets(core: &Core, layout: &Layout) -> Vec<String> {
     all.into_iter().filter_map(say).collect()
 }
 
-/// What protects it.
+/// Sentence about the protection of the file.
 fn safety(layout: &Layout, source: Option<&str>) -> String {
     let in_sync = layout.mirrors.iter().filter(|m| m.state == MirrorState::InSync).count();
     let record = source.and_then(|text| Record::parse(text).ok());
@@ -134,6 +148,13 @@ fn civil(days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_changes_in_a_row_share_a_line() {
+        let history = [("1", "grew"), ("2", "grew"), ("3", "grew"), ("4", "moved"), ("5", "grew")];
+        let lines = changes(history.map(|(at, why)| (at.to_owned(), why.to_owned())).into_iter());
+        assert_eq!(lines, ["  1  grew (3 times, last at 3)", "  4  moved", "  5  grew"]);
+    }
 
     #[test]
     fn moments_are_dates() {

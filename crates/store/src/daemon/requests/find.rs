@@ -1,4 +1,5 @@
-//! `find.run`: which files there are, whose, how large, where. One name at a time, so a million files take no more memory than one.
+//! `find.run`: lists files by owner, size and place. It reads one name at a time, so its memory is the same for any
+//! number of files.
 
 use crate::control::{Caller, Find, FindState, Problem, Responder};
 use crate::daemon::Core;
@@ -14,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub fn run(core: &Core, caller: &Caller, what: &Find, out: &mut Responder<'_>) -> Result<Value, Problem> {
     core.may_see(caller, &what.path)?;
     let search = Search::new(core, caller, what)?;
-    // A look through the names is work for the shared file system, as a check is.
+    // A scan of the names loads the shared file system as a check does.
     let _held = core.look_for(caller)?;
     search.run(out)
 }
@@ -25,12 +26,12 @@ struct Search<'a> {
     what: &'a Find,
     target: Option<TargetId>,
     on_tier: Option<Vec<TargetId>>,
-    /// Whose files; `None` is everybody's.
+    /// Owner of the files; `None`: all users.
     uid: Option<u32>,
     now_s: u64,
 }
 
-/// A directory that is gone through, and how long its path is.
+/// An open directory of the scan, with its path.
 struct Level {
     fd: OwnedFd,
     entries: Dir,
@@ -101,7 +102,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let (text, stat) = match (name.to_str(), statat(&level.fd, name, AtFlags::SYMLINK_NOFOLLOW)) {
-                (_, Err(Errno::NOENT)) => continue, // gone meanwhile
+                (_, Err(Errno::NOENT)) => continue, // removed in between
                 (Ok(text), Ok(stat)) => (text, stat),
                 _ => {
                     unread += 1;
@@ -130,7 +131,7 @@ impl<'a> Search<'a> {
                     } else {
                         None
                     };
-                    // A file of one's own may lie where one may not pass.
+                    // A file of the user may lie in a directory closed to the user.
                     let hidden = || !self.caller.is_operator() && self.core.may_see(self.caller, &path).is_err();
                     if !self.layout_matches(layout.as_deref()) || hidden() {
                         continue;
@@ -167,12 +168,12 @@ impl<'a> Search<'a> {
         self.is_narrowed() || self.what.with_mirrors
     }
 
-    /// Whether how a file lies decides.
+    /// Whether the conditions depend on the layout.
     fn is_narrowed(&self) -> bool {
         self.target.is_some() || self.on_tier.is_some() || self.what.state.is_some()
     }
 
-    /// A file that lies in its stub is on no target.
+    /// Whether the layout matches. A file that lies in its stub is on no target.
     fn layout_matches(&self, layout: Option<&Layout>) -> bool {
         if !self.is_narrowed() {
             return true;
@@ -197,7 +198,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// When it was read or written last, as the namespace's file system knows it.
+/// Time of the last read or write, as recorded by the namespace's file system.
 fn used_s(stat: &Stat) -> u64 {
     u64::try_from(stat.st_atime.max(stat.st_mtime)).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! `layout.*`: where a file lies, and the verbs that change it.
+//! `layout.*`: the layout of a file, and the verbs that change it.
 
 use super::{explain, told};
 use crate::control::{Caller, Merge, Problem, Responder};
@@ -11,7 +11,7 @@ use policy::{FileId, TargetId, Time};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A caller that waits for a move looks so often.
+/// Interval of checks of a caller that waits for a move.
 const MOVE_LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
 pub fn get(core: &Core, caller: &Caller, path: &str) -> Result<Value, Problem> {
@@ -24,7 +24,7 @@ pub fn explain(core: &Core, caller: &Caller, path: &str) -> Result<Value, Proble
     Ok(json!({"path": path, "sentences": explain::sentences(core, &file)}))
 }
 
-/// Changes the layout of a file, and says what it is then.
+/// Changes the layout of a file, and returns the new one.
 pub fn change(
     core: &Core,
     caller: &Caller,
@@ -38,7 +38,7 @@ pub fn change(
     Ok(told(format!("done: {mirrors}, generation {}", layout.generation)))
 }
 
-/// Whether a request can be met. The attribute by which it is made could only say that it cannot.
+/// Whether a request can be met. The attribute that makes it could report only a refusal.
 pub fn check(core: &Core, request: &str) -> Result<Value, Problem> {
     let tiers = &core.volume.config().tiers;
     let checked = parse_request(request, &core.volume.placement(), tiers)
@@ -47,7 +47,8 @@ pub fn check(core: &Core, request: &str) -> Result<Value, Problem> {
     Ok(json!({}))
 }
 
-/// One more mirror on that tier and so many targets, else as the volume and the file have it.
+/// Placement of one more mirror on that tier and that many targets; the defaults are those of the volume and the
+/// file.
 pub fn placement(
     core: &Core,
     file: &File,
@@ -75,7 +76,7 @@ pub fn target(core: &Core, name: &str) -> Result<TargetId, Problem> {
     })
 }
 
-/// Makes stale mirrors anew. Where that is under way already, in the background or by somebody else, it is waited for.
+/// Rebuilds stale mirrors. If that is already under way for another caller, waits for it.
 pub fn resync(core: &Core, file: &Arc<File>, out: &mut Responder<'_>) -> Result<Arc<Layout>, Problem> {
     let mut joined = false;
     loop {
@@ -101,7 +102,7 @@ pub fn resync(core: &Core, file: &Arc<File>, out: &mut Responder<'_>) -> Result<
     }
 }
 
-/// Puts the bytes of several files piece by piece beside each other.
+/// Merges files: interleaves their bytes in shared objects.
 pub fn merge(core: &Core, caller: &Caller, what: &Merge) -> Result<Value, Problem> {
     let (first, _) = core.file_of(caller, &what.path, Purpose::Change)?;
     let mut place = placement(core, &first, what.tier.as_deref(), what.stripe_count)?;
@@ -147,12 +148,12 @@ pub fn replace(core: &Core, file: &Arc<File>, from: &str, to: Option<&str>) -> R
     }
 }
 
-/// The name of a target, or its number when it is forgotten.
+/// Name of a target, or its number when the target is forgotten.
 pub fn name_of(core: &Core, id: TargetId) -> String {
     core.volume.targets().get(id).map_or_else(|| format!("forgotten target {}", id.0), |t| t.name().to_string())
 }
 
-/// The path of a file, or its number where that is not noted.
+/// Path of a file, or its number where the path is unknown.
 pub fn file_named(core: &Core, id: FileId) -> String {
     core.pool.name_of(id)
 }

@@ -1,4 +1,4 @@
-//! `node.*`: the nodes that have the volume, and those that are to leave it.
+//! `node.*`: the nodes of the volume, and their drains and removals.
 
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::daemon::{Core, forget as forgetting};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// A node that begins to drain goes and comes again under another number, within this time.
+/// Time within which a node that begins to drain restarts under another number.
 const GONE: Duration = Duration::from_secs(5);
 
 fn nodes(core: &Core) -> Result<&Nodes, Problem> {
@@ -24,7 +24,7 @@ pub fn list(core: &Core) -> Result<Value, Problem> {
     Ok(json!({"nodes": shown(nodes), "dead_nodes": dead(nodes)}))
 }
 
-/// The nodes that died; null while the store of the state, which knows them, is away.
+/// The nodes that died; null while the state store, which records them, is away.
 pub fn dead(nodes: &Nodes) -> Value {
     let show = |(node, info): (Node, Info)| {
         json!({
@@ -38,7 +38,7 @@ pub fn dead(nodes: &Nodes) -> Value {
     nodes.dead().map_or(Value::Null, |dead| dead.into_iter().map(show).collect())
 }
 
-/// The nodes that have the volume.
+/// The nodes of the volume.
 pub fn shown(nodes: &Nodes) -> Value {
     let show = |shown: Shown| {
         let info = shown.info.as_ref();
@@ -62,7 +62,7 @@ pub fn shown(nodes: &Nodes) -> Value {
     nodes.shown().into_iter().map(show).collect()
 }
 
-/// The node of that number or on that host.
+/// The node with that number or on that host.
 fn named(nodes: &Nodes, name: &str) -> Result<Shown, Problem> {
     let shown = nodes.shown();
     let is = |shown: &Shown| shown.node.0.to_string() == name || shown.info.as_ref().is_some_and(|i| i.host == name);

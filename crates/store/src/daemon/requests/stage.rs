@@ -1,4 +1,4 @@
-//! `stage.*` and `source.*`: data in and out, with the caller's rights.
+//! `stage.*` and `source.*`: data in and out, with the caller's permissions.
 
 use super::with_progress;
 use crate::control::{Caller, Problem, Responder, exit};
@@ -8,26 +8,26 @@ use crate::stage::{Progress, Report, StageError, StageOut, Staged, Stager, Stop}
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
-/// The caller as the kernel knows it, with the credentials and the mask that it passed on.
+/// The caller's ids from the kernel, with the credentials and the mask that the request passed.
 pub fn known(caller: &Caller, told: Identity) -> Identity {
     Identity { uid: caller.uid, gid: caller.gid, ..told }
 }
 
-/// A staging that somebody asked for.
+/// A staging on behalf of a caller.
 pub struct Asked<'a> {
     pub core: &'a Core,
     pub caller: &'a Caller,
-    /// Where in the mount.
+    /// Path in the mount.
     pub path: &'a str,
-    /// The first source of what is staged in.
+    /// First source, for staging in.
     pub uri: Option<&'a str>,
-    /// Bytes per second, at most.
+    /// Maximum rate, in bytes per second.
     pub limit: Option<u64>,
     pub identity: Identity,
 }
 
 impl Asked<'_> {
-    /// Stages with progress to the caller, and to those who ask what is under way at that path.
+    /// Stages, with progress to the caller and to clients that query the running stagings of that path.
     pub fn staged<E: From<StageError>>(
         self,
         out: &mut Responder<'_>,
@@ -55,7 +55,7 @@ impl Asked<'_> {
     }
 }
 
-/// What failed on its way out: nothing of it is kept, and nothing has the name.
+/// The error of a failed stage-out: it leaves no new copy under the name.
 pub fn out_problem(e: StageError) -> Problem {
     let (at_destination, in_mount) = (matches!(e, StageError::Source { .. }), matches!(e, StageError::Path { .. }));
     let problem = Problem::from(e);
@@ -70,7 +70,7 @@ pub fn source(core: &Core, caller: &Caller, path: &str) -> Result<Value, Problem
     Ok(shown(core.stager.source_get(path, &known(caller, Identity::default()))?))
 }
 
-/// A record as users see it.
+/// A record in the form for users.
 pub fn shown(record: Option<Record>) -> Value {
     record.map_or(Value::Null, |record| {
         json!({
@@ -108,6 +108,12 @@ impl From<StageError> for Problem {
             }
             StageError::Path { errno: Some(Errno::ACCESS | Errno::PERM), .. } => {
                 Problem::denied(cause).try_this("check the permissions of the path in the mount")
+            }
+            StageError::Path { errno: Some(Errno::DQUOT), .. } => Problem::failed(cause)
+                .so("no file was put in place")
+                .try_this("remove files of theirs, or have the operator raise it; `entrepot quota` shows yours"),
+            StageError::Path { errno: Some(Errno::NOSPC), .. } => {
+                Problem::failed(cause).so("no file was put in place").try_this("remove files, or add a target")
             }
             StageError::Path { .. } => Problem::wrong(cause).try_this("check the path; `--force` replaces a file"),
             StageError::Manifest(_) | StageError::Record(_) | StageError::BadChecksum(_) => {

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// So long after a backup of the state files that get objects leave their first bytes in the namespace, too: it is being copied, and the
-/// copy may have seen them without objects. A guess: long enough to copy any namespace.
+/// Time after a backup of the state in which files that get objects also leave their first bytes in the namespace.
+/// The namespace is being copied then, and the copy may have the files without their objects. A guess: long enough to
+/// copy any namespace.
 const BYTES_STAY: Duration = Duration::from_secs(24 * 3600);
 
 pub fn dump(core: &Core, caller: &Caller, file: &Path) -> Result<Value, Problem> {

@@ -1,4 +1,4 @@
-//! `status.get` and `stats.get`.
+//! `status.get` and `stats.get`: the state and the metrics of the volume.
 
 use super::{layout, node, target};
 use crate::control::{Caller, Problem};
@@ -8,9 +8,45 @@ use crate::stats::Metric;
 use policy::FileId;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
-/// Lines of news in a status.
+/// Maximum of news lines in a status.
 const NEWS_MAX: usize = 12;
+/// Interval of looks whether another status has its answer.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Whether the state store is being asked for a status.
+static COUNTING: AtomicBool = AtomicBool::new(false);
+
+/// The answer to `ask`, or nothing if it does not come in time. While an earlier one is still awaited, nothing is asked, so that
+/// a device that hangs holds one thread.
+fn in_time<T: Send + 'static>(
+    limit: Duration,
+    is_asking: &'static AtomicBool,
+    ask: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let began = Instant::now();
+    while is_asking.swap(true, Ordering::AcqRel) {
+        if began.elapsed() >= limit {
+            return None;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    let (answer, answered) = channel();
+    let body = move || {
+        let told = ask();
+        is_asking.store(false, Ordering::Release);
+        // The caller may have left.
+        drop(answer.send(told));
+    };
+    if std::thread::Builder::new().name("status".into()).spawn(body).is_err() {
+        is_asking.store(false, Ordering::Release);
+        return None;
+    }
+    answered.recv_timeout(limit).ok()
+}
 
 pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Value, Problem> {
     let space = core.volume.targets().space();
@@ -25,10 +61,12 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Value, Problem> {
         "free_bytes": space.free_bytes,
         "targets": target::list(core),
     });
-    // The rest is known also while the store of the state is away.
-    match core.volume.state().garbage_count() {
-        Ok(count) => answer["garbage_objects"] = json!(count),
-        Err(error) => answer["state_away"] = json!(error.to_string()),
+    // The rest is available even while the state store is away.
+    let (state, deadline) = (core.volume.state().clone(), core.volume.config().health.deadline);
+    match in_time(deadline, &COUNTING, move || state.garbage_count()) {
+        Some(Ok(count)) => answer["garbage_objects"] = json!(count),
+        Some(Err(error)) => answer["state_away"] = json!(error.to_string()),
+        None => answer["state_away"] = json!(format!("it did not answer within {} s", deadline.as_secs_f32())),
     }
     if let Some(nodes) = &core.nodes {
         answer["nodes"] = node::shown(nodes);
@@ -45,7 +83,7 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Value, Problem> {
         answer["quotas"] = json!({"limits": limits, "over": over, "expired": expired, "full": full});
     }
     if let Some(burst) = core.adapt.burst() {
-        // Without an answer of the node that decides the rest is shown all the same.
+        // Without an answer of the leader the rest is shown all the same.
         answer["burst"] = burst.status_of_all(caller);
     }
     if let Some(stripes) = core.adapt.status_of_stripes() {
@@ -53,6 +91,13 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Value, Problem> {
     }
     if let Some(tiering) = core.adapt.status_of_tiers() {
         answer["tiering"] = tiering;
+    }
+    let away = core.background.away();
+    if away.files > 0 {
+        answer["away"] = json!({"files": away.files, "bytes": away.bytes});
+    }
+    if let Some(left) = core.unclean.status() {
+        answer["left"] = left;
     }
     answer["events"] = news(core);
     if caller.is_operator() {
@@ -63,7 +108,8 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Value, Problem> {
     Ok(answer)
 }
 
-/// What is told in sentences names files, and so is the operator's, the moves under way too; of hot files a user sees those in the user's own reach.
+/// Removes paths that a user may not see. Sentences name files, so only the operator gets them and the moves under
+/// way. A user sees hot files that the user can reach.
 fn keep_paths_back(core: &Core, caller: &Caller, answer: &mut Value) {
     answer["events"] = json!([]);
     if let Some(stripes) = answer.get_mut("stripes") {
@@ -124,4 +170,21 @@ fn news(core: &Core) -> Value {
 
 pub fn stats(core: &Core) -> Value {
     json!({"prometheus": core.open_metrics(), "snapshot": core.volume.stats().snapshot()})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// [S-426]
+    #[test]
+    fn what_does_not_answer_is_left_out_and_asked_once() {
+        static ASKING: AtomicBool = AtomicBool::new(false);
+        let (go, waits) = channel::<()>();
+        let (limit, long) = (Duration::from_millis(20), Duration::from_secs(60));
+        assert_eq!(in_time(limit, &ASKING, move || waits.recv().is_ok()), None);
+        assert_eq!(in_time(limit, &ASKING, || panic!("the first one hangs")), None::<()>);
+        go.send(()).expect("it still waits");
+        assert_eq!(in_time(long, &ASKING, || 7), Some(7));
+    }
 }

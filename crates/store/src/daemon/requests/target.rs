@@ -4,6 +4,7 @@ use super::told;
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::daemon::Core;
 use crate::target::{Order, Reach, State, Target};
+use policy::units::show_count;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 pub fn add(core: &Core, caller: &Caller, name: &str, dir: &Path, tier: &str) -> Result<Value, Problem> {
     caller.must_be_operator("add a target")?;
     core.volume.add_target(name, dir, tier)?;
-    core.volume.targets().measure_now(); // who looks next sees its space
+    core.volume.targets().measure_now(); // the next status shows its space
     Ok(told(format!("target {name} was added: new data go there from now on, what is there stays where it is")))
 }
 
@@ -41,7 +42,7 @@ pub fn tiers(core: &Core) -> Value {
     (0..).zip(&core.volume.config().tiers).map(one).collect()
 }
 
-/// The targets as they are.
+/// The targets with their states.
 pub fn list(core: &Core) -> Value {
     let config = core.volume.config();
     let one = |t: &Arc<Target>| {
@@ -101,15 +102,16 @@ pub fn drain(
             Ok(told(format!("target {name} is empty; `entrepot target remove {name}` forgets it")))
         }
         Ok(objects) if core.volume.is_garbage(target.id(), &objects) => Ok(told(format!(
-            "no file lies on target {name} any more; {} objects that it does not let go of are nobody's; \
+            "no file lies on target {name} any more; {} that it does not let go of belong to no file; \
              `entrepot target remove {name}` forgets it",
-            objects.len()
+            show_count(objects.len() as u64, "object")
         ))),
-        Ok(objects) => {
-            Err(Problem::new(exit::INCOMPLETE, format!("target {name} still holds {} objects", objects.len()))
-                .so("it stays draining; nothing is lost")
-                .try_this("`entrepot status` says why; `entrepot check --repair` removes orphans; then drain it again"))
-        }
+        Ok(objects) => Err(Problem::new(
+            exit::INCOMPLETE,
+            format!("target {name} still holds {}", show_count(objects.len() as u64, "object")),
+        )
+        .so("it stays draining; nothing is lost")
+        .try_this("`entrepot status` says why; `entrepot check --repair` removes orphans; then drain it again")),
         Err(e) => Err(Problem::failed(format!("target {name} cannot be looked at: {e}"))
             .so("whether it is empty is not known")
             .try_this("`entrepot target list` shows its state")),

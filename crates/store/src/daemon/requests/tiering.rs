@@ -1,4 +1,4 @@
-//! `tiering.*`: moving between the tiers stops for a while, and goes on.
+//! `tiering.*`: pauses and resumes moves between the tiers.
 
 use super::told;
 use crate::control::{Caller, Problem, Responder};
@@ -7,7 +7,7 @@ use crate::daemon::led::Led;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// What the node that leads is asked for, which alone moves anything: whether to pause.
+/// Requests to the leader, which alone moves files between tiers: whether to pause.
 pub static TIERING: Led<bool> =
     Led { name: "tiering", is_ready: |_| true, serve: |core, _, paused, _| pause(core, paused) };
 

@@ -1,4 +1,4 @@
-//! `top.get`: who and what uses this node, to whoever may know it.
+//! `top.get`: counters of users and files on this node, for callers with permission.
 
 use crate::control::{Caller, FILES_MAX, FileCounts, Problem, Top};
 use crate::daemon::resolve::inside_of;
@@ -13,12 +13,12 @@ use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Open files that are looked at for a caller who does not see all, the busiest first.
+/// Maximum of open files checked for a caller with limited permission, the busiest first.
 const LOOKED_AT_MAX: usize = 10_000;
-/// Bytes of all paths in an answer, about. The rest of the files has to do without.
+/// Approximate size of all paths in an answer. Further files are returned without a path.
 const PATH_BYTES_MAX: usize = 1 << 20;
 
-/// Operators see all; others their own row of the users, and their own files where they may reach the directory.
+/// Operators see all rows; other users see their own row, and their own files in reachable directories.
 pub fn get(core: &Core, caller: &Caller) -> Result<Value, Problem> {
     let everybody = caller.is_operator();
     let (stats, known) = (core.volume.stats().snapshot(), core.volume.stats().users().counts());
@@ -55,7 +55,7 @@ fn together(users: &[UserCounts]) -> UserCounts {
 
 fn files(core: &Core, caller: &Caller, open: Vec<Arc<File>>) -> Vec<FileCounts> {
     let everybody = caller.is_operator();
-    // What others look at does not change what the operator finds.
+    // Requests of others do not reset the operator's interval.
     let lately = |file: &File| if everybody { file.usage().look() } else { file.usage().lately() };
     let mut ranked: Vec<_> = open.into_iter().map(|file| (lately(&file), file)).collect();
     ranked.sort_by_cached_key(|(lately, file)| {
@@ -93,7 +93,7 @@ fn with_paths(files: impl Iterator<Item = FileCounts>) -> Vec<FileCounts> {
 fn counts(core: &Core, tree: &Path, file: &File) -> Option<FileCounts> {
     let (stub, used) = (file.stub(), file.usage().now());
     let inode = stub.inode()?;
-    // The kernel has a name for one that was removed, too, and for one that another node renamed.
+    // The kernel also has a name for a removed file, and an outdated one for a file that another node renamed.
     let is_there = |path: &PathBuf| {
         let there = statat(core.volume.tree(), path, AtFlags::SYMLINK_NOFOLLOW);
         there.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == inode)
@@ -113,7 +113,8 @@ fn counts(core: &Core, tree: &Path, file: &File) -> Option<FileCounts> {
     })
 }
 
-/// Where the bytes lie, in a few words: the stub, or how many targets at most beside each other, in how many mirrors.
+/// Place of the bytes, in a few words: the stub, or the largest number of targets in parallel and the number of
+/// mirrors.
 fn lies(layout: Option<&Layout>) -> String {
     let Some(layout) = layout else { return "stub".into() };
     let widest = layout.mirrors.iter().flat_map(|mirror| &mirror.segments).map(|segment| segment.objects.len()).max();

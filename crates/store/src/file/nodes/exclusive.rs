@@ -1,6 +1,6 @@
-//! A file for oneself, here and on all nodes: by a claim on how it lies next.
+//! Exclusive access to a file, on this node and all others: by a claim on the next generation of its layout.
 
-use super::{Patience, changes, may_be_said};
+use super::{Backoff, changes, may_be_said};
 use crate::Result;
 use crate::file::nodes::Cluster;
 use crate::file::{File, View};
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Nobody else writes the file or changes how it lies, on any node, until this is dropped.
+/// Exclusive access: until the drop no other caller on any node writes the file or changes its layout.
 pub(crate) struct Exclusive<'a> {
     file: &'a File,
     io: Option<RwLockWriteGuard<'a, ()>>,
@@ -20,7 +20,7 @@ pub(crate) struct Exclusive<'a> {
 }
 
 impl Exclusive<'_> {
-    /// Whether it was so until now, so that what was done may be acknowledged.
+    /// Whether the claim held until now, so that the result may be acknowledged.
     pub(in crate::file) fn holds(&self) -> Result<bool> {
         let (Some(cluster), Some(node)) = (self.file.cluster(), self.as_node) else { return Ok(true) };
         may_be_said(cluster, node)
@@ -37,7 +37,7 @@ impl Drop for Exclusive<'_> {
 }
 
 impl File {
-    /// Takes the file for oneself, here and on all nodes; knows then how it lies and how long it is.
+    /// Gets exclusive access on all nodes; layout and size are up to date then.
     pub(crate) fn exclusive(&self) -> Result<Exclusive<'_>> {
         loop {
             if let Some(exclusive) = self.exclusive_if(|_| true)? {
@@ -46,14 +46,14 @@ impl File {
         }
     }
 
-    /// The same, if what it is for is needed as the file lies then. Of several nodes that want the same change of a file, one makes it: the
-    /// others look again after it, and need not have the file for themselves one after the other.
+    /// As `exclusive`, or `None` if another node or thread has made the change already (`needed` is false for its
+    /// view). So several nodes that want the same change need exclusive access only once.
     pub(in crate::file) fn exclusive_if(&self, needed: impl Fn(&View) -> bool) -> Result<Option<Exclusive<'_>>> {
         let Some(cluster) = self.cluster() else {
             let exclusive = Exclusive { file: self, io: Some(self.io.write()), as_node: None };
             return Ok(Some(exclusive).filter(|_| needed(&self.view())));
         };
-        let mut patience = Patience::new();
+        let mut patience = Backoff::new();
         loop {
             let me = cluster.me()?;
             let io = self.io.write();
@@ -89,7 +89,7 @@ impl File {
         }
     }
 
-    /// This node, if it keeps the others out already. The caller holds `io` exclusively.
+    /// This node, if it holds a claim already. The caller holds `io` exclusively.
     pub(super) fn held(&self, me: Node, look: &Look) -> Option<Node> {
         if !self.said.holds.load(Ordering::Acquire) {
             return None;
@@ -103,7 +103,8 @@ impl File {
         stands.then_some(me)
     }
 
-    /// Keeps other nodes from writing the file, and from changing how it lies, until [`File::let_others_in`].
+    /// Keeps an exclusive claim, which excludes writes and changes of layout by other nodes, until
+    /// [`File::let_others_in`].
     pub(crate) fn keep_others_out(&self) -> Result<()> {
         let alone = self.exclusive()?;
         self.said.holds.store(self.is_shared(), Ordering::Release);
@@ -111,7 +112,7 @@ impl File {
         Ok(())
     }
 
-    /// Ends that.
+    /// Releases the claim of [`File::keep_others_out`].
     pub(crate) fn let_others_in(&self) {
         if self.is_shared() {
             let _io = self.io.write();
@@ -121,14 +122,14 @@ impl File {
         }
     }
 
-    /// A claim ends with its generation, as the layout is: no claim is made twice under one name, so that no removal of one that comes
-    /// late hits another's.
+    /// Ends a claim by publishing its generation with the layout unchanged. So no name of a claim is used twice, and a
+    /// late removal of a claim cannot hit another one.
     fn give_claim_up(&self) {
         let generation = self.said.claim.swap(0, Ordering::AcqRel);
         let Some(cluster) = self.cluster().filter(|_| generation > 0) else { return };
         let given_up = cluster.me().and_then(|node| self.end(node, Claim { node, generation, drains: true }));
         match given_up {
-            // Nobody else made it, so it is as the view.
+            // No other node published this generation, so the layout is that of the view.
             Ok(true) => self.said.generation.store(generation, Ordering::Release),
             Ok(false) => {}
             Err(error) => {
@@ -137,16 +138,17 @@ impl File {
         }
     }
 
-    /// Waits a little for the end of a claim; of one that stays for long its node may know nothing.
-    pub(super) fn wait_for(&self, cluster: &Arc<dyn Cluster>, claim: Claim, patience: &mut Patience) -> Result<()> {
+    /// Waits a little for the end of a claim. After a long wait its node is asked to release it: the claim may be a
+    /// leftover.
+    pub(super) fn wait_for(&self, cluster: &Arc<dyn Cluster>, claim: Claim, patience: &mut Backoff) -> Result<()> {
         if let Some(id) = self.id().filter(|_| patience.is_long()) {
             cluster.ring(&BTreeSet::from([claim.node]), id);
         }
         patience.wait(|| changes(claim))
     }
 
-    /// Waits until no other node writes the file. No if somebody was faster.
-    fn drained(&self, cluster: &Arc<dyn Cluster>, claim: &Claim, patience: &mut Patience) -> Result<bool> {
+    /// Waits until no other node writes the file. Returns false if another node was faster.
+    fn drained(&self, cluster: &Arc<dyn Cluster>, claim: &Claim, patience: &mut Backoff) -> Result<bool> {
         loop {
             let look = self.stub.look_surely()?;
             match share::step(claim, &look.marks, |node| cluster.is_over(node)) {
@@ -157,7 +159,7 @@ impl File {
                     return self.settle_growth(cluster, &look);
                 }
                 Step::Drain(nodes) => {
-                    self.take_over(&look)?; // the file may have got its number elsewhere
+                    self.take_over(&look)?; // another node may have numbered the file
                     if let Some(id) = self.id() {
                         cluster.ring(&nodes, id);
                     }

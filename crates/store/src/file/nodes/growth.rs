@@ -1,13 +1,13 @@
-//! How long a file is that this node makes longer, while the stub does not say so yet.
+//! Size of a file that this node extends, while the stub lags behind.
 //!
 //! ```text
-//!  longer for the 1st, 2nd time   written; the stub gets the size; acknowledged
-//!  from the 3rd on                grows.ME.K.G on the stub, once; written; acknowledged without a word more
-//!  a second later, sync, close,   the stub gets the size
-//!  a write failed in part         the stub gets what the objects reach
-//!  another node asks              the stub gets the size, and grows.ME.K.G goes
+//!  1st and 2nd extension          written; the stub gets the size; acknowledged
+//!  from the 3rd on                grows.ME.K.G on the stub, once; written; acknowledged without further calls
+//!  a second later, sync, close    the stub gets the size
+//!  a write failed in part         the stub gets the largest end in the objects
+//!  request of another node        the stub gets the size, and grows.ME.K.G is removed
 //! ```
-//! While the mark is there, whoever needs the size asks the objects, too. So a node that is killed has lost none of it.
+//! While the mark is there, a node that needs the size asks the objects, too. So the size survives a killed node.
 
 use super::{Cluster, File, may_be_said};
 use crate::file::Pool;
@@ -23,39 +23,40 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// A file is made longer so often before its size is said later: the mark, its removal and the size are three calls.
+/// Extensions whose size is published at once; later ones are deferred. A mark, its removal and the size take three
+/// calls, so two sizes are cheaper.
 const AT_ONCE: u32 = 2;
-/// The size is said after so long at most, for those who look at a name and open nothing.
+/// Longest delay of the size in the stub, for readers of a name that open nothing.
 const LATER: Time = Time::from_millis(1000);
-/// How often it is looked whether a file that is written no more is due.
+/// Interval at which deferred sizes of files that are no longer written are published.
 pub(crate) const SAID_EVERY: Duration = Duration::from_millis(500);
 
-/// What this node made of the size since it registered as a writer.
+/// State of the size since this node registered as a writer.
 #[derive(Default)]
 pub(in crate::file) struct Growth {
-    /// How often it made the file longer.
+    /// Number of extensions.
     times: u32,
-    /// What it said on the stub.
+    /// The `grows` mark that this node set on the stub.
     mark: Option<Mark>,
-    /// The stub says less than this node acknowledged.
+    /// The size in the stub is smaller than the acknowledged one.
     behind: bool,
-    /// It is among those whose size is to be said.
+    /// The file is in the pool's list `behind`.
     listed: bool,
-    /// When the stub had the size last.
+    /// When the stub last had the size.
     said: Time,
-    /// The stub says that objects may reach beyond the end, where there is nothing.
+    /// The stub has a `cut` mark: objects may reach beyond the end, with no bytes of the file there.
     pub cut: bool,
 }
 
-/// What the objects of a file say of its size.
+/// Size of a file as its objects show it.
 pub(super) struct Reach {
     bytes: u64,
-    /// All that hold a part of it were asked.
+    /// All objects that hold a part of it answered.
     whole: bool,
 }
 
 impl File {
-    /// Before bytes are written up to `end`: if the size is said later, the objects answer for it from now on.
+    /// Called before bytes are written up to `end`: sets the `grows` mark if the size is to be published later.
     pub(in crate::file) fn will_reach(&self, end: u64) {
         let Some(cluster) = self.cluster() else { return };
         if !self.is_unsaid(end) || self.view().layout.is_none() {
@@ -65,7 +66,7 @@ impl File {
         let Some(writer) = self.said.as_writer().filter(|_| growth.mark.is_none() && growth.times >= AT_ONCE) else {
             return;
         };
-        // Who has the file alone says everything at once.
+        // With an exclusive claim, every size is published at once.
         if self.said.claim.load(Ordering::Acquire) != 0 || cluster.standing(writer) != Standing::Held {
             return;
         }
@@ -78,33 +79,33 @@ impl File {
         }
     }
 
-    /// Whether the stub may say that the file is shorter. What the objects answer for by another node's word does not count: that may go.
+    /// Whether the stub may have a smaller size. A `grows` mark of another node doesn't count, since it may be removed.
     pub(in crate::file) fn is_unsaid(&self, end: u64) -> bool {
         end > self.said.size.load(Ordering::Acquire)
     }
 
-    /// Whether bytes up to `end` make the file longer, here or as the stub has it.
+    /// Whether a write up to `end` extends the file, in memory or in the stub.
     pub(in crate::file) fn is_longer(&self, end: u64, growth: &Growth) -> bool {
         end > self.size.load(Ordering::Acquire) || (self.is_shared() && growth.mark.is_none() && self.is_unsaid(end))
     }
 
-    /// The stub of a file with a layout gets this size, unless it has a larger one.
+    /// Raises the size in the stub of a file with a layout; never lowers it.
     pub(super) fn say(&self, size: u64) -> Result<()> {
         self.stub.grow_to(size).inspect(|()| self.stub_changed())?;
         self.said.size.fetch_max(size, Ordering::AcqRel);
         Ok(())
     }
 
-    /// The stub was given this size, by one that has the file alone or all of it in the stub.
+    /// Records the size that the stub was given under an exclusive claim, or with all bytes in the stub.
     pub(in crate::file) fn set_said(&self, size: u64) {
         self.said.size.store(size, Ordering::Release);
     }
 
-    /// Makes the file reach to `end` at least, as others see it.
+    /// Extends the file to at least `end`, visible to other nodes.
     pub(in crate::file) fn lengthen(&self, growth: &mut Growth, end: u64) -> Result<()> {
         let Some(cluster) = self.cluster() else { return self.stub.set_size(end) };
         if self.view().layout.is_none() {
-            // What others wrote there is read.
+            // Keep the bytes that other nodes wrote there.
             return if end <= self.stub.size()? { Ok(()) } else { self.stub.grow_to(end) };
         }
         growth.times = growth.times.saturating_add(1);
@@ -115,7 +116,7 @@ impl File {
             }
             return Ok(());
         }
-        // What a node that is over says of the size would bring back what was cut since.
+        // A size from a node whose lease ended would restore bytes that were cut since.
         let alone = self.said.claim.load(Ordering::Acquire) != 0;
         if !alone && self.said.as_writer().is_none_or(|writer| cluster.standing(writer) != Standing::Held) {
             return Err(Error::Busy("this node has no lease now".into()));
@@ -126,7 +127,7 @@ impl File {
         Ok(())
     }
 
-    /// The stubs get the sizes of all files of a pool that are behind: whoever looks at a name sees sizes that are a second old at most.
+    /// Publishes the deferred sizes of all files of a pool. So a size in a stub is at most about a second old.
     pub(crate) fn say_sizes(pool: &Pool) {
         let behind = std::mem::take(&mut *pool.behind.lock());
         for file in behind.iter().filter_map(Weak::upgrade) {
@@ -137,22 +138,22 @@ impl File {
         }
     }
 
-    /// The stub gets the size that this node acknowledged.
+    /// Publishes the size that this node acknowledged.
     pub(crate) fn say_size(&self) -> Result<()> {
         let Some(cluster) = self.cluster() else { return Ok(()) };
-        let _io = self.io.read(); // keeps this node's word on the stub
+        let _io = self.io.read(); // keeps the registration of this node on the stub
         let mut growth = self.extend.lock();
         if !growth.behind {
             return Ok(());
         }
-        // Of a writer that is over the objects answer for the size, and others know it.
+        // After the lease of the writer ended, other nodes get the size from the objects.
         match self.said.as_writer() {
             Some(writer) if may_be_said(cluster, writer)? => self.say_size_in(&mut growth),
             _ => Ok(()),
         }
     }
 
-    /// The same; the caller holds the lease and `extend`.
+    /// As `say_size`; the caller holds the lease and `extend`.
     fn say_size_in(&self, growth: &mut Growth) -> Result<()> {
         if growth.behind {
             self.said.grew.store(true, Ordering::Release);
@@ -162,15 +163,15 @@ impl File {
         Ok(())
     }
 
-    /// A write failed, and bytes of it lie beyond the end. The caller holds `io`.
+    /// Handles a failed write that left bytes beyond the end. The caller holds `io`.
     pub(in crate::file) fn landed_in_vain(&self) {
         if !self.takes_what_landed() {
             self.tail_clean.store(false, Ordering::Release);
         }
     }
 
-    /// While the objects answer for the size, what is there now is the end of the file, or it would show in a hole that somebody leaves
-    /// later. Not known, where an object cannot be asked.
+    /// Takes the size from the objects while a `grows` mark is set; otherwise the bytes would show in a later hole.
+    /// Returns false if an object cannot be asked.
     fn takes_what_landed(&self) -> bool {
         let (Some(cluster), Some(writer)) = (self.cluster(), self.said.as_writer()) else { return false };
         if self.extend.lock().mark.is_none() {
@@ -184,7 +185,7 @@ impl File {
         reach.whole && cluster.standing(writer) == Standing::Held && self.say_size_in(&mut growth).is_ok()
     }
 
-    /// The objects answer for the size no more: the stub has it. Without a lease they go on. The caller holds `io`.
+    /// Publishes the size and removes the `grows` mark. Without a lease the mark stays. The caller holds `io`.
     pub(in crate::file) fn end_growth(&self) -> Result<()> {
         let (Some(cluster), Some(writer)) = (self.cluster(), self.said.as_writer()) else { return Ok(()) };
         let mut growth = self.extend.lock();
@@ -198,8 +199,8 @@ impl File {
         Ok(())
     }
 
-    /// This node writes no more. Whether the objects answer for the size from now on, so that the registration stays, too: the lease may be
-    /// over. The caller holds `io` exclusively.
+    /// Ends this node's extensions. Returns whether the mark stays because the lease may be over; then the registration
+    /// must stay, too. The caller holds `io` exclusively.
     pub(super) fn leave_growth(&self) -> Result<bool> {
         let ended = self.end_growth();
         let mut growth = self.extend.lock();
@@ -208,12 +209,19 @@ impl File {
         ended.map(|()| stays)
     }
 
-    /// Takes the size over, as of a look at the stub, of which `said` is known since if it was asked for.
+    /// Applies the size as of a look at the stub. `said`: the size in the stub, if it was read after the look.
     pub(in crate::file) fn take_size_over(&self, look: &Look, said: Option<u64>) -> Result<()> {
-        let objects = self.asks_objects(look).then(|| self.reach());
         let cut = look.listed.iter().any(|mark| matches!(mark, Mark::Cut(_)));
-        let mut growth = self.extend.lock();
-        // After the objects: what they answered for before may be said by now.
+        let (objects, mut growth) = loop {
+            let cuts = self.cuts.count();
+            let objects = self.asks_objects(look).then(|| self.reach());
+            let growth = self.extend.lock();
+            // The reach from before a truncation would undo it.
+            if objects.is_none() || self.cuts.count() == cuts {
+                break (objects, growth);
+            }
+        };
+        // The stub is read after the objects: a size from a mark may have been published in between.
         let said = said.filter(|_| objects.is_none()).map_or_else(|| self.stub.size(), Ok)?;
         self.set_said(said);
         let mut size = said.max(objects.map_or(0, |reach| reach.bytes));
@@ -222,21 +230,22 @@ impl File {
             size = size.max(known);
         }
         growth.cut = cut;
-        // Another node cut it, and may not have come to its end.
+        // Another node cut the file, and may not have finished.
         if (cut || size < known) && self.view().layout.is_some() {
             self.tail_clean.store(false, Ordering::Release);
         }
+        let _cut = (size < known).then(|| self.cuts.begin());
         self.size.store(size, Ordering::Release);
         Ok(())
     }
 
-    /// Whether another registration made the file longer than the stub may say.
+    /// Whether another registration may have extended the file beyond the size in the stub.
     fn asks_objects(&self, look: &Look) -> bool {
         let own = self.said.as_writer().map(|node| (node, self.said.entry.load(Ordering::Acquire)));
         share::growers(&look.listed).iter().any(|grower| Some(*grower) != own)
     }
 
-    /// Up to where objects hold bytes of the file.
+    /// Largest end of the bytes that objects hold.
     fn reach(&self) -> Reach {
         let view = self.view();
         let mut reach = Reach { bytes: 0, whole: true };
@@ -257,7 +266,7 @@ impl File {
                     let end = if segment.end == OPEN_END { end } else { end.min(segment.end) };
                     reach.bytes = reach.bytes.max(end);
                 }
-                // It holds nothing.
+                // The object holds nothing.
                 Err(TargetError::Io(Errno::NOENT)) => {}
                 Err(error) => {
                     tracing::debug!("how far a file reaches is not known in full: {error}");
@@ -268,8 +277,8 @@ impl File {
         reach
     }
 
-    /// What nodes that are over made of the size comes into the stub: nothing else says it once the file lies elsewhere or is cut. The
-    /// caller has the file alone, and has taken the look over. No if the lease is lost.
+    /// Publishes the sizes of nodes whose lease ended; they would be lost once the file is moved or cut. The caller has
+    /// an exclusive claim and has applied the look. Returns false if the lease is lost.
     pub(super) fn settle_growth(&self, cluster: &Arc<dyn Cluster>, look: &Look) -> Result<bool> {
         let own = self.extend.lock().mark;
         self.end_growth()?;
@@ -277,7 +286,7 @@ impl File {
         if marks.is_empty() {
             return Ok(true);
         }
-        // What a target has that is away is known once it is back.
+        // The size on an absent target is settled once that target is back.
         if self.asks_objects(look) && !self.reach().whole {
             return Ok(true);
         }
@@ -291,7 +300,8 @@ impl File {
         Ok(true)
     }
 
-    /// Before the file is made shorter, by one that has it alone: until the objects are cut, what they hold beyond the end is gone.
+    /// Sets a `cut` mark before a truncation under an exclusive claim: until the objects are cut, bytes beyond the end
+    /// don't count.
     pub(in crate::file) fn begin_cut(&self) -> Result<()> {
         let generation = self.said.claim.load(Ordering::Acquire);
         if generation != 0 && self.view().layout.is_some() {
@@ -301,10 +311,10 @@ impl File {
         Ok(())
     }
 
-    /// No object holds bytes beyond the end.
+    /// Removes the `cut` marks: no object holds bytes beyond the end.
     pub(in crate::file) fn end_cut(&self) {
         self.tail_clean.store(true, Ordering::Release);
-        // One that keeps the others out may cut it again under the same name.
+        // A held claim may cut the file again under the same mark.
         if !self.is_shared() || !self.extend.lock().cut || self.said.holds.load(Ordering::Acquire) {
             return;
         }

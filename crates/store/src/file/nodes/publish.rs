@@ -1,6 +1,6 @@
-//! A layout comes before all nodes: as a generation that is made once.
+//! Publication of a layout to all nodes: as a generation that is created exactly once.
 
-use super::{Cluster, Patience, may_be_said};
+use super::{Backoff, Cluster, may_be_said};
 use crate::file::{File, Pool};
 use crate::{Error, Result};
 use policy::ObjectId;
@@ -11,28 +11,28 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What became of a layout that was to be published.
+/// Outcome of the publication of a layout.
 enum Outcome {
     Happened,
-    /// Nor will it.
+    /// The layout was not published, and never will be.
     Not(Error),
-    /// Nobody knows.
+    /// The outcome cannot be determined.
     Unknown(Error),
 }
 
-/// Whether a stub is no more, by what its file system says.
+/// Whether the error shows that the stub no longer exists.
 fn is_gone(error: &Error) -> bool {
     matches!(error.errno(), Errno::STALE | Errno::NOENT)
 }
 
 impl File {
-    /// Puts a layout into the stub as the next generation. The caller holds `record`.
+    /// Publishes a layout in the stub as the next generation. The caller holds `record`.
     pub(in crate::file) fn publish(&self, new: &mut Layout) -> Result<()> {
         let Some(cluster) = self.cluster() else { return self.stub.set_layout(new) };
         let me = cluster.me()?;
         let alone = self.said.claim.load(Ordering::Acquire);
         let generation = self.said.generation.load(Ordering::Acquire) + 1;
-        // An object of an earlier number of this node may be taken for garbage by others.
+        // Other nodes may remove an object with an earlier epoch of this node as garbage.
         let view = self.view();
         let epoch = cluster.epoch();
         let is_old = |id: ObjectId| id.epoch() != epoch && view.all().all(|slot| slot.id != id);
@@ -46,7 +46,7 @@ impl File {
                 return Err(Error::Busy("another node changes how the file lies".into()));
             }
         }
-        // Of a node that was over before its claim was there, others may have taken the new objects for nobody's.
+        // If the lease ended before the claim existed, other nodes may have treated the new objects as orphans.
         if !may_be_said(cluster, me).unwrap_or(false) {
             if alone == 0 {
                 let ended = self.end(me, Claim { node: me, generation, drains: false });
@@ -55,7 +55,7 @@ impl File {
             return Err(Error::Elsewhere("this node lost its lease while it changed how the file lies".into()));
         }
         new.generation = generation;
-        // Who keeps others out, does so beyond this change.
+        // A held claim extends beyond this change.
         let keeps = alone != 0
             && self.said.holds.load(Ordering::Acquire)
             && self.stub.claim(Claim { node: me, generation: generation + 1, drains: true })?;
@@ -86,17 +86,18 @@ impl File {
         Ok(())
     }
 
-    /// What became of a layout that was to be published.
+    /// Determines whether a layout was published.
     fn outcome(&self, cluster: &Arc<dyn Cluster>, me: Node, new: &Layout, answer: Result<bool>) -> Outcome {
         let elsewhere = |why: &str| Error::Elsewhere(why.into());
         let (created, error) = match answer {
             Ok(true) => (Some(Created::Yes), None),
             Ok(false) => (self.created(new), None),
-            // It may have been done all the same, or be done yet, unless the generation is made as the layout was.
+            // The request may have taken effect, or may do so later, unless this generation gets published with the old
+            // layout.
             Err(error) => match self.end(me, Claim { node: me, generation: new.generation, drains: true }) {
-                // Without a lease it may have been made, and have gone, before that.
+                // Without a lease the layout may have been published, and removed again, before that.
                 Ok(true) if cluster.standing(me) == Standing::Held => return Outcome::Not(error),
-                // The file is gone, and with it all that names its objects.
+                // The file is gone, together with every record that names its objects.
                 Err(gone) if is_gone(&error) && is_gone(&gone) => return Outcome::Not(error),
                 Ok(true) => (None, Some(error)),
                 _ => (self.created(new), Some(error)),
@@ -105,7 +106,7 @@ impl File {
         let Some(created) = created else {
             return Outcome::Unknown(error.unwrap_or_else(|| elsewhere("another node changed how the file lies")));
         };
-        let mut patience = Patience::new();
+        let mut patience = Backoff::new();
         loop {
             match share::published(created, cluster.standing(me)) {
                 Published::Happened => return Outcome::Happened,
@@ -123,13 +124,13 @@ impl File {
         }
     }
 
-    /// Whose the generation of a layout is that is there; `None` if nobody can say any more.
+    /// Creator of the existing generation; `None` if it cannot be determined any more.
     fn created(&self, new: &Layout) -> Option<Created> {
         let (generation, layout) = self.stub.newest().ok()?;
         (generation == new.generation).then(|| Created::Exists { mine: layout.as_ref() == Some(new) })
     }
 
-    /// Whether objects that were made for a layout may be removed when it was not taken: not by one that was taken for dead meanwhile.
+    /// Whether objects of an unpublished layout may be removed: only under the lease they were created under.
     pub(crate) fn may_discard(pool: &Pool, object: ObjectId) -> bool {
         pool.cluster.get().is_none_or(|cluster| cluster.me().is_ok() && cluster.epoch() == object.epoch())
     }

@@ -21,7 +21,7 @@ const PLACE: Placement =
     Placement { stripe_size: 4096, stripe_count: 2, single_bytes_max: 0, segment_bytes: 0, mirrors: 1, tier: None };
 const INLINE: u64 = 1000;
 
-/// What all nodes know of each other.
+/// State that all nodes share.
 #[derive(Default)]
 struct Others {
     over: Mutex<BTreeSet<Node>>,
@@ -29,13 +29,13 @@ struct Others {
     rung: AtomicU32,
 }
 
-/// What happens when a lease is lost.
+/// Action at the loss of a lease.
 type Happens = Box<dyn FnOnce() + Send>;
 
 struct Member {
     number: AtomicU32,
     standing: Mutex<Standing>,
-    /// After so many looks at the lease it is lost, and then this happens.
+    /// Number of looks at the lease until it is lost, and the action then.
     loses: Mutex<Option<(u32, Happens)>>,
     others: Arc<Others>,
     reach: AtomicBool,
@@ -94,7 +94,7 @@ impl Cluster for Member {
         self.others.rung.fetch_add(1, Ordering::Relaxed);
         let files = self.others.files.lock().clone();
         for (node, file) in nodes.iter().filter_map(|node| Some((*node, files.get(node)?.upgrade()?))) {
-            let _ = file.let_go(node); // it is asked again
+            let _ = file.let_go(node); // the request is repeated
         }
     }
 }
@@ -150,7 +150,7 @@ impl World {
 }
 
 impl One {
-    /// Locks of this node keep nobody else out.
+    /// Locks of this node do not reach other nodes.
     pub fn locks_do_not_reach(&self) {
         self.member.reach.store(false, Ordering::Relaxed);
     }
@@ -275,7 +275,7 @@ fn a_layout_of_objects_that_others_may_have_removed_meanwhile_is_not_published()
     a.file.refresh().unwrap();
     let lies = || world.stub.newest().unwrap().1.expect("a layout").mirrors;
     let before = lies();
-    // It wakes when the objects that it made are there and nothing on the stub says so.
+    // It wakes with its new objects in place and no layout on the stub that names them.
     *a.member.standing.lock() = Standing::Lost;
     let moved = a.mover.restripe(&a.file, 0, &Placement { stripe_count: 1, ..PLACE });
     assert!(matches!(moved, Err(Error::Elsewhere(_))), "{moved:?}");
@@ -306,7 +306,7 @@ fn bytes_in_a_stub_are_written_again_when_another_node_moves_them_out() {
     let (a, b) = (world.node(1), world.node(2));
     a.writes(0, 1, 100);
     b.writes(100, 2, 5000);
-    // It still takes the bytes to be in the stub.
+    // Its view still has the bytes in the stub.
     assert!(a.file.is_in_stub());
     a.writes(50, 3, 10);
     assert!(!a.file.is_in_stub());
@@ -447,7 +447,7 @@ fn whatever_answer_is_lost_while_a_file_moves_nothing_that_it_names_is_removed()
         world.stub.lose_answers(nth, calls);
         let moved = b.mover.restripe(&b.file, 0, &Placement { stripe_count: 1, ..PLACE });
         world.stub.lose_answers(1, 0);
-        // Whatever it left there: nobody waits for it.
+        // No node waits for marks that it left.
         let written = a.file.write(100, &[2; 100]);
         assert!(written.is_ok(), "answers {nth} to {}: {moved:?}, {written:?}", nth + calls);
         let all = expected(&[(1, 100), (2, 100), (1, 19_800)]);
@@ -493,7 +493,7 @@ fn what_another_node_writes_ends_checksums_those_that_count_and_those_to_come() 
         let world = World::new();
         let (a, b) = (world.node(1), world.node(2));
         a.writes(0, 1, 10_000);
-        b.writes(10_000, 2, 10_000); // says that it writes, and goes on saying so
+        b.writes(10_000, 2, 10_000); // sets its writer mark, which stays
         assert!(a.file.begin_sums("first").expect("begun"));
         assert!(world.stub.sums().expect("read").is_none(), "they do not count yet");
         change(&b);

@@ -1,6 +1,7 @@
-//! Writing a file that other nodes write, too: by a word on its stub, which goes when another node asks for the file.
+//! Writes to a file that other nodes write, too: under a writer mark on its stub, which is removed when another node
+//! requests the file.
 
-use super::{Cluster, LET_GO_MAX, Patience, may_be_said};
+use super::{Backoff, Cluster, LET_GO_MAX, may_be_said};
 use crate::Result;
 use crate::file::{File, View};
 use crate::stub::marks::Look;
@@ -17,13 +18,13 @@ impl File {
         view.layout.is_none() || (writer != 0 && cluster.standing(Node(writer)) == Standing::Held)
     }
 
-    /// Says on the stub that this node writes the file, and waits while another changes it. The caller holds no lock.
+    /// Sets the writer mark of this node, after waiting for changes of other nodes. The caller holds no lock.
     pub(in crate::file) fn begin_writing(self: &Arc<Self>) -> Result<()> {
         let Some(cluster) = self.cluster() else { return Ok(()) };
         if self.may_write(&self.view()) {
             return Ok(());
         }
-        let mut patience = Patience::new();
+        let mut patience = Backoff::new();
         loop {
             match self.enter(cluster)? {
                 None => return Ok(()),
@@ -32,8 +33,8 @@ impl File {
         }
     }
 
-    /// Waits for the end of a claim without a word on the stub, for which its node would wait in turn.
-    fn wait_out(&self, cluster: &Arc<dyn Cluster>, claim: Claim, patience: &mut Patience) -> Result<()> {
+    /// Waits for the end of a claim without a writer mark, for which the claiming node would wait in turn.
+    fn wait_out(&self, cluster: &Arc<dyn Cluster>, claim: Claim, patience: &mut Backoff) -> Result<()> {
         loop {
             self.wait_for(cluster, claim, patience)?;
             if !share::stands(&claim, &self.stub.look()?.marks, |node| cluster.is_over(node)) {
@@ -42,7 +43,7 @@ impl File {
         }
     }
 
-    /// The same without waiting; gives the claim that stands in the way.
+    /// Tries to set the writer mark without waiting; returns the claim that conflicts.
     fn enter(&self, cluster: &Arc<dyn Cluster>) -> Result<Option<Claim>> {
         let me = cluster.me()?;
         let _io = self.io.write();
@@ -66,7 +67,7 @@ impl File {
                 Enter::Wait(claim) if self.held(me, &look).is_none() => {
                     return self.stop_writing().map(|()| Some(claim));
                 }
-                // Whoever copies the file here hears of what is written here.
+                // Invalidate copies by other nodes: they must notice the writes here.
                 Enter::Go | Enter::Wait(_) => {
                     self.spoil(&look, me)?;
                     return self.take_over(&look).map(|()| None);
@@ -75,11 +76,11 @@ impl File {
         }
     }
 
-    /// Whether what was just written under a view may be acknowledged; else it is to be written again.
+    /// Whether a write under a view may be acknowledged; otherwise it must be repeated.
     pub(in crate::file) fn may_acknowledge(self: &Arc<Self>, view: &View) -> Result<bool> {
         let Some(cluster) = self.cluster() else { return Ok(true) };
         if view.layout.is_some() {
-            // Held shared, `io` keeps this node's word on the stub.
+            // `io`, held shared, protects the writer mark.
             return may_be_said(cluster, Node(self.said.writer.load(Ordering::Acquire)));
         }
         let look = self.stub.look_surely()?;
@@ -87,29 +88,29 @@ impl File {
         Ok(unchanged && look.marks.claim.is_none())
     }
 
-    /// After a write that another node's change came in between of: waits for its end. The caller holds no lock.
+    /// Waits for the end of another node's change that interrupted a write. The caller holds no lock.
     pub(in crate::file) fn catch_up(self: &Arc<Self>) -> Result<()> {
         let Some(cluster) = self.cluster() else { return Ok(()) };
-        let mut patience = Patience::new();
+        let mut patience = Backoff::new();
         loop {
             let me = cluster.me()?;
             let look = self.stub.look()?;
             match look.marks.claim {
                 None => return self.refresh().map(drop),
-                // This node's own ends by itself.
+                // This node's own claim ends by itself.
                 Some(claim) if claim.node != me && cluster.is_over(claim.node) => drop(self.end(me, claim)?),
                 Some(claim) => self.wait_for(cluster, claim, &mut patience)?,
             }
         }
     }
 
-    /// Writes no more until it says so again: writers under way end first. Another node asked, or the file is closed.
+    /// Ends running writes and removes the writer mark, because another node requested the file or it is closed.
     pub(crate) fn end_writing(&self) -> Result<()> {
         let _io = self.io.write();
         self.stop_writing()
     }
 
-    /// The same; the caller holds `io` exclusively.
+    /// As `end_writing`; the caller holds `io` exclusively.
     pub(super) fn stop_writing(&self) -> Result<()> {
         let Some(node) = self.said.as_writer() else { return Ok(()) };
         let stays = self.leave_growth();
@@ -123,7 +124,7 @@ impl File {
         self.stub.remove(Mark::Writer { node, entry: self.said.entry.load(Ordering::Acquire) })
     }
 
-    /// Takes back what earlier openings of this node left; the caller holds `io` exclusively.
+    /// Removes marks of earlier openings on this node; the caller holds `io` exclusively.
     fn take_back(&self, node: Node, look: &Look) -> Result<()> {
         let own =
             |mark: &&Mark| matches!(mark, Mark::Writer { node: of, .. } | Mark::Grows { node: of, .. } if *of == node);
@@ -131,16 +132,16 @@ impl File {
         if left.iter().any(|mark| matches!(mark, Mark::Grows { .. })) {
             self.take_over(look)?;
             if self.cluster().is_none_or(|cluster| cluster.standing(node) != Standing::Held) {
-                return Ok(()); // the objects go on answering for the size
+                return Ok(()); // the size still comes from the objects
             }
             self.say(self.size())?;
         }
-        // What says that the file grew goes before what says that it is written.
+        // Remove `grows` marks before `writer` marks.
         left.into_iter().rev().try_for_each(|mark| self.stub.remove(mark))
     }
 
-    /// Another node waits for the file: writers under way end first, and what this node left on the stub goes: words of
-    /// earlier openings, and claims and words whose removal failed. A file that is in use for long is asked for again.
+    /// Releases the file for another node. Running writes end first; then marks of earlier openings and leftover claims
+    /// are removed. The request is repeated while the file is busy.
     pub(crate) fn let_go(&self, node: Node) -> Result<()> {
         let Some(_io) = self.io.try_write_for(LET_GO_MAX) else { return Ok(()) };
         self.stop_writing()?;

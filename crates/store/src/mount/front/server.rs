@@ -1,4 +1,4 @@
-//! What the kernel asks, one method per request: decoded, passed on, answered.
+//! Methods of the FUSE server, one for each request: decode, pass on, answer.
 
 use super::{ClosedBy, FileSystem, LockRequest, Make, Opened, REQUEST_BYTES_MAX, ReadRequest, Whence, WriteRequest};
 use crate::mount::answer::{self, Answer, Changes, Reply, Value};
@@ -21,13 +21,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// How a file system is mounted.
+/// Options of a mount.
 pub struct Mounting<'a> {
-    /// Where.
+    /// Absolute or relative path of the mount point.
     pub path: &'a Path,
-    /// What stands after `fuse.` as the type in tables of mounts.
+    /// Second part of the type (`fuse.SUBTYPE`) in tables of mounts.
     pub subtype: &'a str,
-    /// What stands there as the source.
+    /// Source in tables of mounts.
     pub name: &'a str,
     /// Whether other users may use it.
     pub allow_other: bool,
@@ -50,14 +50,14 @@ pub fn serve<F: FileSystem>(fs: Arc<F>, mounting: &Mounting<'_>) -> std::io::Res
     };
     let served = Session::from_fd(front, device, acl, config).and_then(Session::spawn);
     served.inspect_err(|_| {
-        // Nothing serves it.
+        // The mount has no server.
         if let Err(error) = detach(path) {
             tracing::warn!(%error, path = %path.display(), "a mount that nobody serves cannot be detached");
         }
     })
 }
 
-/// What fuser drives.
+/// Callbacks for fuser.
 struct Front<F: FileSystem>(Arc<F>);
 
 impl<F: FileSystem> Drop for Front<F> {
@@ -67,12 +67,12 @@ impl<F: FileSystem> Drop for Front<F> {
 }
 
 impl<F: FileSystem> Front<F> {
-    /// A request of a user came, and is to be answered; of what kind, if it is one that is counted.
+    /// Begins a request of a user that is to be answered, with its kind if it is a counted one.
     fn begin<R: Reply>(&self, request: &Request, op: impl Into<Option<Op>>, reply: R) -> (F::Passing<'_>, Answer<R>) {
         self.begin_for(Some(request.uid()), op, reply)
     }
 
-    /// The same, where the kernel may act for no user.
+    /// As `begin`, where the kernel may act for no user.
     fn begin_for<R: Reply>(
         &self,
         user: Option<u32>,
@@ -91,7 +91,7 @@ impl<F: FileSystem> Front<F> {
     }
 }
 
-/// A lock as the kernel asks for it.
+/// Decodes a lock request of the kernel.
 fn lock_request(
     request: &Request,
     (handle, owner): (FileHandle, LockOwner),
@@ -114,14 +114,14 @@ fn lock_request(
 
 impl<F: FileSystem> Filesystem for Front<F> {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Not FUSE_ATOMIC_O_TRUNC: an open that truncates would reach us before the kernel found the file to be a running
-        // program (ETXTBSY), and cut it under the program's feet.
+        // Not FUSE_ATOMIC_O_TRUNC: an open that truncates would reach us before the kernel's check for a running
+        // program (ETXTBSY), and cut the program under its feet.
         let always = [InitFlags::FUSE_DONT_MASK, InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_ASYNC_DIO];
         let wanted = self.0.wanted();
         let passes = wanted.capabilities.contains(&InitFlags::FUSE_PASSTHROUGH);
         answer::ask_capabilities(config, always.into_iter().chain(wanted.capabilities));
         if !passes {
-            // Without a depth of its own, so that what lies on this mount may be passed through by another.
+            // Without a stack depth of its own, so that files of this mount can be passed through by another mount.
         } else if config.capabilities().contains(InitFlags::FUSE_PASSTHROUGH) {
             let _ = config.set_max_stack_depth(1);
         } else {
@@ -316,7 +316,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
         }
     }
 
-    // flock comes as a lock of all bytes, by the open file; fuser does not say that it is one.
+    // A flock arrives as a lock of all bytes by the open file description; fuser does not mark it as one.
     fn setlk(
         &self,
         request: &Request,
@@ -394,7 +394,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
 
     fn statfs(&self, request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
         let (_passing, answer) = self.begin(request, Op::Statfs, reply);
-        answer.give(self.0.space());
+        self.0.statfs(request.uid(), answer);
     }
 
     fn setxattr(
@@ -453,7 +453,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
         _room: u32,
         reply: ReplyIoctl,
     ) {
-        // No file here has controls of its own, and a process that asks whether one is a terminal leaves no line in the log.
+        // No file here has ioctls, and a process that tests for a terminal leaves no line in the log.
         tracing::debug!(command, "an ioctl that no file here has");
         reply.error(fuser::Errno::ENOTTY);
     }
@@ -468,7 +468,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
         _flags: PollFlags,
         reply: ReplyPoll,
     ) {
-        // The kernel then takes every file to be ready, and does not ask again.
+        // The kernel then takes every file to be ready, and sends no more of these.
         reply.error(fuser::Errno::ENOSYS);
     }
 

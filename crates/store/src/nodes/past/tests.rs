@@ -22,7 +22,7 @@ fn end(leases: &Leases, node: Node) {
     assert!(leases.expel(node, Some(0)).unwrap());
 }
 
-/// So many numbers were taken and are over; another is there.
+/// A directory with `count` numbers that are over, and one live node.
 fn with_past(dir: &Path, count: u32) -> (Leases, Node) {
     let leases = Leases::open(dir).unwrap();
     for n in 1..=count {
@@ -74,7 +74,7 @@ fn a_fold_that_was_cut_off_is_gone_on_with_by_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let (leases, alive) = with_past(dir.path(), 64);
     let nodes = dir.path().join("nodes");
-    // The file was written, and of some one name or both had gone.
+    // The file was written, and for some numbers one or both names had gone.
     let all = Past::parse("1-64").unwrap();
     leases.write(&all).unwrap();
     let written = lists(&nodes);
@@ -86,7 +86,7 @@ fn a_fold_that_was_cut_off_is_gone_on_with_by_the_next() {
         std::fs::rename(nodes.join(format!("{node}.over")), nodes.join(format!("past/{node}.over"))).unwrap();
     }
     assert_eq!(leases.list().unwrap().over, (1..=64).map(Node).collect::<Vec<_>>());
-    // Five more are over, so that it is much again.
+    // Five more are over, so that there are enough to fold.
     end(&leases, alive);
     (0..4).for_each(|n| end(&leases, leases.claim(&info(&format!("more{n}"))).unwrap().0));
     leases.list().unwrap();

@@ -1,4 +1,4 @@
-//! Which files are at or below a path, for whoever knows files by number and wants their names.
+//! Lists the files at or below a path, for callers that have numbers and need names.
 
 use super::Checker;
 use crate::file::File;
@@ -14,15 +14,15 @@ impl Checker {
         self.files.get_or_open(self.stub_at(path)?).ok()
     }
 
-    /// Its stub.
+    /// The stub of a regular file.
     pub fn stub_at(&self, path: &str) -> Option<OwnedFd> {
         let fd = self.open(&names(path).ok()?, OFlags::RDWR | OFlags::NONBLOCK).ok()?;
         let is_file = fstat(&fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
         is_file.then_some(fd)
     }
 
-    /// The files at or below a path that have a layout, with their paths. Symbolic links are not followed; what cannot be
-    /// read is left out.
+    /// The files at or below a path that have a layout, with their paths. Symbolic links are not followed; unreadable
+    /// names are left out.
     pub fn files_below(&self, path: &str) -> Vec<(FileId, String)> {
         let mut files = Vec::new();
         let mut todo: Vec<_> = names(path).into_iter().collect();

@@ -1,4 +1,4 @@
-//! Checksums of a file that nobody writes: made of what all its mirrors hold, once that is durable.
+//! Checksums of a file that is not being written, made from the bytes of all its mirrors once they are durable.
 
 use super::Checker;
 use super::deep::Paced;
@@ -15,8 +15,8 @@ use std::io::Write;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Bytes that one checksum covers: a stripe of the file as it lies then, so that one that is wrong says which object is. The bounds are
-/// guesses: a checksum costs 16 bytes, and a stripe is read at a time.
+/// Range of a file that one checksum covers: a stripe of its present layout, so that a wrong checksum identifies the
+/// object. The bounds are guesses: a checksum costs 16 bytes, and a stripe is read at a time.
 const STRIPE_BYTES: RangeInclusive<u64> = 64 << 10..=4 << 20;
 
 fn stripe_bytes(layout: &Layout) -> u64 {
@@ -25,10 +25,10 @@ fn stripe_bytes(layout: &Layout) -> u64 {
     smallest.clamp(*STRIPE_BYTES.start(), *STRIPE_BYTES.end())
 }
 
-/// The checksums that were made of a file since it was changed last, and the name under which its stub has them.
+/// Checksums made since the last change of a file, and the name under which its stub holds them.
 pub(super) fn of(checker: &Checker, file: &File, layout: &Layout, size: u64) -> Result<Option<(String, Sums)>> {
     let Some((id, text)) = file.stub().sums()? else { return Ok(None) };
-    // What a later version wrote counts for that version.
+    // Checksums in the format of a later release are left to it.
     let Some(closed) = serde_json::from_str::<Closed>(&text).ok().filter(|closed| closed.size == size) else {
         return Ok(None);
     };
@@ -37,10 +37,10 @@ pub(super) fn of(checker: &Checker, file: &File, layout: &Layout, size: u64) -> 
 }
 
 impl Checker {
-    /// Makes checksums of a file that has none, if nobody has it open. Whether it has some now.
+    /// Computes checksums of a file without any, if it is not open. Returns whether it has some now.
     ///
     /// # Errors
-    /// If its bytes cannot be read, mirrors differ, or it is changed meanwhile.
+    /// If its bytes cannot be read, mirrors differ, or the file changes during the computation.
     pub fn sum(&self, file: &Arc<File>, paced: Paced<'_>, stop: &Stop) -> Result<bool> {
         file.forget_what_others_changed(false)?;
         let Some(layout) = file.layout() else { return Ok(false) };
@@ -60,7 +60,7 @@ impl Checker {
         }
         let made = self.make_sums(file, &id, paced, stop);
         if !matches!(made, Ok(true)) {
-            // Without the name on its stub it is looked at again when it is closed.
+            // Without the name on its stub the file is checked again at its next close.
             file.end_making_sums();
             let _ = fs::unlinkat(self.volume.side(), sums::name_of_closing(layout.file, &id), fs::AtFlags::empty());
         }
@@ -68,7 +68,7 @@ impl Checker {
     }
 
     fn make_sums(&self, file: &Arc<File>, id: &str, paced: Paced<'_>, stop: &Stop) -> Result<bool> {
-        // After a loss of power the checksums are not of bytes that never came to a device.
+        // After a loss of power, no checksum may cover bytes that never reached a device.
         file.sync_now(false)?;
         let (view, size) = (file.view(), file.size());
         let Some(layout) = view.layout.clone() else { return Ok(false) };

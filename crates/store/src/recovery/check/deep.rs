@@ -1,7 +1,7 @@
 //! Reading every byte: files with checksums are compared with these, mirrors of others with each other.
 //!
-//! What differs is looked at once more while nothing writes the file, and only if the checksums are still of what it holds. It
-//! reads no faster than it is told.
+//! Differences are checked once more while nothing writes the file, and count only if the checksums still belong to
+//! its content. The reads are paced.
 
 use super::closed;
 use super::look::{Candidate, Found};
@@ -24,33 +24,33 @@ use std::sync::Arc;
 /// Bytes of each mirror compared at once where there are no checksums.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// What is to be done with a file.
+/// Reference for the comparison of a file.
 enum With {
-    /// Its checksums; of a closed file with the name under which its stub has them.
+    /// The file's checksums; for a closed file with the name under which its stub holds them.
     Sums(Sums, Option<String>),
     OtherMirrors,
-    /// There is nothing to compare it with, or it cannot be read now, which is a finding already.
+    /// There is no reference, or the file cannot be read now, which is a finding already.
     Nothing,
 }
 
-/// What is wrong with an object.
+/// Damage of one object.
 #[derive(Clone, Debug)]
 struct Wrong {
     kind: FindingKind,
-    /// The bytes of the file that this is about, from the first to the last.
+    /// Affected bytes of the file, from the first to the last.
     range: Range<u64>,
-    /// All of them are right in another mirror.
+    /// Whether another mirror holds all of them right.
     is_elsewhere: bool,
 }
 
 /// The objects of each mirror that differ, by position.
 type Differ = BTreeMap<(usize, usize, usize), Wrong>;
 
-/// How fast bytes are read: waits until so many may be.
+/// Rate limiter of reads: waits until that number of bytes may be read.
 pub(super) type Paced<'a> = &'a dyn Fn(u64) -> Result<()>;
 
 impl Checker {
-    /// Compares the bytes of all files that were looked at.
+    /// Compares the bytes of all scanned files.
     pub(super) fn compare_bytes(&self, found: &mut Found, report: Report, stop: &Stop) {
         let files = std::mem::take(&mut found.to_compare);
         let total: u64 = files.iter().filter_map(|names| self.length(names)).sum();
@@ -61,7 +61,7 @@ impl Checker {
                 break;
             }
             if let Err(error) = self.compare_file(&names, found, &paced, &|bytes| meter.add(bytes), stop) {
-                // In use in a way that excludes it, removed, or on a target that is away: that is said elsewhere.
+                // The file is in exclusive use, removed, or on an absent target: other findings cover that.
                 tracing::info!(file = names.join("/"), "it was not compared: {error}");
             }
         }
@@ -69,13 +69,13 @@ impl Checker {
         meter.finish();
     }
 
-    /// Bytes to be read of a file.
+    /// Number of bytes to read of a file.
     fn length(&self, names: &[String]) -> Option<u64> {
         let stat = rustix::fs::fstat(self.open(names, OFlags::RDONLY).ok()?).ok()?;
         Some(stat.st_size as u64)
     }
 
-    /// Compares one file; `compared` hears of its bytes.
+    /// Compares one file; `compared` receives the number of bytes.
     ///
     /// # Errors
     /// If it cannot be compared now.
@@ -104,7 +104,7 @@ impl Checker {
             paced(len * view.in_sync().count() as u64)?;
             if self.differs(&file, &view, &with, at, len)?.is_some() {
                 let again = file.while_unwritten(&view, || {
-                    // Nothing is wrong with what was written since.
+                    // Data written since is not damage.
                     match self.is_still(&file, &with, size) {
                         true => self.differs(&file, &view, &with, at, len).map(Some),
                         false => Ok(None),
@@ -126,7 +126,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether what the file is compared with is still what it should hold. Nothing writes it.
+    /// Whether the reference is still valid for the file. Nothing writes the file.
     fn is_still(&self, file: &Arc<File>, with: &With, size: u64) -> bool {
         match with {
             With::Sums(_, None) => file.is_recoverable() && file.size() == size,
@@ -138,7 +138,7 @@ impl Checker {
         }
     }
 
-    /// Whether the checksums say that what is beyond the end of an object is no hole.
+    /// Whether the checksums prove that bytes beyond the end of an object are missing, and not a hole.
     pub(super) fn lacks_bytes(&self, file: &Arc<File>, at: Position) -> Result<bool> {
         let view = file.view();
         let (Some(layout), size) = (view.layout.clone(), file.size()) else { return Ok(false) };
@@ -160,7 +160,8 @@ impl Checker {
         Ok(false)
     }
 
-    /// Makes an object anew of right stripes, from mirrors and from the source. If one of them cannot be had it stays as it is.
+    /// Rebuilds an object from right stripes of mirrors and of the source. If one stripe is unavailable, the object
+    /// stays as it is.
     pub(super) fn mend(&self, file: &Arc<File>, candidate: &Candidate) -> Result<()> {
         let Some(layout) = file.layout() else { return Ok(()) };
         match self.with(file, &layout, file.size())? {
@@ -189,7 +190,7 @@ impl Checker {
         Ok(if layout.in_sync_count() > 1 { With::OtherMirrors } else { With::Nothing })
     }
 
-    /// Which objects differ in a range, if any do.
+    /// Returns the objects that differ in a range, if any do.
     fn differs(&self, file: &Arc<File>, view: &View, with: &With, at: u64, len: u64) -> Result<Option<Differ>> {
         let Some(layout) = &view.layout else { return Ok(None) };
         let (mut right, mut wrong, mut unreadable) = (0, Vec::new(), Vec::new());
@@ -228,7 +229,7 @@ impl Checker {
         Ok((!differ.is_empty()).then_some(differ))
     }
 
-    /// Whether the device of a target that is well cannot give some bytes back. What a target that is away has is not damaged.
+    /// Whether the device of a healthy target fails to read some bytes. Objects of an absent target are not damaged.
     fn is_bad_medium(&self, error: &Error) -> bool {
         let Error::Target { target, error: TargetError::Io(errno) } = error else { return false };
         let target = self.volume.targets().get(*target);
@@ -288,13 +289,13 @@ impl Checker {
     }
 }
 
-/// Something is wrong with an object, perhaps once more.
+/// Merges a problem of an object with earlier ones.
 fn note(differ: &mut Differ, (at, new): ((usize, usize, usize), Wrong)) {
     match differ.get_mut(&at) {
         Some(known) => {
             known.range = known.range.start.min(new.range.start)..known.range.end.max(new.range.end);
             known.is_elsewhere &= new.is_elsewhere;
-            // Which is right cannot be said of an object any part of which nobody can say it of.
+            // If any part of the object cannot be verified, report `MirrorsDiffer`.
             if known.kind != FindingKind::MirrorsDiffer {
                 known.kind = new.kind;
             }

@@ -1,42 +1,42 @@
-//! What nodes write each other for a look through the volume: questions, and pages of answers. Any may get lost.
+//! Letters between the nodes of a scan: requests, and pages of answers. Any letter may get lost.
 
 use super::{CheckOptions, Report};
 use policy::cluster::look::Task;
 use serde::{Deserialize, Serialize};
 
-/// Letters of a look begin with this.
+/// Prefix of all letters of scans.
 pub const WORD: &str = "look ";
 
-/// Characters of a page. Far below what a Redis server keeps for one that listens (8 MB for a minute).
+/// Characters of a page. Far below the output buffer of a Redis subscriber (8 MB for a minute).
 const PAGE_MAX: usize = 256 << 10;
 
-/// A letter, of one look.
+/// A letter, of one scan.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Letter {
-    /// Of which look, by a random name.
+    /// Random name of the scan.
     pub look: String,
-    /// The node that it is about: the one that is asked, or the one that answers.
+    /// Number of the node that receives the request, or that answers.
     pub node: u32,
     pub says: Says,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Says {
-    /// Do a task, once, and tell whoever listens under that name.
-    Ask { tell: String, number: u32, task: Words, page: u32, options: CheckOptions },
-    /// It is being done.
+    /// Requests a task, once; the answer goes to the listener `tell`.
+    Ask { tell: String, number: u32, task: WireTask, page: u32, options: CheckOptions },
+    /// The task is running.
     Works,
     /// A page of the answer, as text.
     Page { number: u32, page: u32, is_last: bool, changed: bool, text: String },
-    /// The look goes on, though this node has done what it was asked.
+    /// The scan goes on, though this node has done its task.
     Stay,
-    /// It is over.
+    /// The scan is over.
     End,
 }
 
-/// A task as it travels.
+/// A task in its serialized form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Words {
+pub(super) enum WireTask {
     Begin,
     Walk { part: u32, of: u32 },
     CatchUp,
@@ -45,48 +45,48 @@ pub(super) enum Words {
     Repair,
 }
 
-/// What a node answers; which of it depends on the task.
+/// Answer of a node; the task determines which fields are set.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Answer {
-    /// Something was not as before.
+    /// Something changed since the last task.
     #[serde(default)]
     pub changed: bool,
-    /// To `Begin`.
+    /// Answer to `Begin`.
     #[serde(default)]
     pub begun: Option<Begun>,
-    /// To `Account`.
+    /// Answer to `Account`.
     #[serde(default)]
     pub account: Option<Account>,
-    /// What it found so far.
+    /// Findings so far.
     #[serde(default)]
     pub report: Option<Report>,
-    /// Why it could not do it.
+    /// Error of the task.
     #[serde(default)]
     pub failed: Option<String>,
 }
 
-/// What a node is making when a look begins.
+/// Objects under creation when a scan begins.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Begun {
-    /// The upper half of the numbers of the objects that it makes.
+    /// Upper half of the numbers of the objects that the node creates.
     pub epoch: u32,
     /// Objects that no layout names yet.
     pub making: Vec<u64>,
 }
 
-/// What of the objects a node knows.
+/// Objects that a node accounts for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Account {
-    /// Those that files name, by the inodes of their stubs; 0 for files without name.
+    /// Objects that files name, by the inodes of their stubs; 0 for files without a name.
     pub named: Vec<(u64, Vec<u64>)>,
-    /// Those of moves under way and slow copies, with their targets.
+    /// Objects of moves under way and of slow copies, with their targets.
     pub under_way: Vec<(u16, u64)>,
-    /// A slow copy went back into a layout since the look began.
+    /// A slow copy returned into a layout since the scan began.
     pub returned: bool,
 }
 
 impl Answer {
-    /// The same, with what is said now in the place of what was said before.
+    /// Merges two answers; the later one wins.
     pub fn then(self, now: Answer) -> Answer {
         Answer {
             changed: now.changed,
@@ -97,7 +97,7 @@ impl Answer {
         }
     }
 
-    /// As pages: one at least.
+    /// Splits the answer into pages, at least one.
     pub fn pages(&self) -> Vec<String> {
         let text = serde_json::to_string(self).expect("numbers and texts");
         let mut pages = Vec::new();
@@ -112,7 +112,7 @@ impl Answer {
         pages
     }
 
-    /// Out of all its pages.
+    /// Parses the text of all pages.
     pub fn of(text: &str) -> Answer {
         serde_json::from_str(text).unwrap_or_else(|error| Answer {
             failed: Some(format!("its answer makes no sense: {error}")),
@@ -121,15 +121,15 @@ impl Answer {
     }
 }
 
-impl From<Task> for Words {
-    fn from(task: Task) -> Words {
+impl From<Task> for WireTask {
+    fn from(task: Task) -> WireTask {
         match task {
-            Task::Begin => Words::Begin,
-            Task::Walk { part, of } => Words::Walk { part, of },
-            Task::CatchUp => Words::CatchUp,
-            Task::Account => Words::Account,
-            Task::Compare => Words::Compare,
-            Task::Repair => Words::Repair,
+            Task::Begin => WireTask::Begin,
+            Task::Walk { part, of } => WireTask::Walk { part, of },
+            Task::CatchUp => WireTask::CatchUp,
+            Task::Account => WireTask::Account,
+            Task::Compare => WireTask::Compare,
+            Task::Repair => WireTask::Repair,
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Looking: all targets asked in parallel, the tree walked, every object of every layout compared with what is there.
+//! The scan: lists all targets in parallel, walks the tree, and compares every object of every layout with the lists.
 
+use super::left::Rests;
 use super::orphans::Stamp;
 use super::{Behalf, CheckOptions, Checker, Finding, FindingKind, Outcome, Report};
 use crate::file::File;
@@ -20,33 +21,35 @@ use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// What a look found, and what repair needs to know of it.
+/// Result of a scan, with the state that the repair needs.
 #[derive(Default)]
 pub(super) struct Found {
     pub report: Report,
-    /// What can be repaired, by the finding's index.
+    /// Repairable findings, by index of the finding.
     pub candidates: Vec<Candidate>,
     /// The files with a layout.
     pub files: Vec<FileId>,
-    /// All objects that some layout names, each with the inode of a stub that does; 0 for a file without name.
+    /// All objects in layouts, each with the inode of a stub that names it; 0 for a file without a name.
     pub named: HashMap<ObjectId, u64>,
-    /// The orphans, by the finding's index.
+    /// The orphans, by index of the finding.
     pub orphans: Vec<(usize, (TargetId, ObjectId))>,
     /// Files to be read and compared.
     pub to_compare: Vec<Vec<String>>,
-    /// What each target that answered has.
+    /// Objects on each target that answered.
     pub there: BTreeMap<TargetId, HashSet<ObjectId>>,
     /// Targets that other nodes reach.
     pub elsewhere: BTreeSet<TargetId>,
     pub seen: BTreeSet<(u64, u64)>,
     /// The directories that were walked.
     pub directories: BTreeMap<Vec<String>, Stamp>,
-    /// Of the files those in these parts are looked at, of so many; all, if there are no parts.
+    /// Parts of the files to scan, and the number of parts; all files, if there are no parts.
     pub parts: (BTreeSet<u32>, u32),
-    /// What nodes that are over still do to these files comes too late from then on: what no file names stays without a name.
+    /// Whether to fence files against nodes that are over: no late write of such a node can name an unnamed object.
     pub fences: bool,
-    /// What files name is noted, and not compared.
+    /// Whether to collect the names of objects without comparing them.
     pub only_left: bool,
+    /// The scan runs in the background, at half speed.
+    pub rests: bool,
 }
 
 impl Found {
@@ -55,21 +58,25 @@ impl Found {
         *of == 0 || mine.contains(&part_of(&names.join("/"), *of))
     }
 
-    /// Something was not seen: what no file seems to name may be named there.
+    /// Records a part that was not scanned: an object without a name may have one there.
     pub(super) fn unseen(&mut self, what: String, why: impl std::fmt::Display) {
         const SHOWN_MAX: usize = 16;
+        let text = format!("{what}: {why}");
+        if self.report.unseen.contains(&text) {
+            return;
+        }
         match self.report.unseen.len() {
             SHOWN_MAX => self.report.unseen.push("and more".into()),
             more if more > SHOWN_MAX => {}
-            _ => self.report.unseen.push(format!("{what}: {why}")),
+            _ => self.report.unseen.push(text),
         }
     }
 }
 
-/// Looks at the objects of a file whose layout changes meanwhile. A guess.
+/// Maximum of comparisons of a file whose layout keeps changing. A guess.
 const LAYOUTS_MAX: usize = 8;
 
-/// Something lost of one file.
+/// A lost object or mirror of one file.
 #[derive(Clone)]
 pub(super) struct Candidate {
     pub finding: usize,
@@ -80,13 +87,13 @@ pub(super) struct Candidate {
     pub bytes: u64,
     pub healthy_copies: u32,
     pub recoverable: bool,
-    /// It is there, with other bytes than it should have.
+    /// Whether the object exists with wrong bytes.
     pub damaged: bool,
-    /// Checksums say so, and which are right.
+    /// Whether checksums prove the damage and the right bytes.
     pub proven: bool,
 }
 
-/// The daemon looks with its own rights; who may ask for a check is decided before.
+/// Identity of the daemon, for scans with its own rights; permission for a check is decided earlier.
 pub(super) fn daemon() -> Identity {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     Identity { uid, gid, ..Identity::default() }
@@ -94,7 +101,8 @@ pub(super) fn daemon() -> Identity {
 
 impl Checker {
     pub(super) fn look(&self, options: &CheckOptions, report: stage::Report, stop: &Stop) -> Result<Found> {
-        let mut found = Found::default();
+        let (only_left, rests) = (options.only_left, options.only_left);
+        let mut found = Found { only_left, rests, ..Found::default() };
         let everything = options.paths.is_empty() && options.before_job.is_empty();
         let mut paths = Vec::new();
         for path in options.before_job.iter().chain(&options.paths) {
@@ -102,6 +110,7 @@ impl Checker {
         }
         self.ask_targets(&mut found, everything || paths.iter().any(|names| self.is_directory(names)));
         if everything {
+            self.look_whether_whole(&mut found, options)?;
             let before = self.before_layouts(false);
             self.walk(&[], &mut found, stop)?;
             self.find_orphans(&mut found, &before, options, stop)?;
@@ -120,8 +129,8 @@ impl Checker {
         self.open(names, OFlags::RDONLY | OFlags::DIRECTORY).is_ok()
     }
 
-    /// Which targets answer, and with `lists` what each of them has; all are asked at the same time. For a few files their
-    /// objects are looked for one by one instead: a list is as long as the volume is large.
+    /// Checks which targets answer, all at the same time; with `lists` also lists their objects. For a few files the
+    /// objects are looked up one by one instead: a list is as long as the volume is large.
     pub(super) fn ask_targets(&self, found: &mut Found, lists: bool) {
         let targets = self.volume.targets();
         let unwell: BTreeSet<TargetId> = targets.probe_all().into_iter().collect();
@@ -145,10 +154,11 @@ impl Checker {
         }
     }
 
-    /// Looks at a file, or at all files of a directory.
+    /// Scans a file, or all files of a directory.
     pub(super) fn walk(&self, names: &[String], found: &mut Found, stop: &Stop) -> Result<()> {
-        let mut todo = vec![names.to_vec()];
+        let (mut todo, mut rests) = (vec![names.to_vec()], Rests::of(found.rests));
         while let Some(names) = todo.pop() {
+            rests.step();
             if stop.is_set() {
                 break;
             }
@@ -156,7 +166,7 @@ impl Checker {
                 Ok(fd) => fd,
                 Err(e) if names.is_empty() => return Err(e),
                 Err(e) => {
-                    // What a user may not look at is not the user's to know.
+                    // A user must not learn about files out of the user's reach.
                     if self.behalf.is_none() && self.may_hold_data(&names) {
                         found.unseen(names.join("/"), e);
                     }
@@ -178,7 +188,7 @@ impl Checker {
                                 break;
                             }
                         };
-                        // What is no UTF-8 has no path that could be shown; its objects must still be known.
+                        // A name that is not UTF-8 has no printable path. It counts as unseen: its objects stay.
                         let name = entry.file_name().to_string_lossy().into_owned();
                         let plain = entry.file_name().to_str().is_ok() && !name.chars().any(char::is_control);
                         if name == "." || name == ".." {
@@ -204,8 +214,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Opens what is there. On behalf of a user: what the user may reach, and of directories what the user may read. The bytes
-    /// of files are read by the daemon and shown to nobody.
+    /// Opens a file or a directory. On behalf of a user: files that the user may reach, and directories that the user
+    /// may read. The bytes of files are read by the daemon and never shown.
     pub(super) fn open(&self, names: &[String], flags: OFlags) -> Result<OwnedFd> {
         let open = |flags, who: &Identity| open_at(self.volume.tree(), names, flags | OFlags::NOFOLLOW, who);
         let opened = match &self.behalf {
@@ -226,7 +236,7 @@ impl Checker {
         })
     }
 
-    /// Whether what cannot be opened may be a file or a directory: not what was removed meanwhile, a link, a socket or a device.
+    /// Whether an unopened name may be a file or a directory: not a removed one, a link, a socket or a device.
     fn may_hold_data(&self, names: &[String]) -> bool {
         match fs::statat(self.volume.tree(), names.join("/"), fs::AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => {
@@ -265,7 +275,8 @@ impl Checker {
         }
     }
 
-    /// Ends the claim of a node that is over, which may stand still before its publication; the stub gets the size that another made.
+    /// Ends the claim of a node that is over, which may have stopped before its publication; the stub gets the size
+    /// that another node made.
     fn fence(&self, file: &File) -> Result<()> {
         let Some(cluster) = self.files.pool().cluster.get() else { return Ok(()) };
         let look = file.stub().look()?;
@@ -276,7 +287,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Every object of a layout.
+    /// Compares every object of a layout.
     fn compare(
         &self,
         file: &Arc<File>,
@@ -306,10 +317,17 @@ impl Checker {
             let stale = layout.mirrors[at.mirror].state == MirrorState::Stale;
             let (Some(kind), false) = (wrong, stale) else { continue };
             let healthy_copies = whole.iter().filter(|w| **w).count() as u32;
-            let another = layout.in_sync_count() > 1; // perhaps not whole, but whole where this one is not
+            let another = layout.in_sync_count() > 1; // perhaps incomplete, but complete where this one is not
             let damaged = *kind == FindingKind::ObjectShort;
             let recoverable = another || staged || bytes == 0;
-            let mut finding = Finding::of(names, *kind, if recoverable { Outcome::Repairable } else { Outcome::Lost });
+            // A target that the volume has forgotten does not come back.
+            let is_away = *kind == FindingKind::TargetAway && self.volume.targets().get(object.target).is_some();
+            let outcome = match (recoverable, is_away) {
+                (true, _) => Outcome::Repairable,
+                (false, true) => Outcome::Away,
+                (false, false) => Outcome::Lost,
+            };
+            let mut finding = Finding::of(names, *kind, outcome);
             finding.object = object.id.to_string();
             finding.target = self.name_of(object.target);
             finding.missing_bytes = if healthy_copies > 0 { 0 } else { bytes };
@@ -350,7 +368,8 @@ impl Checker {
         self.look_for_sums(file, layout, names, found);
     }
 
-    /// The file's layout, and what is wrong with each object of it. Where a move or a removal took objects away meanwhile nothing is.
+    /// The file's layout, and the problem of each object, if any. An object that a move or a removal took away during
+    /// the scan has no problem.
     pub(super) fn wrong_with_all(
         &self,
         file: &Arc<File>,
@@ -374,7 +393,7 @@ impl Checker {
         Some((layout, wrong))
     }
 
-    /// Whether a path still leads to that inode.
+    /// Whether the path still leads to the inode.
     fn leads_to(&self, names: &[String], inode: u64) -> bool {
         let stat = self.open(names, OFlags::RDONLY).and_then(|fd| Ok(fs::fstat(fd)?));
         stat.is_ok_and(|stat| stat.st_ino == inode)
@@ -384,26 +403,26 @@ impl Checker {
         let (size, staged) = (file.size(), file.is_recoverable());
         let wrong = |(at, object): (Position, &Object)| {
             let segment = &layout.mirrors[at.mirror].segments[at.segment];
-            // Every byte of it came from the source; of other files a part may never have been written.
+            // Every byte of it came from the source; in other files a part may never have been written.
             let bytes = if staged { object_len(segment, at.index, size) } else { 0 };
             self.wrong_with(object, bytes, found)
         };
         let mut wrong: Vec<Option<FindingKind>> = layout.objects().map(wrong).collect();
         for ((at, _), wrong) in layout.objects().zip(&mut wrong) {
             if *wrong == Some(FindingKind::ObjectShort) && !self.lacks_bytes(file, at).unwrap_or(false) {
-                *wrong = None; // a hole in what was there when it was given a source
+                *wrong = None; // a hole that was there before the file got a source
             }
         }
         wrong
     }
 
-    /// What is wrong with an object that must have so many bytes.
+    /// Problem of an object that must have `bytes` bytes.
     fn wrong_with(&self, object: &Object, bytes: u64, found: &Found) -> Option<FindingKind> {
         if found.elsewhere.contains(&object.target) {
             return None;
         }
         let Some(there) = found.there.get(&object.target) else { return Some(FindingKind::TargetAway) };
-        // It may be younger than the list, or there is none.
+        // It may be newer than the list, or there is no list.
         if bytes > 0 || !there.contains(&object.id) {
             let (id, merged, target) = (object.id, object.merged, self.volume.targets().get(object.target));
             let len = target.map(|t| t.run(move |medium| own_part(medium.open(id)?, merged).len()));
@@ -434,7 +453,7 @@ impl Checker {
 }
 
 impl Finding {
-    /// The file of another inode names an object, too.
+    /// Finding for an object that the file of another inode names, too.
     pub(super) fn named_twice(names: &[String], object: ObjectId, target: String, other: u64) -> Finding {
         let why = "copy both files, then remove both: what is done to one harms the other".to_string();
         let finding = Finding::of(names, FindingKind::NamedTwice, Outcome::Failed(why));

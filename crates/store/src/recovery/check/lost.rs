@@ -1,4 +1,4 @@
-//! What some files have lost for good, one piece at a time: for whoever decides by itself when which of it comes back.
+//! Permanent losses of some files, one object at a time, for callers that schedule the recovery themselves.
 
 use super::Checker;
 use super::look::{Candidate, Found};
@@ -11,28 +11,28 @@ use policy::{FileId, Time};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The files that waiting jobs read, with the places of the first of these in the order of starts.
+/// Files that waiting jobs read, each with the place of the first such job in the order of starts.
 #[derive(Debug, Default)]
 pub struct Starts(Mutex<BTreeMap<FileId, Time>>);
 
 impl Starts {
-    /// All of them, in place of those before.
+    /// Replaces the list.
     pub fn set(&self, starts: BTreeMap<FileId, Time>) {
         *self.0.lock() = starts;
     }
 
-    /// When a file is needed; nothing if no job waits for it.
+    /// Time when a file is needed; none if no job waits for it.
     pub fn of(&self, file: FileId) -> Option<Time> {
         self.0.lock().get(&file).copied()
     }
 }
 
-/// Something that a file has lost and that can be brought back.
+/// A recoverable object that a file has lost.
 #[derive(Clone)]
 pub struct Lost(Candidate);
 
 impl Lost {
-    /// What the order of repair goes by; who wants the file is not known here.
+    /// Input for the order of repair; the start of a waiting job is unknown here.
     pub fn candidate(&self) -> repair_order::Candidate {
         let Candidate { file, object, healthy_copies, bytes, .. } = &self.0;
         repair_order::Candidate {
@@ -52,8 +52,8 @@ impl fmt::Display for Lost {
 }
 
 impl Checker {
-    /// The files at or below each group of paths, and what they have lost. What lies on a target that is away and not
-    /// given up yet is not lost. Targets are asked once.
+    /// The files at or below each group of paths, and their losses. An object on an absent target that is not given
+    /// up is not lost. The targets are probed once.
     pub fn lost(&self, groups: &[Vec<String>]) -> Result<Vec<(Vec<FileId>, Vec<Lost>)>> {
         let mut asked = Found::default();
         self.ask_targets(&mut asked, false);
@@ -74,7 +74,7 @@ impl Checker {
         Ok(all)
     }
 
-    /// Brings one back, from another mirror or from the source. What is in order by now needs nothing.
+    /// Recovers one object, from another mirror or from the source. An object that is in order by now needs no work.
     pub fn bring_back(&self, lost: &Lost) -> Result<()> {
         self.repair_one(&lost.0)
     }

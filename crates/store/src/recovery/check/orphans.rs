@@ -1,4 +1,8 @@
-//! Orphans: objects that no file names, looked for once every name of the volume was seen.
+//! Orphans: objects that no file names, searched once every name of the volume was seen.
+//!
+//! A part of a shared file system may be away during the listing of directories, and be back at the test whether the
+//! file system is whole. So an orphan is removed only if two whole scans, one after the other, find no name of it.
+//! Objects newer than the first scan are left.
 
 use super::look::Found;
 use super::{CheckOptions, Checker, Finding, FindingKind, Outcome};
@@ -14,36 +18,36 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often directories that change meanwhile are read again. A guess.
+/// Maximum of rounds in which directories that changed during the scan are read again. A guess.
 const ROUNDS_MAX: usize = 4;
 
-/// The kernel's times of files may stand still for so long: a tick of 100 Hz. Linux 6.13 and later give each change that was looked at
-/// a time of its own.
+/// Longest time for which the kernel's file times may stand still: a tick of 100 Hz. Linux 6.13 and later give each
+/// change after a read of the time a time of its own.
 const CLOCK_STEP: Duration = Duration::from_millis(10);
 
 pub(super) const NOT_ALL_SEEN: &str = "not everything was seen, so that some file may name it";
 
-/// What is no orphan, as it was when the targets had said what they have.
+/// Objects that are no orphans, as of the time when the targets had listed their objects.
 pub(super) struct Before {
     pub making: HashSet<ObjectId>,
-    /// How many slow copies had gone back into layouts.
+    /// Number of slow copies that had returned into layouts.
     pub returned: u64,
 }
 
-/// What is known when objects are judged.
+/// State of knowledge when objects are judged.
 pub(super) struct Known<'a> {
-    /// Every name was seen.
+    /// Whether every name was seen.
     pub all_names: bool,
-    /// Objects that were being made.
+    /// Objects that were being created.
     pub making: &'a HashSet<ObjectId>,
-    /// The upper halves of the numbers of objects that only nodes make who said so.
+    /// Epochs of the nodes that answered; the upper half of an object number is the epoch of its maker.
     pub heard: &'a BTreeSet<u32>,
 }
 
-/// What somebody answers for, and whether slow copies went back into layouts meanwhile.
+/// Objects that a node answers for, and whether slow copies returned into layouts in between.
 pub(super) type Answered = (HashSet<(TargetId, ObjectId)>, bool);
 
-/// What tells whether names came or went in a directory. Its time is that of change, which users cannot set.
+/// Detects changed names in a directory: by its change time, which users cannot set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     inode: u64,
@@ -56,7 +60,7 @@ impl Stamp {
         Ok(Stamp { inode: stat.st_ino, changed: (stat.st_ctime, stat.st_ctime_nsec) })
     }
 
-    /// One that a change from now on changes: waits while that could get the same time.
+    /// A stamp that any later change alters: waits while a change could get the same time.
     pub fn before_reading(directory: &OwnedFd) -> Result<Stamp> {
         for _ in 0..2 {
             let stamp = Stamp::now(directory)?;
@@ -74,15 +78,16 @@ impl Stamp {
 }
 
 impl Checker {
-    /// To be asked after the targets, and before any layout is read. With `fences` claims of nodes that are over are ended meanwhile.
+    /// Must be called after listing the targets and before reading any layout. With `fences`, the scan also ends
+    /// claims of nodes that are over.
     pub(super) fn before_layouts(&self, fences: bool) -> Before {
         let pool = self.files.pool();
         let epoch = pool.cluster.get().filter(|_| fences).map(|cluster| cluster.epoch());
         Before { making: pool.making.objects(epoch), returned: pool.slow_copies.returned() }
     }
 
-    /// Objects of files that have no name in the tree: being staged in, or unlinked and still open. Those that other nodes have
-    /// open, too, with `of_all`.
+    /// Scans objects of files without a name in the tree: being staged in, or unlinked and still open. With `of_all`,
+    /// also files that other nodes have open.
     pub(super) fn look_beside(&self, found: &mut Found, of_all: bool) {
         let mut files = self.files.files();
         for (dir, name) in [(self.volume.staging(), "staging"), (self.volume.open_links(), "open")] {
@@ -114,8 +119,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Reads again the directories that changed since they were read: a name may have gone from one that was not read yet to one that
-    /// was. Whether every name was seen in the end.
+    /// Reads the directories again that changed since they were read: a name may have moved from an unread directory
+    /// to one that was read. Returns whether every name was seen in the end.
     fn catch_up(&self, found: &mut Found, stop: &Stop) -> Result<bool> {
         for _ in 0..ROUNDS_MAX {
             if !self.look_again(found, stop)? {
@@ -125,7 +130,7 @@ impl Checker {
         Ok(self.changed(found).is_empty())
     }
 
-    /// One such round. Whether there were any.
+    /// One such round. Returns whether any directory had changed.
     pub(super) fn look_again(&self, found: &mut Found, stop: &Stop) -> Result<bool> {
         let changed = self.changed(found);
         for names in &changed {
@@ -147,7 +152,7 @@ impl Checker {
             .collect()
     }
 
-    /// Objects that no file names. To be called when the tree was walked; `before` is from before that.
+    /// Finds objects that no file names. Must be called after the walk of the tree; `before` is from before the walk.
     pub(super) fn find_orphans(
         &self,
         found: &mut Found,
@@ -167,7 +172,7 @@ impl Checker {
         })
     }
 
-    /// Which of the objects in the lists are nobody's. What is answered for is asked when there are any to be judged.
+    /// Judges which of the listed objects are orphans. `answered` is called only if there are candidates.
     pub(super) fn judge(
         &self,
         found: &mut Found,
@@ -204,8 +209,8 @@ impl Checker {
         self.note_orphans(found, orphans, options)
     }
 
-    /// Whether all names and all targets are there.
-    fn look_whether_whole(&self, found: &mut Found, options: &CheckOptions) -> Result<()> {
+    /// Whether all names and all targets are present: checked before and after each scan.
+    pub(super) fn look_whether_whole(&self, found: &mut Found, options: &CheckOptions) -> Result<()> {
         if !options.drop_unknown && !self.volume.namespace_is_whole()? {
             found.unseen(
                 "the namespace".into(),
@@ -251,9 +256,73 @@ impl Checker {
         Ok(())
     }
 
+    /// Scans a second time for names of the orphans.
+    pub(super) fn confirm(&self, found: &mut Found, options: &CheckOptions, stop: &Stop) -> Result<()> {
+        if found.orphans.is_empty() {
+            return Ok(());
+        }
+        let mut second = found.candidates_of_second();
+        self.ask_orphans_targets(&mut second);
+        let options = options.of_second();
+        self.look_whether_whole(&mut second, &options)?;
+        let before = self.before_layouts(false);
+        self.walk(&[], &mut second, stop)?;
+        self.find_orphans(&mut second, &before, &options, stop)?;
+        found.confirm(second);
+        Ok(())
+    }
+
+    /// Checks again which targets answer; the lists stay those of the first scan.
+    pub(super) fn ask_orphans_targets(&self, second: &mut Found) {
+        let lists = std::mem::take(&mut second.there);
+        self.ask_targets(second, false);
+        second.there = lists;
+    }
+
     fn is_there(&self, (target, object): (TargetId, ObjectId)) -> bool {
         let opened = self.volume.targets().get(target).map(|t| t.run(move |medium| medium.open(object).map(drop)));
         !matches!(opened, Some(Err(TargetError::Io(Errno::NOENT))))
+    }
+}
+
+impl CheckOptions {
+    /// Options of the second scan, which searches only for names of orphans.
+    pub(super) fn of_second(&self) -> CheckOptions {
+        CheckOptions { only_left: true, drop_unknown: self.drop_unknown, ..CheckOptions::default() }
+    }
+}
+
+impl Found {
+    /// The start of a second scan, whose objects are the orphans of this one.
+    pub fn candidates_of_second(&self) -> Found {
+        let mut second = Found { only_left: true, rests: self.rests, ..Found::default() };
+        for (_, (target, object)) in &self.orphans {
+            second.there.entry(*target).or_default().insert(*object);
+        }
+        second
+    }
+
+    /// Keeps the orphans that the second scan confirms; none if either scan was incomplete.
+    pub fn confirm(&mut self, second: Found) {
+        if self.orphans.iter().any(|(_, (_, object))| second.named.contains_key(object)) {
+            let why = "files were listed in the second scan and not in the first; check again when all servers of its file system are there";
+            self.unseen("the namespace".into(), why);
+        }
+        for why in second.report.unseen {
+            if !self.report.unseen.contains(&why) {
+                self.report.unseen.push(why);
+            }
+        }
+        let complete = self.report.unseen.is_empty();
+        let confirmed: HashSet<_> = second.orphans.into_iter().map(|(_, orphan)| orphan).collect();
+        for (finding, orphan) in std::mem::take(&mut self.orphans) {
+            match (complete, confirmed.contains(&orphan)) {
+                (true, true) => self.orphans.push((finding, orphan)),
+                // It was being removed during the first scan, or a node answers for it by now.
+                (true, false) => self.report.findings[finding].outcome = Outcome::Repaired,
+                (false, _) => self.report.findings[finding].outcome = Outcome::Failed(NOT_ALL_SEEN.into()),
+            }
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Repair: what is lost comes back from another mirror or from the source, in the order of repair, several at once.
+//! Repair: recovers lost objects from another mirror or from the source, in the order of repair, several at once.
 
 use super::look::{Candidate, Found};
 use super::{Behalf, CheckOptions, Checker, FindingKind, Outcome, Starts};
@@ -31,7 +31,7 @@ impl Checker {
                 scope.spawn(|| {
                     while !stop.is_set() {
                         let Some(candidate) = todo.lock().next() else { break };
-                        // A file undergoes one move at a time; from a source several objects come at once.
+                        // A file undergoes one move at a time; several objects are fetched from a source at once.
                         let file = moves.lock().entry(candidate.file).or_default().clone();
                         let _alone = (candidate.proven || candidate.healthy_copies > 0).then(|| file.lock());
                         let outcome = match self.repair_one(candidate) {
@@ -53,7 +53,7 @@ impl Checker {
         meter.finish();
     }
 
-    /// Brings one object back. What is in order by now needs nothing.
+    /// Recovers one object. An object that is in order by now needs no work.
     pub(super) fn repair_one(&self, candidate: &Candidate) -> Result<()> {
         let stub = self.open(&candidate.path, OFlags::RDWR)?;
         if let Some(Behalf { who, repairs_readable }) = &self.behalf {
@@ -70,7 +70,7 @@ impl Checker {
             return Err(Error::Busy("the file was replaced meanwhile".into()));
         };
         if layout.object(candidate.at).is_none_or(|o| o.id != candidate.object.id) {
-            return Ok(()); // somebody else repaired it
+            return Ok(()); // repaired by another caller
         }
         let stale = layout.mirrors[candidate.at.mirror].state == policy::layout::MirrorState::Stale;
         if stale {
@@ -86,8 +86,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Takes the bytes from where they are right: where there are checksums stripe by stripe, else another mirror of which no object is
-    /// damaged.
+    /// Copies the right bytes of an object: stripe by stripe where there are checksums, else from another mirror
+    /// without damaged objects.
     fn repair_damaged(&self, file: &Arc<File>, candidate: &Candidate) -> Result<()> {
         if candidate.proven {
             return self.mend(file, candidate);
@@ -100,7 +100,7 @@ impl Checker {
         self.repair.replace(file, candidate.at)
     }
 
-    /// Removes the orphans that were found, which there are if every name of the volume was seen.
+    /// Removes the orphans of the check; there are some only if every name of the volume was seen.
     pub(super) fn sweep(&self, found: &mut Found, options: &CheckOptions) {
         if let Err(error) = self.sweep_all(found, options) {
             tracing::warn!("that nothing is unknown any more cannot be remembered: {error}");
@@ -112,7 +112,7 @@ impl Checker {
         if orphans.is_empty() {
             return Ok(());
         }
-        fs::syncfs(self.volume.tree())?; // after a loss of power no name of theirs comes back
+        fs::syncfs(self.volume.tree())?; // after a loss of power no name of theirs reappears
         self.files.pool().making.settled(orphans.iter().map(|(_, object)| *object));
         self.mover.sweep(orphans).map(drop)
     }
@@ -127,7 +127,7 @@ impl Checker {
                 Err(e) => Outcome::Failed(e.to_string()),
             };
         }
-        // Nothing is left that a file of a later backup could name.
+        // No object is left that a file of a later backup could name.
         let all = options.paths.is_empty() && options.before_job.is_empty();
         let mut orphans = found.report.findings.iter().filter(|f| f.kind == FindingKind::Orphan);
         if all && complete && orphans.all(|f| f.outcome == Outcome::Repaired) {
@@ -147,7 +147,7 @@ fn in_order(candidates: &[Candidate], options: &CheckOptions, starts: &Starts) -
         repair_order::Candidate {
             file: c.file,
             object: c.object.id,
-            // A job that is dispatched now comes before all that wait.
+            // A job that starts now comes before all waiting jobs.
             job_start: if wanted { Some(Time::ZERO) } else { starts.of(c.file).map(|Time(place)| Time(place + 1)) },
             healthy_copies: c.healthy_copies,
             bytes: c.bytes,

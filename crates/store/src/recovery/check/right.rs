@@ -1,4 +1,4 @@
-//! Which bytes of a file are right, by its checksums, and its source for those that no mirror has.
+//! Verification of a file's bytes by its checksums, with its source for stripes that no mirror has right.
 
 use crate::file::File;
 use crate::mover::Proof;
@@ -10,7 +10,7 @@ use crate::stats::Metric;
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// Tries of all sources. A guess: who asks tries again another day.
+/// Tries of all sources. A guess: a later scrub tries again.
 const TRIES: usize = 2;
 
 pub(super) struct Right<'a> {
@@ -33,7 +33,7 @@ impl<'a> Right<'a> {
             self.repair.driver.stats.add(Metric::RecoveryBytes, len);
             return Ok(bytes);
         }
-        // It gives its bytes in order only: what lies before passes.
+        // The source delivers its bytes only in order: earlier bytes are dropped.
         let (mut at, mut filled) = (0, 0);
         remote.read_all(&source.place.version, &mut |some| {
             let skip = offset.saturating_sub(at).min(some.len() as u64) as usize;

@@ -1,4 +1,4 @@
-//! A scrub: every file is read, compared and mended, one after the other by their paths, so that it can go on where it was.
+//! A scrub: all files are read, compared and repaired one after the other by path, so that a scrub can resume.
 
 use super::deep::Paced;
 use super::look::Found;
@@ -13,42 +13,42 @@ use rustix::fs::{self, AtFlags, Dir, FileType, OFlags};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// How often targets are asked whether they are there. A guess.
+/// Interval between checks which targets are present. A guess.
 const ASK_EVERY: Duration = Duration::from_secs(30);
 
-/// What a scrub tells as it goes.
+/// Progress of a scrub.
 #[derive(Debug)]
 pub enum Scrubbed<'a> {
-    /// So many bytes of a file were compared.
+    /// Number of bytes compared in a file.
     Bytes(u64),
-    /// A file is done: what was wrong with it, and what became of that.
+    /// A file is done; with its findings and their outcomes.
     File {
-        /// Below the mount's root.
+        /// Path below the mount's root.
         path: &'a str,
-        /// What is wrong, or was.
+        /// Findings, with their outcomes.
         findings: Vec<Finding>,
-        /// Bytes of the objects that were made anew.
+        /// Bytes of the rebuilt objects.
         mended_bytes: u64,
-        /// Why it could not be compared.
+        /// Reason why the file was not compared.
         left: Option<String>,
     },
 }
 
-/// Targets, as they were when they were last asked.
-struct Asked {
+/// Targets and their objects at the last check.
+struct LastListing {
     at: Instant,
     there: BTreeMap<TargetId, HashSet<ObjectId>>,
     elsewhere: BTreeSet<TargetId>,
 }
 
-/// What came of one file.
+/// Result for one file.
 struct Done {
     findings: Vec<Finding>,
     mended_bytes: u64,
     left: Option<String>,
 }
 
-/// What a scrub is about: bytes that are not what they should be. Targets that are away, and copies that are behind, are others' work.
+/// Whether a finding is the scrub's work: wrong bytes. Absent targets and stale copies are the work of others.
 fn is_scrubs(kind: FindingKind) -> bool {
     match kind {
         FindingKind::ObjectMissing
@@ -67,8 +67,8 @@ fn is_scrubs(kind: FindingKind) -> bool {
 }
 
 impl Checker {
-    /// Scrubs all files, or those behind `after`, a path that was told before. Whether it came to the end; `stop` ends it before, and so
-    /// does an error of `paced`, with the file under way not done.
+    /// Scrubs all files, or those behind `after`, a path that was reported before. Returns whether it reached the
+    /// end. `stop` and an error of `paced` end it early, and the current file then counts as not done.
     pub fn scrub(
         &self,
         after: Option<&str>,
@@ -90,7 +90,7 @@ impl Checker {
             };
             let names = [&directory[..], &[name]].concat();
             let is_done = names <= after && (names == after || !after.starts_with(&names));
-            // What is gone meanwhile, or is no file, has no bytes.
+            // A name that is gone, or is no file, has no bytes.
             let Ok(stat) = fs::statat(self.volume.tree(), names.join("/"), AtFlags::SYMLINK_NOFOLLOW) else { continue };
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory if !is_done => {
@@ -124,13 +124,13 @@ impl Checker {
         Ok(true)
     }
 
-    fn asked(&self) -> Asked {
+    fn asked(&self) -> LastListing {
         let mut found = Found::default();
         self.ask_targets(&mut found, false);
-        Asked { at: Instant::now(), there: found.there, elsewhere: found.elsewhere }
+        LastListing { at: Instant::now(), there: found.there, elsewhere: found.elsewhere }
     }
 
-    /// The names in a directory, in the order of a scrub. One that cannot be shown is left out.
+    /// Names in a directory, in the order of a scrub. A name that cannot be shown is left out.
     fn sorted_names(&self, directory: &[String]) -> Result<VecDeque<String>> {
         let opened = self.open(directory, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let entries = Dir::new(opened)?.collect::<std::result::Result<Vec<_>, _>>()?;
@@ -144,7 +144,7 @@ impl Checker {
     fn scrub_file(
         &self,
         names: &[String],
-        asked: &mut Asked,
+        asked: &mut LastListing,
         paced: Paced<'_>,
         told: &mut dyn FnMut(Scrubbed<'_>),
         stop: &Stop,
@@ -180,7 +180,7 @@ impl Checker {
             tracing::debug!(file = names.join("/"), "it gets no checksums now: {error}");
         }
         if failed && !stop.is_set() {
-            // What was written or removed meanwhile is not wrong any more.
+            // A finding about data that was written or removed in between is void.
             let (again, _) = self.look_into(names, asked, paced, &|_| (), stop)?;
             let is_there = |known: &Finding| {
                 again.report.findings.iter().any(|f| (&f.object, f.kind) == (&known.object, known.kind))
@@ -190,11 +190,11 @@ impl Checker {
         Ok(Done { findings, mended_bytes, left })
     }
 
-    /// One file, its objects and its bytes; with it why these could not be compared.
+    /// Scans one file, its objects and its bytes. Also returns why the bytes could not be compared.
     fn look_into(
         &self,
         names: &[String],
-        asked: &mut Asked,
+        asked: &mut LastListing,
         paced: Paced<'_>,
         compared: &dyn Fn(u64),
         stop: &Stop,
@@ -215,7 +215,7 @@ impl Checker {
         walked.map(|()| (found, left))
     }
 
-    /// Files from before checksums were wanted, and those that were in use for long, get theirs.
+    /// Computes checksums for files that were created without, or that were in use for long.
     fn sum_below(&self, names: &[String], paced: Paced<'_>, stop: &Stop) -> Result<()> {
         let file = self.files.get_or_open(self.open(names, OFlags::RDWR)?)?;
         self.sum(&file, paced, stop).map(drop)

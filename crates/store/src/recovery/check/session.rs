@@ -1,6 +1,7 @@
-//! What one node does for a look of all nodes: a task at a time, on a thread of its own, and the answer is kept until the next is asked.
+//! A node's part of a scan by all nodes: one task at a time, on a thread of its own. The answer is kept until the
+//! next request.
 
-use super::letter::{Account, Answer, Begun, Letter, Says, Words};
+use super::letter::{Account, Answer, Begun, Letter, Says, WireTask};
 use super::look::Found;
 use super::orphans::Before;
 use super::{CheckOptions, Checker};
@@ -13,29 +14,29 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// A look whose node has asked nothing for so long is over: that node is dead.
+/// Time without requests after which a session ends: the requesting node has probably died.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// A node's part of a look.
+/// A node's part of a scan.
 pub(super) struct Session {
     options: CheckOptions,
     work: Mutex<Work>,
-    desk: Mutex<Desk>,
-    todo: Sender<(u32, Words)>,
+    desk: Mutex<LastRequest>,
+    todo: Sender<(u32, WireTask)>,
     stop: Stop,
 }
 
-/// What is known so far.
+/// State of the scan so far.
 pub(super) struct Work {
     pub checker: Checker,
     pub found: Found,
     before: Option<Before>,
-    /// It looks at files without name for all.
+    /// Whether it scans the files without a name, for all nodes.
     has_it_done: bool,
 }
 
-/// The last question, and its answer.
-struct Desk {
+/// The last request, and its answer.
+struct LastRequest {
     number: u32,
     answer: Option<(bool, Vec<String>)>,
     asked: Instant,
@@ -43,7 +44,7 @@ struct Desk {
 }
 
 impl Session {
-    /// Begins. With `has_it_done` on the node that has the look done: it has listed all objects, and what it finds is in its hands.
+    /// Starts a session. `has_it_done` marks the requesting node: it has listed all objects, and owns the findings.
     pub fn start(
         checker: Checker,
         options: CheckOptions,
@@ -55,7 +56,7 @@ impl Session {
         let session = Arc::new(Session {
             options,
             work: Mutex::new(Work { checker, found, before: None, has_it_done }),
-            desk: Mutex::new(Desk { number: 0, answer: None, asked: Instant::now(), progress: None }),
+            desk: Mutex::new(LastRequest { number: 0, answer: None, asked: Instant::now(), progress: None }),
             todo,
             stop: Stop::default(),
         });
@@ -68,7 +69,7 @@ impl Session {
         session
     }
 
-    fn work(&self, tasks: &Receiver<(u32, Words)>, tell: &dyn Fn(Says)) {
+    fn work(&self, tasks: &Receiver<(u32, WireTask)>, tell: &dyn Fn(Says)) {
         while !self.is_over() {
             let (number, task) = match tasks.recv_timeout(Duration::from_secs(1)) {
                 Ok(task) => task,
@@ -87,23 +88,23 @@ impl Session {
         self.stop.set();
     }
 
-    /// Whether nobody will ask any more.
+    /// Whether no further request will come.
     pub fn is_over(&self) -> bool {
         self.stop.is_set() || self.desk.lock().asked.elapsed() > FORGOTTEN_AFTER
     }
 
-    /// The look goes on.
+    /// Records that the scan goes on.
     pub fn stay(&self) {
         self.desk.lock().asked = Instant::now();
     }
 
-    /// Nobody will.
+    /// Ends the session: no further request will come.
     pub fn end(&self) {
         self.stop.set();
     }
 
-    /// A question; what is to be said to it at once.
-    pub fn ask(&self, number: u32, task: Words, page: u32) -> Option<Says> {
+    /// Handles a request; returns the immediate answer.
+    pub fn ask(&self, number: u32, task: WireTask, page: u32) -> Option<Says> {
         let mut desk = self.desk.lock();
         desk.asked = Instant::now();
         if number > desk.number {
@@ -118,17 +119,17 @@ impl Session {
         }
     }
 
-    /// How far it is.
+    /// Takes the latest progress.
     pub fn progress(&self) -> Option<Progress> {
         self.desk.lock().progress.take()
     }
 
-    /// What was found. Waits for a task under way.
+    /// State of the work. Waits for a task under way.
     pub fn work_so_far(&self) -> MutexGuard<'_, Work> {
         self.work.lock()
     }
 
-    fn answer(&self, task: Words) -> Answer {
+    fn answer(&self, task: WireTask) -> Answer {
         let mut work = self.work.lock();
         let report = |progress: &Progress| {
             self.desk.lock().progress = Some(progress.clone());
@@ -141,7 +142,7 @@ impl Session {
     }
 }
 
-impl Desk {
+impl LastRequest {
     fn page(&self, page: u32) -> Option<Says> {
         let (changed, pages) = self.answer.as_ref()?;
         let text = pages.get(page as usize)?.clone();
@@ -153,7 +154,7 @@ impl Desk {
 impl Work {
     fn carry_out(
         &mut self,
-        task: Words,
+        task: WireTask,
         options: &CheckOptions,
         report: crate::stage::Report<'_>,
         stop: &Stop,
@@ -161,8 +162,9 @@ impl Work {
         let Work { checker, found, before, has_it_done } = self;
         let mut answer = Answer::default();
         match task {
-            Words::Begin => {
-                // Before any list of its own: what is made from here on is younger than the list of the one that asks.
+            WireTask::Begin => {
+                // Before any list of its own: objects made from here on are newer than the list of the requesting
+                // node.
                 let now = checker.before_layouts(options.fences());
                 let making = now.making.iter().map(|object| object.0).collect();
                 let epoch = checker.files.pool().cluster.get().map_or(0, |cluster| cluster.epoch());
@@ -171,16 +173,16 @@ impl Work {
                     checker.ask_targets(found, true);
                 }
             }
-            Words::Walk { part, of } => {
-                // A part of one that is gone: directories that were read before hold names of it.
+            WireTask::Walk { part, of } => {
+                // The part of a node that is gone: directories that were read before hold names of the part.
                 found.directories.clear();
                 (found.parts.1, found.only_left) = (of, options.only_left);
                 found.fences = options.fences();
                 found.parts.0.insert(part);
                 checker.walk(&[], found, stop)?;
             }
-            Words::CatchUp => answer.changed = checker.look_again(found, stop)?,
-            Words::Account => {
+            WireTask::CatchUp => answer.changed = checker.look_again(found, stop)?,
+            WireTask::Account => {
                 checker.look_beside(found, *has_it_done);
                 let mut named: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
                 for (object, inode) in found.named.iter().filter(|_| !*has_it_done) {
@@ -194,19 +196,19 @@ impl Work {
                     returned: before.as_ref().is_none_or(|before| before.returned != now),
                 });
             }
-            Words::Compare => checker.compare_bytes(found, report, stop),
-            Words::Repair => checker.repair(found, options, report, stop),
+            WireTask::Compare => checker.compare_bytes(found, report, stop),
+            WireTask::Repair => checker.repair(found, options, report, stop),
         }
         if stop.is_set() {
             answer.failed = Some("it was stopped".into());
         }
-        if matches!(task, Words::Account | Words::Compare | Words::Repair) && !*has_it_done {
+        if matches!(task, WireTask::Account | WireTask::Compare | WireTask::Repair) && !*has_it_done {
             answer.report = Some(found.report.clone());
         }
         Ok(answer)
     }
 
-    /// What another node says that files name. An object that two files name is a finding.
+    /// Adds the names that another node found in files. An object in two files is a finding.
     pub fn take_named(&mut self, named: &[(u64, Vec<u64>)]) {
         for (inode, objects) in named {
             for object in objects.iter().map(|object| ObjectId(*object)) {
@@ -228,7 +230,7 @@ impl Work {
 }
 
 impl Checker {
-    /// A name of a stub, by its inode number, in the directories that were walked.
+    /// Name of a stub, by its inode number, in the directories that were walked.
     fn names_of(&self, inode: u64, found: &Found) -> Option<Vec<String>> {
         let is_it = |names: &[String]| {
             let opened = self.open(names, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK);
@@ -247,7 +249,7 @@ impl Checker {
     }
 }
 
-/// A letter of a node about itself.
+/// Builds a letter of a node about itself.
 pub(super) fn letter(look: &str, node: u32, says: Says) -> Letter {
     Letter { look: look.to_owned(), node, says }
 }

@@ -1,5 +1,6 @@
 //! Checks of a real volume in a temporary directory.
 
+mod away;
 mod beside;
 mod closed;
 mod scrub;
@@ -172,6 +173,29 @@ fn orphans_of_an_earlier_daemon_are_found_and_removed_but_not_objects_in_use() {
     assert!(report.is_healthy(), "{}", report.text());
     assert!(target.run(|medium| medium.open(ObjectId(5)).map(drop)).is_err());
     assert!(c.world.read("a") == data(SIZE, 4));
+}
+
+/// [S-371]
+#[test]
+fn objects_whose_names_were_not_listed_for_a_while_are_no_orphans() {
+    let c = new();
+    let (there, away) = (c.world.tree.join("d"), c.world.tree.with_file_name("away"));
+    std::fs::create_dir(&there).expect("made");
+    c.world.memory.add("mem://h/a", &data(SIZE, 4));
+    c.world.stage(&["mem://h/a"], "d/a").expect("staged");
+    c.orphan();
+    let before = c.objects();
+    // The names reappear between the first scan and the removal, at the first report of the repair.
+    std::fs::rename(&there, &away).expect("renamed");
+    let come_back = |_: &crate::stage::Progress| drop(std::fs::rename(&away, &there));
+    let options = CheckOptions { repair: true, ..CheckOptions::default() };
+    let report = c.checker.check(&options, &come_back, &Stop::default()).expect("checked");
+    assert!(report.findings.iter().all(|f| matches!(f.outcome, Outcome::Failed(_))), "{}", report.text());
+    assert!(report.unseen.len() == 1 && report.unseen[0].contains("second scan"), "{}", report.text());
+    assert_eq!(c.objects(), before, "nothing is removed while the view is incomplete");
+    assert!(c.world.read("d/a") == data(SIZE, 4));
+    assert!(c.check(true).is_healthy());
+    assert_eq!(c.objects(), before - 1);
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! A look through the volume by all its nodes at the same time: driver of `policy::cluster::look`.
+//! A scan of the volume by all its nodes at the same time: driver of `policy::cluster::look`.
 //!
 //! ```text
-//!   entrepot check ── the node that was asked ── Ask ──> the others, each a session
+//!   entrepot check ── the node with the request ── Ask ──> the others, each a session
 //!                       │   ^                              │
 //!                       │   '──── pages of answers ────────'
-//!                       │ lists all objects first, judges last, removes what is nobody's
+//!                       │ lists all objects first, judges last, removes orphans
 //! ```
-//! Every node compares its part of the files with the targets and sets right what it found there. Which objects are nobody's only the one
-//! that was asked knows, from what all files name and what all nodes answer for.
+//! Every node compares its part of the files with the targets, and repairs its findings. Only the requesting node can
+//! identify orphans: it combines the names in all files with the objects that all nodes answer for.
 
 use super::letter::{Answer, Letter, Says, WORD};
 use super::look::Found;
@@ -27,24 +27,25 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Looks of other nodes that one takes part in at the same time. A guess: each holds the names of all objects.
+/// Maximum of other nodes' scans in which this node takes part at the same time. A guess: each holds the names of all
+/// objects.
 const SESSIONS_MAX: usize = 8;
-/// How often it is looked who is there.
+/// Interval between checks of the node list.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often those that have done their part hear that it goes on.
+/// Interval at which nodes that have finished their part are notified that the scan goes on.
 const STAY_EVERY: Duration = Duration::from_secs(10);
 
-/// Looks of all nodes: those that this one has done, and those that others have.
+/// Scans by all nodes: those of this node, and those of others.
 pub struct Together {
     checker: Checker,
     nodes: Arc<dyn Talk>,
     patience: Config,
     sessions: Mutex<BTreeMap<String, Arc<Session>>>,
-    /// Where answers go, by look.
+    /// Receivers of answers, by scan.
     hears: Mutex<BTreeMap<String, Sender<Letter>>>,
 }
 
-/// What a look knows of its nodes.
+/// State of a scan about its nodes.
 struct Asking {
     id: String,
     me: Member,
@@ -55,14 +56,14 @@ struct Asking {
     judged: bool,
 }
 
-/// What came of a look.
+/// Result of a scan.
 struct Looked {
     found: Found,
     look: Look,
     asking: Asking,
 }
 
-/// The pages that came of a node's last answer.
+/// Pages of a node's last answer.
 #[derive(Default)]
 struct Pages {
     number: u32,
@@ -71,17 +72,17 @@ struct Pages {
 }
 
 impl Together {
-    /// Looks with these nodes.
+    /// Scans with these nodes.
     pub fn new(checker: Checker, nodes: Arc<dyn Talk>) -> Arc<Together> {
         Together::with_patience(checker, nodes, Config::default())
     }
 
-    /// The same with other spans.
+    /// The same with other timeouts.
     pub(super) fn with_patience(checker: Checker, nodes: Arc<dyn Talk>, patience: Config) -> Arc<Together> {
         Arc::new(Together { checker, nodes, patience, sessions: Mutex::default(), hears: Mutex::default() })
     }
 
-    /// A letter came.
+    /// Handles a letter from another node.
     pub fn hear(self: &Arc<Self>, text: &str) {
         let Ok(Letter { look, node, says }) = serde_json::from_str::<Letter>(text) else {
             return tracing::debug!("a letter of another node makes no sense: {} bytes", text.len());
@@ -117,7 +118,7 @@ impl Together {
         self.nodes.tell(own, &format!("{WORD}{text}"));
     }
 
-    /// What tells one that has a look done.
+    /// A function that sends answers to the node that requested the scan.
     fn teller(self: &Arc<Self>, look: &str, own: &str) -> impl Fn(Says) + Send + 'static {
         let weak: Weak<Together> = Arc::downgrade(self);
         let (look, own, me) = (look.to_owned(), own.to_owned(), self.nodes.me().0);
@@ -128,7 +129,7 @@ impl Together {
         }
     }
 
-    /// A part in the look of another node, if it begins.
+    /// A new session for the scan of another node, if the request begins it and there is room.
     fn session_for(
         self: &Arc<Self>,
         look: &str,
@@ -147,7 +148,7 @@ impl Together {
         Some(session)
     }
 
-    /// Looks at everything, by all nodes that are there, and repairs if told to.
+    /// Scans everything by all present nodes, and repairs if requested.
     pub fn check(
         self: &Arc<Self>,
         options: &CheckOptions,
@@ -157,37 +158,33 @@ impl Together {
         let began = Instant::now();
         let ends = || stop.is_set();
         let Looked { mut found, look, asking } = self.look_at_all(options, self.listed(), report, &ends)?;
+        if options.repair && !found.orphans.is_empty() && look.is_complete() && asking.judged {
+            let second = self.look_at_all(&options.of_second(), found.candidates_of_second(), report, &ends)?;
+            found.confirm(second.whole());
+        }
         self.finish(&mut found, &look, &asking, options, stop);
         found.report.took_s = began.elapsed().as_secs_f64();
         Ok(found.report)
     }
 
-    /// Removes what no file names and nobody answers for: what nodes that are over left. How much; nothing, if not everything was seen.
-    /// `ends` is asked meanwhile whether to give up.
+    /// Removes orphans that nodes that are over left. Returns their number; removes nothing unless everything was
+    /// scanned. `ends` is polled to cancel.
     pub fn remove_left(self: &Arc<Self>, ends: &dyn Fn() -> bool) -> Result<Option<usize>> {
         let options = CheckOptions { only_left: true, ..CheckOptions::default() };
-        let mut left = self.listed();
-        // Nobody asked for it: what two looks do not see is not there.
-        for _ in 0..2 {
-            let Looked { found, look, asking } = self.look_at_all(&options, left, &|_| (), ends)?;
-            if !(look.is_complete() && asking.judged && found.report.unseen.is_empty()) || ends() {
-                return Ok(None);
-            }
-            left = Found::default();
-            for (_, (target, object)) in found.orphans {
-                left.there.entry(target).or_default().insert(object);
-            }
-            if left.there.is_empty() {
-                return Ok(Some(0));
-            }
+        let mut found = self.look_at_all(&options, self.listed(), &|_| (), ends)?.whole();
+        if found.report.unseen.is_empty() && !found.orphans.is_empty() && !ends() {
+            let second = self.look_at_all(&options, found.candidates_of_second(), &|_| (), ends)?;
+            found.confirm(second.whole());
         }
-        let left: Vec<_> =
-            left.there.iter().flat_map(|(target, objects)| objects.iter().map(|o| (*target, *o))).collect();
+        if !found.report.unseen.is_empty() || ends() {
+            return Ok(None);
+        }
+        let left: Vec<_> = found.orphans.into_iter().map(|(_, orphan)| orphan).collect();
         self.checker.remove(&left)?;
         Ok(Some(left.len()))
     }
 
-    /// What lies on all targets: older than all that is looked at.
+    /// Lists of the objects on all targets, made before any file is read.
     fn listed(&self) -> Found {
         let mut found = Found::default();
         self.checker.ask_targets(&mut found, true);
@@ -197,10 +194,14 @@ impl Together {
     fn look_at_all(
         self: &Arc<Self>,
         options: &CheckOptions,
-        listed: Found,
+        mut listed: Found,
         report: stage::Report<'_>,
         ends: &dyn Fn() -> bool,
     ) -> Result<Looked> {
+        if listed.only_left {
+            self.checker.ask_orphans_targets(&mut listed);
+        }
+        self.checker.look_whether_whole(&mut listed, options)?;
         let own = self.nodes.own().to_owned();
         let (node, members) = (self.nodes.me(), self.nodes.members());
         let me = members.iter().find(|other| other.node == node).cloned();
@@ -283,7 +284,7 @@ impl Together {
         }
     }
 
-    /// All have said what files name, and what they answer for.
+    /// Judges the objects, once all nodes have reported the names in files and the objects that they answer for.
     fn judge(&self, work: &mut Work, look: &Look, asking: &mut Asking, options: &CheckOptions) -> Result<()> {
         asking.judged = true;
         let (mut making, mut heard) = (HashSet::new(), BTreeSet::new());
@@ -304,7 +305,7 @@ impl Together {
         for node in look.gone() {
             work.found.unseen(asking.shown(*node), "it did not answer");
         }
-        // What it moves is not known.
+        // Its moves under way are unknown.
         for other in self.nodes.members().iter().filter(|other| !asking.there.contains_key(&other.node)) {
             work.found.unseen(format!("{} on {}", other.node, other.host), "it came meanwhile; check again");
         }
@@ -316,7 +317,7 @@ impl Together {
         })
     }
 
-    /// Puts together what all found, and removes what is nobody's.
+    /// Merges the findings of all nodes, and removes orphans.
     fn finish(&self, found: &mut Found, look: &Look, asking: &Asking, options: &CheckOptions, stop: &stage::Stop) {
         let is_complete = look.is_complete() && asking.judged && !stop.is_set();
         if stop.is_set() {
@@ -349,7 +350,7 @@ impl Together {
                 }
             }
             for mut finding in theirs.findings {
-                // A file with names in two parts is looked at twice.
+                // A file with names in two parts is scanned twice.
                 if finding.object.is_empty() || known.insert((finding.object.clone(), finding.kind)) {
                     finding.found_by = other.host.clone();
                     report.findings.push(finding);
@@ -365,12 +366,23 @@ fn part(other: &Member, report: &Report, answered: bool) -> Part {
     Part { node: other.node.0, host: other.host.clone(), files: report.files, findings, answered }
 }
 
+impl Looked {
+    /// Findings of the scan; marked incomplete unless all nodes took part to the end.
+    fn whole(self) -> Found {
+        let Looked { mut found, look, asking } = self;
+        if !(look.is_complete() && asking.judged) {
+            found.unseen("the scan".into(), "not all nodes took part to its end");
+        }
+        found
+    }
+}
+
 impl Asking {
     fn shown(&self, node: Node) -> String {
         self.there.get(&node).map_or_else(|| node.to_string(), |other| format!("{node} on {}", other.host))
     }
 
-    /// What it said counts no more, unless it was judged: then others have not done it again.
+    /// Drops the answer of the node, unless it was judged: in that case no other node has repeated its part.
     fn forget(&mut self, node: Node) {
         self.gone.insert(node);
         if !self.judged {
@@ -378,7 +390,7 @@ impl Asking {
         }
     }
 
-    /// What a letter means for the look.
+    /// Converts a letter into an event of the scan.
     fn take(&mut self, letter: Letter) -> Option<Event> {
         let node = Node(letter.node);
         match letter.says {

@@ -2,15 +2,15 @@
 
 use super::*;
 
-fn here(id: u16, epoch: u32) -> Seen {
-    Seen::Here { id: TargetId(id), epoch, objects: 1 }
+fn here(id: u16, epoch: u32) -> TargetState {
+    TargetState::Here { id: TargetId(id), epoch, objects: 1 }
 }
 
-fn away() -> Seen {
-    Seen::Away { why: "it is not mounted".into(), id: None }
+fn away() -> TargetState {
+    TargetState::Away { why: "it is not mounted".into(), id: None }
 }
 
-fn found(targets: &[(&str, Seen)], named: &[u16]) -> Found {
+fn found(targets: &[(&str, TargetState)], named: &[u16]) -> Found {
     let on = |id: &u16| (TargetId(*id), On { files: 3, alone: 1, example: format!("dir/of{id}") });
     let targets = targets.iter().map(|(name, seen)| ((*name).to_owned(), seen.clone())).collect();
     Found { targets, on: named.iter().map(on).collect(), epoch: 5, all_read: true }
@@ -88,7 +88,7 @@ fn a_number_that_only_files_name_is_refused_until_it_is_lost() {
 
 #[test]
 fn one_that_other_hosts_reach_is_used_there_under_the_number_that_was_told() {
-    let all = found(&[("a", here(1, 1)), ("b", Seen::Elsewhere)], &[1]);
+    let all = found(&[("a", here(1, 1)), ("b", TargetState::Elsewhere)], &[1]);
     let said = refusals(&all, &Wish::default());
     assert!(said.contains("does not reach it") && said.contains("--number b=NUMBER"), "{said}");
     assert_eq!(records(&plan(&all, &wish(&[], &[("b", 4)])).unwrap()), [(1, "a", State::Ok), (4, "b", State::Ok)]);

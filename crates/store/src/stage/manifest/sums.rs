@@ -1,4 +1,4 @@
-//! Checksum manifests as data portals publish them: of `sha256sum`, `md5sum` and `b3sum`, of BSD, and of BagIt.
+//! Formats of checksum manifests from data portals: `sha256sum`, `md5sum`, `b3sum`, BSD, and BagIt.
 //!
 //! ```text
 //!   HEX  FILE            sha256sum, md5sum, sha1sum, sha512sum, b3sum; `HEX *FILE` too
@@ -9,8 +9,8 @@
 
 use crate::stage::{Algorithm, Checksum};
 
-/// The file that a line names, and the checksum that it must have. `name` is the manifest's own, which tells algorithms of
-/// as many digits apart.
+/// Returns the file of a line and its expected checksum. `name` is the name of the manifest, which decides between
+/// algorithms with equally many digits.
 pub(super) fn parse_line(line: &str, name: &str) -> Result<(String, Checksum), String> {
     let (escaped, line) = line.strip_prefix('\\').map_or((false, line), |rest| (true, rest));
     let (file, checksum) = match tagged(line) {
@@ -35,13 +35,13 @@ pub(super) fn parse_line(line: &str, name: &str) -> Result<(String, Checksum), S
     Ok((file, checksum))
 }
 
-/// Whether a line begins as one with a checksum does: for whoever takes such a manifest for a list of URIs.
+/// Whether a line begins with a checksum: detects a checksum manifest that is given as a list of URIs.
 pub(super) fn looks_like_one(line: &str) -> bool {
     let digits = line.trim_start_matches('\\').bytes().take_while(u8::is_ascii_hexdigit).count();
     tagged(line).is_some() || Algorithm::ALL.iter().any(|algorithm| algorithm.digits() == digits)
 }
 
-/// `TAG (FILE) = HEX`.
+/// Parses `TAG (FILE) = HEX`.
 fn tagged(line: &str) -> Option<(&str, &str, &str)> {
     let (tag, rest) = line.split_once(" (")?;
     let (file, hex) = rest.rsplit_once(") = ")?;

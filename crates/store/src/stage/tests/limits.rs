@@ -1,10 +1,10 @@
-//! Transfers that are held to a rate: all that one moves counts, and nothing of it waits for ever.
+//! Transfers under a rate limit: all bytes of a transfer count, and no part waits for ever.
 
 use super::*;
 use crate::stats::Metric;
 use std::time::Instant;
 
-/// Seconds that some work took.
+/// Duration of some work in seconds.
 fn seconds(work: impl FnOnce()) -> f64 {
     let began = Instant::now();
     work();
@@ -27,13 +27,13 @@ fn a_limit_holds_for_all_connections_and_both_directions_together() {
     assert!(took >= least, "eight connections moved {bytes} bytes in {took} s");
     assert!(world.stager.volume.stats().get(Metric::StageHeldNs) > 0 && world.read("a") == data(bytes, 1));
 
-    // Out, and read back: the bytes go twice.
+    // Stage-out reads its copy back: the bytes count twice.
     let limited = world.stager.paced(Some(rate), 1, &stop);
     let took = seconds(|| {
         drop(limited.stage_out(&results("a", "mem://o/a", Compare::Content), &who(), QUIET, &stop).expect("out"));
     });
     assert!(took >= 2.0 * bytes as f64 / rate as f64 - 1.0 / 16.0, "sent and read back in {took} s");
-    // What was put together of several files shares one limit.
+    // The files of one request share one limit.
     (0..3).for_each(|n| drop(world.memory.add(&format!("mem://h/d/{n}"), &data(4 << 20, n))));
     let limited = world.stager.paced(Some(rate), 1, &stop);
     let tree = request(&["mem://h/d"], "d");
@@ -89,7 +89,7 @@ fn what_holds_a_transfer_is_named_and_nodes_share_the_limit_of_the_volume() {
     world.stager.share(Arc::new(Three));
     assert_eq!([limit(None), limit(Some(4 << 20))], [of(2, "[stage] limit"), of(2, "[stage] limit")]);
     assert_eq!(World::new().stager.limit_of(None), None);
-    // It holds without any limit of the transfer's own.
+    // The volume's limit holds without a limit of the transfer.
     world.memory.add("mem://h/a", &data(1 << 20, 1));
     let stop = Stop::default();
     let paced = world.stager.paced(None, 1, &stop);

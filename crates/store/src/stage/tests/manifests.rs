@@ -1,4 +1,5 @@
-//! Checksum manifests: each file compared, wrong ones not put in place, the others not kept back.
+//! Checksum manifests: each file is compared; files with wrong checksums are not put in place and do not stop the
+//! others.
 
 use super::*;
 
@@ -35,7 +36,7 @@ fn wrong_files_are_not_put_in_place_and_keep_no_other_back() {
     assert!(!world.tree.join("in/wrong").exists() && !world.tree.join("in/more").exists());
     assert!(world.staging_is_empty(), "what is wrong is given up");
 
-    // The rest, once it is right: what is there is compared and not fetched.
+    // A repetition after the source is right: files in place are compared and not fetched.
     wrong.put(large.clone());
     let staged = stage(&what("mem://h/set/B3SUMS", None, true)).expect("all of them");
     assert_eq!((staged.files, staged.fetched_bytes), (3, 5_000_000));

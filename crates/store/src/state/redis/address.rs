@@ -1,4 +1,4 @@
-//! Where a Redis server is, and what is needed to be let in: one server, or Sentinels that know which one it is now.
+//! Address and credentials of a Redis server: one server, or Sentinels that name the current one.
 //!
 //! ```text
 //! redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]       rediss:// with TLS;  unix:///PATH
@@ -18,7 +18,7 @@ pub struct Address {
     servers: Servers,
     /// The file that holds the password.
     password_file: Option<PathBuf>,
-    /// The certificates of who may vouch for the server, in place of the machine's.
+    /// Certificates that authenticate the server, in place of the machine's.
     ca_file: Option<PathBuf>,
 }
 
@@ -35,10 +35,10 @@ impl std::fmt::Debug for Address {
 }
 
 impl Address {
-    /// Reads what `volume.toml` says.
+    /// Parses the address in `volume.toml`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the problem.
     pub fn parse(url: &str) -> Result<Address, String> {
         if url.contains('#') {
             return Err("an address has no `#`: a server that cannot be trusted is not asked".into());
@@ -61,7 +61,7 @@ impl Address {
         Ok(address)
     }
 
-    /// With a file that holds the password, and one with who may vouch for it.
+    /// Adds the file of the password, and the file of certificates that authenticate the server.
     pub fn with_files(self, password_file: Option<PathBuf>, ca_file: Option<PathBuf>) -> Address {
         Address { password_file, ca_file, ..self }
     }
@@ -135,7 +135,7 @@ impl Address {
         }
     }
 
-    /// What the first Sentinel that knows says. They may have the password of the server, or none.
+    /// Returns the server named by the first Sentinel that answers. Sentinels may have the server's password, or none.
     fn master(
         &self,
         at: &[String],
@@ -191,7 +191,7 @@ impl Servers {
     }
 }
 
-/// What an address says; no connection is made.
+/// Parses an address without a connection.
 fn open(url: &str) -> Result<ConnectionInfo, String> {
     url.into_connection_info().map_err(|error| error.to_string())
 }

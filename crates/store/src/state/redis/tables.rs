@@ -48,7 +48,8 @@ const SET_STATE: &str = "\
     end \
     return 1";
 
-/// Sets the state of a target that is known, as an operator ordered it: of two orders the later one counts. What is there then.
+/// Sets the state of a known target by an operator's order: the later of two orders counts. Returns the resulting
+/// state.
 const ORDER: &str = "\
     if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return {} end \
     local last = tonumber(redis.call('HGET', KEYS[3], ARGV[4]) or '0') \
@@ -71,7 +72,8 @@ const FORGET: &str = "\
     redis.call('SET', KEYS[5], ARGV[4]) \
     return 1";
 
-/// Which change of the targets was the last: no number, which a server that lost its last writes would give again.
+/// Key of the last change of the targets. Its value is not a counter: a server that lost its last writes would repeat
+/// numbers.
 const CHANGE: &str = "target.change";
 
 #[derive(Serialize, Deserialize)]
@@ -503,7 +505,7 @@ impl State for RedisState {
 
     fn life(&self) -> Result<Option<String>> {
         let told = self.with(|connection| match cmd("INFO").arg("server").query::<String>(connection) {
-            // It does not let everybody ask.
+            // The server does not permit the query to this user.
             Err(error) if error.code() == Some("NOPERM") => Ok(None),
             told => told.map(Some),
         })?;

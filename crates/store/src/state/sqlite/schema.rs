@@ -25,13 +25,13 @@ const STEPS: &[&str] = &["
     ) STRICT, WITHOUT ROWID;
 "];
 
-/// Whether this program knows the tables of a version.
+/// Whether this program can read a version's tables.
 pub fn check(version: u32) -> Result<()> {
     let known = STEPS.len() as u32;
     if version <= known { Ok(()) } else { Err(Error::Newer(newer_than("the state", version, known))) }
 }
 
-/// Brings the tables to the version that this program knows.
+/// Upgrades the tables to this program's version.
 pub fn bring_up(connection: &mut Connection) -> Result<()> {
     let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(from_sqlite)?;
     check(version)?;

@@ -1,5 +1,5 @@
-//! The families of targets, line by line: of a thousand targets they are 26,000 lines at each scrape, and what one line has
-//! in common with the next is put together once. What is there once is written by the crate.
+//! The families of targets, line by line: a thousand targets have 26,000 lines at each scrape, so the common parts of
+//! consecutive lines are built once. The crate writes the other families.
 
 use super::super::snapshot::TargetCounts;
 use super::escaped;
@@ -53,7 +53,7 @@ pub fn write(out: &mut String, labels: &[(&'static str, String)], targets: &[Tar
     }
 }
 
-/// How long operations took; what is in the buckets between and below falls into the next that is shown.
+/// Writes the durations of operations. Counts of buckets that are not shown are added to the next shown one.
 fn histograms(out: &mut String, common: &str, targets: &[TargetCounts], names: &[String]) {
     let name = "op_seconds";
     head(out, name, "histogram", "How long reads and writes of objects took on a target; every sixteenth is timed");

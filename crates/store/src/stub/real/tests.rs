@@ -1,4 +1,4 @@
-//! Records that outgrow every attribute, on a real file system.
+//! Records that are too large for every attribute, on a real file system.
 
 use super::*;
 use policy::layout::{Mirror, MirrorState, OPEN_END, Object, Segment};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 struct Place {
     dir: tempfile::TempDir,
-    /// Something is mounted on it.
+    /// Set if a file system is mounted on it.
     mounted: bool,
 }
 
@@ -24,7 +24,7 @@ impl Place {
         Place::on(tempfile::tempdir().expect("dir"), false)
     }
 
-    /// On an ext4 whose inodes have one block for attributes; `None` where that cannot be had.
+    /// A place on an ext4 whose inodes have one block for attributes; `None` where that is impossible.
     fn on_ext4() -> Option<Place> {
         let (dir, around) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
         let image = around.path().join("image");
@@ -56,7 +56,7 @@ impl Place {
     }
 }
 
-/// A layout of so many segments over 256 targets each, with numbers far from each other.
+/// A layout of `segments` segments over 256 targets each, with numbers far from each other.
 fn layout(generation: u64, segments: u64) -> Layout {
     let object = |s: u64, i: u64| Object::whole(ObjectId(8 + (s * 256 + (i * 37) % 256) * 1_000), TargetId(i as u16));
     let segment = |s: u64| Segment {
@@ -87,7 +87,7 @@ fn a_record_too_large_for_an_attribute_lies_beside() {
     assert_eq!(place.stub().attribute(LAYOUT_ATTRIBUTE).expect("attribute"), Some(pointer));
     assert_eq!(place.stub().layout().expect("read"), Some(next));
 
-    // A small one goes back into the attribute, and what lies beside is not looked at.
+    // A small one goes back into the attribute, and the side file is ignored.
     let small = layout(5, 1);
     place.stub().set_layout(&small).expect("set");
     std::fs::write(place.side(), b"old").expect("write");
@@ -115,7 +115,7 @@ fn a_side_file_that_is_older_foreign_or_cut_off_is_refused() {
     refused(&whole[..whole.len() / 2]);
     std::fs::remove_file(place.side()).expect("remove");
     place.stub().layout().expect_err("it is missing");
-    // A crash after the renaming and before the pointer was set leaves a newer one: it is right.
+    // A crash after the renaming and before the pointer was set leaves a newer one: it is valid.
     let newer = layout(10, 100);
     std::fs::write(place.side(), newer.encode()).expect("write");
     assert_eq!(place.stub().layout().expect("read"), Some(newer));

@@ -1,43 +1,25 @@
-//! Reading ahead from a target that lies on another Entrepot mount: through a second handle, opened with `O_NOATIME`, by
-//! which the volume below knows what no caller waits for. No protocol of its own, and of no effect anywhere else.
+//! Read-ahead from a target that lies on another Entrepot mount. A second handle, opened with `O_NOATIME`, shows the
+//! volume below which reads are prefetches. No protocol of its own, and of no effect anywhere else.
 
-use crate::host::is_fuse;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::io::IoSliceMut;
 use std::sync::OnceLock;
 
-/// Buffers of one system call at most.
+/// Limit of buffers of one system call.
 const IOV_MAX: usize = 1024;
 
-/// Whether a directory lies on an Entrepot mount.
-pub fn is_entrepot(directory: impl AsFd) -> bool {
-    if !is_fuse(&directory) {
-        return false;
-    }
-    let Ok(stat) = rustix::fs::fstat(&directory) else { return false };
-    let device = format!("{}:{}", rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
-    let Ok(table) = std::fs::read_to_string("/proc/self/mountinfo") else { return false };
-    table.lines().any(|line| is_entrepot_line(line, &device))
-}
-
-/// Third field: the device. After the lone dash: the type, with FUSE's subtype.
-fn is_entrepot_line(line: &str, device: &str) -> bool {
-    let kind = line.split_once(" - ").and_then(|(_, rest)| rest.split(' ').next());
-    line.split(' ').nth(2) == Some(device) && kind == Some("fuse.entrepot")
-}
-
-/// The second handle of an object, opened with the first prefetch.
+/// Second handle of an object, opened with the first prefetch.
 pub struct Second(OnceLock<Option<OwnedFd>>);
 
 impl Second {
-    /// Not opened yet; never, unless the object lies on an Entrepot mount.
+    /// Starts unopened; never opens unless the object lies on an Entrepot mount.
     pub fn new(on_entrepot: bool) -> Second {
         Second(if on_entrepot { OnceLock::new() } else { OnceLock::from(None) })
     }
 
-    /// The second handle; `None` where it makes no difference or opening was refused (`EPERM`: not the owner).
+    /// The second handle; `None` where it makes no difference or the open failed (`EPERM`: not the owner).
     fn fd(&self, first: BorrowedFd<'_>) -> Option<BorrowedFd<'_>> {
         let open = || {
             let flags = OFlags::RDONLY | OFlags::NOATIME | OFlags::CLOEXEC;
@@ -48,7 +30,7 @@ impl Second {
         self.0.get_or_init(open).as_ref().map(AsFd::as_fd)
     }
 
-    /// Reads into all buffers, what lies behind the first `demand_bytes` through the second handle; gives the bytes read,
+    /// Reads into all buffers, those behind the first `demand_bytes` through the second handle. Returns the bytes read,
     /// fewer only at the end of the object.
     pub fn read(
         &self,
@@ -76,7 +58,7 @@ impl Second {
 fn read_all(fd: BorrowedFd<'_>, offset: u64, mut buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
     let mut done = 0;
     loop {
-        IoSliceMut::advance_slices(&mut buffers, 0); // empty ones ask for nothing
+        IoSliceMut::advance_slices(&mut buffers, 0); // empty buffers request nothing
         if buffers.is_empty() {
             return Ok(done);
         }
@@ -94,16 +76,6 @@ fn read_all(fd: BorrowedFd<'_>, offset: u64, mut buffers: &mut [IoSliceMut<'_>])
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_entrepot_mount_is_known_by_its_type() {
-        let line =
-            "163 29 0:57 / /mnt/scratch rw,nosuid,nodev,relatime shared:1 - fuse.entrepot entrepot:/v rw,user_id=0";
-        assert!(is_entrepot_line(line, "0:57"));
-        assert!(!is_entrepot_line(line, "0:5"));
-        assert!(!is_entrepot_line(&line.replace("fuse.entrepot", "fuse.sshfs"), "0:57"));
-        assert!(!is_entrepot(std::fs::File::open("/proc").unwrap()));
-    }
 
     #[test]
     fn both_handles_together_read_what_one_would() {

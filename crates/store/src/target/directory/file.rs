@@ -10,12 +10,12 @@ use std::io::IoSliceMut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What matters of the file system that objects lie on.
+/// Properties of the file system that objects lie on.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Below {
-    /// Whether it can tell prefetches apart.
+    /// Whether it is an Entrepot mount, which can tell prefetches apart.
     pub on_entrepot: bool,
-    /// Whether it is a local one that tells holes from bytes that are not yet on the device.
+    /// Whether it is a local one that distinguishes holes from bytes not yet on the device.
     pub knows_holes: bool,
 }
 
@@ -23,43 +23,49 @@ pub(super) struct Below {
 pub struct FileHandle {
     fd: OwnedFd,
     second: Second,
-    told: Told,
+    told: AdvisedPattern,
     writing: Writing,
     knows_holes: bool,
 }
 
-/// Through which descriptor the object is written.
+/// Descriptor through which the object is written.
 enum Writing {
-    /// That for reading.
+    /// Same descriptor as for reading.
     Same,
-    /// None: the file system can only be read.
+    /// No descriptor: the file system is read-only.
     No,
-    /// One that the first write opens.
+    /// Descriptor that the first write opens.
     Later(OnceLock<OwnedFd>),
 }
 
-/// What the kernel was told of the reads of a descriptor: whether they are random.
+/// Access pattern last advised to the kernel for a descriptor: whether reads are random.
 #[derive(Default)]
-struct Told(AtomicBool);
+struct AdvisedPattern(AtomicBool);
 
 impl FileHandle {
-    /// `below`: what it lies on.
+    /// `below`: the file system that it lies on.
     pub(super) fn new(fd: OwnedFd, below: Below) -> FileHandle {
         let Below { on_entrepot, knows_holes } = below;
-        FileHandle { fd, second: Second::new(on_entrepot), told: Told::default(), writing: Writing::Same, knows_holes }
+        FileHandle {
+            fd,
+            second: Second::new(on_entrepot),
+            told: AdvisedPattern::default(),
+            writing: Writing::Same,
+            knows_holes,
+        }
     }
 
-    /// A file of which nothing is known but that it is open.
+    /// A file on an unknown file system.
     pub fn plain(fd: OwnedFd) -> FileHandle {
         FileHandle::new(fd, Below::default())
     }
 
-    /// One that was opened for reading alone, since the file system can only be read.
+    /// A file opened for reading alone, since the file system is read-only.
     pub fn for_reading(self) -> FileHandle {
         FileHandle { writing: Writing::No, ..self }
     }
 
-    /// One that was opened for reading and is opened for writing when something is written.
+    /// A file opened for reading, and for writing at the first write.
     pub fn writing_later(self) -> FileHandle {
         FileHandle { writing: Writing::Later(OnceLock::new()), ..self }
     }
@@ -79,7 +85,7 @@ impl FileHandle {
         }
     }
 
-    /// The descriptor that was written through, if any was: a sync through it hears of what failed.
+    /// The descriptor that was written through, if any: only a sync through it returns the errors of its writes.
     fn written(&self) -> &OwnedFd {
         match &self.writing {
             Writing::Later(opened) => opened.get().unwrap_or(&self.fd),
@@ -89,8 +95,8 @@ impl FileHandle {
 
     fn sync_range(&self, offset: u64, len: u64, what: libc::c_uint) {
         let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into()) else { return };
-        // SAFETY: the descriptor is ours and open; the call touches no memory of this process. What it answers does not
-        // matter: the sync at the end finds what it did not do.
+        // SAFETY: the descriptor is ours and open; the call touches no memory of this process. Its result is ignored:
+        // the sync at the end covers what failed.
         unsafe { libc::sync_file_range(self.written().as_raw_fd(), offset, len, what) };
     }
 }
@@ -133,7 +139,7 @@ impl Handle for FileHandle {
         retry_on_intr(|| rustix::fs::ftruncate(fd, len))
     }
 
-    /// On a file system that cannot punch, zeros are written: the bytes are right, the space stays taken.
+    /// Writes zeros on a file system that cannot punch: the bytes are right, the space stays taken.
     fn punch(&self, offset: u64, len: u64) -> Result<(), Errno> {
         if len == 0 {
             return Ok(());
@@ -194,7 +200,7 @@ impl Handle for FileHandle {
             return;
         }
         let says = if random { rustix::fs::Advice::Random } else { rustix::fs::Advice::Normal };
-        // What knows no advice reads ahead as ever.
+        // A file system without support for advice reads ahead as before.
         let _ = rustix::fs::fadvise(&self.fd, 0, None, says);
     }
 
@@ -215,7 +221,7 @@ impl Handle for FileHandle {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        // What is to be passed through must be the one descriptor for everything.
+        // A file for passthrough must have one descriptor for everything.
         (!matches!(self.writing, Writing::Later(_))).then(|| self.fd.as_fd())
     }
 }

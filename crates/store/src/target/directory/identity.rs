@@ -13,58 +13,58 @@ use std::path::Path;
 /// Name of the identity file in a target's directory.
 const NAME: &str = "target.id";
 const NEW_NAME: &str = "target.id.new";
-/// How a target is written: this program knows it up to here.
+/// Newest format of a target that this program can read.
 const FORMAT: u32 = 1;
-/// An identity is some hundred bytes; more is somebody else's file.
+/// Size limit of an identity file: an identity has some hundred bytes, a larger file is not ours.
 const BYTES_MAX: u64 = 4096;
 
-/// What the identity file of a target says.
+/// Content of the identity file of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The volume it belongs to.
+    /// Volume that owns the directory.
     pub volume: VolumeId,
-    /// Its number there.
+    /// Its number in the volume.
     pub target: TargetId,
     /// Its name when it was formatted.
     pub name: String,
 }
 
-/// Why a directory has no identity of ours.
+/// Reason why a directory has no identity of ours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// It has none.
+    /// There is no identity file.
     #[error("there is no {NAME}")]
     Missing,
-    /// It has another one.
+    /// The identity is of another target.
     #[error("it is target {} ({}) of volume {}", found.target, found.name, found.volume)]
     Foreign {
-        /// Which.
+        /// The identity that was found.
         found: Box<Identity>,
     },
-    /// It has something that is no identity.
+    /// The identity file is malformed.
     #[error("{NAME} is damaged: {cause}")]
     Unreadable {
-        /// What is wrong.
+        /// Cause, for the message.
         cause: String,
     },
-    /// It is written in a way that this program does not know.
+    /// The format is newer than this program can read.
     #[error("{}", newer_than(NAME, *format, FORMAT))]
     Newer {
-        /// How.
+        /// Format of the file.
         format: u32,
     },
-    /// It could not be read or written.
+    /// Error of a system call.
     #[error("{0}")]
     Io(#[from] Errno),
 }
 
-/// What tells how the rest is written. Targets that do not say so have 1.
+/// Format of the rest of the file; 1 if missing.
 #[derive(serde::Deserialize)]
 struct Head {
     format: Option<u32>,
 }
 
-/// The file's text, as TOML.
+/// Text of the identity file, as TOML.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Text {
     #[serde(default)]
@@ -75,12 +75,12 @@ struct Text {
 }
 
 impl Identity {
-    /// The identity of the target in a directory.
+    /// Reads the identity of the target in a directory.
     pub fn read(directory: &Path) -> Result<Identity, IdentityError> {
         Identity::read_at(&rustix::fs::open(directory, DIRECTORY, Mode::empty())?)
     }
 
-    /// The identity of the target in an open directory.
+    /// Reads the identity of the target in an open directory.
     pub fn read_at(directory: impl AsFd) -> Result<Identity, IdentityError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fd = match rustix::fs::openat(directory, NAME, flags, Mode::empty()) {
@@ -104,7 +104,7 @@ impl Identity {
         Ok(Identity { volume: VolumeId(volume), target: TargetId(text.target), name: text.name })
     }
 
-    /// Removes it durably.
+    /// Removes the identity file durably.
     pub(super) fn remove(directory: &OwnedFd) -> Result<(), Errno> {
         rustix::fs::unlinkat(directory, NAME, AtFlags::empty())?;
         rustix::fs::fsync(directory)

@@ -1,4 +1,4 @@
-//! Directories as targets: what is on disk, and whose it is.
+//! Directories as targets: their content on disk, and their identity.
 
 use super::*;
 use crate::volume::VolumeId;
@@ -139,7 +139,7 @@ fn names_that_are_no_objects_are_not_listed() {
     assert_eq!(medium.list().unwrap(), []);
 }
 
-/// Bytes that this thread had devices read; none where the kernel does not count them.
+/// Bytes that this thread read from devices; none where the kernel does not count them.
 fn asked_of_devices() -> Option<u64> {
     let io = fs::read_to_string("/proc/thread-self/io").ok()?;
     io.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
@@ -153,7 +153,7 @@ fn of_random_reads_the_kernel_reads_nothing_ahead() {
     handle.write_at(0, &vec![7; LEN]).unwrap();
     handle.sync().unwrap();
     rustix::fs::fadvise(handle.fd().unwrap(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    // Reads that follow each other, as a kernel likes to read ahead of; each time somewhere else.
+    // Sequential reads, which a kernel likes to read ahead of; each time at another place.
     let read = |advice: Advice, from: u64| {
         let before = asked_of_devices()?;
         handle.advise(advice);
@@ -170,7 +170,7 @@ fn of_random_reads_the_kernel_reads_nothing_ahead() {
     let page = rustix::param::page_size() as u64;
     let random = read(Advice::Random, 4 << 20);
     assert!(random <= Some(4 * page), "{random:?}");
-    // Some of it may be in memory still.
+    // Some bytes may still be in memory.
     let again: Vec<_> = (5..8).map(|mib| read(Advice::Ahead, mib << 20)).collect();
     assert!(again.iter().any(|read| *read > Some(4 * page)), "{again:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Bytes of one page: what a crash keeps or loses as a whole.
+/// Size of a page, which a crash keeps or loses as a whole.
 pub const PAGE_BYTES: u64 = 4096;
 
 /// Sparse bytes. Invariant: no page lies wholly beyond the length, and bytes of the last page beyond it are zero.
@@ -12,7 +12,7 @@ pub struct Content {
     pages: BTreeMap<u64, Box<[u8]>>,
 }
 
-/// Cuts a range into (page, offset in the page, length).
+/// Splits a range into (page, offset in the page, length).
 pub fn by_page(offset: u64, len: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     let end = offset + len;
     let mut at = offset;

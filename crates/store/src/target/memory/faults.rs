@@ -1,11 +1,11 @@
-//! What goes wrong with a target in memory, decided by a seed.
+//! Faults of a target in memory, decided by a seed.
 
 use rustix::io::Errno;
 
-/// What [`Execution::Inline`](crate::target::Execution::Inline) takes for a missed deadline.
+/// Errno that [`Execution::Inline`](crate::target::Execution::Inline) takes for a missed deadline.
 pub const MISSED_DEADLINE: Errno = Errno::TIME;
 
-/// What goes wrong. All chances are in 65 536.
+/// Faults to inject. All chances are in 65 536.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     /// The n-th operation from now (counting from 1) fails with this error, once.
@@ -16,55 +16,56 @@ pub struct Faults {
     pub nospace_chance: u16,
     /// Chance that an open fails with `ENOENT`.
     pub noent_chance: u16,
-    /// Chance that an operation misses its deadline: it has its effect or not, and says [`MISSED_DEADLINE`].
+    /// Chance that an operation misses its deadline: it may have its effect, and returns [`MISSED_DEADLINE`].
     pub deadline_chance: u16,
     /// Probes fail with this error.
     pub probe: Option<Errno>,
-    /// Chance that of a write only a first part lands, and the write fails with `EIO`.
+    /// Chance that only a first part of a write lands, and the write fails with `EIO`.
     pub torn_chance: u16,
-    /// Every sync of an object fails with `EIO` and loses what was not durable, as a kernel does whose writes were refused.
+    /// Every sync of an object fails with `EIO` and loses changes that were not durable, as in a kernel whose writes
+    /// were refused.
     pub syncs_lose: bool,
-    /// Data and holes are told by what is durable, as on a file system that does not look at what it has in memory.
+    /// Data and holes are those of the durable bytes, as on a file system that ignores its dirty pages.
     pub seeks_lag: bool,
-    /// Everything that changes something is refused with `EROFS`.
+    /// All changes are refused with `EROFS`.
     pub read_only: bool,
 }
 
-/// What an operation does, as far as faults are concerned.
+/// Kind of operation, for the choice of faults.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Create,
     Open,
     Read,
     Write,
-    /// Suffers only when the medium is gone or told to, so that health follows what tests say.
+    /// Fails only when the medium is gone or `Faults::probe` is set, so that tests control health.
     Probe,
     /// Any other change.
     Change,
     Other,
-    /// Of an object.
+    /// Sync of an object.
     Sync,
 }
 
-/// What happens to an operation that is not refused at once.
+/// Outcome of an operation that is not refused at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Normal,
-    /// It has its effect, but the answer comes too late.
+    /// The effect happens, but the answer comes too late.
     Late,
-    /// Of a write, this share of 65 536 lands.
+    /// Only this share of 65 536 of a write lands.
     Torn(u16),
 }
 
 impl Verdict {
-    /// Carries the operation out as the verdict says.
+    /// Executes the operation with this outcome.
     pub fn apply<T>(self, operation: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
         let result = operation();
         if self == Verdict::Late { Err(MISSED_DEADLINE) } else { result }
     }
 }
 
-/// The faults of one medium and the random numbers that choose among them.
+/// Faults of one medium, and the random numbers that choose among them.
 pub struct FaultPlan {
     faults: Faults,
     pub operations: u64,
@@ -88,17 +89,17 @@ impl FaultPlan {
         self.faults.seeks_lag
     }
 
-    /// Whether a sync of an object loses what it was to make durable.
+    /// Whether a sync of an object loses its changes.
     pub fn syncs_lose(&self) -> bool {
         self.faults.syncs_lose
     }
 
-    /// Heads or tails.
+    /// Returns a random bit.
     pub fn coin(&mut self) -> bool {
         self.next() & 1 == 1
     }
 
-    /// Counts an operation and says what happens to it.
+    /// Counts an operation and returns its outcome.
     pub fn begin(&mut self, kind: Kind) -> Result<Verdict, Errno> {
         self.operations += 1;
         if self.gone {

@@ -1,4 +1,4 @@
-//! One object in memory: what is there now, what is durable, and the changes between the two.
+//! One object in memory: current content, durable content, and the changes between the two.
 
 use super::content::{Content, PAGE_BYTES, by_page};
 use super::faults::FaultPlan;
@@ -17,22 +17,22 @@ pub struct Object {
     now: Content,
     durable: Content,
     unsynced: Vec<Unsynced>,
-    /// Removed, but still open somewhere: its pages no longer count.
+    /// Set when it is removed but still open: its pages no longer count.
     pub unlinked: bool,
 }
 
 impl Object {
-    /// What readers see.
+    /// Current content, as readers see it.
     pub fn now(&self) -> &Content {
         &self.now
     }
 
-    /// What a crash cannot take.
+    /// Content that survives a crash.
     pub fn durable(&self) -> &Content {
         &self.durable
     }
 
-    /// Pages that it takes.
+    /// Number of pages.
     pub fn pages(&self) -> u64 {
         self.now.pages()
     }
@@ -67,7 +67,7 @@ impl Object {
         }
     }
 
-    /// Goes back to the bytes that are durable; the length stays, as it does in a kernel.
+    /// Returns to the durable bytes; the length stays, as it does in a kernel.
     pub fn lose(&mut self) {
         let len = self.now.len();
         self.now = self.durable.clone();
@@ -75,8 +75,8 @@ impl Object {
         self.set_len(len);
     }
 
-    /// What a crash leaves: the durable bytes and a random part of what was not synced. Of a write, each page is kept
-    /// or lost by itself; changes that are kept are kept in their order.
+    /// Returns the object after a crash: the durable bytes and a random part of the unsynced changes. Each page of a
+    /// write is kept or lost by itself; kept changes keep their order.
     pub fn after_crash(&self, plan: &mut FaultPlan) -> Object {
         let mut left = self.durable.clone();
         for change in &self.unsynced {

@@ -45,7 +45,7 @@ fn defaults() {
         (config.mount.passthrough, config.mount.io, config.mount.allow_other),
         (Passthrough::Auto, Io::Auto, None)
     );
-    assert_eq!((config.health.deadline, config.health.auto_restore), (Duration::from_secs(5), 0));
+    assert_eq!((config.health.deadline, config.health.auto_restore), (Duration::from_secs(5), None));
     assert_eq!((config.mover.rate, config.recovery.rate, config.jobs.check_before_job), (0, 0, true));
 }
 
@@ -192,6 +192,7 @@ fn the_template_and_its_comments_are_the_defaults() {
     let of_machine = |config: &Config| {
         let mut config = config.clone();
         (config.mount.threads, config.mount.allow_other, config.jobs.cores) = (0, None, 0);
+        config.health.auto_restore = None; // the default depends on the state store
         config.jobs.slurm_user.clear(); // whom it names depends on the site
         config.jobs.on_end.clear(); // so does the command: the template has an example
         format!(

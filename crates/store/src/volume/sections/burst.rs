@@ -34,11 +34,11 @@ section! {
         replicas: Option<u8> = optional(tier), "capacity" else None;
         /// Bytes of the buffer; 0 is what the fast tier has.
         size: u64 = size(0..=u64::MAX, SIZE), 0;
-        /// Which files are checkpoints: whose, and of which version. Others are told of by `entrepot checkpoint begin`.
+        /// Patterns of checkpoint files, with their application and version. `entrepot checkpoint begin` announces others.
         checkpoints: Vec<Pattern> = patterns, ["ckpt/{app}/{version}/**"] else Vec::new();
-        /// Who decides how fast is written and demoted: bbos, predicted, maxeff, maxbw, static:0.9.
+        /// The policy that sets the rates of writing and demotion: bbos, predicted, maxeff, maxbw, static:0.9.
         policy: Scheme = parsed(scheme), "predicted";
-        /// Which version leaves first: versions, throughout, mtbf, fifo, lru.
+        /// The order in which versions leave: versions, throughout, mtbf, fifo, lru.
         order: Order = choice(ORDERS), "throughout";
         /// Whether applications write one at a time.
         scheduler: bool = flag, true;
@@ -46,10 +46,10 @@ section! {
         wait: Duration = span(Duration::ZERO..=DAY), "10min";
         /// When the buffer is full a checkpoint waits ("wait") for room, or fails at once ("enospc").
         full: bool = choice(&[("wait", true), ("enospc", false)]), "wait";
-        /// It waits for room at most so long.
+        /// The longest wait for room.
         full_wait: Duration = span(SECOND..=DAY), "10min";
-        /// Whether the checkpoints of those who hardly ever fail go straight to the capacity tier when more is written than
-        /// fits.
+        /// Whether checkpoints of applications that hardly ever fail go straight to the capacity tier when more is written
+        /// than fits.
         direct: bool = flag, false;
         /// Time after which most applications have written once.
         period: Duration = span(SECOND..=30 * DAY), "1h";
@@ -57,15 +57,15 @@ section! {
         period_bytes: u64 = size(0..=u64::MAX, SIZE), 0;
         /// Bytes per second that the devices write beside the least demotion; 0 is no limit for this and the next four.
         write_max: u64 = rate, 0;
-        /// What they write beside the most demotion.
+        /// Bytes per second that the devices write beside the most demotion.
         write_min: u64 = rate, 0;
-        /// What they demote at most beside writing.
+        /// Bytes per second that the devices demote at most beside writing.
         demote_max: u64 = rate, 0;
-        /// What demotion takes beside writing for nothing.
+        /// Bytes per second of demotion that cost no write rate.
         demote_min: u64 = rate, 0;
-        /// What they demote in pauses.
+        /// Bytes per second that the devices demote while nothing is written.
         demote_idle: u64 = rate, 0;
-        /// Time between failures of an application that says nothing (0: learned from its restarts).
+        /// Time between failures of an application that gives none (0: learned from its restarts).
         mtbf: Duration = span(Duration::ZERO..=36_500 * DAY), "0s";
         /// Time between failures of one node.
         node_mtbf: Duration = span(SECOND..=36_500 * DAY), "43800h";

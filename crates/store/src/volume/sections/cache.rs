@@ -12,20 +12,20 @@ use policy::words::{self, WordError};
 const SIZE_MIN: u64 = 64 << 10;
 const SIZE_MAX: u64 = CAPACITY_MAX as u64 * BLOCK_BYTES as u64;
 
-// What goes with `size` alone: the read-ahead that a kernel of today has, and its replacement.
+// The defaults are the read-ahead of a present kernel, and the replacement that goes with it.
 section! {
     /// `[cache]` as it is written.
     CacheKeys {
-        /// The mount's own block cache, with the algorithms of `entrepot-lab sim cache` (see its --help for all words). Bytes
-        /// that it holds at most; 0 is none, and the kernel's page cache and read-ahead do what they do. With a cache the mount
-        /// reads past the page cache and the kernel reads no file by itself (`passthrough`), so that the cache sees every read
-        /// of files that nobody writes.
+        /// Size of the mount's own block cache, with the algorithms of `entrepot-lab sim cache` (see its --help for all
+        /// words). 0 is no cache; the kernel's page cache and read-ahead work as usual. With a cache the mount reads past the
+        /// page cache, and the kernel reads no file by itself (`passthrough`). So the cache sees every read of files that are
+        /// not open for writing.
         size: u64 = size(0..=SIZE_MAX, "0 for no cache, or a size from 64KiB to 4TiB, such as \"256MiB\""), 0;
-        /// Which blocks are fetched unasked: none, ra, linux, linux-2.6.18, on-demand, stream, sarc, amp or markov.
+        /// The prefetcher: none, ra, linux, linux-2.6.18, on-demand, stream, sarc, amp or markov.
         prefetch: Prefetch = parsed(said(words::prefetch)), "on-demand";
-        /// Which block goes: lru or sarc. The default is what goes with the prefetcher.
+        /// The replacement: lru or sarc. The default is the one that goes with the prefetcher.
         replacement: Option<Replacement> = optional(parsed(said(words::replacement))), "lru" else None;
-        /// Who sets the trigger distance: native, fixed:24, ets or esf (ets:redistribute, esf:default=24,min=4,max=48).
+        /// The setter of the trigger distance: native, fixed:24, ets or esf (ets:redistribute, esf:default=24,min=4,max=48).
         trigger: Trigger = parsed(said(words::trigger)), "native";
         /// How it goes with another volume's cache above it: none, labels, pfc (pfc:file, pfc:client), early+pfc:adaptive, du,
         /// or several joined by +.

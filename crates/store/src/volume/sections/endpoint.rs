@@ -1,4 +1,4 @@
-//! The section about who may watch the daemon over the network: `[endpoint]`.
+//! `[endpoint]`: metrics, health and dashboard of the daemon over the network.
 
 use super::super::keys::{optional, parsed, path, section};
 use super::super::section::Section;
@@ -10,7 +10,7 @@ section! {
     Endpoint {
         /// The daemon shows its metrics, whether it is well, and a dashboard by HTTP at this address and port. Without it at none.
         listen: Option<SocketAddr> = optional(parsed(address)), "127.0.0.1:9469" else None;
-        /// A file with the token that whoever asks must send ("Authorization: Bearer TOKEN"); others must not be able to read it.
+        /// A file with the token that each client must send ("Authorization: Bearer TOKEN"); others must not be able to read it.
         /// Needed for an address that is not loopback, and for the dashboard to show files and jobs.
         token_file: Option<PathBuf> = optional(path), "/etc/entrepot/endpoint.token" else None;
         /// A certificate, and its chain (PEM): then it is HTTPS.

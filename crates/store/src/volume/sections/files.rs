@@ -46,11 +46,11 @@ impl LayoutConfig {
 }
 
 words! {
-    /// Which targets new files go to first.
+    /// Targets that new files prefer.
     Prefer {
-        /// Those with the most space.
+        /// The targets with the most space.
         Any = "any",
-        /// Those near the writer.
+        /// The targets near the writer.
         Local = "local",
     }
 }
@@ -60,19 +60,19 @@ words! {
     Passthrough {
         /// Where the kernel can and nothing needs to see the data.
         Auto = "auto",
-        /// Never.
+        /// The kernel never does.
         Off = "off",
     }
 }
 
 words! {
-    /// Whether files that nobody writes are read through the kernel's page cache; files that are open for writing always are.
+    /// Whether reads go through the kernel's page cache; those of files that are open for writing always do.
     Io {
         /// Unless there is a block cache.
         Auto = "auto",
-        /// No.
+        /// Reads go past the page cache.
         Direct = "direct",
-        /// Yes.
+        /// Reads go through the page cache.
         Cached = "cached",
     }
 }
@@ -90,8 +90,8 @@ section! {
         allow_other: Option<bool> = optional(flag), true else None;
         /// "auto" lets the kernel read and write files on one target by itself where it can; "off" never.
         passthrough: Passthrough = choice(Passthrough::WORDS), "auto";
-        /// How files are read that nobody writes: "direct" past the page cache, "cached" through it, "auto" through it unless
-        /// there is a `[cache]`. Files that are open for writing always go through it.
+        /// The way of reads: "direct" past the page cache, "cached" through it, "auto" through it unless there is a
+        /// `[cache]`. Reads and writes of files that are open for writing always go through it.
         io: Io = choice(Io::WORDS), "auto";
     }
 }
@@ -111,8 +111,9 @@ section! {
         probe_interval: Duration = span(10 * MS..=HOUR), "500ms";
         /// ... and failed after so many bad probes in a row.
         probes_failed_max: u32 = count(1..=1000), 2;
-        /// A failed target is used again after so many good probes in a row. 0: only after `entrepot target restore`.
-        auto_restore: u32 = count(0..=1000), 0;
+        /// A failed target is used again after so many good probes in a row. 0: only after `entrepot target restore`. The
+        /// default is 4 where a server keeps the state, since one node may lose its way to a target that is well; else 0.
+        auto_restore: Option<u32> = optional(count(0..=1000)), 4 else None;
     }
 }
 
@@ -141,11 +142,11 @@ section! {
 }
 
 words! {
-    /// Which files have checksums.
+    /// Files that have checksums.
     Summed {
-        /// Those that were staged in, until they are modified.
+        /// Files that were staged in, until they are modified.
         Staged = "staged",
-        /// All that were closed, until they are modified.
+        /// All files that were closed, until they are modified.
         Closed = "closed",
     }
 }
@@ -153,7 +154,7 @@ words! {
 section! {
     /// `[checksums]`
     Checksums {
-        /// Which files have checksums: "staged" ones only, or every file a while after it was "closed". Each byte is read once more then, at
+        /// The files with checksums: "staged" ones only, or every file a while after it was "closed". Each byte is read once more then, at
         /// the speed of `[mover] rate`.
         files: Summed = choice(Summed::WORDS), "staged";
     }

@@ -28,17 +28,17 @@ section! {
         dataxfer_concurrent: usize = count(1..=1024), 2;
         /// Whether the files of a job are checked, and repaired, before it starts.
         check_before_job: bool = flag, true;
-        /// The files of jobs that wait are looked at so often, and when a target fails; what they lost is brought back meanwhile.
+        /// Interval of checks of the files of waiting jobs, which a failed target also causes; lost data are recovered at once.
         check_every: Duration = span(POLL_MIN..=DAY), "5min";
         /// The user that slurmctld runs as, if not root: it may hand over jobs of Slurm (`entrepot slurm install`).
         slurm_user: String = text, "slurm" else String::new();
         /// Results named in #STAGEOUT start on their way when the script has ended ("at-end"), or each when it is closed
         /// ("on-close").
         offload: Offload = choice(Offload::WORDS), "at-end";
-        /// Data of waiting jobs come as soon as they can ("at-once"), or when the queue's estimate of the job's start, the
-        /// rate that their source has shown and the margin say so ("just-in-time").
+        /// Data of waiting jobs come as soon as they can ("at-once"), or just in time for the estimated start ("just-in-time").
+        /// The time is computed from the queue's estimate, the measured rate of the source and the margin.
         just_in_time in "stage_in": bool = choice(&[("at-once", false), ("just-in-time", true)]), "at-once";
-        /// Such data are to be there so long before their job starts.
+        /// Time between the arrival of such data and the estimated start of their job.
         stage_in_margin: Duration = span(Duration::ZERO..=30 * DAY), "5min";
         /// Data that lie there for longer before their job starts are counted as too early.
         stage_in_early: Duration = span(Duration::ZERO..=30 * DAY), "1h";
@@ -51,7 +51,7 @@ section! {
         /// A command that is run as the operator when a job is over, its staging too: a program by its whole path, and words. No
         /// shell runs it; what it is about is in its environment (`ENTREPOT_JOB_ID`, `ENTREPOT_JOB_STATE` and so on).
         on_end: Vec<String> = command, ["/usr/local/sbin/job-over"] else Vec::new();
-        /// What sends the mail that scripts ask for with `--mail-type`, as the job's owner.
+        /// The program that sends the mail that scripts request with `--mail-type`, as the job's owner.
         sendmail: PathBuf = parsed(program), "/usr/sbin/sendmail";
         /// So much is never promised to data of jobs.
         keep_free: u64 = size(0..=1 << 60, "a size, such as \"10GB\""), "0";
@@ -59,27 +59,27 @@ section! {
 }
 
 words! {
-    /// Which jobs' input is copied.
+    /// Jobs whose input is copied.
     ReplicationPolicy {
-        /// None.
+        /// Input is not copied.
         None = "none",
-        /// Those in the replication window, first come, first served.
+        /// Jobs in the replication window, first come, first served.
         Fcfs = "fcfs",
-        /// Those, and small jobs at once.
+        /// Jobs in the window, and small jobs at once.
         Shortcut = "shortcut",
-        /// All.
+        /// All jobs with input.
         All = "all",
     }
 }
 
 words! {
-    /// A scheduler.
+    /// The scheduler of a queue.
     QueueName {
         /// The built-in runner.
         Local = "local",
-        /// Slurm.
+        /// The queue of Slurm.
         Slurm = "slurm",
-        /// PBS.
+        /// The queue of PBS.
         Pbs = "pbs",
     }
 }
@@ -95,11 +95,11 @@ section! {
         alpha: Share = share, 0.2;
         /// Jobs that ask for at most this share of all nodes are small.
         threshold: Share = share, 0.01;
-        /// After a target failed, what it held is made anew from the other copy when so much time has passed.
+        /// Time between the failure of a target and the rebuild of its objects from the other copy.
         delay: Duration = span(Duration::ZERO..=DAY), "5s";
         /// A copy goes when the job has closed the file ("eager"), or at its end ("job-end").
         eager in "remove": bool = choice(&[("eager", true), ("job-end", false)]), "eager";
-        /// Whose queue is watched: "local", "slurm" or "pbs".
+        /// The queue that is watched: "local", "slurm" or "pbs".
         queue: QueueName = choice(QueueName::WORDS), "local";
         /// How often it is looked at.
         poll: Duration = span(POLL_MIN..=HOUR), "2s";

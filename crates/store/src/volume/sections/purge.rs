@@ -13,13 +13,13 @@ const MS: Duration = Duration::from_millis(1);
 section! {
     /// `[purge]`
     Purge {
-        /// Files whose bytes are safe elsewhere, that no job needs and nobody used for so long may be removed. 0: none by age.
+        /// Age of removable files: not used for this time, needed by no job, with bytes that are safe elsewhere. 0: none by age.
         age: Duration = span(Duration::ZERO..=36_500 * DAY), "0s";
         /// From so many percent of full on the oldest of them go. 100: none for space.
         high_percent: u32 = count(1..=100), 100;
         /// They go until so many percent are left.
         low_percent: u32 = percent, 80;
-        /// What is never purged, with all below it, such as ["projects", "**/README"]: `*` and `?` stand for no slash, `**` for anything.
+        /// Names that are never purged, with all below them, such as ["projects", "**/README"]: `*` and `?` stand for no slash, `**` for anything.
         keep: Vec<Glob> = globs, [];
         /// How often that is looked at. 0: only when the operator says `entrepot purge`.
         every: Duration = span(Duration::ZERO..=365 * DAY), "0s";
@@ -29,23 +29,23 @@ section! {
 }
 
 section! {
-    /// A `[[purge.rule]]` block. It takes files for which all holds that it says.
+    /// A `[[purge.rule]]` block. It selects files that meet all of its conditions.
     PurgeRule {
         /// Its name, for people and reports.
         name: String = text, "old-scratch" or missing;
-        /// Which files, below the mount point; "**" is all.
+        /// Pattern of files, below the mount point; "**" is all.
         path: Option<Glob> = optional(parsed(str::parse)), "tmp/**" else None;
-        /// What of these it leaves, with all below it.
+        /// Names among these that stay, with all below them.
         keep: Vec<Glob> = globs, ["tmp/shared"] else Vec::new();
-        /// Neither read nor written for so long, as `entrepot find --older` counts it.
+        /// Files neither read nor written for this time, as `entrepot find --older` counts it.
         older: Option<Duration> = optional(span(MS..=36_500 * DAY)), "30d" else None;
-        /// Not written for so long, however often it is read.
+        /// Files not written for this time, however often they are read.
         unwritten: Option<Duration> = optional(span(MS..=36_500 * DAY)), "90d" else None;
-        /// Of more bytes than these.
+        /// Files larger than this.
         larger: Option<u64> = optional(size(0..=u64::MAX, "a size, such as \"1GB\"")), "1GB" else None;
-        /// Of these users: names that are in /etc/passwd, or numbers in quotes.
+        /// Files of these users: names that are in /etc/passwd, or numbers in quotes.
         user: Option<Vec<String>> = optional(texts), ["ada", "1001"] else None;
-        /// Of these groups: names that are in /etc/group, or numbers in quotes.
+        /// Files of these groups: names that are in /etc/group, or numbers in quotes.
         group: Option<Vec<String>> = optional(texts), ["guests"] else None;
         /// Also files whose bytes are nowhere else. They are lost then.
         even_if_only_here: bool = flag, false;

@@ -8,7 +8,7 @@ section! {
     Stage {
         /// Where records of `zenodo:RECORD` are asked for: Zenodo, or a repository that runs its software (InvenioRDM).
         zenodo: String = parsed(base), "https://zenodo.org";
-        /// Where it is asked what a DOI (`doi:10...`) leads to.
+        /// The service that resolves a DOI (`doi:10...`).
         datacite: String = parsed(base), "https://api.datacite.org";
         /// Bytes per second that all stagings of the volume bring and take together; 0 is no limit. Users have the same part
         /// of it, and so have nodes. `entrepot stage --limit` is one of its own, below this.
@@ -16,7 +16,7 @@ section! {
     }
 }
 
-/// Less holds many users up so long that their sources give them up (a guess).
+/// A lower limit delays many users until their sources end the connections (a guess).
 const LIMIT_MIN: u64 = 1 << 20;
 
 fn limit(given: &Given<'_>) -> Read<u64> {

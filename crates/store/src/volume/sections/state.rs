@@ -1,4 +1,4 @@
-//! Where the state of a volume is: what `state` and the keys beside it mean together.
+//! The place of a volume's state, from `state` and the keys beside it.
 
 use super::super::keys::{Directory, directory, text};
 use super::super::section::{Given, Section};
@@ -6,7 +6,7 @@ use super::Top;
 use crate::state::redis::Address;
 use std::path::{Path, PathBuf};
 
-/// What `state` names.
+/// Value of `state`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Place {
     /// A directory of this node.
@@ -21,7 +21,7 @@ impl Default for Place {
     }
 }
 
-/// What keeps the state of a volume.
+/// Store of a volume's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StateStore {
     /// A file in the state directory.
@@ -35,9 +35,9 @@ pub enum StateStore {
 pub struct StateConfig {
     /// The state directory.
     pub directory: Directory,
-    /// Nobody named it: it is made where it is missing.
+    /// Whether its path is derived from the volume's name; then it is created if it is missing.
     pub is_derived: bool,
-    /// What keeps the state.
+    /// Store of the state.
     pub store: StateStore,
 }
 
@@ -65,7 +65,7 @@ pub fn state_store(text: &str) -> Result<StateStore, String> {
 }
 
 impl StateConfig {
-    /// What the keys mean together.
+    /// Combines the keys.
     pub fn read(section: &Section<'_, '_, '_>, top: &Top) -> StateConfig {
         let (directory, is_derived, store) = match top.state.clone() {
             Place::Directory(directory) => {
@@ -93,7 +93,7 @@ impl StateConfig {
     }
 }
 
-/// The server with its password and who may vouch for it.
+/// The server with the files of its password and of its certificate authority.
 fn with_files(section: &Section<'_, '_, '_>, top: &Top, store: StateStore) -> StateStore {
     let StateStore::Redis(address) = store else {
         for key in ["state_password_file", "state_ca_file"].into_iter().filter(|key| section.get(key).is_some()) {

@@ -1,4 +1,4 @@
-//! `[stripes]`: how wide files are striped, and by whom that is decided.
+//! `[stripes]`: the widths of files, and the mechanism that chooses them.
 
 use super::super::keys::{DAY, HOUR, SECOND, choice, count, flag, optional, parsed, path, section, span, tier};
 use super::super::section::Section;
@@ -15,18 +15,18 @@ const MODES: &[(&str, Mode)] =
 section! {
     /// `[stripes]`
     Stripes {
-        /// Who decides how wide files are striped: nobody ("fixed"), the queueing model ("model"), the rules ("fuzzy"), or both
-        /// ("model+fuzzy"). What is decided changes files in use, so nothing is passed through to the kernel unless it is
+        /// The mechanism that chooses the widths of files: none ("fixed"), the queueing model ("model"), the rules ("fuzzy"), or
+        /// both ("model+fuzzy"). The mechanism changes files in use, so no file is passed through to the kernel unless this is
         /// "fixed".
         mode: Mode = choice(MODES), "fixed";
         /// The rules; the default is what `entrepot-lab rules show` prints.
         rules: Option<PathBuf> = optional(path), "my.rules" else None;
-        /// Who tells the rules what a file's requests look like (sequential, strided or random, read or written, sizes): the
+        /// The classifier of a file's requests for the rules (sequential, strided or random, read or written, sizes): the
         /// trained network or "rules-of-thumb".
         network in "classifier": bool = choice(&[("network", true), ("rules-of-thumb", false)]), "network";
         /// Weights of your own for the network (`entrepot-lab patterns train`).
         weights: Option<PathBuf> = optional(path), "my.weights" else None;
-        /// Only files on this tier; by default all targets count as alike. How fast they are says `device = "..."` in their
+        /// Only files on this tier; by default all targets count as alike. Their speed is the value of `device = "..."` in their
         /// blocks, which `entrepot-lab bench device` writes.
         tier: Option<u8> = optional(tier), "fast" else None;
         /// How long what was asked counts.

@@ -14,10 +14,10 @@ const WRITE_BEHIND_MAX: u64 = 1 << 40;
 section! {
     /// `[tier.NAME]`
     TierKeys {
-        /// What one device of it does, in megabytes (10^6) per second reading/writing; measured at the first start if it is not
-        /// said.
+        /// Speed of one of its devices, in megabytes (10^6) per second reading/writing; measured at the first start if it is
+        /// absent.
         speed: Option<DeviceCost> = optional(parsed(speed)), "200/40" else None;
-        /// What every access takes besides.
+        /// Latency of each access.
         latency: Duration = span(Duration::ZERO..=60 * SECOND), "0s";
     }
 }
@@ -43,7 +43,7 @@ section! {
     TargetKeys {
         /// Its name, for people and commands.
         name: String = text, "fast0" or missing;
-        /// Its directory.
+        /// The directory of its objects.
         path: Option<Directory> = optional(directory), "targets/fast0" else None;
         /// Its tier; the default is the first that is declared.
         tier: Option<String> = optional(text), "fast" else None;
@@ -51,7 +51,7 @@ section! {
         only_on: Option<Vec<String>> = optional(texts), ["n1"] else None;
         /// Hosts that it lies near, for `prefer` of the layout.
         near: Option<Vec<String>> = optional(texts), ["n1", "n2"] else None;
-        /// What its device does, as `entrepot-lab bench device` measures and writes it.
+        /// Speed of its device, as `entrepot-lab bench device` measures and writes it.
         device: Option<Measured> = optional(parsed(str::parse)), "disk:seek=8ms,revolution=8ms,read=150MB/s" else None;
     }
 }
@@ -63,13 +63,13 @@ section! {
         count in "connections": u16 = count(1..=u64::from(CONNECTIONS_MAX)), 4 else 1;
         /// Type of the file system.
         kind in "type": String = text, "glusterfs" or missing;
-        /// Where it is, separated by commas; all of them show the same directory.
+        /// Addresses of its servers, separated by commas; all of them show the same directory.
         servers: String = text, "bb1:/scratch,bb2:/scratch" or missing;
         /// More options for its mount command, separated by commas.
         options: String = text, "" else String::new();
-        /// What chooses the connection of an operation.
+        /// Policy that chooses the connection of an operation.
         policy: Policy = parsed(str::parse), "load";
-        /// Which way bytes go.
+        /// The way of the bytes.
         bytes_over: BytesOver = parsed(str::parse), "auto";
         /// Bytes that are acknowledged before the server has them, of all files together; a daemon that is killed loses them.
         write_behind: u64 = write_behind, 0;
@@ -82,7 +82,7 @@ fn write_behind(given: &Given<'_>) -> Result<u64, String> {
     if bytes > 0 && bytes < WRITE_BEHIND_MIN { Err(format!("Give {what}")) } else { Ok(bytes) }
 }
 
-/// What the block says of connections; nothing if it does not have them.
+/// Reads the connections of the block; `None` if it has none.
 pub fn connections(section: &Section<'_, '_, '_>) -> Option<ConnectionsConfig> {
     if section.get("connections").is_some() {
         return Some(ConnectionsConfig::read(section));

@@ -11,9 +11,9 @@ use std::time::Duration;
 const RATE: &str = "bytes per second, such as \"20MB\", or 0";
 
 words! {
-    /// Who plans what moves between the tiers; in the words of `entrepot-lab sim tier`.
+    /// Policy of moves between the tiers, with the names of `entrepot-lab sim tier`.
     TieringPolicy {
-        /// Nobody: nothing is moved.
+        /// Nothing is moved.
         Off = "off",
         /// By expected gain against cost.
         Tuned = "tuned",
@@ -35,9 +35,9 @@ impl TieringPolicy {
 section! {
     /// `[tiering]`, and the speeds of `[tier.NAME]`.
     Tiering {
-        /// Who decides which segments of files lie on the fast tier: "off" is nobody, "tuned" weighs what a move saves against
-        /// what it costs, "ws-ros" has the paper's thresholds, "lfu" counts for ever. Needs `segment` above: that is what is
-        /// placed and moved as a whole. Reads and writes of such files go through the daemon, never past it (`passthrough`).
+        /// The policy that places segments of files on the fast tier: "off" moves nothing, "tuned" compares the gain of a
+        /// move with its cost, "ws-ros" has the paper's thresholds, "lfu" counts for ever. It needs `segment` above, the unit
+        /// of placement and moves. Reads and writes of such files go through the daemon, never past it (`passthrough`).
         policy: TieringPolicy = choice(TieringPolicy::WORDS), "off";
         /// The tier for hot data; the default is the first.
         fast: u8 = tier, "fast" else 0;
@@ -55,16 +55,16 @@ section! {
         free_percent: u32 = percent, 8;
         /// ws-ros: what is hot in reads and in writes goes to the slow tier, unless reads win.
         read_wins: bool = flag, false;
-        /// Moves begin when the devices of both tiers have been idle so long.
+        /// Idle time of the devices of both tiers before moves begin.
         idle: Duration = span(Duration::ZERO..=HOUR), "500ms";
         /// Bytes moved per second while the devices are idle; 0 is no limit.
         idle_rate: u64 = size(0..=u64::MAX, RATE), 0;
         /// Bytes moved per second while they are busy; 0 is none.
         busy_rate: u64 = size(0..=u64::MAX, RATE), 0;
-        /// "tuned": what is promoted keeps its slow copy while nobody writes it, so that demoting it copies nothing. What lies on
-        /// the fast tier without one gets one while the devices are idle (`idle`, `idle_rate`).
+        /// "tuned": a promoted segment keeps its slow copy until it is written, so that its demotion copies nothing. A segment on
+        /// the fast tier without a copy gets one while the devices are idle (`idle`, `idle_rate`).
         keep_copies: bool = flag, true;
-        /// A segment must not have been used for so long to get a slow copy.
+        /// Time since the last use of a segment before it gets a slow copy.
         copy_after: Duration = span(Duration::ZERO..=DAY), "10s";
         /// No copy is made that would leave less of a slow target free, and those on it go when there is less.
         copies_free_percent: u32 = count(1..=100), 5;

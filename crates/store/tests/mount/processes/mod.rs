@@ -13,7 +13,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Says to the copy of this test that is one process what it is to do.
+/// Variable with the orders of a copy of this test that runs as one process.
 const ORDERS: &str = "ENTREPOT_TEST_PROCESS";
 
 /// A round: so many processes, each with so many steps, on a new file.
@@ -23,7 +23,7 @@ pub struct Round {
     pub kind: Kind,
     pub processes: u64,
     pub steps: u64,
-    /// Whether somebody has the file open for writing all the time.
+    /// Whether the file is open for writing throughout.
     pub held: bool,
     /// Whether files that were opened for reading may be mapped.
     pub maps_read_only: bool,
@@ -48,7 +48,7 @@ pub fn is_process() -> bool {
     std::process::exit(0);
 }
 
-/// Runs a round on `path`, on whose file system there may be anything; what is kept of it lies in `aside`. What was wrong, in words.
+/// Runs a round on `path`, on any file system; the shared state lies in `aside`. Returns the first fault, in words.
 pub fn run(round: Round, path: &Path, aside: &Path, meanwhile: impl FnMut()) -> Result<(), String> {
     let shared = Shared::map(aside, true);
     let held = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path).unwrap();
@@ -65,7 +65,7 @@ pub fn run(round: Round, path: &Path, aside: &Path, meanwhile: impl FnMut()) -> 
     let failed = run_processes(round, path, aside, meanwhile);
     let kept = check_all(round.kind, &shared, path);
     drop(held);
-    // Nobody has it open, so nothing keeps its pages.
+    // No handle is open, so the kernel may drop its pages.
     rustix::fs::fadvise(File::open(path).unwrap(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
     let again = check_all(round.kind, &shared, path).map_err(|error| format!("without its pages: {error}"));
     std::fs::remove_file(path).unwrap();
@@ -120,7 +120,7 @@ fn check_all(kind: Kind, shared: &Shared, path: &Path) -> Result<(), String> {
     let file = File::open(path).unwrap();
     file.read_exact_at(&mut bytes, 0).unwrap();
     check("read", &bytes)?;
-    // SAFETY: nobody changes the file any more.
+    // SAFETY: the file does not change any more.
     unsafe {
         let (access, how) = (rustix::mm::ProtFlags::READ, rustix::mm::MapFlags::SHARED);
         let at = rustix::mm::mmap(std::ptr::null_mut(), len, access, how, &file, 0).unwrap();

@@ -1,5 +1,5 @@
-//! One process of the random test: opens and closes, reads and writes in all ways there are, and compares what it reads with
-//! what was acknowledged before.
+//! One process of the random test: opens and closes, reads and writes in all ways there are, and compares what it reads
+//! with what was acknowledged before.
 
 use super::shared::{Kind, SLOTS_BYTES, Shared, TAIL_BYTES_MAX, is_zeros};
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags, fallocate, fstat, ftruncate};
@@ -24,7 +24,7 @@ impl Random {
     }
 }
 
-/// What a process is told.
+/// Orders of a process.
 pub struct Orders {
     pub path: PathBuf,
     pub kind: Kind,
@@ -62,7 +62,7 @@ struct Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it.
+        // SAFETY: no other reference to it exists.
         unsafe { rustix::mm::munmap(self.at.cast(), SLOTS_BYTES as usize).unwrap() }
     }
 }
@@ -85,7 +85,7 @@ impl<'a> Process<'a> {
         Process { orders, shared, random, handles, mapping: None, area: vec![0; AREA_BYTES], late: None, step: 0 }
     }
 
-    /// Does what it is told; the first difference, in words.
+    /// Carries out the orders; returns the first difference, in words.
     pub fn run(mut self) -> Result<(), String> {
         for step in 0..self.orders.steps {
             self.step = step;
@@ -130,7 +130,7 @@ impl<'a> Process<'a> {
         (slot * self.orders.kind.bytes()) as u64
     }
 
-    /// An open that `fits`, or a new one of which the caller says what it must be able to do.
+    /// An open that `fits`, or a new one with the access that the caller gives.
     fn handle(&mut self, access: OFlags, fits: impl Fn(&Handle) -> bool) -> usize {
         let first = self.random.below(HANDLES as u64) as usize;
         let some = (0..HANDLES).map(|n| (first + n) % HANDLES);
@@ -144,7 +144,7 @@ impl<'a> Process<'a> {
         loop {
             let access = if self.random.below(2) == 0 { OFlags::RDWR } else { access };
             let flags = access | more[self.random.below(more.len() as u64) as usize];
-            // Nobody may write a page in both ways.
+            // No page is written in both ways.
             let mixes = self.orders.kind == Kind::Mapped && flags.contains(OFlags::DIRECT) && access != OFlags::RDONLY;
             if mixes {
                 continue;
@@ -301,7 +301,7 @@ impl<'a> Process<'a> {
     fn sync(&mut self) -> Result<(), String> {
         let mapped = self.mapping.as_ref().filter(|mapping| mapping.writes).map(|mapping| mapping.at);
         if let Some(at) = mapped.filter(|_| self.random.below(2) == 0) {
-            // SAFETY: mapped so long.
+            // SAFETY: mapped with this length.
             unsafe { rustix::mm::msync(at.cast(), SLOTS_BYTES as usize, MsyncFlags::SYNC).unwrap() };
             return Ok(());
         }
@@ -317,8 +317,8 @@ impl<'a> Process<'a> {
         Ok(())
     }
 
-    /// Copies one slot over another, inside the file system if that can do it. A slot is copied as it is, so its number is in it:
-    /// what is compared is a copy of itself.
+    /// Copies one slot over another, inside the file system if that can do it. A slot is copied as it is, so its number
+    /// is in it: what is compared is a copy of itself.
     fn copy(&mut self) -> Result<(), String> {
         let slot = self.slot();
         if self.orders.kind != Kind::Direct {

@@ -1,4 +1,4 @@
-//! What all processes of the random test share: which version of each slot of the file was begun and acknowledged, and
+//! State that all processes of the random test share: the begun and acknowledged version of each slot of the file, and
 //! the bytes of its tail.
 //!
 //! ```text
@@ -39,7 +39,7 @@ struct All {
 pub struct Shared(*mut All);
 
 impl Shared {
-    /// Maps it, making it anew if that is wanted.
+    /// Maps the state, made from scratch if `new`.
     pub fn map(path: &Path, new: bool) -> Shared {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(new).open(path).unwrap();
         let bytes = size_of::<All>();
@@ -57,7 +57,7 @@ impl Shared {
         unsafe { &*self.0 }
     }
 
-    /// The right to write a slot, if nobody has it.
+    /// The right to write a slot, unless it is taken.
     pub fn take(&self, slot: usize) -> Option<Writing<'_>> {
         let state = &self.all().slots[slot];
         let mine = state.taken.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -74,7 +74,7 @@ impl Shared {
         self.all().slots[slot].begun.load(Ordering::SeqCst)
     }
 
-    /// The tail, when nobody else has it.
+    /// The tail, once no other process has it.
     pub fn tail(&self) -> Tail<'_> {
         let all = self.all();
         while all.tail_taken.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_err() {
@@ -87,7 +87,7 @@ impl Shared {
 /// A slot that this process alone writes.
 pub struct Writing<'a> {
     state: &'a Slot,
-    /// What it is going to be.
+    /// Version that the write makes.
     pub version: u64,
     done: bool,
 }
@@ -125,7 +125,7 @@ impl Tail<'_> {
         &all.tail[..all.tail_bytes.load(Ordering::Relaxed) as usize]
     }
 
-    /// Makes it so long, with zeros.
+    /// Resizes the tail to `bytes`, with zeros.
     pub fn resize(&mut self, bytes: u64) {
         let before = self.bytes().len();
         if bytes as usize > before {
@@ -142,7 +142,7 @@ impl Tail<'_> {
     }
 
     fn whole(&mut self) -> &mut [u8] {
-        // SAFETY: whoever holds the tail is alone with it, in all processes.
+        // SAFETY: the holder of the tail is alone with it, in all processes.
         unsafe { &mut *std::ptr::addr_of_mut!((*self.shared.0).tail) }
     }
 }
@@ -153,13 +153,13 @@ impl Drop for Tail<'_> {
     }
 }
 
-/// How slots are cut and who may write them.
+/// Cut of the slots, and the ways to write them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Across pages; written by `write` and through mappings.
     Mapped,
-    /// A page each; written by `write`, past the page cache, by punching and copying. As everywhere on Linux, who writes a page
-    /// past the page cache and through a mapping at the same time may lose either.
+    /// A page each; written by `write`, past the page cache, by punching and copying. As everywhere on Linux,
+    /// simultaneous writes of a page past the page cache and through a mapping may lose either.
     Direct,
 }
 

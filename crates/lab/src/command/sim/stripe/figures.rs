@@ -1,6 +1,7 @@
 //! The paper's figures 4 to 10: what its curves and surfaces are for given devices.
 //!
-//! Each row is a curve, or a line of the surface: its numbers, then the same as a row of bars on a scale that all rows share.
+//! Each row is a curve, or a line of the surface: its numbers, then the same as a row of bars on a scale that all rows
+//! share.
 //!
 //! Source: Simitci & Reed, section 4; the reference, section 9. Where the paper's curves are lost, the axes are ours.
 
@@ -16,16 +17,17 @@ use std::fmt::Write as _;
 const RATES: [f64; 9] = [1.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 80.0, 100.0];
 /// Sizes of the axes, in blocks.
 const BLOCKS: [f64; 8] = [16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0];
-/// Standard deviation of a response time that is uniform on `[0, 2R]`, as a share of `R`: what the normal scaling of figure 4 takes.
+/// Standard deviation of a response time that is uniform on `[0, 2R]`, as a share of `R`: what the normal scaling of
+/// figure 4 takes.
 const SIGMA: f64 = 0.577_350_269_189_625_8;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A figure as a table. What is infinite is unstable.
+/// A figure as a table. Infinite values are unstable loads.
 pub struct Figure {
     title: &'static str,
-    /// What goes from left to right, and its places.
+    /// Heading and values from left to right.
     across: (&'static str, Vec<f64>),
-    /// What each row is.
+    /// Heading of the rows.
     down: &'static str,
     rows: Vec<(String, Vec<f64>)>,
     /// Whether bars grow with the logarithm.
@@ -137,7 +139,7 @@ fn scalings(across: &[f64]) -> Vec<(String, Vec<f64>)> {
 }
 
 impl Figure {
-    /// Writes it.
+    /// Writes the figure.
     pub fn write(&self, output: Output) -> Result<u8> {
         match output {
             Output::Json => {

@@ -1,4 +1,5 @@
-//! `entrepot-lab sim stripe model`: what the queueing model says of each width, of a surface of loads, or of one of the paper's figures.
+//! `entrepot-lab sim stripe model`: predictions of the queueing model for each width, a surface of loads, or one of
+//! the paper's figures.
 
 use super::{BLOCK_BYTES, ModelArgs, Surface, figures, widths};
 use crate::failure::Result;
@@ -43,7 +44,7 @@ pub fn model(args: &ModelArgs) -> Result<u8> {
     table::write(args.output, &columns, &rows, text, json)
 }
 
-/// A width, and what the model says of it.
+/// A width with its prediction.
 type Row = (u32, Prediction);
 
 fn columns(rows: &[Row]) -> Vec<Column<'static, Row>> {

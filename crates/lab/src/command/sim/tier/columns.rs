@@ -1,4 +1,4 @@
-//! The columns of `entrepot-lab sim tier`, and what is said above them.
+//! The columns of `entrepot-lab sim tier`, and the text above them.
 
 use super::Case;
 use crate::table::{Column, column};

@@ -1,8 +1,9 @@
-//! `entrepot-lab sim tier --grid`: many loads, and the speed-up of each scheme against the plain hybrid, as a table for documents.
+//! `entrepot-lab sim tier --grid`: many loads, and the speed-up of each scheme against the plain hybrid, as a table for
+//! documents.
 //!
-//! A grid names the schemes and, for each load, its trace and the room on the fast tier; all else is as the command line says. The plain
-//! hybrid (`round-robin`) is always run. With several seeds a cell is the mean of the speed-ups and their range; traces have no seed and are
-//! run once.
+//! A grid names the schemes and, for each load, its trace and the room on the fast tier. All other options come from
+//! the command line. The plain hybrid (`round-robin`) is always run. With several seeds a cell is the mean of the
+//! speed-ups and their range; traces have no seed and are run once.
 
 use super::{Case, SCHEMES, Tier, known};
 use crate::failure::Result;
@@ -26,7 +27,7 @@ const LIMIT: &str = "optimum";
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Grid {
-    /// What it is about.
+    /// Title of the grid.
     name: String,
     schemes: Vec<String>,
     #[serde(rename = "load")]
@@ -43,13 +44,13 @@ struct Load {
     trace: TraceWish,
 }
 
-/// What came out for one load.
+/// Results of one load.
 #[derive(Debug, Serialize)]
 struct Row {
     load: String,
     fast_size: String,
     seeds: Vec<u64>,
-    /// Of each scheme, for each seed, against the plain hybrid.
+    /// Speed-ups of each scheme, for each seed, against the plain hybrid.
     speed_ups: Vec<Vec<f64>>,
 }
 
@@ -68,7 +69,7 @@ impl Tier {
         }
         // Words are checked before long traces are read.
         for load in &grid.loads {
-            let known = super::Known { footprint: 1 << 30, requests: 1000, working_set: 1 << 20 };
+            let known = super::TraceProperties { footprint: 1 << 30, requests: 1000, working_set: 1 << 20 };
             for case in self.cases_of(load, &grid.schemes) {
                 self.world(&case, &known, block_bytes)?;
             }

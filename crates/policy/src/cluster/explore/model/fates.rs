@@ -1,9 +1,9 @@
-//! What befalls a node: leases that end, expulsions, crashes, doorbells, and steps that go wrong.
+//! Faults of a node: leases that end, expulsions, crashes, doorbells, and steps that go wrong.
 
 use super::*;
 
 impl State {
-    /// What befalls a node.
+    /// Possible next states after a fault of a node.
     pub(super) fn fates(&self, scenario: &Scenario, i: usize, out: &mut Vec<(Label, State)>) {
         let host = &self.hosts[i];
         let over = self.is_over(Node(u32::from(host.number)));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Mixes words.
+/// Hash over words.
 struct Mix(u64);
 
 impl Mix {
@@ -21,7 +21,7 @@ fn of_mark(mark: Option<(u8, u8, u8)>) -> [u8; 3] {
 }
 
 impl State {
-    /// Never 0.
+    /// Hash of the state; never 0.
     pub fn fingerprint(&self) -> u64 {
         let mut mix = Mix(0);
         for host in &self.hosts {
@@ -85,6 +85,6 @@ impl Sizes {
         let bits = [self.cleans, self.marked, self.asks, self.was_cut];
         let bits = bits.iter().fold(0, |bits, bit| bits << 1 | u8::from(*bit));
         let [c0, c1] = self.cuts.to_le_bytes();
-        mix.word(packed([bits, self.known, self.basis, c0, c1, self.gone, 0, 0]));
+        mix.word(packed([bits, self.known, self.basis, c0, c1, self.gone, self.looks, 0]));
     }
 }

@@ -1,4 +1,4 @@
-//! What must hold in every state.
+//! Invariants of every state.
 
 use super::*;
 
@@ -33,7 +33,7 @@ impl State {
         }
     }
 
-    /// What lies beyond the end would be read once a node leaves a hole there; but for what came too late.
+    /// Value beyond the end, which would be read once a node leaves a hole there; data that came too late are exempt.
     fn lies_beyond(&self, scenario: &Scenario, value: u8) -> u8 {
         let lies = value != EMPTY && self.stray & 1 << (value - 1) == 0 && self.cuts == 0;
         // The guilty are convicted by what users see; of what lies there only one.

@@ -1,4 +1,4 @@
-//! The steps by which a size is said later: marks of growth, settling, cuts.
+//! The steps by which a size is set later: marks of growth, settling, cuts.
 //!
 //! A size is set, and a tail is cut, in one step with the look at the lease. A system call of a frozen node that comes
 //! later still is the one thing that no protocol over a plain file system stops.
@@ -13,7 +13,7 @@ impl Sizes {
 }
 
 impl Host {
-    /// A registered writer lets go: what it does first.
+    /// First step of a registered writer that ends.
     pub(super) fn lets_go(&self, scenario: &Scenario) -> At {
         match self.sizes.marked {
             true if scenario.guilt == Guilt::UnmarksFirst => At::Unmark,
@@ -42,7 +42,7 @@ impl Host {
 }
 
 impl State {
-    /// Whether the objects are to be asked for the size.
+    /// Whether the objects must be queried for the size.
     pub(super) fn asks(&self, scenario: &Scenario, listed: &BTreeSet<Mark>) -> bool {
         if scenario.guilt == Guilt::OldGrowthCounts {
             return !share::settled(listed).is_empty();
@@ -55,7 +55,7 @@ impl State {
         1 + u8::from(![0, EMPTY].contains(&self.objects[objects[1] as usize]))
     }
 
-    /// What a writer's listing says of sizes.
+    /// Takes over the marks of size in a writer's listing.
     pub(super) fn note_sizes(&mut self, scenario: &Scenario, i: usize, listed: &BTreeSet<Mark>) {
         if scenario.sizes() {
             self.hosts[i].sizes.asks = scenario.guilt == Guilt::TrustsReach && self.asks(scenario, listed);
@@ -72,7 +72,7 @@ impl State {
         self.stray = self.stray & !(1 << (value - 1)) | u8::from(late) << (value - 1);
     }
 
-    /// A write failed, maybe half way: it asks the objects what is there now.
+    /// A write failed, maybe half way: it queries the objects for their size now.
     pub(super) fn has_failed(&mut self, scenario: &Scenario, i: usize, known: u8) {
         let reach = if scenario.guilt == Guilt::FailureForgotten { 0 } else { self.reach(self.hosts[i].layout) };
         self.hosts[i].sizes.known = known.max(reach);
@@ -92,7 +92,7 @@ impl State {
         }
     }
 
-    /// A writer asks for the size, marks that it makes the file longer, and says at its end how long it is.
+    /// A writer reads the size, marks that it makes the file longer, and sets the size at its end.
     pub(super) fn grow(&mut self, scenario: &Scenario, i: usize) -> Option<&'static str> {
         let host = self.hosts[i];
         match host.at {
@@ -167,7 +167,7 @@ impl State {
         host.at = if first { At::SettleMarks } else { At::AskReach };
     }
 
-    /// Asks the objects, sets the size, then removes the marks.
+    /// Queries the objects, sets the size, then removes the marks.
     pub(super) fn settle(&mut self, scenario: &Scenario, i: usize) -> Option<&'static str> {
         if self.hosts[i].at == At::AskReach {
             let reach = self.reach(self.layouts[self.highest()].objects);
@@ -273,12 +273,12 @@ impl State {
         }
     }
 
-    /// A reader has a listing: it asks for the size, and then the objects if it has to.
+    /// A reader has a listing: it reads the size, and queries the objects if it has to.
     pub(super) fn read_size(&mut self, scenario: &Scenario, i: usize) -> &'static str {
         let host = self.hosts[i];
         if host.at == At::ReadReach {
             if self.objects[host.layout[1] as usize] == 0 {
-                (self.hosts[i].at, self.hosts[i].layout) = (At::ReadList, [0; 2]);
+                (self.hosts[i].at, self.hosts[i].layout, self.hosts[i].claim) = (At::ReadList, [0; 2], None);
                 self.hosts[i].sizes = Sizes { gone: host.sizes.gone, ..Sizes::default() };
                 return "asks the objects, and one is gone";
             }
@@ -296,11 +296,18 @@ impl State {
         "asks for the size"
     }
 
-    /// A reader knows the size of the stub, and whether to ask the objects.
+    /// A reader has the size of the stub, and decides whether to query the objects.
     pub(super) fn read_on(&mut self, scenario: &Scenario, i: usize) {
         let host = &mut self.hosts[i];
         let Some(Op::Read { block }) = scenario.programs[i].get(host.op as usize) else { panic!() };
-        if *block < host.sizes.known {
+        if *block < host.sizes.known && host.sizes.looks > 0 {
+            if scenario.guilt == Guilt::SizeAfterIsEnough {
+                self.broken = 12;
+                return;
+            }
+            (host.at, host.loaded, host.sizes.looks) = (At::ReadList, host.sizes.basis, 2);
+            (host.sizes.asks, host.sizes.known) = (false, 0);
+        } else if *block < host.sizes.known {
             (host.at, host.sizes.asks, host.sizes.known) = (At::ReadBlock, false, 0);
         } else if host.sizes.asks {
             host.at = At::ReadReach;

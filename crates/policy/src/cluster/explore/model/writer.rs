@@ -66,7 +66,7 @@ impl State {
             Enter::Load(_) => (host.at, host.layout) = (At::Load, [0; 2]),
             Enter::Go if scenario.sizes() => {
                 (host.at, host.generation) = (At::AskSize, 0);
-                // What it marked already keeps its name.
+                // The name of an existing mark stays.
                 host.sizes.basis = if host.sizes.marked { host.sizes.basis } else { marks.generation as u8 };
             }
             Enter::Go => (host.at, host.generation) = (At::Write, 0),

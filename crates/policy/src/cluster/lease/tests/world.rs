@@ -1,5 +1,5 @@
-//! Nodes over a simulated namespace, with clocks of their own, freezes, crashes, answers that never come, and listings
-//! that miss what is being renamed.
+//! Nodes over a simulated namespace: own clocks, freezes, crashes, lost answers, and listings that miss a file being
+//! renamed.
 
 use super::*;
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ enum Name {
     Over,
 }
 
-/// What a lease file is named, and was before.
+/// Present and former names of a lease file.
 struct File {
     name: Name,
     before: Name,
@@ -40,15 +40,15 @@ struct File {
 enum Happens {
     /// A number was claimed; its lease file is created.
     Born,
-    /// A rename is carried out; whether the node hears of it.
+    /// A rename is carried out; the flag: whether the node gets the answer.
     Renamed { beat: u64, asked: Time, answer: bool },
-    /// A listing that began then is complete.
+    /// The listing that began at that time is complete.
     Listed { began: u64 },
-    /// A rename of another's file, or of the own, is carried out.
+    /// A rename of another node's file, or of the own, to `over`.
     Expel { node: Node, beat: Option<u64> },
-    /// The node takes it in.
+    /// The node handles the event.
     Hears(Event),
-    /// Its machine's deadline, if it is still that.
+    /// Deadline of the node's machine, if it is still the same.
     Tick,
 }
 
@@ -58,7 +58,7 @@ struct Host {
     origin: u64,
     machine: Option<Membership>,
     frozen_until: u64,
-    /// When its machine has a deadline, in real time.
+    /// Deadline of the node's machine, in real time.
     tick_at: u64,
     crashed: bool,
 }
@@ -77,14 +77,14 @@ struct World {
     led: Option<Node>,
     /// Every third number drains.
     some_drain: bool,
-    /// Every fourth number joined beside so many that its lease is twice as long.
+    /// Every fourth number joined a large cluster, so its lease is twice as long.
     some_last: bool,
 }
 
 impl World {
     fn new(seed: u64) -> World {
         let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        // With few watchers most nodes look rarely.
+        // With few watchers most nodes list rarely.
         let watchers = [1, 2, Config::default().watchers][(seed % 3) as usize];
         let mut world = World {
             config: Config { watchers, ..Config::default() },
@@ -119,7 +119,7 @@ impl World {
         self.hosts.insert(node, Host { rate, origin, machine: None, frozen_until: 0, tick_at: 0, crashed: false });
         self.files.insert(node, File { name: Name::New, before: Name::New, renamed: self.now });
         if self.faults && self.random.one_in(10) {
-            // It crashes before it is born.
+            // The node crashes before its birth.
             self.hosts.get_mut(&node).unwrap().crashed = true;
             return self.claim();
         }
@@ -138,7 +138,7 @@ impl World {
         Time(host.origin + (self.now as f64 * (1.0 + host.rate)) as u64)
     }
 
-    /// How long an operation of the file system takes, in nanoseconds.
+    /// Duration of an operation of the file system, in nanoseconds.
     fn operation(&mut self) -> u64 {
         let most = if self.faults && self.random.one_in(40) { 7_000 } else { 20 };
         (1 + self.random.below(most)) * MS
@@ -215,7 +215,7 @@ impl World {
         found
     }
 
-    /// A file that was renamed meanwhile is shown under either name, both, or none.
+    /// A file renamed during the listing appears under either name, both, or none.
     fn listing(&mut self, began: u64) -> Event {
         let (mut leases, mut over) = (Vec::new(), Vec::new());
         for (node, file) in &self.files {
@@ -268,7 +268,7 @@ impl World {
         }
     }
 
-    /// Some node of those that run waits for another.
+    /// A random running node waits for another.
     fn asks(&mut self) {
         for node in self.alive() {
             self.push(0, node, Happens::Hears(Event::Asked));
@@ -293,7 +293,7 @@ impl World {
             Action::Renew { beat } => {
                 let lost = self.faults && self.random.one_in(20);
                 if lost && self.random.one_in(2) {
-                    // It is not even sent.
+                    // The request is never sent.
                     return self.push(delay, node, Happens::Hears(Event::RenewFailed));
                 }
                 if lost {
@@ -328,7 +328,7 @@ impl World {
         assert!(leaders.len() < 2, "{leaders:?} lead at {}", Time(self.now));
     }
 
-    /// The nodes that run and whose number is not over.
+    /// Running nodes whose number is not over.
     fn alive(&self) -> Vec<Node> {
         let over = |node: &Node| !matches!(self.files[node].name, Name::Beat(_));
         self.hosts.iter().filter(|(node, host)| !host.crashed && !over(node)).map(|(node, _)| *node).collect()
@@ -402,7 +402,7 @@ fn when_the_lowest_are_gone_at_once_another_takes_over_soon() {
         let from = world.now;
         while world.led.is_some_and(|led| lowest.contains(&led)) {
             world.run(world.now + 100 * MS);
-            // One look sees the last beat, the next but one at most that it stood still for long enough.
+            // One listing shows the last beat; the next but one at most shows that it stood still for too long.
             let look = config.look_every_at(gone);
             let most = config.patience(config.lease) + look + look + Time::from_secs(3);
             assert!(world.now < from + most.0, "seed {seed}: {gone} gone, and nobody leads after {most}");

@@ -1,12 +1,12 @@
-//! A slow oracle: it plays the driver with a world that fails at random, knows all rows of all keys one by one, and
-//! checks each action against what the coordinator promises.
+//! A slow oracle: it plays the driver in a world with random failures, tracks all rows of all keys one by one, and
+//! checks each action against the coordinator's promises.
 
 use super::*;
 use crate::machine::Machine;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What the script lets happen next.
+/// Next event of the script.
 #[derive(Clone, Debug)]
 enum Step {
     Block {
@@ -17,7 +17,7 @@ enum Step {
     Repair {
         key: u8,
     },
-    /// The driver answers one of the things it was asked, with success or with a failure.
+    /// The driver answers one outstanding action, with success or with a failure.
     Answer {
         which: usize,
         failure: Option<FetchError>,
@@ -33,7 +33,7 @@ enum Step {
     },
 }
 
-/// Something the driver owes an answer to.
+/// An answer that the driver owes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Owed {
     Spare(Key),
@@ -56,11 +56,11 @@ struct Known {
     abandoned: bool,
     active: bool,
     patched: BTreeSet<u64>,
-    /// Rows begun since the recovery began (again).
+    /// Rows begun since the recovery began (or began again).
     begun: BTreeSet<u64>,
-    /// Where reads that waited ended, since the recovery began (again).
+    /// Ends of blocked reads since the recovery began (or began again).
     read_to: BTreeSet<u64>,
-    /// Rows whose last fetch failed: some of them wait to be tried again, which takes their key's room.
+    /// Rows with a failed last fetch: some of them wait for a retry, and count against their key's limit.
     failing: BTreeSet<u64>,
 }
 
@@ -190,8 +190,8 @@ impl Oracle {
         self.owed.push(Owed::Row(key, row));
     }
 
-    /// For each who waits, in the order of asking: the next row for it that nobody took, and whether its key may be
-    /// full. (Exact when nothing fails; otherwise rows that failed for good count as if they were between two tries.)
+    /// For each waiter, in the order of the requests: its next free row, and whether its key may be full. (Exact
+    /// without failures; otherwise permanently failed rows count as if they waited for a retry.)
     fn asked(&self) -> Vec<(Key, u64, bool)> {
         let next = |(_, key, rows): &(Waiter, Key, Range<u64>)| {
             let known = self.keys.get(key).filter(|k| k.published && !k.abandoned)?;
@@ -272,7 +272,7 @@ impl Oracle {
         }
     }
 
-    /// A key that the machine does not know, or that is over and may begin again, has nothing begun.
+    /// A key that the machine does not know, or that has ended and may begin again, has no rows under way.
     fn forget_what_ended(&mut self, key: Key) {
         let Some(known) = self.keys.get_mut(&key) else { return };
         if !self.machine.knows(key) {
@@ -284,7 +284,7 @@ impl Oracle {
         }
     }
 
-    /// Answers everything with success and lets time pass until nothing is open any more.
+    /// Answers all actions with success and lets time pass until no action is open.
     fn settle(&mut self) {
         for _ in 0..100_000 {
             if !self.owed.is_empty() {
@@ -355,7 +355,7 @@ proptest! {
         steps.into_iter().for_each(|s| oracle.step(s));
         oracle.settle();
         let rows: u64 = oracle.keys.values().map(|k| k.rows).sum();
-        // All are durable.
+        // All recoveries are durable.
         for key in oracle.keys.keys() {
             oracle.machine.handle(Time::ZERO, Event::Closed { key: *key });
         }

@@ -1,13 +1,13 @@
-//! Readers of several files at a source that is slower than all of them together.
+//! Readers of several files at a source that is slower than their total demand.
 
 use super::*;
 use std::collections::BTreeMap;
 
-/// Rows of a lost object.
+/// Number of rows of a lost object.
 const ROWS: u64 = 8;
-/// A row alone at the source.
+/// Time of a row alone at the source.
 const ROW_MS: f64 = 1000.0 / 6.0;
-/// A reader computes for so long after each block; every fourth is one of the lost object.
+/// Computing time of a reader after each block; every fourth block is one of the lost object.
 const COMPUTE_MS: f64 = 200.0;
 
 /// One reader of some rows of one file, in order.
@@ -15,21 +15,21 @@ struct Reader {
     file: u64,
     block: u64,
     end_block: u64,
-    /// When it asks for its next block; none while it waits for a row, and at its end.
+    /// Time of its next request; none while it waits for a row, and at its end.
     ready_ms: Option<f64>,
-    /// When it asked last.
+    /// Time of its last request.
     asked_ms: f64,
     end_ms: f64,
 }
 
 impl Reader {
-    /// It begins so late; those who begin at the same time could not be told apart.
+    /// `begin_ms` delays the start of the reader: without different delays the readers could not be distinguished.
     fn new(file: u64, rows: Range<u64>, begin_ms: u64) -> Reader {
         let (block, end_block) = (4 * rows.start, 4 * rows.end);
         Reader { file, block, end_block, ready_ms: Some(begin_ms as f64), asked_ms: 0.0, end_ms: 0.0 }
     }
 
-    /// It has its block, and computes.
+    /// Gives it its block, so that it computes.
     fn has_read(&mut self, now_ms: f64) {
         self.block += 1;
         self.end_ms = now_ms + COMPUTE_MS;
@@ -37,12 +37,13 @@ impl Reader {
     }
 }
 
-/// Runs them over a source that gives all fetches under way equal shares: when the last reader was done, and how long the longest wait took.
+/// Runs the readers at a source that shares its rate equally among fetches. Returns the end of the last reader, and the
+/// longest wait.
 fn run(config: Config, rows_lost: u64, mut readers: Vec<Reader>) -> (f64, f64) {
     let key = |k: u64| Key { file: FileId(k), lost: ObjectId(100 + k) };
     let time = |ms: f64| Time((ms * 1e6) as u64);
     let mut machine = Recovery::new(config);
-    // What is left of each row under way.
+    // Remaining work of each row under way.
     let mut rows: BTreeMap<(u64, u64), f64> = BTreeMap::new();
     let (mut now, mut longest) = (0.0, 0.0f64);
     while readers.iter().any(|r| r.block < r.end_block) {
@@ -95,7 +96,7 @@ fn run(config: Config, rows_lost: u64, mut readers: Vec<Reader>) -> (f64, f64) {
     (readers.iter().fold(0.0, |last, r| r.end_ms.max(last)), longest)
 }
 
-/// The source gives 48 rows in 8 s; a reader that nothing is lost for needs 6.4 s.
+/// The source delivers 48 rows in 8 s; a reader without losses needs 6.4 s.
 #[test]
 fn the_last_reader_ends_soon_after_the_sources_last_row() {
     let live = Config { rows_per_key_max: 4, ..Config::default() };
@@ -107,8 +108,8 @@ fn the_last_reader_ends_soon_after_the_sources_last_row() {
     assert!(end_unpaced > end && longest_unpaced > longest, "{said}");
 }
 
-/// Two ranks read the last quarter of one file: 6.4 s where nothing is lost. In the order of the object they would wait
-/// for three quarters that they do not read.
+/// Two ranks read the last quarter of one file, which takes 6.4 s without losses. In the order of the object they would
+/// wait for three quarters that they do not read.
 #[test]
 fn what_lies_ahead_of_readers_comes_before_the_rest() {
     let readers = vec![Reader::new(0, 6 * ROWS..7 * ROWS, 0), Reader::new(0, 7 * ROWS..8 * ROWS, 1)];

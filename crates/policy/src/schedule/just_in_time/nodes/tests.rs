@@ -64,7 +64,7 @@ fn after_the_server_was_started_anew_nothing_is_promised_until_all_had_time_to_s
     assert_eq!(other.read(s(0), next, "2", |_| false).settles_in, Time::ZERO);
 }
 
-/// Splitmix64.
+/// The generator splitmix64.
 struct Random(u64);
 
 impl Random {
@@ -76,7 +76,7 @@ impl Random {
     }
 }
 
-/// What is done wrong.
+/// Injected mistake of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     None,
@@ -86,13 +86,13 @@ enum Mistake {
     TakesOwnLast,
     /// Whatever is in the table is replaced.
     Overwrites,
-    /// A table that says the same is taken for unchanged.
+    /// A table with equal content counts as unchanged.
     NoTurn,
-    /// A server that forgot is trusted at once.
+    /// A server that lost changes is trusted at once.
     NeverSettles,
-    /// Nobody looks whether the server forgot while it was decided.
+    /// No check whether the server lost changes during the decision.
     NoSecondLook,
-    /// What a node promised ends with the node.
+    /// A node's promises end with the node.
     ForgetsAtOnce,
 }
 
@@ -116,7 +116,7 @@ struct Daemon {
     look: Look,
     looked_at: Time,
     asks: Vec<(JobId, u64)>,
-    /// What still comes, of jobs whose transfers the host runs, also without its daemon.
+    /// Bytes still to come, for jobs whose transfers the host runs even without its daemon.
     coming: BTreeMap<JobId, u64>,
 }
 
@@ -127,7 +127,7 @@ struct World {
     free: u64,
     data: Vec<u64>,
     table: Table,
-    /// What the server may come back with.
+    /// Tables that the server may return with.
     before: Vec<Table>,
     life: u32,
     next_number: u32,
@@ -309,7 +309,7 @@ impl World {
         self.next_number += 1;
     }
 
-    /// The server is started anew, and comes back with what it had some changes ago.
+    /// Restarts the server with a table from some changes ago.
     fn forget(&mut self) {
         let back = self.random.below(4).min(self.before.len() as u64 - 1) as usize;
         self.before.truncate(self.before.len() - back);
@@ -319,7 +319,7 @@ impl World {
         self.life += 1;
     }
 
-    /// Time goes on, and nobody is late with a look.
+    /// Advances time; each daemon polls in time.
     fn pass(&mut self) {
         let late = |daemon: &Daemon, now: Time| daemon.runs && now.since(daemon.looked_at) >= s(4);
         for n in 0..3 {

@@ -1,4 +1,4 @@
-//! What is announced and marked is known to all nodes before anybody relies on it.
+//! Distributes announcements and marks to all nodes before any of them relies on one.
 
 use super::super::record;
 use super::super::{Burst, Marks};
@@ -10,15 +10,15 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long the others have to say that they know. A guess: longer than it takes until one that is dead is over.
+/// Timeout of the acknowledgements. A guess: longer than it takes until a dead node is removed.
 const HEARD_MAX: Duration = Duration::from_secs(15);
-/// What others announced is looked at so often, should a word have been lost.
+/// Interval between reads of the announcements, in case a message was lost.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// Who knows what was announced last.
+/// Latest announcement that each node has acknowledged.
 #[derive(Default)]
 pub struct Announced {
-    /// The number of the latest announcement that each node has heard: that one knows of all before.
+    /// Number of the latest announcement that each node has received: it then knows all earlier ones.
     heard: Mutex<BTreeMap<String, u64>>,
     changed: Condvar,
     looked: Mutex<Option<Instant>>,
@@ -34,7 +34,7 @@ impl Announced {
 }
 
 impl Burst {
-    /// Tells all nodes that something else is announced or marked, and waits until they know.
+    /// Informs all nodes of a new announcement or mark, and waits for their acknowledgements.
     ///
     /// # Errors
     /// The hosts that do not answer.
@@ -70,7 +70,7 @@ impl Burst {
     }
 
     fn look_what_is_announced(&self) -> Result<()> {
-        // The node that decides knows more of its sessions than is remembered.
+        // The sessions in memory of the node that decides are newer than the records.
         if !self.decides() {
             let (sessions, marks) = (record::sessions(&*self.state)?, Marks::open(&*self.state)?);
             *self.sessions.write() = sessions;

@@ -13,7 +13,7 @@ const SERVICE: &str = "checkpoints";
 /// `entrepot status` waits no longer for this part of it.
 const STATUS_MAX: Duration = Duration::from_secs(3);
 
-/// What serves commands of other nodes.
+/// Serves commands of other nodes.
 struct Commands(Weak<Burst>);
 
 impl Service for Commands {
@@ -39,7 +39,7 @@ impl Burst {
     /// Has the node that decides serve a command.
     ///
     /// # Errors
-    /// What it says, or that it does not answer.
+    /// Errors of the command, or a missing reply.
     pub fn call(self: &Arc<Burst>, uid: u32, what: Asked) -> Answer {
         self.call_for(uid, &what, SILENT)
     }
@@ -69,7 +69,7 @@ impl Burst {
             Asked::Begin(what) => return self.begin(&caller, what),
             Asked::End(app, abandon) => return self.end(&caller, app, *abandon),
             Asked::Rows(app) => return Ok(json!({"versions": self.rows(&caller, app.as_deref())})),
-            Asked::Restart(app) => return Ok(self.to_restart_from(&caller, app)),
+            Asked::Restart(app) => return self.to_restart_from(&caller, app),
             Asked::Advice(app) => return self.advice(&caller, app),
             Asked::Status => return Ok(self.status(&caller)),
             Asked::About(app, mtbf_s, nodes) => self.about(&caller, app, *mtbf_s, *nodes)?,

@@ -1,4 +1,5 @@
-//! What a node that follows does: asks before it writes, and tells how files stand until the node that leads has heard it.
+//! The part of a follower: requests permission before it writes, and reports the state of its files until the leader
+//! acknowledges it.
 
 use super::super::Burst;
 use super::super::open::OpenCheckpoint;
@@ -15,10 +16,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Files that are remembered after they were closed and told of. Of more, some are forgotten: should another node lead
-/// before their version is complete, it will not have them.
+/// Limit of closed and reported files that are kept. Beyond it some are forgotten: if another node becomes the leader
+/// before their version is complete, it lacks them.
 const KEPT_MAX: usize = 1 << 16;
-/// An application is told of once in so long that it reads what may be its checkpoints.
+/// Interval between two reports that an application reads what may be its checkpoints.
 const READS_AGAIN: Duration = Duration::from_secs(10);
 
 /// Files of versions that are not complete, as far as is known here.
@@ -60,7 +61,7 @@ impl Kept {
         files.values().filter(|of| of.app == app && of.label == label).cloned().collect()
     }
 
-    /// The node that leads has heard how a file stood.
+    /// Handles the leader's acknowledgement of a file's state.
     pub fn known(&self, path: &str, (since_ns, number): Number) {
         if let Some(checkpoint) = self.at(path).filter(|checkpoint| checkpoint.since_ns == since_ns) {
             checkpoint.heard.store(number, Ordering::Release);
@@ -82,7 +83,7 @@ impl Kept {
 }
 
 impl Burst {
-    /// A write asks the node that leads.
+    /// Requests permission for a write from the leader.
     pub(in crate::adapt::burst) fn ask_to_write(
         &self,
         checkpoint: &Arc<OpenCheckpoint>,
@@ -96,7 +97,7 @@ impl Burst {
         self.credit(checkpoint, Event::Hold { write, len: access.len });
     }
 
-    /// The devices had no room: they may have it soon, where writes wait for that.
+    /// Holds a write after ENOSPC of the devices: space may become free soon, where writes wait for that.
     pub(in crate::adapt::burst) fn wait_for_room(
         &self,
         checkpoint: &Arc<OpenCheckpoint>,
@@ -108,7 +109,7 @@ impl Burst {
         if let Some(shared) = self.shared.get() {
             shared.say(&Word::Full { bytes: access.len });
         }
-        // The admission of this node knows of no request, and lets the write try again after a while, or no more.
+        // Request 0 is unknown to this node's admission, which lets the write retry after a while, or fails it.
         self.tell(Told::NoRoom { request: 0, write, len: access.len, waited });
     }
 
@@ -149,7 +150,7 @@ impl Burst {
         }
     }
 
-    /// The last handle that might write a file was closed: it is made durable, and then the node that leads is told.
+    /// Handles the close of the last writing handle: makes the file durable, then reports it to the leader.
     pub(in crate::adapt::burst) fn closed_here(&self, checkpoint: &Arc<OpenCheckpoint>) {
         let Some(shared) = self.shared.get() else { return };
         if shared.kept.at(&checkpoint.path).is_none_or(|kept| !Arc::ptr_eq(&kept, checkpoint)) {
@@ -170,7 +171,7 @@ impl Burst {
         }
     }
 
-    /// The node that leads is told that this node's part of a version is durable.
+    /// Reports to the leader that this node's part of a version is durable.
     pub(super) fn settle_here(&self, by: &By, number: u64, app: &str, label: &str) {
         let Some(shared) = self.shared.get() else { return };
         let all = shared.kept.of_version(app, label);
@@ -192,7 +193,7 @@ impl Burst {
         }
     }
 
-    /// Says again what was not answered; to a node that leads since a moment, all.
+    /// Sends unacknowledged states again; to a new leader, all of them.
     pub(super) fn tend_kept(&self) {
         let Some(shared) = self.shared.get() else { return };
         let anew = shared.kept.is_led_anew(shared.talk.leader());

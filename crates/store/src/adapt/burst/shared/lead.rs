@@ -1,5 +1,4 @@
-//! What the node that leads does for the others: has their writes wait for their turn and for room, and keeps account
-//! of what they write.
+//! The part of the leader: holds the followers' writes until they have their turn and room, and accounts for them.
 
 use super::super::open::{Elsewhere, OpenCheckpoint};
 use super::super::{Adapt, Burst};
@@ -18,13 +17,13 @@ use std::time::{Duration, Instant};
 /// How long others have to make their part of a version durable. A guess: what they hold in memory is written by then.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 
-/// The number of an ask, and what was said to it: also whether the file goes straight to the capacity tier.
+/// Number of a request and its reply, with whether the file goes straight to the capacity tier.
 type Latest = (Number, Option<(Said, bool)>);
 
-/// Asks of others, and what they are to settle.
+/// Requests of other nodes, and the parts that they make durable.
 #[derive(Default)]
 pub struct Asks {
-    /// By node and path: the number of the latest, and what was said.
+    /// Number and reply of the latest request, by node and path.
     latest: Mutex<HashMap<(String, String), Latest>>,
     settling: Mutex<HashMap<u64, BTreeMap<String, Vec<Stand>>>>,
     settled: Condvar,
@@ -45,7 +44,7 @@ impl Asks {
 }
 
 impl Burst {
-    /// A node asks to write so many bytes.
+    /// Handles a node's request to write `bytes` bytes.
     pub(super) fn asked(&self, adapt: &Adapt, by: &By, stand: &Stand, number: Number, bytes: u64) {
         let Some(shared) = self.shared.get().filter(|_| self.decides()) else { return };
         let path = stand.of.path.clone();
@@ -123,7 +122,7 @@ impl Burst {
                 note(&checkpoint, by, stand);
                 Ok(checkpoint.request.load(Ordering::Acquire))
             }
-            // Told by a node that has not heard of the version's end.
+            // Sent by a node that has not received the version's end.
             _ if self.is_complete_with(of.app.as_str(), &of.label, &of.path) => {
                 return shared.say_to(&by.name, &Word::Over { app: of.app.clone(), label: of.label.clone() });
             }
@@ -156,7 +155,7 @@ impl Burst {
         version.is_some_and(|version| version.app == app && version.label == label)
     }
 
-    /// What nodes that are over wrote is not whole; and what may be complete since all had time to tell.
+    /// Marks the writes of ended nodes as incomplete; after the grace period, checks all versions for completeness.
     pub(super) fn tend_others(&self) {
         let Some(shared) = self.shared.get() else { return };
         let mut ended = BTreeSet::new();
@@ -176,7 +175,7 @@ impl Burst {
         ended.into_iter().for_each(|request| self.closed_writer(request));
     }
 
-    /// Others make durable what they wrote of a version that is said to be complete.
+    /// Has the other nodes make their part of a version durable that was declared complete.
     pub(in crate::adapt::burst) fn settle_others(&self, request: u64) -> Result<()> {
         let Some(shared) = self.shared.get() else { return Ok(()) };
         let (app, label, nodes) = {
@@ -255,7 +254,7 @@ impl Burst {
     }
 }
 
-/// Notes how a file stands with a node; what was said before the latest comes late.
+/// Records the state of a file on a node; a state older than the latest is late and ignored.
 fn note(checkpoint: &OpenCheckpoint, by: &By, stand: &Stand) {
     if checkpoint.elsewhere.lock().get(&by.name).is_some_and(|known| known.number > stand.number) {
         return;

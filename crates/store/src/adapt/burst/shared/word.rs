@@ -1,4 +1,4 @@
-//! What nodes tell each other of checkpoints.
+//! Messages between nodes about checkpoints.
 
 use super::super::record::Marked;
 use crate::control::BeginCheckpoint;
@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 /// Texts about the burst buffer begin with this.
 pub const WORD: &str = "burst ";
 
-/// A number of a file's asks and states: when it was opened, and the how manieth since.
+/// Number of a file's requests and states: time of the first open, and a counter since then.
 pub type Number = (u64, u64);
 
-/// Who says it.
+/// Sender of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct By {
-    /// The name under which it hears.
+    /// Name under which it receives messages.
     pub name: String,
-    /// Its number.
+    /// Number of the node.
     pub node: u32,
 }
 
 /// A file of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Named {
-    /// Whose checkpoint.
+    /// Name of the application.
     pub app: String,
-    /// Of which version.
+    /// Label of the version.
     pub label: String,
-    /// Its path.
+    /// Path of the file.
     pub path: String,
     /// Its stub's inode, which is the same on all nodes.
     pub inode: u64,
@@ -36,7 +36,7 @@ pub struct Named {
 /// How a file of a checkpoint stands with a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stand {
-    /// The file.
+    /// File that is described.
     pub of: Named,
     /// The number of this state: a later one is larger.
     pub number: Number,
@@ -48,7 +48,7 @@ pub struct Stand {
     pub missing: Vec<(u64, u64)>,
 }
 
-/// What a held write is told.
+/// Reply to a held write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Said {
     Go,
@@ -79,64 +79,64 @@ impl From<Said> for Verdict {
 /// A command that the node that decides serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Asked {
-    /// A version begins.
+    /// Begins a version.
     Begin(BeginCheckpoint),
-    /// A version is complete, or given up.
+    /// Completes a version, or abandons it.
     End(String, bool),
-    /// How long an application runs between failures, or on how many nodes.
+    /// Sets an application's time between failures, or its number of nodes.
     About(String, Option<u64>, Option<u64>),
-    /// The versions, of one application or of all.
+    /// Lists the versions, of one application or of all.
     Rows(Option<String>),
-    /// The versions that an application may restart from.
+    /// Lists the versions that an application may restart from.
     Restart(String),
-    /// How often an application should write one.
+    /// Recommends an interval between an application's checkpoints.
     Advice(String),
-    /// How the buffer is.
+    /// Reports the state of the buffer.
     Status,
-    /// A job marks files.
+    /// Adds the marks of a job.
     Mark(String, Marked),
-    /// A job marks none any more.
+    /// Removes the marks of a job.
     Unmark(String),
 }
 
-/// What is said.
+/// Message about the burst buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Word {
-    // To the node that decides.
-    /// So many bytes are to be written.
+    // Messages to the node that decides.
+    /// Requests permission to write `bytes` bytes.
     Ask { by: By, stand: Stand, number: Number, bytes: u64 },
-    /// A file is open for writing, or closed and durable.
+    /// Reports a file that is open for writing, or closed and durable.
     Stands { by: By, stand: Stand },
-    /// The devices had no room for so many bytes.
+    /// Reports that the devices had no room for `bytes` bytes.
     Full { bytes: u64 },
-    /// A file that looks like one of an application's checkpoints is opened to be read.
+    /// Reports an open for reading of a file that looks like an application's checkpoint.
     Reads { path: String, file: Option<u64> },
-    /// All of a version is durable there, and stands so.
+    /// Reports that the node's part of a version is durable, with the states of its files.
     Settled { by: By, number: u64, stands: Vec<Stand> },
-    /// What was announced is known there.
+    /// Acknowledges an announcement.
     Heard { by: By, number: u64 },
-    // From it.
-    /// That ask waits for its turn, or for room.
+    // Messages from the node that decides.
+    /// The request waits for its turn, or for room.
     Waits { path: String, number: Number },
-    /// What becomes of that ask.
+    /// Decision on the request.
     Answer { path: String, number: Number, said: Said, direct: bool },
-    /// How a file stands is known.
+    /// Acknowledges the state of a file.
     Known { path: String, number: Number },
-    /// Make durable what was written of a version, and say how its files stand.
+    /// Requests that the node's part of a version is made durable and its files' states are reported.
     Settle { by: By, number: u64, app: String, label: String },
-    /// A version is complete, or given up.
+    /// Reports that a version is complete, or abandoned.
     Over { app: String, label: String },
-    /// Other versions are announced, or other files marked.
+    /// Reports new announcements or marks.
     Announced { by: By, number: u64 },
 }
 
 impl Word {
-    /// As it travels.
+    /// Text of the message, as it is sent.
     pub fn text(&self) -> String {
         format!("{WORD}{}", serde_json::to_string(self).expect("numbers and texts"))
     }
 
-    /// From what has travelled, without the first word; `None` if it makes no sense.
+    /// Parses a received text without [`WORD`]; `None` if it is invalid.
     pub fn of(text: &str) -> Option<Word> {
         serde_json::from_str(text).ok()
     }

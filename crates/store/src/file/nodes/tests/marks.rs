@@ -1,4 +1,4 @@
-//! Marks of files that several nodes have in use, and who removes the objects of one whose name goes meanwhile.
+//! Marks of files in use on several nodes, and removal of the objects when the name is removed during the use.
 
 use super::*;
 use crate::stub::InUse;
@@ -21,7 +21,7 @@ fn each_node_has_a_mark_of_its_own_and_takes_no_other_away() {
     assert_eq!((a.file.names(|| 3), b.file.names(|| 2)), (2, 1), "its own is not counted");
     b.file.settle_mark();
     assert!(has(1) && !has(2));
-    // Under another number it is marked anew: the old mark is settled by others.
+    // Under another number it gets a new mark: other nodes settle the old one.
     a.member.number.store(3, Ordering::Relaxed);
     assert!(!a.file.is_marked_in_use());
     a.file.mark_in_use().unwrap();

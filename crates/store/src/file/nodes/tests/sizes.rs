@@ -1,11 +1,11 @@
-//! Sizes that a node says later: what others see meanwhile, and when it never comes to say them.
+//! Deferred sizes: the view of other nodes until the size is published, and if it never is.
 
 use super::*;
 use policy::cluster::share::Mark;
 
 const PIECE: usize = 3000;
 
-/// `a` makes the file longer by pieces; what it has then.
+/// Extends the file piece by piece on `a`; returns the content.
 fn grown(a: &One, pieces: u8) -> Vec<u8> {
     (0..pieces).for_each(|n| a.writes(u64::from(n) * PIECE as u64, n + 1, PIECE));
     (0..pieces).flat_map(|n| vec![n + 1; PIECE]).collect()
@@ -97,7 +97,7 @@ fn what_was_cut_off_does_not_come_back_when_neither_the_writer_nor_who_cut_it_co
     b.file.truncate(PIECE as u64).unwrap();
     world.media[1].set_gone(false);
     assert!(matches!(grows(&world)[..], [Mark::Cut(_)]), "not all of it could be cut: {:?}", grows(&world));
-    // A writer that stood still says only now that it makes the file longer.
+    // A writer that was suspended sets its `grows` mark only now.
     world.stub.set_mark(late).unwrap();
     let c = world.node(3);
     assert_eq!(c.file.size(), PIECE as u64);
@@ -135,7 +135,7 @@ fn a_writer_does_not_rely_on_what_another_says_of_the_size() {
     let world = World::new();
     let (a, b) = (world.node(1), world.node(2));
     let all = grown(&a, 20);
-    // It sees the end by the objects; its write is no growth for it, and none that the stub knows of.
+    // It gets the end from the objects, so its write is no extension for it, although the stub has a smaller size.
     b.writes(all.len() as u64 - 10, 7, 10);
     assert!(said(&world) >= all.len() as u64 || grows(&world).len() == 2, "{:?}", grows(&world));
 }

@@ -5,7 +5,7 @@ use crate::recovery::Scrubbed;
 use policy::layout::Placement;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a scrub told.
+/// Progress reported by a scrub.
 #[derive(Default)]
 pub(super) struct Told {
     bytes: u64,
@@ -50,7 +50,7 @@ fn mirror(c: &Checked, path: &str) {
     c.checker.mover.add_mirror(&file, &narrow).expect("mirrored");
 }
 
-/// The object that has a byte of a mirror, and where in it.
+/// The object that has a byte of a mirror, and the offset in the object.
 fn place_of(c: &Checked, path: &str, mirror: usize, offset: u64) -> (policy::layout::Object, u64) {
     let layout = c.layout(path);
     let piece = layout.mirrors[mirror].pieces(mirror, offset, 1).next().expect("a piece");

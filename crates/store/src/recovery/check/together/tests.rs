@@ -1,4 +1,4 @@
-//! Several nodes look through one volume; here they share its parts, and a post carries their letters, or does not.
+//! Several nodes scan one volume. Here they share its parts; `Post` delivers or drops their letters.
 
 use super::*;
 use crate::recovery::check::FindingKind;
@@ -12,11 +12,11 @@ use policy::FileId;
 #[derive(Default)]
 struct Post {
     nodes: Mutex<BTreeMap<u32, Arc<Together>>>,
-    /// Those that hear nothing.
+    /// Nodes that receive no letters.
     frozen: Mutex<BTreeSet<u32>>,
-    /// Those that are not there any more.
+    /// Nodes that are over.
     over: Mutex<BTreeSet<u32>>,
-    /// Of this many letters one gets lost.
+    /// One of this many letters gets lost.
     loses: u32,
     letters: Mutex<u32>,
 }
@@ -69,7 +69,7 @@ impl Talk for Seat {
     }
 }
 
-/// The files of one world, looked at by so many nodes.
+/// Nodes that scan the files of one world.
 fn nodes(checked: &Checked, count: u32, loses: u32) -> (Arc<Post>, Vec<Arc<Together>>) {
     let post = Arc::new(Post { loses, ..Post::default() });
     let spans = Config { again: Time::from_millis(20), silent: Time::from_millis(1_500), ..Config::default() };

@@ -1,0 +1,62 @@
+//! The owner drops the record of a job: of one that was cancelled, or whose staging failed for good.
+
+use super::Slurm;
+use super::hooked::{Core, JobTable};
+use super::{scontrol, spool};
+use crate::error::Error;
+use crate::request::{Caller, JobId, JobState, PartKind};
+use std::sync::Arc;
+
+impl Slurm {
+    /// Removes the record of a job that is over here. Where Slurm still has the job in its queue, it is cancelled
+    /// there. Files of the job stay: they are its owner's.
+    pub fn forget(&self, caller: Caller, id: JobId) -> Result<String, Error> {
+        let core = &self.core;
+        let (state, conf) = {
+            let table = core.table.lock();
+            let job = table.jobs.get(&id).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(id))?;
+            (job.state, job.own.conf.clone())
+        };
+        if !state.is_final() {
+            let cause = format!("job {id} is {state}, so it cannot be forgotten");
+            return Err(Error::refused(cause, format!("wait for its end, or cancel it first: scancel {id}")));
+        }
+        let mut said = "its record is gone";
+        match scontrol::look(id, conf.as_deref()) {
+            Ok(found) if !found.is_over() => {
+                scontrol::cancel(id, conf.as_deref())
+                    .map_err(|e| Error::World(format!("{e}; nothing was forgotten")))?;
+                said = "it is cancelled in Slurm, and its record is gone";
+            }
+            // A Slurm that is gone for good keeps no record here: the operator decides.
+            Err(error) if state == JobState::Failed && caller.uid != 0 => {
+                return Err(Error::World(format!(
+                    "{error}; Slurm may still have the job, so nothing was forgotten; try again when it answers"
+                )));
+            }
+            _ => {}
+        }
+        let mut table = core.table.lock();
+        // A hook may have taken it up again.
+        if table.jobs.get(&id).is_some_and(|job| job.state.is_final()) {
+            core.forget(&mut table, id);
+            core.remove_unused_transfers(&mut table);
+        }
+        Ok(said.into())
+    }
+}
+
+impl Core {
+    /// Removes everything of a job: its record, its environment, and remains of its failed transfers.
+    pub(super) fn forget(self: &Arc<Self>, table: &mut JobTable, id: JobId) {
+        self.release(table, id, PartKind::StageIn);
+        self.release(table, id, PartKind::StageOut);
+        self.give_up(table, id);
+        table.jobs.remove(&id);
+        self.forget_job(id);
+        spool::forget_base(&self.config, id);
+        for transfer in table.own.transfers.values_mut() {
+            transfer.seen_by.remove(&id);
+        }
+    }
+}

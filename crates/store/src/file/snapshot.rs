@@ -1,0 +1,185 @@
+//! The state under which a read is valid: where the bytes lie, how long the file is, and how often it was cut.
+//!
+//! ```text
+//!  reader   snapshot ─── read ─── compare: equal? ── returned, else read again
+//!  cutter             begin (odd) ── stub and size ── end (even) ── objects
+//! ```
+//! A reader holds no lock. The view alone is not enough: a truncation keeps it, and an object returns nothing beyond its
+//! end, which a reader with the old size would fill with zeros. The count is odd while stub and size disagree.
+//!
+//! The kernel applies the size of a truncation when the answer reaches the thread that cut. Until then it fills a short READ
+//! with zeros up to the old size, and shows them. So a short read beside a truncation waits until the kernel has that size.
+//! The next truncation waits for the page of that read. A later request of a writer or closer shows that the answer arrived.
+//!
+//! Other nodes cut a file without this count. There a read that finds less than the size promises looks at the stub.
+
+use super::nodes::PAUSE;
+use super::{File, View};
+use crate::Result;
+use parking_lot::{Mutex, MutexGuard};
+use policy::cluster::share;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::time::{Duration, Instant};
+
+/// Longest time from the daemon's answer to the kernel's use of it. A guess: a few turns of the scheduler on a loaded machine.
+const ANSWER_MAX: Duration = Duration::from_millis(20);
+/// Interval at which a waiting reader looks.
+const LOOK_EVERY: Duration = Duration::from_micros(500);
+
+/// The number of times that the size of a file was set.
+#[derive(Default)]
+pub(super) struct Cuts {
+    /// Two for each; odd while one is under way.
+    count: AtomicU64,
+    /// The end of the last one; held while one is under way.
+    running: Mutex<Option<Instant>>,
+    /// The kernel may still lack the size of the last truncation.
+    fresh: AtomicBool,
+}
+
+/// A truncation under way; ends when dropped.
+pub(super) struct Cutting<'a> {
+    cuts: &'a Cuts,
+    running: MutexGuard<'a, Option<Instant>>,
+}
+
+impl Drop for Cutting<'_> {
+    fn drop(&mut self) {
+        *self.running = Some(Instant::now());
+        self.cuts.fresh.store(true, Ordering::Release);
+        self.cuts.count.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Cuts {
+    /// Before a size takes effect anywhere. The caller holds `extend`.
+    pub fn begin(&self) -> Cutting<'_> {
+        let running = self.running.lock();
+        self.count.fetch_add(1, Ordering::AcqRel);
+        Cutting { cuts: self, running }
+    }
+
+    /// The count as it is, for a comparison.
+    pub fn count(&self) -> u64 {
+        fence(Ordering::Acquire);
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Whether the kernel may have the size from before the last truncation.
+    fn is_fresh(&self) -> bool {
+        self.fresh.load(Ordering::Acquire) || self.settled().is_none()
+    }
+
+    /// The kernel has the size of the last truncation that ended.
+    fn has_arrived(&self) {
+        if self.fresh.load(Ordering::Relaxed) {
+            self.fresh.store(false, Ordering::Release);
+        }
+    }
+
+    /// Waits until the kernel has the size of the last truncation.
+    fn wait_for_kernel(&self) {
+        while self.is_fresh() {
+            let ended = *self.running.lock();
+            if ended.is_none_or(|ended| ended.elapsed() >= ANSWER_MAX) {
+                return self.has_arrived();
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// The count while no truncation is under way; `None` during one.
+    fn settled(&self) -> Option<u64> {
+        Some(self.count()).filter(|count| count.is_multiple_of(2))
+    }
+
+    /// The count, after the end of a truncation that is under way. The caller holds no lock.
+    pub fn wait(&self) -> u64 {
+        loop {
+            match self.settled() {
+                Some(count) => return count,
+                None => drop(self.running.lock()),
+            }
+        }
+    }
+}
+
+/// The state of a file under which a reader reads.
+pub(super) struct Snapshot {
+    pub view: Arc<View>,
+    pub size: u64,
+    cuts: u64,
+}
+
+impl Snapshot {
+    /// How many of `len` bytes from `offset` on are before the end of the file.
+    pub fn within(&self, offset: u64, len: usize) -> usize {
+        usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(len)
+    }
+}
+
+impl File {
+    /// Whether a short read must wait for the kernel ([`File::wait_for_kernel_after_cut`]).
+    pub fn was_cut_just_now(&self) -> bool {
+        self.cuts.is_fresh()
+    }
+
+    /// Waits, some milliseconds at most, until the kernel has the size of the last truncation.
+    pub fn wait_for_kernel_after_cut(&self) {
+        self.cuts.wait_for_kernel();
+    }
+
+    /// A writer or closer sent a request, so the answers before it have arrived.
+    pub fn answers_have_arrived(&self) {
+        self.cuts.has_arrived();
+    }
+
+    /// Waits for a truncation that is under way. The caller holds no lock.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        self.snapshot_after(self.cuts.wait())
+    }
+
+    /// The same without waiting.
+    pub(super) fn snapshot_now(&self) -> Option<Snapshot> {
+        self.cuts.settled().map(|cuts| self.snapshot_after(cuts))
+    }
+
+    fn snapshot_after(&self, cuts: u64) -> Snapshot {
+        let view = self.view();
+        Snapshot { view, size: self.size(), cuts }
+    }
+
+    /// Whether what was read under a snapshot is valid.
+    pub(super) fn is_current(&self, snapshot: &Snapshot) -> bool {
+        self.cuts.count() == snapshot.cuts && self.same_view(&snapshot.view)
+    }
+
+    /// Whether bytes up to `end` that no object holds are a hole, and not what another node has just cut. A cut ends with
+    /// a new generation, and under the claim for it the size is small before an object is. So a size is valid between
+    /// two looks that agree. Bytes in a stub are cut without a claim, but the stub of a hole is as long as its file.
+    pub(super) fn is_hole(&self, snapshot: &Snapshot, end: u64) -> Result<bool> {
+        if !self.is_shared() {
+            return Ok(true);
+        }
+        let before = match self.stub.look() {
+            // Another node removed the file. A size that reaches this far has not been cut.
+            Err(error) if error.is_gone() && self.stub.size()? >= end => return Ok(self.is_current(snapshot)),
+            look => look?,
+        };
+        self.take_over(&before)?;
+        let reaches = self.size() >= end && self.is_current(snapshot) && snapshot.view.layout.is_some();
+        if !reaches {
+            return Ok(false);
+        }
+        let grows = !share::growers(&before.listed).is_empty();
+        let agree = share::agree(&before.marks, grows, &self.stub.look()?.marks);
+        if !agree {
+            std::thread::sleep(PAUSE);
+        }
+        Ok(agree)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! Work of the mount that waits for a moment: one thread of the slow pool sleeps until the next is due, and ends when
+//! none waits.
+
+use super::slow::{OWN, Slow, Work};
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Limit of waiting work; beyond it the oldest is done at once. A guess: each holds a descriptor.
+const WAITING_MAX: usize = 128;
+
+/// Queue of work with the times at which it is due.
+pub struct Later {
+    slow: Arc<Slow>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: BTreeMap<(Instant, u64), Work>,
+    added: u64,
+    is_running: bool,
+    has_ended: bool,
+}
+
+impl Later {
+    /// Makes an empty queue.
+    pub fn new(slow: Arc<Slow>) -> Arc<Later> {
+        Arc::new(Later { slow, state: Mutex::default(), changed: Condvar::new() })
+    }
+
+    /// Does some work after a span, or at once if too much waits or the mount ends.
+    pub fn add(self: &Arc<Self>, after: Duration, work: Work) {
+        let mut state = self.state.lock();
+        if state.has_ended {
+            drop(state);
+            return work();
+        }
+        state.added += 1;
+        let at = (Instant::now() + after, state.added);
+        state.waiting.insert(at, work);
+        let first = if state.waiting.len() > WAITING_MAX { state.waiting.pop_first() } else { None };
+        let starts = !std::mem::replace(&mut state.is_running, true);
+        drop(state);
+        self.changed.notify_one();
+        first.into_iter().for_each(|(_, work)| work());
+        if starts {
+            let this = self.clone();
+            if self.slow.push_now(OWN, Box::new(move || this.run())).is_err() {
+                self.end();
+            }
+        }
+    }
+
+    /// Does all work that waits, and later work at once.
+    pub fn end(&self) {
+        let mut state = self.state.lock();
+        state.has_ended = true;
+        let all = std::mem::take(&mut state.waiting);
+        drop(state);
+        self.changed.notify_one();
+        all.into_values().for_each(|work| work());
+    }
+
+    fn run(&self) {
+        let mut state = self.state.lock();
+        while let Some((&(at, _), _)) = state.waiting.first_key_value() {
+            if at > Instant::now() {
+                self.changed.wait_until(&mut state, at);
+            } else if let Some((_, work)) = state.waiting.pop_first() {
+                parking_lot::MutexGuard::unlocked(&mut state, work);
+            }
+        }
+        state.is_running = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    /// [S-411]
+    #[test]
+    fn work_is_done_when_it_is_due_when_too_much_waits_and_at_the_end() {
+        let slow = Slow::new(2, 8, 4);
+        let later = Later::new(slow.clone());
+        let (done, log) = channel();
+        let work = |n: usize| -> Work {
+            let done = done.clone();
+            Box::new(move || done.send(n).expect("the test is there"))
+        };
+        later.add(LONG, work(0));
+        later.add(Duration::from_millis(1), work(1));
+        assert_eq!(log.recv_timeout(LONG), Ok(1), "an earlier one does not wait for a later one");
+        (2..2 + WAITING_MAX).for_each(|n| later.add(LONG, work(n)));
+        assert_eq!(log.try_recv(), Ok(0), "the oldest makes room");
+        assert!(log.try_recv().is_err());
+        later.end();
+        assert_eq!(log.try_iter().count(), WAITING_MAX);
+        later.add(LONG, work(7));
+        assert_eq!(log.try_recv(), Ok(7));
+        assert!(slow.end(LONG));
+    }
+}

@@ -1,0 +1,70 @@
+//! Threads that work for a user.
+//!
+//! Linux keeps credentials per thread: a thread of its own takes the user's effective ids and groups, does the one
+//! thing, and ends. Its real and saved ids stay root's, so the user can neither signal nor trace it. Supplementary
+//! groups come from `/etc/group` only: a group that a directory service knows may be missing, which refuses and never
+//! allows.
+
+use super::take::Rights;
+use super::users::groups_of;
+use crate::source::{Identity, SourceError};
+use rustix::fs::Mode;
+use rustix::process::umask;
+use rustix::thread::UnshareFlags;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// A local file system that does not answer within this time is given up; its thread is left behind.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Rights to take in order to act for `who`; none where the daemon has them already.
+pub(super) fn switch_to(who: &Identity) -> Result<Option<Rights>, SourceError> {
+    let own = rustix::process::geteuid().as_raw();
+    if own == who.uid {
+        return Ok(None);
+    }
+    if own != 0 {
+        return Err(SourceError::Permanent(format!(
+            "this daemon runs as user {own} and cannot act for user {}; let root run it",
+            who.uid
+        )));
+    }
+    let rights = Rights::new(who.uid, who.gid, groups_of(who));
+    rights.map(Some).map_err(|e| SourceError::Permanent(format!("cannot take the rights of user {}: {e}", who.uid)))
+}
+
+/// Runs `work` with the rights and the file mode creation mask of `who`.
+pub fn with_rights_of<T: Send + 'static>(
+    who: &Identity,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, SourceError> {
+    let (mut rights, mask) = (switch_to(who)?, who.mask());
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let run = move || {
+        let taken = take_mask(mask).map_err(|e| format!("file mode creation mask: {e}"));
+        let taken =
+            taken.and_then(|()| rights.as_mut().map_or(Ok(()), Rights::take_effective).map_err(|e| e.to_string()));
+        // The receiver may have given up: then there is no use for the result.
+        let _ = sender.send(taken.map(|()| work()));
+    };
+    std::thread::Builder::new()
+        .name("rights".into())
+        .spawn(run)
+        .map_err(|e| SourceError::Passing(format!("no thread for the file system: {e}")))?;
+    match receiver.recv_timeout(TIMEOUT) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(e)) => Err(SourceError::Permanent(format!("cannot take the rights of user {}: {e}", who.uid))),
+        Err(_) => Err(SourceError::Passing("local file system: no answer within the deadline".into())),
+    }
+}
+
+/// Gives this thread a mask of its own: it shared that of the thread that started it.
+fn take_mask(mask: u32) -> rustix::io::Result<()> {
+    // SAFETY: only the mask, root and working directory are unshared, no descriptor table.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS)? };
+    umask(Mode::from_raw_mode(mask));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
