@@ -17,8 +17,8 @@ told() { awk -f scripts/told.awk; }
 
 # Every test program but the one that runs beside.
 others=(--lib --bins --examples)
-for program in crates/*/tests/*.rs crates/*/tests/*/main.rs; do
-    name=${program#crates/*/tests/} && name=${name%.rs} && name=${name%/main}
+for program in {crates,lab}/*/tests/*.rs {crates,lab}/*/tests/*/main.rs; do
+    name=${program#*/*/tests/} && name=${name%.rs} && name=${name%/main}
     [ "$name" = cluster ] || others+=(--test "$name")
 done
 

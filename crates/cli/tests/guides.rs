@@ -140,7 +140,7 @@ fn every_block_says_what_it_is() {
 fn every_page_that_is_named_is_there() {
     let mut sources = pages();
     sources.retain(|(name, _)| !name.starts_with("docs/results/log/"));
-    ["crates", "demo", "grids", "benches", "scripts"].iter().for_each(|below| texts(below, &mut sources));
+    ["crates", "lab", "demo", "grids", "benches", "scripts"].iter().for_each(|below| texts(below, &mut sources));
     let mut wrong = Vec::new();
     for (name, text) in sources {
         for (at, _) in text.match_indices("docs/") {
@@ -185,8 +185,8 @@ fn laboratory(ours: &Path) -> PathBuf {
     static BUILT: Once = Once::new();
     let beside = ours.with_file_name("entrepot-lab");
     BUILT.call_once(|| {
-        let sources = ["lab", "terminal", "emulate", "sim", "store", "policy"];
-        let source = sources.iter().map(|name| newest(&root().join("crates").join(name).join("src"))).max().flatten();
+        let sources = ["lab/cli", "crates/terminal", "lab/emulate", "lab/sim", "crates/store", "crates/policy"];
+        let source = sources.iter().map(|folder| newest(&root().join(folder).join("src"))).max().flatten();
         if newest(&beside) > source {
             return;
         }
@@ -356,7 +356,12 @@ fn of_module(name: &str) -> String {
     let name =
         name.rsplit_once("::").filter(|(_, last)| last.starts_with(char::is_uppercase)).map_or(name, |(of, _)| of);
     let (of, rest) = name.split_once("::").unwrap_or((name, ""));
-    let path = format!("crates/{of}/src/{}", rest.replace("::", "/"));
+    let folder = match of {
+        "lab" => "lab/cli".to_owned(),
+        "sim" | "emulate" => format!("lab/{of}"),
+        _ => format!("crates/{of}"),
+    };
+    let path = format!("{folder}/src/{}", rest.replace("::", "/"));
     let file = format!("{path}.rs");
     if root().join(&file).is_file() { file } else { path }
 }

@@ -33,7 +33,7 @@ fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
 fn rust_files() -> Vec<(PathBuf, String)> {
     let root = root();
     let mut found = Vec::new();
-    files_below(&root.join("crates"), &mut found);
+    ["crates", "lab"].iter().for_each(|folder| files_below(&root.join(folder), &mut found));
     let texts: Vec<_> = found
         .into_iter()
         .filter(|p| p.extension().is_some_and(|e| e == "rs"))
@@ -319,11 +319,12 @@ fn modules_import_each_other_in_no_ring() {
     let mut crates: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
     for (path, text) in rust_files() {
         let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
-        let ["crates", package, "src", module, ref below @ ..] = parts[..] else { continue };
+        let [folder, package, "src", module, ref below @ ..] = parts[..] else { continue };
         let test = parts.iter().any(|part| ["tests", "tests.rs"].contains(part));
         if test || module == "lib.rs" || module == "main.rs" || module == "bin" {
             continue;
         }
+        let package = if folder == "lab" && package == "cli" { "lab" } else { package };
         let modules = crates.entry(package.to_owned()).or_default();
         let module = module.trim_end_matches(".rs");
         let used = imports(&product(&text), below.len() + 1);
@@ -343,13 +344,19 @@ fn expanded(name: &str) -> Vec<String> {
     list.split(',').flat_map(|part| expanded(&format!("{before}{}{after}", part.trim()))).collect()
 }
 
+/// The folder of the crate with this name in code.
+fn folder_of(package: &str) -> PathBuf {
+    let lab = root().join("lab").join(if package == "lab" { "cli" } else { package });
+    if package != "cli" && lab.is_dir() { lab } else { root().join("crates").join(package) }
+}
+
 /// The file or folder of a module, or of the item in it that the last word names.
 fn is_there(name: &str) -> bool {
     let mut words: Vec<&str> = name.split("::").collect();
     if words.last().is_some_and(|last| last.starts_with(char::is_uppercase)) {
         words.pop();
     }
-    let below = root().join("crates").join(words[0]).join("src").join(words[1..].join("/"));
+    let below = folder_of(words[0]).join("src").join(words[1..].join("/"));
     below.is_dir() || below.with_extension("rs").is_file()
 }
 
@@ -357,8 +364,9 @@ fn is_there(name: &str) -> bool {
 fn named_modules() -> Vec<(PathBuf, String)> {
     let mut pages = Vec::new();
     files_below(&root().join("docs/internals"), &mut pages);
-    let crates: Vec<_> = std::fs::read_dir(root().join("crates")).expect("crates").flatten().collect();
-    let crates: Vec<String> = crates.iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let of = |folder: &str| std::fs::read_dir(root().join(folder)).expect("crates").flatten();
+    let crates = of("crates").chain(of("lab")).map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let crates: Vec<String> = crates.chain(["lab".to_owned()]).collect();
     let mut found = Vec::new();
     for page in pages {
         let text = std::fs::read_to_string(&page).expect("text");

@@ -1,6 +1,6 @@
 //! The laboratory's command line by itself: help, completions, manual pages, and what wrong input is answered.
 
-#[path = "../../cli/tests/command_line/words.rs"]
+#[path = "../../../crates/cli/tests/command_line/words.rs"]
 mod words;
 
 use words::{CLOSED, Words};
