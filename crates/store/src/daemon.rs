@@ -214,8 +214,9 @@ impl Starting {
         }
         drop(pool.advisers.set(adapt.advisers()));
         let keeper = quotas(&volume, &pool).map_err(|e| problem(&e))?;
-        end::clear_dead_mount(mount_point);
         let unclean = Arc::new(unclean::Unclean::begin(volume.state_dir()));
+        // Directly before the new mount: in between, the mount point is an empty directory of the file system below.
+        end::clear_dead_mount(mount_point);
         let mount = Arc::new(mount(&volume, &pool, &files, &stager, adapt.replicas().openers(), mount_point)?);
         let node = calls.as_ref().map_or("-", |calls| calls.own());
         let accounts = Accounts::new(node, volume.config().accounting.keep);

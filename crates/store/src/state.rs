@@ -197,6 +197,10 @@ pub trait State: Send + Sync {
     fn life(&self) -> Result<Option<String>> {
         Ok(None)
     }
+    /// Makes this record the mark of this state: from now on, a server without it, or with another value, counts as away.
+    fn pin(&self, _kind: &str, _key: &str) -> Result<()> {
+        Ok(())
+    }
     /// Durations of the store's operations, if it counts them.
     fn timed(&self) -> Option<&Timed> {
         None

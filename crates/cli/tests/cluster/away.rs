@@ -2,14 +2,14 @@
 
 use crate::agent::Agent;
 use crate::ceph;
-use crate::hosts::hosts;
+use crate::hosts::{LOCAL, hosts};
 use crate::random::seed;
 use crate::real::{code, err, noise, out, until_within};
 use crate::volume::{Node, PATIENT, Shared, State, are_in_order, is_well, leading};
 use crate::writers::Writers;
 use std::time::{Duration, Instant};
 
-/// [S-205]
+/// [S-205] [S-427]
 #[test]
 fn open_files_go_on_while_the_store_of_the_state_is_away() {
     let Some(hosts) = hosts() else { return };
@@ -23,8 +23,18 @@ fn open_files_go_on_while_the_store_of_the_state_is_away() {
     assert!(away.as_str().is_some_and(|why| why.contains("Redis")), "{away}");
     let shown = nodes[0].run(&["status"]);
     assert!(out(&shown).contains("state    AWAY: "), "{}", out(&shown));
-    std::thread::sleep(Duration::from_secs(1));
+    // A server without the data is not the store.
+    hosts.keep_redis();
+    hosts.server.must("rm", &["-rf", &format!("{LOCAL}/redis")]);
     hosts.server.start_redis();
+    until_within(10, "the empty server is recognised", || {
+        let away = nodes[0].entrepot(&["status"])["state_away"].take();
+        away.as_str().is_some_and(|why| why.contains("no state of this volume"))
+    });
+    let order = nodes[0].run(&["target", "drain", "target1", "--no-wait"]);
+    assert!(code(&order) == 7 && err(&order).contains("it is kept"), "{}", err(&order));
+    hosts.kill_redis();
+    hosts.put_redis_back();
     until_within(30, "targets can be emptied again", || nodes[1].run(&["target", "drain", "target1"]).status.success());
     nodes[2].ok(&["target", "restore", "target1"]);
     std::thread::sleep(Duration::from_secs(1));

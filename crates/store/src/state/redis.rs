@@ -30,6 +30,7 @@ use crate::state::{TargetRecord, Told};
 use crate::{Error, Result};
 use parking_lot::Mutex;
 use redis::{Connection, ErrorKind, RedisError, RedisResult, ServerErrorKind};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Timeout of a connection. A guess: a server in the same machine room answers in milliseconds.
@@ -53,6 +54,15 @@ const SCHEMA: u32 = 1;
 pub struct Server {
     address: Address,
     link: Mutex<Link>,
+    pinned: OnceLock<Pinned>,
+}
+
+/// A record that tells this state from another one, by its key, field and value.
+#[derive(Clone)]
+struct Pinned {
+    key: String,
+    field: String,
+    value: Vec<u8>,
 }
 
 #[derive(Default)]
@@ -85,7 +95,7 @@ impl Server {
     }
 
     fn at(address: &Address) -> Server {
-        Server { address: address.clone(), link: Mutex::default() }
+        Server { address: address.clone(), link: Mutex::default(), pinned: OnceLock::new() }
     }
 
     /// Its address, without a password.
@@ -108,16 +118,7 @@ impl Server {
         // One that was idle may have been closed at the other end, and one of a process that was stopped for a while gives up waiting; all
         // calls may be done twice.
         let dropped = held && error.is_connection_dropped() && !error.is_timeout();
-        if dropped || is_interrupted(&error) || is_replica(&error) {
-            match self.attempt(&mut link, &mut act)? {
-                Ok(value) => return Ok(value),
-                Err(again) => error = again,
-            }
-        }
-        // A server that has just started reads its file first.
-        let began = Instant::now();
-        while is_loading(&error) && began.elapsed() < ANSWER_SPAN {
-            std::thread::sleep(LOADING_SPAN);
+        if dropped || is_interrupted(&error) || is_replica(&error) || is_loading(&error) {
             match self.attempt(&mut link, &mut act)? {
                 Ok(value) => return Ok(value),
                 Err(again) => error = again,
@@ -157,18 +158,29 @@ impl Server {
         let made = self.address.connect(CONNECT_SPAN).and_then(|mut connection| {
             connection.set_read_timeout(Some(ANSWER_SPAN))?;
             connection.set_write_timeout(Some(ANSWER_SPAN))?;
-            // The first command stands alone: an error that it gets is one of this connection.
-            match redis::cmd("PING").exec(&mut connection) {
-                Err(error) if !is_loading(&error) => return Err(error),
-                _ => {}
+            // A server that has just started reads its file first.
+            let began = Instant::now();
+            while let Err(error) = redis::cmd("PING").exec(&mut connection) {
+                if !is_loading(&error) || began.elapsed() >= ANSWER_SPAN {
+                    return Err(error);
+                }
+                std::thread::sleep(LOADING_SPAN);
             }
-            // One that took another's place may be set up otherwise.
+            // A server that took another's place may have other settings, or other data.
             let synced = if self.address.may_change() { is_synced(&mut connection)? } else { Ok(()) };
-            Ok((connection, synced))
+            let usable = match self.pinned.get() {
+                Some(pinned) if synced.is_ok() => pinned.check(&mut connection)?,
+                _ => synced,
+            };
+            Ok((connection, usable))
         });
         match made {
-            Ok((connection, synced)) => {
-                synced.map_err(|why| self.refused(&why))?;
+            Ok((connection, usable)) => {
+                if let Err(why) = usable {
+                    let error = self.refused(&why);
+                    link.away = Some((Instant::now(), error.to_string()));
+                    return Err(error);
+                }
                 link.away = None;
                 Ok(connection)
             }
@@ -188,6 +200,22 @@ impl Server {
                 Err(Error::State(why))
             }
         }
+    }
+}
+
+impl Pinned {
+    /// Whether the server at the other end has this record, or the reason for a refusal.
+    fn check(&self, connection: &mut Connection) -> RedisResult<std::result::Result<(), String>> {
+        let found: Option<Vec<u8>> = redis::cmd("HGET").arg(&self.key).arg(&self.field).query(connection)?;
+        let is = match found {
+            Some(found) if found == self.value => return Ok(Ok(())),
+            Some(_) => "another state of this volume",
+            None => "no state of this volume",
+        };
+        Ok(Err(format!(
+            "holds {is}: this node does not use it, as if it were away. Start the server with its own data; if they are lost, take all \
+             nodes down and see docs/guide/operate/backup.md, \"The state is lost\""
+        )))
     }
 }
 
@@ -222,7 +250,7 @@ fn is_synced(connection: &mut Connection) -> RedisResult<std::result::Result<(),
                      {wanted}"
                 )));
             }
-            Err(error) if broken(&error) || is_loading(&error) || error.code() == Some("NOAUTH") => return Err(error),
+            Err(error) if broken(&error) || error.code() == Some("NOAUTH") => return Err(error),
             Err(error) => {
                 tracing::warn!("the Redis server does not say whether it syncs its writes ({error}); it is trusted to");
                 return Ok(Ok(()));
@@ -238,6 +266,7 @@ fn is_loading(error: &RedisError) -> bool {
 
 fn broken(error: &RedisError) -> bool {
     is_replica(error)
+        || is_loading(error)
         || error.is_io_error()
         || error.is_timeout()
         || error.is_connection_dropped()
@@ -336,7 +365,7 @@ impl RedisState {
                 self.rename(&key, &format!("{to}{name}"))?; // it may have taken it away itself
             }
         }
-        let server = Server::at(&self.server.address);
+        let server = Server { pinned: self.server.pinned.clone(), ..Server::at(&self.server.address) };
         Ok(RedisState { server, prefix: self.prefix.clone(), own: Some(taken), timed: Timed::default() })
     }
 

@@ -101,10 +101,11 @@ pub(super) fn check(config: &Config, state: &dyn State, volume: VolumeId) -> Res
     let is_known = named.is_none() || get::<Id>(state, ID).map_err(super::open::problem)?.is_some();
     if is_known {
         let id = check_volume(config, state, volume)?;
-        match &named {
-            None => return namespace::write_state_id(namespace, &id).map_err(super::open::problem),
-            Some(named) if *named == id => return Ok(()),
-            Some(_) => {}
+        if named.is_none() {
+            namespace::write_state_id(namespace, &id).map_err(super::open::problem)?;
+        }
+        if named.is_none_or(|named| named == id) {
+            return state.pin(KIND, ID).map_err(super::open::problem);
         }
     }
     let state = config.state.display();

@@ -29,7 +29,6 @@ pub(crate) fn ordered(text: &str) -> Option<Vec<TargetId>> {
     numbers.map(|number| number.parse().ok().map(TargetId)).collect()
 }
 
-/// Problems with a change of a volume that goes on as it is.
 /// Result of reading the recorded orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Followed {
@@ -66,7 +65,16 @@ impl Volume {
         let (given, said) = tell_now(Given { state, given_ms }, tell);
         match said {
             Ok(Some(remembered)) => self.orders.told(target.id(), remembered.last_ms),
-            Ok(None) => return Err(self.unknown(name)),
+            Ok(None) => {
+                return Err(Problems::one(
+                    Problem::new(
+                        format!("the state store has no record of target {name}"),
+                        format!("the target is {state} on this node only, until its daemon ends"),
+                        "If another node has just removed the target, all is well. Otherwise the store was emptied: start it with its data",
+                    )
+                    .failed(),
+                ));
+            }
             Err(error) if self.config.is_shared() => return Err(self.kept(&target, given, &error)),
             Err(error) => {
                 let cause = format!("target {name} is {state}, but a restart will not know: {error}");

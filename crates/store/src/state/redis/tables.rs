@@ -1,6 +1,6 @@
 //! The calls of a state store as commands of Redis.
 
-use super::RedisState;
+use super::{Pinned, RedisState};
 use crate::counters::Timed;
 use crate::state::dump::{self, Row};
 use crate::state::{JournalEntry, Remembered, State, TargetRecord, Told, state_name};
@@ -293,6 +293,14 @@ fn target_records(
 }
 
 impl State for RedisState {
+    fn pin(&self, kind: &str, key: &str) -> Result<()> {
+        if let Some(value) = self.record_get(kind, key)? {
+            let pinned = Pinned { key: self.key(&format!("record.{kind}")), field: key.to_owned(), value };
+            drop(self.server.pinned.set(pinned));
+        }
+        Ok(())
+    }
+
     fn timed(&self) -> Option<&Timed> {
         Some(&self.timed)
     }

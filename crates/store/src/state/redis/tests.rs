@@ -147,6 +147,37 @@ fn a_server_that_is_away_or_hangs_is_an_error_in_bounded_time() {
     assert_eq!(state.record_get("job", "1").unwrap().as_deref(), Some(&b"x"[..]));
 }
 
+/// [S-427]
+#[test]
+fn a_server_that_comes_back_with_other_data_counts_as_away() {
+    let Some(mut redis) = Redis::synced() else { return };
+    let state = redis.open("v");
+    state.record_put("state", "id", b"one").unwrap();
+    state.pin("state", "id").unwrap();
+    state.record_put("burst.app", "wave", b"x").unwrap();
+    let data = redis.dir.path().join("appendonlydir");
+    let aside = redis.dir.path().join("aside");
+    for other in [None, Some(&b"two"[..])] {
+        redis.process.kill().unwrap();
+        redis.process.wait().unwrap();
+        std::fs::rename(&data, &aside).unwrap();
+        redis.kill_and_start();
+        if let Some(id) = other {
+            redis.open("v").record_put("state", "id", id).unwrap();
+        }
+        for _ in 0..3 {
+            let refused = state.record_put("burst.app", "wave", b"y").unwrap_err().to_string();
+            assert!(refused.contains("state of this volume") && refused.contains("its own data"), "{refused}");
+        }
+        assert!(redis.open("v").records("burst.app").unwrap().is_empty(), "nothing is written to it");
+        std::fs::remove_dir_all(&data).unwrap();
+        std::fs::rename(&aside, &data).unwrap();
+        redis.kill_and_start();
+        std::thread::sleep(AWAY_SPAN);
+        assert_eq!(state.record_get("burst.app", "wave").unwrap().as_deref(), Some(&b"x"[..]));
+    }
+}
+
 #[test]
 fn a_server_that_forgets_is_refused_and_so_is_a_newer_schema() {
     let Some(redis) = Redis::start(&["--appendonly", "no"]) else { return };
