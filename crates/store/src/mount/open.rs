@@ -377,11 +377,11 @@ impl Server {
         }
     }
 
-    /// Returns the errno of a failed open. The name was there a moment ago. Another node may have put another file in
-    /// its place, so the kernel has to look the name up again.
+    /// Returns the errno of a failed open. The name was there a moment ago. A rename may have put another file in its
+    /// place, so the kernel has to look the name up again.
     fn not_opened(&self, id: NodeId, error: &Error) -> Errno {
         match error.errno() {
-            Errno::NOENT | Errno::STALE if self.parts.pool.cluster.get().is_some() => {
+            Errno::NOENT | Errno::STALE => {
                 self.parts.namespace.lost_name(id);
                 Errno::STALE
             }

@@ -87,9 +87,8 @@ impl Namespace {
         use std::os::fd::AsFd;
         let node = self.node(id)?;
         for _ in 0..TRIES {
-            // Where other nodes replace files, the kernel has to look the name up again.
-            let gone = if self.replaced.is_some() { Errno::STALE } else { Errno::NOENT };
-            let (parent, name) = node.name().ok_or(gone)?;
+            // With ESTALE the kernel looks the name up again: a rename may have put another file there.
+            let (parent, name) = node.name().ok_or(Errno::STALE)?;
             match act(self.directory(parent)?.as_fd(), &name) {
                 Err(Errno::STALE | Errno::NOENT) => {
                     // Waits for a rename under way. If the name is still the same, another node or process removed it.
