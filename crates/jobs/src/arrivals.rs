@@ -35,7 +35,7 @@ use store::state::State;
 /// The name under which rates of sources are kept in the state store.
 const RATES: &str = "source-rate";
 /// Threads that request sizes from the sources. A guess: one source that does not answer delays few others.
-const ASKERS: usize = 4;
+const ASKERS_MAX: usize = 4;
 /// Settings of the arrivals.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -102,7 +102,7 @@ struct Shared {
     nodes: Option<Nodes>,
     view: Mutex<QueueView>,
     queues: Mutex<BTreeMap<QueueKind, Arc<dyn WaitingJobs>>>,
-    /// Something to look at, for either kind of thread.
+    /// Something to look at, for the thread of the queues.
     woken: Condvar,
     flags: Mutex<Flags>,
 }
@@ -115,6 +115,8 @@ struct Flags {
     taken_up: bool,
     /// Jobs whose sources are still to be queried for sizes.
     asked: VecDeque<ArrivalRequest>,
+    /// Number of threads that query.
+    askers: usize,
 }
 
 /// The driver. Ends with [`Arrivals::stop`].
@@ -149,10 +151,6 @@ impl Arrivals {
         });
         let own = shared.clone();
         std::thread::Builder::new().name("just-in-time".into()).spawn(move || watch(&own))?;
-        for _ in 0..ASKERS {
-            let own = shared.clone();
-            std::thread::Builder::new().name("sizes".into()).spawn(move || ask_sources(&own))?;
-        }
         Ok(Arrivals { shared })
     }
 
@@ -183,8 +181,16 @@ impl Arrivals {
     }
 
     fn take(&self, asked: ArrivalRequest) {
-        self.shared.flags.lock().asked.push_back(asked);
-        self.shared.woken.notify_all();
+        let mut flags = self.shared.flags.lock();
+        flags.asked.push_back(asked);
+        if flags.askers == ASKERS_MAX {
+            return;
+        }
+        let own = self.shared.clone();
+        match std::thread::Builder::new().name("sizes".into()).spawn(move || ask_sources(&own)) {
+            Ok(_) => flags.askers += 1,
+            Err(error) => tracing::error!("no thread to query sources for sizes, the job waits: {error}"),
+        }
     }
 
     /// Bytes promised by this node whose data are still to come.
@@ -254,20 +260,17 @@ impl Shared {
     }
 }
 
-/// Loop of the threads that request sizes from the sources.
+/// Queries the sources of jobs for sizes, until no job is left.
 fn ask_sources(shared: &Arc<Shared>) {
     loop {
         let asked = {
             let mut flags = shared.flags.lock();
-            loop {
-                if flags.stopped {
-                    return;
-                }
-                match flags.asked.pop_front() {
-                    Some(asked) => break asked,
-                    None => shared.woken.wait(&mut flags),
-                }
-            }
+            let next = flags.asked.pop_front().filter(|_| !flags.stopped);
+            let Some(asked) = next else {
+                flags.askers -= 1;
+                return;
+            };
+            asked
         };
         let known = match asked.wanted.is_empty() {
             true => None,

@@ -24,7 +24,6 @@ use crate::stats::{Metric, Stats};
 use crate::target::{Reach, State, TargetError};
 use crate::{Error, Result};
 use driver::{Driver, Wait};
-use parking_lot::Mutex;
 use policy::layout::{Object, ObjectState, Position};
 use policy::protect::recovery::{self, Event, Outcome as Told, Why};
 use policy::{FileId, ObjectId};
@@ -32,12 +31,7 @@ use rustix::fd::OwnedFd;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// Number of threads that fetch and write. More than the machine keeps in flight per key, so that several files
-/// progress at once.
-const WORKERS: usize = 12;
 
 /// Longest wait of a reader in total. Every fetch has its own deadline and the retries are few, so this is reached
 /// only when a source delivers a little again and again.
@@ -46,13 +40,12 @@ const WAIT_MAX: Duration = Duration::from_secs(600);
 /// Recovers lost objects from their sources. Register it in `Pool::recovery`.
 pub struct Repair {
     driver: Arc<Driver>,
-    workers: Mutex<Vec<JoinHandle<()>>>,
     /// Longest wait of a reader so far, in nanoseconds.
     longest_wait_ns: AtomicU64,
 }
 
 impl Repair {
-    /// Starts the workers. `side` is the namespace's directory of checksums.
+    /// Begins without a worker; they start with the work. `side` is the namespace's directory of checksums.
     pub fn start(
         config: recovery::Config,
         pool: Arc<Pool>,
@@ -60,14 +53,8 @@ impl Repair {
         side: OwnedFd,
         stats: Arc<Stats>,
     ) -> Arc<Repair> {
-        let driver = Arc::new(Driver::new(config, pool, opener, side, stats));
-        let workers = (0..WORKERS).map(|k| {
-            let driver = driver.clone();
-            let worker = std::thread::Builder::new().name(format!("repair-{k}"));
-            worker.spawn(move || driver.work()).expect("a thread can be started")
-        });
-        let workers = Mutex::new(workers.collect());
-        Arc::new(Repair { driver, workers, longest_wait_ns: AtomicU64::new(0) })
+        let driver = Driver::new(config, pool, opener, side, stats);
+        Arc::new(Repair { driver, longest_wait_ns: AtomicU64::new(0) })
     }
 
     /// Recovers one object without a waiting reader, and returns when it is complete.
@@ -115,11 +102,6 @@ impl Repair {
     /// Ends the workers; waiting readers get an error.
     pub fn stop(&self) {
         self.driver.stop();
-        for worker in self.workers.lock().drain(..) {
-            if worker.join().is_err() {
-                tracing::error!("a repair worker panicked");
-            }
-        }
     }
 
     fn wait(&self, wait: &Wait, longest: Duration) -> Result<()> {

@@ -24,8 +24,8 @@ impl Workers {
         Workers(Arc::new(Shared { of, running: Mutex::default(), changed: Condvar::new() }))
     }
 
-    /// Starts a thread. A failure to start is logged.
-    pub fn start(&self, name: &str, work: impl FnOnce() + Send + 'static) {
+    /// Starts a thread. A failure to start is logged; returns whether it started.
+    pub fn start(&self, name: &str, work: impl FnOnce() + Send + 'static) -> bool {
         self.0.running.lock().push(name.to_owned());
         let running = Running { shared: self.0.clone(), name: name.to_owned() };
         let body = move || {
@@ -34,9 +34,10 @@ impl Workers {
         };
         // If the thread does not start, `body` is dropped, and with it its name.
         let started = std::thread::Builder::new().name(name.into()).spawn(body);
-        if let Err(error) = started {
+        if let Err(error) = &started {
             tracing::error!("no thread {name} for {}, which stands still: {error}", self.0.of);
         }
+        started.is_ok()
     }
 
     /// Waits for the threads to end; the caller has asked them to. Hung threads are left behind.

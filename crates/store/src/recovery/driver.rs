@@ -9,6 +9,7 @@ use crate::file::{File, Pool};
 use crate::host::descriptor_path;
 use crate::source::Opener;
 use crate::stats::Stats;
+use crate::workers::Workers;
 use crate::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 use policy::layout::Object;
@@ -21,11 +22,18 @@ use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Maximum of broken recoveries whose patched rows are kept readable; the oldest are dropped.
 const BROKEN_MAX: usize = 256;
+
+/// Maximum of threads that fetch and write. More than the machine keeps in flight per key, so that several files
+/// progress at once.
+const WORKERS_MAX: usize = 12;
+
+/// Time after which a worker without work ends.
+const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// A caller that waits.
 pub(super) struct Wait {
@@ -77,6 +85,9 @@ struct State {
     broken: VecDeque<Key>,
     next_waiter: Waiter,
     stopped: bool,
+    /// Living workers, and those of them without work.
+    workers: usize,
+    idle: usize,
 }
 
 pub(super) struct Driver {
@@ -90,10 +101,18 @@ pub(super) struct Driver {
     began: Instant,
     state: Mutex<State>,
     bell: Condvar,
+    workers: Workers,
+    me: Weak<Driver>,
 }
 
 impl Driver {
-    pub fn new(config: Config, pool: Arc<Pool>, opener: Arc<dyn Opener>, side: OwnedFd, stats: Arc<Stats>) -> Driver {
+    pub fn new(
+        config: Config,
+        pool: Arc<Pool>,
+        opener: Arc<dyn Opener>,
+        side: OwnedFd,
+        stats: Arc<Stats>,
+    ) -> Arc<Driver> {
         let state = State {
             machine: Recovery::new(config),
             work: VecDeque::new(),
@@ -104,11 +123,27 @@ impl Driver {
             broken: VecDeque::new(),
             next_waiter: 0,
             stopped: false,
+            workers: 0,
+            idle: 0,
         };
         let beside = std::fs::read_link(descriptor_path(&side)).unwrap_or_default();
         let tree = beside.with_file_name("tree");
         let (state, bell, log) = (Mutex::new(state), Condvar::new(), Log::new(pool.events.clone()));
-        Driver { pool, opener, side, tree, stats, log, began: Instant::now(), state, bell }
+        let workers = Workers::of("the repair");
+        let began = Instant::now();
+        Arc::new_cyclic(|me| Driver {
+            pool,
+            opener,
+            side,
+            tree,
+            stats,
+            log,
+            began,
+            state,
+            bell,
+            workers,
+            me: me.clone(),
+        })
     }
 
     fn now(&self) -> Time {
@@ -194,6 +229,20 @@ impl Driver {
                 action => state.work.push_back(Work::Carry(action)),
             }
         }
+        self.staff(state);
+    }
+
+    /// Wakes the workers, and starts more if there is more work. One of them waits for the next deadline.
+    fn staff(&self, state: &mut State) {
+        let wanted = state.work.len().max(usize::from(state.machine.next_deadline().is_some()));
+        while !state.stopped && state.workers < WORKERS_MAX && state.idle < wanted {
+            let Some(me) = self.me.upgrade() else { break };
+            if !self.workers.start("repair", move || me.work()) {
+                break;
+            }
+            state.workers += 1;
+            state.idle += 1;
+        }
         self.bell.notify_all();
     }
 
@@ -230,31 +279,40 @@ impl Driver {
     }
 
     /// Main loop of a worker.
-    pub fn work(&self) {
-        loop {
-            let work = {
-                let mut state = self.state.lock();
-                loop {
-                    if state.stopped {
-                        return;
-                    }
-                    if let Some(work) = state.work.pop_front() {
-                        break work;
-                    }
-                    let now = self.now();
-                    match state.machine.next_deadline() {
-                        Some(due) if due <= now => self.step(&mut state, Event::Tick),
-                        Some(due) => drop(self.bell.wait_for(&mut state, Duration::from_nanos(due.since(now).0))),
-                        None => self.bell.wait(&mut state),
-                    }
-                }
-            };
+    fn work(&self) {
+        while let Some(work) = self.next() {
             match work {
                 Work::Carry(action) => self.carry_out(action),
                 Work::Remove(target, object) => self.discard(target, object),
                 Work::Drop(case) => drop(case),
             }
+            self.state.lock().idle += 1;
         }
+    }
+
+    /// Returns the next work of an idle worker, or nothing if the worker is to end.
+    fn next(&self) -> Option<Work> {
+        let idle_since = Instant::now();
+        let mut state = self.state.lock();
+        while !state.stopped {
+            if let Some(work) = state.work.pop_front() {
+                state.idle -= 1;
+                return Some(work);
+            }
+            let (now, due) = (self.now(), state.machine.next_deadline());
+            if due.is_some_and(|due| due <= now) {
+                self.step(&mut state, Event::Tick);
+                continue;
+            }
+            if idle_since.elapsed() >= IDLE_MAX && (due.is_none() || state.idle > 1) {
+                break;
+            }
+            let rest = due.map_or(IDLE_MAX, |due| Duration::from_nanos(due.since(now).0));
+            self.bell.wait_for(&mut state, rest.min(IDLE_MAX));
+        }
+        state.workers -= 1;
+        state.idle -= 1;
+        None
     }
 
     fn carry_out(&self, action: Action) {
@@ -301,6 +359,7 @@ impl Driver {
         self.bell.notify_all();
         drop(state);
         drop(cases);
+        self.workers.stop();
     }
 }
 

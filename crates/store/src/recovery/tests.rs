@@ -7,6 +7,7 @@ use crate::source::{Identity, Place, Record, SourceError};
 use crate::stage::sums::{name_of, sum_of};
 use crate::stub::memory::MemoryStub;
 use crate::target::{Medium, MemoryMedium, Order, State, TargetSpec, Targets, TargetsOptions};
+use parking_lot::Mutex;
 use policy::layout::{ObjectState, Placement, Reason};
 use policy::{TargetId, Time};
 use std::sync::atomic::{AtomicU64, Ordering};
