@@ -296,7 +296,7 @@ run_as_printed! {
     the_lines_of_scrub_run_as_printed: "docs/guide/operate/scrub.md",
     the_lines_of_watch_run_as_printed: "docs/guide/operate/watch.md",
     the_lines_of_device_fails_run_as_printed: "docs/guide/operate/device-fails.md",
-    the_lines_of_stripes_run_as_printed: "docs/guide/operate/stripes.md",
+    the_lines_of_adapt_run_as_printed: "docs/guide/operate/adapt.md",
     the_lines_of_checkpoints_run_as_printed: "docs/guide/operate/checkpoints.md",
     the_lines_of_emulate_run_as_printed: "docs/guide/operate/emulate.md",
     the_lines_of_stage_run_as_printed: "docs/guide/stage.md",
