@@ -5,7 +5,7 @@
 //!                +--> world: queue, runs, failures --+-- utilisation
 //!   records -----+                                   +-- jobs at risk, space of the copies
 //! ```
-//! The decisions are those of `policy`; `docs/guide/center.md` lists the parts of the model.
+//! The decisions are those of `policy`; `docs/guide/simulator.md` lists the parts of the model.
 //!
 //! Source: Zhang, section 4.7; the reference, sections 6.7 and 6.8.
 
