@@ -1,5 +1,5 @@
 //! Assumptions of the protocol between nodes about a shared file system, each with racing processes on three hosts. The
-//! results are in the table of `docs/results/shared-file-systems.md`.
+//! results are in the table of `docs/results/appendix.md`.
 
 mod attributes;
 mod bytes;

@@ -14,7 +14,7 @@ const PLAIN: &str = "plain";
 pub const CLIENT_PID: &str = "/run/gluster/client.pid";
 
 /// Options of the volume. Without each of the first three a test of `facts` fails; see
-/// `docs/results/shared-file-systems.md`.
+/// `docs/results/appendix.md`.
 const OPTIONS: &[(&str, &str)] = &[
     // Attributes, sizes and names are remembered by each client.
     ("performance.stat-prefetch", "off"),
