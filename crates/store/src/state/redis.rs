@@ -57,7 +57,7 @@ pub struct Server {
     pinned: OnceLock<Pinned>,
 }
 
-/// A record that tells this state from another one, by its key, field and value.
+/// A record that distinguishes this state from others, by its key, field and value.
 #[derive(Clone)]
 struct Pinned {
     key: String,
