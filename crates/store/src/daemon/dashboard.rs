@@ -35,13 +35,13 @@ const OF_MOVER: [&str; 4] = ["running", "changes_done", "changes_failed", "bytes
 impl Core {
     /// The volume at a glance. Requests data from the state store and the leader, so it may take as long as they do.
     pub fn at_a_glance(self: &Arc<Self>, with_names: bool) -> Result<Value, Problem> {
-        let mut status = status::status(self, &operator())?;
+        let mut status = json!(status::status(self, &operator())?);
         let mut shown = picked(&status, &OF_VOLUME);
         shown["with_names"] = json!(with_names);
         shown["host"] = json!(crate::host::name());
         shown["now_ms"] = json!(super::now_ns() / 1_000_000);
         shown["problems"] = json!(self.problems(&status));
-        shown["tiers"] = target::tiers(self);
+        shown["tiers"] = json!(target::tiers(self));
         shown["targets"] = list(&status["targets"], &OF_TARGET);
         shown["nodes"] = list(&status["nodes"], &OF_NODE);
         shown["mover"] = picked(&status["mover"], &OF_MOVER);
@@ -124,7 +124,7 @@ impl Core {
         let below = Path::new(path).strip_prefix(&self.mount_point).unwrap_or(Path::new(path));
         let below = below.to_str().unwrap_or(path).trim_start_matches('/');
         let (file, stat) = self.file_of(&operator(), below, Purpose::See)?;
-        let mut shown = layout::describe(self, below, &file);
+        let mut shown = json!(layout::describe(self, below, &file));
         cut(&mut shown);
         let mut sentences = explain::sentences(self, &file);
         sentences.truncate(SENTENCES_MAX);
