@@ -4,10 +4,10 @@ use crate::listed::{of_runner, of_slurm};
 use jobs::request::JobSummary;
 use jobs::slurm::wire::Summary;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
+use store::control::answers::read;
 use store::control::{Client, Problem, Request, Top};
 
 /// Timeout of the daemon's answers.
@@ -94,13 +94,6 @@ impl Daemon {
         self.client = Some(client);
         Ok(moment)
     }
-}
-
-fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Problem> {
-    serde_json::from_value(answer).map_err(|error| {
-        Problem::failed(format!("the daemon's answer is not understood: {error}"))
-            .try_this("use the `entrepot` of the same version as the daemon")
-    })
 }
 
 impl From<endpoint::Job> for Job {
