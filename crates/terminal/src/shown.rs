@@ -28,14 +28,6 @@ pub fn json(value: &Value) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{}", inert_json(&text))
 }
 
-/// Writes the text of an answer, or the answer as JSON.
-pub fn answer(output: Output, answer: &Value) -> io::Result<()> {
-    match output {
-        Output::Json => json(answer),
-        Output::Text => text(&format!("{}\n", word(answer, "text"))),
-    }
-}
-
 /// Writes a value as one line of JSON.
 pub fn json_line(value: &Value) -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -114,21 +106,6 @@ pub fn day(text: &str) -> Option<u64> {
 /// The same the other way.
 pub fn of_day(day: u64) -> String {
     moment_ms(day.saturating_mul(DAY_S * 1000)).chars().take(10).collect()
-}
-
-/// A number of an answer; 0 where there is none.
-pub fn number(value: &Value, key: &str) -> u64 {
-    value[key].as_u64().or_else(|| value[key].as_f64().map(|f| f as u64)).unwrap_or(0)
-}
-
-/// A text of an answer; empty where there is none.
-pub fn word<'a>(value: &'a Value, key: &str) -> &'a str {
-    value[key].as_str().unwrap_or_default()
-}
-
-/// A list of an answer; empty where there is none.
-pub fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
-    value[key].as_array().map_or(&[], Vec::as_slice)
 }
 
 /// A cell of a column that is so wide, as a terminal shows it.
