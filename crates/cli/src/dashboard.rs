@@ -3,7 +3,7 @@
 use crate::listed::{of_runner, of_slurm};
 use crate::users;
 use endpoint::{Job, Watched};
-use jobs::request::{JobState, JobSummary};
+use jobs::request::{JobState, JobSummary, List};
 use jobs::slurm::wire::Summary;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ impl Watched for Dashboard {
     }
 
     fn at_a_glance(&self, with_names: bool) -> Result<Value, Problem> {
-        self.core.at_a_glance(with_names)
+        Ok(json!(self.core.at_a_glance(with_names)?))
     }
 
     fn jobs(&self) -> Result<Vec<Job>, Problem> {
@@ -55,7 +55,7 @@ impl Watched for Dashboard {
     }
 
     fn file(&self, path: &str) -> Result<Value, Problem> {
-        self.core.how_it_lies(path)
+        Ok(json!(self.core.how_it_lies(path)?))
     }
 }
 
@@ -74,6 +74,6 @@ fn rows<T: DeserializeOwned>(handler: &dyn Handler, command: &str) -> Result<Vec
     // Nodes that do not answer are reported as progress: their jobs are not in the list.
     let mut ignored = |_: Value| true;
     let mut out = Responder::new(&mut ignored, Arc::default());
-    let rows = handler.handle(&operator, command, json!({"all": true}), &mut out)?;
+    let rows = handler.handle(&operator, command, json!(List { all: true }), &mut out)?;
     read(rows)
 }

@@ -3,7 +3,7 @@
 use super::Adapt;
 use super::record::read_from;
 use super::stripes::shown;
-use crate::control::answers::{HotSegment, Note, Stripes, Tiering, TieringCounts};
+use crate::control::answers::{Heat, HotSegment, Note, SegmentHeat, Stripes, Tiering, TieringCounts};
 use crate::file::File;
 use policy::FileId;
 use policy::layout::Layout;
@@ -11,7 +11,6 @@ use policy::stripe::advice::Mode;
 use policy::tier::machine::{Logged, Stats};
 use policy::tier::{Location, Tier};
 use policy::volume::ownership::Mechanism;
-use serde_json::{Value, json};
 
 /// Hot segments that a status names.
 const HOT_MAX: usize = 5;
@@ -201,17 +200,16 @@ impl Adapt {
     }
 
     /// Accesses within the window to the segments of a file's mirror that is read; null without tiers.
-    pub(crate) fn heat(&self, file: &File, segments_max: usize) -> Value {
-        let Some(layout) = file.layout() else { return Value::Null };
+    pub(crate) fn heat(&self, file: &File, segments_max: usize) -> Option<Heat> {
+        let layout = file.layout()?;
         let all: Vec<_> = self.recorder.segments(&layout).take(segments_max).collect();
         let machine = self.driver.machine();
-        let (Some(tiers), Some((mirror, _))) = (machine.tiers(), read_from(&layout)) else { return Value::Null };
+        let (tiers, (mirror, _)) = (machine.tiers()?, read_from(&layout)?);
         let one = |(index, (_, tier)): (u64, &(_, Tier))| {
             let t = tiers.look_at(Location { file: layout.file.0, segment: index });
-            json!({"reads": t.reads, "writes": t.writes, "tier": tier.to_string(), "moving": t.moving})
+            SegmentHeat { reads: t.reads, writes: t.writes, tier: tier.to_string(), moving: t.moving }
         };
-        let segments: Vec<Value> = (0..).zip(&all).map(one).collect();
-        json!({"mirror": mirror, "segments": segments})
+        Some(Heat { mirror, segments: (0..).zip(&all).map(one).collect() })
     }
 
     /// Logs what goes into the machine of the tiers and comes out of it, for a comparison of drivers.

@@ -15,7 +15,7 @@ pub use accounting::{Accounting, JobAccount, JobNumber, UserAccount};
 pub use checkpoint::{Abandoned, Application, Begun, Burst, Committed, Restart, Versions};
 pub use events::EventLine;
 pub use find::{File, Search};
-pub use layout::{Change, Explanation, Layout, Merged, Mirror, Object, Segment};
+pub use layout::{Change, Explanation, Heat, Layout, Merged, Mirror, Object, Segment, SegmentHeat};
 pub use nodes::{Life, Node, Nodes};
 pub use quotas::{Quota, Quotas, Usage, UsageState};
 pub use reports::{Balance, Check, Dump, Scrub, Source};
@@ -46,4 +46,45 @@ pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Problem> {
         Problem::failed(format!("the daemon's answer is not understood: {error}"))
             .try_this("use the `entrepot` of the same version as the daemon")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::QuotaOf;
+    use crate::recovery::Left;
+    use serde_json::json;
+
+    /// The same JSON after it was read, and the value that was read.
+    fn again<T: Serialize + DeserializeOwned>(json: Value) -> T {
+        let value: T = read(json.clone()).expect("an answer");
+        assert_eq!(json!(value), json);
+        value
+    }
+
+    #[test]
+    fn parts_without_a_fixed_form_keep_their_json() {
+        let usage = json!(Usage::default());
+        let quota = json!({"of": "group", "group": 7, "grace_s": 1, "bytes": usage, "files": usage});
+        assert_eq!(again::<Quota>(quota).subject, QuotaOf::Group(7));
+        let dead = json!({"node": 3, "host": "n3", "mount_point": "/m", "since_ms": 5, "state": "dead"});
+        assert!(again::<Node>(dead).life.is_none());
+        let left = again::<Leftovers>(json!({"objects": 2, "bytes": 9}));
+        assert!(matches!(left, Leftovers::Removed(Left { objects: 2, bytes: 9 })));
+        assert!(matches!(again::<Leftovers>(json!({"due": true, "why": null})), Leftovers::Due { why: None, .. }));
+        assert!(again::<Tiering>(json!({"policy": "lru", "measuring": true})).counts.is_none());
+        let user = json!({"uid": null, "operations": 1, "read_bytes": 2, "written_bytes": 3, "staged_in_bytes": 4,
+            "staged_out_bytes": 5, "jobs": 6});
+        assert_eq!(again::<UserAccount>(user).used.jobs, 6);
+        assert_eq!(again::<JobNumber>(json!("7_1")), JobNumber::Name("7_1".into()));
+    }
+
+    #[test]
+    fn a_status_has_no_parts_that_its_volume_lacks() {
+        let status = json!(Status::default());
+        assert!(["nodes", "dead_nodes", "cache", "burst", "left", "file"].iter().all(|key| status.get(key).is_none()));
+        assert!(read::<Status>(status).expect("an answer").nodes.is_none());
+        let silent = json!(Status { burst: Some(None), ..Status::default() });
+        assert_eq!(silent.get("burst"), Some(&Value::Null), "the leader does not answer");
+    }
 }

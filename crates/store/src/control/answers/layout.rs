@@ -75,6 +75,25 @@ pub struct Change {
     pub why: String,
 }
 
+/// Accesses within the window to the segments of a mirror.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Heat {
+    /// Index of the mirror that is read.
+    pub mirror: usize,
+    pub segments: Vec<SegmentHeat>,
+}
+
+/// Accesses to a segment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SegmentHeat {
+    pub reads: u32,
+    pub writes: u32,
+    pub tier: String,
+    pub moving: bool,
+}
+
 /// Sentences about a file, its layout and the reasons.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
