@@ -8,9 +8,8 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown;
 use clap::{ArgAction, CommandFactory};
-use jobs::request::JobSummary;
+use jobs::request::{JobSummary, List};
 use jobs::slurm::wire::Summary;
-use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
@@ -181,7 +180,7 @@ fn wanted(words: &[String]) -> Option<TypedValue> {
 fn values(wanted: &TypedValue) -> Vec<String> {
     let context = Context { volume: wanted.volume.clone() };
     let jobs = |all: bool| {
-        let rows = context.ask("job.list", json!({"all": all})).ok();
+        let rows = context.ask("job.list", List { all }).ok();
         let rows: Vec<JobSummary> = rows.and_then(|rows| read(rows).ok()).unwrap_or_default();
         rows.into_iter().map(|job| job.id.to_string()).collect()
     };
@@ -194,7 +193,7 @@ fn values(wanted: &TypedValue) -> Vec<String> {
         Kind::Job => jobs(true),
         Kind::OpenJob => jobs(false),
         Kind::SlurmJob => {
-            let rows = context.ask("slurm.list", json!({"all": true})).ok();
+            let rows = context.ask("slurm.list", List { all: true }).ok();
             let rows: Vec<Summary> = rows.and_then(|rows| read(rows).ok()).unwrap_or_default();
             rows.into_iter().map(|job| job.job.to_string()).collect()
         }
