@@ -1,7 +1,7 @@
 //! How numbers, times and answers are shown.
 
 use clap::ValueEnum;
-use serde_json::Value;
+use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -22,16 +22,17 @@ pub enum Output {
     Json,
 }
 
-/// Writes a value as indented JSON.
-pub fn json(value: &Value) -> io::Result<()> {
-    let text = serde_json::to_string_pretty(value)?;
+/// Writes a value as indented JSON, with its keys in order.
+pub fn json(value: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(&serde_json::to_value(value)?)?;
     writeln!(io::stdout().lock(), "{}", inert_json(&text))
 }
 
 /// Writes a value as one line of JSON.
-pub fn json_line(value: &Value) -> io::Result<()> {
+pub fn json_line(value: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_value(value)?.to_string();
     let mut out = io::stdout().lock();
-    writeln!(out, "{}", inert_json(&value.to_string()))?;
+    writeln!(out, "{}", inert_json(&text))?;
     out.flush()
 }
 
@@ -241,7 +242,7 @@ mod tests {
         for text in [value.to_string(), serde_json::to_string_pretty(&value).expect("text")] {
             let inert = inert_json(&text);
             assert!(!inert.chars().any(|c| c != '\n' && steers(c)), "{inert}");
-            assert_eq!(serde_json::from_str::<Value>(&inert).expect("JSON"), value);
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&inert).expect("JSON"), value);
         }
     }
 

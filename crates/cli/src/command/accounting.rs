@@ -8,7 +8,6 @@ use crate::users;
 use clap::builder::ValueParser;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use serde_json::json;
 use std::collections::BTreeMap;
 use store::control::answers::{self, JobAccount, JobNumber, UserAccount, read};
 use store::control::{Accounting as Asked, AccountingBy, Request};
@@ -76,7 +75,7 @@ impl Accounting {
         match (self.output, &answer.users, &answer.jobs) {
             (Output::Json, ..) => {
                 let [since, until] = [answer.since_day, answer.until_day].map(shown::of_day);
-                shown::json(&json!(Days { since, until, answer }))?;
+                shown::json(&Days { since, until, answer })?;
             }
             (output, Some(users), _) => show(output, &user_columns(), users)?,
             (output, None, jobs) => show(output, &job_columns(), jobs.as_deref().unwrap_or_default())?,

@@ -7,7 +7,6 @@ use crate::shown::{self, Output};
 use crate::users;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -83,7 +82,7 @@ impl Df {
         let Search { unread, .. } = read(done)?;
         let rows = rows(sums);
         match self.output {
-            Output::Json => shown::json(&json!({"by": by_word(by), "rows": rows, "unread": unread}))?,
+            Output::Json => shown::json(&Sums { by: by_word(by), rows: &rows, unread })?,
             Output::Text => shown::text(&files(by, &rows))?,
         }
         if unread > 0 {
@@ -127,6 +126,14 @@ impl Key {
 
 fn by_word(by: By) -> String {
     by.to_possible_value().map_or_else(String::new, |word| word.get_name().to_owned())
+}
+
+/// Sums of the files by key.
+#[derive(Serialize)]
+struct Sums<'a> {
+    by: String,
+    rows: &'a [Row],
+    unread: u64,
 }
 
 /// Sum of the files with one key.

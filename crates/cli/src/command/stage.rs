@@ -6,7 +6,6 @@ use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand, ValueEnum};
 use policy::schedule::staging::{Attempt, Attempts, PAUSE_MIN, Verdict};
-use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store::control::answers::read;
@@ -280,7 +279,7 @@ fn dry_run(client: &mut Client, wanted: Wanted, chosen: Chosen, identity: Identi
 /// Shows what a staging would do.
 fn show_looked(looked: &Looked, output: Output) -> Result<u8> {
     if matches!(output, Output::Json) {
-        shown::json(&json!(looked))?;
+        shown::json(looked)?;
         return Ok(0);
     }
     for Row { path, bytes, there } in &looked.list {
@@ -331,7 +330,7 @@ fn with_retries(retries: u32, client: &mut Client, request: &Request) -> Result<
 
 fn show(staged: &Staged, way: &str, output: Output) -> Result<u8> {
     match output {
-        Output::Json => shown::json(&json!(staged))?,
+        Output::Json => shown::json(staged)?,
         Output::Text => {
             for note in &staged.notes {
                 shown::text(&format!("note: {note}\n"))?;

@@ -4,7 +4,6 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::Args;
-use serde_json::json;
 use std::time::Duration;
 use store::control::answers::{self, read};
 use store::control::{Client, Problem, Request};
@@ -64,7 +63,7 @@ impl Stats {
         loop {
             let now = ask(&mut client)?.snapshot;
             match self.output {
-                Output::Json => shown::json_line(&json!(now))?,
+                Output::Json => shown::json_line(&now)?,
                 Output::Text => {
                     if shown_lines % HEADING_EVERY == 0 {
                         shown::text(HEADING)?;

@@ -5,7 +5,7 @@ use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::Args;
 use policy::burst::advice::{daly_s, lost, young_s};
-use serde_json::json;
+use serde::Serialize;
 use std::time::Duration;
 use store::adapt::burst::MtbfFrom;
 use store::control::answers::{Application, Burst, read};
@@ -54,6 +54,25 @@ pub struct Advise {
     json: bool,
 }
 
+/// The advice in JSON.
+#[derive(Serialize)]
+struct Advice<'a> {
+    app: Option<&'a String>,
+    cost_s: f64,
+    cost_from: &'a str,
+    mtbf_s: f64,
+    mtbf_from: &'a str,
+    young_s: f64,
+    daly_s: f64,
+    lost_share: f64,
+}
+
+/// Advice for each application in JSON.
+#[derive(Serialize)]
+struct Applications {
+    applications: Vec<Application>,
+}
+
 /// A span in seconds, and where it is known from.
 struct SourcedSpan {
     seconds: f64,
@@ -79,9 +98,16 @@ impl Advise {
         let restart = self.restart.unwrap_or_default().as_secs_f64();
         if as_json {
             let (young, daly) = (young_s(cost.seconds, mtbf.seconds), daly_s(cost.seconds, mtbf.seconds));
-            shown::json(&json!({ "app": app, "cost_s": cost.seconds, "cost_from": cost.from,
-                "mtbf_s": mtbf.seconds, "mtbf_from": mtbf.from, "young_s": young, "daly_s": daly,
-                "lost_share": lost(daly, cost.seconds, restart, mtbf.seconds) }))?;
+            shown::json(&Advice {
+                app,
+                cost_s: cost.seconds,
+                cost_from: &cost.from,
+                mtbf_s: mtbf.seconds,
+                mtbf_from: &mtbf.from,
+                young_s: young,
+                daly_s: daly,
+                lost_share: lost(daly, cost.seconds, restart, mtbf.seconds),
+            })?;
             return Ok(0);
         }
         shown::text(&page(&cost, &mtbf, restart))?;
@@ -174,7 +200,7 @@ fn all(context: &Context, as_json: bool) -> Result<u8> {
     let status: Option<Burst> = read(context.ask_store(&Request::BurstBuffer {})?)?;
     let applications = status.unwrap_or_default().applications;
     if as_json {
-        shown::json(&json!({ "applications": applications }))?;
+        shown::json(&Applications { applications })?;
         return Ok(0);
     }
     if applications.is_empty() {

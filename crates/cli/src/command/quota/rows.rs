@@ -5,7 +5,7 @@ use crate::failure::Result;
 use crate::shown::{self, bytes, moment_ms, plain};
 use crate::table::{self, Cell, Column, Output, column};
 use crate::users;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use store::control::QuotaOf;
 use store::control::answers::{Quota, Quotas, Usage, UsageState, read};
@@ -18,7 +18,7 @@ pub fn show(answer: Value, output: Output, none: &str) -> Result<()> {
     let rows = &answer.rows;
     match output {
         Output::Csv => shown::text(&table::csv(&columns(), rows))?,
-        Output::Json => shown::json(&json!(answer))?,
+        Output::Json => shown::json(&answer)?,
         Output::Text if rows.is_empty() => shown::text(none)?,
         Output::Text => {
             let notes: String = rows.iter().flat_map(notes).map(|note| note + "\n").collect();
