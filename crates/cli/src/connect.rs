@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use rustix::io::Errno;
+use serde::Serialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use store::control::{Client, Found, Problem, Request, exit, find};
@@ -38,7 +39,7 @@ impl Context {
     }
 
     /// Sends a request to the daemon and drops progress.
-    pub fn ask(&self, command: &str, args: Value) -> Result<Value> {
+    pub fn ask(&self, command: &str, args: impl Serialize) -> Result<Value> {
         Ok(self.connect()?.request(command, args, &mut |_| {})?)
     }
 

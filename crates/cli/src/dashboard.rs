@@ -3,12 +3,13 @@
 use crate::listed::{of_runner, of_slurm};
 use crate::users;
 use endpoint::{Job, Watched};
-use jobs::request::{JobState, JobSummary};
+use jobs::request::{JobState, JobSummary, List};
 use jobs::slurm::wire::Summary;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use store::control::answers::read;
 use store::control::{Caller, Handler, Problem, Responder};
 use store::daemon::{Core, Health};
 
@@ -35,7 +36,7 @@ impl Watched for Dashboard {
     }
 
     fn at_a_glance(&self, with_names: bool) -> Result<Value, Problem> {
-        self.core.at_a_glance(with_names)
+        Ok(json!(self.core.at_a_glance(with_names)?))
     }
 
     fn jobs(&self) -> Result<Vec<Job>, Problem> {
@@ -49,16 +50,12 @@ impl Watched for Dashboard {
     }
 
     fn space(&self) -> Result<Value, Problem> {
-        let mut shown = self.core.space_by_user()?;
-        for user in shown["users"].as_array_mut().into_iter().flatten() {
-            let uid = user["uid"].as_u64().and_then(|uid| u32::try_from(uid).ok());
-            user["user"] = json!(uid.and_then(users::name_of).unwrap_or_else(|| user["uid"].to_string()));
-        }
-        Ok(shown)
+        let name_of = |uid| users::name_of(uid).unwrap_or_else(|| uid.to_string());
+        Ok(json!(self.core.space_by_user(name_of)?))
     }
 
     fn file(&self, path: &str) -> Result<Value, Problem> {
-        self.core.how_it_lies(path)
+        Ok(json!(self.core.how_it_lies(path)?))
     }
 }
 
@@ -77,6 +74,6 @@ fn rows<T: DeserializeOwned>(handler: &dyn Handler, command: &str) -> Result<Vec
     // Nodes that do not answer are reported as progress: their jobs are not in the list.
     let mut ignored = |_: Value| true;
     let mut out = Responder::new(&mut ignored, Arc::default());
-    let rows = handler.handle(&operator, command, json!({"all": true}), &mut out)?;
-    serde_json::from_value(rows).map_err(|error| Problem::failed(format!("the list of jobs makes no sense: {error}")))
+    let rows = handler.handle(&operator, command, json!(List { all: true }), &mut out)?;
+    read(rows)
 }

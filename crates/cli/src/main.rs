@@ -1,6 +1,7 @@
 //! The binary of operators and users, `entrepot`: parses the command line, runs the subcommand's file, prints errors.
 
 mod accounts_on_volume;
+mod answer;
 mod command;
 mod connect;
 mod connections_in_numbers;

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::known::{KnownJob, KnownJobs, OF_RUNNER};
-use crate::request::{Caller, JobId};
+use crate::request::{Caller, JobId, SilentHosts};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -90,7 +90,7 @@ impl Everywhere {
         rows.sort_by_key(job_of);
         if !silent.is_empty() {
             silent.sort();
-            out.progress(json!({ "silent": silent }));
+            out.progress(json!(SilentHosts { silent }));
         }
         Ok(Value::Array(std::mem::take(rows)))
     }

@@ -152,6 +152,13 @@ pub struct List {
     pub all: bool,
 }
 
+/// Progress of `job.list` and `slurm.list`: hosts that did not answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SilentHosts {
+    /// Names of the hosts.
+    pub silent: Vec<String>,
+}
+
 /// `job.show` (answer: [`JobDetail`]), `job.cancel` (answer: [`JobSummary`]) and `job.wait` (progress: a
 /// [`JobSummary`] at each change; answer: the last one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

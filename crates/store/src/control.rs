@@ -10,6 +10,8 @@
 //! A connection serves one request after the other. Requests find their handler by the part of the command before the
 //! dot. The kernel supplies the identity of the caller; a caller that hangs up stops its request.
 
+#[expect(missing_docs, reason = "fields have the names that users see in the JSON, which explain them")]
+pub mod answers;
 mod client;
 mod find;
 mod lines;

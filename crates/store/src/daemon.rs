@@ -35,7 +35,8 @@ mod users;
 mod walk;
 mod watched;
 
-pub use accounting::{Accounts, JobFacts, JobNow, OwnersOf};
+pub use accounting::{Accounts, JobFacts, JobNow, OwnersOf, Used};
+pub use balance::Outcome as BalanceOutcome;
 pub use end::Ending;
 pub use purge::{Needs, PurgeReport, Purged, RuleSum};
 pub use scrub::{Pass, Scrubs};

@@ -1,7 +1,7 @@
 //! How numbers, times and answers are shown.
 
 use clap::ValueEnum;
-use serde_json::Value;
+use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -22,24 +22,17 @@ pub enum Output {
     Json,
 }
 
-/// Writes a value as indented JSON.
-pub fn json(value: &Value) -> io::Result<()> {
-    let text = serde_json::to_string_pretty(value)?;
+/// Writes a value as indented JSON, with its keys in order.
+pub fn json(value: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(&serde_json::to_value(value)?)?;
     writeln!(io::stdout().lock(), "{}", inert_json(&text))
 }
 
-/// Writes the text of an answer, or the answer as JSON.
-pub fn answer(output: Output, answer: &Value) -> io::Result<()> {
-    match output {
-        Output::Json => json(answer),
-        Output::Text => text(&format!("{}\n", word(answer, "text"))),
-    }
-}
-
 /// Writes a value as one line of JSON.
-pub fn json_line(value: &Value) -> io::Result<()> {
+pub fn json_line(value: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_value(value)?.to_string();
     let mut out = io::stdout().lock();
-    writeln!(out, "{}", inert_json(&value.to_string()))?;
+    writeln!(out, "{}", inert_json(&text))?;
     out.flush()
 }
 
@@ -114,21 +107,6 @@ pub fn day(text: &str) -> Option<u64> {
 /// The same the other way.
 pub fn of_day(day: u64) -> String {
     moment_ms(day.saturating_mul(DAY_S * 1000)).chars().take(10).collect()
-}
-
-/// A number of an answer; 0 where there is none.
-pub fn number(value: &Value, key: &str) -> u64 {
-    value[key].as_u64().or_else(|| value[key].as_f64().map(|f| f as u64)).unwrap_or(0)
-}
-
-/// A text of an answer; empty where there is none.
-pub fn word<'a>(value: &'a Value, key: &str) -> &'a str {
-    value[key].as_str().unwrap_or_default()
-}
-
-/// A list of an answer; empty where there is none.
-pub fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
-    value[key].as_array().map_or(&[], Vec::as_slice)
 }
 
 /// A cell of a column that is so wide, as a terminal shows it.
@@ -264,7 +242,7 @@ mod tests {
         for text in [value.to_string(), serde_json::to_string_pretty(&value).expect("text")] {
             let inert = inert_json(&text);
             assert!(!inert.chars().any(|c| c != '\n' && steers(c)), "{inert}");
-            assert_eq!(serde_json::from_str::<Value>(&inert).expect("JSON"), value);
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&inert).expect("JSON"), value);
         }
     }
 

@@ -2,13 +2,14 @@
 
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, bytes, list, moment_ms, number, word};
+use crate::shown::{self, bytes, moment_ms};
 use crate::table::{self, Cell, Column, Output, column};
 use crate::users;
 use clap::builder::ValueParser;
 use clap::{Args, ValueEnum};
-use serde_json::Value;
+use serde::Serialize;
 use std::collections::BTreeMap;
+use store::control::answers::{self, JobAccount, JobNumber, UserAccount, read};
 use store::control::{Accounting as Asked, AccountingBy, Request};
 
 /// Show what each user or each job read, wrote and staged
@@ -61,39 +62,43 @@ impl Accounting {
         };
         let uid = self.user.as_deref().map(users::number_of).transpose()?;
         let asked = Asked { by, since_day: self.since, until_day: self.until, uid };
-        let mut answer = context.ask_store(&Request::Accounting(asked))?;
+        let mut answer: answers::Accounting = read(context.ask_store(&Request::Accounting(asked))?)?;
         let mut names = Names::default();
-        let (rows, columns) = match by {
-            AccountingBy::User => {
-                let mut rows = list(&answer, "users").to_vec();
-                rows.iter_mut().for_each(|row| row["user"] = names.of(row).into());
-                (rows, user_columns())
-            }
-            AccountingBy::Job => (list(&answer, "jobs").to_vec(), job_columns()),
-        };
-        if let Some(note) = answer["note"].as_str() {
+        answer.users.iter_mut().flatten().for_each(|row| row.user = Some(names.of(row.uid)));
+        if let Some(note) = &answer.note {
             eprintln!("{note}");
         }
-        if number(&answer, "left_out") > 0 {
-            let jobs = shown::count(number(&answer, "left_out"), "job");
+        if let Some(left_out) = answer.left_out.filter(|left_out| *left_out > 0) {
+            let jobs = shown::count(left_out, "job");
             eprintln!("{jobs} more have no row here: ask for fewer days; `--by user` counts them");
         }
-        match self.output {
-            Output::Csv => shown::text(&table::csv(&columns, &rows))?,
-            Output::Json => {
-                if by == AccountingBy::User {
-                    answer["users"] = rows.into();
-                }
-                for key in ["since", "until"] {
-                    answer[key] = shown::of_day(number(&answer, &format!("{key}_day"))).into();
-                }
-                shown::json(&answer)?;
+        match (self.output, &answer.users, &answer.jobs) {
+            (Output::Json, ..) => {
+                let [since, until] = [answer.since_day, answer.until_day].map(shown::of_day);
+                shown::json(&Days { since, until, answer })?;
             }
-            Output::Text if rows.is_empty() => shown::text("nothing was counted on these days\n")?,
-            Output::Text => shown::text(&table::text(&columns, &rows))?,
+            (output, Some(users), _) => show(output, &user_columns(), users)?,
+            (output, None, jobs) => show(output, &job_columns(), jobs.as_deref().unwrap_or_default())?,
         }
         Ok(0)
     }
+}
+
+/// An answer with its first and last day as dates.
+#[derive(Serialize)]
+struct Days {
+    since: String,
+    until: String,
+    #[serde(flatten)]
+    answer: answers::Accounting,
+}
+
+fn show<R>(output: Output, columns: &[Column<'_, R>], rows: &[R]) -> Result<()> {
+    Ok(match output {
+        Output::Csv => shown::text(&table::csv(columns, rows))?,
+        _ if rows.is_empty() => shown::text("nothing was counted on these days\n")?,
+        _ => shown::text(&table::text(columns, rows))?,
+    })
 }
 
 /// Names of users, each looked up once.
@@ -101,52 +106,56 @@ impl Accounting {
 struct Names(BTreeMap<u32, String>);
 
 impl Names {
-    fn of(&mut self, row: &Value) -> String {
-        let Some(uid) = row["uid"].as_u64().and_then(|uid| u32::try_from(uid).ok()) else { return "others".into() };
+    fn of(&mut self, uid: Option<u32>) -> String {
+        let Some(uid) = uid else { return "others".into() };
         self.0.entry(uid).or_insert_with(|| users::name_of(uid).unwrap_or_else(|| uid.to_string())).clone()
     }
 }
 
-fn name(key: &'static str) -> Column<'static, Value> {
-    column(key, move |row: &Value| Cell::Name(word(row, key).to_owned())).shown(key, 0)
+fn name<R: 'static>(key: &'static str, of: fn(&R) -> &str) -> Column<'static, R> {
+    column(key, move |row: &R| Cell::Name(of(row).to_owned())).shown(key, 0)
 }
 
-fn count(key: &'static str, heading: &'static str) -> Column<'static, Value> {
-    column(key, move |row: &Value| row[key].as_u64()).shown(heading, 0)
+fn count<R: 'static>(key: &'static str, heading: &'static str, of: fn(&R) -> Option<u64>) -> Column<'static, R> {
+    column(key, of).shown(heading, 0)
 }
 
 /// In bytes for programs, and as people read it under the heading.
-fn amount(key: &'static str, heading: &'static str) -> [Column<'static, Value>; 2] {
-    let people = column("", move |row: &Value| Cell::Word(bytes(number(row, key)))).shown(heading, 0);
-    [column(key, move |row: &Value| row[key].as_u64()), people]
+fn amount<R: 'static>(key: &'static str, heading: &'static str, of: fn(&R) -> u64) -> [Column<'static, R>; 2] {
+    let people = column("", move |row: &R| Cell::Word(bytes(of(row)))).shown(heading, 0);
+    [column(key, of), people]
 }
 
-fn user_columns() -> Vec<Column<'static, Value>> {
-    let mut columns = vec![name("user"), column("uid", |row: &Value| row["uid"].as_u64())];
-    columns.extend(amount("read_bytes", "read"));
-    columns.extend(amount("written_bytes", "written"));
-    columns.push(count("operations", "operations"));
-    columns.extend(amount("staged_in_bytes", "staged in"));
-    columns.extend(amount("staged_out_bytes", "staged out"));
-    columns.push(count("jobs", "jobs"));
+fn user_columns() -> Vec<Column<'static, UserAccount>> {
+    let mut columns = vec![
+        name("user", |row: &UserAccount| row.user.as_deref().unwrap_or_default()),
+        column("uid", |row: &UserAccount| row.uid.map(u64::from)),
+    ];
+    columns.extend(amount("read_bytes", "read", |row: &UserAccount| row.used.read_bytes));
+    columns.extend(amount("written_bytes", "written", |row: &UserAccount| row.used.written_bytes));
+    columns.push(count("operations", "operations", |row: &UserAccount| Some(row.used.operations)));
+    columns.extend(amount("staged_in_bytes", "staged in", |row: &UserAccount| row.used.staged_in_bytes));
+    columns.extend(amount("staged_out_bytes", "staged out", |row: &UserAccount| row.used.staged_out_bytes));
+    columns.push(count("jobs", "jobs", |row: &UserAccount| Some(row.used.jobs)));
     columns
 }
 
-fn job_columns() -> Vec<Column<'static, Value>> {
-    let moment =
-        |name: &'static str| column(name, move |row: &Value| row[format!("{name}_ms")].as_u64().map(moment_ms));
+fn job_columns() -> Vec<Column<'static, JobAccount>> {
+    let number = |row: &JobAccount| if let JobNumber::Number(number) = row.job { Some(number) } else { None };
     let mut columns = vec![
-        count("job", "job"),
-        column("of", |row: &Value| word(row, "of").to_owned()).shown("of", 0),
-        name("name"),
-        name("user"),
-        column("uid", |row: &Value| row["uid"].as_u64()),
-        column("state", |row: &Value| word(row, "state").to_owned()).shown("state", 0),
+        count("job", "job", number),
+        column("of", |row: &JobAccount| row.of.clone()).shown("of", 0),
+        name("name", |row: &JobAccount| &row.name),
+        name("user", |row: &JobAccount| &row.user),
+        column("uid", |row: &JobAccount| u64::from(row.uid)),
+        column("state", |row: &JobAccount| row.state.clone()).shown("state", 0),
+        column("submitted", |row: &JobAccount| row.submitted_ms.map(moment_ms)),
+        column("started", |row: &JobAccount| row.started_ms.map(moment_ms)),
+        column("ended", |row: &JobAccount| row.ended_ms.map(moment_ms)),
+        column("run_s", |row: &JobAccount| row.run_ms as f64 / 1e3).digits(3).shown("run s", 1),
     ];
-    columns.extend(["submitted", "started", "ended"].map(moment));
-    columns.push(column("run_s", |row: &Value| number(row, "run_ms") as f64 / 1e3).digits(3).shown("run s", 1));
-    columns.extend(amount("staged_in_bytes", "staged in"));
-    columns.extend(amount("staged_out_bytes", "staged out"));
-    columns.extend(amount("recovered_bytes", "recovered"));
+    columns.extend(amount("staged_in_bytes", "staged in", |row: &JobAccount| row.staged_in_bytes));
+    columns.extend(amount("staged_out_bytes", "staged out", |row: &JobAccount| row.staged_out_bytes));
+    columns.extend(amount("recovered_bytes", "recovered", |row: &JobAccount| row.recovered_bytes));
     columns
 }

@@ -1,14 +1,16 @@
 //! `entrepot balance`: evens out how full the targets of each tier are.
 
+use crate::answer;
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, Output, number, word};
+use crate::shown::{self, Output};
 use clap::builder::ValueParser;
 use clap::{Args, Subcommand};
 use serde_json::Value;
-use std::fmt::Write;
 use std::time::Duration;
+use store::control::answers::{self, read};
 use store::control::{Request, exit};
+use store::daemon::BalanceOutcome;
 
 /// Interval of progress checks with `--wait`.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -101,13 +103,11 @@ impl Balance {
                 (waited(context)?, output)
             }
         };
-        match output {
-            Output::Json => shown::json(&answer)?,
-            Output::Text => shown::text(&text(&answer))?,
-        }
-        Ok(match word(&answer, "outcome") {
-            "failed" => exit::FAILED,
-            "cut" => exit::INCOMPLETE,
+        let outcome = read::<answers::Balance>(answer.clone())?.outcome;
+        answer::show(output, answer, text)?;
+        Ok(match outcome {
+            Some(BalanceOutcome::Failed) => exit::FAILED,
+            Some(BalanceOutcome::Cut) => exit::INCOMPLETE,
             _ => 0,
         })
     }
@@ -116,25 +116,21 @@ impl Balance {
 fn waited(context: &Context) -> Result<Value> {
     loop {
         let answer = context.ask_store(&Request::Balance {})?;
-        if word(&answer, "state") == "idle" {
+        if read::<answers::Balance>(answer.clone())?.state == "idle" {
             return Ok(answer);
         }
         std::thread::sleep(LOOK_EVERY);
     }
 }
 
-fn text(answer: &Value) -> String {
-    let state = word(answer, "state");
-    let made =
-        format!("{} of {}", shown::count(number(answer, "moves"), "move"), shown::bytes(number(answer, "bytes")));
-    if state == "idle" {
-        return match word(answer, "ended") {
-            "" => "the volume was not balanced so far\n".into(),
-            ended => format!("{made} made; {ended}\n"),
-        };
+fn text(answer: &answers::Balance) -> String {
+    let answers::Balance { state, host, pass, files, kept, moves, bytes, ended, .. } = answer;
+    let made = format!("{} of {}", shown::count(*moves, "move"), shown::bytes(*bytes));
+    match ended {
+        _ if state != "idle" => format!(
+            "{state}: {made} made; pass {pass}, {files} files seen, {kept} of them kept where they lie (by {host})\n"
+        ),
+        None => "the volume was not balanced so far\n".into(),
+        Some(ended) => format!("{made} made; {ended}\n"),
     }
-    let mut text =
-        format!("{state}: {made} made; pass {}, {} files seen", number(answer, "pass"), number(answer, "files"));
-    let _ = writeln!(text, ", {} of them kept where they lie (by {})", number(answer, "kept"), word(answer, "host"));
-    text
 }

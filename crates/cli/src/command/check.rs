@@ -1,13 +1,15 @@
 //! `entrepot check`: what is lost, half done or left over.
 
+use crate::answer;
 use crate::command::work;
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, Output, list, number, word};
+use crate::shown::{self, Output};
 use clap::Args;
-use serde_json::Value;
 use std::path::PathBuf;
+use store::control::answers::{self, read};
 use store::control::{Client, Request, exit};
+use store::recovery::Outcome;
 
 /// Look for lost, half-done and left-over objects, and set them right
 ///
@@ -62,30 +64,25 @@ impl Check {
         let mut client = Client::connect(&volume.socket())?;
         let hint = "run the same command again";
         let report = work::follow(|progress| client.ask(&request, progress), Some(hint))?;
-        match self.output {
-            Output::Json => shown::json(&report)?,
-            Output::Text => shown::text(&render(&report))?,
-        }
-        Ok(if report["healthy"] == true { 0 } else { exit::INCOMPLETE })
+        let healthy = read::<answers::Check>(report.clone())?.healthy;
+        answer::show(self.output, report, render)?;
+        Ok(if healthy { 0 } else { exit::INCOMPLETE })
     }
 }
 
-fn render(report: &Value) -> String {
+fn render(answers::Check { report, .. }: &answers::Check) -> String {
     let mut text = String::new();
-    let nodes = list(report, "nodes");
-    let rows = list(report, "findings").iter().map(|f| {
-        let outcome = match f["outcome"].as_str() {
-            Some("away") => "cannot be read until it is back".into(),
-            Some(outcome) => outcome.to_string(),
-            None => format!("failed: {}", word(&f["outcome"], "failed")),
+    let nodes = &report.nodes;
+    let rows = report.findings.iter().map(|f| {
+        let outcome = match &f.outcome {
+            Outcome::Away => "cannot be read until it is back".into(),
+            Outcome::Failed(why) => format!("failed: {why}"),
+            outcome => answer::words(outcome),
         };
-        let missing = match number(f, "missing_bytes") {
-            0 => String::new(),
-            n => shown::bytes(n),
-        };
-        let path = if word(f, "path").is_empty() { "-" } else { word(f, "path") };
-        let mut row = vec![path.into(), word(f, "kind").replace('_', " "), word(f, "target").into(), missing, outcome];
-        row.extend((!nodes.is_empty()).then(|| word(f, "found_by").into()));
+        let missing = if f.missing_bytes == 0 { String::new() } else { shown::bytes(f.missing_bytes) };
+        let path = if f.path.is_empty() { "-" } else { &f.path };
+        let mut row = vec![path.into(), answer::words(f.kind), f.target.clone(), missing, outcome];
+        row.extend((!nodes.is_empty()).then(|| f.found_by.clone()));
         row
     });
     let rows: Vec<_> = rows.collect();
@@ -95,29 +92,26 @@ fn render(report: &Value) -> String {
         text.push_str(&shown::table(&heads, rows));
         text.push('\n');
     }
-    for node in nodes {
-        let (number, host) = (number(node, "node"), word(node, "host"));
-        text.push_str(&match node["answered"] == true {
-            true => {
-                format!("node {number} on {host}: {} looked at\n", shown::count(self::number(node, "files"), "file"))
-            }
+    for part in nodes {
+        let (number, host) = (part.node, &part.host);
+        text.push_str(&match part.answered {
+            true => format!("node {number} on {host}: {} looked at\n", shown::count(part.files, "file")),
             false => format!("node {number} on {host} did not answer: what it alone knows is not known\n"),
         });
     }
-    for target in list(report, "targets_away") {
-        text.push_str(&format!("target {} is away\n", target.as_str().unwrap_or_default()));
+    for target in &report.targets_away {
+        text.push_str(&format!("target {target} is away\n"));
     }
-    for why in list(report, "unseen") {
-        let why = why.as_str().unwrap_or_default();
+    for why in &report.unseen {
         text.push_str(&format!("nothing is removed, since not everything was seen: {why}\n"));
     }
     text.push_str(&format!(
         "{} and {} looked at in {:.1} s, {}, {} repaired\n",
-        shown::count(number(report, "files"), "file"),
-        shown::count(number(report, "objects"), "object"),
-        report["took_s"].as_f64().unwrap_or(0.0),
-        shown::count(list(report, "findings").len() as u64, "finding"),
-        shown::bytes(number(report, "repaired_bytes")),
+        shown::count(report.files, "file"),
+        shown::count(report.objects, "object"),
+        report.took_s,
+        shown::count(report.findings.len() as u64, "finding"),
+        shown::bytes(report.repaired_bytes),
     ));
     text
 }

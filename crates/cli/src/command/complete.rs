@@ -6,13 +6,15 @@
 use super::Cli;
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, list, word};
+use crate::shown;
 use clap::{ArgAction, CommandFactory};
-use serde_json::{Value, json};
+use jobs::request::{JobSummary, List};
+use jobs::slurm::wire::Summary;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::time::Duration;
+use store::control::answers::{Targets, read};
 use store::control::{Request, mounts};
 
 /// A shell that waits longer seems to hang; the process itself takes some of the 200 ms that are promised.
@@ -177,19 +179,24 @@ fn wanted(words: &[String]) -> Option<TypedValue> {
 /// All that there are.
 fn values(wanted: &TypedValue) -> Vec<String> {
     let context = Context { volume: wanted.volume.clone() };
-    let named = |answer: Result<Value>, list_of: fn(&Value) -> &[Value], key: &'static str| {
-        let name = |row: &Value| match &row[key] {
-            Value::Number(number) => number.to_string(),
-            _ => word(row, key).to_owned(),
-        };
-        answer.map(|answer| list_of(&answer).iter().map(name).collect()).unwrap_or_default()
+    let jobs = |all: bool| {
+        let rows = context.ask("job.list", List { all }).ok();
+        let rows: Vec<JobSummary> = rows.and_then(|rows| read(rows).ok()).unwrap_or_default();
+        rows.into_iter().map(|job| job.id.to_string()).collect()
     };
-    let rows: fn(&Value) -> &[Value] = |answer| answer.as_array().map_or(&[], Vec::as_slice);
     let all: Vec<String> = match wanted.kind {
-        Kind::Target => named(context.ask_store(&Request::Targets {}), |answer| list(answer, "targets"), "name"),
-        Kind::Job => named(context.ask("job.list", json!({"all": true})), rows, "id"),
-        Kind::OpenJob => named(context.ask("job.list", json!({"all": false})), rows, "id"),
-        Kind::SlurmJob => named(context.ask("slurm.list", json!({"all": true})), rows, "job"),
+        Kind::Target => {
+            let answer = context.ask_store(&Request::Targets {}).ok();
+            let answer: Targets = answer.and_then(|answer| read(answer).ok()).unwrap_or_default();
+            answer.targets.into_iter().map(|target| target.name).collect()
+        }
+        Kind::Job => jobs(true),
+        Kind::OpenJob => jobs(false),
+        Kind::SlurmJob => {
+            let rows = context.ask("slurm.list", List { all: true }).ok();
+            let rows: Vec<Summary> = rows.and_then(|rows| read(rows).ok()).unwrap_or_default();
+            rows.into_iter().map(|job| job.job.to_string()).collect()
+        }
         Kind::Volume => {
             let mounts = mounts().into_iter().filter_map(|found| found.mount_point);
             mounts.filter_map(|at| at.into_os_string().into_string().ok()).collect()

@@ -1,14 +1,16 @@
 //! `entrepot df`: how much room there is and what takes it, by target and tier, or by user, age or directory.
 
+use crate::answer;
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, Output, list, number, word};
+use crate::shown::{self, Output};
 use crate::users;
 use clap::{Args, ValueEnum};
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
+use store::control::answers::{File, Search, Targets, read};
 use store::control::{Client, Find, Request, Sum, exit};
 
 /// Show how much room there is, and what takes it
@@ -59,11 +61,7 @@ const AGES: [(u64, &str); 5] = [
 impl Df {
     pub fn run(self, context: &Context) -> Result<u8> {
         let Some(by) = self.by else {
-            let answer = context.ask_store(&Request::Targets {})?;
-            match self.output {
-                Output::Json => shown::json(&answer)?,
-                Output::Text => shown::text(&devices(&answer))?,
-            }
+            answer::show(self.output, context.ask_store(&Request::Targets {})?, devices)?;
             return Ok(0);
         };
         let (volume, path) = match &self.dir {
@@ -77,12 +75,14 @@ impl Df {
         let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
         let asked = Find { path: path.clone(), with_mirrors: true, ..Find::default() };
         let done = Client::connect(&volume.socket())?.ask(&Request::Find(asked), &mut |file| {
-            sums.entry(Key::of(by, &path, &file, now_s)).or_default().add(Sum::of(&file));
+            if let Ok(file) = read::<File>(file) {
+                sums.entry(Key::of(by, &path, &file, now_s)).or_default().add(Sum::of(&file));
+            }
         })?;
-        let unread = number(&done, "unread");
+        let Search { unread, .. } = read(done)?;
         let rows = rows(sums);
         match self.output {
-            Output::Json => shown::json(&json!({"by": by_word(by), "rows": rows, "unread": unread}))?,
+            Output::Json => shown::json(&Sums { by: by_word(by), rows: &rows, unread })?,
             Output::Text => shown::text(&files(by, &rows))?,
         }
         if unread > 0 {
@@ -101,15 +101,15 @@ enum Key {
 }
 
 impl Key {
-    fn of(by: By, below: &str, file: &Value, now_s: u64) -> Key {
+    fn of(by: By, below: &str, file: &File, now_s: u64) -> Key {
         match by {
-            By::User => Key::User(u32::try_from(number(file, "uid")).unwrap_or(u32::MAX)),
+            By::User => Key::User(file.uid),
             By::Age => {
-                let days = now_s.saturating_sub(number(file, "used_s")) / 86_400;
+                let days = now_s.saturating_sub(file.used_s) / 86_400;
                 Key::Age(AGES.iter().position(|(from, _)| days >= *from).unwrap_or(AGES.len() - 1))
             }
             By::Dir => {
-                let path = word(file, "path").strip_prefix(below).unwrap_or_default().trim_start_matches('/');
+                let path = file.path.strip_prefix(below).unwrap_or_default().trim_start_matches('/');
                 Key::Dir(path.split_once('/').map_or(".", |(dir, _)| dir).to_owned())
             }
         }
@@ -128,38 +128,51 @@ fn by_word(by: By) -> String {
     by.to_possible_value().map_or_else(String::new, |word| word.get_name().to_owned())
 }
 
+/// Sums of the files by key.
+#[derive(Serialize)]
+struct Sums<'a> {
+    by: String,
+    rows: &'a [Row],
+    unread: u64,
+}
+
+/// Sum of the files with one key.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uid: Option<u32>,
+    #[serde(flatten)]
+    sum: Sum,
+}
+
 /// The rows; those that take most first, ages from the longest on.
-fn rows(sums: BTreeMap<Key, Sum>) -> Vec<Value> {
+fn rows(sums: BTreeMap<Key, Sum>) -> Vec<Row> {
     let mut rows: Vec<_> = sums.into_iter().collect();
     if !matches!(rows.first(), Some((Key::Age(_), _))) {
         rows.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
     }
-    let row = |(key, sum): &(Key, Sum)| {
-        let mut row = sum.shown();
-        row["name"] = json!(key.name());
-        if let Key::User(uid) = key {
-            row["uid"] = json!(uid);
-        }
-        row
+    let row = |(key, sum): (Key, Sum)| {
+        let uid = if let Key::User(uid) = key { Some(uid) } else { None };
+        Row { name: key.name(), uid, sum }
     };
-    rows.iter().map(row).collect()
+    rows.into_iter().map(row).collect()
 }
 
-fn files(by: By, rows: &[Value]) -> String {
-    let sum = |key: &str| rows.iter().map(|row| number(row, key)).sum::<u64>();
-    let line = |name: &str, row: &dyn Fn(&str) -> u64| {
-        let shown = [row("files").to_string(), shown::bytes(row("bytes")), shown::bytes(row("on_targets_bytes"))];
-        std::iter::once(name.to_owned()).chain(shown).collect::<Vec<_>>()
+fn files(by: By, rows: &[Row]) -> String {
+    let mut all = Sum::default();
+    rows.iter().for_each(|row| all.add(row.sum));
+    let line = |name: &str, sum: Sum| {
+        vec![name.to_owned(), sum.files.to_string(), shown::bytes(sum.bytes), shown::bytes(sum.on_targets)]
     };
-    let mut lines: Vec<_> = rows.iter().map(|row| line(word(row, "name"), &|key| number(row, key))).collect();
-    lines.push(line("all", &sum));
+    let mut lines: Vec<_> = rows.iter().map(|row| line(&row.name, row.sum)).collect();
+    lines.push(line("all", all));
     shown::table(&[&by_word(by), "files", "size", "on targets"], lines)
 }
 
 /// Targets, tiers and the volume.
-fn devices(answer: &Value) -> String {
-    let line = |of: &Value, kind: &str, name: &str, state: &str| {
-        let (total, free) = (number(of, "total_bytes"), number(of, "free_bytes"));
+fn devices(answer: &Targets) -> String {
+    let line = |(total, free): (u64, u64), kind: &str, name: &str, state: &str| {
         let used = total.saturating_sub(free);
         let percent = if total == 0 { String::new() } else { format!("{:.1} %", used as f64 / total as f64 * 100.0) };
         let space = [total, used, free].map(shown::bytes);
@@ -168,9 +181,12 @@ fn devices(answer: &Value) -> String {
         cells.extend([percent, state.to_owned()]);
         cells
     };
-    let targets = list(answer, "targets").iter().map(|t| line(t, word(t, "tier"), word(t, "name"), word(t, "state")));
-    let tiers = list(answer, "tiers").iter().map(|t| line(t, word(t, "name"), "all of the tier", ""));
-    let volume = std::iter::once(line(answer, "", "the volume", ""));
+    let targets = answer
+        .targets
+        .iter()
+        .map(|t| line((t.total_bytes, t.free_bytes), t.tier.as_deref().unwrap_or_default(), &t.name, &t.state));
+    let tiers = answer.tiers.iter().map(|t| line((t.total_bytes, t.free_bytes), &t.name, "all of the tier", ""));
+    let volume = std::iter::once(line((answer.total_bytes, answer.free_bytes), "", "the volume", ""));
     shown::table(
         &["target", "tier", "size", "used", "free", "use", "state"],
         targets.chain(tiers).chain(volume).collect(),

@@ -15,6 +15,7 @@ use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::Args;
 use finding::{Finding, Subject, Weight};
+use serde::Serialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use store::control::{ENVIRONMENT, Problem, exit, find, mounts, socket_of};
@@ -43,6 +44,14 @@ pub struct Doctor {
     look: Option<String>,
 }
 
+/// All findings in JSON.
+#[derive(Serialize)]
+struct Findings<'a> {
+    findings: &'a [Finding],
+    failures: u64,
+    warnings: u64,
+}
+
 impl Doctor {
     pub fn run(self, context: &Context) -> Result<u8> {
         if let Some(subject) = &self.look {
@@ -55,7 +64,7 @@ impl Doctor {
         let (failures, warnings) = (of(Weight::Failure), of(Weight::Warning));
         match self.output {
             Output::Json => {
-                shown::json(&json!({"findings": findings, "failures": failures, "warnings": warnings}))?;
+                shown::json(&Findings { findings: &findings, failures, warnings })?;
             }
             Output::Text => {
                 let looks = shown::count(findings.len() as u64, "finding");

@@ -2,15 +2,16 @@
 
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{Output, count, list, moment_ms, number, plain, word};
+use crate::shown::{Output, count, moment_ms, plain};
 use clap::Args;
 use clap::builder::ValueParser;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use store::control::answers::{EventLine, read};
 use store::control::{Client, Events as Asked, Request, exit};
-use store::events::Kind;
+use store::events::{Event, Kind};
 
 /// From one try to reach a daemon that went away to the next.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -97,22 +98,24 @@ impl Events {
         let mut client = Client::connect(socket)?;
         let request = Request::Events(asked.clone());
         client.ask(&request, &mut |told| {
-            if let Ok(at) = serde_json::from_value(told["at"].clone()) {
-                if let Some((run, _)) = asked.after.filter(|(run, _)| told["at"][0] != *run) {
+            // Lines of a later version are skipped.
+            let EventLine { event, missed, at } = read(told).unwrap_or_default();
+            if let Some(at) = at {
+                if let Some((run, _)) = asked.after.filter(|(run, _)| at.0 != *run) {
                     eprintln!("the daemon of {} ended, another goes on", moment_ms(run));
                 }
                 asked.after = Some(at);
             }
-            if let Some(missed) = told["missed"].as_u64() {
+            if let Some(missed) = missed {
                 eprintln!(
                     "{} not shown: they came faster than they were read",
                     count(missed, "event") + if missed == 1 { " was" } else { " were" }
                 );
             }
-            if told["event"].is_object() {
+            if let Some(event) = event {
                 let line = match self.output {
-                    Output::Json => json!(told["event"]).to_string(),
-                    Output::Text => line(&told["event"]),
+                    Output::Json => json!(event).to_string(),
+                    Output::Text => line(&event),
                 };
                 let mut out = std::io::stdout().lock();
                 if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
@@ -126,20 +129,19 @@ impl Events {
 }
 
 /// An event for people. Names come from users.
-pub fn line(event: &Value) -> String {
-    let mut line = format!("{}  {:<8}  ", moment_ms(number(event, "at_ms")), word(event, "kind"));
-    if !word(event, "path").is_empty() {
-        line += &format!("{}: ", word(event, "path"));
+fn line(event: &Event) -> String {
+    let mut line = format!("{}  {:<8}  ", moment_ms(event.at_ms), event.kind.word());
+    if let Some(path) = &event.path {
+        line += &format!("{path}: ");
     }
-    line += word(event, "what");
-    let names = |side: &str| list(event, side).iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
-    match (names("from"), names("to")) {
+    line += &event.what;
+    match (event.from.join(", "), event.to.join(", ")) {
         (from, to) if !from.is_empty() && !to.is_empty() => line += &format!(", {from} -> {to}"),
         (from, to) if from.is_empty() && !to.is_empty() => line += &format!(", to {to}"),
         (from, _) if !from.is_empty() => line += &format!(", off {from}"),
         _ => {}
     }
-    let why = [word(event, "by"), word(event, "why")].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
+    let why: Vec<&str> = [event.by.as_deref(), event.why.as_deref()].into_iter().flatten().collect();
     if !why.is_empty() {
         line += &format!(" ({})", why.join(": "));
     }
@@ -152,19 +154,25 @@ mod tests {
 
     #[test]
     fn a_line_has_what_is_known_and_nothing_else() {
-        let event = json!({"at_ms": 0, "kind": "move", "path": "a/b", "what": "replace target", "from": ["d0"], "to": ["d1", "d2"],
-            "by": "drain", "why": "target d0 was being emptied"});
+        let event = Event {
+            path: Some("a/b".into()),
+            from: vec!["d0".into()],
+            to: vec!["d1".into(), "d2".into()],
+            by: Some("drain".into()),
+            why: Some("target d0 was being emptied".into()),
+            ..Event::new(Kind::Move, "replace target")
+        };
         assert_eq!(
             line(&event),
             "1970-01-01T00:00:00Z  move      a/b: replace target, d0 -> d1, d2 (drain: target d0 was being emptied)"
         );
-        let event = json!({"at_ms": 0, "kind": "node", "what": "node 3 has joined"});
+        let event = Event::new(Kind::Node, "node 3 has joined");
         assert_eq!(line(&event), "1970-01-01T00:00:00Z  node      node 3 has joined");
     }
 
     #[test]
     fn a_name_does_not_move_the_cursor() {
-        let event = json!({"at_ms": 0, "kind": "move", "path": "a\u{1b}[2J\nb", "what": "moved"});
+        let event = Event { path: Some("a\u{1b}[2J\nb".into()), ..Event::new(Kind::Move, "moved") };
         assert!(!line(&event).contains(['\u{1b}', '\n']), "{}", line(&event));
     }
 }

@@ -1,11 +1,13 @@
 //! `entrepot explain`: why a file lies where it lies.
 
+use crate::answer;
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, Output, list};
+use crate::shown::Output;
 use clap::Args;
 use std::path::PathBuf;
 use store::control::Request;
+use store::control::answers::Explanation;
 
 /// Say in plain words where a file lies and why, and what would happen if a target failed
 #[derive(Debug, Args)]
@@ -24,13 +26,7 @@ pub struct Explain {
 impl Explain {
     pub fn run(self, context: &Context) -> Result<u8> {
         let answer = context.ask_about(&self.file, |path| Request::Explain { path }, &mut |_| {})?;
-        match self.output {
-            Output::Json => shown::json(&answer)?,
-            Output::Text => {
-                let sentences: Vec<_> = list(&answer, "sentences").iter().filter_map(|s| s.as_str()).collect();
-                shown::text(&sentences.join("\n"))?;
-            }
-        }
+        answer::show(self.output, answer, |answer: &Explanation| answer.sentences.join("\n"))?;
         Ok(0)
     }
 }

@@ -2,13 +2,14 @@
 
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, Output, number, word};
+use crate::shown::{self, Output};
 use crate::users;
 use clap::Args;
 use clap::builder::ValueParser;
 use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
+use store::control::answers::{File, Search, read};
 use store::control::{Client, Find as Asked, FindState, Request, exit};
 
 /// List files by target, tier, owner, age, size or state
@@ -98,11 +99,12 @@ impl Find {
         let on_terminal = std::io::stdout().is_terminal();
         let mut written = Ok(());
         let done = client.ask(&Request::Find(asked), &mut |file| {
+            let path = || read::<File>(file.clone()).unwrap_or_default().path;
             let line = match (self.output, self.print0) {
                 (Output::Json, _) => shown::inert_json(&file.to_string()) + "\n",
-                (Output::Text, true) => format!("{}\0", word(&file, "path")),
-                (Output::Text, false) if on_terminal => shown::plain(word(&file, "path")) + "\n",
-                (Output::Text, false) => format!("{}\n", word(&file, "path")),
+                (Output::Text, true) => path() + "\0",
+                (Output::Text, false) if on_terminal => shown::plain(&path()) + "\n",
+                (Output::Text, false) => path() + "\n",
             };
             if written.is_ok() {
                 written = out.write_all(line.as_bytes());
@@ -113,7 +115,7 @@ impl Find {
             }
         })?;
         out.flush()?;
-        let unread = number(&done, "unread");
+        let Search { unread, .. } = read(done)?;
         if unread > 0 {
             eprintln!("{} could not be read, or have names that are no UTF-8", shown::count(unread, "name"));
         }

@@ -11,8 +11,8 @@ use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
 use jobs::request::{
-    Complaint, JobDetail, JobId, JobState, JobSummary, Kind, Log, LogPiece, NamedSource, Overrides, PartKind, Retry,
-    Script, Stream, Submit,
+    Complaint, JobDetail, JobId, JobState, JobSummary, Kind, List, Log, LogPiece, NamedSource, OneJob, Overrides,
+    PartKind, Retry, Script, SilentHosts, Stream, Submit,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -20,6 +20,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use store::control::answers::read;
 use store::control::{Client, Problem, exit};
 
 /// Run job scripts with #STAGEIN and #STAGEOUT lines, on this machine or through Slurm or PBS
@@ -211,14 +212,14 @@ impl Job {
                 return if waits { wait(context, id.0, output) } else { Ok(0) };
             }
             Verb::Admit { id } => {
-                context.ask("job.admit", json!({"id": id}))?;
+                context.ask("job.admit", OneJob { id: JobId(id) })?;
             }
             Verb::Staged { id } => {
-                context.ask("job.staged", json!({"id": id}))?;
+                context.ask("job.staged", OneJob { id: JobId(id) })?;
             }
             Verb::List { all, output } => {
                 let json = output == Output::Json;
-                let answer = ask_all(context, "job.list", json!({"all": all || !json}))?;
+                let answer = ask_all(context, "job.list", all || !json)?;
                 if json {
                     shown::json(&answer)?;
                     return Ok(0);
@@ -231,7 +232,7 @@ impl Job {
                 }
             }
             Verb::Show { id, output } => {
-                let answer = context.ask("job.show", json!({"id": id}))?;
+                let answer = context.ask("job.show", OneJob { id: JobId(id) })?;
                 match output {
                     Output::Json => shown::json(&answer)?,
                     Output::Text => {
@@ -242,20 +243,20 @@ impl Job {
             }
             Verb::Watch { id, output } => return watch::run(context, id, output),
             Verb::Cancel { id, output } => {
-                let detail: JobDetail = read(context.ask("job.show", json!({"id": id}))?)?;
+                let detail: JobDetail = read(context.ask("job.show", OneJob { id: JobId(id) })?)?;
                 if !detail.summary.state.is_final() {
                     elsewhere::cancel(&detail)?;
                 }
-                let summary: JobSummary = read(context.ask("job.cancel", json!({"id": id}))?)?;
+                let summary: JobSummary = read(context.ask("job.cancel", OneJob { id: JobId(id) })?)?;
                 match output {
-                    Output::Json => shown::json(&json!(summary))?,
+                    Output::Json => shown::json(&summary)?,
                     Output::Text => shown::text(&format!("job {id} {}\n", show::after_cancel(&summary)))?,
                 }
             }
             Verb::Retry { id, output } => {
-                let summary: JobSummary = read(context.ask("job.retry", json!(retry_of(id)))?)?;
+                let summary: JobSummary = read(context.ask("job.retry", retry_of(id))?)?;
                 match output {
-                    Output::Json => shown::json(&json!(summary))?,
+                    Output::Json => shown::json(&summary)?,
                     Output::Text => shown::text(&format!("{}\n", show::line(&summary)))?,
                 }
             }
@@ -273,27 +274,19 @@ impl From<ResourceOptions> for Overrides {
 }
 
 /// Requests the jobs of all nodes of the volume.
-pub fn ask_all(context: &Context, command: &str, args: Value) -> Result<Value> {
+pub fn ask_all(context: &Context, command: &str, all: bool) -> Result<Value> {
     let mut note = |told: Value| {
-        let silent = told["silent"].as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>();
+        let SilentHosts { silent } = read(told).unwrap_or_default();
         if !silent.is_empty() {
             eprintln!("note: {} did not answer; jobs there are not shown", silent.join(", "));
         }
     };
-    Ok(context.connect()?.request(command, args, &mut note)?)
+    Ok(context.connect()?.request(command, List { all }, &mut note)?)
 }
 
 /// Sources that an ordinary command reads, in the planner's words.
 pub fn recognise(words: &[String]) -> Vec<NamedSource> {
     source::recognise(words).into_iter().map(|r| NamedSource { uri: r.uri, path: r.destination }).collect()
-}
-
-fn read<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T> {
-    serde_json::from_value(answer).map_err(|e| {
-        Problem::failed(format!("the daemon's answer is not understood: {e}"))
-            .try_this("use the `entrepot` of the same version as the daemon")
-            .into()
-    })
 }
 
 fn script_of(path: &Path) -> Result<(Vec<u8>, String)> {
@@ -324,7 +317,7 @@ fn plan(context: &Context, path: &Path, overrides: Overrides, output: Output) ->
     let place = place(context);
     let place = place.as_ref().map(|(mount, cwd)| (mount.as_path(), cwd.as_path()));
     match directives::plan(&script, &name, &overrides, limits, place) {
-        Ok(plan) if output == Output::Json => shown::json(&json!(plan))?,
+        Ok(plan) if output == Output::Json => shown::json(&plan)?,
         Ok(plan) => shown::text(&shown::inert(&jobs::plan::render(&plan)))?,
         Err(complaints) if output == Output::Json => {
             shown::json(&json!({ "complaints": complaints }))?;
@@ -373,13 +366,13 @@ fn submit(context: &Context, path: &Path, overrides: Overrides, told: Option<Out
     let (umask, environment) = surroundings();
     let request = Submit { file_name, script: Script::from(script), cwd: cwd.clone(), umask, environment, overrides };
     let found = store::control::find(context.volume.as_deref(), Some(&cwd))?;
-    let answer = Client::connect(&found.socket())?.request("job.submit", json!(request), &mut |_| {})?;
+    let answer = Client::connect(&found.socket())?.request("job.submit", request, &mut |_| {})?;
     let submitted: jobs::request::Submitted = read(answer)?;
     if told != Some(Output::Json) {
         submitted.warnings.iter().for_each(|warning| eprintln!("note: {}", shown::inert(warning)));
     }
     match told {
-        Some(Output::Json) => shown::json(&json!(submitted))?,
+        Some(Output::Json) => shown::json(&submitted)?,
         Some(Output::Text) => shown::text(&format!("job {}\n", submitted.id))?,
         None => {}
     }
@@ -404,7 +397,7 @@ fn log(context: &Context, id: u64, part: Part, stderr: bool, follow: bool) -> Re
     let mut out = std::io::stdout().lock();
     loop {
         let request = Log { id: JobId(id), part, stream, offset };
-        let piece: LogPiece = read(client.request("job.log", json!(request), &mut |_| {})?)?;
+        let piece: LogPiece = read(client.request("job.log", request, &mut |_| {})?)?;
         let data = piece.data.as_bytes();
         out.write_all(data)?;
         out.flush()?;
@@ -424,7 +417,7 @@ fn wait(context: &Context, id: u64, output: Output) -> Result<u8> {
     ))?;
     let summary = watch::wait(context, id)?;
     match output {
-        Output::Json => shown::json(&json!(summary))?,
+        Output::Json => shown::json(&summary)?,
         Output::Text => shown::text(&format!("{}\n", show::line(&summary)))?,
     }
     if output == Output::Text && summary.state == JobState::Failed {

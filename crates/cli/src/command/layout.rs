@@ -1,14 +1,16 @@
 //! `entrepot layout`: where the bytes of a file lie, and the verbs that change it.
 
+use crate::answer;
 use crate::command::work;
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
-use crate::shown::{self, Output, list, number, word};
+use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use store::control::answers::{self, Text, read};
 use store::control::{Merge, Problem, Request};
 
 /// Show where the bytes of a file lie, or change it
@@ -174,8 +176,7 @@ impl Layout {
             Some(Verb::Resync { file }) => (file, Box::new(|path| Request::Resync { path })),
         };
         let ask = |progress: &mut dyn FnMut(Value)| context.ask_about(&file, request, progress);
-        let answer = work::follow(ask, None)?;
-        shown::text(&format!("{}\n", word(&answer, "text")))?;
+        answer::show_text(Output::Text, work::follow(ask, None)?)?;
         Ok(0)
     }
 }
@@ -211,8 +212,8 @@ fn merged(
 fn split(context: &Context, files: &[PathBuf]) -> Result<u8> {
     for file in files {
         let ask = |progress: &mut dyn FnMut(Value)| context.ask_about(file, |path| Request::Split { path }, progress);
-        let answer = work::follow(ask, None)?;
-        shown::text(&format!("{}: {}\n", file.display(), word(&answer, "text")))?;
+        let answer: Text = read(work::follow(ask, None)?)?;
+        shown::text(&format!("{}: {}\n", file.display(), answer.text))?;
     }
     Ok(0)
 }
@@ -222,10 +223,7 @@ fn show(context: &Context, file: &Path, output: Output) -> Result<u8> {
         return show_request(context, file, output);
     }
     let answer = context.ask_about(file, |path| Request::Layout { path }, &mut |_| {})?;
-    match output {
-        Output::Json => shown::json(&answer)?,
-        Output::Text => shown::text(&render(&answer))?,
-    }
+    answer::show(output, answer, render)?;
     Ok(0)
 }
 
@@ -283,43 +281,40 @@ fn set(context: &Context, path: &Path, request: &str) -> Result<String> {
     }
 }
 
-fn render(answer: &Value) -> String {
-    let size = number(answer, "size");
-    if answer["inline"] == true {
-        let size = shown::bytes(size);
+fn render(answer: &answers::Layout) -> String {
+    let size = shown::bytes(answer.size);
+    if answer.inline {
         return format!("{size} in the stub: the file is small and has no objects\n");
     }
-    let mut text = format!("{}, generation {}\n", shown::bytes(size), number(answer, "generation"));
-    for (m, mirror) in list(answer, "mirrors").iter().enumerate() {
-        let _ = writeln!(text, "mirror {m}: {}", word(mirror, "state").replace('_', " "));
-        for (s, segment) in list(mirror, "segments").iter().enumerate() {
-            let end = segment["end"].as_u64().map_or("end of file".into(), shown::bytes);
-            let objects = list(segment, "objects");
+    let mut text = format!("{size}, generation {}\n", answer.generation.unwrap_or(0));
+    for (m, mirror) in answer.mirrors.iter().enumerate() {
+        let _ = writeln!(text, "mirror {m}: {}", mirror.state.replace('_', " "));
+        for (s, segment) in mirror.segments.iter().enumerate() {
             let _ = writeln!(
                 text,
-                "  segment {s}: from {} to {end}, {} wide, stripes of {}",
-                shown::bytes(number(segment, "start")),
-                objects.len(),
-                shown::bytes(number(segment, "stripe_size")),
+                "  segment {s}: from {} to {}, {} wide, stripes of {}",
+                shown::bytes(segment.start),
+                segment.end.map_or("end of file".into(), shown::bytes),
+                segment.objects.len(),
+                shown::bytes(segment.stripe_size),
             );
-            if let Some(turns) = objects.iter().find_map(|object| object["merged"].as_object()) {
-                let of = |key: &str| turns.get(key).and_then(Value::as_u64);
+            if let Some(turns) = segment.objects.iter().find_map(|object| object.merged.as_ref()) {
                 let _ = writeln!(
                     text,
                     "    merged: turn {} of {}, of {} each; {} files are in these objects now",
-                    of("slot").unwrap_or(0) + 1,
-                    of("of").unwrap_or(0),
-                    shown::bytes(of("unit").unwrap_or(0)),
-                    of("names").map_or("unknown".into(), |names| names.to_string()),
+                    turns.slot + 1,
+                    turns.of,
+                    shown::bytes(turns.unit),
+                    turns.names.map_or("unknown".into(), |names| names.to_string()),
                 );
             }
-            for object in objects {
-                let doubt = match (word(object, "state"), word(object, "target_state")) {
+            for object in &segment.objects {
+                let doubt = match (&*object.state, &*object.target_state) {
                     ("complete", "ok") => String::new(),
                     ("complete", state) => format!("  (target {state})"),
                     (state, _) => format!("  ({state}: being recovered)"),
                 };
-                let _ = writeln!(text, "    {}  object {}{doubt}", word(object, "target"), word(object, "object"));
+                let _ = writeln!(text, "    {}  object {}{doubt}", object.target, object.object);
             }
         }
     }

@@ -1,12 +1,13 @@
 //! `entrepot node`: the nodes that have a volume, and those that are to leave it.
 
+use crate::answer;
 use crate::command::work;
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, Output, list, number, word};
+use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
-use serde_json::Value;
 use store::control::Request;
+use store::control::answers::{self, Life, Nodes};
 
 /// Show the nodes that have the volume, and have one leave it
 #[derive(Debug, Args)]
@@ -59,11 +60,7 @@ impl Node {
     pub fn run(self, context: &Context) -> Result<u8> {
         let request = match self.verb {
             Verb::List { output } => {
-                let answer = context.ask_store(&Request::Nodes {})?;
-                match output {
-                    Output::Json => shown::json(&answer)?,
-                    Output::Text => shown::text(&table(&answer))?,
-                }
+                answer::show(output, context.ask_store(&Request::Nodes {})?, table)?;
                 return Ok(0);
             }
             Verb::Drain { node, no_wait } => Request::DrainNode { node, wait: !no_wait },
@@ -72,47 +69,47 @@ impl Node {
         };
         let mut client = context.connect()?;
         let answer = work::follow(|progress| client.ask(&request, progress), None)?;
-        shown::text(&format!("{}\n", word(&answer, "text")))?;
+        answer::show_text(Output::Text, answer)?;
         Ok(0)
     }
 }
 
 /// The nodes as columns, and what to do about those that died.
-pub fn table(answer: &Value) -> String {
-    let (alive, dead) = (list(answer, "nodes"), list(answer, "dead_nodes"));
+pub fn table(answer: &Nodes) -> String {
+    let (alive, dead) = (&answer.nodes, answer.dead_nodes.as_deref().unwrap_or_default());
     let mut text = rows(alive.iter().chain(dead));
     for node in dead {
+        let host = node.host.as_deref().unwrap_or_default();
         // A host that is there again is named by its dead node's number.
-        let name = match alive.iter().any(|other| word(other, "host") == word(node, "host")) {
-            true => number(node, "node").to_string(),
-            false => word(node, "host").to_string(),
+        let name = match alive.iter().any(|other| other.host == node.host) {
+            true => node.node.to_string(),
+            false => host.to_owned(),
         };
         text.push_str(&format!(
-            "node {} on {} died: start its daemon again there, or `entrepot node forget {name}` if it will not come back\n",
-            number(node, "node"),
-            word(node, "host")
+            "node {} on {host} died: start its daemon again there, or `entrepot node forget {name}` if it will not come back\n",
+            node.node,
         ));
     }
-    if answer["dead_nodes"].is_null() {
+    if answer.dead_nodes.is_none() {
         text.push_str("which nodes died is not known: the store of the state does not answer\n");
     }
     text
 }
 
-fn rows<'a>(nodes: impl Iterator<Item = &'a Value>) -> String {
-    let row = |n: &Value| {
-        let kept_by: Vec<&str> = list(n, "kept_by").iter().filter_map(Value::as_str).collect();
-        let state = match (word(n, "state"), kept_by.is_empty()) {
+fn rows<'a>(nodes: impl Iterator<Item = &'a answers::Node>) -> String {
+    let row = |n: &answers::Node| {
+        let kept_by = n.life.as_ref().map(|life| life.kept_by.join(", ")).unwrap_or_default();
+        let state = match (&*n.state, &*kept_by) {
             ("ok", _) => String::new(),
-            (state, true) => state.to_string(),
-            (state, false) => format!("{state}: {}", kept_by.join(", ")),
+            (state, "") => state.to_owned(),
+            (state, kept_by) => format!("{state}: {kept_by}"),
         };
-        let is = |key: &str, text: &str| if n[key] == true { text.to_string() } else { String::new() };
-        let roles = [is("leads", "leads"), is("is_self", "this one"), state];
+        let is =
+            |role: fn(&Life) -> bool, text: &str| if n.life.as_ref().is_some_and(role) { text } else { "" }.to_owned();
+        let roles = [is(|life| life.leads, "leads"), is(|life| life.is_self, "this one"), state];
         let roles: Vec<String> = roles.into_iter().filter(|role| !role.is_empty()).collect();
-        let since = shown::moment_ms(number(n, "since_ms"));
-        let columns = [number(n, "node").to_string(), word(n, "host").into(), word(n, "mount_point").into(), since];
-        columns.into_iter().chain([roles.join(", ")]).collect()
+        let [host, mount_point] = [&n.host, &n.mount_point].map(|text| text.clone().unwrap_or_default());
+        vec![n.node.to_string(), host, mount_point, shown::moment_ms(n.since_ms.unwrap_or(0)), roles.join(", ")]
     };
     shown::table(&["node", "host", "mounted at", "since", ""], nodes.map(row).collect())
 }

@@ -1,5 +1,6 @@
 //! `entrepot purge`: removes files by age, space and rules, as `[purge]` sets.
 
+use crate::answer;
 use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
@@ -31,12 +32,7 @@ pub struct Purge {
 impl Purge {
     pub fn run(self, context: &Context) -> Result<u8> {
         let answer = context.ask_store(&Request::Purge { dry_run: self.dry_run })?;
-        if matches!(self.output, Output::Json) {
-            shown::json(&answer)?;
-            return Ok(0);
-        }
-        let report: PurgeReport = serde_json::from_value(answer).map_err(std::io::Error::from)?;
-        shown::text(&text(&report))?;
+        answer::show(self.output, answer, text)?;
         Ok(0)
     }
 }

@@ -2,14 +2,14 @@
 
 mod rows;
 
+use crate::answer;
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, word};
+use crate::shown;
 use crate::table::Output;
 use crate::users;
 use clap::builder::ValueParser;
 use clap::{Args, Subcommand};
-use serde_json::Value;
 use std::path::PathBuf;
 use store::control::{Client, NewLimit, Problem, QuotaOf, Request, SetQuota};
 
@@ -166,8 +166,7 @@ impl Quota {
             }
             Some(Verb::Remove { of }) => {
                 let (of, mut client) = of.resolve(context)?;
-                let answer: Value = client.ask(&Request::RemoveQuota { of }, &mut |_| {})?;
-                shown::text(&format!("{}\n", word(&answer, "text")))?;
+                answer::show_text(shown::Output::Text, client.ask(&Request::RemoveQuota { of }, &mut |_| {})?)?;
             }
         }
         Ok(0)

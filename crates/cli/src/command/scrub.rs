@@ -1,13 +1,13 @@
 //! `entrepot scrub`: reads every file, compares it, and mends what is wrong.
 
+use crate::answer;
 use crate::command::work;
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, Output, number, word};
+use crate::shown::{self, Output};
 use clap::Args;
-use serde_json::Value;
+use store::control::answers::{self, read};
 use store::control::{Client, Request, exit};
-use store::daemon::Pass;
 use store::recovery::{FindingKind, Outcome};
 
 /// Read every file slowly, compare it with its checksums or its mirrors, and mend what is wrong
@@ -48,22 +48,19 @@ impl Scrub {
         let mut client = Client::connect(&volume.socket())?;
         let hint = "run the same command without --anew: it goes on where it was";
         let answer = work::follow(|progress| client.ask(&request, progress), (!status).then_some(hint))?;
-        match output {
-            Output::Json => shown::json(&answer)?,
-            Output::Text => shown::text(&render(&answer)?)?,
-        }
-        Ok(if answer["healthy"] == true { 0 } else { exit::INCOMPLETE })
+        let healthy = read::<answers::Scrub>(answer.clone())?.healthy;
+        answer::show(output, answer, render)?;
+        Ok(if healthy { 0 } else { exit::INCOMPLETE })
     }
 }
 
-fn render(answer: &Value) -> Result<String> {
-    let pass: Pass = serde_json::from_value(answer.clone()).map_err(std::io::Error::from)?;
+fn render(scrub: &answers::Scrub) -> String {
+    let pass = &scrub.pass;
     if pass.began_ms == 0 {
-        return Ok("no scrub was made so far\n".into());
+        return "no scrub was made so far\n".into();
     }
     let rows = pass.findings.iter().map(|f| {
-        let kind = serde_json::to_value(f.kind).ok();
-        let kind = kind.as_ref().and_then(Value::as_str).unwrap_or_default().replace('_', " ");
+        let kind = answer::words(f.kind);
         let range = f.range.as_ref().map_or(String::new(), |range| format!("{}..{}", range.start, range.end));
         let outcome = match &f.outcome {
             Outcome::Repaired => "mended".to_string(),
@@ -82,18 +79,18 @@ fn render(answer: &Value) -> Result<String> {
     for left in &pass.left_files {
         text += &format!("not compared: {left}\n");
     }
-    let how = match (answer["under_way"] == true, pass.ended_ms) {
-        (true, _) => format!("under way, at {}: ", word(answer, "after")),
+    let how = match (scrub.under_way, pass.ended_ms) {
+        (true, _) => format!("under way, at {}: ", pass.after),
         (false, Some(_)) => String::new(),
-        (false, None) => format!("stopped after {}: ", word(answer, "after")),
+        (false, None) => format!("stopped after {}: ", pass.after),
     };
     text += &format!(
         "{how}{} with {} compared, {} not compared, {} wrong, {} of them made anew\n",
         shown::count(pass.files, "file"),
         shown::bytes(pass.bytes),
         pass.left,
-        shown::count(number(answer, "found"), "object"),
+        shown::count(pass.found, "object"),
         pass.mended,
     );
-    Ok(text)
+    text
 }

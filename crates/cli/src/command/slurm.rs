@@ -9,8 +9,8 @@ use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
 use jobs::request::{JobId, LogPiece, PartKind, Stream};
-use jobs::slurm::wire::{Detail, Log, Summary};
-use serde_json::{Value, json};
+use jobs::slurm::wire::{Detail, Log, OneJob, Summary};
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -133,14 +133,14 @@ impl Slurm {
             Verb::Install(c) => return c.run(context),
             Verb::Hook(c) => return c.run(context),
             Verb::List { all, output } => {
-                let answer = ask_all(context, "slurm.list", json!({"all": all}))?;
+                let answer = ask_all(context, "slurm.list", all)?;
                 match output {
                     Output::Json => shown::json(&answer)?,
                     Output::Text => shown::text(&table(&read::<Vec<Summary>>(answer)?))?,
                 }
             }
             Verb::Show { job, output } => {
-                let answer = context.ask("slurm.show", json!({"job": job}))?;
+                let answer = context.ask("slurm.show", OneJob { job: JobId(job) })?;
                 match output {
                     Output::Json => shown::json(&answer)?,
                     Output::Text => shown::text(&detail(&read(answer)?))?,
@@ -150,11 +150,11 @@ impl Slurm {
                 return watch_job(context, job, output);
             }
             Verb::Forget { job } => {
-                let said: String = read(context.ask("slurm.forget", json!({"job": job}))?)?;
+                let said: String = read(context.ask("slurm.forget", OneJob { job: JobId(job) })?)?;
                 shown::text(&format!("job {job}: {said}\n"))?;
             }
             Verb::Retry { job } => {
-                let said: String = read(context.ask("slurm.retry", json!({"job": job}))?)?;
+                let said: String = read(context.ask("slurm.retry", OneJob { job: JobId(job) })?)?;
                 shown::text(&format!("job {job}: {said}\n"))?;
             }
             Verb::Log { job, part, command, stderr } => {
@@ -164,7 +164,7 @@ impl Slurm {
                 let mut offset = 0;
                 loop {
                     let asked = Log { job: JobId(job), part, command: command as usize - 1, stream, offset };
-                    let piece: LogPiece = read(client.request("slurm.log", json!(asked), &mut |_| {})?)?;
+                    let piece: LogPiece = read(client.request("slurm.log", asked, &mut |_| {})?)?;
                     std::io::stdout().lock().write_all(piece.data.as_bytes())?;
                     offset = piece.next_offset;
                     if piece.data.as_bytes().is_empty() {
@@ -181,7 +181,7 @@ impl Slurm {
 fn watch_job(context: &Context, job: u64, output: Output) -> Result<u8> {
     let until = Instant::now() + NAMED_WITHIN;
     loop {
-        match watch::follow(context, "slurm.watch", json!({"job": job}), output) {
+        match watch::follow(context, "slurm.watch", OneJob { job: JobId(job) }, output) {
             Err(Failure::Problem(p)) if p.exit_code == exit::NOT_FOUND && Instant::now() < until => {
                 std::thread::sleep(NAMED_LOOK_EVERY);
             }

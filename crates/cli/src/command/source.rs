@@ -1,12 +1,14 @@
 //! `entrepot source`: where a file came from.
 
+use crate::answer;
 use crate::command::work;
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, Output, list, number, word};
+use crate::shown::Output;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use store::control::Request;
+use store::control::answers;
 
 /// Show or say where a file came from, so that lost bytes can be fetched again
 #[derive(Debug, Args)]
@@ -59,33 +61,24 @@ impl Source {
         match self.verb {
             Verb::Get { file, output } => {
                 let answer = context.ask_about(&file, |path| Request::Source { path }, &mut |_| {})?;
-                match output {
-                    Output::Json => shown::json(&answer)?,
-                    Output::Text => shown::text(&render(&answer))?,
-                }
+                answer::show(output, answer, render)?;
             }
             Verb::Set { file, uris, verify, credentials } => {
                 let identity = super::stage::identity(credentials)?;
                 let set = |path| Request::SetSource { path, uris, verify, identity };
                 let ask = |progress: &mut dyn FnMut(_)| context.ask_about(&file, set, progress);
-                let answer = work::follow(ask, Some("run the same command again"))?;
-                shown::text(&render(&answer))?;
+                answer::show(Output::Text, work::follow(ask, Some("run the same command again"))?, render)?;
             }
         }
         Ok(0)
     }
 }
 
-fn render(answer: &serde_json::Value) -> String {
-    if answer.is_null() {
-        return "no source\n".into();
-    }
-    let mut text = String::new();
-    for place in list(answer, "sources") {
-        text.push_str(&format!("{}\n", word(place, "uri")));
-    }
-    text.push_str(&format!("{} bytes\n", number(answer, "size")));
-    if answer["modified"] == true {
+fn render(answer: &Option<answers::Source>) -> String {
+    let Some(source) = answer else { return "no source\n".into() };
+    let mut text: String = source.sources.iter().map(|place| format!("{}\n", place.uri)).collect();
+    text.push_str(&format!("{} bytes\n", source.size));
+    if source.modified {
         text.push_str("the file was written to since: it is not recovered from its source\n");
     }
     text

@@ -3,12 +3,12 @@
 use crate::command::work;
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
-use crate::shown::{self, Output, list, number};
+use crate::shown::{self, Output};
 use clap::{Args, Subcommand, ValueEnum};
 use policy::schedule::staging::{Attempt, Attempts, PAUSE_MIN, Verdict};
-use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use store::control::answers::read;
 use store::control::{Client, Problem, Request, exit};
 use store::host::umask;
 use store::source::{Identity, JOB_VARIABLE, means_directory};
@@ -250,12 +250,11 @@ impl Out {
             let mut client = Client::connect(&from.volume.socket())?;
             if self.dry_run {
                 let said = work::follow(|tell| client.ask(&Request::LookAtStageOut { what, identity }, tell), None)?;
-                looked.add(serde_json::from_value(said).unwrap_or_default());
+                looked.add(read(said)?);
                 continue;
             }
             let request = Request::StageOut { what, limit, identity };
             let staged = with_retries(self.how.retry, &mut client, &request)?;
-            let staged: Staged = serde_json::from_value(staged).unwrap_or_default();
             all.files += staged.files;
             all.bytes += staged.bytes;
             all.directories += staged.directories;
@@ -266,7 +265,7 @@ impl Out {
         if self.dry_run {
             return show_looked(&looked, self.how.output);
         }
-        show(&json!(all), "out", self.how.output)
+        show(&all, "out", self.how.output)
     }
 }
 
@@ -274,13 +273,13 @@ impl Out {
 fn dry_run(client: &mut Client, wanted: Wanted, chosen: Chosen, identity: Identity, output: Output) -> Result<u8> {
     let request = Request::LookAtStageIn { wanted, chosen, identity };
     let said = work::follow(|progress| client.ask(&request, progress), None)?;
-    show_looked(&serde_json::from_value(said).unwrap_or_default(), output)
+    show_looked(&read(said)?, output)
 }
 
 /// Shows what a staging would do.
 fn show_looked(looked: &Looked, output: Output) -> Result<u8> {
     if matches!(output, Output::Json) {
-        shown::json(&json!(looked))?;
+        shown::json(looked)?;
         return Ok(0);
     }
     for Row { path, bytes, there } in &looked.list {
@@ -312,7 +311,7 @@ fn show_looked(looked: &Looked, output: Output) -> Result<u8> {
     Ok(0)
 }
 
-fn with_retries(retries: u32, client: &mut Client, request: &Request) -> Result<Value> {
+fn with_retries(retries: u32, client: &mut Client, request: &Request) -> Result<Staged> {
     let hint =
         "run the same command again; it goes on where it stopped, and fetches parts under way (4 MiB each) again";
     let mut attempts = Attempts::new(retries, PAUSE_MIN);
@@ -320,26 +319,24 @@ fn with_retries(retries: u32, client: &mut Client, request: &Request) -> Result<
         let outcome = work::follow(|progress| client.ask(request, progress), Some(hint));
         let cause = match &outcome {
             Err(Failure::Problem(p)) if p.exit_code == exit::FAILED => p.cause.clone(),
-            _ => return outcome,
+            _ => return Ok(read(outcome?)?),
         };
-        let Verdict::Again { attempt, of, pause } = attempts.ended(Attempt::Failed) else { return outcome };
+        let Verdict::Again { attempt, of, pause } = attempts.ended(Attempt::Failed) else { return Ok(read(outcome?)?) };
         let pause = Duration::from_nanos(pause.0);
         eprintln!("try {} of {of} failed: {cause}; again in {} s", attempt - 1, pause.as_secs());
         std::thread::sleep(pause);
     }
 }
 
-fn show(staged: &Value, way: &str, output: Output) -> Result<u8> {
+fn show(staged: &Staged, way: &str, output: Output) -> Result<u8> {
     match output {
         Output::Json => shown::json(staged)?,
         Output::Text => {
-            for note in list(staged, "notes") {
-                shown::text(&format!("note: {}\n", note.as_str().unwrap_or_default()))?;
+            for note in &staged.notes {
+                shown::text(&format!("note: {note}\n"))?;
             }
-            let files = number(staged, "files");
-            let fetched = shown::bytes(number(staged, "fetched_bytes"));
-            let what = shown::count(files, "file");
-            let size = shown::bytes(number(staged, "bytes"));
+            let what = shown::count(staged.files, "file");
+            let [size, fetched] = [staged.bytes, staged.fetched_bytes].map(shown::bytes);
             shown::text(&format!("staged {way} {what}, {size} ({fetched} transferred now)\n"))?;
         }
     }

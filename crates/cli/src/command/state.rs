@@ -4,11 +4,12 @@ mod rebuild;
 
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
-use crate::shown::{self, Output, number};
+use crate::shown::{self, Output};
 use ::connect::Servers;
 use clap::{Args, Subcommand};
 use policy::TargetId;
 use std::path::{Path, PathBuf};
+use store::control::answers::{Dump, read};
 use store::control::{ENVIRONMENT, Request, exit};
 use store::renewal::{self, Wish};
 use store::volume::{self, Config};
@@ -89,7 +90,7 @@ impl State {
                 let file = std::path::absolute(file)?;
                 let rows = match dump_running(context, &file) {
                     Err(Failure::Problem(problem)) if problem.exit_code == exit::NO_DAEMON => {
-                        volume::dump_state(&config(context)?, &file)? as u64
+                        volume::dump_state(&config(context)?, &file)?
                     }
                     done => done?,
                 };
@@ -123,8 +124,9 @@ impl State {
     }
 }
 
-fn dump_running(context: &Context, file: &Path) -> Result<u64> {
-    Ok(number(&context.ask_store(&Request::DumpState { file: file.to_owned() })?, "rows"))
+fn dump_running(context: &Context, file: &Path) -> Result<usize> {
+    let dump: Dump = read(context.ask_store(&Request::DumpState { file: file.to_owned() })?)?;
+    Ok(dump.rows)
 }
 
 fn config(context: &Context) -> Result<Config> {

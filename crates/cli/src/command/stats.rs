@@ -1,11 +1,11 @@
 //! `entrepot stats`: what the mount does, in columns that move.
 
 use crate::connect::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::Args;
-use serde_json::Value;
 use std::time::Duration;
+use store::control::answers::{self, read};
 use store::control::{Client, Problem, Request};
 use store::stats::{Metric, Snapshot};
 
@@ -52,8 +52,7 @@ impl Stats {
     pub fn run(self, context: &Context) -> Result<u8> {
         let mut client = context.connect()?;
         if self.prometheus {
-            let answer = client.ask(&Request::Stats {}, &mut |_| {})?;
-            shown::text(shown::word(&answer, "prometheus"))?;
+            shown::text(&ask(&mut client)?.prometheus)?;
             return Ok(0);
         }
         if self.interval.is_zero() {
@@ -62,9 +61,9 @@ impl Stats {
         let mut before = Snapshot::default();
         let mut shown_lines = 0;
         loop {
-            let (now, raw) = snapshot(&mut client)?;
+            let now = ask(&mut client)?.snapshot;
             match self.output {
-                Output::Json => shown::json_line(&raw)?,
+                Output::Json => shown::json_line(&now)?,
                 Output::Text => {
                     if shown_lines % HEADING_EVERY == 0 {
                         shown::text(HEADING)?;
@@ -82,14 +81,8 @@ impl Stats {
     }
 }
 
-fn snapshot(client: &mut Client) -> Result<(Snapshot, Value)> {
-    let answer = client.ask(&Request::Stats {}, &mut |_| {})?;
-    let raw = answer["snapshot"].clone();
-    let snapshot = serde_json::from_value(raw.clone()).map_err(|e| {
-        let problem = Problem::failed(format!("the daemon's answer is not understood: {e}"));
-        Failure::Problem(problem.try_this("use the `entrepot` of the same version as the daemon"))
-    })?;
-    Ok((snapshot, raw))
+fn ask(client: &mut Client) -> Result<answers::Stats> {
+    Ok(read(client.ask(&Request::Stats {}, &mut |_| {})?)?)
 }
 
 /// Operations of a kind: how many, failed, bytes, nanoseconds.

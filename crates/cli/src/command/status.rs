@@ -2,12 +2,12 @@
 
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, Output, list, number, word};
+use crate::shown::{self, Output, bytes, count, moment_ms};
 use clap::Args;
-use serde_json::Value;
 use std::fmt::Write;
 use std::time::Duration;
 use store::control::Request;
+use store::control::answers::{Leftovers, Note, Status as Answer, Stripes, Target, Tiering, read};
 
 /// Show how the volume is: targets, space, what moves, what was recovered
 #[derive(Debug, Args)]
@@ -33,8 +33,8 @@ impl Status {
             match self.output {
                 Output::Json => shown::json(&status)?,
                 // Clears the screen and goes to its corner.
-                Output::Text if self.watch => shown::on_a_clear_screen(&render(&status))?,
-                Output::Text => shown::text(&render(&status))?,
+                Output::Text if self.watch => shown::on_a_clear_screen(&render(&read(status)?))?,
+                Output::Text => shown::text(&render(&read(status)?))?,
             }
             if !self.watch {
                 return Ok(0);
@@ -45,193 +45,165 @@ impl Status {
 }
 
 /// Section on striping: load of the volume, the width for it, and recent decisions.
-fn stripes(s: &Value) -> String {
-    if !s.is_object() {
-        return String::new();
-    }
-    let number_of = |key: &str| s[key].as_f64().unwrap_or_default();
+fn stripes(s: &Stripes) -> String {
     let mut text = format!(
         "stripes  {}: {:.1} requests/s of {:.0} KiB, {:.0} % writing; {} files watched, {} with forks\n",
-        word(s, "mode"),
-        number_of("requests_per_s"),
-        number_of("request_bytes") / 1024.0,
-        number_of("writes_share") * 100.0,
-        number(s, "files"),
-        number(s, "files_with_forks"),
+        s.mode,
+        s.requests_per_s,
+        s.request_bytes / 1024.0,
+        s.writes_share * 100.0,
+        s.files,
+        s.files_with_forks,
     );
-    if word(s, "mode") != "fixed" {
-        let measured =
-            if s["device_measured"] == true { "measured" } else { "a guess, see `entrepot-lab bench device`" };
-        let _ = writeln!(text, "         {} targets, each {} ({measured})", number(s, "targets"), word(s, "device"));
-        if let Some(shape) = s["new_files"].as_str() {
+    if s.mode != "fixed" {
+        let measured = if s.device_measured { "measured" } else { "a guess, see `entrepot-lab bench device`" };
+        let _ = writeln!(text, "         {} targets, each {} ({measured})", s.targets, s.device);
+        if let Some(shape) = &s.new_files {
             let _ = writeln!(text, "         new files get {shape}");
         }
     }
-    for one in list(s, "decisions") {
-        let _ = writeln!(text, "         {}  {}", shown::moment_ms(number(one, "at_ms")), word(one, "text"));
-    }
-    text
+    text + &notes("         ", &s.decisions)
+}
+
+fn notes(indent: &str, notes: &[Note]) -> String {
+    notes.iter().map(|note| format!("{indent}{}  {}\n", moment_ms(note.at_ms), note.text)).collect()
 }
 
 /// Objects that no file named after an unclean end of the daemon before.
-fn left(l: &Value) -> String {
-    match (l["due"].as_bool(), l["why"].as_str()) {
-        (Some(_), Some(why)) => format!("crash    objects that no file names are not removed yet: {why}\n"),
-        (Some(_), None) => {
+fn left(left: &Leftovers) -> String {
+    match left {
+        Leftovers::Due { why: Some(why), .. } => {
+            format!("crash    objects that no file names are not removed yet: {why}\n")
+        }
+        Leftovers::Due { why: None, .. } => {
             "crash    the daemon before did not end in order: looking for objects that no file names\n".into()
         }
-        (None, _) if number(l, "objects") > 0 => format!(
-            "crash    {} objects with {} that no file named were removed\n",
-            number(l, "objects"),
-            shown::bytes(number(l, "bytes"))
-        ),
-        (None, _) => String::new(),
+        Leftovers::Removed(left) if left.objects > 0 => {
+            let size = bytes(left.bytes);
+            format!("crash    {} objects with {size} that no file named were removed\n", left.objects)
+        }
+        Leftovers::Removed(_) => String::new(),
     }
 }
 
 /// The connections of a target that has several.
-fn connections(text: &mut String, target: &Value) {
-    let status: Option<::connect::Status> = serde_json::from_value(target["connections"].clone()).ok();
+fn connections(text: &mut String, target: &Target) {
+    let status = target.connections.clone().and_then(|status| serde_json::from_value(status).ok());
+    let status: Option<::connect::Status> = status;
     if let Some(status) = status {
-        let _ = writeln!(text, "connections of {} ({}, policy {})", word(target, "name"), status.kind, status.policy);
+        let _ = writeln!(text, "connections of {} ({}, policy {})", target.name, status.kind, status.policy);
         text.push_str(&super::connect::table(&status.connections));
         text.push('\n');
     }
 }
 
 /// The status for people.
-fn render(s: &Value) -> String {
+fn render(s: &Answer) -> String {
     let mut text = String::new();
-    let up_s = number(s, "uptime_s");
-    let _ = writeln!(text, "volume   {} at {}, up {}", word(s, "name"), word(s, "mount_point"), shown::span_s(up_s));
-    let (total, free) = (number(s, "total_bytes"), number(s, "free_bytes"));
-    let _ = writeln!(text, "space    {} free of {}", shown::bytes(free), shown::bytes(total));
+    let (at, up) = (s.mount_point.display(), shown::span_s(s.uptime_s));
+    let _ = writeln!(text, "volume   {} at {at}, up {up}", s.name);
+    let _ = writeln!(text, "space    {} free of {}", bytes(s.free_bytes), bytes(s.total_bytes));
     text.push('\n');
-    text.push_str(&super::target::table(list(s, "targets")));
+    text.push_str(&super::target::table(&s.targets));
     text.push('\n');
-    for target in list(s, "targets") {
-        connections(&mut text, target);
-    }
-    if !list(s, "nodes").is_empty() {
-        text.push_str(&super::node::table(s));
+    s.targets.iter().for_each(|target| connections(&mut text, target));
+    if let Some(nodes) = s.nodes.as_ref().filter(|nodes| !nodes.nodes.is_empty()) {
+        text.push_str(&super::node::table(nodes));
         text.push('\n');
     }
-    let m = &s["mover"];
+    let m = &s.mover;
     let _ = writeln!(
         text,
         "mover    {} changes done, {} failed, {} copied, {} under way",
-        number(m, "changes_done"),
-        number(m, "changes_failed"),
-        shown::bytes(number(m, "bytes_copied")),
-        number(m, "running"),
+        m.changes_done,
+        m.changes_failed,
+        bytes(m.bytes_copied),
+        m.running,
     );
-    for one in list(m, "moves") {
-        let _ = writeln!(text, "         {}", one.as_str().unwrap_or_default());
+    for one in &m.moves {
+        let _ = writeln!(text, "         {one}");
     }
-    let r = &s["repair"];
+    let r = &s.repair;
     let _ = writeln!(
         text,
         "repair   {} stripes lost, {} recovered, {} fetched, readers waited {} ms in all, {} objects could not be recovered",
-        number(r, "stripes_lost"),
-        number(r, "stripes_recovered"),
-        shown::bytes(number(r, "bytes_fetched")),
-        number(r, "reader_delay_total_ms"),
-        number(r, "failures"),
+        r.stripes_lost,
+        r.stripes_recovered,
+        bytes(r.bytes_fetched),
+        r.reader_delay_total_ms,
+        r.failures,
     );
-    if s["away"].is_object() {
-        let (files, size) =
-            (shown::count(number(&s["away"], "files"), "file"), shown::bytes(number(&s["away"], "bytes")));
+    if let Some(away) = &s.away {
+        let (files, size) = (count(away.files, "file"), bytes(away.bytes));
         let _ = writeln!(text, "away     {files} cannot be read now ({size}): `entrepot find --state away`");
     }
-    let c = &s["cache"];
-    if c.is_object() {
-        let percent = |key| c[key].as_f64().unwrap_or_default() * 100.0;
+    if let Some(c) = &s.cache {
         let _ = writeln!(
             text,
             "cache    {} of {} blocks, {} asked, {:.1} % hit; {} prefetched, {} used, {} late, {} wasted, coverage {:.1} %, accuracy {:.1} %",
-            number(c, "inventory"),
-            number(c, "blocks"),
-            number(c, "asked"),
-            percent("hit_ratio"),
-            number(c, "prefetched"),
-            number(c, "prefetch_used"),
-            number(c, "prefetch_late"),
-            number(c, "prefetch_wasted"),
-            percent("coverage"),
-            percent("accuracy"),
+            c.inventory,
+            c.blocks,
+            c.asked,
+            c.hit_ratio * 100.0,
+            c.prefetched,
+            c.prefetch_used,
+            c.prefetch_late,
+            c.prefetch_wasted,
+            c.coverage * 100.0,
+            c.accuracy * 100.0,
         );
     }
-    let q = &s["quotas"];
-    if q.is_object() {
+    if let Some(q) = &s.quotas {
         let _ = writeln!(
             text,
             "quotas   {}, {} over a soft limit, {} of these refused because the grace is over, {} at a hard limit",
-            shown::count(number(q, "limits"), "quota"),
-            number(q, "over"),
-            number(q, "expired"),
-            number(q, "full"),
+            count(q.limits as u64, "quota"),
+            q.over,
+            q.expired,
+            q.full,
         );
     }
-    if s["burst"].is_object() {
-        text += &super::checkpoint::burst_line(&s["burst"]);
+    if let Some(burst) = s.burst.iter().flatten().next() {
+        text += &super::checkpoint::burst_line(burst);
     }
-    text.push_str(&stripes(&s["stripes"]));
-    text.push_str(&tiering(&s["tiering"]));
-    let _ = match s["state_away"].as_str() {
+    text.extend(s.stripes.as_ref().map(stripes));
+    text.extend(s.tiering.as_ref().map(tiering));
+    let _ = match &s.state_away {
         Some(why) => writeln!(text, "state    AWAY: {why}"),
-        None => writeln!(text, "garbage  {} objects wait to be removed", number(s, "garbage_objects")),
+        None => writeln!(text, "garbage  {} objects wait to be removed", s.garbage_objects.unwrap_or(0)),
     };
-    text += &left(&s["left"]);
-    let events = list(s, "events");
-    if !events.is_empty() {
+    text.extend(s.left.as_ref().map(left));
+    if !s.events.is_empty() {
         text.push_str("\nlately\n");
     }
-    for event in events {
-        let _ = writeln!(text, "  {}  {}", shown::moment_ms(number(event, "at_ms")), word(event, "text"));
-    }
-    text
+    text + &notes("  ", &s.events)
 }
 
-/// Section on tiering; empty if it is off.
-fn tiering(t: &Value) -> String {
-    let mut text = String::new();
-    if !t.is_object() {
-        return text;
-    }
-    if t["measuring"] == true {
-        let _ = writeln!(text, "tiering  {}: the devices are being measured", word(t, "policy"));
-        return text;
-    }
-    let threshold = t["threshold"].as_u64().map_or("none".into(), |h| h.to_string());
-    let _ = writeln!(
-        text,
-        "tiering  {}: {} accesses, {:.1} % of them to the fast tier; {} segments in the working set, {} on the fast tier, room for {} more",
-        word(t, "policy"),
-        number(t, "accesses"),
-        t["fast_share"].as_f64().unwrap_or_default() * 100.0,
-        number(t, "working_set"),
-        number(t, "fast_segments"),
-        number(t, "room_segments"),
+/// Section on tiering.
+fn tiering(tiering: &Tiering) -> String {
+    let Some(t) = &tiering.counts else {
+        return format!("tiering  {}: the devices are being measured\n", tiering.policy);
+    };
+    let threshold = t.threshold.map_or("none".into(), |h| h.to_string());
+    let mut text = format!(
+        "tiering  {}: {} accesses, {:.1} % of them to the fast tier; {} segments in the working set, {} on the fast tier, room for {} more\n",
+        tiering.policy,
+        t.accesses,
+        t.fast_share * 100.0,
+        t.working_set,
+        t.fast_segments,
+        t.room_segments,
     );
     let _ = writeln!(
         text,
         "         {} promoted, {} demoted, {} given up, {} wait, {} under way; {} slow copies kept, {} made while idle; hot from {threshold} reads on",
-        number(t, "promoted"),
-        number(t, "demoted"),
-        number(t, "failed"),
-        number(t, "waiting"),
-        number(t, "moving"),
-        number(t, "copies"),
-        number(t, "copied"),
+        t.promoted, t.demoted, t.failed, t.waiting, t.moving, t.copies, t.copied,
     );
-    for hot in list(t, "hot") {
-        let (reads, writes) = (number(hot, "reads"), number(hot, "writes"));
+    for hot in &t.hot {
         let _ = writeln!(
             text,
-            "         hot: {} segment {}, {reads} reads, {writes} writes, {}",
-            word(hot, "file"),
-            number(hot, "segment"),
-            word(hot, "tier"),
+            "         hot: {} segment {}, {} reads, {} writes, {}",
+            hot.file, hot.segment, hot.reads, hot.writes, hot.tier,
         );
     }
     text

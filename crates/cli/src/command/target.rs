@@ -1,13 +1,14 @@
 //! `entrepot target`: the devices of a volume.
 
+use crate::answer;
 use crate::command::work;
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, Output, list, number, word};
+use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
-use serde_json::Value;
 use std::path::PathBuf;
 use store::control::Request;
+use store::control::answers::{self, Targets};
 
 /// List the targets, add or remove one, say that one failed, is well again, or shall be emptied
 #[derive(Debug, Args)]
@@ -103,10 +104,7 @@ impl Target {
         let (request, output) = match self.verb {
             Verb::List { output } => {
                 let answer = context.ask_store(&Request::Targets {})?;
-                match output {
-                    Output::Json => shown::json(&answer)?,
-                    Output::Text => shown::text(&table(list(&answer, "targets")))?,
-                }
+                answer::show(output, answer, |answer: &Targets| table(&answer.targets))?;
                 return Ok(0);
             }
             Verb::Add { name, dir, tier, output } => {
@@ -121,24 +119,24 @@ impl Target {
         };
         let mut client = context.connect()?;
         let answer = work::follow(|progress| client.ask(&request, progress), None)?;
-        shown::answer(output, &answer)?;
+        answer::show_text(output, answer)?;
         Ok(0)
     }
 }
 
 /// The targets as columns.
-pub fn table(targets: &[Value]) -> String {
-    let row = |t: &Value| {
-        let (total, free) = (number(t, "total_bytes"), number(t, "free_bytes"));
+pub fn table(targets: &[answers::Target]) -> String {
+    let row = |t: &answers::Target| {
         // A failed target that was not reached since the start was never measured.
-        let space = match total {
+        let space = match t.total_bytes {
             0 => "not known".into(),
-            _ => format!("{} of {}", shown::bytes(free), shown::bytes(total)),
+            total => format!("{} of {}", shown::bytes(t.free_bytes), shown::bytes(total)),
         };
-        vec![word(t, "name").into(), word(t, "tier").into(), word(t, "state").into(), space, word(t, "path").into()]
+        let path = t.path.as_ref().map_or(String::new(), |path| path.display().to_string());
+        vec![t.name.clone(), t.tier.clone().unwrap_or_default(), t.state.clone(), space, path]
     };
-    let kept = targets.iter().filter(|t| t["order_kept"] == true).map(|t| {
-        let (name, state) = (word(t, "name"), word(t, "state"));
+    let kept = targets.iter().filter(|t| t.order_kept).map(|t| {
+        let (name, state) = (&t.name, &t.state);
         format!("target {name} is {state} on this node only: other nodes get the order when the state is back\n")
     });
     shown::table(&["target", "tier", "state", "free", "directory"], targets.iter().map(row).collect())

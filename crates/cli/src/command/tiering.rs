@@ -1,8 +1,9 @@
 //! `entrepot tiering`: stop moving data between the tiers for a while.
 
+use crate::answer;
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, Output};
+use crate::shown::Output;
 use clap::{Args, Subcommand};
 use store::control::Request;
 
@@ -45,7 +46,7 @@ impl Tiering {
             Verb::Pause { output } => (Request::PauseTiering {}, output),
             Verb::Resume { output } => (Request::ResumeTiering {}, output),
         };
-        shown::answer(output, &context.ask_store(&request)?)?;
+        answer::show_text(output, context.ask_store(&request)?)?;
         Ok(0)
     }
 }

@@ -193,7 +193,7 @@ impl Burst {
             app_names::short(&current.app)
         );
         let path = current.open.keys().next().cloned();
-        Some(Happened { path, by: Some("burst"), ..Happened::new(Kind::Burst, what) })
+        Some(Happened { path, by: Some("burst".into()), ..Happened::new(Kind::Burst, what) })
     }
 
     fn release(&self, write: u64, verdict: Verdict) {

@@ -3,6 +3,7 @@
 use super::Adapt;
 use super::record::read_from;
 use super::stripes::shown;
+use crate::control::answers::{Heat, HotSegment, Note, SegmentHeat, Stripes, Tiering, TieringCounts};
 use crate::file::File;
 use policy::FileId;
 use policy::layout::Layout;
@@ -10,7 +11,6 @@ use policy::stripe::advice::Mode;
 use policy::tier::machine::{Logged, Stats};
 use policy::tier::{Location, Tier};
 use policy::volume::ownership::Mechanism;
-use serde_json::{Value, json};
 
 /// Hot segments that a status names.
 const HOT_MAX: usize = 5;
@@ -55,56 +55,52 @@ impl Adapt {
     }
 
     /// Tiers, for `entrepot status`; `None` if nothing is moved between them.
-    pub(crate) fn status_of_tiers(&self) -> Option<Value> {
-        let policy = self.settings.tiering.policy.word();
+    pub(crate) fn status_of_tiers(&self) -> Option<Tiering> {
+        let policy = self.settings.tiering.policy.word().to_owned();
         if !self.has_tiers() {
             return None;
         }
-        let Some(report) = self.report() else { return Some(json!({"policy": policy, "measuring": true})) };
+        let Some(report) = self.report() else { return Some(Tiering { policy, measuring: true, counts: None }) };
         let (hot, threshold) = {
             let machine = self.driver.machine();
             machine.tiers().map_or_else(Default::default, |tiers| (tiers.hottest(HOT_MAX), tiers.threshold()))
         };
-        let hot: Vec<Value> = hot
-            .iter()
-            .map(|t| {
-                let id = FileId(t.location.file);
-                let path = self.files.pool().path_of(id).map(|path| path.display().to_string());
-                json!({
-                    "file": path.unwrap_or_else(|| id.to_string()),
-                    "segment": t.location.segment,
-                    "reads": t.reads,
-                    "writes": t.writes,
-                    "tier": t.tier.to_string(),
-                })
-            })
-            .collect();
+        let hot = hot.iter().map(|t| {
+            let id = FileId(t.location.file);
+            let path = self.files.pool().path_of(id).map(|path| path.display().to_string());
+            HotSegment {
+                file: path.unwrap_or_else(|| id.to_string()),
+                segment: t.location.segment,
+                reads: t.reads,
+                writes: t.writes,
+                tier: t.tier.to_string(),
+            }
+        });
         let share = |part: u64, all: u64| if all == 0 { 0.0 } else { part as f64 / all as f64 };
-        Some(json!({
-            "policy": policy,
-            "measuring": false,
-            "paused": self.tiers.is_paused(),
-            "accesses": report.stats.accesses,
-            "fast_share": share(report.stats.fast_accesses, report.stats.accesses),
-            "working_set": report.working_set.0.max(report.working_set.1),
-            "fast_segments": report.fast_segments,
-            "room_segments": report.room_segments,
-            "segment_bytes": self.settings.segment_bytes,
-            "promoted": report.stats.promoted,
-            "demoted": report.stats.demoted,
-            "failed": report.stats.failed,
-            "waiting": report.pending.0,
-            "moving": report.pending.1,
-            "copies": report.copies,
-            "copied": report.stats.copied,
-            "copying": report.copying,
-            "threshold": threshold,
-            "hot": hot,
-        }))
+        let counts = TieringCounts {
+            paused: self.tiers.is_paused(),
+            accesses: report.stats.accesses,
+            fast_share: share(report.stats.fast_accesses, report.stats.accesses),
+            working_set: report.working_set.0.max(report.working_set.1),
+            fast_segments: report.fast_segments,
+            room_segments: report.room_segments,
+            segment_bytes: self.settings.segment_bytes,
+            promoted: report.stats.promoted,
+            demoted: report.stats.demoted,
+            failed: report.stats.failed,
+            waiting: report.pending.0,
+            moving: report.pending.1,
+            copies: report.copies,
+            copied: report.stats.copied,
+            copying: report.copying,
+            threshold,
+            hot: hot.collect(),
+        };
+        Some(Tiering { policy, measuring: false, counts: Some(counts) })
     }
 
     /// Stripes, for `entrepot status`; nothing without sensors.
-    pub(crate) fn status_of_stripes(&self) -> Option<Value> {
+    pub(crate) fn status_of_stripes(&self) -> Option<Stripes> {
         let now = self.driver.now();
         let asked = self.striper(|striper| (striper.load(now), striper.len(), striper.placement(None)));
         let ((load, writes), known, placement) = asked?;
@@ -117,19 +113,19 @@ impl Adapt {
         let devices = &self.settings.devices;
         let decided = self.history.of(Mechanism::Stripes);
         let latest = decided.iter().skip(decided.len().saturating_sub(DECISIONS_MAX));
-        Some(json!({
-            "mode": mode,
-            "requests_per_s": load.rate,
-            "request_bytes": load.bytes,
-            "writes_share": writes,
-            "files": known,
-            "files_with_forks": self.recorder.forks().count(),
-            "new_files": placement.map(|shape| shown(&shape)),
-            "device": devices.each.to_string(),
-            "device_measured": devices.are_measured,
-            "targets": devices.count,
-            "decisions": latest.map(|(at_ms, text)| json!({"at_ms": at_ms, "text": text})).collect::<Vec<_>>(),
-        }))
+        Some(Stripes {
+            mode: mode.into(),
+            requests_per_s: load.rate,
+            request_bytes: load.bytes,
+            writes_share: writes,
+            files: known,
+            files_with_forks: self.recorder.forks().count(),
+            new_files: placement.map(|shape| shown(&shape)),
+            device: devices.each.to_string(),
+            device_measured: devices.are_measured,
+            targets: devices.count,
+            decisions: latest.map(|(at_ms, text)| Note { at_ms: *at_ms, text: text.clone() }).collect(),
+        })
     }
 
     /// For `entrepot explain`: the load of a file, and the temperature of its segments.
@@ -204,17 +200,16 @@ impl Adapt {
     }
 
     /// Accesses within the window to the segments of a file's mirror that is read; null without tiers.
-    pub(crate) fn heat(&self, file: &File, segments_max: usize) -> Value {
-        let Some(layout) = file.layout() else { return Value::Null };
+    pub(crate) fn heat(&self, file: &File, segments_max: usize) -> Option<Heat> {
+        let layout = file.layout()?;
         let all: Vec<_> = self.recorder.segments(&layout).take(segments_max).collect();
         let machine = self.driver.machine();
-        let (Some(tiers), Some((mirror, _))) = (machine.tiers(), read_from(&layout)) else { return Value::Null };
+        let (tiers, (mirror, _)) = (machine.tiers()?, read_from(&layout)?);
         let one = |(index, (_, tier)): (u64, &(_, Tier))| {
             let t = tiers.look_at(Location { file: layout.file.0, segment: index });
-            json!({"reads": t.reads, "writes": t.writes, "tier": tier.to_string(), "moving": t.moving})
+            SegmentHeat { reads: t.reads, writes: t.writes, tier: tier.to_string(), moving: t.moving }
         };
-        let segments: Vec<Value> = (0..).zip(&all).map(one).collect();
-        json!({"mirror": mirror, "segments": segments})
+        Some(Heat { mirror, segments: (0..).zip(&all).map(one).collect() })
     }
 
     /// Logs what goes into the machine of the tiers and comes out of it, for a comparison of drivers.

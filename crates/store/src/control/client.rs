@@ -4,7 +4,7 @@ use super::trust::Trust;
 use super::wire::{self, Answer, LINE_BYTES_MAX, read_line};
 use super::{Problem, Request, exit};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::io::{self, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -88,8 +88,13 @@ impl Client {
     }
 
     /// Sends a request and waits for its end. `progress` gets each line of progress.
-    pub fn request(&mut self, command: &str, args: Value, progress: &mut dyn FnMut(Value)) -> Result<Value, Problem> {
-        self.send(json!({"command": command, "args": args}), progress)
+    pub fn request(
+        &mut self,
+        command: &str,
+        args: impl Serialize,
+        progress: &mut dyn FnMut(Value),
+    ) -> Result<Value, Problem> {
+        self.send(wire::Command { command, args }, progress)
     }
 
     fn send(&mut self, what: impl Serialize, progress: &mut dyn FnMut(Value)) -> Result<Value, Problem> {

@@ -16,6 +16,13 @@ pub(super) struct Sent<T> {
     pub what: T,
 }
 
+/// A command by its name.
+#[derive(Serialize)]
+pub(super) struct Command<'a, T> {
+    pub command: &'a str,
+    pub args: T,
+}
+
 #[derive(Debug, Deserialize)]
 pub(super) struct Request {
     #[serde(default)]

@@ -11,7 +11,7 @@ use super::walk::walk;
 use super::{Core, now_ns};
 use crate::Result;
 use crate::calls::Answer;
-use crate::control::{Caller, Problem, Responder};
+use crate::control::{Caller, Problem, Responder, answers};
 use crate::events::{Event as Happened, Kind, because};
 use crate::file::File;
 use crate::target::State as TargetState;
@@ -22,8 +22,10 @@ use policy::layout::{Layout, MirrorState, ObjectState, object_len};
 use policy::machine::Machine;
 use policy::volume::ownership::Mechanism;
 use policy::{TargetId, Time};
-use record::{Outcome, Record};
+pub use record::Outcome;
+use record::Record;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -95,6 +97,10 @@ impl Balancing {
     }
 
     fn status(&self, core: &Core) -> Answer {
+        Ok(json!(self.answer(core)?))
+    }
+
+    fn answer(&self, core: &Core) -> Result<answers::Balance> {
         let now = self.now.lock();
         let state = match (now.is_running, now.is_paused) {
             (true, true) => "paused",
@@ -205,7 +211,7 @@ fn balance(core: &Weak<Core>, spread_permille: u64) {
     drop(now);
     let moved = policy::units::show_bytes(stats.bytes);
     let what = format!("balancing is over: {} moves of {moved}; {ended}", stats.moves);
-    core.pool.events.record(Happened { by: Some("balance"), ..Happened::new(Kind::Target, what) });
+    core.pool.events.record(Happened { by: Some("balance".into()), ..Happened::new(Kind::Target, what) });
     balancing.remember(&core);
 }
 

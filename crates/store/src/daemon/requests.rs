@@ -20,10 +20,12 @@ use super::balance::{self, Ask};
 use super::quotas;
 use super::{Core, Ending};
 use crate::adapt::burst::Asked;
+use crate::control::answers::{Done, Text};
 use crate::control::{Binding, Caller, Handler, Problem, Request, Responder};
 use crate::stage::{Progress, Report, Stop};
 use crate::target::Order;
 use parking_lot::Mutex;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -79,19 +81,19 @@ impl Commands {
     fn serve(&self, caller: &Caller, request: Request, out: &mut Responder<'_>) -> Result<Value, Problem> {
         let core = &self.core;
         match request {
-            Request::Status {} => status::status(core, caller),
-            Request::Stats {} => Ok(status::stats(core)),
-            Request::Top {} => top::get(core, caller),
-            Request::Nodes {} => node::list(core),
-            Request::DrainNode { node, wait } => node::drain(core, caller, &node, wait, out),
-            Request::RestoreNode { node } => node::restore(core, caller, &node),
-            Request::ForgetNode { node } => node::forget(core, caller, &node),
-            Request::Targets {} => Ok(target::room(core)),
-            Request::AddTarget { name, dir, tier } => target::add(core, caller, &name, &dir, &tier),
-            Request::RemoveTarget { name, force } => target::remove(core, caller, &name, force),
-            Request::FailTarget { name } => target::order(core, caller, &name, Order::Fail),
-            Request::RestoreTarget { name } => target::order(core, caller, &name, Order::Restore),
-            Request::DrainTarget { name, wait } => target::drain(core, caller, &name, wait, out),
+            Request::Status {} => sent(status::status(core, caller)),
+            Request::Stats {} => sent(Ok(status::stats(core))),
+            Request::Top {} => sent(top::get(core, caller)),
+            Request::Nodes {} => sent(node::list(core)),
+            Request::DrainNode { node, wait } => sent(node::drain(core, caller, &node, wait, out)),
+            Request::RestoreNode { node } => sent(node::restore(core, caller, &node)),
+            Request::ForgetNode { node } => sent(node::forget(core, caller, &node)),
+            Request::Targets {} => sent(Ok(target::room(core))),
+            Request::AddTarget { name, dir, tier } => sent(target::add(core, caller, &name, &dir, &tier)),
+            Request::RemoveTarget { name, force } => sent(target::remove(core, caller, &name, force)),
+            Request::FailTarget { name } => sent(target::order(core, caller, &name, Order::Fail)),
+            Request::RestoreTarget { name } => sent(target::order(core, caller, &name, Order::Restore)),
+            Request::DrainTarget { name, wait } => sent(target::drain(core, caller, &name, wait, out)),
             Request::StartBalance { spread } => balance::run(core, caller, Ask::Start(spread), out),
             Request::PauseBalance {} => balance::run(core, caller, Ask::Pause(true), out),
             Request::ResumeBalance {} => balance::run(core, caller, Ask::Pause(false), out),
@@ -99,26 +101,28 @@ impl Commands {
             Request::Balance {} => balance::run(core, caller, Ask::Status, out),
             Request::PauseTiering {} => tiering::run(core, caller, true, out),
             Request::ResumeTiering {} => tiering::run(core, caller, false, out),
-            Request::Layout { path } => layout::get(core, caller, &path),
-            Request::Explain { path } => layout::explain(core, caller, &path),
-            Request::CheckLayout { request } => layout::check(core, &request),
-            Request::AddMirror { path, tier, stripe_count } => layout::change(core, caller, &path, |file| {
+            Request::Layout { path } => sent(layout::get(core, caller, &path)),
+            Request::Explain { path } => sent(layout::explain(core, caller, &path)),
+            Request::CheckLayout { request } => sent(layout::check(core, &request)),
+            Request::AddMirror { path, tier, stripe_count } => sent(layout::change(core, caller, &path, |file| {
                 let placement = layout::placement(core, file, tier.as_deref(), stripe_count)?;
                 Ok(core.mover.add_mirror(file, &placement)?)
-            }),
+            })),
             Request::DropMirror { path, mirror } => {
-                layout::change(core, caller, &path, |file| Ok(core.mover.drop_mirror(file, mirror)?))
+                sent(layout::change(core, caller, &path, |file| Ok(core.mover.drop_mirror(file, mirror)?)))
             }
             Request::Replace { path, from, to } => {
-                layout::change(core, caller, &path, |file| layout::replace(core, file, &from, to.as_deref()))
+                sent(layout::change(core, caller, &path, |file| layout::replace(core, file, &from, to.as_deref())))
             }
-            Request::Move { path, mirror, segment, to } => layout::change(core, caller, &path, |file| {
+            Request::Move { path, mirror, segment, to } => sent(layout::change(core, caller, &path, |file| {
                 let to = to.iter().map(|name| layout::target(core, name)).collect::<Result<Vec<_>, _>>()?;
                 Ok(core.mover.move_segment_to(file, mirror, segment, &to)?)
-            }),
-            Request::Resync { path } => layout::change(core, caller, &path, |file| layout::resync(core, file, out)),
-            Request::Merge(files) => layout::merge(core, caller, &files),
-            Request::Split { path } => layout::change(core, caller, &path, |file| Ok(core.mover.split(file)?)),
+            })),
+            Request::Resync { path } => {
+                sent(layout::change(core, caller, &path, |file| layout::resync(core, file, out)))
+            }
+            Request::Merge(files) => sent(layout::merge(core, caller, &files)),
+            Request::Split { path } => sent(layout::change(core, caller, &path, |file| Ok(core.mover.split(file)?))),
             Request::StageIn { what, limit, identity } => {
                 let uri = what.uris.first().map(String::as_str);
                 let by = stage::Asked { core, caller, path: &what.path, uri, limit, identity };
@@ -136,32 +140,32 @@ impl Commands {
             Request::LookAtStageIn { wanted, chosen, identity } => {
                 let who = stage::known(caller, identity);
                 let look = |_: Report<'_>, stop: &Stop| core.stager.look(&wanted, &chosen, &who, stop);
-                Ok(json!(with_progress(out, look)?))
+                sent(with_progress(out, look).map_err(Into::into))
             }
             Request::LookAtStageOut { what, identity } => {
                 let who = stage::known(caller, identity);
                 let look = |_: Report<'_>, stop: &Stop| core.stager.look_out(&what, &who, stop);
-                Ok(json!(with_progress(out, look).map_err(stage::out_problem)?))
+                sent(with_progress(out, look).map_err(stage::out_problem))
             }
             Request::StageOut { what, limit, identity } => {
                 let by = stage::Asked { core, caller, path: &what.path, uri: None, limit, identity };
                 by.out(&what, out)
             }
-            Request::Source { path } => stage::source(core, caller, &path),
+            Request::Source { path } => sent(stage::source(core, caller, &path)),
             Request::SetSource { path, uris, verify, identity } => {
                 let who = stage::known(caller, identity);
                 let set =
                     |report: Report<'_>, stop: &Stop| core.stager.source_set(&path, &uris, verify, &who, report, stop);
-                Ok(stage::shown(with_progress(out, set)?))
+                sent(with_progress(out, set).map(stage::shown).map_err(Into::into))
             }
-            Request::Check(what) => check::run(core, caller, what, out),
-            Request::Accounting(what) => core.accounts.show(core, caller, &what),
-            Request::Events(what) => events::run(core, caller, &what, out),
-            Request::Find(what) => find::run(core, caller, &what, out),
-            Request::DumpState { file } => state::dump(core, caller, &file),
+            Request::Check(what) => sent(check::run(core, caller, what, out)),
+            Request::Accounting(what) => sent(core.accounts.show(core, caller, &what)),
+            Request::Events(what) => sent(events::run(core, caller, &what, out)),
+            Request::Find(what) => sent(find::run(core, caller, &what, out)),
+            Request::DumpState { file } => sent(state::dump(core, caller, &file)),
             Request::Purge { dry_run } => {
                 caller.must_be_operator("purge the volume")?;
-                Ok(json!(core.purge(dry_run)?))
+                sent(core.purge(dry_run).map_err(Into::into))
             }
             asked @ (Request::ShowQuota { .. }
             | Request::Quotas {}
@@ -184,7 +188,7 @@ impl Commands {
             Request::Checkpoints { app } => checkpoint::burst(core)?.call(caller.uid, Asked::Rows(app)),
             Request::RestartFrom { app } => {
                 checkpoint::named(&app)?;
-                checkpoint::burst(core)?.restart(&core.files, caller, &app)
+                sent(checkpoint::burst(core)?.restart(&core.files, caller, &app))
             }
             Request::Advise { app } => {
                 checkpoint::named(&app)?;
@@ -193,16 +197,20 @@ impl Commands {
             Request::BurstBuffer {} => checkpoint::burst(core)?.call(caller.uid, Asked::Status),
             Request::Down { force } => {
                 caller.must_be_operator("stop the volume")?;
-                self.ending.unmount(force)?;
-                Ok(json!({}))
+                sent(self.ending.unmount(force).map(|()| Done {}))
             }
         }
     }
 }
 
 /// An answer in words.
-fn told(text: impl Into<String>) -> Value {
-    json!({"text": text.into()})
+fn told(text: impl Into<String>) -> Text {
+    Text { text: text.into() }
+}
+
+/// Serializes an answer.
+fn sent<T: Serialize>(answer: Result<T, Problem>) -> Result<Value, Problem> {
+    answer.map(|answer| json!(answer))
 }
 
 /// Runs `work` and sends its progress to the caller.

@@ -4,7 +4,7 @@
 use super::led::Led;
 use super::{Core, now_ns};
 use crate::calls::Answer;
-use crate::control::{Caller, Problem, Responder, Scrub as Asked};
+use crate::control::{Caller, Problem, Responder, Scrub as Asked, answers};
 use crate::events::Kind;
 use crate::recovery::{Finding, Outcome, Scrubbed};
 use crate::stage::Stop;
@@ -249,7 +249,7 @@ impl Scrubs {
         if asked.status {
             let now = self.now.lock().clone();
             let (is_under_way, pass) = (now.is_some(), now.map_or_else(|| remembered(core), |now| Ok(Some(now)))?);
-            return Ok(answer(&pass.unwrap_or_default(), is_under_way));
+            return Ok(answer(pass.unwrap_or_default(), is_under_way));
         }
         if self.now.lock().is_some() {
             return Err(Problem::busy("a scrub is under way")
@@ -262,18 +262,16 @@ impl Scrubs {
         let mut told = |pass: &Pass| {
             if said.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
                 said = Some(Instant::now());
-                out.progress(json!(format!("{}, at {}", pass.shown(), pass.after)));
+                out.progress(format!("{}, at {}", pass.shown(), pass.after).into());
             }
         };
-        Ok(answer(&self.pass(&goes, begins, &mut told)?, false))
+        Ok(answer(self.pass(&goes, begins, &mut told)?, false))
     }
 }
 
-fn answer(pass: &Pass, is_under_way: bool) -> Value {
-    let mut answer = json!(pass);
-    answer["under_way"] = is_under_way.into();
-    answer["healthy"] = pass.findings.iter().all(|f| f.outcome == Outcome::Repaired).into();
-    answer
+fn answer(pass: Pass, under_way: bool) -> Value {
+    let healthy = pass.findings.iter().all(|f| f.outcome == Outcome::Repaired);
+    json!(answers::Scrub { pass, under_way, healthy })
 }
 
 fn remembered(core: &Core) -> Result<Option<Pass>> {

@@ -9,12 +9,12 @@
 //! nodes, the leader searches for them (`left`).
 
 use super::Core;
+use crate::control::answers::Leftovers;
 use crate::events::Kind;
 use crate::recovery::Left;
 use crate::stage::Stop;
 use crate::workers::Workers;
 use parking_lot::{Condvar, Mutex};
-use serde_json::{Value, json};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -138,10 +138,10 @@ impl Unclean {
     }
 
     /// State for `status`; `None` after a clean end.
-    pub fn status(&self) -> Option<Value> {
+    pub fn status(&self) -> Option<Leftovers> {
         match &*self.known.lock() {
-            PreviousEnd::Nothing(left) => left.map(|left| json!({"objects": left.objects, "bytes": left.bytes})),
-            PreviousEnd::Due(why) => Some(json!({"due": true, "why": why})),
+            PreviousEnd::Nothing(left) => left.map(Leftovers::Removed),
+            PreviousEnd::Due(why) => Some(Leftovers::Due { due: true, why: why.clone() }),
         }
     }
 }

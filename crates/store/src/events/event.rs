@@ -1,6 +1,7 @@
 //! One event: its time, subject (file, target or job), action and reason.
 
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Targets named on a side, at most: a wide stripe has hundreds.
 const TARGETS_MAX: usize = 16;
@@ -67,7 +68,7 @@ impl Kind {
 }
 
 /// An action of the volume. Unknown or inapplicable fields are left out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// Ascending in the life of a daemon.
     pub number: u64,
@@ -88,14 +89,14 @@ pub struct Event {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// Targets that bytes left.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub from: Vec<String>,
     /// Targets where they lie now.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<String>,
     /// The mechanism that wanted it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub by: Option<&'static str>,
+    pub by: Option<Cow<'static, str>>,
     /// Description of the action.
     pub what: String,
     /// Reason for it.

@@ -31,7 +31,7 @@ impl Mover {
             }
         };
         let (by, why) = self.cause(reason);
-        (event.by, event.why) = (Some(by), Some(why));
+        (event.by, event.why) = (Some(by.into()), Some(why));
         event.path = self.pool.path_of(id).map(|path| path.display().to_string());
         if event.path.is_none() {
             event.what = format!("file {id}: {}", event.what);

@@ -35,7 +35,7 @@ impl Log {
     }
 
     fn push(&self, path: String, text: String) {
-        self.events.record(Event { path: Some(path), by: Some("recovery"), ..Event::new(Kind::Recovery, text) });
+        self.events.record(Event { path: Some(path), by: Some("recovery".into()), ..Event::new(Kind::Recovery, text) });
     }
 
     /// Adds the tally of a recovery that begins.

@@ -2,11 +2,13 @@
 
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, Output, list, number, word};
+use crate::shown::{self, Output};
 use clap::Args;
 use policy::burst::advice::{daly_s, lost, young_s};
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::time::Duration;
+use store::adapt::burst::MtbfFrom;
+use store::control::answers::{Application, Burst, read};
 use store::control::{Problem, Request};
 
 /// The best interval between two checkpoints, after Young and Daly
@@ -52,6 +54,25 @@ pub struct Advise {
     json: bool,
 }
 
+/// The advice in JSON.
+#[derive(Serialize)]
+struct Advice<'a> {
+    app: Option<&'a String>,
+    cost_s: f64,
+    cost_from: &'a str,
+    mtbf_s: f64,
+    mtbf_from: &'a str,
+    young_s: f64,
+    daly_s: f64,
+    lost_share: f64,
+}
+
+/// Advice for each application in JSON.
+#[derive(Serialize)]
+struct Applications {
+    applications: Vec<Application>,
+}
+
 /// A span in seconds, and where it is known from.
 struct SourcedSpan {
     seconds: f64,
@@ -67,6 +88,7 @@ impl Advise {
             return all(context, as_json);
         }
         let seen = app.map(|app| context.ask_store(&Request::Advise { app: app.clone() })).transpose()?;
+        let seen: Option<Application> = seen.map(read).transpose()?;
         let (cost, mtbf) = (self.cost(seen.as_ref())?, self.mtbf(seen.as_ref())?);
         if cost.seconds <= 0.0 || mtbf.seconds <= 0.0 {
             return Err(Problem::wrong("the time of a checkpoint and the time between failures must be above 0")
@@ -76,25 +98,32 @@ impl Advise {
         let restart = self.restart.unwrap_or_default().as_secs_f64();
         if as_json {
             let (young, daly) = (young_s(cost.seconds, mtbf.seconds), daly_s(cost.seconds, mtbf.seconds));
-            shown::json(&json!({ "app": app, "cost_s": cost.seconds, "cost_from": cost.from,
-                "mtbf_s": mtbf.seconds, "mtbf_from": mtbf.from, "young_s": young, "daly_s": daly,
-                "lost_share": lost(daly, cost.seconds, restart, mtbf.seconds) }))?;
+            shown::json(&Advice {
+                app,
+                cost_s: cost.seconds,
+                cost_from: &cost.from,
+                mtbf_s: mtbf.seconds,
+                mtbf_from: &mtbf.from,
+                young_s: young,
+                daly_s: daly,
+                lost_share: lost(daly, cost.seconds, restart, mtbf.seconds),
+            })?;
             return Ok(0);
         }
         shown::text(&page(&cost, &mtbf, restart))?;
         Ok(0)
     }
 
-    fn cost(&self, seen: Option<&Value>) -> Result<SourcedSpan> {
+    fn cost(&self, seen: Option<&Application>) -> Result<SourcedSpan> {
         let measured = || {
             let seen = seen?;
-            let seconds = seen["cost_s"].as_f64().filter(|seconds| *seconds > 0.0)?;
-            let of = seen["newest"].as_str().map_or(String::new(), |label| format!("; the newest is version {label}"));
-            let size = shown::bytes(number(seen, "bytes"));
+            let seconds = Some(seen.cost_s).filter(|seconds| *seconds > 0.0)?;
+            let of = seen.newest.as_ref().map_or(String::new(), |label| format!("; the newest is version {label}"));
+            let size = shown::bytes(seen.bytes);
             Some(SourcedSpan { seconds, from: format!("measured: the last one written, {size}{of}") })
         };
         let said = self.cost.map(|cost| SourcedSpan { seconds: cost.as_secs_f64(), from: "as you say".into() });
-        let what = seen.map_or("a checkpoint".to_owned(), |seen| format!("a checkpoint of {}", word(seen, "name")));
+        let what = seen.map_or("a checkpoint".to_owned(), |seen| format!("a checkpoint of {}", seen.name));
         said.or_else(measured).ok_or_else(|| {
             Problem::wrong(format!("what {what} takes is not known"))
                 .so("no interval follows")
@@ -103,10 +132,10 @@ impl Advise {
         })
     }
 
-    fn mtbf(&self, seen: Option<&Value>) -> Result<SourcedSpan> {
+    fn mtbf(&self, seen: Option<&Application>) -> Result<SourcedSpan> {
         let known = || {
             let seen = seen?;
-            let seconds = Some(number(seen, "mtbf_s")).filter(|seconds| *seconds > 0)?;
+            let seconds = Some(seen.mtbf_s).filter(|seconds| *seconds > 0)?;
             Some(SourcedSpan { seconds: seconds as f64, from: from(seen) })
         };
         let as_you_say = |seconds| SourcedSpan { seconds, from: "as you say".into() };
@@ -125,11 +154,11 @@ impl Advise {
 }
 
 /// Where the time between failures of an application is known from.
-fn from(seen: &Value) -> String {
-    match word(seen, "mtbf_from") {
-        "learned" => format!("measured: {}", shown::count(number(seen, "restarts"), "restart")),
-        "nodes" => "from the number of its nodes".into(),
-        _ => "as it was said".into(),
+fn from(seen: &Application) -> String {
+    match seen.mtbf_from {
+        MtbfFrom::Learned => format!("measured: {}", shown::count(seen.restarts, "restart")),
+        MtbfFrom::Nodes => "from the number of its nodes".into(),
+        MtbfFrom::Given | MtbfFrom::Default => "as it was said".into(),
     }
 }
 
@@ -168,22 +197,22 @@ fn page(cost: &SourcedSpan, mtbf: &SourcedSpan, restart: f64) -> String {
 
 /// Prints the advice for each application.
 fn all(context: &Context, as_json: bool) -> Result<u8> {
-    let status = context.ask_store(&Request::BurstBuffer {})?;
-    let applications = list(&status, "applications");
+    let status: Option<Burst> = read(context.ask_store(&Request::BurstBuffer {})?)?;
+    let applications = status.unwrap_or_default().applications;
     if as_json {
-        shown::json(&json!({ "applications": applications }))?;
+        shown::json(&Applications { applications })?;
         return Ok(0);
     }
     if applications.is_empty() {
         shown::text("No application has written a checkpoint yet. `--cost` and `--mtbf` advise without one.\n")?;
         return Ok(0);
     }
-    let row = |seen: &Value| {
-        let cost = seen["cost_s"].as_f64().filter(|seconds| *seconds > 0.0);
-        let mtbf = Some(number(seen, "mtbf_s")).filter(|seconds| *seconds > 0);
+    let row = |seen: &Application| {
+        let cost = Some(seen.cost_s).filter(|seconds| *seconds > 0.0);
+        let mtbf = Some(seen.mtbf_s).filter(|seconds| *seconds > 0);
         vec![
-            word(seen, "name").to_owned(),
-            seen["advised_interval_s"].as_f64().map_or("not known yet".into(), span),
+            seen.name.clone(),
+            seen.advised_interval_s.map_or("not known yet".into(), span),
             cost.map_or("not known yet".into(), span),
             mtbf.map_or("not known yet".into(), |seconds| span(seconds as f64)),
             mtbf.map_or(String::new(), |_| from(seen)),
@@ -213,9 +242,9 @@ mod tests {
 
     #[test]
     fn a_time_between_failures_says_where_it_is_from() {
-        let seen = |from: &str| json!({"mtbf_from": from, "restarts": 2});
-        assert_eq!(from(&seen("learned")), "measured: 2 restarts");
-        assert_eq!(from(&seen("nodes")), "from the number of its nodes");
-        assert_eq!(from(&seen("given")), "as it was said");
+        let seen = |mtbf_from| Application { mtbf_from, restarts: 2, ..Application::default() };
+        assert_eq!(from(&seen(MtbfFrom::Learned)), "measured: 2 restarts");
+        assert_eq!(from(&seen(MtbfFrom::Nodes)), "from the number of its nodes");
+        assert_eq!(from(&seen(MtbfFrom::Given)), "as it was said");
     }
 }

@@ -1,11 +1,13 @@
 //! `entrepot checkpoint restart`: the directory of the newest complete version, for scripts.
 
+use crate::answer;
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, Output, word};
+use crate::shown::Output;
 use clap::Args;
 use serde_json::json;
 use std::path::Path;
+use store::control::answers::{self, read};
 use store::control::{Client, Problem, Request, exit};
 
 /// Print the directory of the newest complete version, to restart from
@@ -37,15 +39,9 @@ impl Restart {
                 .into());
         };
         let mut client = Client::connect(&volume.socket())?;
-        let mut version = client.ask(&Request::RestartFrom { app: self.app }, &mut |_| {})?;
-        let directory = in_mount(at, word(&version, "directory"));
-        match self.output {
-            Output::Text => shown::text(&format!("{directory}\n"))?,
-            Output::Json => {
-                version["directory"] = json!(directory);
-                shown::json(&version)?;
-            }
-        }
+        let mut version: answers::Restart = read(client.ask(&Request::RestartFrom { app: self.app }, &mut |_| {})?)?;
+        version.directory = in_mount(at, &version.directory);
+        answer::show(self.output, json!(version), |version: &answers::Restart| format!("{}\n", version.directory))?;
         Ok(0)
     }
 }

@@ -1,13 +1,17 @@
 //! `entrepot checkpoint begin|commit|list|status`: versions in the burst buffer of a volume.
 
+use crate::answer;
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{self, Output, list, number, word};
+use crate::shown::{self, Output};
 use clap::Args;
-use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use store::adapt::burst::Row;
+use store::control::answers::{
+    Abandoned, Application, Begun, Burst, Committed, Status as VolumeStatus, Versions, read,
+};
 use store::control::{BeginCheckpoint, Client, Problem, Request, find};
 
 fn size(text: &str) -> std::result::Result<u64, String> {
@@ -49,15 +53,14 @@ impl Begin {
             Some(path) => Client::connect(&find(context.volume.as_deref(), Some(&full(path)))?.socket())?,
             None => context.connect()?,
         };
-        let status = client.ask(&Request::Status {}, &mut |_| {})?;
-        let at = PathBuf::from(word(&status, "mount_point"));
+        let VolumeStatus { mount_point: at, .. } = read(client.ask(&Request::Status {}, &mut |_| {})?)?;
         let here = if self.paths.is_empty() { vec![PathBuf::from(".")] } else { self.paths };
         let paths = here.iter().map(|path| inside(&at, path)).collect::<std::result::Result<Vec<_>, Problem>>()?;
         let mtbf_s = self.mtbf.map(|span| span.as_secs().max(1));
         let Begin { app, version: label, size: bytes, nodes, .. } = self;
         let what = BeginCheckpoint { app, label, paths, bytes, mtbf_s, nodes };
-        let answer = client.ask(&Request::BeginCheckpoint(what), &mut |_| {})?;
-        shown::text(&format!("version {} of {} begins\n", word(&answer, "label"), word(&answer, "app")))?;
+        let Begun { app, label } = read(client.ask(&Request::BeginCheckpoint(what), &mut |_| {})?)?;
+        shown::text(&format!("version {label} of {app} begins\n"))?;
         Ok(0)
     }
 }
@@ -97,15 +100,16 @@ impl Commit {
         let request = Request::CommitCheckpoint { app: self.app.clone(), abandon: self.abandon };
         let answer = context.ask_store(&request)?;
         if self.abandon {
-            shown::text(&format!("version {} of {} is given up\n", word(&answer, "label"), self.app))?;
+            let Abandoned { label, .. } = read(answer)?;
+            shown::text(&format!("version {label} of {} is given up\n", self.app))?;
             return Ok(0);
         }
+        let Committed { label, bytes, files, .. } = read(answer)?;
         shown::text(&format!(
-            "version {} of {} is complete: {} in {}\n",
-            word(&answer, "label"),
+            "version {label} of {} is complete: {} in {}\n",
             self.app,
-            shown::bytes(number(&answer, "bytes")),
-            shown::count(number(&answer, "files"), "file")
+            shown::bytes(bytes),
+            shown::count(files as u64, "file")
         ))?;
         Ok(0)
     }
@@ -128,28 +132,26 @@ pub struct List {
 impl List {
     pub fn run(self, context: &Context) -> Result<u8> {
         let answer = context.ask_store(&Request::Checkpoints { app: self.app })?;
-        if matches!(self.output, Output::Json) {
-            shown::json(&answer)?;
-            return Ok(0);
-        }
-        let row = |v: &Value| {
-            let newest = if v["newest"] == true { "newest" } else { "" };
-            let complete = number(v, "at_ms");
-            vec![
-                word(v, "app").to_owned(),
-                word(v, "label").to_owned(),
-                word(v, "state").to_owned(),
-                newest.to_owned(),
-                shown::bytes(number(v, "bytes")),
-                list(v, "files").len().to_string(),
-                word(v, "place").to_owned(),
-                if complete > 0 { shown::moment_ms(complete) } else { String::new() },
-            ]
-        };
-        let head = ["application", "version", "state", "", "size", "files", "on", "complete since"];
-        shown::text(&shown::table(&head, list(&answer, "versions").iter().map(row).collect()))?;
+        answer::show(self.output, answer, versions)?;
         Ok(0)
     }
+}
+
+fn versions(answer: &Versions) -> String {
+    let row = |v: &Row| {
+        vec![
+            v.app.clone(),
+            v.label.clone(),
+            v.state.clone(),
+            if v.newest { "newest" } else { "" }.to_owned(),
+            shown::bytes(v.bytes),
+            v.files.len().to_string(),
+            v.place.clone(),
+            if v.at_ms > 0 { shown::moment_ms(v.at_ms) } else { String::new() },
+        ]
+    };
+    let head = ["application", "version", "state", "", "size", "files", "on", "complete since"];
+    shown::table(&head, answer.versions.iter().map(row).collect())
 }
 
 /// Show the burst buffer: how full, how fast, and what is known of each application
@@ -163,61 +165,58 @@ pub struct Status {
 
 impl Status {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let b = context.ask_store(&Request::BurstBuffer {})?;
-        if matches!(self.output, Output::Json) {
-            shown::json(&b)?;
-            return Ok(0);
-        }
-        let mut text = burst_line(&b);
-        let _ = writeln!(text, "         limits: {}", word(&b, "limits"));
-        let row = |a: &Value| {
-            let interval = a["advised_interval_s"].as_f64().map_or(String::new(), |s| shown::span_s(s as u64));
-            vec![
-                word(a, "name").to_owned(),
-                word(a, "newest").to_owned(),
-                if a["newest_in_buffer"] == true { "fast" } else { "capacity" }.to_owned(),
-                shown::bytes(number(a, "bytes")),
-                format!("{:.1} s", a["cost_s"].as_f64().unwrap_or_default()),
-                if number(a, "mtbf_s") > 0 { shown::span_s(number(a, "mtbf_s")) } else { String::new() },
-                word(a, "mtbf_from").to_owned(),
-                number(a, "restarts").to_string(),
-                interval,
-            ]
-        };
-        let head =
-            ["application", "newest", "read from", "size", "took", "mtbf", "known", "restarts", "advised interval"];
-        let rows: Vec<_> = list(&b, "applications").iter().map(row).collect();
-        if !rows.is_empty() {
-            text.push('\n');
-            text += &shown::table(&head, rows);
-        }
-        shown::text(&text)?;
+        let answer = context.ask_store(&Request::BurstBuffer {})?;
+        answer::show(self.output, answer, |answer: &Option<Burst>| buffer(&answer.clone().unwrap_or_default()))?;
         Ok(0)
     }
 }
 
+fn buffer(b: &Burst) -> String {
+    let mut text = burst_line(b);
+    let _ = writeln!(text, "         limits: {}", b.limits);
+    let row = |a: &Application| {
+        vec![
+            a.name.clone(),
+            a.newest.clone().unwrap_or_default(),
+            if a.newest_in_buffer { "fast" } else { "capacity" }.to_owned(),
+            shown::bytes(a.bytes),
+            format!("{:.1} s", a.cost_s),
+            if a.mtbf_s > 0 { shown::span_s(a.mtbf_s) } else { String::new() },
+            answer::words(a.mtbf_from),
+            a.restarts.to_string(),
+            a.advised_interval_s.map_or(String::new(), |s| shown::span_s(s as u64)),
+        ]
+    };
+    let head = ["application", "newest", "read from", "size", "took", "mtbf", "known", "restarts", "advised interval"];
+    if !b.applications.is_empty() {
+        text.push('\n');
+        text += &shown::table(&head, b.applications.iter().map(row).collect());
+    }
+    text
+}
+
 /// The buffer in two lines.
-pub fn burst_line(b: &Value) -> String {
-    let speed = |key: &str| b[key].as_u64().map_or("unlimited".into(), |rate| format!("{}/s", shown::bytes(rate)));
+pub fn burst_line(b: &Burst) -> String {
+    let speed = |rate: Option<u64>| rate.map_or("unlimited".into(), |rate| format!("{}/s", shown::bytes(rate)));
     let mut text = format!(
         "burst    {} of {} used, {} not demoted yet; {} complete, {} demoted, {} waiting, {} writing\n",
-        shown::bytes(number(b, "used")),
-        shown::bytes(number(b, "size")),
-        shown::bytes(number(b, "not_demoted")),
-        number(b, "versions"),
-        number(b, "demoted"),
-        number(b, "waiting"),
-        number(b, "writing"),
+        shown::bytes(b.used),
+        shown::bytes(b.size),
+        shown::bytes(b.not_demoted),
+        b.versions,
+        b.demoted,
+        b.waiting,
+        b.writing,
     );
     let _ = writeln!(
         text,
         "         {} ({}): writing {}, demotion {}; {} written in this period of {} expected",
-        word(b, "policy"),
-        word(b, "pattern"),
-        speed("write_rate"),
-        speed("demotion_rate"),
-        shown::bytes(number(b, "written_in_period")),
-        shown::bytes(number(b, "expected_in_period")),
+        b.policy,
+        b.pattern,
+        speed(b.write_rate),
+        speed(b.demotion_rate),
+        shown::bytes(b.written_in_period),
+        shown::bytes(b.expected_in_period),
     );
     text
 }

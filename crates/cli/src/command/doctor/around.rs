@@ -3,12 +3,12 @@
 use super::directory::CLOCK_S_MAX;
 use super::finding::Finding;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
-use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
+use store::control::answers::{Status, Target, read};
 use store::control::{Client, Problem, Request};
 use store::rights::with_rights_of;
 use store::source::Identity;
@@ -114,10 +114,10 @@ fn status_without_token(listen: SocketAddr) -> std::io::Result<u16> {
 }
 
 /// Status of a daemon.
-pub fn status(socket: &Path) -> Result<Value, Problem> {
+pub fn status(socket: &Path) -> Result<Status, Problem> {
     let mut client = Client::connect(socket)?;
     client.set_patience(Some(PATIENCE))?;
-    client.ask(&Request::Status {}, &mut |_| {})
+    read(client.ask(&Request::Status {}, &mut |_| {})?)
 }
 
 /// The daemon, if one runs: whether it answers, is of this version, and has what it serves.
@@ -132,8 +132,8 @@ pub fn daemon(socket: &Path) -> Vec<Finding> {
         }
     };
     let mut findings = vec![version(&status)];
-    findings.extend(status["mount_point"].as_str().and_then(|at| users(Path::new(at))));
-    if let Some(why) = status["state_away"].as_str() {
+    findings.extend(users(&status.mount_point));
+    if let Some(why) = &status.state_away {
         let so = "nothing is moved, staged or repaired until it is back";
         findings.push(Finding::failure(
             "daemon",
@@ -142,8 +142,7 @@ pub fn daemon(socket: &Path) -> Vec<Finding> {
             "mend the server or the disk of the state",
         ));
     }
-    for target in status["targets"].as_array().into_iter().flatten() {
-        let (name, state) = (target["name"].as_str().unwrap_or_default(), target["state"].as_str().unwrap_or_default());
+    for Target { name, state, .. } in &status.targets {
         if state == "failed" || state == "suspect" {
             let why = "what lies on it alone cannot be read";
             let change = format!(
@@ -207,11 +206,11 @@ fn users(mount_point: &Path) -> Option<Finding> {
     })
 }
 
-fn version(status: &Value) -> Finding {
+fn version(status: &Status) -> Finding {
     let own = env!("CARGO_PKG_VERSION");
-    let theirs = status["version"].as_str().unwrap_or("another version");
-    let replaced = status["pid"].as_u64().and_then(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok());
-    let replaced = replaced.is_some_and(|exe| exe.to_string_lossy().ends_with(" (deleted)"));
+    let theirs = &status.version;
+    let replaced = std::fs::read_link(format!("/proc/{}/exe", status.pid));
+    let replaced = replaced.is_ok_and(|exe| exe.to_string_lossy().ends_with(" (deleted)"));
     let change = "`entrepot down`, then `entrepot up`, when nobody uses the mount";
     if theirs != own {
         let why = "a command that the daemon does not know is refused";

@@ -9,9 +9,8 @@ use store::volume::{Config, Problems, QueueName, StateStore};
 /// The file of a volume, which its daemon knows.
 pub fn of_daemon(socket: &Path) -> CheckResult {
     let status = super::around::status(socket);
-    let file = status.as_ref().ok().and_then(|status| status["file"].as_str()).map(Path::new);
-    if let Some(file) = file {
-        return CheckResult { further: vec![Subject::Volume { file: file.into() }], ..CheckResult::default() };
+    if let Some(file) = status.as_ref().ok().and_then(|status| status.file.clone()) {
+        return CheckResult { further: vec![Subject::Volume { file }], ..CheckResult::default() };
     }
     let why = "what the volume's file says is not known, so only the machine was looked at";
     let finding = match Client::connect(socket).err().or(status.err()) {

@@ -1,13 +1,13 @@
 //! `entrepot job submit --scheduler slurm|pbs`: three dependent jobs, submitted as the user by the scheduler's own
 //! commands.
 
-use super::{complain, directives, read, script_of};
+use super::{complain, directives, script_of};
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use jobs::plan::Limits;
 use jobs::request::{
-    ExternalPart, JobDetail, JobId, Kind, Overrides, Part, PartKind, Register, Registered, Script, Submit,
+    ExternalPart, JobDetail, JobId, Kind, OneJob, Overrides, Part, PartKind, Register, Registered, Script, Submit,
     SubmittedParts,
 };
 use jobs::scheduler::{Scheduler, Submission, parts};
@@ -19,6 +19,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use store::control::answers::read;
 use store::control::{Client, Problem, exit};
 
 /// Submits the job and prints its number here, which the other commands take, in the requested format.
@@ -54,7 +55,7 @@ pub fn submit(
             walltime_in_all_s: part.walltime_s,
         })
     });
-    let answer = client.request("job.register", json!(Register { job, scheduler: kind, start_ms }), &mut |_| {})?;
+    let answer = client.request("job.register", Register { job, scheduler: kind, start_ms }, &mut |_| {})?;
     let registered: Registered = read(answer)?;
     let id = registered.id;
     let scheduler = kind.scheduler();
@@ -63,7 +64,7 @@ pub fn submit(
         JobToSubmit { registered: &registered, cores, walltime_s, data_queue, cwd: &cwd, interrupted: &interrupted };
     match chain(&*scheduler, &wanted) {
         Ok(parts) => {
-            client.request("job.submitted", json!(SubmittedParts { id, parts: parts.clone() }), &mut |_| {})?;
+            client.request("job.submitted", SubmittedParts { id, parts: parts.clone() }, &mut |_| {})?;
             let there: Vec<String> = parts.iter().map(|(part, there)| format!("{part} {}", there.id)).collect();
             match told {
                 Some(Output::Json) => shown::json(&json!({"id": id, "scheduler": kind, "parts": parts}))?,
@@ -77,7 +78,7 @@ pub fn submit(
             if !submitted.is_empty() && run(&scheduler.cancel(&submitted), &[], "").is_err() {
                 consequence = format!("these parts are in its queue and were not cancelled: {}", submitted.join(" "));
             }
-            client.request("job.unregister", json!({"id": id}), &mut |_| {})?;
+            client.request("job.unregister", OneJob { id }, &mut |_| {})?;
             if interrupted.load(Ordering::Acquire) {
                 let problem = Problem::new(exit::INTERRUPTED, "interrupted").so(consequence);
                 return Err(problem.try_this("submit it again").into());
@@ -203,7 +204,7 @@ pub fn cancel(detail: &JobDetail) -> Result<()> {
 
 /// Prints what a part wrote, read by the caller itself. Whether there is such a part elsewhere.
 pub fn log(context: &Context, id: u64, part: PartKind, stderr: bool, follow: bool) -> Result<bool> {
-    let detail: JobDetail = read(context.ask("job.show", json!({"id": id}))?)?;
+    let detail: JobDetail = read(context.ask("job.show", OneJob { id: JobId(id) })?)?;
     let Some(external) = &detail.external else { return Ok(false) };
     let Some(there) = external.parts.get(&part) else {
         return Err(Problem::not_found(format!("job {id} has no {part} part")).into());
@@ -221,7 +222,7 @@ pub fn log(context: &Context, id: u64, part: PartKind, stderr: bool, follow: boo
     let mut offset = 0;
     loop {
         let over = {
-            let summary: JobDetail = read(context.ask("job.show", json!({"id": JobId(id)}))?)?;
+            let summary: JobDetail = read(context.ask("job.show", OneJob { id: JobId(id) })?)?;
             summary.summary.state.is_final() || summary.parts.iter().any(|report| report.kind == part)
         };
         match std::fs::File::open(&path) {

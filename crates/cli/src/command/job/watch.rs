@@ -1,17 +1,19 @@
 //! `entrepot job watch`: a job as it goes on, with a bar for each transfer on a terminal, and a line for each change
 //! elsewhere.
 
-use super::{read, show};
+use super::show;
 use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use jobs::request::{JobState, JobSummary, Transfer, Watched};
-use serde_json::{Value, json};
+use jobs::request::{JobId, JobState, JobSummary, OneJob, Transfer, Watched};
+use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
+use store::control::answers::read;
 use store::control::{Problem, exit};
 
 /// Watches a job, or the caller's last one that is not over.
@@ -20,11 +22,11 @@ pub fn run(context: &Context, id: Option<u64>, output: Output) -> Result<u8> {
         Some(id) => id,
         None => last(context)?,
     };
-    follow(context, "job.watch", json!({"id": id}), output)
+    follow(context, "job.watch", OneJob { id: JobId(id) }, output)
 }
 
 /// Shows a job's progress from a request until it is over.
-pub fn follow(context: &Context, request: &str, of: Value, output: Output) -> Result<u8> {
+pub fn follow(context: &Context, request: &str, of: impl Serialize, output: Output) -> Result<u8> {
     let mut shown: Box<dyn Shown> = match output {
         Output::Json => Box::new(Json::default()),
         Output::Text if std::io::stdout().is_terminal() && std::io::stderr().is_terminal() => Box::new(Bars::new()),
@@ -49,13 +51,13 @@ pub fn wait(context: &Context, id: u64) -> Result<JobSummary> {
         // If the lines cannot be written any more, it waits all the same.
         let _ = serde_json::from_value(value).map(|watched| lines.tell(&watched));
     };
-    let answer = context.connect()?.request("job.watch", json!({"id": id}), &mut tell)?;
+    let answer = context.connect()?.request("job.watch", OneJob { id: JobId(id) }, &mut tell)?;
     Ok(read::<Watched>(answer)?.summary)
 }
 
 fn last(context: &Context) -> Result<u64> {
     let own = rustix::process::getuid().as_raw();
-    let jobs: Vec<JobSummary> = read(super::ask_all(context, "job.list", json!({"all": false}))?)?;
+    let jobs: Vec<JobSummary> = read(super::ask_all(context, "job.list", false)?)?;
     let last = jobs.iter().filter(|job| job.uid == own).map(|job| job.id.0).max();
     last.ok_or_else(|| {
         let problem = Problem::not_found("you have no job that is not over");
@@ -83,7 +85,7 @@ impl Shown for Json {
             return Ok(());
         }
         self.last = Some(watched.clone());
-        shown::json_line(&json!(watched))
+        shown::json_line(watched)
     }
 
     fn end(&mut self, watched: &Watched) -> std::io::Result<()> {
@@ -209,6 +211,7 @@ impl Shown for Bars {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     /// [S-237]
     #[test]

@@ -11,7 +11,8 @@ use clap::{Args, Subcommand};
 use jobs::request::{JobId, Overrides, Script};
 use jobs::slurm::original;
 use jobs::slurm::wire::{OneJob, OnePart, SetUp, Standing, Summary, read_environment};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use store::control::{Problem, exit};
@@ -62,11 +63,11 @@ impl Hook {
             Step::PreRun { job } => until_done(context, "slurm.pre-run", job),
             Step::DataOut { job } => until_done(context, "slurm.data-out", job),
             Step::Teardown { job } => {
-                ask(context, "slurm.teardown", &json!(OneJob { job: JobId(job) })).map(|_| String::new())
+                ask(context, "slurm.teardown", &OneJob { job: JobId(job) }).map(|_| String::new())
             }
             // Slurm waits for this one: an answer now, or a refusal.
             Step::Part { uid, job, kind } => {
-                once(context, "slurm.part", &json!(OnePart { uid, job: JobId(job), kind: kind.into() }))
+                once(context, "slurm.part", &OnePart { uid, job: JobId(job), kind: kind.into() })
                     .map(|_| String::new())
                     .map_err(|p| p.cause)
             }
@@ -101,14 +102,14 @@ fn set_up(context: &Context, job: u64, uid: u32, gid: u32, script: &Path) -> std
     let conf = std::env::var_os("SLURM_CONF").map(PathBuf::from).filter(|path| path.is_absolute());
     let environment = read_environment(&environment);
     let asked = SetUp { job: JobId(job), uid, gid, script: Script::from(text), environment, conf };
-    ask(context, "slurm.setup", &json!(asked)).map(|_| String::new())
+    ask(context, "slurm.setup", &asked).map(|_| String::new())
 }
 
 /// Repeats the request until the step is over. The work is the daemon's: if this process is killed, nothing is lost.
 fn until_done(context: &Context, command: &str, job: u64) -> std::result::Result<String, String> {
     let mut wait = ASK_FIRST;
     loop {
-        let answer = ask(context, command, &json!(OneJob { job: JobId(job) }))?;
+        let answer = ask(context, command, &OneJob { job: JobId(job) })?;
         match serde_json::from_value(answer) {
             Ok(Standing::Done { note }) => return Ok(note),
             Ok(Standing::Failed { cause }) => return Err(cause),
@@ -122,7 +123,7 @@ fn until_done(context: &Context, command: &str, job: u64) -> std::result::Result
 
 /// Slurm waits for this one, too.
 fn variables(context: &Context, job: u64) -> std::result::Result<String, String> {
-    let answer = once(context, "slurm.variables", &json!(OneJob { job: JobId(job) })).map_err(|p| p.cause)?;
+    let answer = once(context, "slurm.variables", &OneJob { job: JobId(job) }).map_err(|p| p.cause)?;
     let variables: Vec<(String, String)> = serde_json::from_value(answer).map_err(|e| format!("entrepot: {e}"))?;
     Ok(variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect())
 }
@@ -133,7 +134,7 @@ fn status(context: &Context) -> std::result::Result<String, String> {
     Ok(if jobs.is_empty() { "no job is being staged\n".into() } else { super::table(&jobs) })
 }
 
-fn ask(context: &Context, command: &str, args: &Value) -> std::result::Result<Value, String> {
+fn ask(context: &Context, command: &str, args: &impl Serialize) -> std::result::Result<Value, String> {
     let until = Instant::now() + DAEMON_WAIT_MAX;
     loop {
         match once(context, command, args) {
@@ -147,7 +148,7 @@ fn ask(context: &Context, command: &str, args: &Value) -> std::result::Result<Va
     }
 }
 
-fn once(context: &Context, command: &str, args: &Value) -> std::result::Result<Value, Problem> {
+fn once(context: &Context, command: &str, args: &impl Serialize) -> std::result::Result<Value, Problem> {
     let found = store::control::find(context.volume.as_deref(), None)?;
-    store::control::Client::connect(&found.socket())?.request(command, args.clone(), &mut |_| {})
+    store::control::Client::connect(&found.socket())?.request(command, args, &mut |_| {})
 }

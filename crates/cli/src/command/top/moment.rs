@@ -1,13 +1,12 @@
 //! Answers of the daemon at one moment.
 
 use crate::listed::{of_runner, of_slurm};
-use jobs::request::JobSummary;
+use jobs::request::{JobSummary, List, SilentHosts};
 use jobs::slurm::wire::Summary;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
+use store::control::answers::read;
 use store::control::{Client, Problem, Request, Top};
 
 /// Timeout of the daemon's answers.
@@ -79,9 +78,8 @@ impl Daemon {
         if with_jobs {
             let mut silent = Vec::new();
             let mut list = |command: &str| {
-                client.request(command, json!({"all": false}), &mut |told| {
-                    let names = told["silent"].as_array().into_iter().flatten().filter_map(Value::as_str);
-                    silent.extend(names.map(str::to_owned));
+                client.request(command, List { all: false }, &mut |told| {
+                    silent.extend(read::<SilentHosts>(told).unwrap_or_default().silent);
                 })
             };
             let own = read::<Vec<JobSummary>>(list("job.list")?)?.into_iter().map(of_runner);
@@ -94,13 +92,6 @@ impl Daemon {
         self.client = Some(client);
         Ok(moment)
     }
-}
-
-fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Problem> {
-    serde_json::from_value(answer).map_err(|error| {
-        Problem::failed(format!("the daemon's answer is not understood: {error}"))
-            .try_this("use the `entrepot` of the same version as the daemon")
-    })
 }
 
 impl From<endpoint::Job> for Job {

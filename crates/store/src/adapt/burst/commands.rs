@@ -6,6 +6,7 @@ use super::left_out;
 use super::open::OpenCheckpoint;
 use super::record::{self, App};
 use super::table::{CheckpointTable, Session};
+use crate::control::answers::{self, Abandoned, Application, Begun, Committed};
 use crate::control::{BeginCheckpoint, Caller, Problem, exit};
 use policy::burst::advice::daly_s;
 use policy::burst::buffer;
@@ -42,7 +43,7 @@ pub struct Row {
 
 impl Burst {
     /// A version is announced.
-    pub(crate) fn begin(&self, caller: &Caller, what: &BeginCheckpoint) -> Result<Value, Problem> {
+    pub(crate) fn begin(&self, caller: &Caller, what: &BeginCheckpoint) -> Result<Begun, Problem> {
         app_names::check(&what.app)?;
         if what.paths.is_empty() {
             return Err(Problem::wrong("no directory is named").try_this("say where its files will be"));
@@ -79,7 +80,7 @@ impl Burst {
             .so("nothing was begun: what is written there would not be of it")
             .try_this("look whether its daemon reaches the Redis server, or drain it; then begin again"));
         }
-        Ok(json!({"app": what.app, "label": label}))
+        Ok(Begun { app: what.app.clone(), label })
     }
 
     /// The announced version is complete, or given up; waits until it is durable.
@@ -109,7 +110,7 @@ impl Burst {
             self.forget_sessions(|session| session.app == app);
             self.give_up(session.request);
             if abandon {
-                return Ok(json!({"app": name, "label": session.label, "abandoned": true}));
+                return Ok(json!(Abandoned { app: name.into(), label: session.label, abandoned: true }));
             }
             return Err(Problem::failed(format!("nothing of version \"{}\" was written", session.label))
                 .so("there is no such version")
@@ -129,8 +130,8 @@ impl Burst {
             Problem::failed(format!("version \"{}\" is not complete: {error}", session.label))
                 .so("it does not count; the version before it is the newest")
         })?;
-        Ok(json!({"app": name, "label": version.label, "number": version.number, "bytes": version.bytes(),
-            "files": version.parts.len()}))
+        let (bytes, files) = (version.bytes(), version.parts.len());
+        Ok(json!(Committed { app: name.into(), label: version.label, number: version.number, bytes, files }))
     }
 
     /// Waits until the other nodes have had time to report what they wrote of it.
@@ -221,7 +222,7 @@ impl Burst {
     }
 
     /// Figures of an application and the recommended interval between its checkpoints.
-    pub(crate) fn advice(&self, caller: &Caller, name: &str) -> Result<Value, Problem> {
+    pub(crate) fn advice(&self, caller: &Caller, name: &str) -> Result<Application, Problem> {
         let full = self.named(caller, name)?;
         let table = self.table.lock();
         let machine = self.driver.machine();
@@ -235,59 +236,67 @@ impl Burst {
     }
 
     /// How the buffer is, with the applications that the caller may see.
-    pub(crate) fn status(&self, caller: &Caller) -> Value {
+    pub(crate) fn status(&self, caller: &Caller) -> Option<answers::Burst> {
         let table = self.table.lock();
         let machine = self.driver.machine();
-        let (Some(admission), Some(done)) = (machine.admission(), machine.burst_stats()) else { return Value::Null };
+        let (admission, done) = (machine.admission()?, machine.burst_stats()?);
         let buffer = admission.buffer();
         let (versions, dirty) = buffer.tables().in_buffer();
         let (dwsf, dwpp) = buffer.period();
         let rates = admission.rates();
-        let speed = |rate: f64| if rate < 1e12 { json!(rate.round() as u64) } else { Value::Null };
-        let apps: Vec<Value> = table
+        let speed = |rate: f64| (rate < 1e12).then_some(rate.round() as u64);
+        let applications = table
             .apps
             .iter()
             .filter(|(name, _)| self.may_see(&table, caller, name))
             .map(|(name, app)| application(&table, buffer.tables(), name, app))
             .collect();
-        json!({
-            "size": self.capacity_bytes,
-            "room": buffer.room().max(0.0) as u64,
-            "used": buffer.used().max(0.0) as u64,
-            "not_demoted": dirty,
-            "versions": versions,
-            "waiting": buffer.waiting(),
-            "writing": buffer.unfinished() - buffer.waiting().min(buffer.unfinished()),
-            "held_writes": admission.held(),
-            "policy": self.settings.policy.to_string(),
-            "pattern": buffer.plan().pattern.to_string(),
-            "written_in_period": dwsf.round() as u64,
-            "expected_in_period": dwpp.round() as u64,
-            "write_rate": speed(rates.write),
-            "demotion_rate": speed(rates.demote),
-            "limits": self.limits.describe(),
-            "committed": self.counts.committed.load(Ordering::Relaxed),
-            "demoted": done.demoted,
-            "demoted_bytes": done.demoted_bytes,
-            "failed": self.counts.failed.load(Ordering::Relaxed) + done.failed,
-            "replicated": done.replicated,
-            "lacking_replicas": buffer.lacking_replicas(),
-            "trims": self.counts.trims.load(Ordering::Relaxed),
-            "restarts_from_buffer": done.hits,
-            "restarts_from_capacity": done.misses,
-            "applications": apps,
+        Some(answers::Burst {
+            size: self.capacity_bytes,
+            room: buffer.room().max(0.0) as u64,
+            used: buffer.used().max(0.0) as u64,
+            not_demoted: dirty,
+            versions: versions,
+            waiting: buffer.waiting(),
+            writing: buffer.unfinished() - buffer.waiting().min(buffer.unfinished()),
+            held_writes: admission.held(),
+            policy: self.settings.policy.to_string(),
+            pattern: buffer.plan().pattern.to_string(),
+            written_in_period: dwsf.round() as u64,
+            expected_in_period: dwpp.round() as u64,
+            write_rate: speed(rates.write),
+            demotion_rate: speed(rates.demote),
+            limits: self.limits.describe(),
+            committed: self.counts.committed.load(Ordering::Relaxed),
+            demoted: done.demoted,
+            demoted_bytes: done.demoted_bytes,
+            failed: self.counts.failed.load(Ordering::Relaxed) + done.failed,
+            replicated: done.replicated,
+            lacking_replicas: buffer.lacking_replicas(),
+            trims: self.counts.trims.load(Ordering::Relaxed),
+            restarts_from_buffer: done.hits,
+            restarts_from_capacity: done.misses,
+            applications,
         })
     }
 }
 
 /// An application, as it is shown.
-fn application(table: &CheckpointTable, tables: &Tables, name: &str, app: &App) -> Value {
+fn application(table: &CheckpointTable, tables: &Tables, name: &str, app: &App) -> Application {
     let newest = tables.newest(app.number).map(|number| Version { app: app.number, number });
     let label = newest.and_then(|key| table.complete.get(&key)).map(|version| version.label.clone());
     let cost_s = app.cost_ms as f64 / 1000.0;
     let interval = (cost_s > 0.0 && app.mtbf_s > 0).then(|| daly_s(cost_s, app.mtbf_s as f64));
-    json!({"name": app_names::short(name), "mtbf_s": app.mtbf_s, "mtbf_from": app.mtbf_from, "restarts": app.restarts,
-        "bytes": app.bytes, "cost_s": cost_s, "advised_interval_s": interval,
-        "interval_s": (app.interval_s > 0).then_some(app.interval_s),
-        "newest": label, "newest_in_buffer": newest.is_some_and(|key| tables.places(key).0)})
+    Application {
+        name: app_names::short(name).to_owned(),
+        mtbf_s: app.mtbf_s,
+        mtbf_from: app.mtbf_from,
+        restarts: app.restarts,
+        bytes: app.bytes,
+        cost_s,
+        advised_interval_s: interval,
+        interval_s: (app.interval_s > 0).then_some(app.interval_s),
+        newest: label,
+        newest_in_buffer: newest.is_some_and(|key| tables.places(key).0),
+    }
 }

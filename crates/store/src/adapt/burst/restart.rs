@@ -5,6 +5,7 @@
 
 use super::record::{Part, Version};
 use super::{Asked, Burst};
+use crate::control::answers::Restart;
 use crate::control::{Caller, Problem};
 use crate::file::{File, FileTable};
 use crate::host::descriptor_path;
@@ -31,15 +32,26 @@ impl Burst {
     ///
     /// # Errors
     /// There is none that the caller may see, or the node that decides does not answer.
-    pub(crate) fn restart(self: &Arc<Burst>, files: &FileTable, caller: &Caller, app: &str) -> Result<Value, Problem> {
+    pub(crate) fn restart(
+        self: &Arc<Burst>,
+        files: &FileTable,
+        caller: &Caller,
+        app: &str,
+    ) -> Result<Restart, Problem> {
         let known = self.call(caller.uid, Asked::Restart(app.to_owned()))?;
         let known: ApplicationVersions = serde_json::from_value(known)
             .map_err(|error| Problem::failed(format!("what the node that decides says is not understood: {error}")))?;
         for version in &known.versions {
             if let Some(directory) = self.directory_now(files, version) {
-                return Ok(json!({"app": app, "label": version.label, "number": version.number,
-                    "directory": directory, "bytes": version.bytes(), "files": version.parts.len(),
-                    "at_ms": version.at_ms}));
+                return Ok(Restart {
+                    app: app.to_owned(),
+                    label: version.label.clone(),
+                    number: version.number,
+                    directory,
+                    bytes: version.bytes(),
+                    files: version.parts.len(),
+                    at_ms: version.at_ms,
+                });
             }
         }
         let begun = known.begun.map_or(String::new(), |label| format!("; version \"{label}\" is not complete yet"));

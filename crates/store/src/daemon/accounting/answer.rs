@@ -1,11 +1,11 @@
 //! `accounting.show`: sums of the rows of all nodes, for callers with permission.
 
-use super::rows::{JobFacts, JobRow, KIND, Used, UsersRow, day_key, job_of, kind_of};
+use super::rows::{JobRow, KIND, Used, UsersRow, day_key, job_of, kind_of};
 use super::{Accounts, today};
 use crate::Result;
+use crate::control::answers::{Accounting as Answer, JobAccount, JobNumber, UserAccount};
 use crate::control::{Accounting, AccountingBy, Caller, Problem};
 use crate::daemon::Core;
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Number of days shown by default.
@@ -23,7 +23,7 @@ struct JobSum {
 
 impl Accounts {
     /// Answers the request of a caller.
-    pub(in crate::daemon) fn show(&self, core: &Core, caller: &Caller, asked: &Accounting) -> Result<Value, Problem> {
+    pub(in crate::daemon) fn show(&self, core: &Core, caller: &Caller, asked: &Accounting) -> Result<Answer, Problem> {
         if self.keep_days == 0 {
             return Err(Problem::wrong("this volume keeps no accounts")
                 .so("there is nothing to show")
@@ -44,21 +44,23 @@ impl Accounts {
                 .try_this("give `--since` a day that is not after `--until` and not after today"));
         }
         let written = self.write(core);
-        let mut answer = json!({"since_day": since, "until_day": until});
+        let note = |error| format!("what was counted last is not among these numbers: {error}");
+        let note = written.err().map(note);
+        let mut answer = Answer { since_day: since, until_day: until, note, ..Answer::default() };
         let days = core.volume.state().records(KIND)?.into_iter().map(|(day, _)| day);
         let days = days.filter(|day| (day_key(since)..=day_key(until)).contains(day)).collect::<Vec<_>>();
         match asked.by {
-            AccountingBy::User => users(core, &days, uid, &mut answer)?,
-            AccountingBy::Job => jobs(core, &days, uid, &mut answer)?,
-        }
-        if let Err(error) = written {
-            answer["note"] = json!(format!("what was counted last is not among these numbers: {error}"));
+            AccountingBy::User => answer.users = Some(users(core, &days, uid)?),
+            AccountingBy::Job => {
+                let (jobs, left_out) = jobs(core, &days, uid)?;
+                (answer.jobs, answer.left_out) = (Some(jobs), Some(left_out));
+            }
         }
         Ok(answer)
     }
 }
 
-fn users(core: &Core, days: &[String], of: Option<u32>, answer: &mut Value) -> Result<()> {
+fn users(core: &Core, days: &[String], of: Option<u32>) -> Result<Vec<UserAccount>> {
     let mut sums: BTreeMap<Option<u32>, Used> = BTreeMap::new();
     for day in days {
         for (key, value) in core.volume.state().records(&kind_of(day))? {
@@ -68,16 +70,11 @@ fn users(core: &Core, days: &[String], of: Option<u32>, answer: &mut Value) -> R
         }
     }
     sums.retain(|uid, used| *used != Used::default() && (of.is_none() || *uid == of));
-    let row = |(uid, used): (Option<u32>, Used)| {
-        let mut row = json!(used);
-        row["uid"] = json!(uid);
-        row
-    };
-    answer["users"] = sums.into_iter().map(row).collect();
-    Ok(())
+    Ok(sums.into_iter().map(|(uid, used)| UserAccount { uid, user: None, used }).collect())
 }
 
-fn jobs(core: &Core, days: &[String], of: Option<u32>, answer: &mut Value) -> Result<()> {
+/// Rows of jobs, and the number of those without a row.
+fn jobs(core: &Core, days: &[String], of: Option<u32>) -> Result<(Vec<JobAccount>, u64)> {
     let (mut sums, mut left_out): (BTreeMap<String, JobSum>, u64) = (BTreeMap::new(), 0);
     for day in days {
         for (key, value) in core.volume.state().records(&kind_of(day))? {
@@ -98,30 +95,33 @@ fn jobs(core: &Core, days: &[String], of: Option<u32>, answer: &mut Value) -> Re
             }
         }
     }
-    let mut rows: Vec<(u64, Value)> = sums.into_iter().map(|(job, sum)| shown(&job, sum.row)).collect();
-    rows.sort_by_key(|(submitted_ms, _)| std::cmp::Reverse(*submitted_ms));
+    let mut rows: Vec<_> = sums.into_iter().map(|(job, sum)| shown(&job, sum.row)).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.submitted_ms.unwrap_or(0)));
     left_out = if of.is_none() { left_out } else { 0 } + rows.len().saturating_sub(JOBS_SHOWN_MAX) as u64;
     rows.truncate(JOBS_SHOWN_MAX);
-    answer["jobs"] = rows.into_iter().rev().map(|(_, row)| row).collect();
-    answer["left_out"] = json!(left_out);
-    Ok(())
+    rows.reverse();
+    Ok((rows, left_out))
 }
 
-fn shown(job: &str, row: JobRow) -> (u64, Value) {
+fn shown(job: &str, row: JobRow) -> JobAccount {
     let (of, id) = job.split_once(' ').unwrap_or(("", job));
-    let known = row.facts.is_some();
-    let facts: JobFacts = row.facts.unwrap_or_default();
-    let submitted_ms = facts.submitted_ms;
-    let mut shown = json!(facts);
-    shown["job"] = id.parse::<u64>().map_or_else(|_| json!(id), |id| json!(id));
-    shown["of"] = json!(if of == "slurm" { "slurm" } else { "entrepot" });
-    shown["uid"] = json!(row.uid);
-    shown["staged_in_bytes"] = json!(row.staged_in_bytes);
-    shown["staged_out_bytes"] = json!(row.staged_out_bytes);
-    if !known {
-        shown["submitted_ms"] = Value::Null;
+    let submitted_ms = row.facts.as_ref().map(|facts| facts.submitted_ms);
+    let facts = row.facts.unwrap_or_default();
+    JobAccount {
+        job: id.parse().map_or_else(|_| JobNumber::Name(id.into()), JobNumber::Number),
+        of: if of == "slurm" { "slurm" } else { "entrepot" }.into(),
+        name: facts.name,
+        user: facts.user,
+        uid: row.uid,
+        state: facts.state,
+        submitted_ms,
+        started_ms: facts.started_ms,
+        ended_ms: facts.ended_ms,
+        run_ms: facts.run_ms,
+        staged_in_bytes: row.staged_in_bytes,
+        staged_out_bytes: row.staged_out_bytes,
+        recovered_bytes: facts.recovered_bytes,
     }
-    (submitted_ms, shown)
 }
 
 /// Parses a row; an unreadable row counts as empty, and is logged.

@@ -1,10 +1,10 @@
 //! Record of the last balancing, so that every node can report its end, even of a run that was cut off.
 
 use crate::Result;
+use crate::control::answers;
 use crate::state::State;
 use policy::balance::Stats;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 /// Kind and key of the record.
 const KIND: &str = "balance";
@@ -75,11 +75,9 @@ impl Record {
         format!("balance: {moves} moves of {} made, pass {pass}", policy::units::show_bytes(*bytes))
     }
 
-    pub fn answer(&self, state: &str) -> Value {
-        json!({
-            "state": state, "host": self.host, "pass": self.pass, "files": self.files, "kept": self.kept,
-            "moves": self.moves, "bytes": self.bytes, "left": self.left, "outcome": self.outcome, "ended": self.ended,
-        })
+    pub fn answer(self, state: &str) -> answers::Balance {
+        let Record { host, pass, files, kept, moves, bytes, left, outcome, ended, .. } = self;
+        answers::Balance { state: state.into(), host, pass, files, kept, moves, bytes, left, outcome, ended }
     }
 
     pub fn read(state: &dyn State) -> Result<Option<Record>> {

@@ -2,6 +2,7 @@
 
 use super::record::{self, KIND, Record};
 use super::{Book, Keeper, LIMITS_MAX, not_remembered, words};
+use crate::control::answers::{Quota, Quotas, Text, Usage, UsageState};
 use crate::control::{Caller, NewLimit, Problem, QuotaOf, Request, Responder, SetQuota};
 use crate::daemon::Core;
 use crate::daemon::led::Led;
@@ -14,8 +15,6 @@ use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-type Answer = Result<Value, Problem>;
-
 /// Longest grace period: ten years.
 const GRACE_S_MAX: u64 = 10 * 366 * 86_400;
 
@@ -27,23 +26,23 @@ pub static COMMANDS: Led<Request> = Led {
 };
 
 /// Serves a command: on this node, or on the leader.
-pub fn run(core: &Arc<Core>, caller: &Caller, request: Request, out: &mut Responder<'_>) -> Answer {
+pub fn run(core: &Arc<Core>, caller: &Caller, request: Request, out: &mut Responder<'_>) -> Result<Value, Problem> {
     COMMANDS.ask(core, caller, request, out)
 }
 
 /// Serves a command on this node.
-fn serve(core: &Core, caller: &Caller, request: Request) -> Answer {
+fn serve(core: &Core, caller: &Caller, request: Request) -> Result<Value, Problem> {
     match request {
-        Request::ShowQuota { of } => show(core, caller, of),
-        Request::Quotas {} => list(core, caller),
-        Request::SetQuota(asked) => set(core, caller, asked),
-        Request::RemoveQuota { of } => remove(core, caller, &of),
+        Request::ShowQuota { of } => Ok(json!(show(core, caller, of)?)),
+        Request::Quotas {} => Ok(json!(list(core, caller)?)),
+        Request::SetQuota(asked) => Ok(json!(set(core, caller, asked)?)),
+        Request::RemoveQuota { of } => Ok(json!(remove(core, caller, &of)?)),
         _ => Err(Problem::wrong("another node asks for something else than quotas")),
     }
 }
 
 /// The limits of the caller, or, for the operator, those of any subject.
-fn show(core: &Core, caller: &Caller, of: Option<QuotaOf>) -> Answer {
+fn show(core: &Core, caller: &Caller, of: Option<QuotaOf>) -> Result<Quotas, Problem> {
     let keeper = &core.quotas;
     if let Some(of) = of {
         may_know(core, caller, &of)?;
@@ -53,7 +52,7 @@ fn show(core: &Core, caller: &Caller, of: Option<QuotaOf>) -> Answer {
                 .so("nothing limits it by itself")
                 .try_this("`entrepot quota` shows what limits you")
         };
-        return Ok(json!({"rows": [row.ok_or_else(none)?], "looking": keeper.is_looking()}));
+        return Ok(Quotas { rows: vec![row.ok_or_else(none)?], looking: keeper.is_looking() });
     }
     let mut named = keeper.names();
     let path = |of: &QuotaOf| if let QuotaOf::Directory(path) = of { Some(path.clone()) } else { None };
@@ -68,13 +67,13 @@ fn show(core: &Core, caller: &Caller, of: Option<QuotaOf>) -> Answer {
 }
 
 /// All quotas, for the operator.
-fn list(core: &Core, caller: &Caller) -> Answer {
+fn list(core: &Core, caller: &Caller) -> Result<Quotas, Problem> {
     caller.must_be_operator("see everybody's quotas")?;
     Ok(core.quotas.rows(&core.quotas.names()))
 }
 
 /// Sets limits of a subject.
-fn set(core: &Core, caller: &Caller, asked: SetQuota) -> Answer {
+fn set(core: &Core, caller: &Caller, asked: SetQuota) -> Result<Quotas, Problem> {
     caller.must_be_operator("set quotas")?;
     let asked = SetQuota { of: real(core, asked.of.clone())?, ..asked };
     let keeper = &core.quotas;
@@ -100,11 +99,11 @@ fn set(core: &Core, caller: &Caller, asked: SetQuota) -> Answer {
     keeper.tell_others(core);
     keeper.wake();
     let row = keeper.book.lock().row(&asked.of);
-    Ok(json!({"rows": row.into_iter().collect::<Vec<_>>(), "looking": true}))
+    Ok(Quotas { rows: row.into_iter().collect(), looking: true })
 }
 
 /// Removes limits of a subject.
-fn remove(core: &Core, caller: &Caller, of: &QuotaOf) -> Answer {
+fn remove(core: &Core, caller: &Caller, of: &QuotaOf) -> Result<Text, Problem> {
     caller.must_be_operator("remove quotas")?;
     let keeper = &core.quotas;
     // A directory may be gone by now; then its path is used as given.
@@ -118,7 +117,7 @@ fn remove(core: &Core, caller: &Caller, of: &QuotaOf) -> Answer {
     let subject = keeper.book.lock().unlimit(&of);
     subject.into_iter().for_each(|subject| core.pool.quotas.remove(subject));
     keeper.tell_others(core);
-    Ok(json!({"text": format!("{} has no quota any more", words::name(&of))}))
+    Ok(Text { text: format!("{} has no quota any more", words::name(&of)) })
 }
 
 /// Refuses a caller without permission to see a quota.
@@ -186,49 +185,49 @@ impl Keeper {
         self.book.lock().entries.values().map(|entry| entry.of.clone()).collect()
     }
 
-    fn rows(&self, named: &[QuotaOf]) -> Value {
+    fn rows(&self, named: &[QuotaOf]) -> Quotas {
         let book = self.book.lock();
-        let rows: Vec<_> = named.iter().filter_map(|of| book.row(of)).collect();
+        let rows = named.iter().filter_map(|of| book.row(of)).collect();
         drop(book);
-        json!({"rows": rows, "looking": self.is_looking()})
+        Quotas { rows, looking: self.is_looking() }
     }
 }
 
 impl Book {
-    fn row(&self, of: &QuotaOf) -> Option<Value> {
+    fn row(&self, of: &QuotaOf) -> Option<Quota> {
         let (subject, entry) = self.find(of)?;
         let limits = self.machine.limits(subject)?;
         let used = entry.account.used().filter(|_| self.machine.is_known(subject));
         let one = |resource| self.one(subject, limits, used, resource);
-        let (kind, name) = match of {
-            QuotaOf::User(uid) => ("user", json!(uid)),
-            QuotaOf::Group(gid) => ("group", json!(gid)),
-            QuotaOf::Directory(path) => ("directory", json!(path)),
+        let kind = match of {
+            QuotaOf::User(_) => "user",
+            QuotaOf::Group(_) => "group",
+            QuotaOf::Directory(_) => "directory",
         };
-        Some(json!({
-            "of": kind,
-            kind: name,
-            "grace_s": limits.grace.0 / 1_000_000_000,
-            "bytes": one(Resource::Bytes),
-            "files": one(Resource::Files),
-        }))
+        Some(Quota {
+            of: kind.into(),
+            subject: of.clone(),
+            name: None,
+            grace_s: limits.grace.0 / 1_000_000_000,
+            bytes: one(Resource::Bytes),
+            files: one(Resource::Files),
+        })
     }
 
-    fn one(&self, subject: Subject, limits: Limits, used: Option<Both<u64>>, resource: Resource) -> Value {
+    fn one(&self, subject: Subject, limits: Limits, used: Option<Both<u64>>, resource: Resource) -> Usage {
         let (limit, used) = (limits.of.of(resource), used.map(|used| *used.of(resource)));
         let standing = *self.machine.standing(subject).of(resource);
         let is_full = used.zip(limit.hard).is_some_and(|(used, hard)| used >= hard);
         let state = match standing {
-            _ if used.is_none() => "unknown",
-            Standing::Expired { .. } => "expired",
-            _ if is_full => "full",
-            Standing::Over { .. } => "over",
-            Standing::Within => "within",
+            _ if used.is_none() => UsageState::Unknown,
+            Standing::Expired { .. } => UsageState::Expired,
+            _ if is_full => UsageState::Full,
+            Standing::Over { .. } => UsageState::Over,
+            Standing::Within => UsageState::Within,
         };
-        let until = if let Standing::Over { until, .. } = standing { Some(until.0 / 1_000_000) } else { None };
-        let since = standing.since().map(|since| since.0 / 1_000_000);
-        json!({
-            "used": used, "soft": limit.soft, "hard": limit.hard, "state": state, "over_since_ms": since, "may_grow_until_ms": until,
-        })
+        let may_grow_until_ms =
+            if let Standing::Over { until, .. } = standing { Some(until.0 / 1_000_000) } else { None };
+        let over_since_ms = standing.since().map(|since| since.0 / 1_000_000);
+        Usage { used, soft: limit.soft, hard: limit.hard, state, over_since_ms, may_grow_until_ms }
     }
 }

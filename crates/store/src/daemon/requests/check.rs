@@ -1,13 +1,12 @@
 //! `check.run`: finds lost, half-done and left-over data.
 
 use super::with_progress;
-use crate::control::{Caller, Check, Problem, Responder};
+use crate::control::{Caller, Check, Problem, Responder, answers};
 use crate::daemon::Core;
 use crate::daemon::resolve::identity;
 use crate::recovery::{Behalf, CheckOptions, Checker};
-use serde_json::{Value, json};
 
-pub fn run(core: &Core, caller: &Caller, what: Check, out: &mut Responder<'_>) -> Result<Value, Problem> {
+pub fn run(core: &Core, caller: &Caller, what: Check, out: &mut Responder<'_>) -> Result<answers::Check, Problem> {
     let Check { repair, before_job, deep, drop_unknown, mut paths } = what;
     // Only the operator may check the whole volume. Another caller may check the paths that its own permissions
     // reach, and repair its own files.
@@ -36,9 +35,7 @@ pub fn run(core: &Core, caller: &Caller, what: Check, out: &mut Responder<'_>) -
         let _held = core.look_for(caller)?;
         check(&core.checker.on_behalf_of(Behalf { who: identity(caller), repairs_readable: false }), out)
     }?;
-    let mut answer = json!(report);
-    answer["healthy"] = report.is_healthy().into();
-    Ok(answer)
+    Ok(answers::Check { healthy: report.is_healthy(), report })
 }
 
 fn is_root(path: &str) -> bool {

@@ -1,11 +1,12 @@
 //! `events.show`: the events of the volume, for callers with permission. A slow reader delays only its own
 //! connection, and receives the number of events that it missed.
 
+use crate::control::answers::EventLine;
 use crate::control::{Caller, Events as Asked, Problem, Responder};
 use crate::daemon::Core;
 use crate::daemon::resolve::inside_of;
 use crate::events::Event;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 
 /// Events taken from the rings at once.
@@ -13,8 +14,7 @@ const BATCH: usize = 64;
 /// Interval of checks whether the caller hung up.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Lines of progress are `{"event": ..}`, `{"missed": N}`, and `{"at": [RUN, NUMBER]}` as a resume point.
-pub fn run(core: &Core, caller: &Caller, what: &Asked, out: &mut Responder<'_>) -> Result<Value, Problem> {
+pub fn run(core: &Core, caller: &Caller, what: &Asked, out: &mut Responder<'_>) -> Result<EventLine, Problem> {
     let events = &core.pool.events;
     let _held = events.follower(caller.uid).ok_or_else(|| {
         Problem::busy("as many look at the events as may at a time, or as one user may")
@@ -25,26 +25,28 @@ pub fn run(core: &Core, caller: &Caller, what: &Asked, out: &mut Responder<'_>) 
     // Events dropped before the request do not count as missed.
     let known = if resumes.is_some() { 0 } else { newest };
     let mut at = resumes.unwrap_or(0).min(newest);
-    if !out.progress(json!({"at": [run, at]})) {
-        return Ok(json!({}));
+    let line = |at| EventLine { at: Some((run, at)), ..EventLine::default() };
+    if !out.progress(json!(line(at))) {
+        return Ok(EventLine::default());
     }
     loop {
         let batch = events.batch(at, BATCH);
-        if batch.missed > 0 && at >= known && !out.progress(json!({"missed": batch.missed})) {
-            return Ok(json!({}));
+        let missed = EventLine { missed: Some(batch.missed), ..EventLine::default() };
+        if batch.missed > 0 && at >= known && !out.progress(json!(missed)) {
+            return Ok(EventLine::default());
         }
         for event in batch.events.iter().filter(|event| is_asked(event, what) && may_see(core, caller, event)) {
-            if !out.progress(json!({"event": **event, "at": [run, event.number]})) {
-                return Ok(json!({}));
+            if !out.progress(json!(EventLine { event: Some(Event::clone(event)), ..line(event.number) })) {
+                return Ok(EventLine::default());
             }
         }
         at = batch.last;
         if at >= newest && !what.follow {
-            return Ok(json!({"at": [run, at]}));
+            return Ok(line(at));
         }
         while !events.wait(at, LOOK_EVERY) && !out.stop().is_set() {}
         if out.stop().is_set() {
-            return Ok(json!({"at": [run, at]}));
+            return Ok(line(at));
         }
     }
 }

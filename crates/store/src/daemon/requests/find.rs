@@ -1,6 +1,7 @@
 //! `find.run`: lists files by owner, size and place. It reads one name at a time, so its memory is the same for any
 //! number of files.
 
+use crate::control::answers::{File, Search};
 use crate::control::{Caller, Find, FindState, Problem, Responder};
 use crate::daemon::Core;
 use crate::target::State;
@@ -9,18 +10,18 @@ use policy::layout::{Layout, MirrorState, ObjectState};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, openat, openat2, statat};
 use rustix::io::Errno;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub fn run(core: &Core, caller: &Caller, what: &Find, out: &mut Responder<'_>) -> Result<Value, Problem> {
+pub fn run(core: &Core, caller: &Caller, what: &Find, out: &mut Responder<'_>) -> Result<Search, Problem> {
     core.may_see(caller, &what.path)?;
-    let search = Search::new(core, caller, what)?;
+    let scan = Scan::new(core, caller, what)?;
     // A scan of the names loads the shared file system as a check does.
     let _held = core.look_for(caller)?;
-    search.run(out)
+    scan.run(out)
 }
 
-struct Search<'a> {
+struct Scan<'a> {
     core: &'a Core,
     caller: &'a Caller,
     what: &'a Find,
@@ -44,8 +45,8 @@ impl Level {
     }
 }
 
-impl<'a> Search<'a> {
-    fn new(core: &'a Core, caller: &'a Caller, what: &'a Find) -> Result<Search<'a>, Problem> {
+impl<'a> Scan<'a> {
+    fn new(core: &'a Core, caller: &'a Caller, what: &'a Find) -> Result<Scan<'a>, Problem> {
         let targets = core.volume.targets();
         let unknown = |what: &str, name: &str| {
             Problem::not_found(format!("there is no {what} \"{name}\"")).try_this("`entrepot target list` shows them")
@@ -65,10 +66,10 @@ impl<'a> Search<'a> {
             return Err(Problem::denied("you may look for your own files only").try_this("leave `--user` out"));
         }
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        Ok(Search { core, caller, what, target: target.transpose()?, on_tier: on_tier.transpose()?, uid, now_s })
+        Ok(Scan { core, caller, what, target: target.transpose()?, on_tier: on_tier.transpose()?, uid, now_s })
     }
 
-    fn run(&self, out: &mut Responder<'_>) -> Result<Value, Problem> {
+    fn run(&self, out: &mut Responder<'_>) -> Result<Search, Problem> {
         let failed = |error: Errno| Problem::failed(format!("{}: {error}", self.what.path));
         let (mut files, mut bytes, mut unread) = (0u64, 0u64, 0u64);
         let start = if self.what.path.is_empty() { "." } else { &*self.what.path };
@@ -138,22 +139,16 @@ impl<'a> Search<'a> {
                     }
                     files += 1;
                     bytes += stat.st_size as u64;
-                    let mut found = json!({
-                        "path": path,
-                        "bytes": stat.st_size,
-                        "uid": stat.st_uid,
-                        "used_s": used_s(&stat),
-                    });
-                    if self.what.with_mirrors {
-                        found["mirrors"] = json!(layout.as_ref().map_or(0, |layout| layout.mirrors.len()));
-                    }
-                    out.progress(found);
+                    let mirrors = || layout.as_ref().map_or(0, |layout| layout.mirrors.len() as u64);
+                    let mirrors = self.what.with_mirrors.then(mirrors);
+                    let (bytes, uid, used_s) = (stat.st_size as u64, stat.st_uid, used_s(&stat));
+                    out.progress(json!(File { path, bytes, uid, used_s, mirrors }));
                 }
                 _ => {}
             }
         }
         let unread = if self.caller.is_operator() { unread } else { 0 };
-        Ok(json!({"files": files, "bytes": bytes, "unread": unread}))
+        Ok(Search { files, bytes, unread })
     }
 
     fn attributes_match(&self, stat: &Stat) -> bool {

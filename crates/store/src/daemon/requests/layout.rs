@@ -1,6 +1,7 @@
 //! `layout.*`: the layout of a file, and the verbs that change it.
 
 use super::{explain, told};
+use crate::control::answers::{self, Change, Done, Explanation, Mirror, Object, Segment, Text};
 use crate::control::{Caller, Merge, Problem, Responder};
 use crate::daemon::Core;
 use crate::daemon::resolve::Purpose;
@@ -8,20 +9,19 @@ use crate::file::File;
 use crate::namespace::request::{check_mirrors, parse_request};
 use policy::layout::{Layout, Merged, MirrorState, OPEN_END, ObjectState, Placement, Position, Reason};
 use policy::{FileId, TargetId, Time};
-use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Interval of checks of a caller that waits for a move.
 const MOVE_LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
-pub fn get(core: &Core, caller: &Caller, path: &str) -> Result<Value, Problem> {
+pub fn get(core: &Core, caller: &Caller, path: &str) -> Result<answers::Layout, Problem> {
     let (file, _) = core.file_of(caller, path, Purpose::See)?;
     Ok(describe(core, path, &file))
 }
 
-pub fn explain(core: &Core, caller: &Caller, path: &str) -> Result<Value, Problem> {
+pub fn explain(core: &Core, caller: &Caller, path: &str) -> Result<Explanation, Problem> {
     let (file, _) = core.file_of(caller, path, Purpose::See)?;
-    Ok(json!({"path": path, "sentences": explain::sentences(core, &file)}))
+    Ok(Explanation { path: path.to_owned(), sentences: explain::sentences(core, &file) })
 }
 
 /// Changes the layout of a file, and returns the new one.
@@ -30,7 +30,7 @@ pub fn change(
     caller: &Caller,
     path: &str,
     change: impl FnOnce(&Arc<File>) -> Result<Arc<Layout>, Problem>,
-) -> Result<Value, Problem> {
+) -> Result<Text, Problem> {
     let (file, _) = core.file_of(caller, path, Purpose::Change)?;
     let layout = change(&file)?;
     let count = layout.mirrors.len();
@@ -39,12 +39,12 @@ pub fn change(
 }
 
 /// Whether a request can be met. The attribute that makes it could report only a refusal.
-pub fn check(core: &Core, request: &str) -> Result<Value, Problem> {
+pub fn check(core: &Core, request: &str) -> Result<Done, Problem> {
     let tiers = &core.volume.config().tiers;
     let checked = parse_request(request, &core.volume.placement(), tiers)
         .and_then(|placement| check_mirrors(&placement, tiers, core.volume.targets()));
     checked.map_err(|e| Problem::wrong(e.to_string()).try_this("`entrepot layout set --help` says what there is"))?;
-    Ok(json!({}))
+    Ok(Done {})
 }
 
 /// Placement of one more mirror on that tier and that many targets; the defaults are those of the volume and the
@@ -90,7 +90,7 @@ pub fn resync(core: &Core, file: &Arc<File>, out: &mut Responder<'_>) -> Result<
             done => return Ok(done?),
         }
         if !joined {
-            out.progress(json!("a move of this file is under way; waiting for its end"));
+            out.progress("a move of this file is under way; waiting for its end".into());
         }
         joined = true;
         while file.id().is_some_and(moved) {
@@ -103,7 +103,7 @@ pub fn resync(core: &Core, file: &Arc<File>, out: &mut Responder<'_>) -> Result<
 }
 
 /// Merges files: interleaves their bytes in shared objects.
-pub fn merge(core: &Core, caller: &Caller, what: &Merge) -> Result<Value, Problem> {
+pub fn merge(core: &Core, caller: &Caller, what: &Merge) -> Result<Text, Problem> {
     let (first, _) = core.file_of(caller, &what.path, Purpose::Change)?;
     let mut place = placement(core, &first, what.tier.as_deref(), what.stripe_count)?;
     if let Some(size) = what.stripe_size {
@@ -158,48 +158,45 @@ pub fn file_named(core: &Core, id: FileId) -> String {
     core.pool.name_of(id)
 }
 
-pub fn describe(core: &Core, path: &str, file: &File) -> Value {
-    let size = file.size();
-    let Some(layout) = file.layout() else {
-        return json!({"path": path, "size": size, "inline": true, "mirrors": []});
-    };
+pub fn describe(core: &Core, path: &str, file: &File) -> answers::Layout {
+    let answer = answers::Layout { path: path.to_owned(), size: file.size(), ..answers::Layout::default() };
+    let Some(layout) = file.layout() else { return answers::Layout { inline: true, ..answer } };
     let object = |at: Position, o: &policy::layout::Object| {
         let turns = o.merged.map(|merged| {
             let names = file.with_object(at, o.id, |h| h.names()).ok();
-            json!({"slot": merged.slot, "of": merged.of, "unit": merged.unit_bytes, "names": names})
+            answers::Merged { slot: merged.slot, of: merged.of, unit: merged.unit_bytes, names }
         });
-        json!({
-            "target": name_of(core, o.target),
-            "target_state": core.volume.targets().get(o.target).map_or("failed".into(), |t| t.state().to_string()),
-            "object": format!("{:016x}", o.id.0),
-            "state": match o.state { ObjectState::Complete => "complete", ObjectState::Partial => "partial" },
-            "merged": turns,
-        })
+        let state = if o.state == ObjectState::Complete { "complete" } else { "partial" };
+        Object {
+            target: name_of(core, o.target),
+            target_state: core.volume.targets().get(o.target).map_or("failed".into(), |t| t.state().to_string()),
+            object: format!("{:016x}", o.id.0),
+            state: state.into(),
+            merged: turns,
+        }
     };
     let segment = |mirror: usize, segment: usize, s: &policy::layout::Segment| {
         let at = |index| Position { mirror, segment, index };
-        json!({
-            "start": s.start,
-            "end": (s.end != OPEN_END).then_some(s.end),
-            "stripe_size": s.stripe_size,
-            "objects": s.objects.iter().enumerate().map(|(n, o)| object(at(n), o)).collect::<Vec<_>>(),
-        })
+        Segment {
+            start: s.start,
+            end: (s.end != OPEN_END).then_some(s.end),
+            stripe_size: s.stripe_size,
+            objects: s.objects.iter().enumerate().map(|(n, o)| object(at(n), o)).collect(),
+            objects_count: None,
+        }
     };
-    let mirror = |number: usize, m: &policy::layout::Mirror| {
-        json!({
-            "state": match m.state { MirrorState::InSync => "in_sync", MirrorState::Stale => "stale" },
-            "segments": m.segments.iter().enumerate().map(|(n, s)| segment(number, n, s)).collect::<Vec<_>>(),
-        })
+    let mirror = |(number, m): (usize, &policy::layout::Mirror)| Mirror {
+        state: if m.state == MirrorState::InSync { "in_sync" } else { "stale" }.into(),
+        segments: m.segments.iter().enumerate().map(|(n, s)| segment(number, n, s)).collect(),
+        segments_count: None,
     };
     let change =
-        |(at, reason): &(Time, Reason)| json!({"at_ms": at.0 / 1_000_000, "why": explain::reason(core, *reason)});
-    json!({
-        "path": path,
-        "size": size,
-        "inline": false,
-        "file": layout.file.to_string(),
-        "generation": layout.generation,
-        "mirrors": layout.mirrors.iter().enumerate().map(|(n, m)| mirror(n, m)).collect::<Vec<_>>(),
-        "history": layout.history.iter().map(change).collect::<Vec<_>>(),
-    })
+        |(at, reason): &(Time, Reason)| Change { at_ms: at.0 / 1_000_000, why: explain::reason(core, *reason) };
+    answers::Layout {
+        file: Some(layout.file.to_string()),
+        generation: Some(layout.generation),
+        mirrors: layout.mirrors.iter().enumerate().map(mirror).collect(),
+        history: Some(layout.history.iter().map(change).collect()),
+        ..answer
+    }
 }

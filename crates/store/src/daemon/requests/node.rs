@@ -1,10 +1,11 @@
 //! `node.*`: the nodes of the volume, and their drains and removals.
 
+use super::told;
+use crate::control::answers::{self, Life, Text};
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::daemon::{Core, forget as forgetting};
 use crate::nodes::{Info, Nodes, Shown};
 use policy::cluster::Node;
-use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -19,47 +20,37 @@ fn nodes(core: &Core) -> Result<&Nodes, Problem> {
     })
 }
 
-pub fn list(core: &Core) -> Result<Value, Problem> {
-    let nodes = nodes(core)?;
-    Ok(json!({"nodes": shown(nodes), "dead_nodes": dead(nodes)}))
+pub fn list(core: &Core) -> Result<answers::Nodes, Problem> {
+    nodes(core).map(all)
 }
 
-/// The nodes that died; null while the state store, which records them, is away.
-pub fn dead(nodes: &Nodes) -> Value {
-    let show = |(node, info): (Node, Info)| {
-        json!({
-            "node": node.0,
-            "host": info.host,
-            "mount_point": info.mount_point,
-            "since_ms": info.since_ms,
-            "state": "dead",
-        })
-    };
-    nodes.dead().map_or(Value::Null, |dead| dead.into_iter().map(show).collect())
-}
-
-/// The nodes of the volume.
-pub fn shown(nodes: &Nodes) -> Value {
-    let show = |shown: Shown| {
-        let info = shown.info.as_ref();
+/// The nodes of the volume, with those that died.
+pub fn all(nodes: &Nodes) -> answers::Nodes {
+    let alive = |shown: Shown| {
         let state = match &shown.draining {
             None => "ok",
             Some(draining) if draining.is_over() => "drained",
             Some(_) => "draining",
         };
-        json!({
-            "node": shown.node.0,
-            "host": info.map(|info| &info.host),
-            "pid": info.map(|info| info.pid),
-            "mount_point": info.map(|info| &info.mount_point),
-            "since_ms": info.map(|info| info.since_ms),
-            "is_self": shown.is_self,
-            "leads": shown.leads,
-            "state": state,
-            "kept_by": shown.draining.and_then(|draining| draining.kept_by).unwrap_or_default(),
-        })
+        let life = Life {
+            pid: shown.info.as_ref().map(|info| info.pid),
+            is_self: shown.is_self,
+            leads: shown.leads,
+            kept_by: shown.draining.and_then(|draining| draining.kept_by).unwrap_or_default(),
+        };
+        answer(shown.node, shown.info, state, Some(life))
     };
-    nodes.shown().into_iter().map(show).collect()
+    let dead = |(node, info)| answer(node, Some(info), "dead", None);
+    answers::Nodes {
+        nodes: nodes.shown().into_iter().map(alive).collect(),
+        dead_nodes: nodes.dead().ok().map(|all| all.into_iter().map(dead).collect()),
+    }
+}
+
+fn answer(node: Node, info: Option<Info>, state: &str, life: Option<Life>) -> answers::Node {
+    let since_ms = info.as_ref().map(|info| info.since_ms);
+    let (host, mount_point) = info.map(|info| (info.host, info.mount_point)).unzip();
+    answers::Node { node: node.0, host, mount_point, since_ms, state: state.into(), life }
 }
 
 /// The node with that number or on that host.
@@ -78,7 +69,7 @@ fn named(nodes: &Nodes, name: &str) -> Result<Shown, Problem> {
     }
 }
 
-pub fn drain(core: &Core, caller: &Caller, name: &str, wait: bool, out: &mut Responder<'_>) -> Result<Value, Problem> {
+pub fn drain(core: &Core, caller: &Caller, name: &str, wait: bool, out: &mut Responder<'_>) -> Result<Text, Problem> {
     caller.must_be_operator("drain a node")?;
     let nodes = nodes(core)?;
     let node = named(nodes, name)?;
@@ -108,14 +99,14 @@ pub fn drain(core: &Core, caller: &Caller, name: &str, wait: bool, out: &mut Res
             }
             Some(draining) => {
                 let kept_by = draining.kept_by.unwrap_or_default().join(", ");
-                out.progress(json!(format!("waits for {kept_by}")));
+                out.progress(format!("waits for {kept_by}").into());
             }
         }
         std::thread::sleep(LOOK_EVERY);
     }
 }
 
-pub fn restore(core: &Core, caller: &Caller, name: &str) -> Result<Value, Problem> {
+pub fn restore(core: &Core, caller: &Caller, name: &str) -> Result<Text, Problem> {
     caller.must_be_operator("restore a node")?;
     let nodes = nodes(core)?;
     let node = named(nodes, name)?;
@@ -131,11 +122,7 @@ fn order(nodes: &Nodes, node: &Shown, drains: bool) -> Result<(), Problem> {
     })
 }
 
-pub fn forget(core: &Core, caller: &Caller, name: &str) -> Result<Value, Problem> {
+pub fn forget(core: &Core, caller: &Caller, name: &str) -> Result<Text, Problem> {
     caller.must_be_operator("forget a node")?;
     forgetting::forget(core, nodes(core)?, name).map(told)
-}
-
-fn told(text: String) -> Value {
-    json!({"text": text})
 }

@@ -1,6 +1,7 @@
 //! `stage.*` and `source.*`: data in and out, with the caller's permissions.
 
 use super::with_progress;
+use crate::control::answers::Source;
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::daemon::Core;
 use crate::source::{Identity, Record, SourceError};
@@ -66,19 +67,17 @@ pub fn out_problem(e: StageError) -> Problem {
     }
 }
 
-pub fn source(core: &Core, caller: &Caller, path: &str) -> Result<Value, Problem> {
+pub fn source(core: &Core, caller: &Caller, path: &str) -> Result<Option<Source>, Problem> {
     Ok(shown(core.stager.source_get(path, &known(caller, Identity::default()))?))
 }
 
 /// A record in the form for users.
-pub fn shown(record: Option<Record>) -> Value {
-    record.map_or(Value::Null, |record| {
-        json!({
-            "sources": record.sources,
-            "size": record.size(),
-            "modified": record.modified,
-            "checksums": record.stripe_bytes > 0,
-        })
+pub fn shown(record: Option<Record>) -> Option<Source> {
+    record.map(|record| Source {
+        size: record.size(),
+        sources: record.sources,
+        modified: record.modified,
+        checksums: record.stripe_bytes > 0,
     })
 }
 

@@ -1,9 +1,9 @@
 //! `state.*`: a backup of the state of a running volume.
 
+use crate::control::answers::Dump;
 use crate::control::{Caller, Problem};
 use crate::daemon::Core;
 use crate::state::dump as rows_of;
-use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// copy any namespace.
 const BYTES_STAY: Duration = Duration::from_secs(24 * 3600);
 
-pub fn dump(core: &Core, caller: &Caller, file: &Path) -> Result<Value, Problem> {
+pub fn dump(core: &Core, caller: &Caller, file: &Path) -> Result<Dump, Problem> {
     caller.must_be_operator("back up the state of the volume")?;
     if !file.is_absolute() {
         return Err(Problem::wrong(format!("{} is no absolute path", file.display())));
@@ -22,5 +22,5 @@ pub fn dump(core: &Core, caller: &Caller, file: &Path) -> Result<Value, Problem>
     core.pool.stub_bytes_stay_until.store(until, Ordering::Relaxed);
     let rows = rows_of::write(&**core.volume.state(), core.volume.id(), file);
     let rows = rows.map_err(|e| Problem::failed(e.to_string()).so("there is no new backup"))?;
-    Ok(json!({"file": file, "rows": rows}))
+    Ok(Dump { file: file.to_owned(), rows })
 }

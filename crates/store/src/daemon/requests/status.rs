@@ -1,12 +1,12 @@
 //! `status.get` and `stats.get`: the state and the metrics of the volume.
 
 use super::{layout, node, target};
+use crate::control::answers::{FilesAway, Mover, Note, QuotaCounts, Repair, Stats, Status};
 use crate::control::{Caller, Problem};
 use crate::daemon::Core;
 use crate::mover::Phase;
 use crate::stats::Metric;
 use policy::FileId;
-use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -48,61 +48,44 @@ fn in_time<T: Send + 'static>(
     answered.recv_timeout(limit).ok()
 }
 
-pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Value, Problem> {
+pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Status, Problem> {
     let space = core.volume.targets().space();
-    let mut answer = json!({
-        "name": core.volume.config().name,
-        "id": core.volume.id().to_string(),
-        "mount_point": core.mount_point,
-        "pid": std::process::id(),
-        "version": env!("CARGO_PKG_VERSION"),
-        "uptime_s": core.started.elapsed().as_secs(),
-        "total_bytes": space.total_bytes,
-        "free_bytes": space.free_bytes,
-        "targets": target::list(core),
-    });
     // The rest is available even while the state store is away.
     let (state, deadline) = (core.volume.state().clone(), core.volume.config().health.deadline);
-    match in_time(deadline, &COUNTING, move || state.garbage_count()) {
-        Some(Ok(count)) => answer["garbage_objects"] = json!(count),
-        Some(Err(error)) => answer["state_away"] = json!(error.to_string()),
-        None => answer["state_away"] = json!(format!("it did not answer within {} s", deadline.as_secs_f32())),
-    }
-    if let Some(nodes) = &core.nodes {
-        answer["nodes"] = node::shown(nodes);
-        answer["dead_nodes"] = node::dead(nodes);
-    }
-    answer["mover"] = mover(core, caller.is_operator());
-    answer["repair"] = repair(core);
-    if let Some(cache) = core.pool.cache.get() {
-        answer["cache"] = json!(cache.counts());
-    }
-    let quotas = core.quotas.counts();
-    if quotas.limits > 0 {
-        let super::quotas::Counts { limits, over, expired, full, .. } = quotas;
-        answer["quotas"] = json!({"limits": limits, "over": over, "expired": expired, "full": full});
-    }
-    if let Some(burst) = core.adapt.burst() {
-        // Without an answer of the leader the rest is shown all the same.
-        answer["burst"] = burst.status_of_all(caller);
-    }
-    if let Some(stripes) = core.adapt.status_of_stripes() {
-        answer["stripes"] = stripes;
-    }
-    if let Some(tiering) = core.adapt.status_of_tiers() {
-        answer["tiering"] = tiering;
-    }
+    let (garbage_objects, state_away) = match in_time(deadline, &COUNTING, move || state.garbage_count()) {
+        Some(Ok(count)) => (Some(count), None),
+        Some(Err(error)) => (None, Some(error.to_string())),
+        None => (None, Some(format!("it did not answer within {} s", deadline.as_secs_f32()))),
+    };
+    let super::quotas::Counts { limits, over, expired, full, .. } = core.quotas.counts();
     let away = core.background.away();
-    if away.files > 0 {
-        answer["away"] = json!({"files": away.files, "bytes": away.bytes});
-    }
-    if let Some(left) = core.unclean.status() {
-        answer["left"] = left;
-    }
-    answer["events"] = news(core);
-    if caller.is_operator() {
-        answer["file"] = json!(std::path::absolute(&core.volume.config().file).ok());
-    } else {
+    let mut answer = Status {
+        name: core.volume.config().name.clone(),
+        id: core.volume.id().to_string(),
+        mount_point: core.mount_point.clone(),
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        uptime_s: core.started.elapsed().as_secs(),
+        total_bytes: space.total_bytes,
+        free_bytes: space.free_bytes,
+        targets: target::list(core),
+        garbage_objects,
+        state_away,
+        nodes: core.nodes.as_ref().map(|nodes| node::all(nodes)),
+        mover: mover(core, caller.is_operator()),
+        repair: repair(core),
+        cache: core.pool.cache.get().map(|cache| cache.counts()),
+        quotas: (limits > 0).then_some(QuotaCounts { limits, over, expired, full }),
+        // Without an answer of the leader the rest is shown all the same.
+        burst: core.adapt.burst().map(|burst| burst.status_of_all(caller)),
+        stripes: core.adapt.status_of_stripes(),
+        tiering: core.adapt.status_of_tiers(),
+        away: (away.files > 0).then_some(FilesAway { files: away.files, bytes: away.bytes }),
+        left: core.unclean.status(),
+        events: news(core),
+        file: std::path::absolute(&core.volume.config().file).ok(),
+    };
+    if !caller.is_operator() {
         keep_paths_back(core, caller, &mut answer);
     }
     Ok(answer)
@@ -110,17 +93,16 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Value, Problem> {
 
 /// Removes paths that a user may not see. Sentences name files, so only the operator gets them and the moves under
 /// way. A user sees hot files that the user can reach.
-fn keep_paths_back(core: &Core, caller: &Caller, answer: &mut Value) {
-    answer["events"] = json!([]);
-    if let Some(stripes) = answer.get_mut("stripes") {
-        stripes["decisions"] = json!([]);
-    }
-    if let Some(Value::Array(hot)) = answer.get_mut("tiering").and_then(|tiering| tiering.get_mut("hot")) {
-        hot.retain(|one| one["file"].as_str().is_some_and(|path| core.may_see(caller, path).is_ok()));
+fn keep_paths_back(core: &Core, caller: &Caller, answer: &mut Status) {
+    answer.file = None;
+    answer.events.clear();
+    answer.stripes.iter_mut().for_each(|stripes| stripes.decisions.clear());
+    if let Some(tiering) = answer.tiering.as_mut().and_then(|tiering| tiering.counts.as_mut()) {
+        tiering.hot.retain(|one| core.may_see(caller, &one.file).is_ok());
     }
 }
 
-fn mover(core: &Core, with_names: bool) -> Value {
+fn mover(core: &Core, with_names: bool) -> Mover {
     let stats = core.volume.stats();
     let all = core.mover.progress().list();
     let running = all.iter().filter(|m| m.phase == Phase::Copying);
@@ -133,43 +115,47 @@ fn mover(core: &Core, with_names: bool) -> Value {
         let name = core.volume.targets().get(target).map_or(target.to_string(), |t| t.name().to_string());
         format!("drain of {name}: {} files moved, {} left in this round, {} of them in use", p.files, p.left, p.busy)
     });
-    json!({
-        "running": running.clone().count(),
-        "changes_done": stats.get(Metric::MoverChanges),
-        "changes_failed": stats.get(Metric::MoverFailures),
-        "bytes_copied": stats.get(Metric::MoverBytes),
-        "moves": if with_names { moves.chain(drains).chain(core.background.rebuilding()).chain(core.balancing.line()).collect() } else { Vec::new() },
-        "lately": all,
-    })
+    Mover {
+        running: running.clone().count(),
+        changes_done: stats.get(Metric::MoverChanges),
+        changes_failed: stats.get(Metric::MoverFailures),
+        bytes_copied: stats.get(Metric::MoverBytes),
+        moves: if with_names {
+            moves.chain(drains).chain(core.background.rebuilding()).chain(core.balancing.line()).collect()
+        } else {
+            Vec::new()
+        },
+        lately: all,
+    }
 }
 
-fn repair(core: &Core) -> Value {
+fn repair(core: &Core) -> Repair {
     let stats = core.volume.stats();
     let counts = core.repair.counts();
-    json!({
-        "stripes_lost": stats.get(Metric::RecoveryStripesLost),
-        "stripes_recovered": stats.get(Metric::RecoveryStripes),
-        "bytes_fetched": stats.get(Metric::RecoveryBytes),
-        "reader_waits": stats.get(Metric::RecoveryWaits),
-        "reader_delay_total_ms": stats.get(Metric::RecoveryDelayNs) / 1_000_000,
-        "reader_delay_max_ms": core.repair.longest_wait().as_millis() as u64,
-        "retries": stats.get(Metric::RecoveryRetries),
-        "failures": stats.get(Metric::RecoveryFailures),
-        "recoveries_started": counts.started,
-        "recoveries_completed": counts.completed,
-        "recoveries_failed": counts.failed,
-        "recoveries_running": counts.keys,
-        "fetches_in_flight": counts.in_flight,
-    })
+    Repair {
+        stripes_lost: stats.get(Metric::RecoveryStripesLost),
+        stripes_recovered: stats.get(Metric::RecoveryStripes),
+        bytes_fetched: stats.get(Metric::RecoveryBytes),
+        reader_waits: stats.get(Metric::RecoveryWaits),
+        reader_delay_total_ms: stats.get(Metric::RecoveryDelayNs) / 1_000_000,
+        reader_delay_max_ms: core.repair.longest_wait().as_millis() as u64,
+        retries: stats.get(Metric::RecoveryRetries),
+        failures: stats.get(Metric::RecoveryFailures),
+        recoveries_started: counts.started,
+        recoveries_completed: counts.completed,
+        recoveries_failed: counts.failed,
+        recoveries_running: counts.keys,
+        fetches_in_flight: counts.in_flight,
+    }
 }
 
-fn news(core: &Core) -> Value {
+fn news(core: &Core) -> Vec<Note> {
     let news = core.pool.events.news(NEWS_MAX);
-    news.iter().map(|event| json!({"at_ms": event.at_ms, "text": event.what})).collect()
+    news.iter().map(|event| Note { at_ms: event.at_ms, text: event.what.clone() }).collect()
 }
 
-pub fn stats(core: &Core) -> Value {
-    json!({"prometheus": core.open_metrics(), "snapshot": core.volume.stats().snapshot()})
+pub fn stats(core: &Core) -> Stats {
+    Stats { prometheus: core.open_metrics(), snapshot: core.volume.stats().snapshot() }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `tiering.*`: pauses and resumes moves between the tiers.
 
-use super::told;
+use super::{sent, told};
 use crate::control::{Caller, Problem, Responder};
 use crate::daemon::Core;
 use crate::daemon::led::Led;
@@ -23,5 +23,6 @@ fn pause(core: &Core, paused: bool) -> Result<Value, Problem> {
             .try_this("set `policy` in `[tiering]` of volume.toml, and start the volume anew"));
     }
     core.adapt.pause(paused);
-    Ok(told(if paused { "nothing more is moved between the tiers; what is under way ends" } else { "moves go on" }))
+    let words = if paused { "nothing more is moved between the tiers; what is under way ends" } else { "moves go on" };
+    sent(Ok(told(words)))
 }

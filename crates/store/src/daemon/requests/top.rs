@@ -8,7 +8,6 @@ use crate::host::{self, descriptor_path};
 use crate::stats::UserCounts;
 use policy::layout::Layout;
 use rustix::fs::{AtFlags, statat};
-use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,14 +18,14 @@ const LOOKED_AT_MAX: usize = 10_000;
 const PATH_BYTES_MAX: usize = 1 << 20;
 
 /// Operators see all rows; other users see their own row, and their own files in reachable directories.
-pub fn get(core: &Core, caller: &Caller) -> Result<Value, Problem> {
+pub fn get(core: &Core, caller: &Caller) -> Result<Top, Problem> {
     let everybody = caller.is_operator();
     let (stats, known) = (core.volume.stats().snapshot(), core.volume.stats().users().counts());
     let open: Vec<_> = core.files.files().into_iter().filter(|file| file.is_open()).collect();
     let open_files = open.len();
     let files = files(core, caller, open);
     let looked_at_max = if everybody { FILES_MAX } else { LOOKED_AT_MAX };
-    Ok(json!(Top {
+    Ok(Top {
         at_ms: now_ns() / 1_000_000,
         uptime_ns: stats.uptime_ns,
         volume: core.volume.config().name.clone(),
@@ -40,7 +39,7 @@ pub fn get(core: &Core, caller: &Caller) -> Result<Value, Problem> {
         files,
         tiers: core.volume.config().tiers.iter().map(ToString::to_string).collect(),
         targets: stats.targets,
-    }))
+    })
 }
 
 fn together(users: &[UserCounts]) -> UserCounts {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const WORK: Duration = Duration::from_millis(10);
 
 /// Objects that no file named, and that were removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Left {
     /// Number of objects.
     pub objects: u64,

@@ -3,6 +3,7 @@
 use super::super::{Burst, Row};
 use super::word::Asked;
 use crate::calls::{Answer, SILENT, Service, To};
+use crate::control::answers::{self, Done, Versions};
 use crate::control::{Caller, Problem, Responder};
 use serde_json::{Value, json};
 use std::sync::{Arc, Weak};
@@ -53,30 +54,30 @@ impl Burst {
     }
 
     /// How the buffer is; if the node that decides does not say so soon, nothing.
-    pub(crate) fn status_of_all(self: &Arc<Burst>, caller: &Caller) -> Value {
-        self.call_for(caller.uid, &Asked::Status, STATUS_MAX).unwrap_or_default()
+    pub(crate) fn status_of_all(self: &Arc<Burst>, caller: &Caller) -> Option<answers::Burst> {
+        self.call_for(caller.uid, &Asked::Status, STATUS_MAX).and_then(answers::read).ok().flatten()
     }
 
     /// The versions that are there, come or wait for their turn; none if the node that decides does not say so soon.
     pub(crate) fn rows_of_all(self: &Arc<Burst>, caller: &Caller) -> Vec<Row> {
-        let answer = self.call_for(caller.uid, &Asked::Rows(None), STATUS_MAX).unwrap_or_default();
-        answer.get("versions").and_then(|rows| serde_json::from_value(rows.clone()).ok()).unwrap_or_default()
+        let answer = self.call_for(caller.uid, &Asked::Rows(None), STATUS_MAX);
+        answer.and_then(answers::read).map_or_else(|_| Vec::new(), |Versions { versions }| versions)
     }
 
     fn serve_here(self: &Arc<Burst>, uid: u32, what: &Asked) -> Answer {
         let caller = caller(uid);
         match what {
-            Asked::Begin(what) => return self.begin(&caller, what),
+            Asked::Begin(what) => return Ok(json!(self.begin(&caller, what)?)),
             Asked::End(app, abandon) => return self.end(&caller, app, *abandon),
-            Asked::Rows(app) => return Ok(json!({"versions": self.rows(&caller, app.as_deref())})),
+            Asked::Rows(app) => return Ok(json!(Versions { versions: self.rows(&caller, app.as_deref()) })),
             Asked::Restart(app) => return self.to_restart_from(&caller, app),
-            Asked::Advice(app) => return self.advice(&caller, app),
-            Asked::Status => return Ok(self.status(&caller)),
+            Asked::Advice(app) => return Ok(json!(self.advice(&caller, app)?)),
+            Asked::Status => return Ok(json!(self.status(&caller))),
             Asked::About(app, mtbf_s, nodes) => self.about(&caller, app, *mtbf_s, *nodes)?,
             Asked::Mark(job, marked) => self.mark(job, marked)?,
             Asked::Unmark(job) => self.unmark(job),
         }
-        Ok(json!({}))
+        Ok(json!(Done {}))
     }
 }
 

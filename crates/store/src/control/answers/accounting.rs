@@ -1,0 +1,69 @@
+//! Answer of `accounting.show`.
+
+use crate::daemon::Used;
+use serde::{Deserialize, Serialize};
+
+/// Accounts of users or of jobs. Days are days since 1970, in UTC.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Accounting {
+    pub since_day: u64,
+    pub until_day: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub users: Option<Vec<UserAccount>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<Vec<JobAccount>>,
+    /// Number of jobs without a row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<u64>,
+    /// Reason why the last counts are missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// Sums of one user.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UserAccount {
+    /// User id; `None`: all users without a row of their own.
+    pub uid: Option<u32>,
+    /// Name of the user, added by the client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    #[serde(flatten)]
+    pub used: Used,
+}
+
+/// Sums of one job.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobAccount {
+    pub job: JobNumber,
+    /// `entrepot` or `slurm`.
+    pub of: String,
+    pub name: String,
+    pub user: String,
+    pub uid: u32,
+    pub state: String,
+    pub submitted_ms: Option<u64>,
+    pub started_ms: Option<u64>,
+    pub ended_ms: Option<u64>,
+    pub run_ms: u64,
+    pub staged_in_bytes: u64,
+    pub staged_out_bytes: u64,
+    pub recovered_bytes: u64,
+}
+
+/// Number of a job, or its name where it has no number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum JobNumber {
+    Number(u64),
+    Name(String),
+}
+
+impl Default for JobNumber {
+    fn default() -> JobNumber {
+        JobNumber::Number(0)
+    }
+}
