@@ -78,11 +78,11 @@ struct Counting {
 impl Reorganizer {
     /// A machine without history.
     pub fn new(config: Config, now: Time) -> Reorganizer {
-        let panes = config.panes.clamp(if matches!(config.planner, Planner::Tuned(_)) { 2 } else { 1 }, PANES_MAX);
+        let panes = config.panes.clamp(if matches!(config.planner, Planner::Tuned) { 2 } else { 1 }, PANES_MAX);
         let config = Config { panes, block_bytes: config.block_bytes.max(1), ..config };
         let table = || LocalityTable::new(panes, config.locations_max);
         let tuned = match config.planner {
-            Planner::Tuned(tuned) => Some(Tuned::new(tuned, config.costs, panes)),
+            Planner::Tuned => Some(Tuned::new(config.costs)),
             Planner::WsRos(_) | Planner::Frequency => None,
         };
         let mut machine = Reorganizer {
@@ -204,7 +204,7 @@ impl Reorganizer {
     /// Accesses within the window above which reads are promoted at present; `None` if none are.
     pub fn threshold(&self) -> Option<u32> {
         match (&self.tuned, self.config.planner) {
-            (Some(tuned), _) => tuned.threshold(),
+            (Some(tuned), _) => tuned.threshold(self.config.block_bytes as f64),
             (None, Planner::WsRos(thresholds)) => Some(thresholds.hot + 1),
             (None, _) => None,
         }
@@ -270,11 +270,7 @@ impl Reorganizer {
             }
             Tier::Slow => {
                 self.copies.left(location);
-                if self.fast.remove(&location)
-                    && let Some(tuned) = &mut self.tuned
-                {
-                    tuned.left(location);
-                }
+                self.fast.remove(&location);
             }
         }
     }
@@ -344,10 +340,9 @@ impl Reorganizer {
             block_bytes: block_bytes as f64,
             excess: (self.fast.len() as u64).saturating_sub(self.config.fast_bytes / block_bytes),
         };
-        let Some(tuned) = &mut self.tuned else { return Vec::new() };
-        tuned.learn(&self.read, &self.write, &pane);
         self.read.turn();
         self.write.turn();
+        let Some(tuned) = &mut self.tuned else { return Vec::new() };
         let moves = tuned.plan(&self.read, &self.write, &self.fast, self.copies.held(), &pane);
         self.rank(now);
         moves
@@ -420,11 +415,6 @@ impl Machine for Reorganizer {
                             }
                         }
                         Tier::Slow => self.stats.demoted += 1,
-                    }
-                    match (&mut self.tuned, of.reason) {
-                        (Some(tuned), Reason::Gain { saves_ns, .. }) => tuned.promoted(location, saves_ns as f64),
-                        (Some(tuned), Reason::AtHand { .. }) => tuned.promoted_at_hand(location),
-                        _ => {}
                     }
                 }
             }

@@ -72,12 +72,9 @@ impl LocalityTable {
         self.entries.get(&location)
     }
 
-    /// Returns an entry's accesses in the present pane, in the one before it, and in all earlier panes.
-    pub fn by_age(&self, entry: &Entry) -> (u32, u32, u32) {
-        let count = |pane: usize| u32::from(entry.counts[pane]);
-        let now = count(self.present);
-        let recent = if self.panes > 1 { count((self.present + self.panes - 1) % self.panes) } else { 0 };
-        (now, recent, entry.hotness() - now - recent)
+    /// Returns the mean accesses to a location in a pane of the window.
+    pub fn per_pane(&self, location: Location) -> f64 {
+        f64::from(self.hotness(location)) / self.panes as f64
     }
 
     /// Returns all locations, in ascending order.

@@ -9,7 +9,7 @@ use policy::layout::Placement;
 use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::{Action, Config, Event, Logged, Planner, Window};
 use policy::tier::reorganize::Thresholds;
-use policy::tier::{Location, Region, Tier, tuned};
+use policy::tier::{Location, Region, Tier};
 use policy::volume::{Change, ReplicasConfig, Verb};
 use policy::{TargetId, Time};
 use sim::tier::{Arrivals, Requests, Scheme, Setup, run_logged};
@@ -86,7 +86,7 @@ fn simulated(policy: TieringPolicy, accesses: &[Record]) -> Vec<Logged> {
     let thresholds = Thresholds { free_bytes: FAST_BYTES / 2, ..Thresholds::default() };
     let (planner, panes) = match policy {
         TieringPolicy::WsRos => (Planner::WsRos(thresholds), 1),
-        _ => (Planner::Tuned(tuned::Config::default()), 4),
+        _ => (Planner::Tuned, 4),
     };
     let config = Config {
         window: Window::Requests(WINDOW),

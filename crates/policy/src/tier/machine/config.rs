@@ -2,7 +2,6 @@
 
 use crate::tier::cost::Costs;
 use crate::tier::reorganize::Thresholds;
-use crate::tier::tuned;
 use crate::time::Time;
 
 /// Length of the window.
@@ -22,7 +21,7 @@ pub enum Planner {
     /// Locations with most accesses so far, without a window.
     Frequency,
     /// Our planner: expected gain against cost.
-    Tuned(tuned::Config),
+    Tuned,
 }
 
 /// Parameters of the machine.
@@ -70,7 +69,7 @@ impl Default for Config {
             block_bytes: 64 << 10,
             fast_bytes: 256_000_000_000,
             costs: Costs::default(),
-            planner: Planner::Tuned(tuned::Config::default()),
+            planner: Planner::Tuned,
             idle: Time::from_millis(100),
             idle_bytes_per_s: None,
             busy_bytes_per_s: 0,

@@ -1,7 +1,6 @@
 //! Tests of the machine with single events.
 
 use super::*;
-use crate::tier::tuned;
 use proptest::prelude::*;
 
 fn at(segment: u64) -> Location {
@@ -185,7 +184,7 @@ proptest! {
         keep_copies: bool,
         steps in prop::collection::vec((0u64..30, 0u8..10, 1u64..50), 1..600),
     ) {
-        let planner = if tuned { Planner::Tuned(tuned::Config::default()) } else { paper(1, 3).planner };
+        let planner = if tuned { Planner::Tuned } else { paper(1, 3).planner };
         let panes = if tuned { 4 } else { 1 };
         let copy_after = Some(Time(100));
         let config =

@@ -15,7 +15,6 @@ use columns::{columns, fit};
 use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::{Config, Planner, Window};
 use policy::tier::reorganize::Thresholds;
-use policy::tier::tuned;
 use policy::time::Time;
 use serde_json::json;
 use sim::grid::{self, TraceWish, cross, side_by_side};
@@ -481,7 +480,7 @@ impl Reorganisation {
         let (planner, panes) = match planner {
             "lfu" => (Planner::Frequency, 1),
             "ws-ros" => (Planner::WsRos(thresholds), 1),
-            _ => (Planner::Tuned(tuned::Config::default()), PANES),
+            _ => (Planner::Tuned, PANES),
         };
         let slow = &setup.costs.slow;
         let block = setup.block_bytes as f64;
