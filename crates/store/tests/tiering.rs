@@ -44,7 +44,6 @@ fn section(policy: TieringPolicy) -> volume::Tiering {
         fast: 0,
         slow: 1,
         window: Window::Requests(64),
-        panes: 4,
         hot: 3,
         cold: 2,
         free_percent: 30,

@@ -18,7 +18,7 @@ pub use event::{Action, Event, Logged, Stats};
 
 use super::frequency;
 use super::reorganize::{Space, Thresholds, algorithm_2, cancel_pairs};
-use super::table::{LocalityTable, PANES_MAX};
+use super::table::LocalityTable;
 use super::tuned::{Pane, Tuned};
 use super::yielding::{self, Yielding};
 use super::{Location, Move, Reason, Region, Tier};
@@ -78,9 +78,8 @@ struct Counting {
 impl Reorganizer {
     /// A machine without history.
     pub fn new(config: Config, now: Time) -> Reorganizer {
-        let panes = config.panes.clamp(if matches!(config.planner, Planner::Tuned) { 2 } else { 1 }, PANES_MAX);
-        let config = Config { panes, block_bytes: config.block_bytes.max(1), ..config };
-        let table = || LocalityTable::new(panes, config.locations_max);
+        let config = Config { block_bytes: config.block_bytes.max(1), ..config };
+        let table = || LocalityTable::new(config.planner.panes(), config.locations_max);
         let tuned = match config.planner {
             Planner::Tuned => Some(Tuned::new(config.costs)),
             Planner::WsRos(_) | Planner::Frequency => None,
@@ -250,7 +249,7 @@ impl Reorganizer {
             self.arrive(now, location, bytes);
         }
         if let Window::Requests(requests) = self.config.window
-            && self.pane.requests >= (requests / self.config.panes as u64).max(1).min(self.young_pane())
+            && self.pane.requests >= (requests / self.config.planner.panes() as u64).max(1).min(self.young_pane())
         {
             self.end_pane(now);
         }
@@ -289,7 +288,7 @@ impl Reorganizer {
 
     fn end_span(&mut self, now: Time) {
         if let Window::Span(span) = self.config.window {
-            let pane = Time((span.0 / self.config.panes as u64).max(1));
+            let pane = Time((span.0 / self.config.planner.panes() as u64).max(1));
             if now >= self.pane.began + pane {
                 self.end_pane(now);
             }
@@ -455,7 +454,7 @@ impl Machine for Reorganizer {
 
     fn next_deadline(&self) -> Option<Time> {
         let window = match self.config.window {
-            Window::Span(span) => Some(self.pane.began + Time((span.0 / self.config.panes as u64).max(1))),
+            Window::Span(span) => Some(self.pane.began + Time((span.0 / self.config.planner.panes() as u64).max(1))),
             Window::Requests(_) => None,
         };
         let ready = !self.plan.is_empty() && self.under_way() < self.config.moves_max;

@@ -86,7 +86,8 @@ impl Tuned {
 
     /// Returns the least number of reads (a power of two) that pays for the move of a location; `None`: none does.
     pub fn threshold(&self, block_bytes: f64) -> Option<u32> {
-        let (promote_ns, saved_ns) = (self.moving_ns(Tier::Fast, block_bytes), self.saved_ns(Region::Read, self.bytes[0]));
+        let (promote_ns, saved_ns) =
+            (self.moving_ns(Tier::Fast, block_bytes), self.saved_ns(Region::Read, self.bytes[0]));
         (0..16).map(|log| 1 << log).find(|&hot| self.hit_rate.further(hot) * saved_ns > promote_ns)
     }
 

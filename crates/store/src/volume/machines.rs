@@ -31,7 +31,6 @@ impl Tiering {
         let tuned = self.policy == TieringPolicy::Tuned;
         Config {
             window: self.window,
-            panes: if tuned { self.panes } else { 1 },
             locations_max: self.locations,
             block_bytes: segment_bytes,
             fast_bytes,

@@ -61,7 +61,6 @@ fn section(policy: TieringPolicy) -> volume::Tiering {
         fast: 0,
         slow: 1,
         window: Window::Requests(WINDOW),
-        panes: 4,
         hot: 3,
         cold: 2,
         free_percent: 50,
@@ -84,13 +83,12 @@ fn simulated(policy: TieringPolicy, accesses: &[Record]) -> Vec<Logged> {
     let mut requests = Requests::default();
     accesses.iter().for_each(|record| requests.add(0, record, BLOCK));
     let thresholds = Thresholds { free_bytes: FAST_BYTES / 2, ..Thresholds::default() };
-    let (planner, panes) = match policy {
-        TieringPolicy::WsRos => (Planner::WsRos(thresholds), 1),
-        _ => (Planner::Tuned, 4),
+    let planner = match policy {
+        TieringPolicy::WsRos => Planner::WsRos(thresholds),
+        _ => Planner::Tuned,
     };
     let config = Config {
         window: Window::Requests(WINDOW),
-        panes,
         locations_max: 4096,
         block_bytes: BLOCK,
         fast_bytes: FAST_BYTES,

@@ -2,6 +2,7 @@
 
 use crate::tier::cost::Costs;
 use crate::tier::reorganize::Thresholds;
+use crate::tier::table::PANES_MAX;
 use crate::time::Time;
 
 /// Length of the window.
@@ -24,14 +25,18 @@ pub enum Planner {
     Tuned,
 }
 
+impl Planner {
+    /// Returns the panes of the window; the planner runs at the end of each. The paper's window has one.
+    pub(super) fn panes(&self) -> usize {
+        if matches!(self, Planner::Tuned) { PANES_MAX } else { 1 }
+    }
+}
+
 /// Parameters of the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
     /// The sliding window.
     pub window: Window,
-    /// Panes of the window; the planner runs at the end of each. 1 for the paper's algorithm; the tuned planner needs
-    /// at least 2.
-    pub panes: usize,
     /// Most locations with statistics per region.
     pub locations_max: usize,
     /// Bytes of a location.
@@ -64,7 +69,6 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             window: Window::Requests(10_000),
-            panes: 4,
             locations_max: 1 << 20,
             block_bytes: 64 << 10,
             fast_bytes: 256_000_000_000,
