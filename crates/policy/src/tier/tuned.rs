@@ -1,7 +1,7 @@
 //! Our planner: a location moves if the expected saving of device time exceeds the cost of the move.
 //!
 //! ```text
-//!   worth(location) = accesses expected * time that the next one saves
+//!   worth(location) = accesses expected * time that an access saves
 //!   promote   worth > cost of the move, and it fits
 //!   swap      worth(candidate) - loss(the location with the least loss on the fast tier) > cost of the promotion
 //!   loss      worth + write back, unless clean
@@ -107,7 +107,7 @@ impl Tuned {
         let promote_ns = self.moving_ns(Tier::Fast, pane.block_bytes);
         let leaves_ns = |at| if copies.contains_key(&at) { 0.0 } else { self.write_back_ns(pane.block_bytes) };
         let load = |at| self.load(read, write, at, pane);
-        let loss = |at| self.worth_ns(&self.ghosts.get(at), pane.block_bytes).max(0.0) + leaves_ns(at);
+        let loss = |at| self.worth_ns(&self.ghosts.get(at)).max(0.0) + leaves_ns(at);
         let mut victims = self.least_first(fast, loss).into_iter().peekable();
 
         let mut moves = Vec::new();
@@ -116,7 +116,7 @@ impl Tuned {
         }
         let mut room = pane.room;
         let mut busy = Busy::new(pane, &self.costs);
-        for (saves, location) in self.worth_more(fast, pane.block_bytes, promote_ns) {
+        for (saves, location) in self.worth_more(fast, promote_ns) {
             let of = load(location);
             if busy.refuses(of) {
                 continue;
@@ -145,9 +145,9 @@ impl Tuned {
     }
 
     /// Returns the locations off the fast tier that would save more than a limit there, most valuable first.
-    fn worth_more(&self, fast: &BTreeSet<Location>, block_bytes: f64, least_ns: f64) -> Vec<(f64, Location)> {
+    fn worth_more(&self, fast: &BTreeSet<Location>, least_ns: f64) -> Vec<(f64, Location)> {
         let elsewhere = self.ghosts.iter().filter(|(at, _)| !fast.contains(at));
-        let all = elsewhere.map(|(at, stay)| (self.worth_ns(stay, block_bytes), at));
+        let all = elsewhere.map(|(at, stay)| (self.worth_ns(stay), at));
         let mut all: Vec<(f64, Location)> = all.filter(|(saves, _)| *saves > least_ns).collect();
         all.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
         all
@@ -174,13 +174,13 @@ impl Tuned {
     }
 
     /// Returns the saving of the accesses that are expected of a location on the fast tier.
-    fn worth_ns(&self, stay: &Stay, block_bytes: f64) -> f64 {
+    fn worth_ns(&self, stay: &Stay) -> f64 {
         if stay.last == 0 {
             return 0.0;
         }
         let count = stay.accesses();
         let comes = self.hit_rate.comes(count, self.ghosts.accesses() - stay.last);
-        comes * (1.0 + self.hit_rate.further(count.saturating_add(1))) * self.next_saves(stay, block_bytes)
+        comes * (1.0 + self.hit_rate.further(count.saturating_add(1))) * self.access_saves(stay)
     }
 
     /// Returns the device time that the accesses to a location take in a pane, by tier, as in the window.

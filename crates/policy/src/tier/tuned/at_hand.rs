@@ -121,12 +121,17 @@ impl Tuned {
     }
 
     /// Returns the time that the next access saves on the fast tier. The last write of a series has to be written back.
-    pub(super) fn next_saves(&self, stay: &Stay, block_bytes: f64) -> f64 {
+    fn next_saves(&self, stay: &Stay, block_bytes: f64) -> f64 {
+        let writes = self.writes_share(stay);
+        let last_write = (-self.hit_rate.further(stay.accesses().saturating_add(1)) * writes).exp();
+        self.access_saves(stay) - writes * last_write * self.write_back_ns(block_bytes)
+    }
+
+    /// Returns the time that an access to a location saves on the fast tier.
+    pub(super) fn access_saves(&self, stay: &Stay) -> f64 {
         let writes = self.writes_share(stay);
         let saved = |region: Region| self.saved_ns(region, self.bytes[region as usize]);
-        let last_write = (-self.hit_rate.further(stay.accesses().saturating_add(1)) * writes).exp();
-        (1.0 - writes) * saved(Region::Read)
-            + writes * (saved(Region::Write) - last_write * self.write_back_ns(block_bytes))
+        (1.0 - writes) * saved(Region::Read) + writes * saved(Region::Write)
     }
 
     /// Returns the share of writes in a location's accesses: its own count, and one access of average kind.
