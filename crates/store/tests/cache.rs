@@ -26,13 +26,15 @@ const SIZE_MAX: u64 = 96 * BLOCK;
 /// A cache in words: prefetcher, replacement (empty: what goes with it), trigger, coordinator.
 type Words = (&'static str, &'static str, &'static str, &'static str);
 
-const CACHES: [Words; 6] = [
+const CACHES: [Words; 8] = [
     ("none", "lru", "native", "none"),
-    ("none", "", "native", "du"),
+    ("ra", "lru", "native", "du"),
+    ("linux", "", "native", "pfc"),
+    ("linux-2.6.18", "sarc", "fixed:8", "none"),
     ("on-demand", "", "native", "labels"),
-    ("on-demand", "sarc", "fixed:8", "pfc"),
     ("stream", "", "ets:redistribute", "labels+pfc:file"),
-    ("stream", "sarc", "esf", "pfc:client"),
+    ("sarc", "", "esf", "pfc:client"),
+    ("amp", "", "native", "du"),
 ];
 
 fn level(blocks: u32, (prefetch, replacement, trigger, coordinator): Words) -> LevelConfig {

@@ -29,7 +29,8 @@ const BLOCK: u64 = 16 << 10;
 const BLOCKS: u64 = 32;
 /// Space for hot data: six blocks, a tenth of the two fast devices.
 const FAST_BYTES: u64 = 6 * BLOCK;
-const WINDOW: u64 = 48;
+/// The first pane ends when the file is written, since the model keeps room per device and the driver per tier.
+const WINDOW: u64 = 192;
 
 fn costs() -> Costs {
     // Eight to one, reading as writing, in powers of two: shares are exact.
