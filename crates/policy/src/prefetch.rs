@@ -179,8 +179,8 @@ impl fmt::Display for ConfigError {
             }
             ConfigError::NoTriggerDistance { prefetch } => write!(
                 f,
-                "{prefetch} has no trigger distance, so none can be set; choose the native trigger or stream, \
-                 linux-2.6.18, on-demand, sarc or amp"
+                "{prefetch} has no trigger distance, so none can be set; choose the native trigger, or a prefetcher that \
+                 has one, such as stream or on-demand"
             ),
             ConfigError::Distance { distance, degree } => write!(
                 f,

@@ -10,7 +10,6 @@
 
 pub mod cost;
 pub mod frequency;
-pub mod gain;
 pub mod ghosts;
 pub mod hit_rate;
 pub mod machine;
@@ -96,7 +95,7 @@ pub enum Reason {
     },
     /// The expected saving of time exceeds the cost of the move.
     Gain {
-        /// Device time saved within the horizon, in nanoseconds.
+        /// Device time saved by the accesses to come, in nanoseconds.
         saves_ns: u64,
         /// Device time of the move, in nanoseconds.
         costs_ns: u64,

@@ -44,7 +44,6 @@ fn section(policy: TieringPolicy) -> volume::Tiering {
         fast: 0,
         slow: 1,
         window: Window::Requests(64),
-        panes: 4,
         hot: 3,
         cold: 2,
         free_percent: 30,
@@ -65,7 +64,7 @@ fn section(policy: TieringPolicy) -> volume::Tiering {
 
 fn costs() -> Costs {
     let device = DeviceCost::seconds_per_gb;
-    Costs { fast: device(5.0, 25.0), slow: device(50.0, 100.0), fast_devices: 2, slow_devices: 2 }
+    Costs { fast: device(5.0, 25.0), slow: device(500.0, 100.0), fast_devices: 2, slow_devices: 2 }
 }
 
 impl World {
@@ -143,9 +142,9 @@ impl World {
         (file, bytes)
     }
 
-    /// An application reads a page of a segment.
+    /// An application reads a segment.
     fn read(&self, file: &Arc<File>, segment: u64) {
-        let access = Access { write: false, offset: segment * SEGMENT + 4096, len: 4096 };
+        let access = Access { write: false, offset: segment * SEGMENT, len: SEGMENT };
         self.adapt.recorder().record(file, Happened::Accessed(access));
         file.read(access.offset, &mut [0; 4096]).expect("well");
     }

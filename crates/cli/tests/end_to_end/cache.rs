@@ -64,8 +64,8 @@ fn a_cold_striped_file_is_read_ahead_and_a_change_is_seen() {
 }
 
 #[test]
-fn a_volume_below_knows_what_the_one_above_only_prefetches() {
-    let below = |toml| with_cache(toml, "size = \"2MiB\"\nprefetch = \"sarc\"\ncoordinator = \"labels\"");
+fn a_volume_below_sees_which_requests_the_one_above_only_prefetches() {
+    let below = |toml| with_cache(toml, "size = \"2MiB\"\ncoordinator = \"labels\"");
     let Some(lower) = Volume::up_with(below) else { return };
     let dir = tempfile::tempdir().expect("directory");
     let at = |name: &str| dir.path().join(name);
@@ -74,7 +74,8 @@ fn a_volume_below_knows_what_the_one_above_only_prefetches() {
     }
     let toml = format!(
         "namespace = \"n\"\nstate = \"s\"\n[[target]]\nname = \"a\"\npath = \"{0}/a\"\n[[target]]\nname = \"b\"\npath = \"{0}/b\"\n\
-         [layout]\nsingle_max = 0\ninline_max = 0\nstripe_size = \"64KiB\"\n[cache]\nsize = \"1MiB\"\nprefetch = \"ra\"\n",
+         [layout]\nsingle_max = 0\ninline_max = 0\nstripe_size = \"64KiB\"\n[cache]\nsize = \"1MiB\"\n\
+         prefetch = \"stream:degree_max=4,distance=2\"\n",
         lower.at.display()
     );
     std::fs::write(at("volume.toml"), toml).expect("write");
@@ -95,9 +96,6 @@ fn a_volume_below_knows_what_the_one_above_only_prefetches() {
     let lower_requests = count(&lower, "requests");
     let speculative = count(&lower, "speculative_requests");
     assert!(speculative > 100 && speculative < lower_requests, "{speculative} of {lower_requests} were marked");
-    // Everything but the first blocks came down as a prefetch, which a level with labels learns nothing from.
-    let learned = count(&lower, "prefetched");
-    assert!(learned < 64, "SARC prefetched {learned} blocks for RA's prefetches");
     drop(down);
 }
 

@@ -121,15 +121,6 @@ impl Layout {
         })
     }
 
-    /// Appends segments to a mirror.
-    pub fn append_segments(&self, mirror: usize, segments: Vec<Segment>, at: Time, reason: Reason) -> Verb {
-        self.changed(at, reason, |new| {
-            let old = new.mirrors.get_mut(mirror).ok_or(VerbError::NoSuchPosition(place(mirror, 0, 0)))?;
-            old.segments.extend(segments);
-            Ok(())
-        })
-    }
-
     /// Returns the number of mirrors in sync.
     pub fn in_sync_count(&self) -> usize {
         self.mirrors.iter().filter(|m| m.state == MirrorState::InSync).count()
@@ -263,24 +254,6 @@ mod tests {
             prop_assert_eq!(&layout.replace_object(nowhere, object, AT, Reason::Moved), &none);
             let twice = layout.add_mirror(layout.mirrors[0].clone(), AT, Reason::MirrorAdded);
             prop_assert_eq!(twice, Err(VerbError::Invalid(LayoutError::Twice(object.id))));
-            let gap = Segment { start: 4096, ..fresh(&layout, 1) };
-            let open = layout.mirrors[0].covered();
-            if open != 4096 {
-                let gapped = layout.append_segments(0, vec![gap], AT, Reason::Grown);
-                prop_assert_eq!(gapped, Err(VerbError::Invalid(LayoutError::Segments { mirror: 0 })));
-            }
-        }
-
-        #[test]
-        fn appended_segments_go_on_where_the_last_ended(layout in sample::layouts()) {
-            let mut layout = layout;
-            let last = layout.mirrors[0].segments.last_mut().expect("every mirror has one");
-            last.end = last.end.min(last.start + 8192); // not open-ended
-            let start = last.end;
-            let next = Segment { start, ..fresh(&layout, 2) };
-            let new = layout.append_segments(0, vec![next], AT, Reason::Grown).expect("valid");
-            is_next(&layout, &new, Reason::Grown);
-            prop_assert_eq!(new.mirrors[0].covered(), OPEN_END);
         }
     }
 }

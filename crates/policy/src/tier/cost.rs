@@ -63,34 +63,4 @@ impl Costs {
             Tier::Slow => &self.slow,
         }
     }
-
-    /// Returns the device time that an access saves on the fast tier; negative if it is slower there.
-    pub fn saved_ns(&self, region: Region, bytes: f64) -> f64 {
-        self.slow.access_ns(region, bytes) - self.fast.access_ns(region, bytes)
-    }
-
-    /// Returns the device time of moving `bytes` to a tier: a read on the other tier, a write on this one.
-    pub fn move_ns(&self, to: Tier, bytes: f64) -> f64 {
-        self.of(to.other()).access_ns(Region::Read, bytes) + self.of(to).access_ns(Region::Write, bytes)
-    }
-
-    /// Returns the ratio of the slow device's time to the fast one's.
-    pub fn gamma(&self, region: Region, bytes: f64) -> f64 {
-        self.slow.access_ns(region, bytes) / self.fast.access_ns(region, bytes)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_paper_s_devices() {
-        let costs = Costs::default();
-        assert_eq!(costs.gamma(Region::Read, 65536.0).round(), 10.0);
-        assert_eq!(costs.gamma(Region::Write, 65536.0), 4.0);
-        assert!((costs.saved_ns(Region::Read, 1e9) - 0.9e9).abs() < 1.0);
-        assert!((costs.move_ns(Tier::Fast, 1e9) - 1.5e9).abs() < 1.0);
-        assert!((costs.move_ns(Tier::Slow, 1e9) - 2.1e9).abs() < 1.0);
-    }
 }

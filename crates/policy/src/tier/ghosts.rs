@@ -67,6 +67,11 @@ impl GhostList {
         self.held.range(all).map(|(location, _)| *location).collect()
     }
 
+    /// Returns all locations of the list, in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = (Location, &Stay)> {
+        self.held.iter().map(|(location, stay)| (*location, stay))
+    }
+
     /// Returns the stay of a location; without accesses if it has none.
     pub fn get(&self, location: Location) -> Stay {
         self.held.get(&location).copied().unwrap_or_default()

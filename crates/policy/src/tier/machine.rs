@@ -18,7 +18,7 @@ pub use event::{Action, Event, Logged, Stats};
 
 use super::frequency;
 use super::reorganize::{Space, Thresholds, algorithm_2, cancel_pairs};
-use super::table::{LocalityTable, PANES_MAX};
+use super::table::LocalityTable;
 use super::tuned::{Pane, Tuned};
 use super::yielding::{self, Yielding};
 use super::{Location, Move, Reason, Region, Tier};
@@ -78,11 +78,10 @@ struct Counting {
 impl Reorganizer {
     /// A machine without history.
     pub fn new(config: Config, now: Time) -> Reorganizer {
-        let panes = config.panes.clamp(if matches!(config.planner, Planner::Tuned(_)) { 2 } else { 1 }, PANES_MAX);
-        let config = Config { panes, block_bytes: config.block_bytes.max(1), ..config };
-        let table = || LocalityTable::new(panes, config.locations_max);
+        let config = Config { block_bytes: config.block_bytes.max(1), ..config };
+        let table = || LocalityTable::new(config.planner.panes(), config.locations_max);
         let tuned = match config.planner {
-            Planner::Tuned(tuned) => Some(Tuned::new(tuned, config.costs, panes)),
+            Planner::Tuned => Some(Tuned::new(config.costs)),
             Planner::WsRos(_) | Planner::Frequency => None,
         };
         let mut machine = Reorganizer {
@@ -204,7 +203,7 @@ impl Reorganizer {
     /// Accesses within the window above which reads are promoted at present; `None` if none are.
     pub fn threshold(&self) -> Option<u32> {
         match (&self.tuned, self.config.planner) {
-            (Some(tuned), _) => tuned.threshold(),
+            (Some(tuned), _) => tuned.threshold(self.config.block_bytes as f64),
             (None, Planner::WsRos(thresholds)) => Some(thresholds.hot + 1),
             (None, _) => None,
         }
@@ -250,7 +249,7 @@ impl Reorganizer {
             self.arrive(now, location, bytes);
         }
         if let Window::Requests(requests) = self.config.window
-            && self.pane.requests >= (requests / self.config.panes as u64).max(1).min(self.young_pane())
+            && self.pane.requests >= (requests / self.config.planner.panes() as u64).max(1).min(self.young_pane())
         {
             self.end_pane(now);
         }
@@ -270,11 +269,7 @@ impl Reorganizer {
             }
             Tier::Slow => {
                 self.copies.left(location);
-                if self.fast.remove(&location)
-                    && let Some(tuned) = &mut self.tuned
-                {
-                    tuned.left(location);
-                }
+                self.fast.remove(&location);
             }
         }
     }
@@ -293,7 +288,7 @@ impl Reorganizer {
 
     fn end_span(&mut self, now: Time) {
         if let Window::Span(span) = self.config.window {
-            let pane = Time((span.0 / self.config.panes as u64).max(1));
+            let pane = Time((span.0 / self.config.planner.panes() as u64).max(1));
             if now >= self.pane.began + pane {
                 self.end_pane(now);
             }
@@ -344,10 +339,9 @@ impl Reorganizer {
             block_bytes: block_bytes as f64,
             excess: (self.fast.len() as u64).saturating_sub(self.config.fast_bytes / block_bytes),
         };
-        let Some(tuned) = &mut self.tuned else { return Vec::new() };
-        tuned.learn(&self.read, &self.write, &pane);
         self.read.turn();
         self.write.turn();
+        let Some(tuned) = &mut self.tuned else { return Vec::new() };
         let moves = tuned.plan(&self.read, &self.write, &self.fast, self.copies.held(), &pane);
         self.rank(now);
         moves
@@ -421,11 +415,6 @@ impl Machine for Reorganizer {
                         }
                         Tier::Slow => self.stats.demoted += 1,
                     }
-                    match (&mut self.tuned, of.reason) {
-                        (Some(tuned), Reason::Gain { saves_ns, .. }) => tuned.promoted(location, saves_ns as f64),
-                        (Some(tuned), Reason::AtHand { .. }) => tuned.promoted_at_hand(location),
-                        _ => {}
-                    }
                 }
             }
             Event::Failed { location } => {
@@ -465,7 +454,7 @@ impl Machine for Reorganizer {
 
     fn next_deadline(&self) -> Option<Time> {
         let window = match self.config.window {
-            Window::Span(span) => Some(self.pane.began + Time((span.0 / self.config.panes as u64).max(1))),
+            Window::Span(span) => Some(self.pane.began + Time((span.0 / self.config.planner.panes() as u64).max(1))),
             Window::Requests(_) => None,
         };
         let ready = !self.plan.is_empty() && self.under_way() < self.config.moves_max;

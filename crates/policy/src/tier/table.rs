@@ -13,7 +13,7 @@ use crate::time::Time;
 use std::collections::BTreeMap;
 
 /// Most panes of a window.
-pub const PANES_MAX: usize = 8;
+pub const PANES_MAX: usize = 4;
 
 /// Statistics of one location.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,6 @@ pub struct LocalityTable {
     panes: usize,
     present: usize,
     locations_max: usize,
-    forgotten: u64,
 }
 
 impl LocalityTable {
@@ -49,7 +48,7 @@ impl LocalityTable {
     /// (at least 4).
     pub fn new(panes: usize, locations_max: usize) -> LocalityTable {
         let panes = panes.clamp(1, PANES_MAX);
-        LocalityTable { entries: BTreeMap::new(), panes, present: 0, locations_max: locations_max.max(4), forgotten: 0 }
+        LocalityTable { entries: BTreeMap::new(), panes, present: 0, locations_max: locations_max.max(4) }
     }
 
     /// Counts an access.
@@ -72,12 +71,9 @@ impl LocalityTable {
         self.entries.get(&location)
     }
 
-    /// Returns an entry's accesses in the present pane, in the one before it, and in all earlier panes.
-    pub fn by_age(&self, entry: &Entry) -> (u32, u32, u32) {
-        let count = |pane: usize| u32::from(entry.counts[pane]);
-        let now = count(self.present);
-        let recent = if self.panes > 1 { count((self.present + self.panes - 1) % self.panes) } else { 0 };
-        (now, recent, entry.hotness() - now - recent)
+    /// Returns the mean accesses to a location in a pane of the window.
+    pub fn per_pane(&self, location: Location) -> f64 {
+        f64::from(self.hotness(location)) / self.panes as f64
     }
 
     /// Returns all locations, in ascending order.
@@ -123,11 +119,6 @@ impl LocalityTable {
         self.entries.is_empty()
     }
 
-    /// Returns the number of locations dropped for lack of memory.
-    pub fn forgotten(&self) -> u64 {
-        self.forgotten
-    }
-
     fn forget_coldest(&mut self) {
         let mut ranks: Vec<_> = self.entries.iter().map(|(at, entry)| (entry.hotness(), entry.last, *at)).collect();
         let quarter = (ranks.len() / 4).max(1);
@@ -135,7 +126,6 @@ impl LocalityTable {
         for (_, _, location) in &ranks[..quarter] {
             self.entries.remove(location);
         }
-        self.forgotten += quarter as u64;
     }
 }
 
@@ -163,7 +153,7 @@ mod tests {
         let mut table = LocalityTable::new(2, 64);
         (0..3).for_each(|n| (0..16).for_each(|block| table.touch(Time(n), at(block))));
         (100..100_000).for_each(|block| table.touch(Time(block), at(block)));
-        assert!(table.len() <= 64 && table.forgotten() > 99_000);
+        assert!(table.len() <= 64);
         assert!((0..16).all(|block| table.hotness(at(block)) == 3));
     }
 

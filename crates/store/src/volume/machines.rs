@@ -8,7 +8,6 @@ use policy::protect::replica::{self, Removal, Strategy};
 use policy::tier::cost::Costs;
 use policy::tier::machine::{Config, Planner};
 use policy::tier::reorganize::Thresholds;
-use policy::tier::tuned;
 use policy::volume::{BurstConfig, ReplicasConfig};
 
 /// Between two looks at the space of the buffer's devices, while something is on its way. A guess.
@@ -27,12 +26,11 @@ impl Tiering {
         let planner = match self.policy {
             TieringPolicy::WsRos => Planner::WsRos(thresholds),
             TieringPolicy::Lfu => Planner::Frequency,
-            TieringPolicy::Off | TieringPolicy::Tuned => Planner::Tuned(tuned::Config::default()),
+            TieringPolicy::Off | TieringPolicy::Tuned => Planner::Tuned,
         };
         let tuned = self.policy == TieringPolicy::Tuned;
         Config {
             window: self.window,
-            panes: if tuned { self.panes } else { 1 },
             locations_max: self.locations,
             block_bytes: segment_bytes,
             fast_bytes,

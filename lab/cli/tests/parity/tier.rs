@@ -9,7 +9,7 @@ use policy::layout::Placement;
 use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::{Action, Config, Event, Logged, Planner, Window};
 use policy::tier::reorganize::Thresholds;
-use policy::tier::{Location, Region, Tier, tuned};
+use policy::tier::{Location, Region, Tier};
 use policy::volume::{Change, ReplicasConfig, Verb};
 use policy::{TargetId, Time};
 use sim::tier::{Arrivals, Requests, Scheme, Setup, run_logged};
@@ -29,7 +29,8 @@ const BLOCK: u64 = 16 << 10;
 const BLOCKS: u64 = 32;
 /// Space for hot data: six blocks, a tenth of the two fast devices.
 const FAST_BYTES: u64 = 6 * BLOCK;
-const WINDOW: u64 = 48;
+/// The first pane ends when the file is written, since the model keeps room per device and the driver per tier.
+const WINDOW: u64 = 192;
 
 fn costs() -> Costs {
     // Eight to one, reading as writing, in powers of two: shares are exact.
@@ -61,7 +62,6 @@ fn section(policy: TieringPolicy) -> volume::Tiering {
         fast: 0,
         slow: 1,
         window: Window::Requests(WINDOW),
-        panes: 4,
         hot: 3,
         cold: 2,
         free_percent: 50,
@@ -84,13 +84,12 @@ fn simulated(policy: TieringPolicy, accesses: &[Record]) -> Vec<Logged> {
     let mut requests = Requests::default();
     accesses.iter().for_each(|record| requests.add(0, record, BLOCK));
     let thresholds = Thresholds { free_bytes: FAST_BYTES / 2, ..Thresholds::default() };
-    let (planner, panes) = match policy {
-        TieringPolicy::WsRos => (Planner::WsRos(thresholds), 1),
-        _ => (Planner::Tuned(tuned::Config::default()), 4),
+    let planner = match policy {
+        TieringPolicy::WsRos => Planner::WsRos(thresholds),
+        _ => Planner::Tuned,
     };
     let config = Config {
         window: Window::Requests(WINDOW),
-        panes,
         locations_max: 4096,
         block_bytes: BLOCK,
         fast_bytes: FAST_BYTES,

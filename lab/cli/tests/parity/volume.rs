@@ -11,7 +11,6 @@ use policy::stripe::device::Measured;
 use policy::stripe::{rules, striper};
 use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::{self, Planner, Window};
-use policy::tier::tuned;
 use policy::volume::ownership::Mechanism;
 use policy::volume::{Action, BurstConfig, Config, Logged, ReplicasConfig, StripesConfig, Volume};
 use sim::storage::{Device, Service};
@@ -63,7 +62,7 @@ fn config() -> Config {
         block_bytes: 8 * MIB,
         fast_bytes: FAST_BYTES / 2,
         costs: costs(),
-        planner: Planner::Tuned(tuned::Config::default()),
+        planner: Planner::Tuned,
         idle: Time::from_millis(500),
         moves_max: MOVES,
         ..machine::Config::default()

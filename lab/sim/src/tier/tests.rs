@@ -6,7 +6,7 @@ use crate::trace::{Op, Record};
 use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::{Config, Planner, Window};
 use policy::tier::reorganize::Thresholds;
-use policy::tier::{split, tuned};
+use policy::tier::split;
 
 const BLOCK: u64 = 64 << 10;
 
@@ -45,11 +45,9 @@ fn skewed_over(footprint_bytes: u64, skew: Skew, requests: u64, write_share: f64
 
 fn machine(planner: Planner, setup: &Setup, requests: &Requests) -> Scheme {
     let window = Window::Requests(requests.len() as u64 / 10);
-    let panes = if matches!(planner, Planner::Tuned(_)) { 4 } else { 1 };
     let busy_bytes_per_s = 200_000_000;
     let (fast_bytes, block_bytes, idle) = (setup.fast_bytes, BLOCK, Time::ZERO);
-    let config =
-        Config { window, panes, planner, fast_bytes, block_bytes, busy_bytes_per_s, idle, ..Config::default() };
+    let config = Config { window, planner, fast_bytes, block_bytes, busy_bytes_per_s, idle, ..Config::default() };
     Scheme::Reorganized { config, proportional: false }
 }
 
@@ -86,7 +84,7 @@ fn every_scheme_serves_every_request_and_keeps_its_accounts() {
             Scheme::Lru,
             Scheme::Optimum { window: 300 },
         ];
-        let planners = [ws_ros, Planner::Frequency, Planner::Tuned(tuned::Config::default())];
+        let planners = [ws_ros, Planner::Frequency, Planner::Tuned];
         schemes.extend(planners.map(|planner| machine(planner, &setup, &requests)));
         for scheme in schemes {
             let one = run(&setup, &scheme, &requests);
@@ -101,10 +99,7 @@ fn hot_data_move_up_and_pay() {
     let requests = skewed(Skew::Zipf { theta: 1.0 }, 60_000, 0.0);
     let setup = Setup { check: false, ..setup(64 << 20) };
     let plain = run(&setup, &Scheme::RoundRobin, &requests);
-    for planner in [
-        Planner::WsRos(Thresholds { free_bytes: 8 << 20, ..Thresholds::default() }),
-        Planner::Tuned(tuned::Config::default()),
-    ] {
+    for planner in [Planner::WsRos(Thresholds { free_bytes: 8 << 20, ..Thresholds::default() }), Planner::Tuned] {
         let moved = run(&setup, &machine(planner, &setup, &requests), &requests);
         assert!(moved.promoted > 50, "{moved:?}");
         assert!(moved.fast_share > plain.fast_share, "{planner:?}");
@@ -116,7 +111,7 @@ fn hot_data_move_up_and_pay() {
 fn a_scan_moves_nothing_under_the_tuned_planner() {
     let requests = skewed(Skew::Scan, 20_000, 0.0);
     let setup = Setup { check: false, ..setup(32 << 20) };
-    let tuned = run(&setup, &machine(Planner::Tuned(tuned::Config::default()), &setup, &requests), &requests);
+    let tuned = run(&setup, &machine(Planner::Tuned, &setup, &requests), &requests);
     assert!(tuned.promoted + tuned.demoted < 20, "{tuned:?}");
 }
 

@@ -2,7 +2,7 @@
 
 use crate::tier::cost::Costs;
 use crate::tier::reorganize::Thresholds;
-use crate::tier::tuned;
+use crate::tier::table::PANES_MAX;
 use crate::time::Time;
 
 /// Length of the window.
@@ -22,7 +22,14 @@ pub enum Planner {
     /// Locations with most accesses so far, without a window.
     Frequency,
     /// Our planner: expected gain against cost.
-    Tuned(tuned::Config),
+    Tuned,
+}
+
+impl Planner {
+    /// Returns the panes of the window; the planner runs at the end of each. The paper's window has one.
+    pub(super) fn panes(&self) -> usize {
+        if matches!(self, Planner::Tuned) { PANES_MAX } else { 1 }
+    }
 }
 
 /// Parameters of the machine.
@@ -30,9 +37,6 @@ pub enum Planner {
 pub struct Config {
     /// The sliding window.
     pub window: Window,
-    /// Panes of the window; the planner runs at the end of each. 1 for the paper's algorithm; the tuned planner needs
-    /// at least 2.
-    pub panes: usize,
     /// Most locations with statistics per region.
     pub locations_max: usize,
     /// Bytes of a location.
@@ -65,12 +69,11 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             window: Window::Requests(10_000),
-            panes: 4,
             locations_max: 1 << 20,
             block_bytes: 64 << 10,
             fast_bytes: 256_000_000_000,
             costs: Costs::default(),
-            planner: Planner::Tuned(tuned::Config::default()),
+            planner: Planner::Tuned,
             idle: Time::from_millis(100),
             idle_bytes_per_s: None,
             busy_bytes_per_s: 0,

@@ -1,7 +1,6 @@
 //! Tests of the machine with single events.
 
 use super::*;
-use crate::tier::tuned;
 use proptest::prelude::*;
 
 fn at(segment: u64) -> Location {
@@ -12,7 +11,6 @@ fn paper(window: u64, free_bytes: u64) -> Config {
     let thresholds = Thresholds { free_bytes, ..Thresholds::default() };
     Config {
         window: Window::Requests(window),
-        panes: 1,
         block_bytes: 1,
         fast_bytes: 10,
         planner: Planner::WsRos(thresholds),
@@ -185,11 +183,10 @@ proptest! {
         keep_copies: bool,
         steps in prop::collection::vec((0u64..30, 0u8..10, 1u64..50), 1..600),
     ) {
-        let planner = if tuned { Planner::Tuned(tuned::Config::default()) } else { paper(1, 3).planner };
-        let panes = if tuned { 4 } else { 1 };
+        let planner = if tuned { Planner::Tuned } else { paper(1, 3).planner };
         let copy_after = Some(Time(100));
         let config =
-            Config { planner, panes, window: Window::Requests(40), moves_max: 3, keep_copies, copy_after, ..paper(40, 3) };
+            Config { planner, window: Window::Requests(40), moves_max: 3, keep_copies, copy_after, ..paper(40, 3) };
         let mut machine = Reorganizer::new(config, Time::ZERO);
         let (mut now, mut under_way) = (0, Vec::<Move>::new());
         let (mut copying, mut copied) = (BTreeMap::<Location, bool>::new(), 0);
@@ -389,7 +386,6 @@ fn tuned(fast_bytes: u64, busy_bytes_per_s: u64) -> Reorganizer {
 fn tuned_config(fast_bytes: u64, busy_bytes_per_s: u64) -> Config {
     Config {
         window: Window::Requests(400),
-        panes: 4,
         block_bytes: 100,
         fast_bytes,
         idle: Time(10),

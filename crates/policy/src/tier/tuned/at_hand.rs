@@ -123,10 +123,15 @@ impl Tuned {
     /// Returns the time that the next access saves on the fast tier. The last write of a series has to be written back.
     fn next_saves(&self, stay: &Stay, block_bytes: f64) -> f64 {
         let writes = self.writes_share(stay);
-        let saved = |region: Region| self.saved_ns(region, self.bytes[region as usize]);
         let last_write = (-self.hit_rate.further(stay.accesses().saturating_add(1)) * writes).exp();
-        (1.0 - writes) * saved(Region::Read)
-            + writes * (saved(Region::Write) - last_write * self.write_back_ns(block_bytes))
+        self.access_saves(stay) - writes * last_write * self.write_back_ns(block_bytes)
+    }
+
+    /// Returns the time that an access to a location saves on the fast tier.
+    pub(super) fn access_saves(&self, stay: &Stay) -> f64 {
+        let writes = self.writes_share(stay);
+        let saved = |region: Region| self.saved_ns(region, self.bytes[region as usize]);
+        (1.0 - writes) * saved(Region::Read) + writes * saved(Region::Write)
     }
 
     /// Returns the share of writes in a location's accesses: its own count, and one access of average kind.
@@ -140,7 +145,6 @@ impl Tuned {
 mod tests {
     use super::*;
     use crate::tier::cost::Costs;
-    use crate::tier::tuned::Config;
 
     const BLOCK: f64 = 65536.0;
 
@@ -150,7 +154,7 @@ mod tests {
 
     /// Three hundred whole blocks are read in turn, each followed by a block that is read once.
     fn trained() -> Tuned {
-        let mut tuned = Tuned::new(Config::default(), Costs::default(), 4);
+        let mut tuned = Tuned::new(Costs::default());
         tuned.set_room(1000, usize::MAX);
         tuned.bytes = [BLOCK, BLOCK];
         for n in 0..5_000 {

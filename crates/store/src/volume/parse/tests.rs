@@ -94,23 +94,26 @@ fn a_cache_is_what_the_simulator_s_words_say() {
     assert_eq!(level.prefetch, policy::words::prefetch("stream:degree_max=32").unwrap());
     assert_eq!(level.trigger, policy::words::trigger("ets:redistribute").unwrap());
     assert_eq!(level.coordination, policy::words::coordination("labels+pfc:file").unwrap());
-    let sarc = parsed(&format!("{GOOD}[cache]\nsize = \"1GiB\"\nprefetch = \"sarc\"\n")).cache.level.unwrap();
-    assert!(matches!(sarc.replacement, policy::cache::Replacement::Sarc(_)), "SARC brings its own lists");
+    let sarc = parsed(&format!("{GOOD}[cache]\nsize = \"1GiB\"\nreplacement = \"sarc\"\n")).cache.level.unwrap();
+    assert!(matches!(sarc.replacement, policy::cache::Replacement::Sarc(_)));
 }
 
 #[test]
 fn a_cache_that_cannot_be_is_refused() {
     expect("[cache]\nsize = 4096\n", "7:8", &["4096 bytes", "64KiB"]);
     expect("[cache]\nsize = \"9TiB\"\n", "7:8", &["4TiB"]);
-    expect("[cache]\nprefetch = \"sark\"\n", "7:12", &["`prefetch` is \"sark\"", "sarc"]);
-    expect("[cache]\nprefetch = \"ra:threshold=4\"\n", "7:12", &["degree"]);
+    for gone in ["ra", "linux", "linux-2.6.18", "sarc:degree=16", "amp", "markov", "sark"] {
+        let found = format!("`prefetch` is \"{gone}\"; the volume is not opened. Choose none, on-demand or stream");
+        expect(&format!("[cache]\nprefetch = \"{gone}\"\n"), "7:12", &[found.as_str()]);
+    }
+    expect("[cache]\nprefetch = \"stream:threshold=4\"\n", "7:12", &["degree_max"]);
     expect("[cache]\nreplacement = \"fifo\"\n", "7:15", &["choose lru or sarc"]);
     expect("[cache]\ntrigger = \"etz\"\n", "7:11", &["choose native, fixed:BLOCKS, ets or esf"]);
-    expect("[cache]\nprefetch = \"ra\"\ntrigger = \"ets\"\n", "8:11", &["ra has no trigger distance", "Choose"]);
-    expect("[cache]\nprefetch = \"ra:degree=0\"\n", "7:12", &["cannot prefetch so much", "Set"]);
+    expect("[cache]\nprefetch = \"none\"\ntrigger = \"ets\"\n", "8:11", &["none has no trigger distance", "Choose"]);
+    expect("[cache]\nprefetch = \"stream:degree_max=0\"\n", "7:12", &["cannot prefetch so much", "Set"]);
     expect("[cache]\ncoordinator = \"pfc:bypass,readmore\"\n", "7:15", &["leave both out for both"]);
     expect("[cache]\nreplacement = \"sarc:bottom_fraction=7\"\n", "7:15", &["the bottom of SARC's lists"]);
-    expect("[cache]\nprefetchr = \"ra\"\n", "7:1", &["Did you mean `prefetch`?"]);
+    expect("[cache]\nprefetchr = \"none\"\n", "7:1", &["Did you mean `prefetch`?"]);
 }
 
 #[test]

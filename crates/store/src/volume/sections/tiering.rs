@@ -5,7 +5,6 @@ use super::super::section::{Given, Section, integer};
 use policy::Time;
 use policy::tier::cost::DeviceCost;
 use policy::tier::machine::Window;
-use policy::tier::table::PANES_MAX;
 use std::time::Duration;
 
 const RATE: &str = "bytes per second, such as \"20MB\", or 0";
@@ -45,8 +44,6 @@ section! {
         slow: u8 = tier, "capacity" else 1;
         /// The sliding window in which accesses count: a number of requests, or a span such as "60s".
         window: Window = window, 10000;
-        /// In how many panes the window moves on; "tuned" plans at the end of each.
-        panes: usize = count(2..=PANES_MAX as u64), 4;
         /// ws-ros: read more often within the window is hot.
         hot: u32 = count(0..=65_535), 3;
         /// ws-ros: read less often is cold.

@@ -15,7 +15,6 @@ use columns::{columns, fit};
 use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::{Config, Planner, Window};
 use policy::tier::reorganize::Thresholds;
-use policy::tier::tuned;
 use policy::time::Time;
 use serde_json::json;
 use sim::grid::{self, TraceWish, cross, side_by_side};
@@ -33,9 +32,6 @@ const SCHEMES: [&str; 9] =
 
 /// Share of the slow tier that slow copies leave free, in percent. The default of `[tiering] copies_free_percent`.
 const COPIES_FREE_PERCENT: u32 = 5;
-
-/// Panes of the window of the tuned planner.
-const PANES: usize = 4;
 
 /// Place and move data between fast and slow devices
 ///
@@ -478,10 +474,10 @@ impl Reorganisation {
         let has = |part: &str| planner == "tuned" && self.without.iter().all(|left_out| left_out != part);
         let (keep_copies, on_access) = (has("copies"), has("on-access"));
         let copy_after = has("idle-copies").then_some(self.copy_after);
-        let (planner, panes) = match planner {
-            "lfu" => (Planner::Frequency, 1),
-            "ws-ros" => (Planner::WsRos(thresholds), 1),
-            _ => (Planner::Tuned(tuned::Config::default()), PANES),
+        let planner = match planner {
+            "lfu" => Planner::Frequency,
+            "ws-ros" => Planner::WsRos(thresholds),
+            _ => Planner::Tuned,
         };
         let slow = &setup.costs.slow;
         let block = setup.block_bytes as f64;
@@ -489,7 +485,6 @@ impl Reorganisation {
             block * 1e9 / slow.access_ns(policy::tier::Region::Read, block) * f64::from(setup.costs.slow_devices);
         Ok(Config {
             window,
-            panes,
             planner,
             block_bytes: setup.block_bytes,
             fast_bytes: setup.fast_bytes,
