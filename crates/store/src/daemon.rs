@@ -35,11 +35,10 @@ mod users;
 mod walk;
 mod watched;
 
-pub use accounting::{Accounts, JobFacts, JobNow, OwnersOf, Used};
-pub use balance::Outcome as BalanceOutcome;
+pub use accounting::{Accounts, JobFacts, JobNow, OwnersOf};
 pub use end::Ending;
 pub use purge::{Needs, PurgeReport, Purged, RuleSum};
-pub use scrub::{Pass, Scrubs};
+pub use scrub::Scrubs;
 pub use watched::{Gauges, Health};
 
 use crate::adapt::burst::Burst;

@@ -94,11 +94,12 @@ struct Days {
 }
 
 fn show<R>(output: Output, columns: &[Column<'_, R>], rows: &[R]) -> Result<()> {
-    Ok(match output {
-        Output::Csv => shown::text(&table::csv(columns, rows))?,
-        _ if rows.is_empty() => shown::text("nothing was counted on these days\n")?,
-        _ => shown::text(&table::text(columns, rows))?,
-    })
+    shown::text(&match output {
+        Output::Csv => table::csv(columns, rows),
+        _ if rows.is_empty() => "nothing was counted on these days\n".into(),
+        _ => table::text(columns, rows),
+    })?;
+    Ok(())
 }
 
 /// Names of users, each looked up once.

@@ -8,9 +8,8 @@ use clap::builder::ValueParser;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use std::time::Duration;
-use store::control::answers::{self, read};
+use store::control::answers::{self, BalanceOutcome, read};
 use store::control::{Request, exit};
-use store::daemon::BalanceOutcome;
 
 /// Interval of progress checks with `--wait`.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -29,8 +29,7 @@ mod table;
 mod tend;
 mod versions;
 
-pub use commands::Row;
-pub use record::{Mark, Marked, MtbfFrom};
+pub use record::{Mark, Marked};
 pub use shared::{Asked, WORD};
 
 use self::adviser::owner_at;

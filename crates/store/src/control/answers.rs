@@ -11,14 +11,14 @@ mod reports;
 mod status;
 mod targets;
 
-pub use accounting::{Accounting, JobAccount, JobNumber, UserAccount};
-pub use checkpoint::{Abandoned, Application, Begun, Burst, Committed, Restart, Versions};
+pub use accounting::{Accounting, JobAccount, JobNumber, Used, UserAccount};
+pub use checkpoint::{Abandoned, Application, Begun, Burst, Committed, MtbfFrom, Restart, Row, Versions};
 pub use events::EventLine;
 pub use find::{File, Search};
 pub use layout::{Change, Explanation, Heat, Layout, Merged, Mirror, Object, Segment, SegmentHeat};
 pub use nodes::{Life, Node, Nodes};
 pub use quotas::{Quota, Quotas, Usage, UsageState};
-pub use reports::{Balance, Check, Dump, Scrub, Source};
+pub use reports::{Balance, BalanceOutcome, Check, Dump, Pass, Scrub, Source};
 pub use status::{
     FilesAway, HotSegment, Leftovers, Mover, Note, QuotaCounts, Repair, Stats, Status, Stripes, Tiering, TieringCounts,
 };

@@ -11,7 +11,8 @@ mod answer;
 mod ledger;
 mod rows;
 
-pub use rows::{JobFacts, Used};
+pub use rows::JobFacts;
+use rows::Used;
 
 use super::Core;
 use crate::control::Caller;

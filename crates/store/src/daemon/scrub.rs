@@ -4,9 +4,10 @@
 use super::led::Led;
 use super::{Core, now_ns};
 use crate::calls::Answer;
-use crate::control::{Caller, Problem, Responder, Scrub as Asked, answers};
+use crate::control::answers::{self, Pass};
+use crate::control::{Caller, Problem, Responder, Scrub as Asked};
 use crate::events::Kind;
-use crate::recovery::{Finding, Outcome, Scrubbed};
+use crate::recovery::{Outcome, Scrubbed};
 use crate::stage::Stop;
 use crate::stats::{Metric, Stats};
 use crate::workers::Workers;
@@ -15,7 +16,6 @@ use parking_lot::{Condvar, Mutex};
 use policy::Time;
 use policy::protect::scrub::{self, From, Last, Next};
 use policy::throttle::Throttle;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,34 +38,6 @@ const REMEMBER_EVERY: Duration = Duration::from_secs(10);
 const FINDINGS_MAX: usize = 1000;
 /// Maximum of files saved with the reason why they could not be compared.
 const LEFT_MAX: usize = 16;
-
-/// One pass over all files, perhaps in several parts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Pass {
-    /// Start, in milliseconds since 1970.
-    pub began_ms: u64,
-    /// Time when the pass reached the end of the files.
-    pub ended_ms: Option<u64>,
-    /// The last file that was scanned.
-    pub after: String,
-    /// Number of files scanned.
-    pub files: u64,
-    /// Number of bytes compared.
-    pub bytes: u64,
-    /// Number of objects with a finding.
-    pub found: u64,
-    /// Number of objects rebuilt.
-    pub mended: u64,
-    /// Bytes of the rebuilt objects.
-    pub mended_bytes: u64,
-    /// Number of files that could not be compared.
-    pub left: u64,
-    /// Some of the uncompared files, with the reason.
-    pub left_files: Vec<String>,
-    /// Findings: first those that are still wrong.
-    pub findings: Vec<Finding>,
-}
 
 impl Pass {
     fn last(&self) -> Last {

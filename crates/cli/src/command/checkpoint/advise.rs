@@ -7,8 +7,7 @@ use clap::Args;
 use policy::burst::advice::{daly_s, lost, young_s};
 use serde::Serialize;
 use std::time::Duration;
-use store::adapt::burst::MtbfFrom;
-use store::control::answers::{Application, Burst, read};
+use store::control::answers::{Application, Burst, MtbfFrom, read};
 use store::control::{Problem, Request};
 
 /// The best interval between two checkpoints, after Young and Daly

@@ -8,9 +8,8 @@ use clap::Args;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use store::adapt::burst::Row;
 use store::control::answers::{
-    Abandoned, Application, Begun, Burst, Committed, Status as VolumeStatus, Versions, read,
+    Abandoned, Application, Begun, Burst, Committed, Row, Status as VolumeStatus, Versions, read,
 };
 use store::control::{BeginCheckpoint, Client, Problem, Request, find};
 

@@ -6,40 +6,16 @@ use super::left_out;
 use super::open::OpenCheckpoint;
 use super::record::{self, App};
 use super::table::{CheckpointTable, Session};
-use crate::control::answers::{self, Abandoned, Application, Begun, Committed};
+use crate::control::answers::{self, Abandoned, Application, Begun, Committed, Row};
 use crate::control::{BeginCheckpoint, Caller, Problem, exit};
 use policy::burst::advice::daly_s;
 use policy::burst::buffer;
 use policy::burst::tables::{Tables, Version};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::time::Duration;
-
-/// A line of `entrepot checkpoint list`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Row {
-    /// Name of the application.
-    pub app: String,
-    /// Its number; larger is newer.
-    pub number: u64,
-    /// As the application names it.
-    pub label: String,
-    /// `waiting`, `writing` or `complete`.
-    pub state: String,
-    /// Size of the version in bytes.
-    pub bytes: u64,
-    /// Paths of its files.
-    pub files: Vec<String>,
-    /// Tiers that hold the version: `fast`, `capacity`, `both`.
-    pub place: String,
-    /// When it was complete, in milliseconds since 1970; 0: not yet.
-    pub at_ms: u64,
-    /// Whether it is the newest complete one of its application.
-    pub newest: bool,
-}
 
 impl Burst {
     /// A version is announced.
@@ -256,7 +232,7 @@ impl Burst {
             room: buffer.room().max(0.0) as u64,
             used: buffer.used().max(0.0) as u64,
             not_demoted: dirty,
-            versions: versions,
+            versions,
             waiting: buffer.waiting(),
             writing: buffer.unfinished() - buffer.waiting().min(buffer.unfinished()),
             held_writes: admission.held(),

@@ -1,10 +1,11 @@
 //! Files that jobs' scripts mark as checkpoints, for as long as the job lives; remembered, since a job outlives the
 //! daemon.
 
+use super::Burst;
 use super::app_names;
 use super::record::{self, Mark, Marked};
-use super::{Burst, MtbfFrom};
 use crate::Result;
+use crate::control::answers::MtbfFrom;
 use crate::state::State;
 use policy::burst::buffer;
 use policy::burst::pattern::Pattern;

@@ -16,6 +16,7 @@
 use super::app_names;
 use super::table::Session;
 use crate::Result;
+pub use crate::control::answers::MtbfFrom;
 use crate::state::State;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -26,21 +27,6 @@ const VERSIONS: &str = "burst.version";
 const MARKS: &str = "burst.mark";
 const PERIOD: &str = "burst.period";
 const SESSIONS: &str = "burst.session";
-
-/// How the time between failures of an application is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MtbfFrom {
-    /// Unknown: the default, a guess.
-    #[default]
-    Default,
-    /// Given by a user.
-    Given,
-    /// From its number of nodes.
-    Nodes,
-    /// From the restarts seen.
-    Learned,
-}
 
 /// Record of an application.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

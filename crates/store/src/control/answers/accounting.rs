@@ -1,6 +1,5 @@
 //! Answer of `accounting.show`.
 
-use crate::daemon::Used;
 use serde::{Deserialize, Serialize};
 
 /// Accounts of users or of jobs. Days are days since 1970, in UTC.
@@ -66,4 +65,22 @@ impl Default for JobNumber {
     fn default() -> JobNumber {
         JobNumber::Number(0)
     }
+}
+
+/// Counters of one user.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Used {
+    /// Operations on the mount.
+    pub operations: u64,
+    /// Bytes of files read through the mount.
+    pub read_bytes: u64,
+    /// Bytes of files written through the mount.
+    pub written_bytes: u64,
+    /// Bytes staged in.
+    pub staged_in_bytes: u64,
+    /// Bytes staged out.
+    pub staged_out_bytes: u64,
+    /// Jobs that ended.
+    pub jobs: u64,
 }

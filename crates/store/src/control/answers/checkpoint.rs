@@ -1,6 +1,5 @@
 //! Answers of `checkpoint.*`.
 
-use crate::adapt::burst::{MtbfFrom, Row};
 use serde::{Deserialize, Serialize};
 
 /// State of the burst buffer.
@@ -103,4 +102,42 @@ pub struct Restart {
     pub bytes: u64,
     pub files: usize,
     pub at_ms: u64,
+}
+
+/// A line of `entrepot checkpoint list`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// Name of the application.
+    pub app: String,
+    /// Its number; larger is newer.
+    pub number: u64,
+    /// As the application names it.
+    pub label: String,
+    /// `waiting`, `writing` or `complete`.
+    pub state: String,
+    /// Size of the version in bytes.
+    pub bytes: u64,
+    /// Paths of its files.
+    pub files: Vec<String>,
+    /// Tiers that hold the version: `fast`, `capacity`, `both`.
+    pub place: String,
+    /// When it was complete, in milliseconds since 1970; 0: not yet.
+    pub at_ms: u64,
+    /// Whether it is the newest complete one of its application.
+    pub newest: bool,
+}
+
+/// How the time between failures of an application is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MtbfFrom {
+    /// Unknown: the default, a guess.
+    #[default]
+    Default,
+    /// Given by a user.
+    Given,
+    /// From its number of nodes.
+    Nodes,
+    /// From the restarts seen.
+    Learned,
 }

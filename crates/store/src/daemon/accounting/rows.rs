@@ -9,6 +9,7 @@
 //! A day is a number, days since 1970 in UTC, of eight digits. Each node replaces only its own rows, so a row that is
 //! written twice counts once. Readers sum the rows.
 
+pub use crate::control::answers::Used;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -38,24 +39,6 @@ pub(super) fn job_key(node: &str, job: &str) -> String {
 /// Job of a row; `None` if the row is of users.
 pub(super) fn job_of(key: &str) -> Option<&str> {
     key.strip_prefix("job ")?.split_once(' ').map(|(_, job)| job)
-}
-
-/// Counters of one user.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Used {
-    /// Operations on the mount.
-    pub operations: u64,
-    /// Bytes of files read through the mount.
-    pub read_bytes: u64,
-    /// Bytes of files written through the mount.
-    pub written_bytes: u64,
-    /// Bytes staged in.
-    pub staged_in_bytes: u64,
-    /// Bytes staged out.
-    pub staged_out_bytes: u64,
-    /// Jobs that ended.
-    pub jobs: u64,
 }
 
 impl Used {

@@ -1,7 +1,7 @@
 //! Record of the last balancing, so that every node can report its end, even of a run that was cut off.
 
 use crate::Result;
-use crate::control::answers;
+use crate::control::answers::{self, BalanceOutcome as Outcome};
 use crate::state::State;
 use policy::balance::Stats;
 use serde::{Deserialize, Serialize};
@@ -27,20 +27,6 @@ pub struct Record {
     /// Outcome, and a sentence about the end; none during the run.
     pub outcome: Option<Outcome>,
     pub ended: Option<String>,
-}
-
-/// Outcome of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// All possible moves are done.
-    Done,
-    /// An operator stopped the run.
-    Stopped,
-    /// The run's daemon ended, or is no longer the leader.
-    Cut,
-    /// An error ended the run.
-    Failed,
 }
 
 impl Record {

@@ -1,9 +1,9 @@
 //! Commands of any node about checkpoints: the node that decides serves them.
 
-use super::super::{Burst, Row};
+use super::super::Burst;
 use super::word::Asked;
 use crate::calls::{Answer, SILENT, Service, To};
-use crate::control::answers::{self, Done, Versions};
+use crate::control::answers::{self, Done, Row, Versions};
 use crate::control::{Caller, Problem, Responder};
 use serde_json::{Value, json};
 use std::sync::{Arc, Weak};
