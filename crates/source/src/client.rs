@@ -48,7 +48,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Prepares a client; nothing is sent yet. A connection may take the patience; the caller bounds the rest.
+    /// Prepares a client; nothing is sent yet. A connection may take the timeout; the caller bounds the rest.
     pub fn new(patience: Duration, redirects: bool) -> Result<Client, SourceError> {
         Client::through(Matcher::from_env(), patience, redirects)
     }

@@ -15,7 +15,7 @@ const BLOCKING_THREADS_MAX: usize = 32;
 /// The slowest source that is still waited for. A guess: a modem.
 const SLOWEST_BYTES_S: u64 = 32 << 10;
 
-/// The runtime and the patience.
+/// The runtime, with the timeout of a transfer that stands still.
 pub struct Runtime {
     tokio: tokio::runtime::Runtime,
     patience: Duration,
@@ -33,7 +33,7 @@ impl Runtime {
         Ok(Runtime { tokio, patience })
     }
 
-    /// Waits for a future that moves about `bytes`, not longer than the patience and the slowest source's time for
+    /// Waits for a future that moves about `bytes`, not longer than the timeout and the slowest source's time for
     /// them.
     pub fn wait<T>(
         &self,
@@ -61,7 +61,7 @@ impl Runtime {
     }
 }
 
-/// The least that a transfer has to bring over its patience, in bytes a second. A guess: an eighth of the slowest
+/// The least that a transfer has to bring within the timeout, in bytes a second. A guess: an eighth of the slowest
 /// source, because so many transfers share one.
 const LEAST_BYTES_S: u64 = SLOWEST_BYTES_S / 8;
 
@@ -212,7 +212,7 @@ mod tests {
         );
         assert_eq!(judged(30, 1000, |_| LEAST_BYTES_S), (1000, Going::Well), "slow, but worth waiting for");
         assert_eq!(judged(30, 1000, |k| if k < 100 { 1 << 20 } else { 2 }).1, Going::Slowly(2), "it was fast once");
-        // The first byte may take the whole patience, also when a trickle follows that becomes a stream.
+        // The first byte may take the whole timeout, also when a trickle follows that becomes a stream.
         assert_eq!(judged(30, 40, |k| if k < 29 { 0 } else { 1 << 20 }), (40, Going::Well));
     }
 

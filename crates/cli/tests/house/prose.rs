@@ -164,8 +164,8 @@ fn each_rule_finds_its_breach() {
     assert_eq!(breaches(page, false), []);
 }
 
-#[test]
-fn comments_and_pages_are_in_plain_english() {
+/// Comments of the product and pages, by path.
+fn texts() -> Vec<(String, String)> {
     let is_test =
         |path: &str| path.split('/').any(|part| matches!(part, "tests" | "benches")) || path.ends_with("tests.rs");
     let mut texts: Vec<(String, String)> =
@@ -179,9 +179,40 @@ fn comments_and_pages_are_in_plain_english() {
             texts.push((path, std::fs::read_to_string(page).expect("a page")));
         }
     }
+    texts
+}
+
+#[test]
+fn comments_and_pages_are_in_plain_english() {
+    let texts = texts();
     let found = texts.iter().flat_map(|(path, text)| {
         let found = breaches(text, path.ends_with(".rs")).into_iter();
         found.map(move |(line, rule, sentence)| format!("{path}:{line}: {rule}: {sentence}"))
     });
     complain("sentences to be rewritten", &found.collect::<Vec<_>>());
+}
+
+/// The last column of the glossary, without the words that have other meanings too.
+fn replaced_words(glossary: &str) -> Vec<String> {
+    let rows = glossary.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+    let words = rows.filter_map(|row| row.split('|').nth(3)).flat_map(|words| words.trim().split(", "));
+    words.filter(|word| !word.is_empty() && !word.contains('(')).map(str::to_lowercase).collect()
+}
+
+#[test]
+fn comments_and_pages_use_the_words_of_the_glossary() {
+    let page = "docs/internals/words.md";
+    let replaced = replaced_words(&std::fs::read_to_string(root().join(page)).expect("the glossary"));
+    assert!(replaced.iter().any(|word| word == "kept copy") && replaced.len() > 5, "{replaced:?}");
+    let mut found = Vec::new();
+    for (path, text) in texts().iter().filter(|(path, _)| path != page) {
+        for block in blocks(text, path.ends_with(".rs")) {
+            let lower = plain(&block.text).to_lowercase();
+            let words: Vec<&str> = lower.split(|c: char| !c.is_alphanumeric() && c != '-').collect();
+            let spoken = format!(" {} ", words.join(" "));
+            let wrong = replaced.iter().filter(|word| spoken.contains(&format!(" {word} ")));
+            found.extend(wrong.map(|word| format!("{path}:{}: {word}", block.line)));
+        }
+    }
+    complain("words that the glossary replaces", &found);
 }

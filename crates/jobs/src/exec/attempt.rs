@@ -26,7 +26,7 @@ pub(super) enum Event {
     AllGone,
 }
 
-/// The supervisor's ears: one channel for its whole life.
+/// Input of the supervisor: one channel for its whole life.
 pub(super) struct Ears {
     pub send: SyncSender<Event>,
     pub receive: Receiver<Event>,
