@@ -5,6 +5,7 @@
 #
 # The tests on several hosts wait far more than they compute (leases, deadlines), so they run beside all others.
 set -uo pipefail
+shopt -s nullglob
 cd "$(dirname "$0")/.."
 export PATH=$PWD/target/tools/bin:$PATH
 mkdir -p target
