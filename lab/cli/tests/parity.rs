@@ -33,13 +33,17 @@ const FILE_BLOCKS: u64 = 400;
 const STREAMS: u32 = 3;
 
 /// Prefetcher, replacement (empty: its own), trigger, coordinator.
-const LEVELS: [[&str; 4]; 8] = [
+const LEVELS: [[&str; 4]; 12] = [
     ["none", "", "native", "none"],
+    ["ra", "", "native", "none"],
+    ["ra", "", "native", "pfc"],
+    ["linux", "", "native", "du"],
+    ["linux-2.6.18", "", "fixed:24", "none"],
     ["on-demand", "", "native", "labels"],
-    ["on-demand", "", "native", "du"],
-    ["on-demand", "", "fixed:24", "pfc"],
-    ["on-demand", "sarc", "native", "pfc:file"],
-    ["stream", "", "native", "none"],
+    ["sarc", "", "native", "none"],
+    ["sarc", "", "native", "pfc:file"],
+    ["amp", "", "native", "none"],
+    ["amp", "", "native", "du"],
     ["stream", "", "ets", "none"],
     ["stream", "sarc", "esf:redistribute", "labels+pfc:client"],
 ];
