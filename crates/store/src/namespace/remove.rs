@@ -172,6 +172,20 @@ mod tests {
         path.metadata().expect("a file").ino()
     }
 
+    /// The kernel may open a file by its number just after a rename replaced it. [S-428]
+    #[test]
+    fn a_file_that_was_replaced_is_stale_so_that_the_kernel_looks_its_name_up_again() {
+        let (dir, namespace) = tree(&["name", "new"]);
+        let namespace = Namespace { replaced: None, ..namespace };
+        let (new, name) = (OsStr::new("new"), OsStr::new("name"));
+        let (node, _) = namespace.lookup(ROOT, name).expect("a file");
+        assert!(namespace.open_stub(node.id).is_ok());
+        let renamed = namespace.rename_after((ROOT, new), (ROOT, name), RenameFlags::empty(), |_| true);
+        assert!(renamed.is_ok_and(|replaced| replaced.is_some_and(|replaced| replaced.id == node.id)));
+        assert_eq!(namespace.open_stub(node.id).err(), Some(Errno::STALE));
+        assert_eq!(namespace.lookup(ROOT, name).expect("a file").0.id, inode(&dir.path().join("name")));
+    }
+
     /// Another node replaces the file that is about to be replaced or removed. [S-412]
     #[test]
     fn a_file_that_another_node_put_in_the_way_is_the_one_that_is_replaced() {
