@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 fn same(seed: u64, steps: usize, wanted: volume::Wanted) {
@@ -126,4 +127,38 @@ fn times_before_1970_keep_their_fractions() {
     let is = fs::metadata(volume.at.join("old")).unwrap();
     assert_eq!((is.mtime(), is.mtime_nsec()), (-2, 250_000_000));
     assert_eq!(is.modified().unwrap(), before);
+}
+
+/// A replacement by rename never makes the name absent, neither for an open nor for `stat`. [S-428]
+#[test]
+fn a_name_that_is_only_replaced_is_always_there() {
+    if volume::cannot_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let volume = volume::Volume::start(dir.path(), volume::Wanted::default());
+    let (new, name) = (volume.at.join("new"), volume.at.join("name"));
+    fs::write(&name, "first").unwrap();
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reads = || {
+            while !ends.load(Ordering::Relaxed) {
+                assert!(!fs::read(&name).unwrap().is_empty())
+            }
+        };
+        let looks = || {
+            while !ends.load(Ordering::Relaxed) {
+                assert!(fs::metadata(&name).unwrap().len() > 0)
+            }
+        };
+        let readers = [scope.spawn(reads), scope.spawn(looks)];
+        for n in 0..300 {
+            fs::write(&new, n.to_string()).unwrap();
+            fs::rename(&new, &name).unwrap();
+            if readers.iter().any(|reader| reader.is_finished()) {
+                break;
+            }
+        }
+        ends.store(true, Ordering::Relaxed);
+    });
 }

@@ -134,7 +134,7 @@ impl Server {
         self: &Arc<Self>,
         uid: u32,
         answer: Answer<ReplyEmpty>,
-        act: impl FnOnce(&Server) -> rustix::io::Result<()> + Send + 'static,
+        act: impl FnOnce(&Arc<Server>) -> rustix::io::Result<()> + Send + 'static,
     ) {
         if self.removal.has_room(uid) {
             return answer.give(act(self));
@@ -165,7 +165,7 @@ impl Server {
             if let Some(replaced) = replaced {
                 server.counts_no_more(&replaced, user.is_some(), to.0);
             }
-            server.unlinked(uid, user);
+            server.replaced(uid, user);
             Ok(())
         });
     }

@@ -29,6 +29,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const SHARDS: usize = 64;
+/// Time for which a replaced file stays open. A guess: the kernel opens it microseconds after its lookup.
+const REPLACED: Duration = Duration::from_millis(100);
 
 /// An inode in use, by the kernel's handles or by the daemon.
 pub struct Open {
@@ -327,6 +329,18 @@ impl Server {
         let Some(mut user) = user else { return };
         user.uid = uid;
         user.open.lost_name_here.store(true, Ordering::Release);
+    }
+
+    /// As `unlinked`, after a rename. The kernel may have looked the name up before and may open the file now, so one
+    /// node keeps it open for a moment.
+    pub fn replaced(self: &Arc<Self>, uid: u32, user: Option<User<'_>>) {
+        let is_alone = self.parts.pool.cluster.get().is_none() && !self.parts.pool.quotas.is_on();
+        if let Some(user) = user.as_ref().filter(|_| is_alone) {
+            let (server, open) = (self.clone(), user.open.clone());
+            open.users.fetch_add(1, Ordering::AcqRel);
+            self.later.add(REPLACED, Box::new(move || server.leave(&open, uid)));
+        }
+        self.unlinked(uid, user);
     }
 
     fn remove_objects(&self, open: &Arc<Open>, uid: u32) {

@@ -126,7 +126,8 @@ impl Namespace {
         let replaces = |stat: &Stat| stat.st_ino != moved.st_ino && !flags.contains(RenameFlags::NOREPLACE);
         let (mut replaced, mut tries) = (None, 1..TRIES);
         while let Some(stat) = target.filter(replaces) {
-            let mut removed = self.about_to_remove(&to, new_name, stat);
+            let any = self.quotas.is_on() || self.replaced.is_none();
+            let mut removed = self.about_to_remove(&to, new_name, stat, any);
             if (!removed.is_outdated && before(&mut removed)) || tries.next().is_none() {
                 replaced = Some(removed);
                 break;

@@ -49,7 +49,7 @@ impl Namespace {
                 Some((file, stat)) => self.about_to_remove_seen(&file, &directory, name, stat),
                 None => {
                     let stat = statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-                    self.about_to_remove(&directory, name, stat)
+                    self.about_to_remove(&directory, name, stat, self.quotas.is_on())
                 }
             };
             if (!removed.is_outdated && before(&mut removed)) || tries.next().is_none() {
@@ -66,7 +66,7 @@ impl Namespace {
     pub fn remove_directory(&self, parent: NodeId, name: &OsStr) -> Result<Removed> {
         let directory = self.directory(parent)?;
         let stat = statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let removed = self.about_to_remove(&directory, name, stat);
+        let removed = self.about_to_remove(&directory, name, stat, self.quotas.is_on());
         unlinkat(&*directory, name, AtFlags::REMOVEDIR)?;
         self.is_absent(parent, name);
         if let Some(places) = &self.places {
@@ -75,8 +75,8 @@ impl Namespace {
         Ok(self.now_removed(removed, parent, name))
     }
 
-    /// Reads all that can be read only while the name is there.
-    pub(super) fn about_to_remove(&self, directory: &OwnedFd, name: &OsStr, stat: Stat) -> Removed {
+    /// Reads all that can be read only while the name is there. With `any` opens a file without objects too.
+    pub(super) fn about_to_remove(&self, directory: &OwnedFd, name: &OsStr, stat: Stat, any: bool) -> Removed {
         let id = self.id_of(stat.st_ino);
         let kind = FileType::from_raw_mode(stat.st_mode);
         let last = kind == FileType::Directory || stat.st_nlink <= 1;
@@ -89,7 +89,7 @@ impl Namespace {
         } else if kind == FileType::RegularFile && stat.st_nlink <= 2 {
             // A file in use may have one link more, its mark in `open/`. An empty file may have objects too: space
             // reserved beyond its end, or the rest of one that was emptied.
-            match stub_with_objects(directory, name, &stat, self.quotas.is_on()) {
+            match stub_with_objects(directory, name, &stat, any) {
                 Ok(found) => stub = found,
                 Err(Outdated) => is_outdated = true,
             }
