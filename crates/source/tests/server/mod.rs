@@ -103,7 +103,7 @@ impl Nginx {
         let text = format!(
             "{user} daemon off; master_process off; pid {path}/pid; error_log {path}/log;\n\
              events {{}}\n\
-             http {{ log_format sent $body_bytes_sent; access_log {path}/access sent; client_body_temp_path {path}/body; proxy_temp_path {path}/p;\n\
+             http {{ log_format sent '$body_bytes_sent $uri'; access_log {path}/access sent; client_body_temp_path {path}/body; proxy_temp_path {path}/p;\n\
              fastcgi_temp_path {path}/f; uwsgi_temp_path {path}/u; scgi_temp_path {path}/s;\n\
              client_max_body_size 0;\n\
              server {{ listen 127.0.0.1:{port}{first}; root {path}/root; location /up/ {{ dav_methods PUT DELETE MOVE; }}\n\
@@ -149,7 +149,14 @@ impl Nginx {
     /// Bytes of bodies that were sent by requests that ended.
     pub fn sent_bytes(&self) -> u64 {
         let log = std::fs::read_to_string(self.dir.path().join("access")).expect("log");
-        log.lines().map(|line| line.parse::<u64>().expect("a number")).sum()
+        log.lines().map(|line| line.split(' ').next().and_then(|n| n.parse::<u64>().ok()).expect("a number")).sum()
+    }
+
+    /// Bytes sent of the file with this name. Requests of others may be logged late, when the server sees their end.
+    pub fn sent_bytes_of(&self, name: &str) -> u64 {
+        let log = std::fs::read_to_string(self.dir.path().join("access")).expect("log");
+        let lines = log.lines().filter_map(|line| line.split_once(' ')).filter(|(_, uri)| uri.ends_with(name));
+        lines.map(|(sent, _)| sent.parse::<u64>().expect("a number")).sum()
     }
 
     pub fn root(&self) -> PathBuf {
