@@ -127,6 +127,6 @@ failed; the lost stripes, and nothing else, were fetched again from the source, 
 went home. The volume is gone now. These stay (rm -r $dir):
    $dir/job.sh
    $dir/home/result.txt
-Next: \`make build\`, put target/release/entrepot where your PATH looks, and go on with "Five minutes" in README.md; then
+Next: \`make build\`, put target/release/entrepot where your PATH looks, and go on with "Ten lines" in README.md; then
 docs/guide/operate/set-up.md for a volume on your own devices, docs/guide/jobs.md for jobs.
 EOF
