@@ -70,6 +70,12 @@ impl Open {
         self.stub.as_fd()
     }
 
+    /// Adds a user, for whom [`Server::leave`] leaves.
+    fn enter(self: &Arc<Self>) -> Arc<Open> {
+        self.users.fetch_add(1, Ordering::AcqRel);
+        self.clone()
+    }
+
     /// Whether a name of it was removed on this node.
     pub fn lost_name_here(&self) -> bool {
         self.lost_name_here.load(Ordering::Acquire)
@@ -181,10 +187,7 @@ impl OpenFiles {
     }
 
     fn enter(&self, id: NodeId) -> Option<Arc<Open>> {
-        let shard = self.shard(id).lock();
-        let open = shard.get(&id)?.clone();
-        open.users.fetch_add(1, Ordering::AcqRel);
-        Some(open)
+        Some(self.shard(id).lock().get(&id)?.enter())
     }
 }
 
@@ -207,8 +210,7 @@ struct Waiting {
 
 impl Waiting {
     fn user(&self) -> User<'_> {
-        self.open.users.fetch_add(1, Ordering::AcqRel);
-        User { server: &self.server, open: self.open.clone(), uid: OWN, looked: self.looked }
+        User { server: &self.server, open: self.open.enter(), uid: OWN, looked: self.looked }
     }
 }
 
@@ -226,8 +228,7 @@ impl User<'_> {
 
     /// Stays a user, for whom [`Server::leave`] leaves.
     pub fn keep(self) -> Arc<Open> {
-        self.open.users.fetch_add(1, Ordering::AcqRel);
-        self.open.clone()
+        self.open.enter()
     }
 }
 
@@ -275,7 +276,7 @@ impl Server {
                 free.insert(Arc::new(open)).clone()
             }
         };
-        open.users.fetch_add(1, Ordering::AcqRel);
+        let open = open.enter();
         drop(shard);
         Ok(User { server: self, open, uid: OWN, looked: true })
     }
@@ -336,11 +337,15 @@ impl Server {
     pub fn replaced(self: &Arc<Self>, uid: u32, user: Option<User<'_>>) {
         let is_alone = self.parts.pool.cluster.get().is_none() && !self.parts.pool.quotas.is_on();
         if let Some(user) = user.as_ref().filter(|_| is_alone) {
-            let (server, open) = (self.clone(), user.open.clone());
-            open.users.fetch_add(1, Ordering::AcqRel);
-            self.later.add(REPLACED, Box::new(move || server.leave(&open, uid)));
+            self.keep_open(&user.open, REPLACED, uid);
         }
         self.unlinked(uid, user);
+    }
+
+    /// Keeps a file open for a span; then its removal, if it has no name left, is charged to the user.
+    pub fn keep_open(self: &Arc<Self>, open: &Arc<Open>, span: Duration, uid: u32) {
+        let (server, open) = (self.clone(), open.enter());
+        self.later.add(span, Box::new(move || server.leave(&open, uid)));
     }
 
     fn remove_objects(&self, open: &Arc<Open>, uid: u32) {

@@ -50,10 +50,8 @@ impl Server {
         let user = self.user(id)?;
         user.refresh()?;
         user.open.stat()?; // kept for the kernel's next request
-        let open = user.keep();
-        open.set_pinned(Instant::now());
-        let server = self.clone();
-        self.later.add(LOST, Box::new(move || server.leave(&open, OWN)));
+        user.open.set_pinned(Instant::now());
+        self.keep_open(&user.open, LOST, OWN);
         Ok(())
     }
 }
