@@ -249,7 +249,7 @@ impl Reorganizer {
             self.arrive(now, location, bytes);
         }
         if let Window::Requests(requests) = self.config.window
-            && self.pane.requests >= (requests / self.config.planner.panes() as u64).max(1).min(self.young_pane())
+            && self.pane.requests >= self.of_pane(requests).min(self.young_pane())
         {
             self.end_pane(now);
         }
@@ -286,12 +286,16 @@ impl Reorganizer {
         self.urgent.retain(|urgent| urgent.of.location.file != file);
     }
 
+    /// Returns the part of a window, in requests or nanoseconds, that one pane takes.
+    fn of_pane(&self, window: u64) -> u64 {
+        (window / self.config.planner.panes() as u64).max(1)
+    }
+
     fn end_span(&mut self, now: Time) {
-        if let Window::Span(span) = self.config.window {
-            let pane = Time((span.0 / self.config.planner.panes() as u64).max(1));
-            if now >= self.pane.began + pane {
-                self.end_pane(now);
-            }
+        if let Window::Span(span) = self.config.window
+            && now >= self.pane.began + Time(self.of_pane(span.0))
+        {
+            self.end_pane(now);
         }
     }
 
@@ -454,7 +458,7 @@ impl Machine for Reorganizer {
 
     fn next_deadline(&self) -> Option<Time> {
         let window = match self.config.window {
-            Window::Span(span) => Some(self.pane.began + Time((span.0 / self.config.planner.panes() as u64).max(1))),
+            Window::Span(span) => Some(self.pane.began + Time(self.of_pane(span.0))),
             Window::Requests(_) => None,
         };
         let ready = !self.plan.is_empty() && self.under_way() < self.config.moves_max;
