@@ -263,15 +263,12 @@ impl Shared {
 /// Queries the sources of jobs for sizes, until no job is left.
 fn ask_sources(shared: &Arc<Shared>) {
     loop {
-        let asked = {
-            let mut flags = shared.flags.lock();
-            let next = flags.asked.pop_front().filter(|_| !flags.stopped);
-            let Some(asked) = next else {
-                flags.askers -= 1;
-                return;
-            };
-            asked
+        let mut flags = shared.flags.lock();
+        let Some(asked) = flags.asked.pop_front().filter(|_| !flags.stopped) else {
+            flags.askers -= 1;
+            return;
         };
+        drop(flags);
         let known = match asked.wanted.is_empty() {
             true => None,
             false => shared.volume.incoming(asked.owner, &asked.wanted),
