@@ -5,6 +5,10 @@
 //! line `<!-- given: commands -->` makes what it takes for granted. A block of the language `bash` is a job script:
 //! `entrepot job plan` reads it. Everything else that is set as code is `toml` or `text`.
 
+#[path = "house/folders.rs"]
+mod folders;
+
+use folders::{folder_of, root};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,10 +16,6 @@ use std::sync::Once;
 use std::time::SystemTime;
 
 const LANGUAGES: &[&str] = &["sh", "bash", "toml", "text"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace is there")
-}
 
 /// All text files below one path of the workspace, by their names from its root.
 fn texts(below: &str, found: &mut Vec<(String, String)>) {
@@ -183,8 +183,8 @@ fn laboratory(ours: &Path) -> PathBuf {
     static BUILT: Once = Once::new();
     let beside = ours.with_file_name("entrepot-lab");
     BUILT.call_once(|| {
-        let sources = ["lab/cli", "crates/terminal", "lab/emulate", "lab/sim", "crates/store", "crates/policy"];
-        let source = sources.iter().map(|folder| newest(&root().join(folder).join("src"))).max().flatten();
+        let sources = ["lab", "terminal", "emulate", "sim", "store", "policy"];
+        let source = sources.iter().map(|name| newest(&root().join(folder_of(name)).join("src"))).max().flatten();
         if newest(&beside) > source {
             return;
         }
@@ -353,12 +353,7 @@ fn of_module(name: &str) -> String {
     let name =
         name.rsplit_once("::").filter(|(_, last)| last.starts_with(char::is_uppercase)).map_or(name, |(of, _)| of);
     let (of, rest) = name.split_once("::").unwrap_or((name, ""));
-    let folder = match of {
-        "lab" => "lab/cli".to_owned(),
-        "sim" | "emulate" => format!("lab/{of}"),
-        _ => format!("crates/{of}"),
-    };
-    let path = format!("{folder}/src/{}", rest.replace("::", "/"));
+    let path = format!("{}/src/{}", folder_of(of), rest.replace("::", "/"));
     let file = format!("{path}.rs");
     if root().join(&file).is_file() { file } else { path }
 }

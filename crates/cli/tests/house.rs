@@ -1,19 +1,18 @@
 //! The order of the house: arrows between crates, files that keep to one idea, nothing left half done, promises paired
 //! with tests.
 
+#[path = "house/folders.rs"]
+mod folders;
 #[path = "house/prose.rs"]
 mod prose;
 
+use folders::{folder_of, root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Longer files hold more than one idea.
 const LINES_MAX: usize = 600;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace is there")
-}
 
 /// All files below a directory, but for what is built or hidden.
 fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -344,19 +343,13 @@ fn expanded(name: &str) -> Vec<String> {
     list.split(',').flat_map(|part| expanded(&format!("{before}{}{after}", part.trim()))).collect()
 }
 
-/// The folder of the crate with this name in code.
-fn folder_of(package: &str) -> PathBuf {
-    let lab = root().join("lab").join(if package == "lab" { "cli" } else { package });
-    if package != "cli" && lab.is_dir() { lab } else { root().join("crates").join(package) }
-}
-
 /// The file or folder of a module, or of the item in it that the last word names.
 fn is_there(name: &str) -> bool {
     let mut words: Vec<&str> = name.split("::").collect();
     if words.last().is_some_and(|last| last.starts_with(char::is_uppercase)) {
         words.pop();
     }
-    let below = folder_of(words[0]).join("src").join(words[1..].join("/"));
+    let below = root().join(folder_of(words[0])).join("src").join(words[1..].join("/"));
     below.is_dir() || below.with_extension("rs").is_file()
 }
 

@@ -110,15 +110,21 @@ fn sentences(text: &str) -> Vec<String> {
     found
 }
 
+/// The words of a text in small letters, with a space around each.
+fn spoken(text: &str) -> String {
+    let lower = text.to_lowercase();
+    let words: Vec<&str> = lower.split(|c: char| !c.is_alphanumeric() && c != '-').collect();
+    format!(" {} ", words.join(" "))
+}
+
 /// Name of the rule that a sentence breaks.
 fn breach(sentence: &str) -> Option<&'static str> {
-    let lower = sentence.to_lowercase();
-    let words: Vec<&str> = lower.split(|c: char| !c.is_alphanumeric() && c != '-').collect();
+    let spoken = spoken(sentence);
+    let words: Vec<&str> = spoken.split(' ').collect();
     let has = |list: &[&str]| words.iter().any(|word| list.contains(word));
     let has_people =
         words.iter().any(|word| PEOPLE.iter().any(|p| word.strip_prefix(p).is_some_and(|end| end.len() < 2)));
     let first = sentence.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
-    let spoken = format!(" {} ", words.join(" "));
     let longest = sentence.split([';', ':']).map(|part| part.split_whitespace().count()).max();
     match () {
         () if CLAUSES.contains(&first) && !sentence.ends_with('?') => Some("its subject is a clause"),
@@ -207,9 +213,7 @@ fn comments_and_pages_use_the_words_of_the_glossary() {
     let mut found = Vec::new();
     for (path, text) in texts().iter().filter(|(path, _)| path != page) {
         for block in blocks(text, path.ends_with(".rs")) {
-            let lower = plain(&block.text).to_lowercase();
-            let words: Vec<&str> = lower.split(|c: char| !c.is_alphanumeric() && c != '-').collect();
-            let spoken = format!(" {} ", words.join(" "));
+            let spoken = spoken(&plain(&block.text));
             let wrong = replaced.iter().filter(|word| spoken.contains(&format!(" {word} ")));
             found.extend(wrong.map(|word| format!("{path}:{}: {word}", block.line)));
         }
