@@ -148,15 +148,14 @@ impl Nginx {
 
     /// Bytes of bodies that were sent by requests that ended.
     pub fn sent_bytes(&self) -> u64 {
-        let log = std::fs::read_to_string(self.dir.path().join("access")).expect("log");
-        log.lines().map(|line| line.split(' ').next().and_then(|n| n.parse::<u64>().ok()).expect("a number")).sum()
+        self.sent_bytes_of("")
     }
 
     /// Bytes sent of the file with this name. Requests of others may be logged late, when the server sees their end.
     pub fn sent_bytes_of(&self, name: &str) -> u64 {
         let log = std::fs::read_to_string(self.dir.path().join("access")).expect("log");
-        let lines = log.lines().filter_map(|line| line.split_once(' ')).filter(|(_, uri)| uri.ends_with(name));
-        lines.map(|(sent, _)| sent.parse::<u64>().expect("a number")).sum()
+        let lines = log.lines().map(|line| line.split_once(' ').expect("bytes and a name"));
+        lines.filter(|(_, uri)| uri.ends_with(name)).map(|(sent, _)| sent.parse::<u64>().expect("a number")).sum()
     }
 
     pub fn root(&self) -> PathBuf {
