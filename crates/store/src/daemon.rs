@@ -191,7 +191,11 @@ impl Starting {
         let names =
             Arc::new(DurableNames::open(volume.state().clone(), pool.clone(), &host::boot()).map_err(|e| problem(&e))?);
         let alone = nodes.as_ref().is_none_or(|nodes| nodes.is_alone());
-        crash::settle(&volume, &files, &mover, alone).map_err(|e| problem(&e))?;
+        let unclean = Arc::new(unclean::Unclean::begin(volume.state_dir()));
+        if crash::settle(&volume, &files, &mover, alone).map_err(|e| problem(&e))? > 0 {
+            unclean.search();
+            nodes.iter().for_each(|nodes| nodes.search_for_orphans_again());
+        }
         if let Some(nodes) = &nodes {
             nodes.listen(&files);
         }
@@ -214,7 +218,6 @@ impl Starting {
         }
         drop(pool.advisers.set(adapt.advisers()));
         let keeper = quotas(&volume, &pool).map_err(|e| problem(&e))?;
-        let unclean = Arc::new(unclean::Unclean::begin(volume.state_dir()));
         // Directly before the new mount: in between, the mount point is an empty directory of the file system below.
         end::clear_dead_mount(mount_point);
         let mount = Arc::new(mount(&volume, &pool, &files, &stager, adapt.replicas().openers(), mount_point)?);

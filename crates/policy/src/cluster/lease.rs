@@ -310,6 +310,11 @@ impl Membership {
         self.over.contains(&node)
     }
 
+    /// Newest node known to be over.
+    pub fn last_over(&self) -> Option<Node> {
+        self.over.last().copied()
+    }
+
     /// Request time of the listing behind the present state; `None` before the first.
     pub fn known_at(&self) -> Option<Time> {
         self.known_at

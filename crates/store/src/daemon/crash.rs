@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 /// Settles all leftovers that can be settled now. A file on an absent target keeps its mark and is retried at the
 /// next start; the log reports it. The journal is this node's own. Marks may belong to other live nodes; `alone`
-/// means that there are none.
-pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover, alone: bool) -> Result<()> {
+/// means that there are none. Returns the number of moves whose objects the next search for orphans removes.
+pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover, alone: bool) -> Result<usize> {
     let open = |name: &CString| files.open_at(volume.open_links(), &**name);
     let copies = mover.journal_copies_of_last_run()?;
     if copies > 0 {
@@ -34,7 +34,7 @@ pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover, alo
             tracing::warn!("{spared} objects are noted as garbage and belong to files all the same: they stay");
         }
     }
-    settle_journal(volume, files, mover, false)?;
+    let to_search = settle_journal(volume, files, mover, false)?.to_search;
     let marks = marks(volume)?;
     for (_, mark) in marks.iter().filter(|_| alone) {
         let shown = mark.to_string_lossy();
@@ -45,11 +45,12 @@ pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover, alo
             }
         }
     }
-    Ok(())
+    Ok(to_search)
 }
 
-/// Settles the moves of a journal; returns their number, and the number of moves that are unknown now. `of_another`:
-/// the journal of a node that may wake up, so a late write of it to a file must be fenced first.
+/// Settles the moves of a journal. `of_another`: the journal of a node that may wake up, so a late write of it to a
+/// file must be fenced first, and the file is searched in the whole tree. A start does not walk the tree before it
+/// mounts, unless namespace and state are from different times.
 pub(super) fn settle_journal(
     volume: &Volume,
     files: &Arc<FileTable>,
@@ -64,7 +65,7 @@ pub(super) fn settle_journal(
     };
     let marks = marks(volume)?;
     let returned = volume.unknown_epochs()?.is_some();
-    let mut elsewhere = None;
+    let mut walked = None;
     let recovered = mover.recover_journal(|entry| {
         if let Some((_, mark)) = marks.iter().find(|(by, _)| by.is_some_and(|by| by.file == entry.file)) {
             match files.open_at(volume.open_links(), &**mark).and_then(|file| file.map_or(Ok(None), layout_of)) {
@@ -73,13 +74,20 @@ pub(super) fn settle_journal(
                 Err(_) => return Ok(Found::Unknown),
             }
         }
-        // Unlinked before it was marked, or a user removed the mark: then the file is found by its number, or is
-        // gone.
-        let elsewhere = match &mut elsewhere {
-            Some(layouts) => layouts,
-            unknown => unknown.insert(moved_files(volume, files, mover, &layout_of)?),
+        // Unlinked before it was marked, or a user removed the mark.
+        if let Some(file) = files.at_place(entry.file)
+            && let Some(layout) = layout_of(file)?
+        {
+            return Ok(Found::Layout(Box::new(Layout::clone(&layout))));
+        }
+        if !of_another && !returned {
+            return Ok(Found::Unseen);
+        }
+        let walked = match &mut walked {
+            Some(walked) => walked,
+            unknown => unknown.insert(Walked::look(volume, files, &mover.journal_files()?, &layout_of)?),
         };
-        Ok(match elsewhere.find(entry.file) {
+        Ok(match walked.find(entry.file) {
             Found::Gone if returned => Found::Unknown,
             found => found,
         })
@@ -90,7 +98,7 @@ pub(super) fn settle_journal(
     Ok(recovered)
 }
 
-/// Files of the journal, found at their recorded places or by a walk over the tree.
+/// Files of the journal, found by a walk over the tree.
 struct Walked {
     layouts: HashMap<FileId, Arc<Layout>>,
     /// Whether every name was seen.
@@ -98,6 +106,37 @@ struct Walked {
 }
 
 impl Walked {
+    fn look(
+        volume: &Volume,
+        files: &FileTable,
+        moved: &HashSet<FileId>,
+        layout_of: &impl Fn(Arc<File>) -> Result<Option<Arc<Layout>>>,
+    ) -> Result<Walked> {
+        let mut walked = Walked { layouts: HashMap::new(), complete: true };
+        tracing::info!("looking through the tree for files whose move was interrupted");
+        // A list may lack names while a part of a shared file system is away: a file that two walks do not find is
+        // gone.
+        for _ in 0..2 {
+            walked.complete &= volume.namespace_is_whole()?;
+            for file in walk(volume, files)? {
+                match file {
+                    Ok(file) if file.id().is_some_and(|id| moved.contains(&id)) => {
+                        if let Some(layout) = layout_of(file)? {
+                            walked.layouts.insert(layout.file, layout);
+                        }
+                    }
+                    Ok(_) => {}
+                    Err(_) => walked.complete = false,
+                }
+            }
+            walked.complete &= volume.namespace_is_whole()?;
+            if walked.layouts.len() == moved.len() {
+                break;
+            }
+        }
+        Ok(walked)
+    }
+
     fn find(&self, file: FileId) -> Found {
         match self.layouts.get(&file) {
             Some(layout) => Found::Layout(Box::new(Layout::clone(layout))),
@@ -105,45 +144,6 @@ impl Walked {
             None => Found::Unknown,
         }
     }
-}
-
-fn moved_files(
-    volume: &Volume,
-    files: &FileTable,
-    mover: &Mover,
-    layout_of: &impl Fn(Arc<File>) -> Result<Option<Arc<Layout>>>,
-) -> Result<Walked> {
-    let moved: HashSet<FileId> = mover.journal_files()?;
-    let mut walked = Walked { layouts: HashMap::new(), complete: true };
-    for file in moved.iter().filter_map(|id| files.at_place(*id)) {
-        if let Some(layout) = layout_of(file)? {
-            walked.layouts.insert(layout.file, layout);
-        }
-    }
-    if walked.layouts.len() == moved.len() {
-        return Ok(walked);
-    }
-    tracing::info!("looking through the tree for files whose move was interrupted");
-    // A list may lack names while a part of a shared file system is away: a file that two walks do not find is gone.
-    for _ in 0..2 {
-        walked.complete &= volume.namespace_is_whole()?;
-        for file in walk(volume, files)? {
-            match file {
-                Ok(file) if file.id().is_some_and(|id| moved.contains(&id)) => {
-                    if let Some(layout) = layout_of(file)? {
-                        walked.layouts.insert(layout.file, layout);
-                    }
-                }
-                Ok(_) => {}
-                Err(_) => walked.complete = false,
-            }
-        }
-        walked.complete &= volume.namespace_is_whole()?;
-        if walked.layouts.len() == moved.len() {
-            break;
-        }
-    }
-    Ok(walked)
 }
 
 /// The names in `open/`, parsed.

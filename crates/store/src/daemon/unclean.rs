@@ -69,6 +69,11 @@ impl Unclean {
         Unclean { mark, known: Mutex::new(known), stop: Stop::default(), woken: Condvar::new(), workers }
     }
 
+    /// Makes a scan due. Call before [`Unclean::start`].
+    pub fn search(&self) {
+        *self.known.lock() = PreviousEnd::Due(None);
+    }
+
     /// Starts the scan, if one is due.
     pub fn start(self: &Arc<Unclean>, core: &Arc<Core>) {
         let mut known = self.known.lock();

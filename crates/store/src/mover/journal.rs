@@ -17,6 +17,8 @@ pub struct Recovered {
     pub objects: usize,
     /// Number of moves whose file could not be searched; they stay in the journal, and their objects are not touched.
     pub unknown: usize,
+    /// Number of moves left to the search for orphans.
+    pub to_search: usize,
 }
 
 /// State of the file of an interrupted move.
@@ -28,6 +30,9 @@ pub enum Found {
     Gone,
     /// The file's state cannot be determined now.
     Unknown,
+    /// Neither a mark nor a recorded place leads to the file. A search for orphans removes the objects that no file
+    /// names.
+    Unseen,
 }
 
 /// Objects of garbage removed per request to the state store.
@@ -42,6 +47,11 @@ impl Mover {
             let named: HashSet<ObjectId> = match find(&entry)? {
                 Found::Layout(layout) => layout.objects().map(|(_, o)| o.id).collect(),
                 Found::Gone => HashSet::new(),
+                Found::Unseen => {
+                    self.state.journal_finish(entry.file, &[])?;
+                    recovered.to_search += 1;
+                    continue;
+                }
                 Found::Unknown => {
                     tracing::warn!(
                         "a move of file {} was interrupted and the file cannot be looked for now; its objects stay until \

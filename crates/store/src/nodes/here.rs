@@ -18,6 +18,13 @@ impl Nodes {
         }
     }
 
+    /// Has the leader search for orphans, also if it did so after the last life of this node. Of that life's numbers
+    /// one is over, or its record is still there.
+    pub fn search_for_orphans_again(&self) {
+        let over = self.membership.lock().last_over();
+        over.into_iter().for_each(|node| self.say_here(node));
+    }
+
     /// Removes the record of a number once no work of it is half done.
     pub fn see_off(&self, node: Node) -> Result<()> {
         self.state.record_remove(RECORDS, &format!("{HERE}{}", node.0)).map(drop)

@@ -4,6 +4,8 @@ use super::*;
 
 use crate::mover::Step;
 use crate::places::Places;
+use crate::recovery::{Checker, Repair};
+use crate::stage::Stop;
 use crate::stage::tests::World;
 use policy::ObjectId;
 use policy::layout::Placement;
@@ -50,6 +52,24 @@ fn start_again(world: &World) -> (Arc<FileTable>, BTreeSet<ObjectId>) {
     started
 }
 
+/// Removes the objects that no file names, as the search after an unclean end does. Returns the remaining ones.
+fn search(world: &World, files: Arc<FileTable>) -> BTreeSet<ObjectId> {
+    let (volume, _) = world.parts();
+    let mover = Arc::new(Mover::new(files.pool().clone(), volume.state().clone(), None));
+    let side = volume.side().try_clone_to_owned().expect("side");
+    let config = policy::protect::recovery::Config::default();
+    let repair = Repair::start(config, files.pool().clone(), world.memory.clone(), side, volume.stats().clone());
+    let checker = Checker { volume, files, repair, mover, starts: Arc::default(), behalf: None };
+    checker.remove_left(&Stop::default()).expect("everything was seen");
+    checker.repair.stop();
+    objects_there(world)
+}
+
+fn objects_there(world: &World) -> BTreeSet<ObjectId> {
+    let list = |t: Arc<crate::target::Target>| t.run(|medium| medium.list()).expect("list");
+    world.parts().0.targets().all().into_iter().flat_map(list).collect()
+}
+
 /// Work of the next daemon at its start.
 fn start(world: &World) -> (Arc<FileTable>, BTreeSet<ObjectId>) {
     let (volume, files) = world.parts();
@@ -60,9 +80,7 @@ fn start(world: &World) -> (Arc<FileTable>, BTreeSet<ObjectId>) {
     for target in volume.targets().all() {
         mover.collect_garbage(target.id()).expect("as the daemon does at its start");
     }
-    let list = |t: Arc<crate::target::Target>| t.run(|medium| medium.list()).expect("list");
-    let there = volume.targets().all().into_iter().flat_map(list).collect();
-    (files, there)
+    (files, objects_there(world))
 }
 
 /// Objects of a file that is whole.
@@ -103,12 +121,12 @@ fn unmark(file: &Arc<File>) {
 
 /// [S-024]
 #[test]
-fn a_move_whose_mark_is_gone_is_found_by_the_number_of_the_file_or_leaves_nothing() {
+fn a_move_whose_mark_is_gone_leaves_the_file_whole_and_nothing_after_the_search_for_orphans() {
     let world = World::new();
     let paths = STEPS.map(|step| die_at(&world, step, |_, file| unmark(file)));
-    let (files, there) = start_again(&world);
+    let (files, _) = start_again(&world);
     let named: BTreeSet<ObjectId> = paths.iter().flat_map(|path| objects_of(&files, path)).collect();
-    assert_eq!(there, named);
+    assert_eq!(search(&world, files), named);
 
     paths.iter().for_each(|path| std::fs::remove_file(path).expect("unlinked"));
     for step in STEPS {
@@ -117,30 +135,34 @@ fn a_move_whose_mark_is_gone_is_found_by_the_number_of_the_file_or_leaves_nothin
             unmark(file);
         });
     }
-    assert_eq!(start_again(&world).1, named, "of those that were moved and unlinked nothing is left");
+    let (files, _) = start_again(&world);
+    assert_eq!(search(&world, files), BTreeSet::new(), "of those that were moved and unlinked nothing is left");
 }
 
 #[test]
-fn files_of_interrupted_moves_are_opened_at_their_recorded_places_without_a_walk() {
+fn a_start_finds_files_of_interrupted_moves_at_their_recorded_places_and_walks_no_tree() {
     let world = World::new();
     let (volume, files) = world.parts();
     let pool = files.pool().clone();
     let dir = tempfile::tempdir().expect("dir");
     let places = Places::open(&dir.path().join("places"), &volume.config().namespace).expect("table");
     drop(pool.places.set(places.clone()));
-    let path = die_at(&world, Step::Copied, |path, file| {
+    let recorded = die_at(&world, Step::Copied, |_, file| unmark(file));
+    let lost = die_at(&world, Step::Durable, |path, file| {
         unmark(file);
-        std::fs::write(path.with_file_name("bad"), b"").expect("stub");
-        rustix::fs::setxattr(path.with_file_name("bad"), "user.entrepot.layout", b"no layout", XattrFlags::empty())
-            .expect("attribute");
+        std::fs::remove_file(path).expect("unlinked");
     });
+    // A walk fails: one name is no stub.
+    std::fs::write(world.tree.join("bad"), b"").expect("stub");
+    rustix::fs::setxattr(world.tree.join("bad"), "user.entrepot.layout", b"no layout", XattrFlags::empty())
+        .expect("attribute");
     let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
     let mover = Mover::new(pool, volume.state().clone(), None);
-    let layout_of = |file: Arc<File>| Ok(file.layout());
-    let moved = moved_files(&volume, &files, &mover, &layout_of).expect("found");
-    assert_eq!((moved.layouts.len(), moved.complete), (1, true), "a walk meets a stub that cannot be read");
+    let recovered = settle_journal(&volume, &files, &mover, false).expect("settled");
+    assert_eq!((recovered.moves, recovered.to_search, recovered.unknown), (1, 1, 0));
+    assert!(mover.journal_files().expect("journal").is_empty());
     drop(places);
-    assert!(path.exists());
+    assert!(recorded.exists() && !lost.exists());
 }
 
 fn put_back(world: &World) {
