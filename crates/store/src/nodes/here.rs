@@ -18,8 +18,8 @@ impl Nodes {
         }
     }
 
-    /// Has the leader search for orphans, also if it did so after the last life of this node. Of that life's numbers
-    /// one is over, or its record is still there.
+    /// Has the leader search for orphans, also if it did so after the last life of this node. A number of that life is
+    /// over, or its record is still there.
     pub fn search_for_orphans_again(&self) {
         let over = self.membership.lock().last_over();
         over.into_iter().for_each(|node| self.say_here(node));
