@@ -48,9 +48,9 @@ pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover, alo
     Ok(to_search)
 }
 
-/// Settles the moves of a journal. `of_another`: the journal of a node that may wake up, so a late write of it to a
-/// file must be fenced first, and the file is searched in the whole tree. A start does not walk the tree before it
-/// mounts, unless namespace and state are from different times.
+/// Settles the moves of a journal. `of_another`: the journal of a node that may wake up. A late write of it to a file
+/// must be fenced first, so the file is searched in the whole tree. A start does not walk the tree before it mounts,
+/// unless namespace and state are from different times.
 pub(super) fn settle_journal(
     volume: &Volume,
     files: &Arc<FileTable>,
