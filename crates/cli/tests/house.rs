@@ -255,7 +255,7 @@ fn imports(product: &str, depth: usize) -> BTreeSet<String> {
     found
 }
 
-/// The text of a file without what is only compiled for tests.
+/// The text of a file without the parts that are compiled only for tests.
 fn product(text: &str) -> String {
     let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     let code = code.collect::<Vec<_>>().join("\n");

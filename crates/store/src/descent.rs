@@ -60,7 +60,7 @@ impl Descent {
 
     /// The path, below the root, of the directory that holds what was met last.
     pub fn above(&self, met: &Met) -> PathBuf {
-        // A directory is gone into as it is met.
+        // The walk enters a directory as soon as it finds it.
         let levels = &self.levels[1..self.levels.len() - usize::from(met.inode.is_some())];
         levels.iter().map(|level| OsStr::from_bytes(level.name.to_bytes())).collect()
     }

@@ -75,7 +75,7 @@ impl TargetError {
 /// Where operations are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
-    /// On worker threads, with deadlines.
+    /// Operations run on worker threads, with deadlines.
     Threads,
     /// On the caller's thread and without any other thread, for deterministic tests. A medium that answers
     /// [`memory::MISSED_DEADLINE`] missed its deadline.

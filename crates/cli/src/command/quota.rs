@@ -79,16 +79,16 @@ enum Verb {
     Set {
         #[command(flatten)]
         of: Of,
-        /// Bytes that may be passed for the grace.
+        /// Number of bytes that may be exceeded for the grace.
         #[arg(long, value_name = "SIZE", value_parser = size())]
         soft: Option<NewLimit>,
-        /// Bytes that are never passed.
+        /// Largest number of bytes.
         #[arg(long, value_name = "SIZE", value_parser = size())]
         hard: Option<NewLimit>,
-        /// Files that may be passed for the grace.
+        /// Number of files that may be exceeded for the grace.
         #[arg(long, value_name = "N", value_parser = number())]
         files_soft: Option<NewLimit>,
-        /// Files that are never passed.
+        /// Largest number of files.
         #[arg(long, value_name = "N", value_parser = number())]
         files_hard: Option<NewLimit>,
         /// Grace period of a soft limit; the default is seven days.

@@ -40,7 +40,7 @@ pub fn options(connections: u16, policy: Policy, kind: &str) -> Options {
 }
 
 impl Behind {
-    /// Over bind mounts of a directory; nothing where that cannot be had.
+    /// Runs over bind mounts of a directory; does nothing where mounts are not permitted.
     pub fn bind(connections: u16, policy: Policy) -> Option<Behind> {
         let dir = tempfile::tempdir().unwrap();
         let backing = dir.path().join("backing");

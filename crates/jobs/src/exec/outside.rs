@@ -20,7 +20,7 @@ const PATIENCE_MS: u64 = 15_000;
 pub(crate) struct Supervisor {
     /// Readable when it has ended.
     pub process: Arc<OwnedFd>,
-    /// To be waited for, if it is a child of ours.
+    /// The child process of this daemon, for which a thread waits; `None` for a process of an earlier daemon.
     pub child: Option<Child>,
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn lost_report(kind: PartKind, cause: String) -> PartReport {
 
 /// Signals a supervisor to end its part, and kills both if it does not within its grace. Returns at once.
 pub(crate) fn stop(dir: &Path, kind: PartKind, process: Arc<OwnedFd>, grace_ms: u64) {
-    // If it is gone already, its end is on the way to us.
+    // A process that has ended reports its end through its supervisor.
     let _ = pidfd_send_signal(&*process, Signal::TERM);
     // If a second supervisor waits for a first, signal the first.
     if let Some(noted) = processes(dir, kind).map(|p| p.supervisor).filter(Identity::is_alive) {

@@ -248,7 +248,7 @@ names! {
         TierFree = "tier_free_bytes",
         /// Segments on the fast tier.
         TieringFastSegments = "tiering_fast_segments",
-        /// Segments that it has room for besides.
+        /// Further segments for which the fast tier has room.
         TieringRoomSegments = "tiering_room_segments",
         /// Moves between tiers that wait.
         TieringWaiting = "tiering_waiting",

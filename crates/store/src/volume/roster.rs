@@ -118,8 +118,8 @@ impl Volume {
         Ok(followed)
     }
 
-    /// Carries out what may have been missed. With many nodes and targets the state store has no time to give all of them to each of
-    /// those whenever they hear again.
+    /// Carries out the orders that this node may have missed. It reads all targets only after a change, since many nodes
+    /// may reconnect at the same time.
     pub(crate) fn follow_missed_orders(&self) -> crate::Result<Followed> {
         self.send_orders()?;
         // Read before the targets: a change during the read has another value.

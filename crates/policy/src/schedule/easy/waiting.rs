@@ -213,7 +213,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Against a list that is walked from its head.
+        /// The tree finds the same jobs as a walk of a list.
         #[test]
         fn finds_what_a_walk_finds(
             steps in prop::collection::vec((0u8..4, 1u32..20, 0u64..50, any::<prop::sample::Index>()), 1..400),
