@@ -18,6 +18,7 @@ mod forget;
 mod helping;
 mod led;
 mod left;
+mod maintenance;
 mod memory;
 mod purge;
 mod quotas;
@@ -62,7 +63,9 @@ use crate::stage::Stager;
 use crate::state::State;
 use crate::volume::{Config, FileServers, Problem, Problems, Volume};
 use background::Background;
+use maintenance::Maintenance;
 use parking_lot::Mutex;
+use policy::maintenance::Task;
 use policy::protect::recovery;
 use policy::volume::StripesConfig;
 use policy::{ObjectId, TargetId, Time};
@@ -111,11 +114,11 @@ pub struct Core {
     /// Sources of the files that jobs need.
     needs: Mutex<Vec<Needs>>,
     scrubs: Scrubs,
-    sums: Arc<sums::ToSum>,
-    unclean: Arc<unclean::Unclean>,
+    unclean: unclean::Unclean,
     /// Sources of further metrics.
     gauges: Mutex<Vec<Gauges>>,
     background: Arc<Background>,
+    maintenance: Arc<Maintenance>,
     balancing: balance::Balancing,
     started: Instant,
     clock: clock::Clock,
@@ -174,12 +177,13 @@ impl Starting {
         let volume = Arc::new(Volume::open(config, servers)?);
         let events = Arc::new(Events::default());
         events.know_owners(volume.tree().try_clone_to_owned().map_err(|e| problem(&e))?);
-        let background = Background::new(volume.stats().clone(), events.clone());
+        let maintenance = Maintenance::new(volume.config().purge.every);
+        let background = Background::new(volume.stats().clone(), events.clone(), maintenance.clone());
         let pool = pool(&volume, background.clone(), events).map_err(|e| problem(&e))?;
         start_cache(&volume, &pool)?;
         let nodes = nodes(&volume, &pool, mount_point).map_err(|e| problem(&e))?;
         let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
-        let places = places(&volume).map_err(|e| problem(&e))?;
+        let places = places(&volume, &maintenance).map_err(|e| problem(&e))?;
         drop(pool.places.set(places.clone()));
         let repair = repair(&volume, &pool, opener.clone()).map_err(|e| problem(&e))?;
         drop(pool.recovery.set(repair.clone()));
@@ -214,7 +218,7 @@ impl Starting {
         }
         drop(pool.advisers.set(adapt.advisers()));
         let keeper = quotas(&volume, &pool).map_err(|e| problem(&e))?;
-        let unclean = Arc::new(unclean::Unclean::begin(volume.state_dir()));
+        let unclean = unclean::Unclean::begin(volume.state_dir());
         // Directly before the new mount: in between, the mount point is an empty directory of the file system below.
         end::clear_dead_mount(mount_point);
         let mount = Arc::new(mount(&volume, &pool, &files, &stager, adapt.replicas().openers(), mount_point)?);
@@ -227,7 +231,8 @@ impl Starting {
             nodes,
             calls,
             background: background.clone(),
-            balancing: balance::Balancing::new(),
+            maintenance: maintenance.clone(),
+            balancing: balance::Balancing::default(),
             started: Instant::now(),
             clock: clock::Clock::new(),
             volume,
@@ -243,8 +248,7 @@ impl Starting {
             adapt,
             under_way: under_way::UnderWay::default(),
             needs: Mutex::default(),
-            scrubs: Scrubs::new(),
-            sums: sums::ToSum::new(),
+            scrubs: Scrubs::default(),
             unclean,
             gauges: Mutex::default(),
         });
@@ -252,7 +256,7 @@ impl Starting {
         Scrubs::start(&core);
         balance::BALANCE.register(&core);
         requests::TIERING.register(&core);
-        core.sums.start(&core);
+        sums::start(&core);
         core.unclean.start(&core);
         Accounts::start(&core);
         quotas::Keeper::start(&core);
@@ -269,8 +273,10 @@ impl Starting {
             };
             nodes.start_worker("node-sizes", say_sizes);
             core.calls.iter().for_each(|calls| helping::help_each_other(nodes, calls, &core.stager));
-            left::watch(nodes, &core);
+            maintenance.want(Task::Left);
         }
+        let tasks = Arc::downgrade(&core);
+        maintenance.start(tasks);
         let (volume, files) = (core.volume.clone(), core.files.clone());
         core.adapt.start(&core.pool, move |look| walk::each_file(walk::walk(&volume, &files), look));
         let ending = Ending::new(mount.clone());
@@ -423,9 +429,13 @@ fn together(nodes: &Arc<Nodes>, checker: &Checker) -> Arc<Together> {
 }
 
 /// Index from file numbers to paths of stubs.
-fn places(volume: &Volume) -> crate::Result<Arc<Places>> {
+fn places(volume: &Volume, maintenance: &Arc<Maintenance>) -> crate::Result<Arc<Places>> {
     let places = Places::open(&volume.state_dir().join("files.db"), &volume.config().namespace)?;
-    places.start();
+    let maintenance = maintenance.clone();
+    places.write_on(Box::new(move |many| match many {
+        true => maintenance.due(Task::Places, Duration::ZERO),
+        false => maintenance.want(Task::Places),
+    }));
     Ok(places)
 }
 

@@ -40,6 +40,12 @@ impl Workers {
         started.is_ok()
     }
 
+    /// Number of running threads.
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        self.0.running.lock().len()
+    }
+
     /// Waits for the threads to end; the caller has asked them to. Hung threads are left behind.
     pub fn stop(&self) {
         let until = Instant::now() + END_SPAN;

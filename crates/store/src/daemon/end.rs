@@ -97,11 +97,7 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
         drop(control);
         core.mover.stop();
         core.adapt.stop();
-        core.background.stop();
-        core.unclean.stop();
-        core.balancing.stop();
-        core.scrubs.stop();
-        core.sums.stop();
+        core.maintenance.stop();
         core.repair.stop();
         if let Err(error) = mount.wait() {
             tracing::warn!("the mount ended with an error: {error}");
@@ -115,10 +111,10 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
             tracing::warn!("the names of new objects could not be made durable: {error}");
         }
         if let Some(places) = core.pool.places.get() {
-            places.stop();
+            places.write_noted();
         }
-        core.accounts.stop(&core);
-        core.quotas.stop(&core);
+        core.accounts.finish(&core);
+        core.quotas.finish(&core);
         if let Some(nodes) = &core.nodes {
             nodes.leave();
         }

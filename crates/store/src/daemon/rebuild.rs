@@ -51,6 +51,18 @@ impl Rebuilt {
     pub fn is_complete(&self) -> bool {
         self.busy + self.failed == 0
     }
+
+    /// Progress, a line for people; `None` if nothing was to be rebuilt.
+    pub fn line(&self, is_running: bool) -> Option<String> {
+        let left = match (&self.why, self.busy + self.failed) {
+            (_, 0) if self.files == 0 => return None,
+            (_, 0) => String::new(),
+            (None, n) => format!(", {n} in use: tried again"),
+            (Some(why), n) => format!(", {n} cannot be rebuilt now ({why}): tried again"),
+        };
+        let what = if is_running { "looking for files to rebuild" } else { "files rebuilt" };
+        Some(format!("{what}: {} made whole{left}", self.files))
+    }
 }
 
 /// One pass over all files. `go_on` receives the progress before each file and returns whether to go on.
