@@ -117,11 +117,10 @@ impl Places {
     }
 
     /// Records that a file just got a layout or a name in the tree. `stub` is its stub's path as the kernel shows it; a
-    /// path outside of the tree is ignored.
-    pub fn learn(&self, file: FileId, stub: &Path) {
-        if let Ok(below) = stub.strip_prefix(&self.tree_path) {
-            self.learn_below(file, below);
-        }
+    /// path outside of the tree is ignored. Returns whether it is in the tree.
+    pub fn learn(&self, file: FileId, stub: &Path) -> bool {
+        let below = stub.strip_prefix(&self.tree_path);
+        below.map(|below| self.learn_below(file, below)).is_ok()
     }
 
     /// As above, for a path below the tree.

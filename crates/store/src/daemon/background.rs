@@ -262,6 +262,9 @@ impl Background {
             return Outcome::Again;
         }
         *self.away.lock() = rebuilt.away;
+        if rebuilt.left_out > 0 && rebuilt.files > 0 {
+            self.maintenance.due(Task::Rebuild, Duration::ZERO);
+        }
         if !rebuilt.is_complete() {
             if let Some(why) = &rebuilt.why {
                 self.news(Kind::Recovery, format!("{} files cannot be rebuilt now: {why}", rebuilt.failed));
