@@ -333,7 +333,7 @@ impl Nodes {
     }
 
     /// Whether the daemon is about to end.
-    pub(crate) fn ends(&self) -> bool {
+    fn ends(&self) -> bool {
         self.ends.load(Ordering::Acquire)
     }
 

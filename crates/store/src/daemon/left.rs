@@ -43,7 +43,7 @@ fn remove(core: &Core, nodes: &Nodes, left: &[Node]) -> bool {
             return false;
         }
     }
-    let removed = match together.remove_left(&|| nodes.ends() || !core.acts()) {
+    let removed = match together.remove_left(&|| core.maintenance.stop_flag().is_set() || !core.acts()) {
         Ok(Some(removed)) => removed,
         Ok(None) => {
             tracing::info!("what {shown} left is not known, since not everything was seen: it is looked for again");

@@ -188,7 +188,7 @@ impl Maintenance {
             let leads = tasks.leads();
             queue.machine.handle(self.now(), Event::Leads(leads));
             match queue.machine.poll() {
-                Some(Action::GaveUp(task)) => tasks.gave_up(task),
+                Some(Action::GaveUp(task)) => MutexGuard::unlocked(&mut queue, || tasks.gave_up(task)),
                 Some(Action::Start(task)) => {
                     // A new thread computes the deadline at its start.
                     if queue.watched.is_none() && self.start_thread() {
