@@ -124,7 +124,7 @@ fn passes_and_drains_delay_no_repair() {
 }
 
 #[test]
-fn a_task_runs_once_at_a_time_and_again_if_it_was_requested_meanwhile() {
+fn a_task_runs_once_at_a_time_and_again_if_requested_during_the_run() {
     let mut world = World::new();
     world.due(Task::Rebuild, ZERO);
     assert_eq!(world.starts(), [Task::Rebuild]);

@@ -69,7 +69,9 @@ impl Balancing {
             let mut now = self.0.lock();
             now.record.set(machine.stats());
             let (is_stopped, is_paused) = (now.is_stopped || core.maintenance.stop_flag().is_set(), now.is_paused);
+            let line = now.record.line() + if is_paused { ", paused" } else { "" };
             drop(now);
+            core.maintenance.report(Task::Balance, Some(line));
             match (is_stopped, core.acts(), is_paused) {
                 (true, ..) => return Err(Break::Stopped),
                 (_, false, _) => return Err(Break::Led),
@@ -77,12 +79,6 @@ impl Balancing {
                 (.., true) => drop(core.maintenance.rests(LOOK_EVERY)),
             }
         }
-    }
-
-    /// Progress in one line; none without a run under way.
-    pub fn line(&self) -> Option<String> {
-        let now = self.0.lock();
-        now.is_running.then(|| now.record.line() + if now.is_paused { ", paused" } else { "" })
     }
 
     fn status(&self, core: &Core) -> Answer {
@@ -182,6 +178,7 @@ pub(super) fn run_requested(core: &Core) {
     let spread_permille = core.balancing.0.lock().spread_permille;
     let mut machine = Balance::new(spread_permille);
     let done = passes(core, &mut machine);
+    core.maintenance.report(Task::Balance, None);
     core.volume.targets().measure_now(); // the next status shows the result
     let (stats, balancing) = (machine.stats(), &core.balancing);
     let mut now = balancing.0.lock();

@@ -41,10 +41,10 @@ impl Tasks for Waits {
 
 impl World {
     fn new() -> World {
-        let (started, told) = channel();
+        let (started, receiver) = channel();
         let (started, leads) = (Mutex::new(started), Mutex::new(true));
         let tasks = Arc::new(Waits { leads, started, results: Mutex::default(), ended: Condvar::new() });
-        World { maintenance: Maintenance::new(Duration::ZERO), tasks, started: told }
+        World { maintenance: Maintenance::new(Duration::ZERO), tasks, started: receiver }
     }
 
     fn start(&self) {

@@ -121,7 +121,7 @@ fn mover(core: &Core, with_names: bool) -> Mover {
         changes_failed: stats.get(Metric::MoverFailures),
         bytes_copied: stats.get(Metric::MoverBytes),
         moves: if with_names {
-            moves.chain(drains).chain(core.maintenance.lines()).chain(core.balancing.line()).collect()
+            moves.chain(drains).chain(core.maintenance.lines()).collect()
         } else {
             Vec::new()
         },
