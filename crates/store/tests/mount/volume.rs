@@ -143,7 +143,7 @@ impl Drop for Volume {
         if self.mount.unmount().is_err() {
             let _ = self.mount.abort();
         }
-        self.places.stop();
+        self.places.write_noted();
         self.targets.stop();
     }
 }
