@@ -120,11 +120,7 @@ fn mover(core: &Core, with_names: bool) -> Mover {
         changes_done: stats.get(Metric::MoverChanges),
         changes_failed: stats.get(Metric::MoverFailures),
         bytes_copied: stats.get(Metric::MoverBytes),
-        moves: if with_names {
-            moves.chain(drains).chain(core.maintenance.lines()).collect()
-        } else {
-            Vec::new()
-        },
+        moves: if with_names { moves.chain(drains).chain(core.maintenance.lines()).collect() } else { Vec::new() },
         lately: all,
     }
 }
