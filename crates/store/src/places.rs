@@ -18,7 +18,7 @@ mod table;
 mod walk;
 
 use crate::Result;
-use crate::workers::Workers;
+use crate::workers::{END_SPAN, IDLE_SPAN, Pool};
 use parking_lot::{Condvar, Mutex};
 use policy::FileId;
 use rustix::fd::OwnedFd;
@@ -26,9 +26,9 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, statat};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 use table::Table;
 
 /// Changes that wait to be written; of more, rows are missing until the next walk. A guess: some ten megabytes.
@@ -89,7 +89,9 @@ pub struct Places {
     /// One walk at a time; how many there were.
     walks: Mutex<()>,
     walked: AtomicU64,
-    workers: Workers,
+    writer: Pool,
+    /// Set once changes are to be written.
+    me: OnceLock<Weak<Places>>,
 }
 
 impl Places {
@@ -106,21 +108,23 @@ impl Places {
             table: Mutex::new(Table::open(file)),
             walks: Mutex::new(()),
             walked: AtomicU64::new(0),
-            workers: Workers::of("the table of places"),
+            writer: Pool::new("places", 1, IDLE_SPAN),
+            me: OnceLock::new(),
         }))
     }
 
-    /// Starts the thread that writes.
+    /// Has changes written from now on.
     pub fn start(self: &Arc<Self>) {
-        let this = self.clone();
-        self.workers.start("places", move || this.write_behind());
+        drop(self.me.set(Arc::downgrade(self)));
     }
 
-    /// Writes what was noted and ends the thread.
+    /// Writes what was noted, for the last time.
     pub fn stop(&self) {
         self.inner.lock().ends = true;
         self.changed.notify_all();
-        self.workers.stop();
+        if self.writer.stop(END_SPAN) {
+            self.write_noted();
+        }
     }
 
     /// The directory that holds all.
@@ -201,9 +205,11 @@ impl Places {
             return inner.give_up();
         }
         change(&mut inner);
-        // The writer sleeps until there is a first one, and then until there are many.
-        if matches!(inner.noted.len(), 1 | BATCH) {
-            self.changed.notify_all();
+        // The writer comes with the first one, and sleeps until there are many.
+        match inner.noted.len() {
+            1 => drop(self.me.get().and_then(Weak::upgrade).map(|me| self.writer.wake(move || me.write_behind()))),
+            BATCH => drop(self.changed.notify_all()),
+            _ => {}
         }
     }
 
@@ -243,24 +249,11 @@ impl Places {
     }
 
     fn write_behind(&self) {
-        loop {
-            let mut inner = self.inner.lock();
-            while inner.noted.len() == 0 && !inner.ends {
-                self.changed.wait(&mut inner);
-            }
-            let until = Instant::now() + WRITE_AFTER;
-            while inner.noted.len() < BATCH && !inner.ends {
-                if self.changed.wait_until(&mut inner, until).timed_out() {
-                    break;
-                }
-            }
-            let ends = inner.ends;
-            drop(inner);
-            self.write_noted();
-            if ends {
-                return;
-            }
-        }
+        let mut inner = self.inner.lock();
+        let waits = |inner: &mut Inner| inner.noted.len() < BATCH && !inner.ends;
+        self.changed.wait_while_for(&mut inner, waits, WRITE_AFTER);
+        drop(inner);
+        self.write_noted();
     }
 
     /// Writes what was noted so far.
