@@ -3,9 +3,10 @@
 use super::progress::Meter;
 use super::{StageError, Stop};
 use crate::source::{Identity, Opener, Place, SOURCES_MAX, Source, SourceError, check_uri};
+use crate::workers::apart;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 /// Retries at one source after a passing failure.
@@ -183,12 +184,9 @@ fn unless_stopped_watched<T: Send + 'static>(
     ask: impl FnOnce(&dyn Source) -> Result<T, SourceError> + Send + 'static,
     mut watch: impl FnMut(),
 ) -> Result<T, SourceError> {
-    let (answer, answered) = channel();
     let source = source.clone();
-    let asked = std::thread::Builder::new().name("source".into()).spawn(move || {
-        let _ = answer.send(ask(&*source));
-    });
-    asked.map_err(|e| SourceError::Passing(format!("no thread to ask it: {e}")))?;
+    let answered = apart("source", move || ask(&*source));
+    let answered = answered.map_err(|e| SourceError::Passing(format!("no thread to ask it: {e}")))?;
     loop {
         match answered.recv_timeout(STOP_LOOK_EVERY) {
             Ok(result) => return result,

@@ -6,10 +6,10 @@ use crate::control::{Caller, Problem};
 use crate::daemon::Core;
 use crate::mover::Phase;
 use crate::stats::Metric;
+use crate::workers::within;
 use policy::FileId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// Maximum of news lines in a status.
@@ -19,6 +19,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Whether the state store is being asked for a status.
 static COUNTING: AtomicBool = AtomicBool::new(false);
+
+/// A request under way, until this is dropped.
+struct Asking(&'static AtomicBool);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
 
 /// The answer to `ask`, or nothing if it does not come in time. While an earlier one is still awaited, nothing is asked, so that
 /// a device that hangs holds one thread.
@@ -34,18 +43,12 @@ fn in_time<T: Send + 'static>(
         }
         std::thread::sleep(LOOK_EVERY);
     }
-    let (answer, answered) = channel();
-    let body = move || {
-        let told = ask();
-        is_asking.store(false, Ordering::Release);
-        // The caller may have left.
-        drop(answer.send(told));
+    let asking = Asking(is_asking);
+    let ask = move || {
+        let _asking = asking;
+        ask()
     };
-    if std::thread::Builder::new().name("status".into()).spawn(body).is_err() {
-        is_asking.store(false, Ordering::Release);
-        return None;
-    }
-    answered.recv_timeout(limit).ok()
+    within(limit, "status", [ask]).pop()?
 }
 
 pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Status, Problem> {
@@ -161,6 +164,7 @@ pub fn stats(core: &Core) -> Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc::channel;
 
     /// [S-426]
     #[test]
