@@ -273,7 +273,7 @@ impl Starting {
         }
         let (volume, files) = (core.volume.clone(), core.files.clone());
         core.adapt.start(&core.pool, move |look| walk::each_file(walk::walk(&volume, &files), look));
-        let ending = Ending::new(mount.clone());
+        let ending = Ending::new(mount.clone()).map_err(|e| problem(&e))?;
         match bind(&core, &ending) {
             Ok(control) => Ok(Starting { daemon: Daemon { core, mount, control, ending } }),
             Err(error) => {
