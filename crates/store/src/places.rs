@@ -18,7 +18,7 @@ mod table;
 mod walk;
 
 use crate::Result;
-use crate::workers::{END_SPAN, IDLE_SPAN, Pool};
+use crate::workers::{END_SPAN, Pool};
 use parking_lot::{Condvar, Mutex};
 use policy::FileId;
 use rustix::fd::OwnedFd;
@@ -108,7 +108,7 @@ impl Places {
             table: Mutex::new(Table::open(file)),
             walks: Mutex::new(()),
             walked: AtomicU64::new(0),
-            writer: Pool::new("places", 1, IDLE_SPAN),
+            writer: Pool::new("places", 1),
             me: OnceLock::new(),
         }))
     }

@@ -12,21 +12,28 @@ use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 /// Time limit for the threads of one part at the end. A guess: longer than a target's deadline, and no longer than the
 /// limit for the whole daemon.
 pub const END_SPAN: Duration = Duration::from_secs(30);
 
-/// Time after which an idle thread of most pools ends. A guess: threads are cheap to start, not free to keep.
-pub const IDLE_SPAN: Duration = Duration::from_secs(10);
+/// Time after which an idle thread of a pool ends. A guess: threads are cheap to start, not free to keep.
+const IDLE_SPAN: Duration = Duration::from_secs(10);
 
-/// Starts a thread. A failure is logged.
+/// Starts a thread. A failure is logged, and a panic.
 pub(crate) fn start(name: &str, stack_bytes: Option<usize>, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let thread = std::thread::Builder::new().name(name.to_owned());
     let thread = stack_bytes.into_iter().fold(thread, std::thread::Builder::stack_size);
-    thread.spawn(body).map(drop).inspect_err(|error| tracing::error!("no thread {name} can be started: {error}"))
+    let started = thread.spawn(move || survive(body));
+    started.map(drop).inspect_err(|error| tracing::error!("no thread {name} can be started: {error}"))
+}
+
+fn survive(work: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        tracing::error!("bug: a thread {} panicked", std::thread::current().name().unwrap_or_default());
+    }
 }
 
 /// Runs `work` on a thread of its own; the receiver gets its result. A failure to start is logged.
@@ -88,13 +95,13 @@ struct State {
 }
 
 impl Pool {
-    /// Returns a pool without threads; each ends after `idle_span` without work.
-    pub fn new(name: &'static str, threads_max: usize, idle_span: Duration) -> Pool {
-        Pool::with_stack(name, threads_max, idle_span, None)
+    /// Returns a pool without threads.
+    pub fn new(name: &'static str, threads_max: usize) -> Pool {
+        Pool::with(name, threads_max, IDLE_SPAN, None)
     }
 
-    /// The same with another stack than the default.
-    pub fn with_stack(name: &'static str, threads_max: usize, idle_span: Duration, stack_bytes: Option<usize>) -> Pool {
+    /// The same with another idle time and another stack than the default.
+    pub fn with(name: &'static str, threads_max: usize, idle_span: Duration, stack_bytes: Option<usize>) -> Pool {
         let state = State { queue: VecDeque::new(), threads_max, threads: 0, idle: 0, ended: false };
         let (state, came, went) = (Mutex::new(state), Condvar::new(), Condvar::new());
         Pool(Arc::new(Crew { name, idle_span, stack_bytes, state, came, went }))
@@ -171,9 +178,7 @@ impl Crew {
         let mut state = self.state.lock();
         loop {
             if let Some(work) = state.queue.pop_front() {
-                if MutexGuard::unlocked(&mut state, || catch_unwind(AssertUnwindSafe(work))).is_err() {
-                    tracing::error!("bug: work of {} panicked", self.name);
-                }
+                MutexGuard::unlocked(&mut state, || survive(work));
                 continue;
             }
             if state.ended {
@@ -191,64 +196,41 @@ impl Crew {
     }
 }
 
-/// The loops of one part of the daemon: named, counted, and waited for at the end, with a bound.
-pub struct Workers(Arc<Shared>);
-
-struct Shared {
+/// The loops of one part of the daemon: named, and waited for at the end, with a bound.
+pub struct Workers {
     /// Name of the part, for the log.
     of: &'static str,
-    running: Mutex<Vec<String>>,
-    changed: Condvar,
+    /// Names, and the signals of their ends.
+    running: Mutex<Vec<(String, Receiver<()>)>>,
 }
 
 impl Workers {
     /// Returns an empty set of threads.
     pub fn of(of: &'static str) -> Workers {
-        Workers(Arc::new(Shared { of, running: Mutex::default(), changed: Condvar::new() }))
+        Workers { of, running: Mutex::default() }
     }
 
     /// Starts a thread. A failure to start is logged; returns whether it started.
     pub fn start(&self, name: &str, work: impl FnOnce() + Send + 'static) -> bool {
-        self.0.running.lock().push(name.to_owned());
-        let running = Running { shared: self.0.clone(), name: name.to_owned() };
-        let body = move || {
-            let _running = running;
-            work();
-        };
-        // If the thread does not start, `body` is dropped, and with it its name.
-        start(name, None, body).is_ok()
+        let mut running = self.running.lock();
+        running.retain(|(_, ended)| ended.try_recv() == Err(TryRecvError::Empty));
+        let started = apart(name, work);
+        let has_started = started.is_ok();
+        running.extend(started.map(|ended| (name.to_owned(), ended)));
+        has_started
     }
 
     /// Waits for the threads to end; the caller has asked them to. Hung threads are left behind.
     pub fn stop(&self) {
         let until = Instant::now() + END_SPAN;
-        let mut running = self.0.running.lock();
-        while !running.is_empty() {
-            if self.0.changed.wait_until(&mut running, until).timed_out() {
-                tracing::warn!("threads of {} do not end and are left behind: {}", self.0.of, running.join(", "));
-                return;
-            }
+        let mut running = std::mem::take(&mut *self.running.lock());
+        running.retain(|(_, ended)| {
+            ended.recv_timeout(until.saturating_duration_since(Instant::now())) == Err(RecvTimeoutError::Timeout)
+        });
+        if !running.is_empty() {
+            let names: Vec<_> = running.into_iter().map(|(name, _)| name).collect();
+            tracing::warn!("threads of {} do not end and are left behind: {}", self.of, names.join(", "));
         }
-    }
-}
-
-/// A thread, from its start to its end.
-struct Running {
-    shared: Arc<Shared>,
-    name: String,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            tracing::error!("bug: the thread {} of {} panicked", self.name, self.shared.of);
-        }
-        let mut running = self.shared.running.lock();
-        if let Some(at) = running.iter().position(|name| *name == self.name) {
-            running.swap_remove(at);
-        }
-        drop(running);
-        self.shared.changed.notify_all();
     }
 }
 
@@ -278,7 +260,7 @@ mod tests {
 
     #[test]
     fn threads_of_a_pool_come_with_the_work_up_to_the_limit_and_go_when_idle() {
-        let pool = Pool::new("a-test", 2, Duration::from_millis(1));
+        let pool = Pool::with("a-test", 2, Duration::from_millis(1), None);
         assert_eq!(pool.threads(), 0);
         let (open, gate) = channel::<()>();
         let (gate, done) = (Arc::new(Mutex::new(gate)), channel());
@@ -302,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_pool_ends_with_its_work_done_and_outlives_a_panic() {
-        let pool = Pool::new("a-test", 1, IDLE_SPAN);
+        let pool = Pool::new("a-test", 1);
         let (open, gate) = channel::<()>();
         pool.push(|| panic!("as it must")).unwrap();
         pool.push(move || assert!(gate.recv().is_err())).unwrap();

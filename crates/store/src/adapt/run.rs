@@ -5,7 +5,7 @@ use super::log::Access;
 use super::tiers::look_every;
 use super::{Adapt, stripes};
 use crate::file::{File, Pool};
-use crate::workers::{self, IDLE_SPAN};
+use crate::workers;
 use parking_lot::{Condvar, Mutex};
 use policy::machine::Machine;
 use policy::protect::replica::Strategy;
@@ -148,7 +148,7 @@ impl Adapt {
             return;
         }
         let weak = Arc::downgrade(self);
-        self.driver.jobs.start(lane, workers::Pool::new(name, carriers, IDLE_SPAN), move || {
+        self.driver.jobs.start(lane, workers::Pool::new(name, carriers), move || {
             if let Some(adapt) = weak.upgrade() {
                 adapt.driver.jobs.work(lane, |job| adapt.work(job));
             }

@@ -13,7 +13,7 @@ use crate::admission::{Admission, Held};
 use crate::file::{File, InTheWay, Locked, Owner, Wanted};
 use crate::namespace::NodeId;
 use crate::stub::locks::{Bytes, Kind};
-use crate::workers::{IDLE_SPAN, Pool};
+use crate::workers::Pool;
 use crate::{Error, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::Time;
@@ -92,7 +92,7 @@ impl Locks {
             state: Mutex::new(state),
             changed: Condvar::new(),
             slow,
-            timer: Pool::new("locks", 1, IDLE_SPAN),
+            timer: Pool::new("locks", 1),
             began: Instant::now(),
             calls: Admission::new(CALLS_MAX, CALLS_MAX / 8),
             locked: Admission::new(LOCKED_MAX, LOCKED_MAX / 8),

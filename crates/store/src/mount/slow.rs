@@ -7,7 +7,7 @@
 //! Each user has a share of both ([`policy::shares`]). A request of a user with all threads of the share in use waits,
 //! while other users' requests pass it. A request of a user with a full share of the queue is refused.
 
-use crate::workers::{self, IDLE_SPAN};
+use crate::workers;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::shares::{Refusal, Shares, Taker};
 use std::collections::VecDeque;
@@ -51,7 +51,7 @@ impl Slow {
         Arc::new(Slow {
             state: Mutex::new(state),
             went: Condvar::new(),
-            threads: workers::Pool::new("entrepot-slow", threads_max, IDLE_SPAN),
+            threads: workers::Pool::new("entrepot-slow", threads_max),
             waiting_max: fuse_threads.saturating_sub(2),
             own: rustix::process::geteuid().as_raw(),
         })

@@ -9,7 +9,7 @@ use crate::file::{File, Pool};
 use crate::host::descriptor_path;
 use crate::source::Opener;
 use crate::stats::Stats;
-use crate::workers::{self, END_SPAN, IDLE_SPAN};
+use crate::workers::{self, END_SPAN};
 use crate::{Error, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::layout::Object;
@@ -123,8 +123,8 @@ impl Driver {
         let beside = std::fs::read_link(descriptor_path(&side)).unwrap_or_default();
         let tree = beside.with_file_name("tree");
         let (state, bell, log) = (Mutex::new(state), Condvar::new(), Log::new(pool.events.clone()));
-        let threads = workers::Pool::new("repair", WORKERS_MAX, IDLE_SPAN);
-        let timer = workers::Pool::new("repair-timer", 1, IDLE_SPAN);
+        let threads = workers::Pool::new("repair", WORKERS_MAX);
+        let timer = workers::Pool::new("repair-timer", 1);
         let began = Instant::now();
         Arc::new_cyclic(|me| Driver {
             pool,

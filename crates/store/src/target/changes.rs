@@ -1,7 +1,7 @@
 //! Changes of state on their way to listeners: in order, and never from inside a listener.
 
 use super::State;
-use crate::workers::{END_SPAN, IDLE_SPAN, Pool};
+use crate::workers::{END_SPAN, Pool};
 use parking_lot::{Mutex, RwLock};
 use policy::TargetId;
 use std::collections::VecDeque;
@@ -41,7 +41,7 @@ struct Queue {
 
 impl Changes {
     pub fn new() -> Arc<Changes> {
-        let notifier = Pool::new("notifier", 1, IDLE_SPAN);
+        let notifier = Pool::new("notifier", 1);
         Arc::new(Changes { queue: Mutex::default(), notifier, listeners: RwLock::default() })
     }
 

@@ -21,8 +21,10 @@ use std::time::Duration;
 const LOOKERS: usize = 4;
 /// Limit of threads with the hung ones. A guess: when so many hang, each target is left to its own workers.
 const LOOKERS_MAX: usize = 32;
-/// Idle time after which a thread ends. Short, since a round of probes follows after many seconds.
-const IDLE_SPAN: Duration = Duration::from_secs(1);
+/// Checks that wait when one more thread takes some. A guess: so many of local disks take as long as a thread's start.
+const CHECKS_EACH: usize = 8;
+/// Idle time after which a thread ends: three rounds of probes.
+const IDLE_SPAN: Duration = Duration::from_secs(30);
 const STACK_BYTES: usize = 256 * 1024;
 
 /// Kind of check.
@@ -87,7 +89,7 @@ impl Checks {
     /// queued probe runs already.
     pub fn new(deadline: Duration) -> Arc<Checks> {
         let patience = (deadline / 20).max(Duration::from_millis(5));
-        let threads = workers::Pool::with_stack("looker", LOOKERS, IDLE_SPAN, Some(STACK_BYTES));
+        let threads = workers::Pool::with("looker", LOOKERS, IDLE_SPAN, Some(STACK_BYTES));
         Arc::new(Checks { patience, crew: Mutex::default(), threads })
     }
 
@@ -140,11 +142,11 @@ impl Checks {
         drop(self.threads.wake(move || looks.work()));
     }
 
-    /// Does what waits. The first check of several wakes the next thread.
+    /// Does what waits. Each check of many wakes the next thread.
     fn work(self: &Arc<Checks>) {
         let mut crew = self.crew.lock();
         while let Some((_, look)) = crew.queue.pop_front() {
-            if !crew.queue.is_empty() {
+            if crew.queue.len() >= CHECKS_EACH {
                 self.wake();
             }
             let number = crew.next;
