@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use store::workers::apart;
 
 /// A volume is mounted so soon after its daemon began: a guess, and generous.
 const MOUNTED_WITHIN_S: u32 = 60;
@@ -53,7 +54,7 @@ impl<B: Backend> Core<B> {
             return;
         }
         let core = self.clone();
-        std::thread::spawn(move || {
+        drop(apart("directory", move || {
             for _ in 0..MOUNTED_WITHIN_S {
                 left.retain(|(_, datawarp)| directory::try_to_remove(datawarp).is_err());
                 if left.is_empty() || !core.nap(Duration::from_secs(1)) {
@@ -61,7 +62,7 @@ impl<B: Backend> Core<B> {
                 }
             }
             left.iter().for_each(|(_, datawarp)| directory::remove(datawarp));
-        });
+        }));
     }
 
     /// The data of a job that come or go now.

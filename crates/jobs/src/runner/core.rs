@@ -15,6 +15,7 @@ use policy::Time;
 use policy::machine::Machine;
 use policy::schedule::easy::{self, Action, DropReason, Event};
 use std::sync::Arc;
+use store::workers::apart;
 
 const BATCH: easy::QueueId = easy::QueueId(0);
 const DATAXFER: easy::QueueId = easy::QueueId(1);
@@ -192,13 +193,13 @@ impl Core {
         }
         let paths = if brought { Vec::new() } else { record.staged_paths() };
         let (core, owner, begun) = (self.clone(), record.owner, self.clearing.begin(record.id));
-        std::thread::spawn(move || {
+        drop(apart("forget", move || {
             core.forget_staging(owner, &paths);
             if remove {
                 directory::remove(&datawarp);
             }
             drop(begun);
-        });
+        }));
     }
 
     /// Forgets the finished jobs beyond what is remembered.

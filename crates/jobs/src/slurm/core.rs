@@ -15,6 +15,7 @@ use policy::machine::Machine;
 use policy::schedule::easy::{self, Action, Event};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use store::workers::apart;
 
 const TRANSFERS: &str = "slurm-transfer";
 
@@ -227,8 +228,7 @@ impl Core {
         let note = note.or(job.own.note.take());
         if let Some(own) = job.plan.datawarp.own.as_mut().filter(|_| kept.is_none()) {
             own.leaves = true;
-            let datawarp = job.plan.datawarp.clone();
-            std::thread::spawn(move || directory::remove(&datawarp));
+            directory::remove_apart(job.plan.datawarp.clone());
         }
         job.own.note = [note, kept].into_iter().flatten().reduce(|note, kept| format!("{note}; {kept}"));
         job.own.let_go = false;
@@ -257,8 +257,10 @@ impl Core {
             t.seen_by.contains(&id) && t.state == Progress::Failed && !t.brings.iter().any(|p| kept.contains(p))
         };
         let left: Vec<Transfer> = table.own.transfers.values().filter(left).cloned().collect();
-        let core = self.clone();
-        std::thread::spawn(move || left.iter().for_each(|transfer| verify::forget(&core, transfer)));
+        if !left.is_empty() {
+            let core = self.clone();
+            drop(apart("forget", move || left.iter().for_each(|transfer| verify::forget(&core, transfer))));
+        }
     }
 
     /// Releases the job's transfers of that kind. Transfers without other users end.
