@@ -175,7 +175,7 @@ mod tests {
             gid: rustix::process::getegid().as_raw(),
             ..Default::default()
         };
-        let runtime = Arc::new(Runtime::start(Duration::from_secs(10)).expect("starts"));
+        let runtime = Arc::new(Runtime::new(Duration::from_secs(10)));
         let source = CommandSource::new(template.clone(), "x://h/y", &who, runtime.clone());
         let version = source.stat().expect("stat");
         assert_eq!((version.size, version.etag.as_deref()), (10, Some("v1")));
