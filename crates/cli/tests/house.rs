@@ -442,12 +442,24 @@ const WITH_RIGHTS: [(&str, &str); 16] = [
     ("crates/terminal/src/served.rs", "the program itself, with the caller's rights"),
 ];
 
+fn is_product(path: &Path) -> bool {
+    let words: Vec<_> = path.iter().filter_map(|part| part.to_str()).collect();
+    words[2] == "src" && !words.iter().any(|word| ["tests", "tests.rs", "conformance.rs"].contains(word))
+}
+
+#[test]
+fn threads_of_the_product_are_started_in_one_place() {
+    let starts =
+        |text: &str| ["thread::Builder", "thread::spawn", "thread::scope"].iter().any(|call| text.contains(call));
+    let own = Path::new("crates/store/src/workers.rs");
+    let files =
+        rust_files().into_iter().filter(|(path, _)| path.starts_with("crates") && is_product(path) && path != own);
+    let found = files.filter(|(_, text)| starts(&product(text))).map(|(path, _)| path.display().to_string());
+    complain("threads are started outside `store::workers`", &found.collect::<Vec<_>>());
+}
+
 #[test]
 fn threads_and_processes_for_users_are_started_in_one_place() {
-    let is_product = |path: &Path| {
-        let words: Vec<_> = path.iter().filter_map(|part| part.to_str()).collect();
-        words[2] == "src" && !words.iter().any(|word| ["tests", "tests.rs"].contains(word))
-    };
     let found: BTreeSet<String> = rust_files()
         .into_iter()
         .filter(|(path, _)| is_product(path) && !path.starts_with("crates/store/src/rights"))
