@@ -261,13 +261,8 @@ impl Starting {
         }
         if let Some(nodes) = &core.nodes {
             shutting_down::watch(nodes, &core);
-            let (goes_on, pool) = (nodes.clone(), core.pool.clone());
-            let say_sizes = move || {
-                while goes_on.goes_on_after(SAID_EVERY) {
-                    File::say_sizes(&pool)
-                }
-            };
-            nodes.start_worker("node-sizes", say_sizes);
+            let pool = core.pool.clone();
+            nodes.every(SAID_EVERY, "node-sizes", move |_| File::say_sizes(&pool));
             core.calls.iter().for_each(|calls| helping::help_each_other(nodes, calls, &core.stager));
             left::watch(nodes, &core);
         }
