@@ -16,7 +16,6 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use store::workers::apart;
 
 /// Parent of all directories of jobs, at the top of the volume.
 const TOP: &str = ".datawarp";
@@ -155,11 +154,6 @@ pub fn remove(datawarp: &DataWarp) {
     if let Err(error) = try_to_remove(datawarp) {
         tracing::warn!("the directory of a job that is over cannot be removed: {error}");
     }
-}
-
-/// As `remove`, on a thread of its own: for callers with a lock.
-pub fn remove_apart(datawarp: DataWarp) {
-    drop(apart("directory", move || remove(&datawarp)));
 }
 
 /// Removes it if it can be reached: the volume may not be mounted yet. One that is gone is no error.

@@ -1,10 +1,11 @@
 //! A job's files in the volume: recording sources, checking staged data, removing partial data.
 
+use super::clearing::Begun;
 use super::{Backend, Core};
 use crate::directory;
 use crate::job::Job;
 use crate::plan::paths;
-use crate::request::{Caller, CheckReport, JobId, PartKind, Protected, RecordedSource, Staging, Transfer};
+use crate::request::{Caller, CheckReport, DataWarp, JobId, PartKind, Protected, RecordedSource, Staging, Transfer};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,6 +44,25 @@ impl<B: Backend> Core<B> {
                 tracing::warn!("what was staged of {} cannot be given up: {error}", path.display());
             }
         }
+    }
+
+    /// Removes the partial data of stage-ins that did not succeed, and the directory of a job, on a thread of its own: the
+    /// table may be locked and the volume slow. `begun` is dropped at the end.
+    pub fn clear(
+        self: &Arc<Self>,
+        staged: Vec<(Caller, Vec<PathBuf>)>,
+        datawarp: Option<DataWarp>,
+        begun: Option<Begun>,
+    ) {
+        if staged.is_empty() && datawarp.is_none() {
+            return;
+        }
+        let core = self.clone();
+        drop(apart("clearing", move || {
+            staged.iter().for_each(|(owner, paths)| core.forget_staging(*owner, paths));
+            datawarp.iter().for_each(directory::remove);
+            drop(begun);
+        }));
     }
 
     /// Goes on to remove the directories of jobs that are over, where the end of the last daemon came between.

@@ -91,7 +91,7 @@ impl Runner {
         if let Some(error) = refused {
             let _ = std::fs::remove_dir_all(spool::dir(&core.config, record.id));
             core.volume.unmark_checkpoints(&Core::mark(record.id));
-            directory::remove_apart(record.plan.datawarp);
+            core.clear(Vec::new(), Some(record.plan.datawarp), None);
             return Err(error);
         }
         gate::submit(core, &mut table, &record);
