@@ -118,7 +118,7 @@ impl Sources {
                 let counted = arrived.clone();
                 let read = move |source: &dyn Source| {
                     let mut bytes = vec![0; len];
-                    source.read_at_counted(&version, offset, &mut bytes, &counted).map(|()| bytes)
+                    source.fetch_at(&version, offset, &mut bytes, &counted).map(|()| bytes)
                 };
                 let read = unless_stopped_watched(stop, source, read, || show(arrived.load(Ordering::Relaxed)));
                 show(if read.is_ok() { len as u64 } else { 0 });
@@ -236,11 +236,7 @@ mod tests {
             Ok(Version { size: 100, etag: Some("1".into()), modified_ns: None })
         }
 
-        fn read_at(&self, _: &Version, _: u64, _: &mut [u8]) -> Result<(), SourceError> {
-            Err(SourceError::Permanent("it is read counted".into()))
-        }
-
-        fn read_at_counted(&self, _: &Version, _: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
+        fn fetch_at(&self, _: &Version, _: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
             arrived.fetch_add(buf.len() as u64 / 2, Ordering::Relaxed);
             let (seen, bell) = &*self.0;
             let waited = bell.wait_while_for(&mut seen.lock(), |seen| !*seen, Duration::from_secs(60));
