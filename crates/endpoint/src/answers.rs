@@ -11,10 +11,9 @@ use http::header::{
 };
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use store::control::{Problem, exit};
 use store::daemon::Health;
 use store::stats::OPEN_METRICS;
@@ -39,7 +38,7 @@ pub type Answer = Response<Full<Bytes>>;
 pub struct Answers {
     watched: Arc<dyn Watched>,
     access: Access,
-    metrics: Mutex<Option<(Instant, Bytes)>>,
+    metrics: CachedQuery<Bytes>,
     health: CachedQuery<Health>,
     glance: CachedQuery<Result<Bytes, Problem>>,
     jobs: CachedQuery<Result<Arc<Vec<Job>>, Problem>>,
@@ -53,7 +52,7 @@ impl Answers {
         Answers {
             watched,
             access,
-            metrics: Mutex::default(),
+            metrics: CachedQuery::new(FRESH, LOOK_MAX),
             health: CachedQuery::new(FRESH, LOOK_MAX),
             glance: CachedQuery::new(FRESH_FOR_EYES, LOOK_AROUND_MAX),
             jobs: CachedQuery::new(FRESH_FOR_EYES, LOOK_AROUND_MAX),
@@ -88,7 +87,7 @@ impl Answers {
                 answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                 answer
             }
-            "/metrics" => answer(StatusCode::OK, OPEN_METRICS, self.metrics()),
+            "/metrics" => self.metrics().await,
             "/api/volume" => self.at_a_glance().await,
             // Without a token every user of the machine has access, so data of other users are not shown.
             "/api/jobs" | "/api/file" | "/api/space" if !self.access.has_token() => {
@@ -104,14 +103,12 @@ impl Answers {
         }
     }
 
-    fn metrics(&self) -> Bytes {
-        let mut kept = self.metrics.lock();
-        if let Some((_, text)) = kept.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-            return text.clone();
+    async fn metrics(&self) -> Answer {
+        let watched = self.watched.clone();
+        match self.metrics.at("", move || Bytes::from(watched.metrics())).await {
+            Some(text) => answer(StatusCode::OK, OPEN_METRICS, text),
+            None => said(StatusCode::SERVICE_UNAVAILABLE, "the daemon does not count in time\n"),
         }
-        let text = Bytes::from(self.watched.metrics());
-        *kept = Some((Instant::now(), text.clone()));
-        text
     }
 
     async fn health(&self) -> Health {

@@ -5,6 +5,7 @@ mod checkpoint;
 mod events;
 pub(super) mod explain;
 pub(super) mod find;
+mod in_time;
 pub(super) mod layout;
 mod node;
 mod stage;
@@ -83,7 +84,7 @@ impl Commands {
         match request {
             Request::Status {} => sent(status::status(core, caller)),
             Request::Stats {} => sent(Ok(status::stats(core))),
-            Request::Top {} => sent(top::get(core, caller)),
+            Request::Top {} => sent(Ok(top::get(core, caller))),
             Request::Nodes {} => sent(node::list(core)),
             Request::DrainNode { node, wait } => sent(node::drain(core, caller, &node, wait, out)),
             Request::RestoreNode { node } => sent(node::restore(core, caller, &node)),

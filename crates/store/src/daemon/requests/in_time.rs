@@ -1,0 +1,53 @@
+//! Calls that may hang in a device, with a limit of the wait.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+/// Interval of looks whether an earlier call has its answer.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// The answer to `ask`, or nothing if it does not come in time. While an earlier one is still awaited, nothing is asked,
+/// so that a device that hangs holds one thread.
+pub fn in_time<T: Send + 'static>(
+    limit: Duration,
+    is_asking: &'static AtomicBool,
+    ask: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let began = Instant::now();
+    while is_asking.swap(true, Ordering::AcqRel) {
+        if began.elapsed() >= limit {
+            return None;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    let (answer, answered) = channel();
+    let body = move || {
+        let told = ask();
+        is_asking.store(false, Ordering::Release);
+        // The caller may have left.
+        drop(answer.send(told));
+    };
+    if std::thread::Builder::new().name("in-time".into()).spawn(body).is_err() {
+        is_asking.store(false, Ordering::Release);
+        return None;
+    }
+    answered.recv_timeout(limit.saturating_sub(began.elapsed())).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// [S-426]
+    #[test]
+    fn what_does_not_answer_is_left_out_and_asked_once() {
+        static ASKING: AtomicBool = AtomicBool::new(false);
+        let (go, waits) = channel::<()>();
+        let (limit, long) = (Duration::from_millis(20), Duration::from_secs(60));
+        assert_eq!(in_time(limit, &ASKING, move || waits.recv().is_ok()), None);
+        assert_eq!(in_time(limit, &ASKING, || panic!("the first one hangs")), None::<()>);
+        go.send(()).expect("it still waits");
+        assert_eq!(in_time(long, &ASKING, || 7), Some(7));
+    }
+}
