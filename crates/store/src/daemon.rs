@@ -118,6 +118,7 @@ pub struct Core {
     background: Arc<Background>,
     balancing: balance::Balancing,
     started: Instant,
+    rates: dashboard::History,
     clock: clock::Clock,
     /// Accounts of users and jobs.
     pub accounts: Accounts,
@@ -229,6 +230,7 @@ impl Starting {
             background: background.clone(),
             balancing: balance::Balancing::new(),
             started: Instant::now(),
+            rates: dashboard::History::default(),
             clock: clock::Clock::new(),
             volume,
             pool,
