@@ -11,7 +11,7 @@ use http::header::{
 };
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 use store::control::{Problem, exit};
@@ -131,14 +131,14 @@ impl Answers {
         let look = move || watched.jobs().map(|all| Arc::new(jobs::ordered(all)));
         let from = parameter(query, "from").and_then(|from| from.parse().ok()).unwrap_or(0);
         let find = parameter(query, "find").unwrap_or_default();
-        let page = |all: Arc<Vec<Job>>| Bytes::from(jobs::page(&all, &find, from).to_string());
+        let page = |all: Arc<Vec<Job>>| json(&jobs::page(&all, &find, from));
         found(self.jobs.at("", look).await.map(|all| all.map(page)), "what keeps the jobs")
     }
 
     fn space(&self) -> Answer {
         let watched = self.watched.clone();
         let shown = self.space.at(move || watched.space());
-        found(Some(shown.map(|shown| Bytes::from(shown.to_string()))), "the namespace")
+        found(Some(shown.map(|shown| json(&shown))), "the namespace")
     }
 
     async fn file(&self, query: &str) -> Answer {
@@ -157,9 +157,18 @@ fn parameter(query: &str, name: &str) -> Option<String> {
     all.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
+#[derive(Serialize)]
+struct Failed {
+    error: String,
+}
+
+fn json(value: &impl Serialize) -> Bytes {
+    Bytes::from(serde_json::to_vec(value).expect("names are strings"))
+}
+
 /// Returns the result as JSON; an error as an object with `error`.
 fn found(found: Option<Result<Bytes, Problem>>, what: &str) -> Answer {
-    let failed = |status, error: Value| answer(status, JSON, Bytes::from(json!({"error": error}).to_string()));
+    let failed = |status, error| answer(status, JSON, json(&Failed { error }));
     match found {
         Some(Ok(text)) => answer(StatusCode::OK, JSON, text),
         Some(Err(problem)) => {
@@ -169,9 +178,9 @@ fn found(found: Option<Result<Bytes, Problem>>, what: &str) -> Answer {
                 exit::DENIED => StatusCode::FORBIDDEN,
                 _ => StatusCode::SERVICE_UNAVAILABLE,
             };
-            failed(status, json!(problem.cause))
+            failed(status, problem.cause)
         }
-        None => failed(StatusCode::SERVICE_UNAVAILABLE, json!(format!("{what} does not answer"))),
+        None => failed(StatusCode::SERVICE_UNAVAILABLE, format!("{what} does not answer")),
     }
 }
 

@@ -69,8 +69,7 @@ pub(super) fn register(socket: &mut Binding, core: &Arc<Core>, ending: &Arc<Endi
 
 impl Handler for Commands {
     fn handle(&self, caller: &Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value, Problem> {
-        let args = if args.is_null() { json!({}) } else { args };
-        let request = serde_json::from_value(json!({"command": command, "args": args})).map_err(|e| {
+        let request = Request::of(command, args).map_err(|e| {
             Problem::wrong(format!("the request is not understood: {e}"))
                 .try_this("use the `entrepot` of the same version as the daemon")
         })?;

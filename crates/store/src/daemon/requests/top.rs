@@ -51,11 +51,11 @@ pub fn get(core: &Arc<Core>, caller: &Caller) -> Top {
 
 fn together(users: &[UserCounts]) -> UserCounts {
     users.iter().fold(UserCounts::default(), |all, user| UserCounts {
-        uid: None,
         ops: all.ops + user.ops,
         read_bytes: all.read_bytes + user.read_bytes,
         written_bytes: all.written_bytes + user.written_bytes,
         total_ns: all.total_ns + user.total_ns,
+        ..all
     })
 }
 
