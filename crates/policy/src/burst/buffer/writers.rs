@@ -28,7 +28,9 @@ impl Writing {
 impl Buffer {
     /// Changes a checkpoint that is being written, if there is one for the request.
     pub(super) fn with(&mut self, request: u64, change: impl FnOnce(&mut Writing)) {
-        self.writing.get_mut(&request).into_iter().for_each(change);
+        if let Some(of) = self.writing.get_mut(&request) {
+            change(of);
+        }
     }
 
     pub(super) fn arrived(&mut self, now: Time, app: App, request: u64, bytes: f64) {
