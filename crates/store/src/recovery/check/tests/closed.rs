@@ -3,7 +3,6 @@
 use super::scrub::{all, flip};
 use super::*;
 use crate::file::File;
-use crate::target::Order;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const LEN: u64 = 3_300_000;
@@ -131,7 +130,7 @@ fn checksums_end_before_the_first_byte_is_changed_and_a_change_meanwhile_ends_th
     let left: Vec<_> = closing.filter(|entry| entry.file_name().to_string_lossy().ends_with(".closing")).collect();
     assert!(left.is_empty(), "{left:?}");
     for target in c.checker.volume.targets().all() {
-        c.checker.volume.targets().operate(target.id(), Order::Fail).expect("failed");
+        c.fail(target.id());
     }
     open.write(0, b"x").expect_err("no target takes it");
     assert!(!has_sums(&open), "it was said before that was tried");
