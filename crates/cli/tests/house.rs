@@ -5,14 +5,13 @@
 mod folders;
 #[path = "house/prose.rs"]
 mod prose;
+#[path = "house/sizes.rs"]
+mod sizes;
 
 use folders::{folder_of, root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// Longer files hold more than one idea.
-const LINES_MAX: usize = 600;
 
 /// All files below a directory, but for what is built or hidden.
 fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -116,13 +115,6 @@ fn every_file_says_its_purpose_first() {
         "files without a first line of purpose (`//! ...`)",
         &mute.map(|f| f.0.display().to_string()).collect::<Vec<_>>(),
     );
-}
-
-#[test]
-fn no_file_outgrows_its_idea() {
-    let long =
-        rust_files().into_iter().map(|(path, text)| (path, text.lines().count())).filter(|(_, n)| *n > LINES_MAX);
-    complain("files that are too long", &long.map(|(p, n)| format!("{}: {n} lines", p.display())).collect::<Vec<_>>());
 }
 
 #[test]
