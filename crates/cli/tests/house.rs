@@ -5,14 +5,13 @@
 mod folders;
 #[path = "house/prose.rs"]
 mod prose;
+#[path = "house/sizes.rs"]
+mod sizes;
 
 use folders::{folder_of, root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// Longer files hold more than one idea.
-const LINES_MAX: usize = 600;
 
 /// All files below a directory, but for what is built or hidden.
 fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -116,13 +115,6 @@ fn every_file_says_its_purpose_first() {
         "files without a first line of purpose (`//! ...`)",
         &mute.map(|f| f.0.display().to_string()).collect::<Vec<_>>(),
     );
-}
-
-#[test]
-fn no_file_outgrows_its_idea() {
-    let long =
-        rust_files().into_iter().map(|(path, text)| (path, text.lines().count())).filter(|(_, n)| *n > LINES_MAX);
-    complain("files that are too long", &long.map(|(p, n)| format!("{}: {n} lines", p.display())).collect::<Vec<_>>());
 }
 
 #[test]
@@ -442,12 +434,24 @@ const WITH_RIGHTS: [(&str, &str); 16] = [
     ("crates/terminal/src/served.rs", "the program itself, with the caller's rights"),
 ];
 
+fn is_product(path: &Path) -> bool {
+    let words: Vec<_> = path.iter().filter_map(|part| part.to_str()).collect();
+    words[2] == "src" && !words.iter().any(|word| ["tests", "tests.rs", "conformance.rs"].contains(word))
+}
+
+#[test]
+fn threads_of_the_product_are_started_in_one_place() {
+    let starts =
+        |text: &str| ["thread::Builder", "thread::spawn", "thread::scope"].iter().any(|call| text.contains(call));
+    let own = Path::new("crates/store/src/workers.rs");
+    let files =
+        rust_files().into_iter().filter(|(path, _)| path.starts_with("crates") && is_product(path) && path != own);
+    let found = files.filter(|(_, text)| starts(&product(text))).map(|(path, _)| path.display().to_string());
+    complain("threads are started outside `store::workers`", &found.collect::<Vec<_>>());
+}
+
 #[test]
 fn threads_and_processes_for_users_are_started_in_one_place() {
-    let is_product = |path: &Path| {
-        let words: Vec<_> = path.iter().filter_map(|part| part.to_str()).collect();
-        words[2] == "src" && !words.iter().any(|word| ["tests", "tests.rs"].contains(word))
-    };
     let found: BTreeSet<String> = rust_files()
         .into_iter()
         .filter(|(path, _)| is_product(path) && !path.starts_with("crates/store/src/rights"))

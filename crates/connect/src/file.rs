@@ -1,26 +1,25 @@
 //! An open file: one descriptor per connection, opened when it is first needed. Its bytes go over the connections
 //! that the policy chooses.
 
+mod append;
 mod in_flight;
+mod transfer;
 mod write_behind;
 
 pub(crate) use in_flight::Begun;
 pub(crate) use write_behind::{Unsent, WriteBehind};
 
 use crate::aligned::Aligned;
-use crate::broken::{is_broken, is_doubtful};
-use crate::mounts::Root;
 use crate::names::Paths;
 use crate::opened::Opened;
-use crate::readers::about_to_wait;
 use crate::set::Connections;
 use crate::status::Status;
 use crate::writers::Writers;
 use parking_lot::Mutex;
-use policy::connections::{Choice, ConnectionId, Direction, Operation, Part, Request, Sent, Use, Verdict, verdict};
-use rustix::fs::{OFlags, fstat};
-use rustix::io::{Errno, Result, fcntl_dupfd_cloexec};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use policy::connections::{Choice, ConnectionId, Direction, Part, Request, Use};
+use rustix::fs::OFlags;
+use rustix::io::{Errno, Result};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -28,10 +27,8 @@ use std::time::{Duration, Instant};
 use store::mount::front::REQUEST_BYTES_MAX;
 use store::mount::slow::{OWN, Slow};
 use store::namespace::NodeId;
+use transfer::Descriptor;
 use write_behind::Queue;
-
-/// Retries of an open by name while renames change the path.
-const TRIES: usize = 8;
 
 /// Maximum of threads that move parts of split requests, and of threads that retry failed operations.
 const HELPERS_MAX: usize = 64;
@@ -104,11 +101,6 @@ pub(crate) enum Place {
     End(u64),
 }
 
-struct Descriptor {
-    generation: u64,
-    opened: Arc<Opened>,
-}
-
 impl OpenFile {
     /// Opens the file for a thread, on one connection at first.
     pub fn open(world: &World, id: NodeId, flags: OFlags, thread: u32) -> Result<Arc<OpenFile>> {
@@ -171,103 +163,6 @@ impl OpenFile {
     /// Returns a descriptor that is open, for attributes of an unlinked file.
     pub fn any(&self) -> Option<Arc<Opened>> {
         self.descriptors.iter().find_map(|slot| slot.lock().as_ref().map(|open| open.opened.clone()))
-    }
-
-    /// Returns the descriptor on a connection's mount. An unlinked file keeps the descriptors that it has.
-    fn descriptor(&self, world: &World, root: &Root) -> Result<Arc<Opened>> {
-        let slot = &self.descriptors[usize::from(root.number)];
-        if let Some(open) = slot.lock().as_ref().filter(|open| open.generation == root.generation) {
-            return Ok(open.opened.clone());
-        }
-        let opened = Arc::new(Opened::new(self.open_by_name(world, root)?, self.flags, root.client()));
-        *slot.lock() = Some(Descriptor { generation: root.generation, opened: opened.clone() });
-        Ok(opened)
-    }
-
-    fn open_by_name(&self, world: &World, root: &Root) -> Result<OwnedFd> {
-        let mut last = Errno::STALE;
-        for _ in 0..TRIES {
-            let path = world.paths.path(self.id)?;
-            match root.open(&path, self.flags) {
-                Ok(fd) if world.paths.is(self.id, fd.as_fd())? => return Ok(fd),
-                Ok(_) => last = Errno::STALE,
-                Err(Errno::NOENT) => last = Errno::NOENT,
-                Err(error) => return Err(error),
-            }
-            if world.paths.path(self.id).is_ok_and(|now| now == path) {
-                break;
-            }
-        }
-        Err(last)
-    }
-
-    /// Moves bytes over one connection; over others if that one breaks. `act` may run twice.
-    fn transfer(
-        &self,
-        world: &World,
-        direction: Direction,
-        bytes: u64,
-        chosen: Option<Part>,
-        act: impl Fn(&Opened) -> Result<usize>,
-    ) -> Result<usize> {
-        let set = &world.set;
-        let (mut not, mut first, mut suspects) = (0u64, None, Vec::new());
-        let mut part = match chosen {
-            Some(part) => part,
-            None => self.whole(set, direction, bytes, not)?,
-        };
-        let until = Instant::now() + set.options().patience;
-        about_to_wait();
-        loop {
-            let (root, began) = (set.root(part.connection), Instant::now());
-            let done = match &root {
-                Some(root) => self.descriptor(world, root).and_then(|file| act(&file)),
-                None => Err(Errno::NOTCONN),
-            };
-            let moved = done.as_ref().ok().map(|n| *n as u64);
-            set.done(Some(&self.using), direction, part, began, moved);
-            match (done, root) {
-                (Ok(n), _) => {
-                    // Another connection succeeded where these failed.
-                    suspects.iter().for_each(|(root, error): &(Arc<Root>, Errno)| set.failed(root, *error));
-                    if direction == Direction::Write {
-                        self.unsynced.fetch_or(1 << part.connection.0, Ordering::Relaxed);
-                    }
-                    return Ok(n);
-                }
-                (Err(error), root) if is_broken(error) => {
-                    if let Some(root) = &root {
-                        set.failed(root, error);
-                    }
-                    if Instant::now() >= until {
-                        return Err(Errno::IO);
-                    }
-                    if set.usable() & 1 << part.connection.0 != 0 {
-                        set.breathe(); // no other connection is usable
-                    }
-                }
-                (Err(error), Some(root)) if is_doubtful(error) => {
-                    not |= 1 << root.number;
-                    first.get_or_insert(error);
-                    if matches!(error, Errno::STALE | Errno::BADFD) {
-                        self.descriptors[usize::from(root.number)].lock().take();
-                    }
-                    if !matches!(error, Errno::NOENT | Errno::BADF) {
-                        suspects.push((root, error));
-                    }
-                }
-                (Err(error), _) => return Err(error),
-            }
-            part = match self.whole(set, direction, bytes, not) {
-                Ok(part) => part,
-                Err(error) => return Err(first.unwrap_or(error)),
-            };
-        }
-    }
-
-    fn whole(&self, set: &Connections, direction: Direction, bytes: u64, not: u64) -> Result<Part> {
-        let choice = set.choose(&self.using, Request { direction, bytes, whole: true }, not)?;
-        Ok(choice.parts[0])
     }
 
     /// Reads until `buffer` is full or the file ends, after all earlier writes to the range have reached the server.
@@ -392,68 +287,6 @@ impl OpenFile {
         self.transfer(world, Direction::Write, part.bytes, Some(part), |file| file.write(offset, data)).map(|_| ())
     }
 
-    /// Appends over one connection. `expected` is the end of the file in the kernel's view; after a connection
-    /// broke, it shows whether the bytes arrived.
-    fn append(&self, world: &World, expected: u64, data: &[u8]) -> Result<()> {
-        about_to_wait();
-        let set = &world.set;
-        let mut appends = self.appends.lock();
-        let until = Instant::now() + set.options().patience;
-        loop {
-            let on = match appends.filter(|c| set.usable() & 1 << c.0 != 0) {
-                Some(on) => set.begin(on, data.len() as u64),
-                None => {
-                    let part = self.whole(set, Direction::Write, data.len() as u64, 0)?;
-                    // Ends the choice for this file, since the following parts use `begin` instead.
-                    set.done(Some(&self.using), Direction::Write, part, Instant::now(), Some(0));
-                    set.begin(part.connection, data.len() as u64)
-                }
-            };
-            *appends = Some(on.connection);
-            let (root, began) = (set.root(on.connection), Instant::now());
-            let done = match &root {
-                Some(root) => self.descriptor(world, root).and_then(|file| file.append(data)),
-                None => Err(Errno::NOTCONN),
-            };
-            set.done(None, Direction::Write, on, began, done.as_ref().ok().map(|n| *n as u64));
-            match (done, root) {
-                (Ok(_), _) => {
-                    self.unsynced.fetch_or(1 << on.connection.0, Ordering::Relaxed);
-                    return Ok(());
-                }
-                (Err(error), root) if is_broken(error) && Instant::now() < until => {
-                    let mut how_far = Sent::Never;
-                    if let Some(root) = &root {
-                        how_far = crate::broken::sent(root, error);
-                        set.failed(root, error);
-                    }
-                    if set.usable() & 1 << on.connection.0 != 0 {
-                        set.breathe();
-                    }
-                    if verdict(Operation::Append, how_far) == Verdict::Look && self.arrived(world, expected, data)? {
-                        return Ok(());
-                    }
-                }
-                (Err(error), _) => return Err(error),
-            }
-        }
-    }
-
-    /// Returns whether appended bytes are in the file; an error if the file has grown without them.
-    fn arrived(&self, world: &World, expected: u64, data: &[u8]) -> Result<bool> {
-        let file = OpenFile::open(world, self.id, OFlags::RDONLY, 0)?;
-        let looked = file.run(world, |fd| {
-            if fstat(fd)?.st_size as u64 <= expected {
-                return Ok(false);
-            }
-            let mut found = Aligned::room(data.len());
-            let n = Opened::new(fcntl_dupfd_cloexec(fd, 0)?, OFlags::RDONLY, None).read(expected, &mut found)?;
-            if n == data.len() && *found == *data { Ok(true) } else { Err(Errno::IO) }
-        });
-        file.close(world);
-        looked
-    }
-
     /// Makes all writes durable. Syncs over each connection that was written over; another connection replaces a
     /// broken one, since acknowledged bytes are on the server.
     pub fn sync(&self, world: &World, data_only: bool) -> Result<()> {
@@ -486,17 +319,6 @@ impl OpenFile {
             }
         }
         sent
-    }
-
-    /// Runs another operation on the file that may be repeated.
-    pub fn run<T>(&self, world: &World, act: impl Fn(BorrowedFd<'_>) -> Result<T>) -> Result<T> {
-        self.queue.settle();
-        let result = std::cell::RefCell::new(None);
-        self.transfer(world, Direction::Read, 0, None, |file| {
-            *result.borrow_mut() = Some(act(file.mounted())?);
-            Ok(0)
-        })?;
-        result.into_inner().ok_or(Errno::IO)
     }
 }
 

@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use store::workers::apart;
 
 /// Time limit for a handle to connect.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
@@ -104,7 +105,7 @@ impl Session {
         let (closing, to_close) = channel::<Handle<glfs_fd_t>>();
         let (connected, answer) = channel();
         // This thread owns the handle to its end: it connects, closes files, and releases the handle.
-        std::thread::Builder::new().name("gfapi".into()).spawn(move || {
+        apart("gfapi", move || {
             let fs = fs;
             // SAFETY: the handle is alive and not connected yet.
             let done = unsafe { (library.init)(fs.0) };

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use store::mount::mountpoint::of_kind;
+use store::workers::apart;
 
 /// Time limit of a mount command.
 const MOUNT_PATIENCE: Duration = Duration::from_secs(30);
@@ -56,9 +57,7 @@ impl Private {
         let (orders, todo) = channel::<Order>();
         let (told, began) = channel();
         let (at, servers) = (dir.clone(), recipe.servers.clone());
-        std::thread::Builder::new()
-            .name("mounts".into())
-            .spawn(move || serve(&at, connections, &servers, &told, &todo))?;
+        apart("mounts", move || serve(&at, connections, &servers, &told, &todo))?;
         let began = began.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
         let cleaner = began.inspect_err(|_| drop(fs::remove_dir(&dir)))?;
         Ok(Private { recipe, dir, orders, cleaner, connections })
@@ -99,9 +98,7 @@ fn serve(dir: &Path, connections: u16, servers: &[String], told: &Sender<io::Res
         return;
     }
     while let Ok(order) = todo.recv() {
-        if let Err(error) = std::thread::Builder::new().name("mount".into()).spawn(order) {
-            tracing::error!(%error, "no thread for a mount");
-        }
+        drop(apart("mount", order));
     }
 }
 

@@ -11,10 +11,9 @@ use http::header::{
 };
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
-use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use store::control::{Problem, exit};
 use store::daemon::Health;
 use store::stats::OPEN_METRICS;
@@ -39,7 +38,7 @@ pub type Answer = Response<Full<Bytes>>;
 pub struct Answers {
     watched: Arc<dyn Watched>,
     access: Access,
-    metrics: Mutex<Option<(Instant, Bytes)>>,
+    metrics: CachedQuery<Bytes>,
     health: CachedQuery<Health>,
     glance: CachedQuery<Result<Bytes, Problem>>,
     jobs: CachedQuery<Result<Arc<Vec<Job>>, Problem>>,
@@ -53,7 +52,7 @@ impl Answers {
         Answers {
             watched,
             access,
-            metrics: Mutex::default(),
+            metrics: CachedQuery::new(FRESH, LOOK_MAX),
             health: CachedQuery::new(FRESH, LOOK_MAX),
             glance: CachedQuery::new(FRESH_FOR_EYES, LOOK_AROUND_MAX),
             jobs: CachedQuery::new(FRESH_FOR_EYES, LOOK_AROUND_MAX),
@@ -88,7 +87,7 @@ impl Answers {
                 answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                 answer
             }
-            "/metrics" => answer(StatusCode::OK, OPEN_METRICS, self.metrics()),
+            "/metrics" => self.metrics().await,
             "/api/volume" => self.at_a_glance().await,
             // Without a token every user of the machine has access, so data of other users are not shown.
             "/api/jobs" | "/api/file" | "/api/space" if !self.access.has_token() => {
@@ -104,14 +103,12 @@ impl Answers {
         }
     }
 
-    fn metrics(&self) -> Bytes {
-        let mut kept = self.metrics.lock();
-        if let Some((_, text)) = kept.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-            return text.clone();
+    async fn metrics(&self) -> Answer {
+        let watched = self.watched.clone();
+        match self.metrics.at("", move || Bytes::from(watched.metrics())).await {
+            Some(text) => answer(StatusCode::OK, OPEN_METRICS, text),
+            None => said(StatusCode::SERVICE_UNAVAILABLE, "the daemon does not count in time\n"),
         }
-        let text = Bytes::from(self.watched.metrics());
-        *kept = Some((Instant::now(), text.clone()));
-        text
     }
 
     async fn health(&self) -> Health {
@@ -134,14 +131,14 @@ impl Answers {
         let look = move || watched.jobs().map(|all| Arc::new(jobs::ordered(all)));
         let from = parameter(query, "from").and_then(|from| from.parse().ok()).unwrap_or(0);
         let find = parameter(query, "find").unwrap_or_default();
-        let page = |all: Arc<Vec<Job>>| Bytes::from(jobs::page(&all, &find, from).to_string());
+        let page = |all: Arc<Vec<Job>>| json(&jobs::page(&all, &find, from));
         found(self.jobs.at("", look).await.map(|all| all.map(page)), "what keeps the jobs")
     }
 
     fn space(&self) -> Answer {
         let watched = self.watched.clone();
         let shown = self.space.at(move || watched.space());
-        found(Some(shown.map(|shown| Bytes::from(shown.to_string()))), "the namespace")
+        found(Some(shown.map(|shown| json(&shown))), "the namespace")
     }
 
     async fn file(&self, query: &str) -> Answer {
@@ -160,9 +157,18 @@ fn parameter(query: &str, name: &str) -> Option<String> {
     all.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
+#[derive(Serialize)]
+struct Failed {
+    error: String,
+}
+
+fn json(value: &impl Serialize) -> Bytes {
+    Bytes::from(serde_json::to_vec(value).expect("names are strings"))
+}
+
 /// Returns the result as JSON; an error as an object with `error`.
 fn found(found: Option<Result<Bytes, Problem>>, what: &str) -> Answer {
-    let failed = |status, error: Value| answer(status, JSON, Bytes::from(json!({"error": error}).to_string()));
+    let failed = |status, error| answer(status, JSON, json(&Failed { error }));
     match found {
         Some(Ok(text)) => answer(StatusCode::OK, JSON, text),
         Some(Err(problem)) => {
@@ -172,9 +178,9 @@ fn found(found: Option<Result<Bytes, Problem>>, what: &str) -> Answer {
                 exit::DENIED => StatusCode::FORBIDDEN,
                 _ => StatusCode::SERVICE_UNAVAILABLE,
             };
-            failed(status, json!(problem.cause))
+            failed(status, problem.cause)
         }
-        None => failed(StatusCode::SERVICE_UNAVAILABLE, json!(format!("{what} does not answer"))),
+        None => failed(StatusCode::SERVICE_UNAVAILABLE, format!("{what} does not answer")),
     }
 }
 

@@ -1,7 +1,6 @@
 //! The jobs as the dashboard shows them: active ones first, and at most one page at a time.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -52,6 +51,33 @@ pub struct Staging {
     pub left_s: Option<u64>,
 }
 
+/// A page of the jobs, with the totals of all.
+#[derive(Debug, Serialize)]
+pub struct Page<'a> {
+    total: usize,
+    /// Number of jobs that match the query.
+    found: usize,
+    /// Index of the first job of the page among these.
+    from: usize,
+    /// Maximum of jobs on a page.
+    page: usize,
+    /// Numbers of jobs by state.
+    states: BTreeMap<&'a str, u64>,
+    users_count: usize,
+    /// Users with the most cores.
+    users: Vec<User<'a>>,
+    jobs: Vec<&'a Job>,
+}
+
+/// Jobs of a user.
+#[derive(Debug, Default, Serialize)]
+struct User<'a> {
+    user: &'a str,
+    jobs: u64,
+    running: u64,
+    cores: u64,
+}
+
 impl Job {
     fn rank(&self) -> (usize, bool, u64) {
         let place = ORDER.iter().position(|state| *state == self.state).unwrap_or(ORDER.len());
@@ -82,37 +108,28 @@ pub fn ordered(mut jobs: Vec<Job>) -> Vec<Job> {
 }
 
 /// Returns a page of the jobs that contain all words of `find`, from index `from` on, with the totals.
-pub fn page(jobs: &[Job], find: &str, from: usize) -> Value {
+pub fn page<'a>(jobs: &'a [Job], find: &str, from: usize) -> Page<'a> {
     let words: Vec<String> = find.split_whitespace().map(str::to_lowercase).collect();
     let mut states: BTreeMap<&str, u64> = BTreeMap::new();
-    let mut users: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
+    let mut users: BTreeMap<&str, User<'_>> = BTreeMap::new();
     for job in jobs {
         *states.entry(&job.state).or_default() += 1;
         if job.state == "failed" {
             continue; // It uses nothing any more.
         }
-        let (all, running, cores) = users.entry(&job.user).or_default();
-        *all += 1;
+        let user = users.entry(&job.user).or_insert_with(|| User { user: &job.user, ..User::default() });
+        user.jobs += 1;
         if job.state == "running" {
-            *running += 1;
-            *cores += u64::from(job.cores);
+            user.running += 1;
+            user.cores += u64::from(job.cores);
         }
     }
-    let mut users: Vec<_> = users.into_iter().collect();
-    let count = users.len();
-    users.sort_by_key(|(name, (all, _, cores))| (Reverse((*cores, *all)), *name));
+    let users_count = users.len();
+    let mut users: Vec<_> = users.into_values().collect();
+    users.sort_by_key(|user| (Reverse((user.cores, user.jobs)), user.user));
     users.truncate(USERS_MAX);
-    let user = |(name, (all, running, cores)): &(&str, (u64, u64, u64))| json!({"user": name, "jobs": all, "running": running, "cores": cores});
     let found: Vec<&Job> = jobs.iter().filter(|job| job.has(&words)).collect();
     let from = if from < found.len() { from } else { 0 };
-    json!({
-        "total": jobs.len(),
-        "found": found.len(),
-        "from": from,
-        "page": PAGE,
-        "states": states,
-        "users_count": count,
-        "users": users.iter().map(user).collect::<Vec<_>>(),
-        "jobs": &found[from..found.len().min(from + PAGE)],
-    })
+    let shown = found[from..found.len().min(from + PAGE)].to_vec();
+    Page { total: jobs.len(), found: found.len(), from, page: PAGE, states, users_count, users, jobs: shown }
 }

@@ -23,7 +23,7 @@ use store::daemon::Health;
 
 /// Interface to the daemon. Slow queries run on a thread of their own, one at a time.
 pub trait Watched: Send + Sync + 'static {
-    /// All metrics, as OpenMetrics text. Does not block.
+    /// All metrics, as OpenMetrics text. May be slow.
     fn metrics(&self) -> String;
     /// Health of the daemon. May be slow.
     fn health(&self) -> Health;

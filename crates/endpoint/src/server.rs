@@ -15,10 +15,11 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 use store::control::Problem;
 use store::volume;
+use store::workers::apart;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -47,7 +48,7 @@ pub struct Listening {
 /// A served address, until this is dropped.
 pub struct Endpoint {
     stop: Arc<Notify>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Receiver<()>>,
 }
 
 impl Listening {
@@ -84,9 +85,7 @@ impl Listening {
         let (listener, stops) = (self.listener, stop.clone());
         let server =
             Server { answers: Answers::new(watched, self.access), places: Places::new(CONNECTIONS_MAX), tls: self.tls };
-        let thread = std::thread::Builder::new()
-            .name("endpoint".into())
-            .spawn(move || run(runtime, listener, server, &stops))?;
+        let thread = apart("endpoint", move || run(runtime, listener, server, &stops))?;
         Ok(Endpoint { stop, thread: Some(thread) })
     }
 }
@@ -94,9 +93,7 @@ impl Listening {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.stop.notify_one();
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the thread of the endpoint panicked");
-        }
+        let _ = self.thread.take().map(|thread| thread.recv());
     }
 }
 

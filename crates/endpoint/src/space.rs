@@ -4,7 +4,8 @@
 //! last, and fifty times its duration. So scans take at most a fiftieth of the time, however many names there are.
 
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::control::Problem;
@@ -22,6 +23,22 @@ pub struct Space {
     under_way: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// The last result, with its age; only `looking` before the first scan has ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Shown {
+    looking: bool,
+    #[serde(flatten)]
+    found: Option<Found>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+struct Found {
+    age_s: u64,
+    took_s: u64,
+    #[serde(flatten)]
+    space: Value,
+}
+
 struct ScanResult {
     ended: Instant,
     took: Duration,
@@ -34,9 +51,8 @@ impl Space {
         Space { every, found: Arc::default(), under_way: Mutex::default() }
     }
 
-    /// Returns the last result, with `age_s` and `took_s`; only `looking` before the first scan has ended. Does not
-    /// block.
-    pub fn at(&self, look: impl FnOnce() -> Result<Value, Problem> + Send + 'static) -> Result<Value, Problem> {
+    /// Returns the last result. Does not block.
+    pub fn at(&self, look: impl FnOnce() -> Result<Value, Problem> + Send + 'static) -> Result<Shown, Problem> {
         let mut under_way = self.under_way.lock();
         let found = self.found.lock();
         let is_due = found.as_ref().is_none_or(|found| found.ended.elapsed() >= self.every.max(found.took * REST));
@@ -50,18 +66,18 @@ impl Space {
                 *found.lock() = Some(ScanResult { ended, took: ended - began, what });
             }));
         }
-        let Some(found) = found.as_ref() else { return Ok(json!({"looking": true})) };
-        let mut shown = found.what.clone()?;
-        shown["looking"] = json!(is_due || looks);
-        shown["age_s"] = json!(found.ended.elapsed().as_secs());
-        shown["took_s"] = json!(found.took.as_secs());
-        Ok(shown)
+        let shown = found.as_ref().map(|found| {
+            let (age_s, took_s) = (found.ended.elapsed().as_secs(), found.took.as_secs());
+            found.what.clone().map(|space| Found { age_s, took_s, space })
+        });
+        Ok(Shown { looking: is_due || looks, found: shown.transpose()? })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     fn runtime() -> tokio::runtime::Runtime {
@@ -70,7 +86,7 @@ mod tests {
 
     fn until_found(space: &Space, look: impl Fn() -> Result<Value, Problem> + Clone + Send + 'static) -> Value {
         for _ in 0..10_000 {
-            match space.at(look.clone()) {
+            match space.at(look.clone()).map(|shown| json!(shown)) {
                 Ok(shown) if shown.get("users").is_none() => std::thread::sleep(Duration::from_millis(1)),
                 Ok(shown) => return shown,
                 Err(problem) => return json!(problem.cause),
@@ -94,7 +110,7 @@ mod tests {
         };
         let space = Space::new(EVERY);
         for _ in 0..100 {
-            assert_eq!(space.at(look.clone()).expect("nothing is wrong"), json!({"looking": true}));
+            assert_eq!(space.at(look.clone()).expect("nothing is wrong"), Shown { looking: true, found: None });
         }
         go.send(()).expect("it waits");
         let shown = until_found(&space, look.clone());
@@ -114,7 +130,7 @@ mod tests {
         );
         let look = || Ok(json!({"users": [1]}));
         for _ in 0..10_000 {
-            if space.at(look).is_ok_and(|shown| shown["users"] == json!([1])) {
+            if space.at(look).is_ok_and(|shown| json!(shown)["users"] == json!([1])) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -23,6 +23,8 @@ struct Daemon {
     looks: AtomicU64,
     failing: Vec<String>,
     hangs: bool,
+    /// The counting hangs.
+    counts_never: bool,
     targets: u64,
     jobs: u64,
     /// How often the volume was looked at, and files.
@@ -32,6 +34,9 @@ struct Daemon {
 
 impl Watched for Daemon {
     fn metrics(&self) -> String {
+        if self.counts_never {
+            std::thread::sleep(Duration::from_secs(3600));
+        }
         format!("looks {}\n# EOF\n", self.looks.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
@@ -178,6 +183,17 @@ fn a_target_that_failed_makes_no_daemon_ill_and_a_look_that_hangs_does() {
     assert_eq!(get(served.at, "/healthz", "").0, 503);
     assert!(began.elapsed() < Duration::from_secs(60));
     assert_eq!(get(served.at, "/metrics", "").0, 200, "others are answered meanwhile");
+}
+
+/// [S-426]
+#[test]
+fn metrics_that_do_not_come_hold_up_nothing_else() {
+    let served = serve(Daemon { counts_never: true, ..Daemon::default() }, |_, _| ());
+    std::thread::scope(|scope| {
+        let metrics = scope.spawn(|| get(served.at, "/metrics", "").0);
+        assert_eq!(get(served.at, "/healthz", "").0, 200);
+        assert_eq!(metrics.join().expect("no panic"), 503);
+    });
 }
 
 #[test]

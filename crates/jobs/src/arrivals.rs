@@ -31,11 +31,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::state::State;
+use store::workers::{Pool, apart};
 
 /// The name under which rates of sources are kept in the state store.
 const RATES: &str = "source-rate";
 /// Threads that request sizes from the sources. A guess: one source that does not answer delays few others.
 const ASKERS_MAX: usize = 4;
+
 /// Settings of the arrivals.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -105,6 +107,8 @@ struct Shared {
     /// Something to look at, for the thread of the queues.
     woken: Condvar,
     flags: Mutex<Flags>,
+    /// Threads that query sources.
+    askers: Pool,
 }
 
 #[derive(Default)]
@@ -115,8 +119,6 @@ struct Flags {
     taken_up: bool,
     /// Jobs whose sources are still to be queried for sizes.
     asked: VecDeque<ArrivalRequest>,
-    /// Number of threads that query.
-    askers: usize,
 }
 
 /// The driver. Ends with [`Arrivals::stop`].
@@ -148,9 +150,10 @@ impl Arrivals {
             queues: Mutex::default(),
             woken: Condvar::new(),
             flags: Mutex::default(),
+            askers: Pool::new("sizes", ASKERS_MAX),
         });
         let own = shared.clone();
-        std::thread::Builder::new().name("just-in-time".into()).spawn(move || watch(&own))?;
+        apart("just-in-time", move || watch(&own))?;
         Ok(Arrivals { shared })
     }
 
@@ -181,16 +184,8 @@ impl Arrivals {
     }
 
     fn take(&self, asked: ArrivalRequest) {
-        let mut flags = self.shared.flags.lock();
-        flags.asked.push_back(asked);
-        if flags.askers == ASKERS_MAX {
-            return;
-        }
-        let own = self.shared.clone();
-        match std::thread::Builder::new().name("sizes".into()).spawn(move || ask_sources(&own)) {
-            Ok(_) => flags.askers += 1,
-            Err(error) => tracing::error!("no thread to query sources for sizes, the job waits: {error}"),
-        }
+        self.shared.flags.lock().asked.push_back(asked);
+        self.shared.wake_askers();
     }
 
     /// Bytes promised by this node whose data are still to come.
@@ -258,17 +253,25 @@ impl Shared {
         self.flags.lock().look = true;
         self.woken.notify_all();
     }
+
+    fn wake_askers(self: &Arc<Self>) {
+        let own = self.clone();
+        // A failure to start has been logged; the next job brings this one along.
+        drop(self.askers.wake(move || ask_sources(&own)));
+    }
 }
 
-/// Queries the sources of jobs for sizes, until no job is left.
+/// Queries the sources of jobs for sizes, until no job is left. The first of several wakes the next thread.
 fn ask_sources(shared: &Arc<Shared>) {
-    loop {
+    let next = || {
         let mut flags = shared.flags.lock();
-        let Some(asked) = flags.asked.pop_front().filter(|_| !flags.stopped) else {
-            flags.askers -= 1;
-            return;
-        };
-        drop(flags);
+        let asked = flags.asked.pop_front().filter(|_| !flags.stopped)?;
+        Some((asked, !flags.asked.is_empty()))
+    };
+    while let Some((asked, more)) = next() {
+        if more {
+            shared.wake_askers();
+        }
         let known = match asked.wanted.is_empty() {
             true => None,
             false => shared.volume.incoming(asked.owner, &asked.wanted),

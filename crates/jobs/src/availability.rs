@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use store::workers::apart;
 
 /// State of the input of one job.
 pub struct Looked<L> {
@@ -60,7 +60,7 @@ enum GuardMessage {
 /// The thread that looks. Ends with [`Guard::stop`].
 pub struct Guard {
     tell: Sender<GuardMessage>,
-    thread: parking_lot::Mutex<Option<JoinHandle<()>>>,
+    thread: parking_lot::Mutex<Option<Receiver<()>>>,
 }
 
 impl Guard {
@@ -84,16 +84,14 @@ impl Guard {
             }
             .work(&told, settings.poll)
         };
-        let thread = std::thread::Builder::new().name("availability".into()).spawn(work)?;
+        let thread = apart("availability", work)?;
         Ok(Guard { tell, thread: parking_lot::Mutex::new(Some(thread)) })
     }
 
     /// Ends the thread. Repairs under way go on until the volume's mover stops.
     pub fn stop(&self) {
         drop(self.tell.send(GuardMessage::Stop));
-        if self.thread.lock().take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("bug: the thread that looks after the input of waiting jobs panicked");
-        }
+        let _ = self.thread.lock().take().map(|thread| thread.recv());
     }
 }
 
@@ -244,7 +242,7 @@ impl<I: Inputs> Driver<I> {
             // The receiver is gone after `stop`.
             drop(tell.send(GuardMessage::Ended(object, done.is_ok())));
         };
-        if std::thread::Builder::new().name("repair-input".into()).spawn(work).is_err() {
+        if apart("repair-input", work).is_err() {
             self.handle(Event::RepairFailed { object });
         }
     }

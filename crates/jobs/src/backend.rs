@@ -33,6 +33,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::state::State;
+use store::workers::{Pool, apart};
 
 /// Backend that runs jobs: the built-in runner, another scheduler on our behalf, or Slurm through its hooks.
 pub(crate) trait Backend: Sized + Send + Sync + 'static {
@@ -72,6 +73,8 @@ pub(crate) struct Core<B: Backend> {
     pub clearing: Arc<clearing::Clearing>,
     /// Notified when a job changed, and at the end.
     pub changed: Condvar,
+    /// Thread that looks at a scheduler while it has jobs.
+    pub watcher: Pool,
     /// Readable at the end.
     pub closing: OwnedFd,
     /// Data of the backend that need no lock.
@@ -119,6 +122,7 @@ impl<B: Backend> Core<B> {
             }),
             clearing: Arc::default(),
             changed: Condvar::new(),
+            watcher: Pool::new("queue-watch", 1),
             closing: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?,
             own,
             told: Mutex::default(),
@@ -251,12 +255,12 @@ impl<B: Backend> Core<B> {
     ) {
         table.running.insert(number, supervisor.process.clone());
         let (weak, closing) = (Arc::downgrade(self), self.closing.try_clone());
-        std::thread::spawn(move || {
+        drop(apart("supervised", move || {
             let over = closing.is_ok_and(|closing| supervisor.wait(&closing));
             if let Some(core) = weak.upgrade().filter(|_| over) {
                 ended(&core);
             }
-        });
+        }));
     }
 
     /// Waits; whether to go on.

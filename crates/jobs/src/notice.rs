@@ -13,13 +13,14 @@ use crate::exec::{Spec, User, now_ms, outside};
 use crate::job::Job;
 use crate::request::{Caller, JobId, JobState, Mail, PartKind};
 use crate::volume::Volume;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use policy::schedule::notices::{self, NoticeId};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
+use store::workers::Pool;
 
 /// Notices that go at once, and that wait of one user: guesses, as is how long one may take.
 const PLACES: usize = 4;
@@ -143,8 +144,6 @@ struct Notice {
 struct Line {
     all: BTreeMap<NoticeId, Notice>,
     next: u64,
-    /// Threads; they come with the first notices, since most volumes have none.
-    threads: usize,
     stopped: bool,
 }
 
@@ -152,21 +151,22 @@ struct Shared {
     settings: Settings,
     volume: Arc<dyn Volume>,
     line: Mutex<(notices::Notices, Line)>,
-    changed: Condvar,
+    threads: Pool,
 }
 
-/// The driver. Ends with it.
+/// The driver. No notice begins after it.
 pub struct Notices {
     shared: Arc<Shared>,
 }
 
 impl Notices {
-    /// Creates the notices. Threads start with the first notice.
+    /// Creates the notices.
     pub fn new(settings: Settings, volume: Arc<dyn Volume>) -> Notices {
         // Remove the leftovers of an earlier daemon.
         let _ = std::fs::remove_dir_all(&settings.dir);
         let line = Mutex::new((notices::Notices::new(PLACES, WAITING_MAX), Line::default()));
-        Notices { shared: Arc::new(Shared { settings, volume, line, changed: Condvar::new() }) }
+        let threads = Pool::new("notice", PLACES);
+        Notices { shared: Arc::new(Shared { settings, volume, line, threads }) }
     }
 
     /// Reason and remedy if this machine cannot send mail; nothing if it can.
@@ -199,65 +199,38 @@ impl Notices {
 
     fn ask(&self, notice: Notice) {
         let mut line = self.shared.line.lock();
-        if let Err(error) = self.one_more_thread(&mut line.1) {
-            drop(line);
-            return self.shared.failed(&notice, &format!("no thread can be started: {error}"));
-        }
         let id = NoticeId(line.1.next);
         line.1.next += 1;
-        if line.0.ask(notice.over.owner.uid, id) {
-            line.1.all.insert(id, notice);
-            self.shared.changed.notify_one();
-        } else {
+        if !line.0.ask(notice.over.owner.uid, id) {
             drop(line);
-            self.shared.failed(&notice, &format!("{WAITING_MAX} notices of that user wait already"));
+            return self.shared.failed(&notice, &format!("{WAITING_MAX} notices of that user wait already"));
         }
-    }
-}
-
-impl Notices {
-    /// Starts a thread for a new notice unless the limit is reached. If the start fails, the threads there go on.
-    fn one_more_thread(&self, line: &mut Line) -> std::io::Result<()> {
-        if line.threads == PLACES {
-            return Ok(());
-        }
+        line.1.all.insert(id, notice);
+        drop(line);
         let own = self.shared.clone();
-        match std::thread::Builder::new().name("notice".into()).spawn(move || work(&own)) {
-            Ok(_) => line.threads += 1,
-            Err(error) if line.threads == 0 => return Err(error),
-            Err(error) => tracing::debug!("notices go with {} threads: {error}", line.threads),
-        }
-        Ok(())
+        // A failure to start has been logged; the next notice brings this one along.
+        drop(self.shared.threads.push(move || work(&own)));
     }
 }
 
 impl Drop for Notices {
     fn drop(&mut self) {
         self.shared.line.lock().1.stopped = true;
-        self.shared.changed.notify_all();
     }
 }
 
+/// Sends the notices that may go now.
 fn work(shared: &Shared) {
-    loop {
-        let (user, notice) = {
-            let mut line = shared.line.lock();
-            loop {
-                if line.1.stopped {
-                    return;
-                }
-                let next = line.0.begin();
-                match next.and_then(|(user, id)| Some((user, line.1.all.remove(&id)?))) {
-                    Some(next) => break next,
-                    None => shared.changed.wait(&mut line),
-                }
-            }
-        };
+    let next = || {
+        let mut line = shared.line.lock();
+        let (user, id) = if line.1.stopped { None } else { line.0.begin() }?;
+        Some((user, line.1.all.remove(&id)?))
+    };
+    while let Some((user, notice)) = next() {
         if let Err(cause) = shared.run(&notice) {
             shared.failed(&notice, &cause);
         }
         shared.line.lock().0.ended(user);
-        shared.changed.notify_all();
     }
 }
 
@@ -302,7 +275,7 @@ mod tests {
     use crate::volume::NoVolume;
 
     #[test]
-    fn threads_come_with_the_first_notices_and_are_no_more_than_may_run_at_once() {
+    fn threads_come_with_the_first_notices() {
         let dir = tempfile::tempdir().expect("temp dir");
         let notices = |on_end: &[&str]| {
             let settings = Settings {
@@ -326,7 +299,7 @@ mod tests {
             mount: None,
             mail: None,
         };
-        let threads = |notices: &Notices| notices.shared.line.lock().1.threads;
+        let threads = |notices: &Notices| notices.shared.threads.threads();
         let quiet = notices(&[]);
         quiet.over(over(1));
         assert_eq!(threads(&quiet), 0, "nobody is told anything");
@@ -334,7 +307,7 @@ mod tests {
         assert_eq!(threads(&told), 0);
         for id in 1..10 {
             told.over(over(id));
-            assert_eq!(threads(&told), PLACES.min(id as usize));
+            assert!((1..=PLACES).contains(&threads(&told)));
         }
     }
 }

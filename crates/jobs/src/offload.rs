@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use store::workers::apart;
 
 /// Between two looks at the results of running jobs. A result must be closed and unchanged from one look to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -42,7 +43,7 @@ pub(crate) fn start<B: Backend>(core: &Arc<Core<B>>) {
     // Leftovers of an earlier daemon's transfers; they hold the environment of users.
     let _ = std::fs::remove_dir_all(root::<B>(&core.config));
     let weak = Arc::downgrade(core);
-    let looking = move || {
+    drop(apart("offload", move || {
         let seen = Lines::default();
         while let Some(core) = weak.upgrade() {
             if !core.nap(LOOK_EVERY) {
@@ -50,10 +51,7 @@ pub(crate) fn start<B: Backend>(core: &Arc<Core<B>>) {
             }
             look(&core, &seen);
         }
-    };
-    if let Err(error) = std::thread::Builder::new().name("offload".into()).spawn(looking) {
-        tracing::error!("no thread for results that leave early; they leave at the end: {error}");
-    }
+    }));
 }
 
 fn root<B: Backend>(config: &Config) -> PathBuf {
@@ -81,12 +79,12 @@ fn look<B: Backend>(core: &Arc<Core<B>>, seen: &Lines) {
             };
             if start {
                 let (weak, seen) = (Arc::downgrade(core), seen.clone());
-                std::thread::spawn(move || {
+                drop(apart("offload", move || {
                     send(&weak, (id, command), path);
                     if let Some(line) = seen.lock().get_mut(&(id, command)) {
                         line.sending = false;
                     }
-                });
+                }));
             }
         }
     }

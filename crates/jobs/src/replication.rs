@@ -17,8 +17,9 @@ use policy::{FileId, Time};
 use replica_table::ReplicaTable;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
+use store::workers::apart;
 
 /// The volume that has the copies. All calls may block.
 pub trait Copies: Send + Sync + 'static {
@@ -48,7 +49,7 @@ pub struct Settings {
 /// The driver for one queue.
 pub struct Replication {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<Receiver<()>>>,
 }
 
 struct Shared {
@@ -64,8 +65,7 @@ impl Replication {
         let shared =
             Arc::new(Shared { table: Mutex::default(), copies, stopped: Mutex::new(false), woken: Condvar::new() });
         let own = shared.clone();
-        let thread =
-            std::thread::Builder::new().name("replication".into()).spawn(move || watch(&own, &*queue, settings))?;
+        let thread = apart("replication", move || watch(&own, &*queue, settings))?;
         Ok(Replication { shared, thread: Mutex::new(Some(thread)) })
     }
 
@@ -81,9 +81,7 @@ impl Replication {
     pub fn stop(&self) {
         *self.shared.stopped.lock() = true;
         self.shared.woken.notify_all();
-        if self.thread.lock().take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("bug: replication panicked");
-        }
+        let _ = self.thread.lock().take().map(|thread| thread.recv());
     }
 }
 

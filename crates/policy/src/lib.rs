@@ -16,6 +16,7 @@ pub mod holders;
 pub mod ids;
 pub mod layout;
 pub mod machine;
+pub mod maintenance;
 pub mod pattern;
 pub mod precedence;
 pub mod prefetch;

@@ -137,7 +137,7 @@ mod tests {
     }
 
     fn send(client: &Client, request: Request<Body>) -> Result<StatusCode, BoxError> {
-        let runtime = Runtime::start(PATIENCE).expect("starts");
+        let runtime = Runtime::new(PATIENCE);
         let answer = runtime.wait("answer", 0, async { Ok(client.send(request).await.map(|answer| answer.status())) });
         answer.expect("in time")
     }

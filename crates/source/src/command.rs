@@ -9,6 +9,7 @@ use crate::guard::Guard;
 use crate::runtime::Runtime;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use store::rights;
 use store::source::{Identity, Source, SourceError, Version};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -99,12 +100,19 @@ impl Source for CommandSource {
         self.runtime.wait("stat", 0, run)
     }
 
-    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
+    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
         self.guard.check(version, || self.stat())?;
         let length = buf.len() as u64;
         let run = self.run(&self.template.read, offset, length, async |output| {
-            let read = output.read_exact(buf).await;
-            read.map_err(|e| SourceError::Passing(format!("the command wrote too little: {e}")))?;
+            let mut filled = 0;
+            while filled < buf.len() {
+                let came = output.read(&mut buf[filled..]).await.map_err(|e| failure::of_io("read", &e))?;
+                if came == 0 {
+                    return Err(SourceError::Passing(format!("the command wrote {filled} of {length} bytes")));
+                }
+                filled += came;
+                arrived.fetch_add(came as u64, Ordering::Relaxed);
+            }
             match output.read(&mut [0]).await {
                 Ok(0) => Ok(()),
                 _ => Err(too_much()),
@@ -156,6 +164,7 @@ mod tests {
         assert_eq!(filled, ["get", "x://h/$(id) {offset};ls", "-o3", "4"]);
     }
 
+    /// [S-422]
     #[test]
     fn a_range_through_a_program() {
         let dir = tempfile::tempdir().expect("dir");
@@ -175,7 +184,7 @@ mod tests {
             gid: rustix::process::getegid().as_raw(),
             ..Default::default()
         };
-        let runtime = Arc::new(Runtime::start(Duration::from_secs(10)).expect("starts"));
+        let runtime = Arc::new(Runtime::new(Duration::from_secs(10)));
         let source = CommandSource::new(template.clone(), "x://h/y", &who, runtime.clone());
         let version = source.stat().expect("stat");
         assert_eq!((version.size, version.etag.as_deref()), (10, Some("v1")));
@@ -191,8 +200,9 @@ mod tests {
         assert_eq!(all, b"0123456789");
         let longer = Version { size: 11, etag: None, modified_ns: None };
         assert!(matches!(source.read_all(&longer, &mut |_| true), Err(SourceError::Passing(_))));
-        let mut beyond = [0; 9];
-        assert!(matches!(source.read_at(&version, 3, &mut beyond), Err(SourceError::Passing(_))));
+        let (mut beyond, arrived) = ([0; 9], AtomicU64::new(0));
+        assert!(matches!(source.fetch_at(&version, 3, &mut beyond, &arrived), Err(SourceError::Passing(_))));
+        assert_eq!(arrived.into_inner(), 7, "bytes are counted before the range is complete");
         let other = Version { etag: Some("v0".into()), ..version };
         let source = CommandSource::new(template, "x://h/y", &who, runtime);
         assert!(matches!(source.read_at(&other, 0, &mut buf), Err(SourceError::Changed(_))));

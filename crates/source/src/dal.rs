@@ -11,6 +11,7 @@ use crate::transport;
 use futures_util::StreamExt;
 use opendal::{Builder, Metadata, Operator, services};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use store::source::{Entry, EntryKind, Source, SourceError, Upload, Version};
 use tokio::sync::Semaphore;
@@ -238,7 +239,7 @@ impl Source for DalSource {
         self.session.runtime.wait("stat", 0, self.session.stat(&self.path))
     }
 
-    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
+    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
         self.check(version)?;
         let (len, mut filled, mut too_much) = (buf.len(), 0, false);
         let mut each = |bytes: &[u8]| {
@@ -246,6 +247,7 @@ impl Source for DalSource {
             if !too_much {
                 buf[filled..filled + bytes.len()].copy_from_slice(bytes);
                 filled += bytes.len();
+                arrived.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             }
             !too_much
         };

@@ -281,17 +281,7 @@ impl Source for HttpSource {
         session.runtime.wait("stat", 0, session.version(&self.path))
     }
 
-    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
-        self.read_at_counted(version, offset, buf, &AtomicU64::new(0))
-    }
-
-    fn read_at_counted(
-        &self,
-        version: &Version,
-        offset: u64,
-        buf: &mut [u8],
-        arrived: &AtomicU64,
-    ) -> Result<(), SourceError> {
+    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
         if buf.is_empty() {
             return Ok(());
         }

@@ -9,10 +9,11 @@ use std::io::{Result as IoResult, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use store::rights::with_rights_of;
 use store::source::{Entry, EntryKind, Identity, Source, SourceError, Upload, Version};
 
-/// Bytes of one read where all of a file is read: what stays in a processor's cache.
+/// Bytes of one read: what stays in a processor's cache.
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// Opens with the user's rights, and refuses what lies inside `refused`, by whatever links it was reached.
@@ -164,9 +165,14 @@ impl Source for LocalSource {
         version_of(&self.file)
     }
 
-    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
+    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
         same(version, &self.stat()?)?;
-        buf.copy_from_slice(&self.read_into(vec![0; buf.len()], offset, buf.len())?);
+        let mut block = vec![0; BLOCK_BYTES.min(buf.len())];
+        for (part, at) in buf.chunks_mut(BLOCK_BYTES).zip((offset..).step_by(BLOCK_BYTES)) {
+            block = self.read_into(block, at, part.len())?;
+            part.copy_from_slice(&block);
+            arrived.fetch_add(part.len() as u64, Ordering::Relaxed);
+        }
         same(version, &self.stat()?)
     }
 

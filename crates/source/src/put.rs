@@ -28,15 +28,21 @@ pub struct HttpUpload {
 
 impl HttpUpload {
     /// Starts the PUT.
-    pub fn start(access: HttpAccess, runtime: Arc<Runtime>, path: &str, temporary: String) -> HttpUpload {
+    pub fn start(
+        access: HttpAccess,
+        runtime: Arc<Runtime>,
+        path: &str,
+        temporary: String,
+    ) -> Result<HttpUpload, SourceError> {
         let (sender, receiver) = mpsc::channel(BLOCKS_AHEAD);
         let blocks = futures_util::stream::unfold(receiver, |mut r| async { r.recv().await.map(|block| (block, r)) });
         let sent = {
             let (access, request) = (access.clone(), access.request(Method::PUT, &temporary));
             async move { access.done(request, client::blocks(blocks), "PUT").await }
         };
-        let answer = Some(runtime.handle().spawn(sent));
-        HttpUpload { access, runtime, temporary, path: path.to_string(), blocks: Some(sender), answer, complete: false }
+        let answer = Some(runtime.handle()?.spawn(sent));
+        let (path, blocks) = (path.to_string(), Some(sender));
+        Ok(HttpUpload { access, runtime, temporary, path, blocks, answer, complete: false })
     }
 
     /// The answer to the PUT.

@@ -2,6 +2,7 @@
 
 use crate::failure;
 use std::future::Future;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use store::source::SourceError;
@@ -15,22 +16,30 @@ const BLOCKING_THREADS_MAX: usize = 32;
 /// The slowest source that is still waited for. A guess: a modem.
 const SLOWEST_BYTES_S: u64 = 32 << 10;
 
-/// The runtime, with the timeout of a transfer that stands still.
+/// The runtime, with the timeout of a transfer that stands still. Its threads start with the first request.
 pub struct Runtime {
-    tokio: tokio::runtime::Runtime,
+    tokio: OnceLock<tokio::runtime::Runtime>,
     patience: Duration,
 }
 
 impl Runtime {
-    /// Starts the threads.
-    pub fn start(patience: Duration) -> std::io::Result<Runtime> {
+    /// Makes a runtime without threads.
+    pub fn new(patience: Duration) -> Runtime {
+        Runtime { tokio: OnceLock::new(), patience }
+    }
+
+    fn tokio(&self) -> Result<&tokio::runtime::Runtime, SourceError> {
+        if let Some(tokio) = self.tokio.get() {
+            return Ok(tokio);
+        }
         let tokio = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(WORKER_THREADS)
             .max_blocking_threads(BLOCKING_THREADS_MAX)
             .thread_name("source")
             .enable_all()
-            .build()?;
-        Ok(Runtime { tokio, patience })
+            .build();
+        let tokio = tokio.map_err(|e| SourceError::Passing(format!("the threads of sources cannot start: {e}")))?;
+        Ok(self.tokio.get_or_init(|| tokio))
     }
 
     /// Waits for a future that moves about `bytes`, not longer than the timeout and the slowest source's time for
@@ -42,7 +51,7 @@ impl Runtime {
         future: impl Future<Output = Result<T, SourceError>>,
     ) -> Result<T, SourceError> {
         let limit = self.patience + Duration::from_secs(bytes / SLOWEST_BYTES_S);
-        self.tokio.block_on(async {
+        self.tokio()?.block_on(async {
             match tokio::time::timeout(limit, future).await {
                 Ok(result) => result,
                 Err(_) => Err(failure::timeout(what)),
@@ -51,8 +60,8 @@ impl Runtime {
     }
 
     /// Handle of the runtime, for background tasks.
-    pub fn handle(&self) -> &tokio::runtime::Handle {
-        self.tokio.handle()
+    pub fn handle(&self) -> Result<&tokio::runtime::Handle, SourceError> {
+        Ok(self.tokio()?.handle())
     }
 
     /// Timeout of a call without bytes.
@@ -164,14 +173,14 @@ mod tests {
 
     #[test]
     fn what_never_answers_is_given_up() {
-        let runtime = Runtime::start(Duration::from_millis(5)).expect("starts");
+        let runtime = Runtime::new(Duration::from_millis(5));
         let result: Result<(), _> = runtime.wait("x", 0, std::future::pending());
         assert!(matches!(result, Err(SourceError::Passing(_))));
     }
 
     #[test]
     fn a_transfer_that_moves_may_take_long_and_one_that_stands_still_may_not() {
-        let runtime = Runtime::start(Duration::from_secs(60)).expect("starts");
+        let runtime = Runtime::new(Duration::from_secs(60));
         let (moved, patience) = (Moved::default(), Duration::from_millis(80));
         let slow = async {
             for _ in 0..10 {

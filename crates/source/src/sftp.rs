@@ -16,6 +16,7 @@ use openssh_sftp_client::{Sftp, SftpOptions, file::File};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use store::rights;
 use store::source::{Entry, EntryKind, Identity, Source, SourceError, Version};
 use tokio::io::AsyncSeekExt;
@@ -266,7 +267,7 @@ impl SftpSource {
 
 /// Fills one request's part of the buffer. The library moves its own offset by what was asked for, not by what came,
 /// so it is set before every request.
-async fn read_part(mut file: File, offset: u64, part: &mut [u8], moved: &Moved) -> Result<(), SourceError> {
+async fn read_part(mut file: File, offset: u64, part: &mut [u8], came: &impl Fn(usize)) -> Result<(), SourceError> {
     let mut filled = 0;
     while filled < part.len() {
         let from = std::io::SeekFrom::Start(offset + filled as u64);
@@ -278,15 +279,15 @@ async fn read_part(mut file: File, offset: u64, part: &mut [u8], moved: &Moved) 
         };
         part[filled..filled + got.len()].copy_from_slice(&got);
         filled += got.len();
-        moved.add(got.len());
+        came(got.len());
     }
     Ok(())
 }
 
 /// Several requests at once over one open file.
-async fn read_range(file: &File, offset: u64, buf: &mut [u8], moved: &Moved) -> Result<(), SourceError> {
+async fn read_range(file: &File, offset: u64, buf: &mut [u8], came: &impl Fn(usize)) -> Result<(), SourceError> {
     let parts = buf.chunks_mut(REQUEST_BYTES).enumerate();
-    let reads = parts.map(|(k, part)| read_part(file.clone(), offset + (k * REQUEST_BYTES) as u64, part, moved));
+    let reads = parts.map(|(k, part)| read_part(file.clone(), offset + (k * REQUEST_BYTES) as u64, part, came));
     try_join_all(reads).await.map(drop)
 }
 
@@ -315,8 +316,14 @@ impl Source for SftpSource {
         self.session.run("stat", 0, async |sftp| stat(sftp, &self.path).await)
     }
 
-    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
-        self.read(version, buf.len() as u64, async |file, moved| read_range(file, offset, buf, moved).await)
+    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
+        self.read(version, buf.len() as u64, async |file, moved| {
+            let came = |bytes| {
+                moved.add(bytes);
+                arrived.fetch_add(bytes as u64, Ordering::Relaxed);
+            };
+            read_range(file, offset, buf, &came).await
+        })
     }
 
     /// Through one open file: a file that takes its name during the read is not mixed in.
@@ -326,7 +333,7 @@ impl Source for SftpSource {
             let mut offset = 0;
             while offset < version.size {
                 let len = (version.size - offset).min(buf.len() as u64) as usize;
-                read_range(file, offset, &mut buf[..len], moved).await?;
+                read_range(file, offset, &mut buf[..len], &|bytes| moved.add(bytes)).await?;
                 offset += len as u64;
                 if !moved.hand_over(|| each(&buf[..len])) {
                     break;

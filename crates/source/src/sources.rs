@@ -83,10 +83,10 @@ enum Session {
 const REAL_PATHS_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Sources {
-    /// Starts the runtime behind the sources, and names the process's library of cryptography unless it has one.
+    /// Makes the runtime behind the sources, and names the process's library of cryptography unless it has one.
     pub fn new(settings: Settings) -> std::io::Result<Sources> {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let runtime = Arc::new(Runtime::start(settings.patience)?);
+        let runtime = Arc::new(Runtime::new(settings.patience));
         let real = store::volume::real_paths(&settings.refused, REAL_PATHS_PATIENCE).into_iter();
         let refused = real.zip(&settings.refused).map(|(real, path)| real.unwrap_or_else(|| path.clone()));
         let refused = Arc::new(refused.collect());
@@ -210,7 +210,7 @@ impl Opener for Sources {
             Scheme::Http | Scheme::Webdav => {
                 let found = Credentials::find(&address, who)?;
                 let access = HttpAccess::without_redirects(&address, &found, self.runtime.patience())?;
-                Ok(started(Box::new(HttpUpload::start(access, self.runtime.clone(), &address.path, temporary))))
+                Ok(started(Box::new(HttpUpload::start(access, self.runtime.clone(), &address.path, temporary)?)))
             }
             Scheme::Ftp => {
                 let found = Credentials::find(&address, who)?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::source::{Identity, Opener, Source, SourceError, Upload};
@@ -77,6 +78,16 @@ impl Liar {
 
     fn uri(&self) -> String {
         format!("http://{}/x", self.authority)
+    }
+
+    /// A user whose environment names this server as that of s3.
+    fn s3_user(&self) -> Identity {
+        let environment = [
+            ("AWS_ENDPOINT_URL", format!("http://{}", self.authority)),
+            ("AWS_ACCESS_KEY_ID", "a".into()),
+            ("AWS_SECRET_ACCESS_KEY", "b".into()),
+        ];
+        Identity { environment: environment.map(|(k, v)| (k.to_string(), v)).into(), ..who() }
     }
 
     fn asked(&self) -> Vec<String> {
@@ -227,13 +238,7 @@ fn an_s3_server_is_not_believed_either() {
             answer.with("ETag", "\"a\"")
         };
         let liar = Liar::start(lie);
-        let environment = [
-            ("AWS_ENDPOINT_URL", format!("http://{}", liar.authority)),
-            ("AWS_ACCESS_KEY_ID", "a".into()),
-            ("AWS_SECRET_ACCESS_KEY", "b".into()),
-        ];
-        let environment = environment.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
-        let source = sources().open("s3://bucket/x", &Identity { environment, ..who() }).expect("open");
+        let source = sources().open("s3://bucket/x", &liar.s3_user()).expect("open");
         let version = source.stat().expect("stat");
         assert!(source.notices_replacement(&version));
         let mut buf = vec![0; 1000];
@@ -242,6 +247,25 @@ fn an_s3_server_is_not_believed_either() {
             false => assert!(read == Ok(()) && buf == bytes[5000..6000], "{read:?}"),
             true => assert!(matches!(&read, Err(SourceError::Permanent(why)) if why.contains("asked for")), "{read:?}"),
         }
+    }
+}
+
+/// [S-422]
+#[test]
+fn bytes_are_counted_before_a_range_is_complete() {
+    let bytes = data();
+    let served = bytes.clone();
+    let breaks_off = move |r: &Request| {
+        let asked = r.range.clone().filter(|_| !is_probe(r));
+        asked.map(|asked| part(&served, asked.start..asked.end - 5, asked).with("ETag", "\"a\"").unmeasured())
+    };
+    let liar = Liar::of(&bytes, breaks_off);
+    let s3 = sources().open("s3://bucket/x", &liar.s3_user()).expect("open");
+    for (what, source) in [("http", liar.source()), ("s3", s3)] {
+        let (version, arrived) = (source.stat().expect("stat"), AtomicU64::new(0));
+        let read = source.fetch_at(&version, 5000, &mut [0; 1000], &arrived);
+        assert!(matches!(read, Err(SourceError::Passing(_))), "{what}: {read:?}");
+        assert_eq!(arrived.into_inner(), 995, "{what}");
     }
 }
 

@@ -7,7 +7,7 @@ mod server;
 use server::{Ftpd, Nginx, Sshd, data, who};
 use source::{HostKeys, Settings, Sources};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use store::source::{EntryKind, Identity, Opener, Source, SourceError, Started};
 
@@ -39,6 +39,14 @@ fn reads_well(source: &Arc<dyn Source>, expected: &[u8]) {
     };
     source.read_all(&version, &mut each).expect("all");
     assert!(all == expected);
+}
+
+/// A range that ends beyond the file fails, and the bytes up to there are counted as they arrive.
+fn counts_bytes_as_they_arrive(source: &Arc<dyn Source>, from: u64, len: usize) {
+    let (version, arrived) = (source.stat().expect("stat"), AtomicU64::new(0));
+    let read = source.fetch_at(&version, from, &mut vec![0; len], &arrived);
+    assert!(matches!(read, Err(SourceError::Changed(_))), "{read:?}");
+    assert!(arrived.into_inner() > 0);
 }
 
 /// A completed upload can be read back, byte for byte.
@@ -202,7 +210,7 @@ fn a_server_that_accepts_and_says_nothing_is_given_up() {
     assert!(matches!(silent, Err(SourceError::Passing(_))), "{silent:?}");
 }
 
-/// [S-046]
+/// [S-046] [S-422]
 #[test]
 fn sftp() {
     let Some(sshd) = Sshd::start() else { return };
@@ -214,6 +222,7 @@ fn sftp() {
     let who = sshd.who();
     let source = sources.open(&sshd.uri(&dir.join("x")), &who).expect("open");
     reads_well(&source, &bytes);
+    counts_bytes_as_they_arrive(&source, 1_999_990, 20);
     assert_eq!(sources.sessions(), 1, "one session per server");
     let version = source.stat().expect("stat");
     let missing = sources.open(&sshd.uri(&dir.join("none")), &who).expect("open").stat();
@@ -284,7 +293,7 @@ fn ftp() {
     assert!(!path.exists(), "no wrong copy keeps the name");
 }
 
-/// [S-046]
+/// [S-046] [S-422]
 #[test]
 fn local_files_and_the_volumes_own() {
     let dir = tempfile::tempdir().expect("dir");
@@ -296,7 +305,9 @@ fn local_files_and_the_volumes_own() {
     let settings = Settings { refused: vec![dir.path().join("objects")], ..Settings::default() };
     let sources = Sources::new(settings).expect("runtime");
     let uri = |name: &str| format!("file://{}/{name}", dir.path().display());
-    reads_well(&sources.open(&uri("x"), &who()).expect("open"), &bytes);
+    let source = sources.open(&uri("x"), &who()).expect("open");
+    reads_well(&source, &bytes);
+    counts_bytes_as_they_arrive(&source, 0, 1_500_010);
     for inner in ["objects/o", "l", "objects/../l"] {
         assert!(matches!(sources.open(&uri(inner), &who()), Err(SourceError::Permanent(_))), "{inner}");
     }

@@ -12,6 +12,7 @@ use crate::admission::{Admission, Held};
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::stop::Stop;
 use crate::talk::{Member, Talk};
+use crate::workers::{apart, side_by_side};
 use parking_lot::{Condvar, Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -204,21 +205,15 @@ impl Calls {
         silent: Duration,
     ) -> Vec<(String, Answer)> {
         let (count, names) = (names.len(), Mutex::new(names.into_iter()));
-        let said = Mutex::new(Vec::new());
-        std::thread::scope(|scope| {
-            for _ in 0..count.min(EACH_MAX) {
-                scope.spawn(|| {
-                    while let Some(name) = { names.lock().next() } {
-                        let mut listens = |_| true;
-                        let mut out = Responder::new(&mut listens, Arc::default());
-                        let to = || To::Node(name.clone());
-                        let answer = self.call(&to, service, caller, args.clone(), silent, &mut out);
-                        said.lock().push((name, answer));
-                    }
-                });
-            }
-        });
-        said.into_inner()
+        let ask = |name: String| {
+            let mut listens = |_| true;
+            let mut out = Responder::new(&mut listens, Arc::default());
+            let answer = self.call(&|| To::Node(name.clone()), service, caller, args.clone(), silent, &mut out);
+            (name, answer)
+        };
+        let next = || names.lock().next();
+        let said = side_by_side(count.min(EACH_MAX), |_| std::iter::from_fn(next).map(ask).collect::<Vec<_>>());
+        said.concat()
     }
 
     /// The other live nodes.
@@ -333,8 +328,8 @@ impl Calls {
         drop(served);
         let Some(calls) = self.me.upgrade() else { return };
         let work = move || calls.serve(&*service, ask, stop, room);
-        if let Err(error) = std::thread::Builder::new().name("call".into()).spawn(work) {
-            tracing::warn!("no thread for a request of another node, which asks again: {error}");
+        if apart("call", work).is_err() {
+            // The other node asks again.
             self.served.lock().remove(&key);
         }
     }

@@ -18,6 +18,7 @@ mod forget;
 mod helping;
 mod led;
 mod left;
+mod maintenance;
 mod memory;
 mod purge;
 mod quotas;
@@ -62,7 +63,9 @@ use crate::stage::Stager;
 use crate::state::State;
 use crate::volume::{Config, FileServers, Problem, Problems, Volume};
 use background::Background;
+use maintenance::Maintenance;
 use parking_lot::Mutex;
+use policy::maintenance::Task;
 use policy::protect::recovery;
 use policy::volume::StripesConfig;
 use policy::{ObjectId, TargetId, Time};
@@ -111,13 +114,14 @@ pub struct Core {
     /// Sources of the files that jobs need.
     needs: Mutex<Vec<Needs>>,
     scrubs: Scrubs,
-    sums: Arc<sums::ToSum>,
-    unclean: Arc<unclean::Unclean>,
+    unclean: unclean::Unclean,
     /// Sources of further metrics.
     gauges: Mutex<Vec<Gauges>>,
     background: Arc<Background>,
+    maintenance: Arc<Maintenance>,
     balancing: balance::Balancing,
     started: Instant,
+    rates: dashboard::History,
     clock: clock::Clock,
     /// Accounts of users and jobs.
     pub accounts: Accounts,
@@ -174,12 +178,13 @@ impl Starting {
         let volume = Arc::new(Volume::open(config, servers)?);
         let events = Arc::new(Events::default());
         events.know_owners(volume.tree().try_clone_to_owned().map_err(|e| problem(&e))?);
-        let background = Background::new(volume.stats().clone(), events.clone());
+        let maintenance = Maintenance::new(volume.config().purge.every);
+        let background = Background::new(volume.stats().clone(), events.clone(), maintenance.clone());
         let pool = pool(&volume, background.clone(), events).map_err(|e| problem(&e))?;
         start_cache(&volume, &pool)?;
         let nodes = nodes(&volume, &pool, mount_point).map_err(|e| problem(&e))?;
         let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
-        let places = places(&volume).map_err(|e| problem(&e))?;
+        let places = places(&volume, &maintenance).map_err(|e| problem(&e))?;
         drop(pool.places.set(places.clone()));
         let repair = repair(&volume, &pool, opener.clone()).map_err(|e| problem(&e))?;
         drop(pool.recovery.set(repair.clone()));
@@ -191,7 +196,7 @@ impl Starting {
         let names =
             Arc::new(DurableNames::open(volume.state().clone(), pool.clone(), &host::boot()).map_err(|e| problem(&e))?);
         let alone = nodes.as_ref().is_none_or(|nodes| nodes.is_alone());
-        let unclean = Arc::new(unclean::Unclean::begin(volume.state_dir()));
+        let unclean = unclean::Unclean::begin(volume.state_dir());
         if crash::settle(&volume, &files, &mover, alone).map_err(|e| problem(&e))? > 0 {
             unclean.search();
             nodes.iter().for_each(|nodes| nodes.search_for_orphans_again());
@@ -230,8 +235,10 @@ impl Starting {
             nodes,
             calls,
             background: background.clone(),
-            balancing: balance::Balancing::new(),
+            maintenance: maintenance.clone(),
+            balancing: balance::Balancing::default(),
             started: Instant::now(),
+            rates: dashboard::History::default(),
             clock: clock::Clock::new(),
             volume,
             pool,
@@ -246,8 +253,7 @@ impl Starting {
             adapt,
             under_way: under_way::UnderWay::default(),
             needs: Mutex::default(),
-            scrubs: Scrubs::new(),
-            sums: sums::ToSum::new(),
+            scrubs: Scrubs::default(),
             unclean,
             gauges: Mutex::default(),
         });
@@ -255,7 +261,7 @@ impl Starting {
         Scrubs::start(&core);
         balance::BALANCE.register(&core);
         requests::TIERING.register(&core);
-        core.sums.start(&core);
+        sums::start(&core);
         core.unclean.start(&core);
         Accounts::start(&core);
         quotas::Keeper::start(&core);
@@ -264,19 +270,16 @@ impl Starting {
         }
         if let Some(nodes) = &core.nodes {
             shutting_down::watch(nodes, &core);
-            let (goes_on, pool) = (nodes.clone(), core.pool.clone());
-            let say_sizes = move || {
-                while goes_on.goes_on_after(SAID_EVERY) {
-                    File::say_sizes(&pool)
-                }
-            };
-            nodes.start_worker("node-sizes", say_sizes);
+            let pool = core.pool.clone();
+            nodes.every(SAID_EVERY, "node-sizes", move |_| File::say_sizes(&pool));
             core.calls.iter().for_each(|calls| helping::help_each_other(nodes, calls, &core.stager));
-            left::watch(nodes, &core);
+            maintenance.want(Task::Left);
         }
+        let tasks = Arc::downgrade(&core);
+        maintenance.start(tasks);
         let (volume, files) = (core.volume.clone(), core.files.clone());
         core.adapt.start(&core.pool, move |look| walk::each_file(walk::walk(&volume, &files), look));
-        let ending = Ending::new(mount.clone());
+        let ending = Ending::new(mount.clone()).map_err(|e| problem(&e))?;
         match bind(&core, &ending) {
             Ok(control) => Ok(Starting { daemon: Daemon { core, mount, control, ending } }),
             Err(error) => {
@@ -426,9 +429,13 @@ fn together(nodes: &Arc<Nodes>, checker: &Checker) -> Arc<Together> {
 }
 
 /// Index from file numbers to paths of stubs.
-fn places(volume: &Volume) -> crate::Result<Arc<Places>> {
+fn places(volume: &Volume, maintenance: &Arc<Maintenance>) -> crate::Result<Arc<Places>> {
     let places = Places::open(&volume.state_dir().join("files.db"), &volume.config().namespace)?;
-    places.start();
+    let maintenance = maintenance.clone();
+    places.write_on(Box::new(move |many| match many {
+        true => maintenance.due(Task::Places, Duration::ZERO),
+        false => maintenance.want(Task::Places),
+    }));
     Ok(places)
 }
 

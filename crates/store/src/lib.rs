@@ -40,6 +40,6 @@ pub mod target;
 mod unsynced;
 pub mod volume;
 mod volume_id;
-mod workers;
+pub mod workers;
 
 pub use error::{Error, Result};

@@ -12,6 +12,7 @@ mod pair;
 
 pub use pair::{Pair, pair};
 
+use crate::workers::{apart, side_by_side};
 use policy::stripe::device::Measured;
 use rustix::fs::{Advice, Mode, OFlags, fadvise, open, unlink};
 use rustix::io::{Errno, pread, pwrite};
@@ -175,10 +176,7 @@ fn throughput(scratch: &Scratch, threads: usize, time: Duration, seed: u64) -> R
         }
         Ok::<u64, Errno>(count)
     };
-    let counts = std::thread::scope(|scope| {
-        let all: Vec<_> = (0..threads).map(|n| scope.spawn(move || read(n))).collect();
-        all.into_iter().map(|one| one.join().unwrap_or(Err(Errno::IO))).collect::<Result<Vec<_>, _>>()
-    })?;
+    let counts = side_by_side(threads, read).into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok(counts.iter().sum::<u64>() as f64 / began.elapsed().as_secs_f64())
 }
 
@@ -187,17 +185,14 @@ fn overhead() -> f64 {
     const TASKS: u32 = 1000;
     let (give, take) = channel::<()>();
     let (done, heard) = channel::<()>();
-    std::thread::scope(|scope| {
-        scope.spawn(move || while take.recv().is_ok() && done.send(()).is_ok() {});
-        let began = Instant::now();
-        for _ in 0..TASKS {
-            if give.send(()).is_err() || heard.recv().is_err() {
-                break;
-            }
+    drop(apart("measure", move || while take.recv().is_ok() && done.send(()).is_ok() {}));
+    let began = Instant::now();
+    for _ in 0..TASKS {
+        if give.send(()).is_err() || heard.recv().is_err() {
+            break;
         }
-        drop(give);
-        began.elapsed().as_secs_f64() / f64::from(TASKS)
-    })
+    }
+    began.elapsed().as_secs_f64() / f64::from(TASKS)
 }
 
 /// Measures the device on which `dir` lies. The scratch file has no name and goes with the process.

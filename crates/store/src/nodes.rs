@@ -332,8 +332,18 @@ impl Nodes {
         self.workers.start(name, work);
     }
 
+    /// Calls `work` at intervals, on a thread of its own.
+    pub(crate) fn every(self: &Arc<Self>, span: Duration, name: &str, work: impl Fn(&Nodes) + Send + 'static) {
+        let nodes = self.clone();
+        self.start_worker(name, move || {
+            while nodes.goes_on_after(span) {
+                work(&nodes);
+            }
+        });
+    }
+
     /// Whether the daemon is about to end.
-    pub(crate) fn ends(&self) -> bool {
+    fn ends(&self) -> bool {
         self.ends.load(Ordering::Acquire)
     }
 
@@ -357,6 +367,7 @@ impl Nodes {
             tracing::debug!("another node looks for what this one left, which is nothing: {error}");
         }
         self.workers.stop();
+        self.reach.file.lock().take();
     }
 }
 

@@ -6,8 +6,8 @@
 //!   directory 77  ──> (root, "run7")
 //! ```
 //! Directories are known by their inode numbers, so the renaming of one, with all that lies below, changes one row. Rows
-//! are written behind: [`Places::learn`] and the renames only note what changed, and a thread of its own writes what was
-//! noted, many at a time and without a sync.
+//! are written behind: [`Places::learn`] and the renames only note what changed, and a background task writes the notes,
+//! many at a time and without a sync.
 //!
 //! **A hint is never trusted.** A lookup opens the file at the path and reads the number in its layout record. So a
 //! table that is older than the namespace, damaged or missing costs only a [walk](Places::walk) through the tree, which
@@ -18,25 +18,21 @@ mod table;
 mod walk;
 
 use crate::Result;
-use crate::workers::Workers;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use policy::FileId;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, statat};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
 use table::Table;
 
 /// Changes that wait to be written; of more, rows are missing until the next walk. A guess: some ten megabytes.
 const CHANGES_MAX: usize = 1 << 16;
-/// Changes that are written at once, before [`WRITE_AFTER`] is over. A guess.
+/// Changes that are written at once. A guess.
 const BATCH: usize = 1 << 12;
-/// Time that a change waits for others, to be written with them.
-const WRITE_AFTER: Duration = Duration::from_secs(1);
 /// Directories of which it is remembered that they have a row.
 const DIRECTORIES_MAX: usize = 1 << 16;
 /// A longer chain of directories must be a loop.
@@ -66,7 +62,7 @@ impl Changes {
 #[derive(Default)]
 struct Inner {
     noted: Changes,
-    /// Taken by the thread that writes, and not in the table yet.
+    /// Changes being written, which are not in the table until then.
     writing: Arc<Changes>,
     /// Directories that have a row, or will have.
     known: HashSet<u64>,
@@ -74,8 +70,10 @@ struct Inner {
     whole: bool,
     /// Changes that were given up.
     lost: u64,
-    ends: bool,
 }
+
+/// Requests a write of the noted changes: at once if there are many, else soon.
+type RequestWrite = Box<dyn Fn(bool) + Send + Sync>;
 
 /// The table. See the module.
 pub struct Places {
@@ -84,12 +82,11 @@ pub struct Places {
     tree_path: PathBuf,
     root: u64,
     inner: Mutex<Inner>,
-    changed: Condvar,
+    request: OnceLock<RequestWrite>,
     table: Mutex<Table>,
     /// One walk at a time; how many there were.
     walks: Mutex<()>,
     walked: AtomicU64,
-    workers: Workers,
 }
 
 impl Places {
@@ -102,25 +99,16 @@ impl Places {
             tree_path: tree_path.canonicalize().unwrap_or(tree_path),
             tree,
             inner: Mutex::default(),
-            changed: Condvar::new(),
+            request: OnceLock::new(),
             table: Mutex::new(Table::open(file)),
             walks: Mutex::new(()),
             walked: AtomicU64::new(0),
-            workers: Workers::of("the table of places"),
         }))
     }
 
-    /// Starts the thread that writes.
-    pub fn start(self: &Arc<Self>) {
-        let this = self.clone();
-        self.workers.start("places", move || this.write_behind());
-    }
-
-    /// Writes what was noted and ends the thread.
-    pub fn stop(&self) {
-        self.inner.lock().ends = true;
-        self.changed.notify_all();
-        self.workers.stop();
+    /// Sets the function that requests writes; until then changes stay in memory. Only the first call counts.
+    pub fn write_on(&self, request: RequestWrite) {
+        drop(self.request.set(request));
     }
 
     /// The directory that holds all.
@@ -129,11 +117,10 @@ impl Places {
     }
 
     /// Records that a file just got a layout or a name in the tree. `stub` is its stub's path as the kernel shows it; a
-    /// path outside of the tree is ignored.
-    pub fn learn(&self, file: FileId, stub: &Path) {
-        if let Ok(below) = stub.strip_prefix(&self.tree_path) {
-            self.learn_below(file, below);
-        }
+    /// path outside of the tree is ignored. Returns whether it is in the tree.
+    pub fn learn(&self, file: FileId, stub: &Path) -> bool {
+        let below = stub.strip_prefix(&self.tree_path);
+        below.map(|below| self.learn_below(file, below)).is_ok()
     }
 
     /// As above, for a path below the tree.
@@ -201,9 +188,10 @@ impl Places {
             return inner.give_up();
         }
         change(&mut inner);
-        // The writer sleeps until there is a first one, and then until there are many.
-        if matches!(inner.noted.len(), 1 | BATCH) {
-            self.changed.notify_all();
+        let changes = inner.noted.len();
+        drop(inner);
+        if let Some(request) = self.request.get().filter(|_| matches!(changes, 1 | BATCH)) {
+            request(changes == BATCH);
         }
     }
 
@@ -242,29 +230,8 @@ impl Places {
         written(&mut self.table.lock())
     }
 
-    fn write_behind(&self) {
-        loop {
-            let mut inner = self.inner.lock();
-            while inner.noted.len() == 0 && !inner.ends {
-                self.changed.wait(&mut inner);
-            }
-            let until = Instant::now() + WRITE_AFTER;
-            while inner.noted.len() < BATCH && !inner.ends {
-                if self.changed.wait_until(&mut inner, until).timed_out() {
-                    break;
-                }
-            }
-            let ends = inner.ends;
-            drop(inner);
-            self.write_noted();
-            if ends {
-                return;
-            }
-        }
-    }
-
-    /// Writes what was noted so far.
-    fn write_noted(&self) {
+    /// Writes the changes noted so far.
+    pub fn write_noted(&self) {
         // Held from the taking on, so that two batches cannot change places.
         let mut table = self.table.lock();
         let batch = {

@@ -9,7 +9,7 @@ mod record;
 pub use record::{FORMAT, Place, Record, RecordError, SOURCES_MAX, SUM_BYTES, check_uri};
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 /// Failure of a source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,19 +67,12 @@ const READ_BYTES: usize = 8 << 20;
 pub trait Source: Send + Sync {
     /// Returns the present version.
     fn stat(&self) -> Result<Version, SourceError>;
-    /// Fills `buf` from `offset`, all of it. Fails with `Changed` where the protocol lets it guard by `version`.
-    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError>;
-    /// As [`Source::read_at`], and adds the bytes that arrived to `arrived`, while they arrive if the protocol allows it.
-    fn read_at_counted(
-        &self,
-        version: &Version,
-        offset: u64,
-        buf: &mut [u8],
-        arrived: &AtomicU64,
-    ) -> Result<(), SourceError> {
-        self.read_at(version, offset, buf)?;
-        arrived.fetch_add(buf.len() as u64, Ordering::Relaxed);
-        Ok(())
+    /// Fills `buf` from `offset`, all of it, and adds the bytes to `arrived` while they arrive. Fails with `Changed` where
+    /// the protocol lets it guard by `version`.
+    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError>;
+    /// As [`Source::fetch_at`], without progress.
+    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
+        self.fetch_at(version, offset, buf, &AtomicU64::new(0))
     }
     /// Reads from the start, in order; `each` takes the bytes and returns whether to go on. Sources without ranges
     /// override this method; the default reads range by range.

@@ -82,6 +82,11 @@ impl Stats {
         }
     }
 
+    /// Bytes that calls of that kind moved.
+    pub fn bytes(&self, op: Op) -> u64 {
+        self.ops[op as usize].bytes.get()
+    }
+
     /// Returns the counts of each user's operations.
     pub fn users(&self) -> &Users {
         &self.users

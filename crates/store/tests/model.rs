@@ -151,7 +151,6 @@ fn write(file: &Arc<File>, offset: u64, data: &[u8]) {
 
 fn apply(world: &mut World, model: &mut Vec<u8>, op: &Op) {
     let file = world.life.file.clone();
-    let mover = &world.life.mover;
     match *op {
         Op::Read(offset, len) => {
             let mut buf = vec![0xEE; len as usize];
@@ -209,27 +208,38 @@ fn apply(world: &mut World, model: &mut Vec<u8>, op: &Op) {
             drop(file);
             world.kill();
         }
+        Op::AddMirror | Op::DropMirror(_) | Op::ReplaceTarget(_) | Op::MoveSegment(..) | Op::Resync => {
+            move_bytes(world, &file, op);
+        }
+    }
+}
+
+/// Moves the bytes of a file, which stay the same.
+fn move_bytes(world: &World, file: &Arc<File>, op: &Op) {
+    let mover = &world.life.mover;
+    match *op {
         Op::AddMirror if file.layout().is_none_or(|l| l.mirrors.len() < 3) => {
-            let _ = mover.add_mirror(&file, &world.options.placement);
+            let _ = mover.add_mirror(file, &world.options.placement);
         }
         Op::AddMirror => {}
-        Op::DropMirror(mirror) => drop(mover.drop_mirror(&file, mirror)),
+        Op::DropMirror(mirror) => drop(mover.drop_mirror(file, mirror)),
         Op::ReplaceTarget(target) => {
             let id = policy::TargetId(target);
-            if mover.replace_target(&file, id, policy::layout::Reason::Drained(id)).is_ok() {
+            if mover.replace_target(file, id, policy::layout::Reason::Drained(id)).is_ok() {
                 let layout = file.layout().expect("only a file with a layout is moved");
                 assert!(layout.objects().all(|(_, o)| o.target != id), "the target is empty");
             }
         }
         Op::MoveSegment(mirror, segment) => {
-            drop(mover.move_segment(&file, mirror, segment, &world.options.placement));
+            drop(mover.move_segment(file, mirror, segment, &world.options.placement));
         }
         Op::Resync => {
-            if mover.resync(&file).is_ok() {
+            if mover.resync(file).is_ok() {
                 let all = file.layout().expect("only a file with a layout is resynced");
                 assert!(all.mirrors.iter().all(|m| m.state == policy::layout::MirrorState::InSync));
             }
         }
+        _ => {}
     }
 }
 

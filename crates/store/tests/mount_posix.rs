@@ -1,5 +1,7 @@
 //! Guarantees that applications rely on, one by one, on a mounted volume.
 
+#[path = "mount/posix_attributes.rs"]
+mod attributes;
 #[allow(dead_code)]
 #[path = "mount/volume.rs"]
 mod volume;
@@ -14,7 +16,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 use store::target::Order;
 
 /// A mounted volume, or nothing where that cannot be had.
@@ -35,9 +37,20 @@ fn is_root() -> bool {
     root
 }
 
+fn sh_as_nobody(directory: &Path, script: &str) -> bool {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script]).current_dir(directory);
+    command.status().expect("setpriv is there (util-linux)").success()
+}
+
 /// How many objects lie on all targets.
 fn objects(volume: &volume::Volume) -> usize {
     volume.targets.all().iter().map(|t| t.run(|medium| medium.list()).unwrap().len()).sum()
+}
+
+/// Requests a layout for new files of a directory.
+fn ask_for(directory: &Path, layout: &str) {
+    rustix::fs::setxattr(directory, "user.entrepot.layout", layout.as_bytes(), XattrFlags::empty()).unwrap();
 }
 
 fn pattern(len: usize) -> Vec<u8> {
@@ -216,36 +229,6 @@ fn holes_take_no_space_and_are_not_counted() {
     until("what was written is counted", || (3 << 20..4 << 20).contains(&(blocks() * 512)));
 }
 
-/// [S-156]
-#[test]
-fn attributes_of_users_leave_room_for_a_layout() {
-    let Some((volume, dir)) = mounted() else { return };
-    let (path, stub) = (volume.at.join("f"), dir.path().join("namespace/tree/f"));
-    fs::write(&path, b"small").unwrap();
-    let stored = || {
-        let mut value = [0; 64];
-        rustix::fs::getxattr(&stub, "user.entrepot.layout", &mut value).map(|len| value[..len].to_vec())
-    };
-    assert_eq!(stored(), Err(Errno::NODATA), "nothing is kept before it is needed");
-    rustix::fs::setxattr(&path, "user.mine", b"x", XattrFlags::empty()).unwrap();
-    assert_eq!(stored(), Ok(b"room for the layout\n".to_vec()));
-    let mut list = [0; 256];
-    let len = rustix::fs::listxattr(&path, &mut list).unwrap();
-    assert_eq!(&list[..len], b"user.mine\0");
-    fs::write(&path, pattern(100_000)).unwrap();
-    assert_eq!(fs::read(&path).unwrap(), pattern(100_000));
-    assert_ne!(stored(), Ok(b"room for the layout\n".to_vec()));
-    rustix::fs::setxattr(&path, "user.more", b"x", XattrFlags::empty()).unwrap();
-    assert_eq!(fs::read(&path).unwrap(), pattern(100_000), "its layout stays");
-    let empty = volume.at.join("empty");
-    File::create(&empty).unwrap();
-    rustix::fs::setxattr(&empty, "user.mine", b"x", XattrFlags::empty()).unwrap();
-    fs::remove_file(&empty).unwrap();
-    fs::remove_file(&path).unwrap();
-    volume.mount.unmount().unwrap();
-    assert_eq!(objects(&volume), 0);
-}
-
 /// [S-003]
 #[test]
 fn an_unlinked_file_lives_until_it_is_closed() {
@@ -304,70 +287,12 @@ fn empty_files_keep_no_space_when_they_go() {
     assert_eq!(objects(&volume), 0);
 }
 
-/// [S-198]
-#[test]
-fn reading_sets_no_time_of_access() {
-    let Some((volume, _dir)) = mounted() else { return };
-    let directory = volume.at.join("d");
-    fs::create_dir(&directory).unwrap();
-    let files = [("small", 100), ("large", 300_000)].map(|(name, len)| {
-        let path = directory.join(name);
-        fs::write(&path, pattern(len)).unwrap();
-        path
-    });
-    let all = [&directory, &files[0], &files[1]];
-    let (accessed, modified) = (UNIX_EPOCH + Duration::from_secs(1000), UNIX_EPOCH + Duration::from_secs(2000));
-    for path in all {
-        let times = fs::FileTimes::new().set_accessed(accessed).set_modified(modified);
-        File::open(path).unwrap().set_times(times).unwrap();
-    }
-    // Opened again, so that nothing is answered from the page cache; older than the time of modification, `relatime`
-    // would set it.
-    for path in &files {
-        fs::write(path, pattern(200)).unwrap();
-        assert_eq!(fs::read(path).unwrap(), pattern(200));
-        fs::read(path).unwrap();
-    }
-    assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
-    for path in all {
-        assert_eq!(path.metadata().unwrap().accessed().unwrap(), accessed, "{}", path.display());
-    }
-}
-
-/// [S-007]
-#[test]
-fn layouts_are_asked_for_inherited_and_shown() {
-    let Some((volume, _dir)) = mounted() else { return };
-    let directory = volume.at.join("wide");
-    fs::create_dir(&directory).unwrap();
-    let layout = "user.entrepot.layout";
-    rustix::fs::setxattr(&directory, layout, b"stripe_count=2 stripe_size=128K single_max=0", XattrFlags::empty())
-        .unwrap();
-    let refused = rustix::fs::setxattr(&directory, layout, b"stripe_count=none", XattrFlags::empty());
-    assert_eq!(refused, Err(Errno::INVAL));
-    fs::create_dir(directory.join("sub")).unwrap();
-    let file = directory.join("sub/file");
-    fs::write(&file, pattern(600_000)).unwrap();
-    let mut text = [0; 1024];
-    let len = rustix::fs::getxattr(&file, layout, &mut text).unwrap();
-    let text = String::from_utf8_lossy(&text[..len]);
-    assert!(text.contains("stripe_size=131072 stripe_count=2"), "{text}");
-    assert!(fs::read(&file).unwrap() == pattern(600_000));
-    let small = volume.at.join("small");
-    fs::write(&small, b"x").unwrap();
-    assert_eq!(rustix::fs::getxattr(&small, layout, &mut [0; 10]), Err(Errno::NODATA), "its bytes are in its stub");
-    let hidden = rustix::fs::setxattr(&small, "user.entrepot.other", b"x", XattrFlags::empty());
-    assert_eq!(hidden, Err(Errno::PERM));
-    let mut names = [0; 1024];
-    assert_eq!(rustix::fs::listxattr(&small, &mut names).unwrap(), 0);
-}
-
 #[test]
 fn one_object_files_are_passed_through_and_keep_their_size() {
     let Some((volume, _dir)) = mounted() else { return };
     let directory = volume.at.join("one");
     fs::create_dir(&directory).unwrap();
-    rustix::fs::setxattr(&directory, "user.entrepot.layout", b"stripe_count=1", XattrFlags::empty()).unwrap();
+    ask_for(&directory, "stripe_count=1");
     let path = directory.join("file");
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
     file.write_all_at(&pattern(300_000), 0).unwrap();
@@ -392,7 +317,7 @@ fn the_end_closes_what_was_open() {
     if !is_root() {
         return;
     }
-    rustix::fs::setxattr(&volume.at, "user.entrepot.layout", b"stripe_count=1", XattrFlags::empty()).unwrap();
+    ask_for(&volume.at, "stripe_count=1");
     let (kept, gone) = (volume.at.join("kept"), volume.at.join("gone"));
     let open = [&kept, &gone].map(|path| File::create(path).unwrap());
     open.iter().for_each(|file| file.write_all_at(&pattern(300_000), 0).unwrap());
@@ -414,7 +339,7 @@ fn writers_of_one_file_lose_no_record() {
     for request in ["stripe_count=1", "stripe_count=4 single_max=64K"] {
         let dir = volume.at.join(request.replace([' ', '='], "-"));
         fs::create_dir(&dir).unwrap();
-        rustix::fs::setxattr(&dir, "user.entrepot.layout", request.as_bytes(), XattrFlags::empty()).unwrap();
+        ask_for(&dir, request);
         for round in 0..4 {
             let path = dir.join(format!("shared{round}"));
             File::create(&path).unwrap();
@@ -439,65 +364,6 @@ fn writers_of_one_file_lose_no_record() {
             });
             fs::remove_file(&path).unwrap();
         }
-    }
-}
-
-/// [S-004]
-#[test]
-fn directories_give_their_group_and_default_acl() {
-    let Some((volume, _dir)) = mounted() else { return };
-    if !is_root() {
-        return;
-    }
-    let directory = volume.at.join("shared");
-    fs::create_dir(&directory).unwrap();
-    std::os::unix::fs::chown(&directory, Some(0), Some(4321)).unwrap();
-    fs::set_permissions(&directory, PermissionsExt::from_mode(0o2777)).unwrap();
-    let as_nobody = |script: &str| {
-        let status = Command::new("setpriv")
-            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script])
-            .current_dir(&directory)
-            .status();
-        status.expect("setpriv is there (util-linux)").success()
-    };
-    assert!(as_nobody("umask 027; touch file; mkdir sub; mkfifo pipe"));
-    let stat = |name: &str| fs::metadata(directory.join(name)).unwrap();
-    assert_eq!((stat("file").uid(), stat("file").gid(), stat("file").mode() & 0o7777), (65534, 4321, 0o640));
-    assert_eq!((stat("sub").uid(), stat("sub").gid(), stat("sub").mode() & 0o7777), (65534, 4321, 0o2750));
-    assert_eq!((stat("pipe").uid(), stat("pipe").gid()), (65534, 4321));
-    assert!(!as_nobody("echo x > /dev/null && echo x > ../not-here"), "the root directory is root's");
-    let acl = Command::new("setfacl").args(["-d", "-m", "u:daemon:rwx,g::r-x,o::---"]).arg(&directory).status();
-    if !acl.is_ok_and(|s| s.success()) {
-        return eprintln!("skipped the rest: no setfacl, or the namespace has no ACLs");
-    }
-    assert!(as_nobody("umask 077; touch inherited"));
-    let shown = Command::new("getfacl").args(["-cpn"]).arg(directory.join("inherited")).output().unwrap();
-    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-    assert!(
-        shown.contains("user:1:rwx") && shown.contains("mask::rw-"),
-        "the default ACL rules, not the mask: {shown}"
-    );
-}
-
-#[test]
-fn writing_takes_setuid_away_unless_root_writes() {
-    let Some((volume, _dir)) = mounted() else { return };
-    if !is_root() {
-        return;
-    }
-    for len in [100, 700_000] {
-        let path = volume.at.join(format!("program{len}"));
-        fs::write(&path, pattern(len)).unwrap();
-        fs::set_permissions(&path, PermissionsExt::from_mode(0o6777)).unwrap();
-        OpenOptions::new().write(true).open(&path).unwrap().write_all(b"root").unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o6777);
-        let script = format!("printf nobody 1<> '{}'", path.display());
-        let status = Command::new("setpriv")
-            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &script])
-            .status()
-            .unwrap();
-        assert!(status.success());
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o777, "{len} bytes");
     }
 }
 
@@ -526,28 +392,6 @@ fn space_is_what_the_targets_have() {
         volume.targets.all().iter().for_each(|target| drop(volume.targets.operate(target.id(), order)));
         assert_eq!((space().f_blocks, space().f_bavail), (blocks, free), "{order:?}");
     }
-}
-
-/// [S-001] The kernel writes the object by itself, and its times would be the object's.
-#[test]
-fn times_that_were_set_stay_until_the_next_write() {
-    let Some((volume, _dir)) = mounted() else { return };
-    let dir = volume.at.join("single");
-    fs::create_dir(&dir).unwrap();
-    rustix::fs::setxattr(&dir, "user.entrepot.layout", b"stripe_count=1", XattrFlags::empty()).unwrap();
-    let path = dir.join("file");
-    let modified = || fs::metadata(&path).unwrap().modified().unwrap();
-    let then = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-    let mut file = File::create(&path).unwrap();
-    file.write_all(&pattern(200_000)).unwrap();
-    file.set_modified(then).unwrap(); // as `cp -p` does
-    assert_eq!(modified(), then);
-    drop(file);
-    assert_eq!(modified(), then, "closing brought the object's time");
-    drop(OpenOptions::new().write(true).open(&path).unwrap());
-    assert_eq!(modified(), then, "nothing was written");
-    OpenOptions::new().write(true).open(&path).unwrap().write_all(b"new").unwrap();
-    assert!(modified() > then);
 }
 
 /// Names change in every way that there is, without a walk through the tree.

@@ -62,6 +62,11 @@ fn section(policy: TieringPolicy) -> volume::Tiering {
     }
 }
 
+/// The paper's planner, with all of the fast tier.
+fn whole() -> volume::Tiering {
+    volume::Tiering { proportional: false, share_percent: 100, ..section(TieringPolicy::WsRos) }
+}
+
 fn costs() -> Costs {
     let device = DeviceCost::seconds_per_gb;
     Costs { fast: device(5.0, 25.0), slow: device(500.0, 100.0), fast_devices: 2, slow_devices: 2 }
@@ -99,15 +104,8 @@ impl World {
         pool.places.set(places).ok().expect("set once");
         let files = FileTable::new(pool.clone(), namespace.path().to_owned());
         let clock = Arc::new(AtomicU64::new(0));
-        let (devices, segment_bytes) = (Devices::default(), SEGMENT);
-        let settings = Settings {
-            tiering: section,
-            stripes: None,
-            replicas: ReplicasConfig::new(0),
-            devices,
-            segment_bytes,
-            concurrent: 2,
-        };
+        let (devices, replicas, segment_bytes) = (Devices::default(), ReplicasConfig::new(0), SEGMENT);
+        let settings = Settings { tiering: section, stripes: None, replicas, devices, segment_bytes, concurrent: 2 };
         let adapt = adapt(&settings, &files, &state, &stats, &clock);
         pool.advisers.set(vec![adapt.recorder().clone()]).ok().expect("set once");
         World { namespace, media, pool, files, state, stats, clock, settings, adapt }
@@ -130,6 +128,16 @@ impl World {
         hot.iter().for_each(|n| self.read(file, *n));
         self.read(file, round % 24);
         self.step();
+    }
+
+    /// So many turns, with idle devices after every twenty.
+    fn serve(&self, file: &Arc<File>, hot: &[u64], rounds: u64) {
+        for round in 0..rounds {
+            self.read_mostly(file, hot, round);
+            if round % 20 == 19 {
+                self.idle();
+            }
+        }
     }
 
     /// A file of that many segments, each with bytes of its own.
@@ -158,6 +166,16 @@ impl World {
             carried += self.adapt.carry_now();
         }
         carried
+    }
+
+    /// The devices are used once in so many milliseconds, and nothing moves.
+    fn is_busy(&self, times: u32, every_ms: u64, used: impl Fn()) {
+        for _ in 0..times {
+            self.clock.fetch_add(every_ms * 1_000_000, Ordering::Relaxed);
+            used();
+            self.step();
+            assert_eq!(self.adapt.carry_now(), 0);
+        }
     }
 
     fn step(&self) {
@@ -249,25 +267,14 @@ fn new_segments_are_dealt_by_speed_as_far_as_the_share_goes() {
 
 #[test]
 fn moves_wait_for_idle_devices_and_for_nothing_of_their_own() {
-    let whole = volume::Tiering { proportional: false, share_percent: 100, ..section(TieringPolicy::WsRos) };
-    let world = World::new(whole);
+    let world = World::new(whole());
     let (file, _) = world.written("busy", 20);
     world.idle();
     let slow = (0..20).find(|n| world.map(&file).as_bytes()[*n as usize] == b's').expect("one");
     // A read every 20 ms: the devices are never idle for 100.
-    for _ in 0..100 {
-        world.clock.fetch_add(20_000_000, Ordering::Relaxed);
-        world.read(&file, slow);
-        world.step();
-        assert_eq!(world.adapt.carry_now(), 0);
-    }
+    world.is_busy(100, 20, || world.read(&file, slow));
     // Reads that do not come through the mount (a drain, a stage-out) are seen on the device.
-    for _ in 0..20 {
-        world.clock.fetch_add(20_000_000, Ordering::Relaxed);
-        file.read(slow * SEGMENT, &mut [0; 4096]).expect("well");
-        world.step();
-        assert_eq!(world.adapt.carry_now(), 0);
-    }
+    world.is_busy(20, 20, || drop(file.read(slow * SEGMENT, &mut [0; 4096]).expect("well")));
     assert!(world.idle() >= 1);
     assert_eq!(world.map(&file).as_bytes()[slow as usize], b'F');
 }
@@ -275,9 +282,7 @@ fn moves_wait_for_idle_devices_and_for_nothing_of_their_own() {
 #[test]
 fn a_move_under_way_waits_for_who_comes_meanwhile_and_a_pause_begins_none() {
     // Nothing has to leave, so that one move is planned.
-    let section = section(TieringPolicy::WsRos);
-    let whole = volume::Tiering { proportional: false, share_percent: 100, free_percent: 0, ..section };
-    let world = World::new(whole);
+    let world = World::new(volume::Tiering { free_percent: 0, ..whole() });
     let (file, bytes) = world.written("polite", 20);
     world.idle();
     let slow = world.slow(&file, 1)[0];
@@ -311,8 +316,7 @@ fn a_move_under_way_waits_for_who_comes_meanwhile_and_a_pause_begins_none() {
 /// [S-100]
 #[test]
 fn a_device_that_fails_during_moves_costs_nothing_but_the_moves() {
-    let whole = volume::Tiering { proportional: false, share_percent: 100, ..section(TieringPolicy::WsRos) };
-    let world = World::new(whole);
+    let world = World::new(whole());
     let (file, bytes) = world.written("ill", 20);
     world.idle();
     let before = world.map(&file);
@@ -341,8 +345,7 @@ fn a_device_that_fails_during_moves_costs_nothing_but_the_moves() {
 /// [S-101]
 #[test]
 fn after_a_restart_files_are_found_by_where_they_lie_and_gone_ones_are_forgotten() {
-    let whole = volume::Tiering { proportional: false, share_percent: 100, ..section(TieringPolicy::WsRos) };
-    let world = World::new(whole);
+    let world = World::new(whole());
     let (file, bytes) = world.written("kept", 16);
     let (gone, _) = world.written("gone", 3);
     assert_eq!((&*world.map(&file), &*world.map(&gone)), ("FFssFFssFFssFFss", "FFs"));
@@ -390,12 +393,7 @@ fn slow_copies_stay_while_their_target_has_as_much_room_as_was_said() {
         // The file and what is kept of it leave half of the slow tier free at least, and never nine tenths.
         world.media[2..].iter().for_each(|medium| medium.set_capacity_bytes(36 * SEGMENT));
         let slow = world.slow(&file, 3);
-        for round in 0..200 {
-            world.read_mostly(&file, &slow, round);
-            if round % 20 == 19 {
-                world.idle();
-            }
-        }
+        world.serve(&file, &slow, 200);
         assert!(slow.iter().all(|n| world.map(&file).as_bytes()[*n as usize] == b'F'), "{}", world.map(&file));
         world.step();
         let copies = world.adapt.report().expect("measured").copies;
@@ -418,12 +416,7 @@ fn what_was_placed_on_the_fast_tier_gets_a_slow_copy_when_it_was_left_alone_and_
     let (file, mut bytes) = world.written("new", 24);
     // A read every 50 ms from the slow tier: the devices are never idle for 100.
     let slow = world.map(&file).find('s').expect("the share is full") as u64;
-    for _ in 0..100 {
-        world.clock.fetch_add(50_000_000, Ordering::Relaxed);
-        world.read(&file, slow);
-        world.step();
-        assert_eq!(world.adapt.carry_now(), 0);
-    }
+    world.is_busy(100, 50, || world.read(&file, slow));
     assert_eq!(copies(&world, &file).0, 0);
     world.idle();
     let (there, made, on_fast) = copies(&world, &file);
@@ -454,12 +447,7 @@ fn what_was_placed_on_the_fast_tier_gets_a_slow_copy_when_it_was_left_alone_and_
     // Segments that leave return to their copies.
     let returned = world.stats.get(Metric::TieringReturned);
     let slow = world.slow(&file, 3);
-    for round in 0..400 {
-        world.read_mostly(&file, &slow, round);
-        if round % 20 == 19 {
-            world.idle();
-        }
-    }
+    world.serve(&file, &slow, 400);
     assert!(world.stats.get(Metric::TieringReturned) > returned, "{:?}", world.adapt.report());
     assert!(content(&file) == bytes && world.fast_used() <= FAST_BYTES);
 }

@@ -8,6 +8,7 @@ pub mod man;
 pub mod screen;
 pub mod served;
 pub mod shown;
+pub mod signals;
 pub mod table;
 
 /// Meanings of the exit codes, for the end of the help.

@@ -8,13 +8,14 @@ mod keys;
 
 pub use keys::Key;
 
+use crate::signals;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::termios::{
     InputModes, LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
+use signal_hook::consts::SIGWINCH;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -80,12 +81,9 @@ impl Screen {
     /// Takes the terminal of this process. Ctrl-C, SIGTERM and SIGHUP restore it and end the process with success.
     pub fn take() -> io::Result<Screen> {
         let screen = Screen::on(io::stdin().as_fd().try_clone_to_owned()?, io::stdout().as_fd().try_clone_to_owned()?)?;
-        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-        std::thread::Builder::new().name("interrupt".into()).spawn(move || {
-            if signals.forever().next().is_some() {
-                give_back();
-                std::process::exit(0);
-            }
+        signals::on(signals::ENDS, |_| {
+            give_back();
+            std::process::exit(0);
         })?;
         Ok(screen)
     }

@@ -2,7 +2,7 @@
 //! failed start.
 
 use crate::failure::Result;
-use crate::shown;
+use crate::{shown, signals};
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
@@ -61,24 +61,19 @@ pub fn end_on_signal<T: Send + Sync + 'static>(
     unmount: fn(&T) -> io::Result<()>,
     detach: fn(&T) -> io::Result<()>,
 ) -> Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let served: Weak<T> = Arc::downgrade(served);
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        let mut insisted = false;
-        for signal in signals.forever() {
-            let Some(served) = served.upgrade() else { return };
-            match unmount(&served) {
-                Ok(()) => return,
-                Err(error) if signal == SIGTERM || insisted => {
-                    tracing::warn!(%error, "somebody uses the mount; it is detached, and ends with its last user");
-                    drop(detach(&served));
-                    return;
-                }
-                Err(error) => {
-                    tracing::error!("the mount cannot be ended: {error}; press Ctrl-C again to detach it all the same");
-                    insisted = true;
-                }
+    signals::on(signals::ENDS, move |insists| {
+        let Some(served) = served.upgrade() else { return true };
+        match unmount(&served) {
+            Ok(()) => true,
+            Err(error) if insists => {
+                tracing::warn!(%error, "somebody uses the mount; it is detached, and ends with its last user");
+                drop(detach(&served));
+                true
+            }
+            Err(error) => {
+                tracing::error!("the mount cannot be ended: {error}; press Ctrl-C again to detach it all the same");
+                false
             }
         }
     })?;

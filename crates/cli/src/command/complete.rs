@@ -12,10 +12,10 @@ use jobs::request::{JobSummary, List};
 use jobs::slurm::wire::Summary;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::mpsc::channel;
 use std::time::Duration;
 use store::control::answers::{Targets, read};
 use store::control::{Request, mounts};
+use store::workers::within;
 
 /// A shell that waits longer seems to hang; the process itself takes some of the 200 ms that are promised.
 const PATIENCE: Duration = Duration::from_millis(150);
@@ -85,10 +85,9 @@ impl CompletionRequest {
 
     /// Writes what fits, one a line.
     pub fn run(self) -> Result<u8> {
-        let (tell, told) = channel();
         // A thread that hangs is abandoned: the process ends.
-        std::thread::spawn(move || tell.send(self.fitting()));
-        let fitting = told.recv_timeout(PATIENCE).ok().flatten().unwrap_or_default();
+        let fitting =
+            within(PATIENCE, "complete", [move || self.fitting()]).pop().flatten().flatten().unwrap_or_default();
         shown::text(&fitting.into_iter().map(|value| value + "\n").collect::<String>())?;
         Ok(0)
     }

@@ -14,7 +14,8 @@ use jobs::request::{
     Complaint, JobDetail, JobId, JobState, JobSummary, Kind, List, Log, LogPiece, NamedSource, OneJob, Overrides,
     PartKind, Retry, Script, SilentHosts, Stream, Submit,
 };
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -320,12 +321,18 @@ fn plan(context: &Context, path: &Path, overrides: Overrides, output: Output) ->
         Ok(plan) if output == Output::Json => shown::json(&plan)?,
         Ok(plan) => shown::text(&shown::inert(&jobs::plan::render(&plan)))?,
         Err(complaints) if output == Output::Json => {
-            shown::json(&json!({ "complaints": complaints }))?;
+            shown::json(&Complaints { complaints })?;
             return Err(Failure::Said(exit::WRONG_INPUT));
         }
         Err(complaints) => return Err(complain(&complaints)),
     }
     Ok(0)
+}
+
+/// Errors of a script in JSON.
+#[derive(Serialize)]
+struct Complaints {
+    complaints: Vec<Complaint>,
 }
 
 /// The runner's own default, see `jobs::Config`.

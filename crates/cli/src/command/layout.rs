@@ -7,7 +7,8 @@ use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
 use rustix::io::Errno;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use store::control::answers::{self, Text, read};
@@ -154,7 +155,7 @@ impl Layout {
             Some(Verb::Set { path, request, output }) => {
                 let inside = set(context, &path, &request.join(" "))?;
                 if output == Output::Json {
-                    shown::json(&json!({"path": inside, "request": request.join(" ")}))?;
+                    shown::json(&Requested { path: inside, directory: None, request: Some(request.join(" ")) })?;
                 }
                 return Ok(0);
             }
@@ -227,6 +228,15 @@ fn show(context: &Context, file: &Path, output: Output) -> Result<u8> {
     Ok(0)
 }
 
+/// A requested layout in JSON.
+#[derive(Serialize)]
+struct Requested {
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    directory: Option<bool>,
+    request: Option<String>,
+}
+
 /// The virtual attribute that requests a layout.
 const NAME: &str = "user.entrepot.layout";
 
@@ -240,7 +250,7 @@ fn show_request(context: &Context, dir: &Path, output: Output) -> Result<u8> {
         Err(e) => return Err(Failure::of_io(&dir.display().to_string(), &e.into()).into()),
     };
     match output {
-        Output::Json => shown::json(&json!({"path": inside.path, "directory": true, "request": request}))?,
+        Output::Json => shown::json(&Requested { path: inside.path, directory: Some(true), request })?,
         Output::Text => shown::text(&match request {
             Some(request) => format!("new files in it: {request}\n"),
             None => "new files in it: as the volume's [layout] says; the directory asks for nothing else\n".into(),

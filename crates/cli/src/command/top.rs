@@ -15,7 +15,6 @@ use board::{Board, Next, Sort, View};
 use clap::Args;
 use clap::builder::ValueParser;
 use moment::Daemon;
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use store::control::Problem;
@@ -93,15 +92,12 @@ impl Top {
         crate::command::work::end_at_interrupt()?;
         let mut names = BTreeMap::new();
         loop {
-            let moment = daemon.ask(true)?;
+            let mut moment = daemon.ask(true)?;
             moment.warn();
-            let mut value = json!(moment.top);
-            for user in value["users"].as_array_mut().into_iter().flatten() {
-                let uid = user["uid"].as_u64().and_then(|uid| u32::try_from(uid).ok());
-                user["user"] = json!(uid.and_then(|uid| names.entry(uid).or_insert_with(|| name_of(uid)).clone()));
+            for user in &mut moment.top.users {
+                user.user = user.uid.and_then(|uid| names.entry(uid).or_insert_with(|| name_of(uid)).clone());
             }
-            value["jobs"] = json!(moment.jobs);
-            shown::json_line(&value)?;
+            shown::json_line(&moment)?;
             if self.once {
                 return Ok(0);
             }

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use store::control::{ENVIRONMENT, Problem, exit, socket_of};
 use store::daemon::{Core, Daemon, Ending, Starting};
 use store::volume::{self, Config, Problems};
+use terminal::signals;
 
 /// Mount a volume and serve it
 ///
@@ -355,25 +356,18 @@ impl Running {
 
 /// SIGTERM ends it in any case; the first Ctrl-C is refused while processes use the mount, the second is not.
 fn end_on_signal(ending: Arc<Ending>) -> Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        let mut insisted = false;
-        for signal in signals.forever() {
-            match ending.unmount(false) {
-                Ok(()) => return,
-                Err(problem) if signal == SIGTERM || insisted => {
-                    tracing::warn!("{problem}; ending all the same, calls of these processes end with errors");
-                    if let Err(problem) = ending.unmount(true) {
-                        tracing::error!("{problem}");
-                    }
-                    return;
-                }
-                Err(problem) => {
-                    tracing::error!("{}; press Ctrl-C again to end it all the same", problem.cause);
-                    insisted = true;
-                }
+    signals::on(signals::ENDS, move |insists| match ending.unmount(false) {
+        Ok(()) => true,
+        Err(problem) if insists => {
+            tracing::warn!("{problem}; ending all the same, calls of these processes end with errors");
+            if let Err(problem) = ending.unmount(true) {
+                tracing::error!("{problem}");
             }
+            true
+        }
+        Err(problem) => {
+            tracing::error!("{}; press Ctrl-C again to end it all the same", problem.cause);
+            false
         }
     })?;
     Ok(())

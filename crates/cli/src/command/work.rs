@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use store::control::exit;
 use store::stage::Progress;
+use terminal::signals::{self, INTERRUPTS};
 
 /// Sends a request and shows its progress. With `resume`, Ctrl-C ends the program with that hint: the daemon notices
 /// and keeps what was done.
@@ -51,41 +52,27 @@ fn show(bar: &ProgressBar, value: Value) {
     bar.set_message(progress.what);
 }
 
-/// Waits for Ctrl-C or SIGTERM on a thread of its own, which ends with the process.
+/// Ends the program on Ctrl-C or SIGTERM, unless the request is done.
 fn on_interrupt(bar: ProgressBar, done: Arc<AtomicBool>, hint: String) -> std::io::Result<()> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    std::thread::Builder::new().name("interrupt".into()).spawn(move || {
-        if signals.forever().next().is_some() && !done.load(Ordering::Acquire) {
+    signals::on(INTERRUPTS, move |_| {
+        if !done.load(Ordering::Acquire) {
             bar.finish_and_clear();
             eprintln!("interrupted: what is done is kept\n  next: {hint}");
             std::process::exit(exit::INTERRUPTED.into());
         }
-    })?;
-    Ok(())
+        true
+    })
 }
 
 /// Ctrl-C or SIGTERM ends the program with these words: what it waited for goes on.
 pub fn say_at_interrupt(words: String) -> std::io::Result<()> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    std::thread::Builder::new().name("interrupt".into()).spawn(move || {
-        if signals.forever().next().is_some() {
-            eprintln!("{words}");
-            std::process::exit(exit::INTERRUPTED.into());
-        }
-    })?;
-    Ok(())
+    signals::on(INTERRUPTS, move |_| {
+        eprintln!("{words}");
+        std::process::exit(exit::INTERRUPTED.into())
+    })
 }
 
 /// Ctrl-C or SIGTERM is the end that is meant for a command that would go on for ever.
 pub fn end_at_interrupt() -> std::io::Result<()> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    std::thread::Builder::new().name("interrupt".into()).spawn(move || {
-        if signals.forever().next().is_some() {
-            std::process::exit(0);
-        }
-    })?;
-    Ok(())
+    signals::on(INTERRUPTS, |_| std::process::exit(0))
 }

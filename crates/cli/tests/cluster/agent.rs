@@ -330,18 +330,7 @@ fn carry(call: Call, files: &mut HashMap<String, File>) -> Result<Value, Errno> 
             };
             return Ok(n.into());
         }
-        Call::Read { of, offset, len } => {
-            let mut bytes = vec![0; len];
-            let mut end = 0;
-            while end < len {
-                match rustix::io::pread(&files[&of], &mut bytes[end..], offset + end as u64)? {
-                    0 => break,
-                    n => end += n,
-                }
-            }
-            let runs: Vec<(u8, usize)> = bytes[..end].chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect();
-            return Ok(json!(runs));
-        }
+        Call::Read { of, offset, len } => return Ok(json!(runs(&files[&of], offset, len)?)),
         Call::Sync { of } => rustix::fs::fsync(&files[&of])?,
         Call::SizeOf { of } => return Ok(rustix::fs::fstat(&files[&of])?.st_size.into()),
         Call::Size { path } => return Ok(rustix::fs::stat(path)?.st_size.into()),
@@ -363,18 +352,34 @@ fn carry(call: Call, files: &mut HashMap<String, File>) -> Result<Value, Errno> 
         Call::Save(orders) => return Ok(json!(saves::write(&orders)?)),
         Call::Load(orders) => return Ok(json!(saves::read(&orders)?)),
         Call::Work(work) => return Ok(json!(seconds(&work)?)),
-        Call::LockRange { of, exclusive, start, len } => {
-            let kind = if exclusive { libc::F_WRLCK } else { libc::F_UNLCK };
-            // SAFETY: zero is a value of each field.
-            let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-            (lock.l_type, lock.l_whence, lock.l_start, lock.l_len) = (kind as i16, libc::SEEK_SET as i16, start, len);
-            // SAFETY: the file is open, the lock is there until the call returns.
-            if unsafe { libc::fcntl(files[&of].as_raw_fd(), libc::F_OFD_SETLK, &lock) } != 0 {
-                return Err(last());
-            }
-        }
+        Call::LockRange { of, exclusive, start, len } => lock_range(&files[&of], exclusive, start, len)?,
     }
     Ok(Value::Null)
+}
+
+/// Reads until the end of the file: runs of equal bytes.
+fn runs(file: &File, offset: u64, len: usize) -> Result<Vec<(u8, usize)>, Errno> {
+    let mut bytes = vec![0; len];
+    let mut end = 0;
+    while end < len {
+        match rustix::io::pread(file, &mut bytes[end..], offset + end as u64)? {
+            0 => break,
+            n => end += n,
+        }
+    }
+    Ok(bytes[..end].chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect())
+}
+
+fn lock_range(file: &File, exclusive: bool, start: i64, len: i64) -> Result<(), Errno> {
+    let kind = if exclusive { libc::F_WRLCK } else { libc::F_UNLCK };
+    // SAFETY: zero is a value of each field.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    (lock.l_type, lock.l_whence, lock.l_start, lock.l_len) = (kind as i16, libc::SEEK_SET as i16, start, len);
+    // SAFETY: the file is open, the lock is there until the call returns.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) } != 0 {
+        return Err(last());
+    }
+    Ok(())
 }
 
 pub fn last() -> Errno {

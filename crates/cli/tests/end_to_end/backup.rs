@@ -41,6 +41,28 @@ impl Guide<'_> {
         shell.env("BACKUP", &self.backup).env("MOUNT", &self.volume.at);
         shell.output().expect("bash runs")
     }
+
+    fn must(&self, line: &str) {
+        let done = self.run(line);
+        assert_eq!(code(&done), 0, "{line}: {}{}", err(&done), self.volume.log_if_any());
+    }
+
+    /// Loses the volume, and restores it from the backup; the report of the check.
+    fn restore(&self) -> Value {
+        self.volume.kill();
+        drop(Command::new("umount").arg("-l").arg(&self.volume.at).status());
+        let root = self.volume.toml.parent().expect("a directory");
+        for lost in ["namespace", "state"] {
+            fs::remove_dir_all(root.join(lost)).expect("removed");
+        }
+        fs::remove_file(&self.volume.toml).expect("removed");
+        let mut lines = commands("restore");
+        let check = lines.pop().expect("commands");
+        lines.iter().for_each(|line| self.must(line));
+        let done = self.run(&format!("{check} --output json"));
+        assert!(matches!(code(&done), 0 | 7), "{check}: {}", err(&done));
+        serde_json::from_slice(&done.stdout).expect("JSON")
+    }
 }
 
 /// Byte `at` of a file: never zero, never the same as in another file.
@@ -75,7 +97,6 @@ fn load(at: &Path, worker: usize, stop: &AtomicBool, steps: &AtomicUsize) {
 #[test]
 fn a_backup_under_load_made_and_put_back_by_the_guide_leaves_every_file_right_or_named() {
     let Some(volume) = Volume::up() else { return };
-    let root = volume.toml.parent().expect("a directory").to_path_buf();
     let guide = Guide { volume: &volume, backup: volume.dir.path().join("backup") };
     fs::create_dir(&guide.backup).expect("directory");
     let before: Vec<(String, Vec<u8>)> =
@@ -96,28 +117,11 @@ fn a_backup_under_load_made_and_put_back_by_the_guide_leaves_every_file_right_or
             until("the load goes on", || steps.load(Ordering::Acquire) >= until_now + more);
         };
         wait_for(10);
-        for line in commands("back up") {
-            let done = guide.run(&line);
-            assert_eq!(code(&done), 0, "{line}: {}", err(&done));
-        }
+        commands("back up").iter().for_each(|line| guide.must(line));
         wait_for(10);
         stop.store(true, Ordering::Release);
     });
-    volume.kill();
-    drop(Command::new("umount").arg("-l").arg(&volume.at).status());
-    for lost in ["namespace", "state"] {
-        fs::remove_dir_all(root.join(lost)).expect("removed");
-    }
-    fs::remove_file(&volume.toml).expect("removed");
-    let mut lines = commands("restore");
-    let check = lines.pop().expect("commands");
-    for line in lines {
-        let done = guide.run(&line);
-        assert_eq!(code(&done), 0, "{line}: {}{}", err(&done), volume.log_if_any());
-    }
-    let done = guide.run(&format!("{check} --output json"));
-    assert!(matches!(code(&done), 0 | 7), "{check}: {}", err(&done));
-    let report: Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let report = guide.restore();
     assert!(report["unseen"].as_array().expect("a list").is_empty(), "{report}");
     let named = |f: &Value| f["path"].as_str().expect("a path").to_string();
     let named: BTreeSet<String> = report["findings"].as_array().expect("findings").iter().map(named).collect();

@@ -3,8 +3,6 @@
 use super::real::{self, Volume, code, err, out};
 use super::redis::Redis;
 use serde_json::Value;
-use std::io::Write;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,6 +45,15 @@ pub fn write(volume: &Volume, app: &str, version: &str, data: &[u8]) -> std::io:
     let path = dir.join("state");
     std::fs::write(&path, data)?;
     Ok(path)
+}
+
+pub fn until_complete(volume: &Volume, app: &str, label: &str) {
+    real::until("it is complete", || complete(volume, app, label));
+}
+
+/// A number of the buffer's state.
+pub fn status(volume: &Volume, name: &str) -> Option<u64> {
+    volume.json(&["checkpoint", "status"])[name].as_u64()
 }
 
 pub fn complete(volume: &Volume, app: &str, label: &str) -> bool {
@@ -100,7 +107,7 @@ fn lands_and_leaves(volume: Option<Volume>) {
     let Some(volume) = volume else { return };
     let data: Vec<Vec<u8>> = (0..5u8).map(|n| real::noise((8 << 20) + n as usize)).collect();
     write(&volume, "wave", "1", &data[1]).expect("write");
-    real::until("it is complete", || complete(&volume, "wave", "1"));
+    until_complete(&volume, "wave", "1");
     assert_eq!(newest(&volume, "wave").expect("one")["label"], "1");
     real::until("it is in both places", || tiers(&volume, "ckpt/wave/1/state") == ["fast", "capacity"]);
     real::until("the list says so", || newest(&volume, "wave").expect("one")["place"] == "both");
@@ -117,16 +124,13 @@ fn lands_and_leaves(volume: Option<Volume>) {
         let path = volume.at.join(format!("ckpt/wave/{n}/state"));
         assert!(std::fs::read(&path).expect("read") == *written, "version {n}");
     }
-    let status = volume.json(&["status"]);
-    let burst = &status["burst"];
+    let burst = volume.json(&["status"])["burst"].clone();
     assert!(burst["used"].as_u64().expect("used") <= 20_000_000, "{burst}");
     assert!(
         burst["demoted"].as_u64().expect("demoted") >= 1 && burst["limits"].as_str().expect("limits").contains("token")
     );
     assert!(out(&volume.run(&["status"])).contains("burst "));
-    real::until("the read of the newest was a restart", || {
-        volume.json(&["checkpoint", "status"])["restarts_from_buffer"].as_u64() == Some(1)
-    });
+    real::until("the read of the newest was a restart", || status(&volume, "restarts_from_buffer") == Some(1));
     let shown = out(&volume.run(&["checkpoint", "status"]));
     assert!(shown.contains("wave") && shown.contains("learned"), "{shown}");
     assert_eq!(code(&volume.run(&["checkpoint", "advise", "--app", "wave"])), 0);
@@ -135,7 +139,7 @@ fn lands_and_leaves(volume: Option<Volume>) {
     for rank in ["a", "b"] {
         std::fs::create_dir_all(volume.at.join("ckpt/many/1")).expect("directory");
         std::fs::write(volume.at.join("ckpt/many/1").join(rank), &data[0][..100_000]).expect("write");
-        real::until("it is complete", || complete(&volume, "many", "1"));
+        until_complete(&volume, "many", "1");
     }
     real::until("both belong to it", || {
         newest(&volume, "many").is_some_and(|v| v["files"].as_array().map(Vec::len) == Some(2))
@@ -413,141 +417,6 @@ fn killed(volume: &Volume, rounds: u64) {
             number = number.max(first + 40);
         }
     }
-}
-
-/// With the capacity tier away nothing can leave the buffer: a write without room gets `ENOSPC`, files in place stay
-/// right, and all goes on when it is back. [S-123]
-#[test]
-fn a_full_buffer_and_a_failed_capacity_tier_give_an_error_and_no_corrupt_file() {
-    let Some(volume) = Volume::up_with(with_burst("size = \"10MB\"\nfull = \"enospc\"\n")) else { return };
-    let all = ["capacity0", "capacity1", "capacity2"];
-    let data = real::noise(4 << 20);
-    all.iter().for_each(|target| volume.ok(&["target", "fail", target]));
-    for app in ["a", "b"] {
-        write(&volume, app, "1", &data).expect("it fits");
-        real::until("it is complete", || complete(&volume, app, "1"));
-    }
-    let full = write(&volume, "c", "1", &data).expect_err("it does not fit");
-    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
-    real::until("it does not count", || versions(&volume, "c").is_empty());
-    for app in ["a", "b"] {
-        assert!(std::fs::read(volume.at.join(format!("ckpt/{app}/1/state"))).expect("read") == data);
-        assert_eq!(tiers(&volume, &format!("ckpt/{app}/1/state")), ["fast"], "a demotion that fails changes nothing");
-    }
-    assert!(volume.json(&["checkpoint", "status"])["failed"].as_u64() > Some(0));
-    // A failed writer may still have the file open at the next write: the daemon sees a close later than it returns.
-    let [mut late, on, skips] = ["c", "d", "e"].map(|app| {
-        let dir = volume.at.join(format!("ckpt/{app}/2"));
-        std::fs::create_dir_all(&dir).expect("directory");
-        std::fs::File::create(dir.join("state")).expect("create")
-    });
-    let full = late.write_all(&data).expect_err("it does not fit");
-    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
-    // Every program continues after a short write, which is no failure.
-    let mut written = on.write_at(&data, 0).unwrap_or(0);
-    assert!(written < data.len());
-    assert!(skips.write_all_at(&data, 0).is_err());
-    all.iter().for_each(|target| volume.ok(&["target", "restore", target]));
-    real::until("room is made", || write(&volume, "c", "2", &data).is_ok());
-    drop(late);
-    real::until("it is complete", || complete(&volume, "c", "2"));
-    real::until("room is made", || {
-        written += on.write_at(&data[written..], written as u64).unwrap_or(0);
-        written == data.len()
-    });
-    drop(on);
-    real::until("it is complete", || complete(&volume, "d", "2"));
-    for (app, label) in [("a", "1"), ("b", "1"), ("c", "2"), ("d", "2")] {
-        assert!(std::fs::read(volume.at.join(format!("ckpt/{app}/{label}/state"))).expect("read") == data);
-    }
-    // A writer that continues behind a failed write has no checkpoint.
-    let failed = volume.json(&["checkpoint", "status"])["failed"].as_u64();
-    real::until("room is made", || skips.write_all_at(&data[..4096], 4 << 20).is_ok());
-    drop(skips);
-    real::until("it does not count", || volume.json(&["checkpoint", "status"])["failed"].as_u64() > failed);
-    assert!(versions(&volume, "e").is_empty());
-}
-
-/// The previous test with `full = "wait"`: a write without room waits, and goes on when there is room; or gets `ENOSPC`
-/// after the bound. [S-123]
-#[test]
-fn who_does_not_fit_waits_for_room() {
-    let Some(volume) = Volume::up_with(with_burst("size = \"10MB\"\nfull = \"wait\"\nfull_wait = \"3s\"\n")) else {
-        return;
-    };
-    let all = ["capacity0", "capacity1", "capacity2"];
-    let data = real::noise(4 << 20);
-    all.iter().for_each(|target| volume.ok(&["target", "fail", target]));
-    for app in ["a", "b"] {
-        write(&volume, app, "1", &data).expect("it fits");
-        real::until("it is complete", || complete(&volume, app, "1"));
-    }
-    let began = std::time::Instant::now();
-    let full = write(&volume, "c", "1", &data).expect_err("it does not fit");
-    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
-    assert!(began.elapsed().as_secs() >= 3, "it waited: {:?}", began.elapsed());
-    std::thread::scope(|scope| {
-        let waits = scope.spawn(|| write(&volume, "c", "2", &data).map(|_| ()));
-        real::until("it waits", || volume.json(&["checkpoint", "status"])["held_writes"].as_u64() > Some(0));
-        all.iter().for_each(|target| volume.ok(&["target", "restore", target]));
-        waits.join().expect("no panic").expect("there is room now");
-    });
-    real::until("it is complete", || complete(&volume, "c", "2"));
-    assert!(std::fs::read(volume.at.join("ckpt/c/2/state")).expect("read") == data);
-}
-
-/// Files in both tiers stay in the buffer while the other tier cannot be read: a write that needs their room waits.
-/// [S-123]
-#[test]
-fn with_a_failed_capacity_tier_clean_copies_stay_and_who_wants_their_room_waits() {
-    let sizes = "size = \"10MB\"\nfull = \"wait\"\nfull_wait = \"60s\"\n";
-    let Some(volume) = Volume::up_with(with_burst(sizes)) else { return };
-    let all = ["capacity0", "capacity1", "capacity2"];
-    let data = real::noise(4 << 20);
-    for app in ["a", "b"] {
-        write(&volume, app, "1", &data).expect("it fits");
-        real::until("it is in both places", || tiers(&volume, &format!("ckpt/{app}/1/state")) == ["fast", "capacity"]);
-    }
-    let fail = || all.iter().for_each(|target| volume.ok(&["target", "fail", target]));
-    // Refused as long as something that was begun before the failure has not returned.
-    let restored = |target: &str| volume.run(&["target", "restore", target]).status.success();
-    let restore = || all.iter().for_each(|target| real::until("it is restored", || restored(target)));
-    let held = || volume.json(&["checkpoint", "status"])["held_writes"].as_u64() > Some(0);
-    let used = || volume.json(&["checkpoint", "status"])["used"].as_u64().expect("used");
-    // A checkpoint that fits only on the capacity tier waits for that, too.
-    for (app, size) in [("c", 4 << 20), ("large", 12 << 20)] {
-        let file = |app: &str| format!("ckpt/{app}/1/state");
-        let buffered: Vec<_> = ["a", "b"].map(file).into_iter().filter(|f| tiers(&volume, f)[0] == "fast").collect();
-        assert!(!buffered.is_empty());
-        fail();
-        std::fs::create_dir_all(volume.at.join(format!("ckpt/{app}"))).expect("directory");
-        volume.ok(&[
-            "checkpoint",
-            "begin",
-            app,
-            "--path",
-            &format!("ckpt/{app}"),
-            "--version",
-            "1",
-            "--size",
-            &size.to_string(),
-        ]);
-        let bytes = real::noise(size);
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(|| write(&volume, app, "1", &bytes).map(|_| ()));
-            real::until("it waits", held);
-            assert!(used() <= 10_000_000, "{app}: {}", used());
-            for file in &buffered {
-                let read = std::fs::read(volume.at.join(file)).expect("read");
-                assert!(read == data, "what is in the buffer can be read: {file}");
-            }
-            restore();
-            waits.join().expect("no panic").expect("there is room now");
-        });
-        volume.ok(&["checkpoint", "commit", app]);
-        assert!(std::fs::read(volume.at.join(file(app))).expect("read") == bytes, "{app}");
-    }
-    assert_eq!(tiers(&volume, "ckpt/large/1/state"), ["capacity"]);
 }
 
 #[test]

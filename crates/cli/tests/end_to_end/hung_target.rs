@@ -1,10 +1,14 @@
-//! A target that does not answer any more: a directory in another volume whose daemon is stopped.
+//! A target or a namespace that does not answer any more: it lies in another file system, whose daemon is stopped.
 
 use crate::real::{Volume, code, err, noise, until};
 use crate::server::{self, Nginx};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// A process that stands still until this is dropped: dropped first, so that nothing waits for it at the end of a test.
 struct Stopped(Pid);
@@ -116,6 +120,70 @@ fn the_doctor_names_what_hangs_and_does_not_hang() {
     assert_eq!(code(&told), 1, "{text}{}", err(&told));
     assert!(text.contains("FAILURE  target fast1: no answer within 15 s"), "{text}");
     assert!(text.contains("ok       target fast0: ") && text.contains("ok       namespace: "), "{text}");
+}
+
+/// A directory behind a FUSE file system that caches nothing: a GlusterFS client over one local directory.
+struct Uncached {
+    client: Child,
+    at: PathBuf,
+    _around: TempDir,
+}
+
+impl Uncached {
+    /// `None` after a message if there is no such client.
+    fn mount() -> Option<Uncached> {
+        let around = tempfile::tempdir().expect("temp dir");
+        let [back, at, graph] = ["back", "at", "graph"].map(|name| around.path().join(name));
+        [&back, &at].into_iter().for_each(|dir| fs::create_dir(dir).expect("directory"));
+        let posix = format!("volume a\ntype storage/posix\noption directory {}\nend-volume\n", back.display());
+        fs::write(&graph, posix + "volume b\ntype features/locks\nsubvolumes a\nend-volume\n").expect("written");
+        let mut command = Command::new("glusterfs");
+        command.args(["-N", "--attribute-timeout=0", "--entry-timeout=0", "--log-file=/dev/null", "-f"]);
+        let Ok(client) = command.arg(&graph).arg(&at).spawn() else {
+            eprintln!("skipped: glusterfs is not installed");
+            return None;
+        };
+        let device = |path: &Path| fs::metadata(path).expect("a directory").dev();
+        until("it is mounted", || device(&at) != device(&back));
+        Some(Uncached { client, at, _around: around })
+    }
+}
+
+impl Drop for Uncached {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+        let _ = self.client.kill().and_then(|()| self.client.wait());
+    }
+}
+
+/// [S-426]
+#[test]
+fn status_top_and_metrics_come_while_the_namespace_hangs() {
+    let Some(uncached) = Uncached::mount() else { return };
+    let namespace = uncached.at.join("namespace");
+    fs::create_dir(&namespace).expect("directory");
+    let volume = Volume::up_with(|toml| {
+        let toml = toml.replace(r#"# deadline = "5s""#, r#"deadline = "1s""#);
+        toml.replace(r#"namespace = "namespace""#, &format!("namespace = {namespace:?}"))
+    });
+    let Some(volume) = volume else { return };
+    fs::write(volume.at.join("f"), noise(1 << 20)).expect("write");
+    let open = fs::File::open(volume.at.join("f")).expect("open");
+    let top = ["top", "--once", "--output", "json"];
+    let files = |top: &Output| {
+        let top: serde_json::Value = serde_json::from_slice(&top.stdout).expect("JSON");
+        top["files"].as_array().map(Vec::len)
+    };
+    assert_eq!(files(&volume.run_in(Path::new("/"), &top)), Some(1));
+    let stopped = Stopped::new(Pid::from_child(&uncached.client));
+    let answers = [&["status"][..], &top, &["stats", "--prometheus"]].map(|words| volume.run_in(Path::new("/"), words));
+    drop(stopped);
+    for answer in &answers {
+        assert_eq!(code(answer), 0, "{}", err(answer));
+    }
+    assert_eq!(files(&answers[1]), Some(0), "they are looked up in the namespace");
+    drop(open);
+    volume.ok(&["down"]);
 }
 
 #[test]

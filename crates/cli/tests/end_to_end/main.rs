@@ -12,6 +12,7 @@ mod balance;
 mod boards;
 mod burst;
 mod burst_devices;
+mod burst_full;
 mod burst_replicas;
 mod cache;
 mod connections;

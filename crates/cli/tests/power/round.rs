@@ -47,6 +47,29 @@ impl Machine {
         self.dir.join("images").join(device)
     }
 
+    /// Makes the devices of copies of a template, and mounts them.
+    fn build(&self, template: &Path, seed: u64) -> Arc<Rack> {
+        for dir in DEVICES.iter().chain(&["images", "rack", "mnt", "notes"]) {
+            fs::create_dir(self.at(dir)).expect("directory");
+        }
+        let images: Vec<PathBuf> = DEVICES.iter().map(|device| self.image(device)).collect();
+        for image in &images {
+            must(Command::new("cp").arg("--sparse=always").arg(template).arg(image));
+        }
+        let rack = Arc::new(Rack::new(&images, seed));
+        rack.serve(&self.at("rack")).expect("FUSE");
+        self.mount(&self.at("rack"));
+        rack
+    }
+
+    fn start_writer(&self, seed: u64, way: &str) -> (String, Child) {
+        let mut writer = crate::part("writer");
+        writer.env("ENTREPOT_POWER_WAY", way).env("ENTREPOT_POWER_SEED", random_of(seed, way).to_string());
+        writer.env("ENTREPOT_POWER_MOUNT", self.at("mnt")).env("ENTREPOT_POWER_BINARY", &self.binary);
+        writer.env("ENTREPOT_POWER_NOTES", self.at("notes").join(way));
+        (way.to_string(), writer.stdout(Stdio::null()).spawn().expect("a writer"))
+    }
+
     /// Mounts all devices, whose files lie there.
     fn mount(&self, devices: &Path) {
         // ext4 is to make nothing durable by itself; all file systems of a kind are copies of one.
@@ -175,16 +198,7 @@ pub fn play(plan: &Plan) -> Value {
     let fate = [Fate::Mixed, Fate::Dropped, Fate::Mixed, Fate::Kept][(plan.seed / 3) as usize % 4];
     let fate = if plan.lies { Fate::Dropped } else { fate };
     let machine = Machine { dir: plan.dir.clone(), binary: plan.binary.clone(), xfs: plan.seed % 2 == 1 };
-    for dir in DEVICES.iter().chain(&["images", "rack", "mnt", "notes"]) {
-        fs::create_dir(machine.at(dir)).expect("directory");
-    }
-    let images: Vec<PathBuf> = DEVICES.iter().map(|device| machine.image(device)).collect();
-    for image in &images {
-        must(Command::new("cp").arg("--sparse=always").arg(&plan.template).arg(image));
-    }
-    let rack = Arc::new(Rack::new(&images, random.next()));
-    rack.serve(&machine.at("rack")).expect("FUSE");
-    machine.mount(&machine.at("rack"));
+    let rack = machine.build(&plan.template, random.next());
     machine.configure(flavour);
     machine.up();
     let daemon = machine.ask(&["status"])["pid"].as_i64().expect("a process");
@@ -197,15 +211,7 @@ pub fn play(plan: &Plan) -> Value {
     if plan.lies {
         rack.lie(TARGETS);
     }
-
-    let start = |way: &&str| {
-        let mut writer = crate::part("writer");
-        writer.env("ENTREPOT_POWER_WAY", way).env("ENTREPOT_POWER_SEED", random_of(plan.seed, way).to_string());
-        writer.env("ENTREPOT_POWER_MOUNT", machine.at("mnt")).env("ENTREPOT_POWER_BINARY", &machine.binary);
-        writer.env("ENTREPOT_POWER_NOTES", machine.at("notes").join(way));
-        (way.to_string(), writer.stdout(Stdio::null()).spawn().expect("a writer"))
-    };
-    let mut writers: Vec<_> = WAYS.iter().map(start).collect();
+    let mut writers: Vec<_> = WAYS.iter().map(|way| machine.start_writer(plan.seed, way)).collect();
     rack.cut_after(plan.requests / 2 + random.below(plan.requests));
     let over = AtomicBool::new(false);
     let moves = std::thread::scope(|scope| {

@@ -32,12 +32,12 @@ pub fn a_job_waits_for_the_results_of_another(world: &World) {
          #STAGEIN entrepot stage in file://{home}/first {dir}/second\nstat -c %s {dir}/second > {home}/second\n"
     );
     let second = world.cluster.submit("second.sh", &second);
-    let watched = world.cluster.user(&world.volume, &["slurm", "watch", &first.to_string()]);
+    let watched = world.user(&["slurm", "watch", &first.to_string()]);
     assert_eq!(code(&watched), 0, "{}{}", out(&watched), err(&watched));
     let lines = out(&watched);
     assert!(lines.contains("staging-out") && lines.contains("held to 2.0 MiB/s by --limit"), "{lines}");
     assert!(lines.trim_end().lines().last().is_some_and(|line| line.contains("completed")), "{lines}");
-    let watched = world.cluster.user(&world.volume, &["slurm", "watch", &second.to_string()]);
+    let watched = world.user(&["slurm", "watch", &second.to_string()]);
     assert_eq!(code(&watched), 0, "{}{}", out(&watched), err(&watched));
     let said = world.cluster.home.join("second");
     until("the second found all of it", || std::fs::read_to_string(&said).is_ok_and(|text| text == "8000000\n"));

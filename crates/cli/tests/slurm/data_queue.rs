@@ -25,5 +25,5 @@ pub fn takes_data_jobs_only(world: &World) {
     let moved = world.cluster.run(Some(USER), &["scontrol", "update", &job, "Partition=dataxfer"]);
     assert!(code(&moved) != 0 && world.cluster.queue(held, "%P") == "batch", "{}{}", out(&moved), err(&moved));
     world.cluster.run(None, &["scancel", &held.to_string()]);
-    world.cluster.until_state(&world.volume, held, "CANCELLED");
+    world.until_state(held, "CANCELLED");
 }

@@ -25,7 +25,7 @@ pub fn scripts_run_as_they_are(world: &World) {
         until("its directory is gone", || !own.exists());
     };
     let job = world.cluster.submit("dw.sh", &text("dw-hooks", ""));
-    world.cluster.until_state(&world.volume, job, "COMPLETED");
+    world.until_state(job, "COMPLETED");
     ended("dw-hooks", &format!("slurm-{job}"));
     let bad = world.cluster.sbatch("dw-bad.sh", "#!/bin/bash\n#DW swap 1GiB\ntrue\n");
     assert!(code(&bad) != 0 && err(&bad).contains("line 2: #DW swap"), "{}", err(&bad));
@@ -34,7 +34,7 @@ pub fn scripts_run_as_they_are(world: &World) {
     let submit = |text: String| {
         std::fs::write(&path, text).expect("script");
         let path = path.display().to_string();
-        world.cluster.user(&world.volume, &["job", "submit", "--scheduler", "slurm", "--wait", &path])
+        world.user(&["job", "submit", "--scheduler", "slurm", "--wait", &path])
     };
     let done = submit(text("dw-parts", ""));
     assert_eq!(code(&done), 0, "{}{}", out(&done), err(&done));

@@ -72,7 +72,7 @@ impl Case {
             Phase::Pending => {}
             Phase::StagingIn => world.until_phase(self.job, "staging-in"),
             Phase::Running => {
-                world.cluster.until_state(&world.volume, self.job, "RUNNING");
+                world.until_state(self.job, "RUNNING");
                 until_within(60, "the half is written", || world.dir.join(&self.name).exists());
             }
             Phase::StagingOut => world.until_phase(self.job, "staging-out"),
@@ -110,8 +110,7 @@ impl Case {
             // Slurm itself waits for two minutes.
             until_within(60, &format!("{what}: it is released"), || {
                 let id = self.job.to_string();
-                world.cluster.state(self.job) != "PENDING"
-                    || code(&world.cluster.user(&world.volume, &["slurm", "retry", &id])) == 0
+                world.cluster.state(self.job) != "PENDING" || code(&world.user(&["slurm", "retry", &id])) == 0
             });
             until_within(120, &format!("{what}: it runs to its end"), || world.cluster.state(self.job) == "COMPLETED");
             world.until_phase(self.job, "completed");
@@ -121,7 +120,7 @@ impl Case {
         until_within(120, &format!("{what}: it is over in Slurm"), || {
             ["CANCELLED", "TIMEOUT", "COMPLETED"].contains(&world.cluster.state(self.job).as_str())
         });
-        let phase = || world.cluster.ours(&world.volume, self.job)["job"]["phase"].clone();
+        let phase = || world.job(self.job)["phase"].clone();
         // A job that was cancelled before Slurm handed it over is unknown here.
         until_within(150, &format!("{what}: it is over here"), || {
             phase().is_null() || ["completed", "cancelled"].iter().any(|over| phase() == *over)
@@ -137,7 +136,7 @@ fn home_of(world: &World, name: &str) -> PathBuf {
 }
 
 fn let_go(world: &World, name: &str) {
-    std::fs::write(world.cluster.home.join(format!("{name}.go")), "").expect("go");
+    world.signal(&format!("{name}.go"));
 }
 
 /// Rounds of `tests/slurm-phases.sh`, which runs nothing else.
@@ -171,7 +170,7 @@ pub fn only_whole_results_go_home(world: &World, round: u32) {
 pub fn a_job_that_cannot_go_on_is_forgotten(world: &World) {
     let job = world.cluster.submit("given-up.sh", &world.script(&world.nginx.uri("never"), "never", "true"));
     // Right after `sbatch`, before Slurm has handed it over.
-    let watched = world.cluster.user(&world.volume, &["slurm", "watch", &job.to_string()]);
+    let watched = world.user(&["slurm", "watch", &job.to_string()]);
     assert_eq!(code(&watched), 1, "{}{}", out(&watched), err(&watched));
     world.until_held(job);
     let id = job.to_string();
@@ -179,9 +178,9 @@ pub fn a_job_that_cannot_go_on_is_forgotten(world: &World) {
     let toml = world.volume.toml.to_str().expect("UTF-8");
     let stranger = world.cluster.run(Some(1), &[binary, "--volume", toml, "slurm", "forget", &id]);
     assert_eq!(code(&stranger), 5, "not a stranger's: {}", err(&stranger));
-    let forgotten = world.cluster.user(&world.volume, &["slurm", "forget", &id]);
+    let forgotten = world.user(&["slurm", "forget", &id]);
     assert_eq!(code(&forgotten), 0, "{}", err(&forgotten));
-    world.cluster.until_state(&world.volume, job, "CANCELLED");
+    world.until_state(job, "CANCELLED");
     assert!(world.cluster.ours(&world.volume, job).is_null());
     // A running job cannot be forgotten.
     let home = world.cluster.home.display();
@@ -190,10 +189,10 @@ pub fn a_job_that_cannot_go_on_is_forgotten(world: &World) {
     let job = world.cluster.submit("runs.sh", &world.script(&world.nginx.uri("runs"), "runs", &body));
     world.until_phase(job, "running");
     let id = job.to_string();
-    let refused = || err(&world.cluster.user(&world.volume, &["slurm", "forget", &id]));
+    let refused = || err(&world.user(&["slurm", "forget", &id]));
     until_says("cannot be forgotten", refused);
     let_go(world, "forget");
-    world.cluster.until_state(&world.volume, job, "COMPLETED");
+    world.until_state(job, "COMPLETED");
 }
 
 /// Waits until an answer has these words.

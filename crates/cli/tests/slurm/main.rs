@@ -2,11 +2,14 @@
 //! reason where Slurm is not installed or the tests are not run by root.
 
 mod arrays;
+mod checkpoints;
 #[allow(dead_code, reason = "some of it is for other tests")]
 mod cluster;
 mod data_queue;
 mod datawarp;
+mod dependent;
 mod endings;
+mod input;
 mod ports;
 #[allow(dead_code, reason = "some of it is for other tests")]
 #[path = "../end_to_end/real.rs"]
@@ -16,11 +19,11 @@ mod real;
 mod server;
 
 use cluster::{Cluster, USER};
-use endings::until_says;
 use real::{Volume, code, err, out, until, until_within};
+use serde_json::Value;
 use server::Nginx;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// A volume, a source and a cluster. One for all cases: starting them is what takes time.
 struct World {
@@ -79,14 +82,33 @@ impl World {
         self.reason(job)
     }
 
+    fn until_state(&self, job: u64, state: &str) {
+        self.cluster.until_state(&self.volume, job, state);
+    }
+
+    /// A job as the daemon describes it.
+    fn job(&self, job: u64) -> Value {
+        self.cluster.ours(&self.volume, job)["job"].take()
+    }
+
+    /// Runs our command as the user.
+    fn user(&self, words: &[&str]) -> Output {
+        self.cluster.user(&self.volume, words)
+    }
+
+    /// Makes a file for which a script waits.
+    fn signal(&self, name: &str) {
+        std::fs::write(self.cluster.home.join(name), "").expect("write");
+    }
+
     fn retry(&self, job: u64) {
-        let retried = self.cluster.user(&self.volume, &["slurm", "retry", &job.to_string()]);
+        let retried = self.user(&["slurm", "retry", &job.to_string()]);
         assert_eq!(code(&retried), 0, "{}", err(&retried));
     }
 
     /// A hook that Slurm did not send is made up for by the second look at all jobs, after two minutes at most.
     fn until_phase(&self, job: u64, phase: &str) {
-        until_within(150, phase, || self.cluster.ours(&self.volume, job)["job"]["phase"] == phase);
+        until_within(150, phase, || self.job(job)["phase"] == phase);
     }
 
     /// Checks that no job left anything: no process, no half-staged file, no secret.
@@ -144,21 +166,21 @@ fn every_case_ends_as_its_user_would_expect() {
     a_stage_in_that_cannot_succeed(&world);
     a_target_fails_before_dispatch_and_another_during_the_run(&world);
     a_cancelled_job_leaves_nothing(&world);
-    data_come_when_they_are_due(&world);
+    input::comes_when_it_is_due(&world);
     staging_survives_a_restart_of_slurmctld(&world);
     staging_survives_a_restart_of_the_daemon(&world);
     results_that_cannot_go_home(&world);
     endings::only_whole_results_go_home(&world, 0);
     endings::a_job_that_cannot_go_on_is_forgotten(&world);
-    three_dependent_jobs(&world);
+    dependent::a_job_is_three_jobs(&world);
     data_queue::takes_data_jobs_only(&world);
-    checkpoints_that_scripts_mark(&world);
+    checkpoints::last_while_their_job_is_there(&world);
     datawarp::scripts_run_as_they_are(&world);
     arrays::each_job_has_its_data(&world);
     arrays::a_job_waits_for_the_results_of_another(&world);
     the_source_is_dead(&mut world);
-    input_of_jobs_is_not_purged(&world);
-    input_of_waiting_jobs_is_there_twice(&world);
+    input::of_jobs_is_not_purged(&world);
+    input::of_waiting_jobs_is_there_twice(&world);
     world.nothing_is_left();
 }
 
@@ -179,7 +201,7 @@ fn bad_directives_are_refused_at_submission(world: &World) {
     refused("#!/bin/bash\n#STAGEIM cp a b\ntrue\n", &["line 2", "looks like #STAGEIN"]);
     refused("#!/bin/bash\n#BB_LUA entrepot fetch a b\ntrue\n", &["line 2", "stage in"]);
     let plain = world.cluster.submit("plain.sh", "#!/bin/bash\n# STAGEINs are for others\ntrue\n");
-    world.cluster.until_state(&world.volume, plain, "COMPLETED");
+    world.until_state(plain, "COMPLETED");
 }
 
 fn a_good_job(world: &World) {
@@ -197,7 +219,7 @@ fn a_good_job(world: &World) {
         let status = out(&world.cluster.run(Some(USER), &["scontrol", "show", "bbstat"]));
         status.contains(&format!("{job}")) && status.contains("staging-in")
     });
-    world.cluster.until_state(&world.volume, job, "COMPLETED");
+    world.until_state(job, "COMPLETED");
     let result = std::fs::read(world.cluster.home.join("result")).expect("the result is home");
     assert!(result == [format!("{USER}\n").into_bytes(), data].concat(), "as the user, with the data");
     let ours = world.cluster.ours(&world.volume, job);
@@ -218,12 +240,12 @@ fn two_jobs_share_one_transfer(world: &World) {
     });
     // The first is cancelled; the second still has its data.
     world.cluster.run(Some(USER), &["scancel", &one.to_string()]);
-    world.cluster.until_state(&world.volume, one, "CANCELLED");
-    world.cluster.until_state(&world.volume, two, "COMPLETED");
+    world.until_state(one, "CANCELLED");
+    world.until_state(two, "COMPLETED");
     world.until_phase(one, "cancelled");
     // The jobs that staged it in are gone now; files in place are not fetched again.
     let third = world.cluster.submit("three.sh", &script);
-    world.cluster.until_state(&world.volume, third, "COMPLETED");
+    world.until_state(third, "COMPLETED");
     let sent = world.nginx.sent_bytes() - sent;
     assert!((24_000_000..24_100_000).contains(&sent), "{sent} bytes for three jobs");
 }
@@ -249,7 +271,7 @@ fn a_stage_in_that_cannot_succeed(world: &World) {
     assert_eq!(code(&stranger), 5, "not a stranger's: {}", err(&stranger));
     world.put("later", 1000, 3);
     world.retry(job);
-    world.cluster.until_state(&world.volume, job, "COMPLETED");
+    world.until_state(job, "COMPLETED");
 }
 
 fn a_target_fails_before_dispatch_and_another_during_the_run(world: &World) {
@@ -267,7 +289,7 @@ fn a_target_fails_before_dispatch_and_another_during_the_run(world: &World) {
     let used: Vec<&str> = ["fast0", "capacity0", "fast1", "capacity1"].into_iter().filter(on).collect();
     world.volume.ok(&["target", "fail", used[0]]);
     until("it starts", || world.cluster.home.join("started").exists());
-    let check = world.cluster.ours(&world.volume, job)["job"]["check"].clone();
+    let check = world.job(job)["check"].clone();
     assert_eq!(check["n_files"].as_u64(), Some(1), "looked at just before it started: {check}");
     // By that look, or while it waited.
     let mended = world.volume.json(&["layout", "user/big"]).to_string();
@@ -279,8 +301,8 @@ fn a_target_fails_before_dispatch_and_another_during_the_run(world: &World) {
     let second = ["fast0", "capacity0", "fast1", "capacity1"].into_iter().find(on_now).expect("some target");
     real::drop_caches_of(&world.dir.join("big"));
     world.volume.ok(&["target", "fail", second]);
-    std::fs::write(world.cluster.home.join("go"), "").expect("go");
-    world.cluster.until_state(&world.volume, job, "COMPLETED");
+    world.signal("go");
+    world.until_state(job, "COMPLETED");
     assert!(std::fs::read(&at).expect("read") == data, "the job read what was sent");
     world.volume.ok(&["target", "restore", second]);
 }
@@ -292,141 +314,10 @@ fn a_cancelled_job_leaves_nothing(world: &World) {
     until("some of it came", || world.reason(job) == "BurstBufferStageIn");
     world.until_phase(job, "staging-in");
     world.cluster.run(Some(USER), &["scancel", &job.to_string()]);
-    world.cluster.until_state(&world.volume, job, "CANCELLED");
+    world.until_state(job, "CANCELLED");
     world.until_phase(job, "cancelled");
     assert!(!world.dir.join("cancelled").exists());
     world.nothing_is_left();
-}
-
-/// A job that takes both nodes until a file is there.
-fn occupy(world: &World, minutes: u32, until: &str) -> u64 {
-    let home = world.cluster.home.display();
-    let script = format!(
-        "#!/bin/bash\n#SBATCH -N 2 --exclusive -t {minutes} -o {home}/%j.out\nuntil [ -e {home}/{until} ]; do sleep 0.1; done\n"
-    );
-    let job = world.cluster.submit("occupy.sh", &script);
-    world.cluster.until_state(&world.volume, job, "RUNNING");
-    job
-}
-
-/// [S-088]
-fn data_come_when_they_are_due(world: &World) {
-    world.put("due", 1_000_000, 10);
-    let before = occupy(world, 60, "never");
-    let job = world.cluster.submit("due.sh", &world.script(&world.nginx.uri("due"), "due", "true"));
-    let arrival = || arrival_of(world, job);
-    // Slurm plans it for when the other must have ended, in an hour: that is much too early.
-    until_arrival(world, job, "the queue starts it in 5");
-    until("Slurm says so", || world.reason(job) == "BurstBufferStageIn");
-    let status = out(&world.cluster.run(Some(USER), &["scontrol", "show", "bbstat"]));
-    assert!(status.contains("its data begin to come in"), "{status}");
-    assert!(!world.dir.join("due").exists());
-    // The job ends before its time. Slurm corrects its estimate, and so does the daemon.
-    world.cluster.run(None, &["scancel", &before.to_string()]);
-    world.cluster.until_state(&world.volume, job, "COMPLETED");
-    world.until_phase(job, "completed");
-    assert!(arrival().contains("its data came too late"), "{}", arrival());
-    // A job that is cancelled before its data are due leaves nothing.
-    let before = occupy(world, 60, "never");
-    let job = world.cluster.submit("undue.sh", &world.script(&world.nginx.uri("due"), "undue", "true"));
-    until_arrival(world, job, "the queue starts it in 5");
-    world.cluster.run(Some(USER), &["scancel", &job.to_string()]);
-    world.cluster.run(None, &["scancel", &before.to_string()]);
-    world.cluster.until_state(&world.volume, job, "CANCELLED");
-    world.until_phase(job, "cancelled");
-    assert!(!world.dir.join("undue").exists());
-}
-
-fn arrival_of(world: &World, job: u64) -> String {
-    world.cluster.ours(&world.volume, job)["job"]["arrival"]["standing"].to_string()
-}
-
-fn until_arrival(world: &World, job: u64, words: &str) {
-    until_says(words, || format!("{} {}", arrival_of(world, job), world.cluster.queue(job, "%T %S %r")));
-}
-
-/// [S-070] With the real queue of Slurm.
-fn input_of_waiting_jobs_is_there_twice(world: &World) {
-    world.volume.ok(&["down"]);
-    let toml = std::fs::read_to_string(&world.volume.toml).expect("volume.toml");
-    let toml = toml.replace("# policy = \"none\"", "policy = \"fcfs\"").replace("# alpha = 0.2", "alpha = \"inf\"");
-    let toml = toml.replace("# queue = \"local\"", "queue = \"slurm\"").replace("# poll = \"2s\"", "poll = \"500ms\"");
-    std::fs::write(&world.volume.toml, toml).expect("volume.toml");
-    world.volume.up_again();
-    world.put("kept", 16 << 20, 11);
-    world.put("unread", 16 << 20, 12);
-    let (home, dir) = (world.cluster.home.display(), world.dir.display());
-    let mirrors = |name: &str| {
-        let layout = world.volume.json(&["layout", &format!("user/{name}")]);
-        layout["mirrors"].as_array().expect("mirrors").len()
-    };
-    // Both wait for the nodes with their data there: less than the margin before they can start.
-    occupy(world, 4, "room");
-    let script = |name: &str, body: &str| {
-        let body = format!("{body}\nuntil [ -e {home}/done-{name} ]; do sleep 0.1; done");
-        world.cluster.submit(&format!("{name}.sh"), &world.script(&world.nginx.uri(name), name, &body))
-    };
-    let (kept, unread) = (
-        script("kept", &format!("until [ -e {home}/read ]; do sleep 0.1; done\ncat {dir}/kept > /dev/null")),
-        script("unread", "true"),
-    );
-    for (job, name) in [(kept, "kept"), (unread, "unread")] {
-        world.until_phase(job, "staged-in");
-        let shown = || out(&world.cluster.user(&world.volume, &["slurm", "show", &job.to_string()]));
-        until_says("a second copy is complete", shown);
-        let shown = shown();
-        assert!(shown.contains("2 copies, and its source") && shown.contains("the replication window"), "{shown}");
-        assert_eq!(mirrors(name), 2);
-    }
-    std::fs::write(world.cluster.home.join("room"), "").expect("room");
-    for job in [kept, unread] {
-        world.cluster.until_state(&world.volume, job, "RUNNING");
-    }
-    // The copy goes when the running job has closed the file, and in any case at its end.
-    let shown = || out(&world.cluster.user(&world.volume, &["slurm", "show", &kept.to_string()]));
-    until_says("a second copy is complete and in use", shown);
-    std::fs::write(world.cluster.home.join("read"), "").expect("read");
-    until("the copy is gone", || mirrors("kept") == 1);
-    assert_eq!((world.cluster.state(kept).as_str(), mirrors("unread")), ("RUNNING", 2));
-    for (job, name) in [(kept, "kept"), (unread, "unread")] {
-        std::fs::write(world.cluster.home.join(format!("done-{name}")), "").expect("done");
-        world.cluster.until_state(&world.volume, job, "COMPLETED");
-    }
-    until("the other is gone", || mirrors("unread") == 1);
-}
-
-/// [S-074] Neither while the job waits, nor while it is held for another file, nor while it runs.
-fn input_of_jobs_is_not_purged(world: &World) {
-    world.put("needed", 1 << 20, 13);
-    let (home, dir) = (world.cluster.home.display(), world.dir.display());
-    let purged = || {
-        let report = world.volume.json(&["purge", "--dry-run"]);
-        let files = report["files"].as_array().expect("files").clone();
-        files.iter().any(|file| file["path"] == "user/needed")
-    };
-    // Waits for nodes with its data there: less than the margin before it can start.
-    occupy(world, 4, "purge-room");
-    let body = format!("until [ -e {home}/purge-go ]; do sleep 0.1; done");
-    let script = world.script(&world.nginx.uri("needed"), "needed", &body);
-    let job = world.cluster.submit("needed.sh", &script);
-    world.until_phase(job, "staged-in");
-    assert!(!purged(), "it waits");
-    std::fs::write(world.cluster.home.join("purge-room"), "").expect("room");
-    world.cluster.until_state(&world.volume, job, "RUNNING");
-    assert!(!purged(), "it runs");
-    std::fs::write(world.cluster.home.join("purge-go"), "").expect("go");
-    world.cluster.until_state(&world.volume, job, "COMPLETED");
-    world.until_phase(job, "completed");
-    until("nobody needs it", purged);
-    // The same input, for a job that is held because another file could not come.
-    let more = format!("#STAGEIN entrepot stage in {} {dir}/absent\n{body}", world.nginx.uri("absent"));
-    let held = world.cluster.submit("held.sh", &world.script(&world.nginx.uri("needed"), "needed", &more));
-    world.until_held(held);
-    assert!(!purged(), "it may be tried again");
-    world.put("absent", 1000, 14);
-    world.retry(held);
-    world.cluster.until_state(&world.volume, held, "COMPLETED");
-    world.until_phase(held, "completed");
 }
 
 fn staging_survives_a_restart_of_slurmctld(world: &World) {
@@ -435,13 +326,13 @@ fn staging_survives_a_restart_of_slurmctld(world: &World) {
     let job = world.cluster.submit("restart.sh", &script);
     world.until_phase(job, "staging-in");
     world.cluster.end_controller();
-    let phase = world.cluster.ours(&world.volume, job)["job"]["phase"].clone();
+    let phase = world.job(job)["phase"].clone();
     assert!(["staging-in", "verifying", "staged-in"].iter().any(|p| phase == *p), "nobody stopped it: {phase}");
     world.cluster.controller();
     // Slurm itself comes back to such a job after two minutes; its operator need not wait.
     until("it is back in the queue", || world.reason(job) == "BeginTime");
     world.cluster.run(None, &["scontrol", "update", &format!("JobId={job}"), "StartTime=now"]);
-    world.cluster.until_state(&world.volume, job, "COMPLETED");
+    world.until_state(job, "COMPLETED");
     let sent = world.nginx.sent_bytes_of("/restart");
     assert!((12_000_000..12_100_000).contains(&sent), "{sent} bytes: each was sent once");
 }
@@ -453,7 +344,7 @@ fn staging_survives_a_restart_of_the_daemon(world: &World) {
     world.until_phase(job, "staging-in");
     world.volume.kill();
     world.volume.up_again();
-    world.cluster.until_state(&world.volume, job, "COMPLETED");
+    world.until_state(job, "COMPLETED");
     assert_eq!(std::fs::metadata(world.dir.join("killed")).expect("staged").len(), 12_000_000);
 }
 
@@ -467,7 +358,7 @@ fn results_that_cannot_go_home(world: &World) {
     std::fs::write(&nowhere, "a file, where a directory should be").expect("write");
     let job = world.cluster.submit("out.sh", &script);
     world.until_phase(job, "failed");
-    world.cluster.until_state(&world.volume, job, "COMPLETED");
+    world.until_state(job, "COMPLETED");
     let shown = out(&world.cluster.run(Some(USER), &["scontrol", "show", "job", &job.to_string()]));
     assert!(shown.contains("nowhere/out") && shown.contains(&format!("retry {job}")), "{shown}");
     std::fs::remove_file(&nowhere).expect("remove");
@@ -479,9 +370,9 @@ fn results_that_cannot_go_home(world: &World) {
     // The results of a failed script stay in place, and Slurm reports the failure.
     let failing = script.replace("nowhere/out", "never").replace("> ", "> /dev/null; exit 3; : > ");
     let job = world.cluster.submit("failing.sh", &failing);
-    world.cluster.until_state(&world.volume, job, "FAILED");
+    world.until_state(job, "FAILED");
     world.until_phase(job, "completed");
-    assert!(world.cluster.ours(&world.volume, job)["job"]["note"].to_string().contains("ended with status 3"));
+    assert!(world.job(job)["note"].to_string().contains("ended with status 3"));
     assert!(!world.cluster.home.join("never").exists());
 }
 
@@ -494,104 +385,6 @@ fn the_source_is_dead(world: &mut World) {
     assert!(reason.contains(&uri) && reason.contains("this may pass"), "{reason}");
     world.nginx.restart();
     world.retry(job);
-    world.cluster.until_state(&world.volume, job, "COMPLETED");
+    world.until_state(job, "COMPLETED");
     assert_eq!(std::fs::metadata(world.dir.join("dead")).expect("staged").len(), 3_000_000);
-}
-
-/// The way without hooks: stage-in, script and stage-out as jobs of Slurm that depend on each other.
-/// By Slurm's hooks and by three dependent jobs: what a script marks is a checkpoint while its job is there.
-fn checkpoints_that_scripts_mark(world: &World) {
-    world.put("state", 200_000, 31);
-    let dir = world.dir.display();
-    let body = |app: &str| {
-        format!(
-            "for n in 1 2; do mkdir -p {dir}/{app}/step-$n; cp {dir}/{app}.in {dir}/{app}/step-$n/rank-0; done; cp {dir}/{app}.in {dir}/{app}/log"
-        )
-    };
-    let script = |app: &str, directive: &str| {
-        let directive = format!("{directive} path={dir}/{app}/step-{{version}}/** app={app} nodes=512\n{}", body(app));
-        world.script(&world.nginx.uri("state"), &format!("{app}.in"), &directive)
-    };
-    let hooked = world.cluster.submit("hooked.sh", &script("hooked", "#BB_LUA entrepot checkpoint"));
-    let path = world.cluster.home.join("parted.sh");
-    std::fs::write(&path, script("parted", "#CHECKPOINT")).expect("script");
-    let words = ["job", "submit", "--scheduler", "slurm", path.to_str().expect("UTF-8")];
-    let done = world.cluster.user(&world.volume, &words);
-    assert_eq!(code(&done), 0, "{}", err(&done));
-    let parted = out(&done).split_whitespace().nth(1).expect("a number").to_string();
-    world.cluster.until_state(&world.volume, hooked, "COMPLETED");
-    let waited = world.cluster.user(&world.volume, &["job", "wait", &parted]);
-    assert_eq!(code(&waited), 0, "{}{}", out(&waited), err(&waited));
-    for app in ["hooked", "parted"] {
-        until("both versions are complete", || {
-            let all = world.volume.json(&["checkpoint", "list", app])["versions"].as_array().cloned();
-            let all = all.unwrap_or_default();
-            all.len() == 2 && all.iter().all(|version| version["state"] == "complete")
-        });
-    }
-    let known = world.volume.json(&["checkpoint", "status"])["applications"].clone();
-    let from = |of: &serde_json::Value| of["mtbf_from"] == "nodes";
-    assert!(known.as_array().is_some_and(|all| all.len() == 2 && all.iter().all(from)), "{known}");
-    // Over, they mark nothing.
-    for app in ["hooked", "parted"] {
-        let late = world.dir.join(app).join("step-3");
-        until("the marks are taken back", || {
-            std::fs::create_dir_all(&late).expect("directory");
-            std::fs::write(late.join("rank-0"), [1; 100_000]).expect("write");
-            let all = world.volume.json(&["checkpoint", "list", app])["versions"].as_array().map_or(0, Vec::len);
-            std::fs::remove_dir_all(&late).expect("remove");
-            all == 2
-        });
-        std::fs::remove_dir_all(world.dir.join(app)).expect("remove");
-    }
-}
-
-fn three_dependent_jobs(world: &World) {
-    let data = world.put("three", 2_000_000, 8);
-    let (home, dir) = (world.cluster.home.display(), world.dir.display());
-    let submit = |name: &str, uri: &str, body: &str| {
-        let script = format!(
-            "#!/bin/bash\n#SBATCH -n 1 -t 5\n#STAGEIN entrepot stage in {uri} {dir}/{name}\n\
-             #STAGEOUT entrepot stage out {dir}/{name}.out file://{home}/{name}.out\n{body}\n"
-        );
-        let path = world.cluster.home.join(format!("{name}.sh"));
-        std::fs::write(&path, script).expect("script");
-        let path = path.display().to_string();
-        let done = world.cluster.user(&world.volume, &["job", "submit", "--scheduler", "slurm", &path]);
-        assert_eq!(code(&done), 0, "{}", err(&done));
-        out(&done).split_whitespace().nth(1).expect("a number").to_string()
-    };
-    let good = submit("three", &world.nginx.uri("three"), &format!("echo hello; cat {dir}/three > {dir}/three.out"));
-    let bad = submit("none", &world.nginx.uri("none"), &format!("touch {home}/ran"));
-    let long = submit("long", &world.nginx.uri("three"), "sleep 300");
-    let waited = world.cluster.user(&world.volume, &["job", "wait", &good]);
-    assert_eq!(code(&waited), 0, "{}{}", out(&waited), err(&waited));
-    assert!(std::fs::read(world.cluster.home.join("three.out")).expect("home") == data);
-    assert_eq!(out(&world.cluster.user(&world.volume, &["job", "log", &good])), "hello\n");
-    let waited = world.cluster.user(&world.volume, &["job", "wait", &bad]);
-    assert_eq!(code(&waited), 1, "{}", out(&waited));
-    assert!(out(&waited).contains("stage-in exited with status 5"), "{}", out(&waited));
-    assert!(!world.cluster.home.join("ran").exists(), "without its data it does not run");
-    let log = out(&world.cluster.user(&world.volume, &["job", "log", &bad, "--part", "stage-in"]));
-    assert!(log.contains("404 Not Found"), "{log}");
-    until("the third runs", || out(&world.volume.run(&["job", "list"])).contains(" running "));
-    let cancelled = world.cluster.user(&world.volume, &["job", "cancel", &long]);
-    assert_eq!(code(&cancelled), 0, "{}", err(&cancelled));
-    let waited = world.cluster.user(&world.volume, &["job", "wait", &long]);
-    assert!(out(&waited).contains("cancelled"), "{}", out(&waited));
-    // Slurm estimates a start in an hour: so the data wait.
-    let before = occupy(world, 60, "never");
-    let later = submit("later", &world.nginx.uri("three"), "true");
-    let detail = || {
-        let shown = world.cluster.user(&world.volume, &["job", "show", &later, "--output", "json"]);
-        serde_json::from_slice::<serde_json::Value>(&shown.stdout).expect("JSON")
-    };
-    let part = detail()["external"]["parts"]["stage-in"]["id"].as_str().expect("a number").parse().expect("a number");
-    until("its stage-in is not due", || world.reason(part) == "BeginTime");
-    assert!(world.cluster.queue(part, "%S") > world.cluster.queue(before, "%S"), "later than the other began");
-    assert_eq!(code(&world.cluster.user(&world.volume, &["job", "cancel", &later])), 0);
-    world.cluster.run(None, &["scancel", &before.to_string()]);
-    world.cluster.until_state(&world.volume, before, "CANCELLED");
-    let left = out(&world.cluster.run(None, &["squeue", "-h", "-t", "PENDING,RUNNING"]));
-    assert_eq!(left, "", "no part is left in the queue");
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use store::workers::apart;
 
 /// Longest sleep of the deadline thread, after which it checks whether it is still needed.
 const NAP_MAX: Duration = Duration::from_millis(500);
@@ -51,25 +52,19 @@ pub struct Worker {
     pub todo: Receiver<Job>,
 }
 
-/// Starts all threads; they end with the set.
+/// Starts all threads; they end with the set. Without its thread, a broken connection stays out.
 pub fn start(set: &Arc<Connections>, workers: Vec<Worker>) {
     for Worker { number, todo } in workers {
         let set = Arc::downgrade(set);
-        spawn("connection", move || work(&set, number, &todo));
+        drop(apart("connection", move || work(&set, number, &todo)));
     }
     let set = Arc::downgrade(set);
-    spawn("connections", move || {
+    drop(apart("connections", move || {
         while let Some(set) = set.upgrade().filter(|set| !set.ended.load(Ordering::Acquire)) {
             let next = set.tick();
             set.waker.nap(next.unwrap_or(NAP_MAX));
         }
-    });
-}
-
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
-    if let Err(error) = std::thread::Builder::new().name(name.into()).spawn(work) {
-        tracing::error!(%error, "a thread that keeps connections cannot be started; a broken one stays out");
-    }
+    }));
 }
 
 /// Carries out an action of a connection's machine.
@@ -82,7 +77,7 @@ pub fn act(set: &Arc<Connections>, number: u16, action: Action) {
         }
         Action::Probe => {
             let (set, root) = (Arc::downgrade(set), set.root(ConnectionId(number)));
-            spawn("probe", move || probe(&set, root.as_deref()));
+            drop(apart("probe", move || probe(&set, root.as_deref())));
         }
         Action::TakeOut => drop(slot.jobs.send(Job::TakeOut)),
         Action::Mount => drop(slot.jobs.send(Job::Mount)),

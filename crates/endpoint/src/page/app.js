@@ -1,6 +1,6 @@
 // The dashboard: asks the daemon every two seconds, one request at a time, and not at all while nobody looks.
 
-import { ask, at, bar, bytes, cells, clock, count, far, fileLink, fill, hasToken, number, onToken, part, put, say, span, tiles, wantToken } from './parts.js';
+import { ask, at, bar, bytes, cells, clock, count, far, fileLink, fill, hasToken, number, onToken, part, put, say, span, spark, tiles, wantToken } from './parts.js';
 
 const EVERY_MS = 2000;
 const NEARLY_FULL = 0.95;
@@ -52,6 +52,7 @@ async function lookOnce() {
   at('main').hidden = false;
   hasToken();
   showGlance();
+  showRates();
   showTargets();
   showMoves();
   showEvents();
@@ -111,6 +112,16 @@ function showGlance() {
     ['at a hard limit', quotas?.full ? number(quotas.full) : null],
     ['objects to remove', glance.garbage_objects ? number(glance.garbage_objects) : null],
   ]);
+}
+
+function showRates() {
+  const { rates } = glance;
+  at('rates').hidden = rates.length === 0;
+  if (rates.length === 0) return;
+  const kinds = [['read', 'read_bytes_s'], ['written', 'written_bytes_s'], ['staged in and out', 'staged_bytes_s']];
+  fill(at('rates'), kinds, 'li', ([name]) => name, (item, [name, of]) => {
+    spark(item, name, rates.map((rate) => [rate.from_s, rate.to_s, rate[of]]));
+  });
 }
 
 function showTargets() {

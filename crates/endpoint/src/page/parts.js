@@ -127,6 +127,20 @@ export function bar(node, { part, text, label, tone, role = 'meter' }) {
   track.firstElementChild.style.width = `${percent}%`;
 }
 
+const SPAN_S = 900;
+
+/** A line of bytes per second in the last quarter of an hour. Each part is the age of its begin and end, and its rate. */
+export function spark(node, name, parts) {
+  const rates = parts.map(([, , rate]) => rate);
+  const most = Math.max(...rates);
+  put(child(node, 'name'), name);
+  put(child(node, 'value'), `${bytes(rates.at(-1))}/s`);
+  const svg = node.querySelector('svg') ?? node.appendChild(at('line').content.firstElementChild.cloneNode(true));
+  const step = ([from, to, rate], number) => `${number ? 'L' : 'M'}${SPAN_S - from} ${99 - 98 * part(rate, most)}H${SPAN_S - to}`;
+  svg.firstElementChild.setAttribute('d', parts.map(step).join(''));
+  put(child(node, 'under'), `at most ${bytes(most)}/s in ${span(parts[0][0])}`);
+}
+
 /** Tiles of a number each: pairs of a name and a value; those without value are left out. */
 export function tiles(list, pairs) {
   fill(list, pairs.filter(([, value]) => value !== undefined && value !== null), 'div', ([name]) => name, (tile, [name, value]) => {

@@ -13,6 +13,8 @@ pub fn glance(targets: u64, with_names: bool) -> Value {
         "tiers": [{"name": "fast", "total_bytes": targets << 40, "free_bytes": targets << 39}],
         "targets": (0..targets).map(target).collect::<Vec<_>>(), "nodes": [], "drains": [],
         "mover": {"running": 1, "changes_done": 5, "changes_failed": 0, "bytes_copied": 1_u64 << 30},
+        "rates": [{"from_s": 20, "to_s": 10, "read_bytes_s": 2 << 20, "written_bytes_s": 0, "staged_bytes_s": 0},
+            {"from_s": 10, "to_s": 0, "read_bytes_s": 1 << 20, "written_bytes_s": 0, "staged_bytes_s": 0}],
         "moves": [{"number": 1, "what": "replace target", "by": "drain", "done_bytes": 1_u64 << 20, "total_bytes": 4_u64 << 20, "left_s": 3}],
         "events": [{"number": 1, "at_ms": 1_700_000_000_000_u64, "kind": "target", "what": "target t099 failed", "why": "it gave errors"}]});
     if with_names {

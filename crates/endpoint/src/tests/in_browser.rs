@@ -23,7 +23,7 @@ fn in_order(browser: &Browser, served: &Served) {
     assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
 }
 
-/// [S-229] [S-230] [S-231]
+/// [S-229] [S-230] [S-231] [S-425]
 #[test]
 fn a_hundred_targets_and_ten_thousand_jobs_are_shown_to_who_types_the_token() {
     let Some(mut browser) = Browser::start() else { return };
@@ -45,6 +45,14 @@ fn a_hundred_targets_and_ten_thousand_jobs_are_shown_to_who_types_the_token() {
     assert_eq!(browser.text("state"), "target t099 is failed");
     assert_eq!(browser.text("jobs-count"), "1 to 100 of 10,000 jobs");
     assert_eq!(browser.text("job-states"), "9,890 queued, 100 running, 10 staging-in");
+    let rates = browser.text("rates").replace('\n', " ");
+    assert!(
+        rates.contains("read") && rates.contains("1.0 MiB/s") && rates.contains("at most 2.0 MiB/s in 20 s"),
+        "{rates}"
+    );
+    assert_eq!(browser.value("document.querySelectorAll('#rates svg').length"), 3);
+    let line = browser.value("document.querySelector('#rates path').getAttribute('d')");
+    assert_eq!(line, "M880 1H890L890 50H900");
     // Markup in a name is not executed.
     assert!(browser.text("move-rows").contains("secret/<img src=x onerror=alert(1)>"));
     assert_eq!(browser.value("document.images.length"), 0);
@@ -110,7 +118,7 @@ fn it_fits_a_phone_light_and_dark_and_speaks_to_keyboard_and_screen_reader() {
     let Some((mut browser, served)) = shown(daemon, "/") else { return };
     browser.until("document.getElementById('job-rows').rows.length === 100");
     assert_eq!(browser.value("document.activeElement.id"), "main", "who typed the token goes on with the content");
-    let mut grounds = Vec::new();
+    let (mut grounds, mut lines) = (Vec::new(), Vec::new());
     for scheme in ["light", "dark"] {
         for width in [390, 820, 1440] {
             browser.look(width, scheme);
@@ -119,8 +127,9 @@ fn it_fits_a_phone_light_and_dark_and_speaks_to_keyboard_and_screen_reader() {
             assert_eq!(browser.value(&format!("{root}.scrollWidth <= {root}.clientWidth")), true, "{width} {scheme}");
         }
         grounds.push(browser.value("getComputedStyle(document.body).backgroundColor"));
+        lines.push(browser.value("getComputedStyle(document.querySelector('#rates path')).stroke"));
     }
-    assert_ne!(grounds[0], grounds[1]);
+    assert!(grounds[0] != grounds[1] && lines[0] != lines[1], "{grounds:?} {lines:?}");
     // The keyboard: the first stop leads past the links, to the content.
     browser.open(&format!("http://{}/", served.at));
     browser.until("document.getElementById('job-rows').rows.length === 100");

@@ -1,14 +1,16 @@
 //! A job's files in the volume: recording sources, checking staged data, removing partial data.
 
+use super::clearing::Begun;
 use super::{Backend, Core};
 use crate::directory;
 use crate::job::Job;
 use crate::plan::paths;
-use crate::request::{Caller, CheckReport, JobId, PartKind, Protected, RecordedSource, Staging, Transfer};
+use crate::request::{Caller, CheckReport, DataWarp, JobId, PartKind, Protected, RecordedSource, Staging, Transfer};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use store::workers::apart;
 
 /// A volume is mounted so soon after its daemon began: a guess, and generous.
 const MOUNTED_WITHIN_S: u32 = 60;
@@ -44,6 +46,25 @@ impl<B: Backend> Core<B> {
         }
     }
 
+    /// Removes the partial data of stage-ins that did not succeed, and the directory of a job, on a thread of its own: the
+    /// table may be locked and the volume slow. `begun` is dropped at the end.
+    pub fn clear(
+        self: &Arc<Self>,
+        staged: Vec<(Caller, Vec<PathBuf>)>,
+        datawarp: Option<DataWarp>,
+        begun: Option<Begun>,
+    ) {
+        if staged.is_empty() && datawarp.is_none() {
+            return;
+        }
+        let core = self.clone();
+        drop(apart("clearing", move || {
+            staged.iter().for_each(|(owner, paths)| core.forget_staging(*owner, paths));
+            datawarp.iter().for_each(directory::remove);
+            drop(begun);
+        }));
+    }
+
     /// Goes on to remove the directories of jobs that are over, where the end of the last daemon came between.
     pub fn remove_left(self: &Arc<Self>, jobs: &BTreeMap<JobId, Job<B::JobData>>) {
         let leaves = |job: &&Job<B::JobData>| job.plan.datawarp.own.as_ref().is_some_and(|own| own.leaves);
@@ -53,7 +74,7 @@ impl<B: Backend> Core<B> {
             return;
         }
         let core = self.clone();
-        std::thread::spawn(move || {
+        drop(apart("directory", move || {
             for _ in 0..MOUNTED_WITHIN_S {
                 left.retain(|(_, datawarp)| directory::try_to_remove(datawarp).is_err());
                 if left.is_empty() || !core.nap(Duration::from_secs(1)) {
@@ -61,7 +82,7 @@ impl<B: Backend> Core<B> {
                 }
             }
             left.iter().for_each(|(_, datawarp)| directory::remove(datawarp));
-        });
+        }));
     }
 
     /// The data of a job that come or go now.

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
+use store::workers::apart;
 
 /// Longest wait for processes that SIGKILL was sent to: one that hangs in the kernel must not hang the supervisor.
 const KILL_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -62,8 +63,8 @@ pub(super) fn run(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, 
         let _ = go.write_all(b"g");
     }
     let log = |suffix| open_log(spec, suffix);
-    let out = child.stdout.take().map(|pipe| pump::start(pipe, log("out"), spec.log_bytes_max));
-    let err = child.stderr.take().map(|pipe| pump::start(pipe, log("err"), spec.log_bytes_max));
+    let out = child.stdout.take().and_then(|pipe| pump::start(pipe, log("out"), spec.log_bytes_max).ok());
+    let err = child.stderr.take().and_then(|pipe| pump::start(pipe, log("err"), spec.log_bytes_max).ok());
     reap(pid, ears.send.clone());
     let (ending, gone) = wait(spec, deadline, ears);
     let ending = if gone || end_all(ears) {
@@ -87,7 +88,7 @@ pub(super) fn open_log(spec: &Spec, suffix: &str) -> Option<File> {
 
 /// Reaps the command and all that falls to the supervisor, until nothing is left.
 fn reap(pid: i32, send: SyncSender<Event>) {
-    std::thread::spawn(move || {
+    drop(apart("reaper", move || {
         loop {
             match rustix::process::wait(WaitOptions::empty()) {
                 Ok(Some((who, status))) if who.as_raw_pid() == pid => {
@@ -98,7 +99,7 @@ fn reap(pid: i32, send: SyncSender<Event>) {
             }
         }
         let _ = send.send(Event::AllGone);
-    });
+    }));
 }
 
 fn ending(status: WaitStatus) -> Ending {

@@ -12,6 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use store::workers::apart;
 
 /// Time beyond its grace after which a supervisor is killed with its part.
 const PATIENCE_MS: u64 = 15_000;
@@ -146,7 +147,7 @@ pub(crate) fn stop(dir: &Path, kind: PartKind, process: Arc<OwnedFd>, grace_ms: 
         process::signal_all(&[noted.pid], Signal::TERM);
     }
     let dir = dir.to_path_buf();
-    std::thread::spawn(move || {
+    drop(apart("part-end", move || {
         let timeout = Timespec { tv_sec: ((grace_ms + PATIENCE_MS) / 1000) as i64, tv_nsec: 0 };
         let mut fds = [PollFd::new(&*process, PollFlags::IN)];
         if poll(&mut fds, Some(&timeout)).is_ok_and(|n| n > 0) {
@@ -155,5 +156,5 @@ pub(crate) fn stop(dir: &Path, kind: PartKind, process: Arc<OwnedFd>, grace_ms: 
         tracing::warn!("the supervisor in {} does not end its {kind} part; both are killed", dir.display());
         kill_orphans(processes(&dir, kind).and_then(|p| p.command).as_ref());
         let _ = pidfd_send_signal(&*process, Signal::KILL);
-    });
+    }));
 }

@@ -2,15 +2,19 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::Receiver;
+use store::workers::apart;
 
 const TAIL_BYTES_MAX: usize = 2048;
 const TAIL_LINES_MAX: usize = 10;
 
 /// Starts a thread that reads to the end; the receiver gets the last lines then.
-pub(super) fn start(mut from: impl Read + Send + 'static, log: Option<File>, limit: u64) -> Receiver<String> {
-    let (send, receive) = sync_channel(1);
-    std::thread::spawn(move || {
+pub(super) fn start(
+    mut from: impl Read + Send + 'static,
+    log: Option<File>,
+    limit: u64,
+) -> std::io::Result<Receiver<String>> {
+    apart("output", move || {
         let mut log = log.map(|file| Log { room: limit.saturating_sub(length(&file)), file, limit });
         let mut tail = Vec::new();
         let mut buffer = [0u8; 16 * 1024];
@@ -24,10 +28,8 @@ pub(super) fn start(mut from: impl Read + Send + 'static, log: Option<File>, lim
             tail.extend_from_slice(&buffer[..n]);
             tail.drain(..tail.len().saturating_sub(TAIL_BYTES_MAX));
         }
-        // If the receiver is gone, the tail is not needed.
-        let _ = send.send(last_lines(&tail));
-    });
-    receive
+        last_lines(&tail)
+    })
 }
 
 fn length(file: &File) -> u64 {
@@ -70,7 +72,7 @@ mod tests {
     fn the_log_stops_at_its_limit_and_says_so_while_all_is_read() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let text = "0123456789\n".repeat(10_000);
-        let tail = start(std::io::Cursor::new(text), Some(file.reopen().unwrap()), 25).recv().unwrap();
+        let tail = start(std::io::Cursor::new(text), Some(file.reopen().unwrap()), 25).unwrap().recv().unwrap();
         assert_eq!(tail.lines().count(), TAIL_LINES_MAX);
         let mut log = String::new();
         file.read_to_string(&mut log).unwrap();

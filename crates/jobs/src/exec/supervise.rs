@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
+use store::workers::apart;
 
 /// Longest wait for a new daemon after one ended under a staging command. A guess: a crash and a restart, not an
 /// outage.
@@ -73,13 +74,8 @@ fn listen() -> std::io::Result<Ears> {
     let (send, receive) = sync_channel(64);
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let to = send.clone();
-    std::thread::spawn(move || {
-        for signal in signals.forever() {
-            if signal == SIGTERM && to.send(Event::Cancel).is_err() {
-                return;
-            }
-        }
-    });
+    let cancel = move || signals.forever().all(|signal| signal != SIGTERM || to.send(Event::Cancel).is_ok());
+    apart("signals", cancel)?;
     Ok(Ears { send, receive, cancelled: false })
 }
 

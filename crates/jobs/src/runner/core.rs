@@ -185,20 +185,10 @@ impl Core {
     fn forget_input(self: &Arc<Self>, record: &Record) {
         let succeeded = |part: &PartRecord| part.report.as_ref().is_some_and(|report| report.ending.is_success());
         let brought = record.part(PartKind::StageIn).is_none_or(succeeded);
-        let datawarp = record.plan.datawarp.clone();
-        let remove = datawarp.own.as_ref().is_some_and(|own| own.leaves);
-        if brought && !remove {
-            return;
-        }
-        let paths = if brought { Vec::new() } else { record.staged_paths() };
-        let (core, owner, begun) = (self.clone(), record.owner, self.clearing.begin(record.id));
-        std::thread::spawn(move || {
-            core.forget_staging(owner, &paths);
-            if remove {
-                directory::remove(&datawarp);
-            }
-            drop(begun);
-        });
+        let staged = (!brought).then(|| (record.owner, record.staged_paths())).into_iter().collect();
+        let leaves = |datawarp: &&DataWarp| datawarp.own.as_ref().is_some_and(|own| own.leaves);
+        let datawarp = Some(&record.plan.datawarp).filter(leaves).cloned();
+        self.clear(staged, datawarp, Some(self.clearing.begin(record.id)));
     }
 
     /// Forgets the finished jobs beyond what is remembered.

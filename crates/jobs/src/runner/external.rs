@@ -79,6 +79,7 @@ impl Runner {
         })?;
         core.table.lock().jobs.insert(id, record);
         core.changed.notify_all();
+        drop(watch(core));
         let delay_s = asked.start_ms.and_then(|start_ms| {
             let wanted = paths::wanted(&plan, &asked.job.cwd, core.volume.mount_point().as_deref())?;
             let due_ms = core.config.arrivals.as_ref()?.due_ms(caller, &wanted, start_ms)?;
@@ -246,20 +247,19 @@ pub(super) fn take_up(core: &Core) {
     }
 }
 
-/// Starts the thread that looks.
+/// Looks from now on while there are jobs elsewhere.
 pub(super) fn watch(core: &Arc<Core>) -> std::io::Result<()> {
     let weak = Arc::downgrade(core);
-    std::thread::Builder::new().name("queue-watch".into()).spawn(move || while look_once(&weak).is_some() {}).map(drop)
+    core.watcher.wake(move || while look_once(&weak).is_some() {})
 }
 
-/// One look. Nothing when the runner ends.
+/// One look. Nothing when the runner ends, or nothing is elsewhere.
 fn look_once(weak: &Weak<Core>) -> Option<()> {
     let core = weak.upgrade()?;
     let watched: Vec<Record> = {
         let mut table = core.table.lock();
-        let elsewhere = |table: &JobTable| table.jobs.values().any(|r| !r.state.is_final() && r.own.external.is_some());
-        while !table.closed && !elsewhere(&table) {
-            core.changed.wait(&mut table);
+        if !table.jobs.values().any(|r| !r.state.is_final() && r.own.external.is_some()) {
+            return None;
         }
         // Also woken by changes of other jobs, which is no reason to look sooner.
         let until = Instant::now() + LOOK_EVERY;

@@ -91,9 +91,7 @@ impl Runner {
         if let Some(error) = refused {
             let _ = std::fs::remove_dir_all(spool::dir(&core.config, record.id));
             core.volume.unmark_checkpoints(&Core::mark(record.id));
-            // A separate thread, since the table is locked and the volume may be slow.
-            let datawarp = record.plan.datawarp;
-            std::thread::spawn(move || directory::remove(&datawarp));
+            core.clear(Vec::new(), Some(record.plan.datawarp), None);
             return Err(error);
         }
         gate::submit(core, &mut table, &record);

@@ -8,6 +8,7 @@ use crate::exec::outside::{self, Supervisor};
 use crate::request::*;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use store::workers::apart;
 
 /// Starts a part's supervisor and a thread that waits for it.
 pub(super) fn spawn(core: &Arc<Core>, table: &mut JobTable, id: JobId, kind: PartKind) -> std::io::Result<()> {
@@ -62,7 +63,7 @@ pub(super) fn stop(core: &Arc<Core>, id: JobId, kind: PartKind, held: Arc<OwnedF
 /// Starts the check before dispatch on a thread of its own; the compute part follows it.
 pub(super) fn check(core: &Arc<Core>, id: JobId) {
     let core = core.clone();
-    std::thread::spawn(move || {
+    drop(apart("check", move || {
         let Some(record) = core.table.lock().jobs.get(&id).cloned() else { return };
         let sources = core.record_sources(&record);
         let checked = core.check(&record);
@@ -72,7 +73,7 @@ pub(super) fn check(core: &Arc<Core>, id: JobId) {
         }
         checked_job(&core, &mut table, id, sources, checked);
         core.pump(&mut table);
-    });
+    }));
 }
 
 fn checked_job(

@@ -227,8 +227,7 @@ impl Core {
         let note = note.or(job.own.note.take());
         if let Some(own) = job.plan.datawarp.own.as_mut().filter(|_| kept.is_none()) {
             own.leaves = true;
-            let datawarp = job.plan.datawarp.clone();
-            std::thread::spawn(move || directory::remove(&datawarp));
+            self.clear(Vec::new(), Some(job.plan.datawarp.clone()), None);
         }
         job.own.note = [note, kept].into_iter().flatten().reduce(|note, kept| format!("{note}; {kept}"));
         job.own.let_go = false;
@@ -254,11 +253,11 @@ impl Core {
         let kept: BTreeSet<_> =
             table.own.transfers.values().filter(|t| alive(t)).flat_map(|t| t.brings.clone()).collect();
         let left = |t: &&Transfer| {
-            t.seen_by.contains(&id) && t.state == Progress::Failed && !t.brings.iter().any(|p| kept.contains(p))
+            let has_failed = t.kind == PartKind::StageIn && t.state == Progress::Failed;
+            t.seen_by.contains(&id) && has_failed && !t.brings.iter().any(|p| kept.contains(p))
         };
-        let left: Vec<Transfer> = table.own.transfers.values().filter(left).cloned().collect();
-        let core = self.clone();
-        std::thread::spawn(move || left.iter().for_each(|transfer| verify::forget(&core, transfer)));
+        let left = table.own.transfers.values().filter(left);
+        self.clear(left.map(|transfer| (transfer.owner, transfer.brings.clone())).collect(), None, None);
     }
 
     /// Releases the job's transfers of that kind. Transfers without other users end.

@@ -4,7 +4,7 @@ use super::ending::{self, Ending};
 use super::hooked::{Core, Hooked, Job, JobTable, StepFailure};
 use super::stage_in;
 use super::wire::{SetUp, Standing, original};
-use super::{Slurm, scontrol, spool};
+use super::{Slurm, scontrol, spool, watch};
 use crate::account::{account, base};
 use crate::backend::Now;
 use crate::directory::{self, Nodes};
@@ -90,6 +90,7 @@ impl Slurm {
         core.keep(&job);
         table.jobs.insert(asked.job, job);
         core.changed.notify_all();
+        drop(watch::start(core));
         Ok(())
     }
 

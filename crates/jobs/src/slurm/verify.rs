@@ -8,6 +8,7 @@ use crate::backend::Now;
 use crate::job::Progress;
 use crate::request::{JobId, JobState, PartKind};
 use std::sync::Arc;
+use store::workers::apart;
 
 /// Compares what a job's stage-in brought, on a thread of its own.
 pub(super) fn start(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
@@ -16,7 +17,7 @@ pub(super) fn start(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
         return;
     }
     let core = core.clone();
-    std::thread::spawn(move || {
+    drop(apart("verify", move || {
         for source in core.record_sources(&job) {
             if let Some(error) = source.error {
                 tracing::info!("the source of {} is not recorded: {error}", source.path.display());
@@ -47,7 +48,7 @@ pub(super) fn start(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
                 core.fail(&mut table, id, StepFailure { part: PartKind::StageIn, cause, passing: true });
             }
         }
-    });
+    }));
 }
 
 /// Removes the partial data of a transfer that did not succeed and that no job needs.

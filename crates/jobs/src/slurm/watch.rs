@@ -17,10 +17,10 @@ const LOOK_AT_ALL_EVERY: Duration = Duration::from_secs(60);
 /// stage-in is through.
 const LOOK_AT_STAGING_EVERY: Duration = Duration::from_secs(4);
 
-/// Starts the thread.
+/// Looks from now on while there are jobs.
 pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
     let weak = Arc::downgrade(core);
-    std::thread::Builder::new().name("slurm-watch".into()).spawn(move || watch(&weak)).map(drop)
+    core.watcher.wake(move || watch(&weak))
 }
 
 fn watch(weak: &Weak<Core>) {
@@ -33,6 +33,9 @@ fn watch(weak: &Weak<Core>) {
         let staging = looked_at_staging.elapsed() >= LOOK_AT_STAGING_EVERY;
         let asked = {
             let mut table = core.table.lock();
+            if table.jobs.is_empty() {
+                return;
+            }
             let let_go = |table: &JobTable| table.jobs.values().any(|job| job.own.let_go);
             if !all && !staging && !table.closed && !let_go(&table) {
                 wait(&core, &mut table);

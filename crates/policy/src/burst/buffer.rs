@@ -14,20 +14,23 @@
 //!
 //! Source: Sung (2020), section 5.2; Kougkas et al., Harmonia (MaxEff, MaxBW); the reference, sections 8.2 to 8.5.
 
+mod config;
 mod event;
 mod rates;
+mod writers;
 
+pub use config::{Config, Scheme};
 pub use event::{Action, Event};
 
-use super::control::{Device, Plan, Rates};
+use super::control::{Plan, Rates};
 use super::predict::Forecast;
 use super::queue::{App, Turns};
 use super::replicator::{self, Replicator};
-use super::tables::{Demotion, Order, Tables, Version};
+use super::tables::{Demotion, Tables, Version};
 use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
+use writers::Writing;
 
 /// Number of latest free-space checks that count. A guess: one second at four checks per second.
 const LOOKS: usize = 4;
@@ -37,98 +40,6 @@ const PREDICTED: Time = Time::from_secs(1);
 
 /// Delay before a retry after a failed demotion. A guess: files are in use, and devices full, for a moment.
 const DEMOTE_AGAIN: Time = Time::from_millis(500);
-
-/// Scheme that sets the rates of writing and demotion.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Scheme {
-    /// Room for the application's life, no turns, no demotion: at most `S` per period.
-    DataWarp,
-    /// Harmonia's MaxEff: always demote at full speed.
-    MaxEff,
-    /// Harmonia's MaxBW: never demote beside writing.
-    MaxBw,
-    /// Demotes beside writing once this share of the buffer is used.
-    Static(f64),
-    /// BBOS: the throttler's plan.
-    Bbos,
-    /// BBOS with predicted checkpoints: ours.
-    Predicted,
-}
-
-/// Formats the scheme as in a configuration.
-impl fmt::Display for Scheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Scheme::DataWarp => f.write_str("datawarp"),
-            Scheme::MaxEff => f.write_str("maxeff"),
-            Scheme::MaxBw => f.write_str("maxbw"),
-            Scheme::Static(share) => write!(f, "static:{share}"),
-            Scheme::Bbos => f.write_str("bbos"),
-            Scheme::Predicted => f.write_str("predicted"),
-        }
-    }
-}
-
-/// Settings of the buffer.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Config {
-    /// Size and rates of the buffer.
-    pub device: Device,
-    /// Scheme that sets the rates.
-    pub scheme: Scheme,
-    /// Order in which versions leave.
-    pub order: Order,
-    /// Whether cold checkpoints go directly to the capacity tier.
-    pub direct: bool,
-    /// Whether applications write one at a time.
-    pub turns: bool,
-    /// Longest time that an application waits while the one with the turn writes further checkpoints.
-    pub wait_max: Option<Time>,
-    /// Length of a period.
-    pub period: Time,
-    /// Bytes that the first period is expected to write.
-    pub dwpp: f64,
-    /// Whether a replica group exists.
-    pub replicas: bool,
-}
-
-impl Config {
-    /// One turn at a time, one order of demotion and deletion. Nothing is written directly to the capacity tier, no
-    /// replica group exists, and periods are an hour long, of unknown load.
-    pub fn new(device: Device, scheme: Scheme) -> Config {
-        Config {
-            device,
-            scheme,
-            order: Order::Throughout,
-            direct: false,
-            turns: true,
-            wait_max: None,
-            period: Time::from_secs(3600),
-            dwpp: 0.0,
-            replicas: false,
-        }
-    }
-}
-
-/// A checkpoint that is being written.
-#[derive(Clone, Copy, Debug)]
-struct Writing {
-    version: Option<Version>,
-    app: App,
-    /// Room that it has, and room that it waits for.
-    reserved: f64,
-    wants: Option<f64>,
-    written: f64,
-    turn: bool,
-    direct: bool,
-}
-
-impl Writing {
-    /// Whether it writes to the buffer.
-    fn goes(&self) -> bool {
-        self.turn && self.wants.is_none() && !self.direct
-    }
-}
 
 /// The buffer of one volume.
 #[derive(Clone, Debug)]
@@ -267,54 +178,20 @@ impl Buffer {
 
     fn take_in(&mut self, now: Time, event: Event) {
         match event {
-            Event::Arrive { app, request, bytes } => {
-                self.forecast.arrived(now, app, bytes);
-                let fresh = Writing {
-                    version: None,
-                    app,
-                    reserved: 0.0,
-                    wants: Some(bytes),
-                    written: 0.0,
-                    turn: false,
-                    direct: false,
-                };
-                self.writing.insert(request, fresh);
-                self.turns.arrive(now, app, request);
-            }
+            Event::Arrive { app, request, bytes } => self.arrived(now, app, request, bytes),
             Event::More { request, bytes } => {
-                if let Some(of) = self.writing.get_mut(&request) {
-                    of.wants = Some(of.wants.unwrap_or(0.0) + bytes);
-                }
+                self.with(request, |of| of.wants = Some(of.wants.unwrap_or(0.0) + bytes));
             }
-            Event::Refused { request } => {
-                if let Some(of) = self.writing.get_mut(&request) {
-                    of.wants = None;
-                }
-            }
+            Event::Refused { request } => self.with(request, |of| of.wants = None),
             Event::Wrote { request, bytes } => {
                 self.dwsf += bytes;
-                if let Some(of) = self.writing.get_mut(&request) {
-                    of.written += bytes;
-                }
+                self.with(request, |of| of.written += bytes);
             }
-            Event::Paused { request } => {
-                if let Some(of) = self.writing.get_mut(&request).filter(|of| of.turn) {
-                    of.turn = false;
-                    self.turns.done(request);
-                }
-            }
-            Event::Again { request } => {
-                if let Some(of) = self.writing.get(&request).filter(|of| !of.turn) {
-                    self.turns.arrive(now, of.app, request);
-                }
-            }
+            Event::Paused { request } => self.paused(request),
+            Event::Again { request } => self.again(now, request),
             Event::Committed { request, bytes } => self.committed(request, bytes),
-            Event::Abandoned { request } => {
-                if let Some(of) = self.writing.remove(&request) {
-                    self.turns.leave(of.app, request);
-                    self.used -= of.reserved;
-                }
-            }
+            Event::Abandoned { request } => self.abandoned(request),
+            Event::Back { request, bytes } => self.gave_back(request, bytes),
             Event::Demoted => {
                 if let Some(of) = self.demoting.take() {
                     self.used -= self.tables.demoted(&of) as f64;
@@ -330,37 +207,21 @@ impl Buffer {
             Event::Replicated => self.replicator.done(),
             Event::ReplicaFailed => self.replicator.failed(now),
             Event::Restarted { app } => {
-                if let Some((version, hit)) = self.tables.restart(app) {
-                    self.actions.push_back(Action::Restart { version, hit });
-                }
+                let restart = self.tables.restart(app).map(|(version, hit)| Action::Restart { version, hit });
+                self.actions.extend(restart);
             }
             Event::Mtbf { app, mtbf_s } => self.tables.set_mtbf(app, mtbf_s),
             Event::Interval { app, interval_s } => self.forecast.told(app, interval_s as f64),
             Event::Ended { app } => {
-                self.used -= self.tables.ended(app).iter().map(|(_, bytes)| *bytes as f64).sum::<f64>();
-                self.unstick(|version| version.app == app);
-                self.replicator.gone(|version| version.app == app);
+                let freed: u64 = self.tables.ended(app).iter().map(|(_, bytes)| bytes).sum();
                 self.forecast.ended(app);
-                self.demoting = self.demoting.filter(|of| of.version.app != app);
+                self.gone(freed, |version| version.app == app);
             }
             Event::Removed { version } => {
-                self.used -= self.tables.removed(version) as f64;
-                self.unstick(|other| other == version);
-                self.replicator.gone(|other| other == version);
-                self.demoting = self.demoting.filter(|of| of.version != version);
+                let freed = self.tables.removed(version);
+                self.gone(freed, |other| other == version);
             }
-            Event::Free { bytes } => {
-                // Reserved bytes that are not written yet count as free on the devices, so they are subtracted. The
-                // measurement was made between the last event and this one.
-                let inside = self.writing.values().filter(|of| !of.direct);
-                let to_come: f64 = inside.map(|of| (of.reserved - of.written).max(0.0)).sum();
-                let taken = self.used - to_come;
-                let then = self.looked.replace(taken).unwrap_or(taken);
-                self.limits.push_back(taken.min(then) + bytes);
-                if self.limits.len() > LOOKS {
-                    self.limits.pop_front();
-                }
-            }
+            Event::Free { bytes } => self.measured(bytes),
             Event::Full { bytes } => self.drop_clean(bytes),
             Event::Capacity { usable, whole } => {
                 self.capacity_usable = usable;
@@ -374,14 +235,6 @@ impl Buffer {
                 self.used += bytes as f64;
                 self.stuck.push((version, bytes));
             }
-            Event::Back { request, bytes } => {
-                if let Some(of) = self.writing.get_mut(&request).filter(|of| of.wants.is_none()) {
-                    let back = bytes.min(of.reserved - of.written).max(0.0);
-                    of.reserved -= back;
-                    of.wants = Some(bytes);
-                    self.used -= back;
-                }
-            }
             Event::Found { version, bytes, in_buffer, on_capacity, lacks_replica } => {
                 self.found(version, bytes, in_buffer, on_capacity);
                 if lacks_replica {
@@ -389,88 +242,50 @@ impl Buffer {
                 }
             }
             Event::Resumed { dwsf, dwpp } => {
-                (self.dwsf, self.dwpp) = (dwsf, dwpp);
-                self.plan = Plan::new(&self.config.device, dwpp);
+                self.dwsf = dwsf;
+                self.expect(dwpp);
             }
             Event::Period => {
                 // The next period is expected to be like the one that ends.
-                if self.dwsf > 0.0 {
-                    self.dwpp = self.dwsf;
-                    self.plan = Plan::new(&self.config.device, self.dwpp);
+                let dwsf = std::mem::take(&mut self.dwsf);
+                if dwsf > 0.0 {
+                    self.expect(dwsf);
                 }
-                self.dwsf = 0.0;
             }
             Event::Tick => {}
         }
     }
 
-    fn committed(&mut self, request: u64, bytes: f64) {
-        let Some(of) = self.writing.remove(&request) else { return };
-        self.turns.leave(of.app, request);
-        let number = of.version.map_or_else(|| self.next_number(of.app), |version| version.number);
-        let version = Version { app: of.app, number };
-        self.used -= of.reserved;
-        if of.direct {
-            self.tables.written_direct(version);
-            self.lacks_replica(version);
-            return;
-        }
-        if self.config.scheme == Scheme::DataWarp {
-            // A new checkpoint overwrites the previous one.
-            let mtbf_s = self.tables.mtbf_s(of.app);
-            self.used -= self.tables.ended(of.app).iter().map(|(_, bytes)| *bytes as f64).sum::<f64>();
-            self.tables.set_mtbf(of.app, mtbf_s);
-        }
-        self.used += bytes;
-        self.tables.written(version, bytes.round() as u64);
+    /// Plans a period that writes this number of bytes.
+    fn expect(&mut self, dwpp: f64) {
+        self.dwpp = dwpp;
+        self.plan = Plan::new(&self.config.device, dwpp);
     }
 
-    fn next_number(&mut self, app: App) -> u64 {
-        let number = self.numbers.entry(app).or_default();
-        *number += 1;
-        *number
+    /// Takes note of the free bytes on the devices, measured between the last event and this one.
+    fn measured(&mut self, free: f64) {
+        // Reserved bytes that are not written yet count as free on the devices, so they are subtracted.
+        let inside = self.writing.values().filter(|of| !of.direct);
+        let to_come: f64 = inside.map(|of| (of.reserved - of.written).max(0.0)).sum();
+        let taken = self.used - to_come;
+        let then = self.looked.replace(taken).unwrap_or(taken);
+        self.limits.push_back(taken.min(then) + free);
+        if self.limits.len() > LOOKS {
+            self.limits.pop_front();
+        }
+    }
+
+    /// Removes versions that freed this number of bytes from all but the tables.
+    fn gone(&mut self, freed: u64, gone: impl Fn(Version) -> bool) {
+        let stuck = self.stuck.extract_if(.., |(version, _)| gone(*version));
+        self.used -= stuck.map(|(_, bytes)| bytes).sum::<u64>() as f64 + freed as f64;
+        self.replicator.gone(&gone);
+        self.demoting = self.demoting.filter(|of| !gone(of.version));
     }
 
     fn decide(&mut self, now: Time) {
-        while let Some((app, request)) = self.turns.next(now) {
-            let bytes = self.writing.get(&request).and_then(|of| of.wants).unwrap_or(0.0);
-            let known = self.writing.get(&request).and_then(|of| of.version.map(|version| (version, of.direct)));
-            let (version, direct) = known.unwrap_or_else(|| {
-                let over = self.config.direct && self.dwpp > self.config.device.capacity;
-                let cold = over && self.tables.goes_direct(app, self.dwsf, self.config.device.capacity);
-                let direct = cold && self.capacity_usable || self.only_direct(bytes);
-                (Version { app, number: self.next_number(app) }, direct)
-            });
-            if let Some(of) = self.writing.get_mut(&request) {
-                (of.version, of.direct, of.turn) = (Some(version), direct, true);
-            }
-            self.actions.push_back(Action::Turn { request, version, direct });
-        }
-        let short: Vec<(u64, f64, bool)> = self
-            .writing
-            .iter()
-            .filter(|(_, of)| of.turn)
-            .filter_map(|(r, of)| Some((*r, of.wants?, of.direct)))
-            .collect();
-        for (request, bytes, mut direct) in short {
-            // It fits only the capacity tier, which was unusable when it arrived.
-            let only = !direct && self.only_direct(bytes);
-            if let Some(of) = self.writing.get_mut(&request).filter(|of| only && of.reserved == 0.0)
-                && let Some(version) = of.version
-            {
-                direct = true;
-                of.direct = true;
-                self.actions.push_back(Action::Turn { request, version, direct });
-            }
-            if direct || self.make_room(bytes) {
-                if let Some(of) = self.writing.get_mut(&request) {
-                    of.wants = None;
-                    of.reserved += if direct { 0.0 } else { bytes };
-                    self.used += if direct { 0.0 } else { bytes };
-                }
-                self.actions.push_back(Action::Go { request });
-            }
-        }
+        self.give_turns(now);
+        self.give_room();
         let rates = self.rates_now(now);
         self.decided = now;
         if self.rates != Some(rates) {
@@ -499,39 +314,11 @@ impl Buffer {
         if self.limits.is_empty() { self.config.device.capacity } else { self.config.device.capacity.min(limit) }
     }
 
-    fn make_room(&mut self, bytes: f64) -> bool {
-        if self.config.scheme == Scheme::DataWarp {
-            // Each application overwrites its own area.
-            return true;
-        }
-        if bytes > self.config.device.capacity {
-            // It waits for the capacity tier; deletions would not help.
-            return false;
-        }
-        let short = self.used + bytes - self.room();
-        if short > 0.0 {
-            self.drop_clean(short);
-        }
-        self.used + bytes <= self.room() * (1.0 + 1e-9)
-    }
-
-    /// Returns the space of undeletable copies whose versions are gone.
-    fn unstick(&mut self, gone: impl Fn(Version) -> bool) {
-        for (_, bytes) in self.stuck.extract_if(.., |(version, _)| gone(*version)) {
-            self.used -= bytes as f64;
-        }
-    }
-
     fn drop_clean(&mut self, bytes: f64) {
         for (version, freed) in self.tables.delete_clean(bytes.ceil() as u64) {
             self.used -= freed as f64;
             self.actions.push_back(Action::Drop { version, bytes: freed });
         }
-    }
-
-    /// Whether a checkpoint of this size fits only the capacity tier, and that tier is usable.
-    fn only_direct(&self, bytes: f64) -> bool {
-        self.capacity_usable && bytes > self.config.device.capacity
     }
 }
 

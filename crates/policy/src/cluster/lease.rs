@@ -41,112 +41,17 @@
 //! Source: C. Gray and D. Cheriton, Leases (SOSP 1989), with a rename in the place of a lock server.
 
 mod config;
+mod event;
+mod own;
 
 pub use config::Config;
+pub use event::{Action, Event, Seen};
 
 use super::{Node, Standing};
 use crate::machine::Machine;
 use crate::time::Time;
+use own::OwnLease;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// A lease file in a listing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// Node that the file belongs to.
-    pub node: Node,
-    /// Number of renewals so far.
-    pub beat: u64,
-    /// Duration of that node's lease, from the file.
-    pub lease: Time,
-    /// Whether the node must not lead, from the file.
-    pub drains: bool,
-}
-
-/// Events of [`Membership`]: answers to its actions, and the time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The lease file has its new name.
-    Renewed {
-        /// The beat in the new name.
-        beat: u64,
-        /// Time just before the rename request.
-        asked: Time,
-    },
-    /// No file had the old name: expelled, or an earlier rename succeeded and its answer was lost.
-    Gone,
-    /// The rename could not be tried, or its outcome is unknown.
-    RenewFailed,
-    /// A listing of the lease files.
-    Seen {
-        /// Lease files, in any order; a node may be missing or appear twice.
-        leases: Vec<Seen>,
-        /// Nodes that are over; their files are never renamed again.
-        over: Vec<Node>,
-    },
-    /// The files could not be listed.
-    LookFailed,
-    /// The node's lease file was renamed to that of a node that is over.
-    Expelled {
-        /// The node that is over.
-        node: Node,
-    },
-    /// The file had another name already.
-    Survived {
-        /// A node that renewed its lease, or that another watcher expelled.
-        node: Node,
-    },
-    /// The rename could not be tried, or its outcome is unknown.
-    ExpelFailed {
-        /// The node that was to be expelled.
-        node: Node,
-    },
-    /// The node ends: it gives its lease up at once, so that other nodes need not wait for it.
-    Leave,
-    /// A caller waits for another node, or requests the members: for a while this node lists at the rate of the lowest.
-    Asked,
-    /// Time passed; to be sent at [`Membership::next_deadline`].
-    Tick,
-}
-
-/// Output of [`Membership`], to be carried out by the driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Rename the own lease file from this beat to the next.
-    Renew {
-        /// The beat in the present name.
-        beat: u64,
-    },
-    /// List the lease files.
-    Look,
-    /// Rename exactly this lease file to that of a node that is over.
-    Expel {
-        /// The node to expel; this node itself when it leaves.
-        node: Node,
-        /// Beat of the file; `None` if none was ever seen: then the file that the number's symlink points to.
-        beat: Option<u64>,
-        /// Time since the beat last changed.
-        silent: Time,
-    },
-    /// This node leads from now on.
-    Lead,
-    /// This node does not lead, or no longer.
-    Follow {
-        /// Node that leads, if known.
-        leader: Option<Node>,
-    },
-    /// This node's number is over; join again under a new one.
-    Lost,
-    /// A new node appeared in a listing.
-    Came {
-        /// The new member.
-        node: Node,
-    },
-    /// A member's number is over.
-    Left {
-        /// Node that was a member.
-        node: Node,
-    },
-}
 
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -172,19 +77,6 @@ struct Watch {
     /// When this beat was first seen here.
     since: Time,
     expelling: bool,
-}
-
-/// State of the own lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OwnLease {
-    /// Not known to be lost; it may have expired.
-    Held,
-    /// The lease file did not have its expected name, at this time.
-    Unsure(Time),
-    /// The node is giving it up.
-    Leaving,
-    /// The number is over.
-    Lost,
 }
 
 /// One node's view of the cluster.
@@ -335,52 +227,6 @@ impl Membership {
         assert!(!self.renewing || self.first_asked.is_some(), "a renewal was asked for at some time");
     }
 
-    fn renewed(&mut self, beat: u64, asked: Time) {
-        if beat != self.beat + 1 {
-            return;
-        }
-        self.stats.renewals += 1;
-        (self.beat, self.asked, self.renewing, self.first_asked) = (beat, self.asked.max(asked), false, None);
-        self.renew_at = self.asked + self.config.renew_every;
-        match self.own {
-            OwnLease::Unsure(_) => self.own = OwnLease::Held,
-            OwnLease::Leaving => self.leave(),
-            OwnLease::Held | OwnLease::Lost => {}
-        }
-    }
-
-    fn renew_later(&mut self, now: Time) {
-        let answered = std::mem::take(&mut self.renewing);
-        self.renew_at = now + Time(self.config.renew_every.0 / 8);
-        if answered && self.own == OwnLease::Leaving {
-            self.leave();
-        }
-    }
-
-    fn gone(&mut self, now: Time) {
-        if self.renewing && self.own == OwnLease::Held {
-            self.own = OwnLease::Unsure(now);
-            self.look_at = now;
-        }
-        self.renew_later(now);
-    }
-
-    /// Gives the lease up at once, and the file as soon as no renewal is outstanding.
-    fn leave(&mut self) {
-        self.own = OwnLease::Leaving;
-        if !self.renewing {
-            let (node, beat) = (self.node, Some(self.beat));
-            self.actions.push_back(Action::Expel { node, beat, silent: Time::ZERO });
-        }
-    }
-
-    fn lose(&mut self) {
-        if self.own != OwnLease::Lost {
-            self.own = OwnLease::Lost;
-            self.actions.push_back(Action::Lost);
-        }
-    }
-
     fn seen(&mut self, now: Time, leases: &[Seen], over: &[Node]) {
         let Some(asked) = self.looking.take() else { return };
         self.stats.looks += 1;
@@ -397,21 +243,6 @@ impl Membership {
         // The listing revealed this node's rank, or changed it.
         let due = self.look_asked + self.look_every(now);
         self.look_at = if is_first { due } else { self.look_at.min(due) };
-    }
-
-    /// Decides an unsure lease: only a listing requested after the failed rename shows whether the file has the next
-    /// beat.
-    fn resolve(&mut self, now: Time, asked: Time, leases: &[Seen]) {
-        let OwnLease::Unsure(since) = self.own else { return };
-        if asked < since {
-            return;
-        }
-        let own = leases.iter().filter(|seen| seen.node == self.node).map(|seen| seen.beat).max();
-        match own {
-            Some(beat) if beat == self.beat + 1 => self.renewed(beat, self.first_asked.unwrap_or(self.asked)),
-            _ if now >= since + self.config.patience(self.config.lease) => self.lose(),
-            _ => {}
-        }
     }
 
     fn watch(&mut self, now: Time, seen: &Seen) {

@@ -1,14 +1,16 @@
 //! Queue of the carriers: actions of the machine, and work that must not run on the requesting thread.
 //!
-//! Jobs wait in lanes, each with carriers of its own, so that what may take long is in the way of nothing else. A lane
-//! with one carrier keeps the order.
+//! Jobs wait in lanes, each with threads of its own (carriers), so that what may take long is in the way of nothing
+//! else. A lane with one carrier keeps the order.
 
 use super::Adapt;
-use parking_lot::{Condvar, Mutex};
+use crate::workers::{END_SPAN, Pool};
+use parking_lot::{Mutex, MutexGuard};
 use policy::FileId;
 use policy::volume::ownership::Mechanism;
 use policy::volume::{Action, Change, Purpose, Verb};
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, OnceLock};
 
 /// Group of carriers that does a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +63,18 @@ pub struct Jobs {
 #[derive(Default)]
 struct Waiting {
     queue: Mutex<Queue>,
-    changed: Condvar,
+    /// Threads of the lane, and their work.
+    carriers: OnceLock<(Pool, Arc<dyn Fn() + Send + Sync>)>,
+}
+
+impl Waiting {
+    fn wake(&self) {
+        if let Some((pool, carry)) = self.carriers.get() {
+            let carry = carry.clone();
+            // A failure to start has been logged; the next job brings this one along.
+            drop(pool.wake(move || carry()));
+        }
+    }
 }
 
 #[derive(Default)]
@@ -69,7 +82,6 @@ struct Queue {
     jobs: VecDeque<Job>,
     /// Files of which something is being changed: the mover works on one part of a file at a time.
     under_way: BTreeSet<FileId>,
-    ends: bool,
 }
 
 impl Queue {
@@ -97,29 +109,28 @@ impl Jobs {
     fn push(&self, lane: Lane, job: Job) {
         let waiting = &self.lanes[lane as usize];
         waiting.queue.lock().jobs.push_back(job);
-        waiting.changed.notify_one();
+        waiting.wake();
     }
 
-    /// Does what waits in a lane, as it comes, until the end.
+    /// Gives a lane its threads. They call `carry`, which calls [`Jobs::work`].
+    pub fn start(&self, lane: Lane, carriers: Pool, carry: impl Fn() + Send + Sync + 'static) {
+        let waiting = &self.lanes[lane as usize];
+        drop(waiting.carriers.set((carriers, Arc::new(carry))));
+        waiting.wake();
+    }
+
+    /// Does what waits in a lane, as far as nothing else changes its file. The first job of several wakes the next
+    /// thread.
     pub fn work(&self, lane: Lane, work: impl Fn(Job)) {
         let waiting = &self.lanes[lane as usize];
         let mut queue = waiting.queue.lock();
-        loop {
-            let Some(job) = queue.next() else {
-                if queue.ends {
-                    return;
-                }
-                waiting.changed.wait(&mut queue);
-                continue;
-            };
-            drop(queue);
-            let file = job.file();
-            work(job);
-            queue = waiting.queue.lock();
-            if let Some(file) = file {
-                queue.under_way.remove(&file);
-                waiting.changed.notify_all();
+        while let Some(job) = queue.next() {
+            if !queue.jobs.is_empty() {
+                waiting.wake();
             }
+            let file = job.file();
+            MutexGuard::unlocked(&mut queue, || work(job));
+            queue.under_way.retain(|other| Some(*other) != file);
         }
     }
 
@@ -135,14 +146,13 @@ impl Jobs {
         taken
     }
 
-    /// Everything ends: changes that wait are not begun, what else waits is done.
+    /// Everything ends: changes that wait are not begun, what else waits is done, within [`END_SPAN`].
     pub fn end(&self) {
-        for waiting in &self.lanes {
-            let mut queue = waiting.queue.lock();
-            queue.ends = true;
-            queue.jobs.retain(|job| job.change().is_none());
-            drop(queue);
-            waiting.changed.notify_all();
+        self.lanes.iter().for_each(|waiting| waiting.queue.lock().jobs.retain(|job| job.change().is_none()));
+        let late = |waiting: &&Waiting| waiting.carriers.get().is_some_and(|(pool, _)| !pool.stop(END_SPAN));
+        let late = self.lanes.iter().filter(late).count();
+        if late > 0 {
+            tracing::warn!("{late} lanes of the adapting mechanisms do not end and are left behind");
         }
     }
 }

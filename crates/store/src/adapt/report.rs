@@ -54,7 +54,7 @@ impl Adapt {
         })
     }
 
-    /// Tiers, for `entrepot status`; `None` if nothing is moved between them.
+    /// Tiers, for `entrepot status`, with files by number; `None` if nothing is moved between them.
     pub(crate) fn status_of_tiers(&self) -> Option<Tiering> {
         let policy = self.settings.tiering.policy.word().to_owned();
         if !self.has_tiers() {
@@ -65,16 +65,12 @@ impl Adapt {
             let machine = self.driver.machine();
             machine.tiers().map_or_else(Default::default, |tiers| (tiers.hottest(HOT_MAX), tiers.threshold()))
         };
-        let hot = hot.iter().map(|t| {
-            let id = FileId(t.location.file);
-            let path = self.files.pool().path_of(id).map(|path| path.display().to_string());
-            HotSegment {
-                file: path.unwrap_or_else(|| id.to_string()),
-                segment: t.location.segment,
-                reads: t.reads,
-                writes: t.writes,
-                tier: t.tier.to_string(),
-            }
+        let hot = hot.iter().map(|t| HotSegment {
+            file: FileId(t.location.file).to_string(),
+            segment: t.location.segment,
+            reads: t.reads,
+            writes: t.writes,
+            tier: t.tier.to_string(),
         });
         let share = |part: u64, all: u64| if all == 0 { 0.0 } else { part as f64 / all as f64 };
         let counts = TieringCounts {

@@ -5,6 +5,7 @@ use super::log::Access;
 use super::tiers::look_every;
 use super::{Adapt, stripes};
 use crate::file::{File, Pool};
+use crate::workers;
 use parking_lot::{Condvar, Mutex};
 use policy::machine::Machine;
 use policy::protect::replica::Strategy;
@@ -112,13 +113,9 @@ impl Adapt {
         let adapt = self.clone();
         self.workers.start("adapt", move || adapt.run());
         let tiers_carry = if tiers { self.settings.concurrent } else { 0 };
-        for _ in 0..tiers_carry + usize::from(stripes) {
-            self.start_carrier("adapt-carry", Lane::Changes);
-        }
-        self.start_carrier("failover", Lane::Failover);
-        for _ in 0..self.replicas_at_once() {
-            self.start_carrier("replicas", Lane::Replicas);
-        }
+        self.start_carriers(Lane::Changes, "adapt-carry", tiers_carry + usize::from(stripes));
+        self.start_carriers(Lane::Failover, "failover", 1);
+        self.start_carriers(Lane::Replicas, "replicas", self.replicas_at_once());
         let weak = Arc::downgrade(self);
         self.recorder.targets().on_change(move |change| {
             if let Some(adapt) = weak.upgrade() {
@@ -127,12 +124,10 @@ impl Adapt {
         });
         self.driver.jobs.later(Lane::Replicas, Adapt::adopt_replicas);
         if let Some(burst) = &self.burst {
-            self.start_carrier("burst", Lane::Checkpoints);
-            self.start_carrier("burst-commit", Lane::Commits);
-            self.start_carrier("burst-demote", Lane::Demotions);
-            if burst.has_replicas() {
-                self.start_carrier("burst-replicate", Lane::Group);
-            }
+            self.start_carriers(Lane::Checkpoints, "burst", 1);
+            self.start_carriers(Lane::Commits, "burst-commit", 1);
+            self.start_carriers(Lane::Demotions, "burst-demote", 1);
+            self.start_carriers(Lane::Group, "burst-replicate", usize::from(burst.has_replicas()));
         }
         if tiers {
             let (adapt, pool) = (self.clone(), pool.clone());
@@ -148,9 +143,16 @@ impl Adapt {
         if any { of.creating_max + self.settings.concurrent + 1 } else { 0 }
     }
 
-    fn start_carrier(self: &Arc<Adapt>, name: &str, lane: Lane) {
-        let carrier = self.clone();
-        self.workers.start(name, move || carrier.driver.jobs.work(lane, |job| carrier.work(job)));
+    pub(super) fn start_carriers(self: &Arc<Adapt>, lane: Lane, name: &'static str, carriers: usize) {
+        if carriers == 0 {
+            return;
+        }
+        let weak = Arc::downgrade(self);
+        self.driver.jobs.start(lane, workers::Pool::new(name, carriers), move || {
+            if let Some(adapt) = weak.upgrade() {
+                adapt.driver.jobs.work(lane, |job| adapt.work(job));
+            }
+        });
     }
 
     /// Ends the threads; writes that are held fail. The mover must have been stopped before, so that changes end.

@@ -1,9 +1,11 @@
 //! Requests to the store: one for each command, with its arguments. Both ends of the socket use them.
 
+use super::wire::Command;
 use crate::events::Kind;
 use crate::source::Identity;
 use crate::stage::{Chosen, ManifestIn, StageIn, StageOut, Wanted};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::path::PathBuf;
 
 /// A command with its arguments. Paths are relative to the mount's root.
@@ -163,6 +165,14 @@ pub enum Request {
     BurstBuffer {},
     #[serde(rename = "daemon.down")]
     Down { force: bool },
+}
+
+impl Request {
+    /// The request of a command with its arguments, as they arrive.
+    pub(crate) fn of(command: &str, args: Value) -> serde_json::Result<Request> {
+        let args = if args.is_null() { Value::Object(Map::new()) } else { args };
+        serde_json::from_value(serde_json::to_value(Command { command, args })?)
+    }
 }
 
 /// Files to be merged, and their new layout.

@@ -1,11 +1,12 @@
 //! The daemon's end of the socket: a thread per connection, a bounded number of connections with a share for each
-//! user. One more thread watches for callers that hang up, while there are requests.
+//! user. One more thread accepts connections, and watches for callers that hang up, while there are requests.
 
 use super::lines::{End, LineLimits, Lines, is_of_few_parts};
 use super::wire::{Answer, LINE_BYTES_MAX, Request};
 use super::{Caller, Handler, Problem, Responder, exit};
 use crate::admission::Admission;
 use crate::stop::Stop;
+use crate::workers::apart;
 use parking_lot::{Condvar, Mutex};
 use policy::shares::Refusal;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -19,7 +20,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::Receiver;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Limits and audience of a server.
@@ -127,6 +129,7 @@ impl Binding {
             _ => {}
         }
         let listener = UnixListener::bind(path)?;
+        listener.set_nonblocking(true)?;
         let mode = if options.everybody { 0o666 } else { 0o600 };
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
         Ok(Binding { listener, path: path.to_path_buf(), options, handlers: BTreeMap::new() })
@@ -151,12 +154,9 @@ impl Binding {
             next_request: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         });
-        let (to_accept, to_watch) = (shared.clone(), shared.clone());
-        let threads = vec![
-            thread::Builder::new().name("control".into()).spawn(move || accept(&to_accept, &listener))?,
-            thread::Builder::new().name("control-watch".into()).spawn(move || watch(&to_watch))?,
-        ];
-        Ok(Server { shared, path, threads: Mutex::new(threads) })
+        let to_watch = shared.clone();
+        let watches = Mutex::new(Some(apart("control", move || watch(&to_watch, &listener))?));
+        Ok(Server { shared, path, watches })
     }
 }
 
@@ -164,7 +164,8 @@ impl Binding {
 pub struct Server {
     shared: Arc<Shared>,
     path: PathBuf,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Answered when the watching thread has ended.
+    watches: Mutex<Option<Receiver<()>>>,
 }
 
 impl Server {
@@ -185,11 +186,7 @@ impl Server {
         while !requests.is_empty() && !self.shared.answered.wait_until(&mut requests, until).timed_out() {}
         drop(requests);
         self.shared.ring();
-        // Wakes the accepting thread.
-        drop(UnixStream::connect(&self.path));
-        for thread in self.threads.lock().drain(..) {
-            drop(thread.join());
-        }
+        let _ = self.watches.lock().take().map(|watches| watches.recv());
         drop(std::fs::remove_file(&self.path));
     }
 }
@@ -200,24 +197,19 @@ impl Drop for Server {
     }
 }
 
+/// Accepts a connection, if there is one.
 fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
-    for stream in listener.incoming() {
-        if shared.stopping.load(Ordering::Acquire) {
-            return;
+    let stream = match listener.accept() {
+        Ok((stream, _)) => Arc::new(stream),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+        Err(e) => {
+            // Out of descriptors or memory: wait for others to release some rather than spin.
+            tracing::warn!("control socket: {e}");
+            return thread::sleep(PAUSE);
         }
-        let stream = match stream {
-            Ok(stream) => stream,
-            Err(e) => {
-                // Out of descriptors or memory: wait for others to release some rather than spin.
-                tracing::warn!("control socket: {e}");
-                thread::sleep(PAUSE);
-                continue;
-            }
-        };
-        let stream = Arc::new(stream);
-        if let Err(problem) = let_in(shared, &stream) {
-            drop(send(&stream, &Answer { error: Some(problem), ..Answer::default() }));
-        }
+    };
+    if let Err(problem) = let_in(shared, &stream) {
+        drop(send(&stream, &Answer { error: Some(problem), ..Answer::default() }));
     }
 }
 
@@ -240,26 +232,28 @@ fn let_in(shared: &Arc<Shared>, stream: &Arc<UnixStream>) -> Result<(), Problem>
         }
         drop((stream, held));
     };
-    let started = thread::Builder::new().name("control-client".into()).spawn(talk);
-    started.map(drop).map_err(|e| Problem::busy(format!("the daemon gets no thread to serve you: {e}")))
+    apart("control-client", talk)
+        .map(drop)
+        .map_err(|e| Problem::busy(format!("the daemon gets no thread to serve you: {e}")))
 }
 
-/// Stops requests whose caller hung up. Sleeps while nothing changes.
-fn watch(shared: &Shared) {
+/// Accepts connections, and stops requests whose caller hung up. Sleeps while nothing changes.
+fn watch(shared: &Arc<Shared>, listener: &UnixListener) {
     while !shared.stopping.load(Ordering::Acquire) {
         let watched: Vec<_> = {
             let requests = shared.requests.lock();
             let waits = requests.values().filter(|under_way| !under_way.stop.is_set());
             waits.map(|under_way| (under_way.stream.clone(), under_way.stop.clone())).collect()
         };
-        let mut fds = vec![PollFd::new(&shared.changed, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&shared.changed, PollFlags::IN), PollFd::new(listener, PollFlags::IN)];
         fds.extend(watched.iter().map(|(stream, _)| PollFd::new(&**stream, PollFlags::empty())));
         if poll(&mut fds, None).is_err() {
             thread::sleep(PAUSE); // no memory
         }
-        let gone = fds[1..].iter().map(|fd| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR));
+        let gone = fds[2..].iter().map(|fd| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR));
         watched.iter().zip(gone).filter(|(_, gone)| *gone).for_each(|((_, stop), _)| stop.set());
         let _ = rustix::io::read(&shared.changed, &mut [0; 8]);
+        accept(shared, listener);
     }
 }
 

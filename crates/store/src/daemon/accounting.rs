@@ -17,16 +17,14 @@ use rows::Used;
 use super::Core;
 use crate::control::Caller;
 use crate::stats::{StagedBytes, UserCounts};
-use crate::workers::Workers;
 use crate::{Error, Result};
 use ledger::{Ledger, drop_before, since};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+use policy::maintenance::Task;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Interval of writes: the counts that a crash may lose.
-const WRITE_EVERY: Duration = Duration::from_secs(10);
 const DAY_S: u64 = 86_400;
 /// Maximum of jobs with unwritten states, while the state store is away. A guess: more than change within an outage.
 const JOBS_MAX: usize = 10_000;
@@ -53,9 +51,6 @@ pub struct Accounts {
     /// Jobs that changed since the last write, by name.
     jobs: Mutex<BTreeMap<String, JobNow>>,
     owners_of: Mutex<Option<OwnersOf>>,
-    ends: Mutex<bool>,
-    woken: Condvar,
-    workers: Workers,
 }
 
 #[derive(Default)]
@@ -81,42 +76,20 @@ impl Accounts {
             book: Mutex::default(),
             jobs: Mutex::default(),
             owners_of: Mutex::default(),
-            ends: Mutex::new(false),
-            woken: Condvar::new(),
-            workers: Workers::of("accounting"),
         }
     }
 
-    /// Starts the thread that writes.
-    pub(super) fn start(core: &Arc<Core>) {
-        if core.accounts.keep_days == 0 {
-            return;
+    /// Requests the writes.
+    pub(super) fn start(core: &Core) {
+        if core.accounts.keep_days > 0 {
+            core.maintenance.want(Task::Accounts);
         }
-        let weak = Arc::downgrade(core);
-        core.accounts.workers.start("accounting", move || {
-            while let Some(core) = weak.upgrade() {
-                let accounts = &core.accounts;
-                {
-                    let mut ends = accounts.ends.lock();
-                    if !*ends {
-                        accounts.woken.wait_for(&mut ends, WRITE_EVERY);
-                    }
-                    if *ends {
-                        return;
-                    }
-                }
-                accounts.write_or_say(&core);
-            }
-        });
     }
 
-    /// Stops the thread and the counting, and writes the last numbers.
-    pub(super) fn stop(&self, core: &Core) {
-        *self.ends.lock() = true;
-        self.woken.notify_all();
-        self.workers.stop();
+    /// Writes the last numbers.
+    pub(super) fn finish(&self, core: &Core) {
         if self.keep_days > 0 {
-            self.write_or_say(core);
+            self.write_or_report(core);
         }
     }
 
@@ -138,13 +111,14 @@ impl Accounts {
         }
     }
 
-    fn write_or_say(&self, core: &Core) {
+    /// Writes the new counts. The first failure is logged.
+    pub(super) fn write_or_report(&self, core: &Core) {
         let written = self.write(core);
         let mut book = self.book.lock();
         if let Err(error) = &written
             && !book.said
         {
-            tracing::warn!("accounting cannot be written, and is tried again every {WRITE_EVERY:?}: {error}");
+            tracing::warn!("accounting cannot be written, and is tried again: {error}");
         }
         book.said = written.is_err();
     }

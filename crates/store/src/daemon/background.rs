@@ -1,74 +1,43 @@
-//! Background work: resyncs stale mirrors, rebuilds the objects of failed targets, empties draining targets, and
-//! removes garbage from targets that returned.
+//! Background work on targets and files: resyncs stale mirrors, rebuilds the objects of failed targets, empties
+//! draining targets, and removes garbage from targets that returned. The tasks run in [`super::maintenance`].
 
 use super::Core;
+use super::maintenance::Maintenance;
 use super::memory::Trimmer;
 use super::rebuild::{self, Away, Rebuilt};
 use super::requests::layout::file_named;
 use super::walk::walk;
 use crate::adapt::Replicas;
-use crate::durable_names::DurableNames;
-use crate::events::{self as told, Events, Kind};
+use crate::events::{self, Events, Kind};
 use crate::file::{Event, File, Observer};
 use crate::mover::{DrainProgress, said};
 use crate::stats::{Metric, Stats};
 use crate::target::{Reach, State};
-use crate::workers::Workers;
 use crate::{Error, Result};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::Mutex;
+use policy::maintenance::{Outcome, Task};
 use policy::{FileId, TargetId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Rest of a file after its last error before it is resynced: its writer is probably not done.
-const RESYNC_AFTER: Duration = Duration::from_secs(2);
-/// Maximum of files in the queue for a resync; `entrepot check --repair` finds further ones.
-const RESYNC_MAX: usize = 10_000;
 /// Interval of progress reports to a caller that waits for a drain.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Time after the failure of a target before its objects are rebuilt (algorithms, 6.7: 5 s, tunable).
-const REBUILD_AFTER: Duration = Duration::from_secs(5);
-/// Most seconds between two passes while something cannot be rebuilt: a walk over a large tree is expensive.
-const REBUILD_WAIT_MAX: Duration = Duration::from_secs(3600);
-
-/// Interval at which a follower checks whether it leads.
-const FOLLOWER_REST: Duration = Duration::from_secs(1);
-
-/// Interval at which the names of new objects are made durable. A guess: longer than any operation on a target with
-/// the default deadline. A loss of power may undo the names of two intervals.
-const NAMES_EVERY: Duration = Duration::from_secs(20);
-
-/// Queues of the worker.
-#[derive(Default)]
-struct Waiting {
-    stopped: bool,
-    /// Files with stale mirrors, and when to resync them.
-    resync: BTreeMap<FileId, Instant>,
-    /// Targets that came back.
-    collect: BTreeSet<TargetId>,
-    /// Targets being drained now.
-    drains: BTreeMap<TargetId, DrainProgress>,
-    /// Time of the next walk for rebuilding, and the pause after a walk that left something.
-    rebuild: Option<Instant>,
-    rebuild_wait: Duration,
-    /// Time of the next purge.
-    purge: Option<Instant>,
-    /// The pass under way or the last one, and whether it is under way.
-    rebuilt: Option<(Rebuilt, bool)>,
-    /// Files that could not be read at the end of the last pass.
-    away: Away,
-}
+/// Minimum delay between the failure of a target and the rebuild.
+const REBUILD_AFTER_MIN: Duration = Duration::from_secs(2);
 
 /// The work that no caller waits for.
 pub struct Background {
     stats: Arc<Stats>,
     events: Arc<Events>,
-    waiting: Mutex<Waiting>,
-    woken: Condvar,
-    workers: Workers,
+    maintenance: Arc<Maintenance>,
     /// Receives reports of reads that a target did not serve.
     replicas: OnceLock<Weak<Replicas>>,
+    /// Targets being drained now.
+    drains: Mutex<BTreeMap<TargetId, DrainProgress>>,
+    /// Files that could not be read at the end of the last walk for rebuilding.
+    away: Mutex<Away>,
+    memory: Mutex<Trimmer>,
 }
 
 impl Observer for Background {
@@ -82,12 +51,7 @@ impl Observer for Background {
         if matches!(event, Event::MirrorStale { .. }) {
             self.stats.add(Metric::MirrorsStale, 1);
         }
-        let Some(id) = file.id() else { return };
-        let mut waiting = self.waiting.lock();
-        if waiting.resync.len() < RESYNC_MAX || waiting.resync.contains_key(&id) {
-            waiting.resync.insert(id, Instant::now() + RESYNC_AFTER);
-            self.woken.notify_all();
-        }
+        file.id().into_iter().for_each(|id| self.maintenance.want(Task::Resync(id)));
     }
 }
 
@@ -95,25 +59,20 @@ fn is_here(core: &Core, target: TargetId) -> bool {
     core.volume.targets().get(target).is_some_and(|target| target.reach() == Reach::Here)
 }
 
-/// Removes garbage that other nodes could not remove.
-fn collect_here(core: &Core) {
-    let here = core.volume.targets().all().into_iter().filter(|target| target.reach() == Reach::Here);
-    for target in here.filter(|target| target.state() != State::Failed) {
-        if let Err(error) = core.mover.collect_garbage(target.id()) {
-            tracing::debug!("garbage stays on target {} for now: {error}", target.name());
-        }
-    }
+fn name_of(core: &Core, target: TargetId) -> String {
+    core.volume.targets().get(target).map_or(target.to_string(), |target| target.name().to_string())
 }
 
 impl Background {
-    pub(super) fn new(stats: Arc<Stats>, events: Arc<Events>) -> Arc<Background> {
+    pub(super) fn new(stats: Arc<Stats>, events: Arc<Events>, maintenance: Arc<Maintenance>) -> Arc<Background> {
         Arc::new(Background {
             stats,
             events,
-            waiting: Mutex::default(),
-            woken: Condvar::new(),
-            workers: Workers::of("background work"),
+            maintenance,
             replicas: OnceLock::new(),
+            drains: Mutex::default(),
+            away: Mutex::default(),
+            memory: Mutex::default(),
         })
     }
 
@@ -122,247 +81,137 @@ impl Background {
         drop(self.replicas.set(Arc::downgrade(replicas)));
     }
 
-    /// Starts the worker and subscribes to changes of targets. Resumes drains that a restart interrupted.
+    /// Subscribes to changes of targets. Resumes drains that a restart interrupted.
     pub(super) fn start(self: &Arc<Background>, core: &Arc<Core>) {
         let (listener, weak) = (self.clone(), Arc::downgrade(core));
         core.volume.targets().on_change(move |change| {
-            let name = weak.upgrade().and_then(|c| Some(c.volume.targets().get(change.target)?.name().to_string()));
-            let name = name.unwrap_or_else(|| change.target.to_string());
+            let core = weak.upgrade();
+            let name = core.as_ref().map_or(change.target.to_string(), |core| name_of(core, change.target));
             let what = format!("target {name} is {} (it was {}): {}", change.to, change.from, change.reason);
-            listener.events.record(told::Event { target: Some(name), ..told::Event::for_all(Kind::Target, what) });
+            let event = events::Event::for_all(Kind::Target, what);
+            listener.events.record(events::Event { target: Some(name), ..event });
+            let Some(core) = core else { return };
             match change.to {
                 State::Ok => {
-                    listener.waiting.lock().collect.insert(change.target);
-                    listener.rebuild_soon(Duration::ZERO);
+                    listener.maintenance.due(Task::Garbage(change.target), Duration::ZERO);
+                    listener.maintenance.due(Task::Rebuild, Duration::ZERO);
                 }
-                // The node with the request does it; after its end the leader, or a node that reaches the target.
-                State::Draining if weak.upgrade().is_none_or(|core| core.acts() || is_here(&core, change.target)) => {
-                    listener.drain(&weak, change.target)
+                State::Failed => {
+                    let delay = core.volume.config().replication.delay.max(REBUILD_AFTER_MIN);
+                    listener.maintenance.due(Task::Rebuild, delay);
                 }
-                State::Draining => {}
-                State::Failed => listener.rebuild_soon(rebuild_after(&weak)),
+                State::Draining => listener.drain_here(&core, change.target),
                 State::Suspect | State::ReadOnly => {}
             }
         });
-        let (worker, weak) = (self.clone(), Arc::downgrade(core));
-        self.workers.start("background", move || worker.work(&weak));
-        let (keeper, names, weak) = (self.clone(), core.names.clone(), Arc::downgrade(core));
-        self.workers.start("names", move || keeper.keep_names(&names, &weak));
         for target in core.volume.targets().all() {
             match target.state() {
-                State::Draining if core.acts() || target.reach() == Reach::Here => {
-                    self.drain(&Arc::downgrade(core), target.id())
-                }
-                State::Draining => {}
-                State::Ok => {
-                    self.waiting.lock().collect.insert(target.id());
-                }
-                State::Failed => self.rebuild_soon(REBUILD_AFTER),
+                State::Draining => self.drain_here(core, target.id()),
+                State::Ok => self.maintenance.due(Task::Garbage(target.id()), Duration::ZERO),
+                State::Failed => self.maintenance.want(Task::Rebuild),
                 State::Suspect | State::ReadOnly => {}
             }
         }
         if core.names.any_rolled_back() {
             tracing::warn!("the machine went down: looking for objects that were never made durable");
-            self.rebuild_soon(Duration::ZERO);
+            self.maintenance.due(Task::Rebuild, Duration::ZERO);
         }
-        self.plan_purge(core);
         if core.pool.placement.mirrors > 1 {
-            self.rebuild_soon(REBUILD_AFTER); // an earlier daemon may have left stale mirrors behind
+            self.maintenance.want(Task::Rebuild); // an earlier daemon may have left stale mirrors behind
         }
-    }
-
-    /// Plans a walk for rebuilding at most `after` from now.
-    fn rebuild_soon(&self, after: Duration) {
-        let mut waiting = self.waiting.lock();
-        let at = Instant::now() + after;
-        waiting.rebuild = Some(waiting.rebuild.map_or(at, |planned| planned.min(at)));
-        waiting.rebuild_wait = RESYNC_AFTER;
-        self.woken.notify_all();
-    }
-
-    /// Progress of rebuilding, a line for people; none if nothing was to be rebuilt since the start.
-    pub(super) fn rebuilding(&self) -> Option<String> {
-        let waiting = self.waiting.lock();
-        let (m, running) = waiting.rebuilt.as_ref()?;
-        let left = match (&m.why, m.busy + m.failed) {
-            (_, 0) => String::new(),
-            (None, n) => format!(", {n} in use: tried again"),
-            (Some(why), n) => format!(", {n} cannot be rebuilt now ({why}): tried again"),
-        };
-        let what = if *running { "looking for files to rebuild" } else { "files rebuilt" };
-        Some(format!("{what}: {} made whole{left}", m.files))
-    }
-
-    /// Ends the worker after its current task. The mover must have been stopped before, so that drains end.
-    pub(super) fn stop(&self) {
-        self.waiting.lock().stopped = true;
-        self.woken.notify_all();
-        self.workers.stop();
+        self.maintenance.want(Task::Names);
+        if !core.volume.config().purge.every.is_zero() {
+            self.maintenance.want(Task::Purge);
+        }
     }
 
     /// Files that could not be read at the last walk.
     pub(super) fn away(&self) -> Away {
-        self.waiting.lock().away
+        *self.away.lock()
     }
 
     /// The drains under way.
     pub(super) fn drains(&self) -> BTreeMap<TargetId, DrainProgress> {
-        self.waiting.lock().drains.clone()
+        self.drains.lock().clone()
     }
 
     /// Records an event for the operator.
     pub(super) fn news(&self, kind: Kind, text: String) {
-        self.events.record(told::Event::new(kind, text));
+        self.events.record(events::Event::new(kind, text));
     }
 
-    /// Empties a target on a thread of its own, unless that is already under way.
-    fn drain(self: &Arc<Background>, core: &Weak<Core>, target: TargetId) {
-        {
-            let mut waiting = self.waiting.lock();
-            if waiting.stopped || waiting.drains.contains_key(&target) {
-                return;
-            }
-            waiting.drains.insert(target, DrainProgress::default());
+    /// Drains a target where the order was given; after the end of that node on the leader, or on a node that reaches
+    /// the target.
+    fn drain_here(&self, core: &Core, target: TargetId) {
+        if core.acts() || is_here(core, target) {
+            self.drain(target);
         }
-        let (this, core) = (self.clone(), core.clone());
-        self.workers.start("drain", move || {
-            let Some(core) = core.upgrade() else { return };
-            let report = |progress: &DrainProgress| {
-                this.waiting.lock().drains.insert(target, *progress);
-            };
-            let drained = core.mover.drain(target, || walk(&core.volume, &core.files), report);
-            let name = core.volume.targets().get(target).map_or(target.to_string(), |t| t.name().to_string());
-            match drained {
-                Ok(done) => {
-                    let what = format!("target {name} is empty: {} files moved", done.files);
-                    this.events.record(told::Event { target: Some(name), ..told::Event::for_all(Kind::Target, what) });
-                }
-                Err(e) => {
-                    let what = format!("the drain of target {name} stopped: {e}");
-                    this.events.record(told::Event { target: Some(name), ..told::Event::new(Kind::Target, what) });
-                }
+    }
+
+    /// Requests the drain of a target, unless it is under way.
+    fn drain(&self, target: TargetId) {
+        let mut drains = self.drains.lock();
+        if let std::collections::btree_map::Entry::Vacant(entry) = drains.entry(target) {
+            entry.insert(DrainProgress::default());
+            self.maintenance.due(Task::Drain(target), Duration::ZERO);
+        }
+    }
+
+    /// Empties a target.
+    pub(super) fn run_drain(&self, core: &Core, target: TargetId) {
+        let report = |progress: &DrainProgress| {
+            self.drains.lock().insert(target, *progress);
+        };
+        let drained = core.mover.drain(target, || walk(&core.volume, &core.files), report);
+        let name = name_of(core, target);
+        let event = match drained {
+            Ok(done) => {
+                let what = format!("target {name} is empty: {} files moved", done.files);
+                events::Event::for_all(Kind::Target, what)
             }
-            this.waiting.lock().drains.remove(&target);
-            this.woken.notify_all();
-        });
+            Err(e) => events::Event::new(Kind::Target, format!("the drain of target {name} stopped: {e}")),
+        };
+        self.events.record(events::Event { target: Some(name), ..event });
+        self.drains.lock().remove(&target);
     }
 
     /// Empties a target, unless that is already under way, and waits for the end. `look` gets the progress and
     /// returns whether to go on waiting. The drain goes on when no caller waits any more.
-    pub(super) fn drain_now(
-        self: &Arc<Background>,
-        core: &Arc<Core>,
-        target: TargetId,
-        mut look: impl FnMut(&DrainProgress) -> bool,
-    ) {
-        self.drain(&Arc::downgrade(core), target);
-        loop {
-            let progress = {
-                let mut waiting = self.waiting.lock();
-                if !waiting.drains.contains_key(&target) || waiting.stopped {
-                    return;
-                }
-                self.woken.wait_for(&mut waiting, LOOK_EVERY);
-                waiting.drains.get(&target).copied()
-            };
-            if progress.is_some_and(|p| !look(&p)) {
+    pub(super) fn drain_now(&self, target: TargetId, mut look: impl FnMut(&DrainProgress) -> bool) {
+        self.drain(target);
+        while self.maintenance.rests(LOOK_EVERY) {
+            let progress = self.drains.lock().get(&target).copied();
+            if !progress.is_some_and(|progress| look(&progress)) {
                 return;
             }
         }
     }
 
-    fn work(&self, core: &Weak<Core>) {
-        loop {
-            if !self.is_its_turn(core) {
-                continue;
+    /// Makes the names of new objects durable, and removes garbage from targets that few nodes reach.
+    pub(super) fn keep_names(&self, core: &Core) {
+        if let Err(error) = core.names.pass() {
+            tracing::warn!("what new objects are durable cannot be remembered: {error}");
+        }
+        core.files.check_mapped();
+        let here = core.volume.targets().all().into_iter().filter(|target| target.reach() == Reach::Here);
+        for target in here.filter(|target| target.state() != State::Failed) {
+            if let Err(error) = core.mover.collect_garbage(target.id()) {
+                tracing::debug!("garbage stays on target {} for now: {error}", target.name());
             }
-            let (file, target, rebuild, purge) = {
-                let mut waiting = self.waiting.lock();
-                loop {
-                    if waiting.stopped {
-                        return;
-                    }
-                    let now = Instant::now();
-                    let due = waiting.resync.iter().find(|(_, at)| **at <= now).map(|(id, _)| *id);
-                    let target = waiting.collect.pop_first();
-                    let rebuild = waiting.rebuild.is_some_and(|at| at <= now);
-                    let purge = waiting.purge.is_some_and(|at| at <= now);
-                    if due.is_some() || target.is_some() || rebuild || purge {
-                        if purge {
-                            waiting.purge = None;
-                        }
-                        if rebuild {
-                            waiting.rebuild = None;
-                        }
-                        if let Some(id) = due {
-                            waiting.resync.remove(&id);
-                        }
-                        break (due, target, rebuild, purge);
-                    }
-                    let next = waiting.resync.values().chain(&waiting.rebuild).chain(&waiting.purge).min().copied();
-                    let until = next.unwrap_or(now + Duration::from_secs(3600));
-                    self.woken.wait_until(&mut waiting, until);
-                }
-            };
-            let Some(core) = core.upgrade() else { return };
-            if let Some(id) = file {
-                self.resync(&core, id);
-            }
-            if let Some(target) = target
-                && let Err(error) =
-                    core.volume.heed_epoch_of(target).and_then(|()| core.mover.collect_garbage(target).map(drop))
-            {
-                tracing::warn!(%target, "garbage stays for now: {error}");
-            }
-            if rebuild {
-                self.rebuild(&core);
-            }
-            if purge {
-                self.purge(&core);
-            }
+        }
+        self.memory.lock().pass();
+    }
+
+    /// Removes the garbage on a target.
+    pub(super) fn collect(&self, core: &Core, target: TargetId) {
+        let collected = core.volume.heed_epoch_of(target).and_then(|()| core.mover.collect_garbage(target));
+        if let Err(error) = collected {
+            tracing::warn!(%target, "garbage stays for now: {error}");
         }
     }
 
-    /// Whether this node runs background work; pauses for a while if another one does.
-    fn is_its_turn(&self, core: &Weak<Core>) -> bool {
-        let mut waiting = self.waiting.lock();
-        if waiting.stopped || core.upgrade().is_none_or(|core| core.acts()) {
-            return true;
-        }
-        self.woken.wait_for(&mut waiting, FOLLOWER_REST);
-        false
-    }
-
-    /// Makes the names of new objects durable at intervals, and removes garbage from targets that few nodes reach.
-    fn keep_names(&self, names: &DurableNames, core: &Weak<Core>) {
-        let mut memory = Trimmer::default();
-        let mut waiting = self.waiting.lock();
-        loop {
-            let until = Instant::now() + NAMES_EVERY;
-            while !waiting.stopped && !self.woken.wait_until(&mut waiting, until).timed_out() {}
-            if waiting.stopped {
-                return;
-            }
-            MutexGuard::unlocked(&mut waiting, || {
-                if let Err(error) = names.pass() {
-                    tracing::warn!("what new objects are durable cannot be remembered: {error}");
-                }
-                if let Some(core) = core.upgrade() {
-                    core.files.check_mapped();
-                    collect_here(&core);
-                }
-                memory.pass();
-            });
-        }
-    }
-
-    /// Plans the next purge by `[purge] every`, if set.
-    fn plan_purge(&self, core: &Core) {
-        let every = core.volume.config().purge.every;
-        self.waiting.lock().purge = (!every.is_zero()).then(|| Instant::now() + every);
-    }
-
-    fn purge(&self, core: &Core) {
+    /// Runs an automatic purge.
+    pub(super) fn purge(&self, core: &Core) {
         match core.purge(false) {
             Ok(report) if report.files.is_empty() => {}
             Ok(report) => {
@@ -371,76 +220,64 @@ impl Background {
             }
             Err(error) => self.news(Kind::Purge, format!("nothing was purged: {error}")),
         }
-        self.plan_purge(core);
     }
 
-    fn resync(&self, core: &Core, id: FileId) {
+    /// Resyncs the stale mirrors of a file.
+    pub(super) fn resync(&self, core: &Core, id: FileId) -> Outcome {
         match resync(core, id) {
-            Ok(true) => {}
-            Ok(false) => self.rebuild_soon(REBUILD_AFTER), // closed: a walk of the tree finds it
-            Err(Error::Busy(_)) => {
-                self.waiting.lock().resync.insert(id, Instant::now() + RESYNC_AFTER);
-            }
+            Ok(true) => return Outcome::Done,
+            Ok(false) => {} // closed: a walk of the tree finds it
+            Err(Error::Busy(_)) => return Outcome::Again,
             Err(error) => {
-                let file = file_named(core, id);
-                self.news(
-                    Kind::Recovery,
-                    format!(
-                        "{file} has a stale mirror that cannot be resynced now: {}",
-                        said(core.volume.targets(), &error)
-                    ),
-                );
-                self.rebuild_soon(REBUILD_AFTER);
+                let (file, why) = (file_named(core, id), said(core.volume.targets(), &error));
+                self.news(Kind::Recovery, format!("{file} has a stale mirror that cannot be resynced now: {why}"));
             }
         }
+        self.maintenance.want(Task::Rebuild);
+        Outcome::Done
     }
 
     /// One walk for rebuilding. The rest is retried after increasing pauses, or at once when a target comes back.
-    fn rebuild(&self, core: &Core) {
+    pub(super) fn rebuild(&self, core: &Core) -> Outcome {
         // A target that another node added is not lost.
         if core.volume.config().is_shared()
             && let Err(error) = core.volume.follow_missed_orders()
         {
             tracing::warn!("nothing is made anew while the targets of all nodes are not known: {error}");
-            return;
+            return Outcome::Again;
         }
-        let report = |rebuilt: &Rebuilt, running: bool| {
-            let mut waiting = self.waiting.lock();
-            waiting.rebuilt = Some((rebuilt.clone(), running)).filter(|(m, _)| m.files + m.busy + m.failed > 0);
-            !waiting.stopped
+        let goes_on = || !self.maintenance.stop_flag().is_set() && core.acts();
+        let report = |rebuilt: &Rebuilt, running| self.maintenance.report(Task::Rebuild, rebuilt.line(running));
+        let look = |rebuilt: &Rebuilt| {
+            report(rebuilt, true);
+            goes_on()
         };
-        let (starts, go_on) = (&core.checker.starts, |rebuilt: &Rebuilt| report(rebuilt, true));
-        let rebuilt = rebuild::pass(&core.volume, &core.files, &core.mover, &core.names, starts, go_on);
+        let rebuilt = rebuild::pass(&core.volume, &core.files, &core.mover, &core.names, &core.checker.starts, look);
         let rebuilt = rebuilt.unwrap_or_else(|e| Rebuilt { failed: 1, why: Some(e.to_string()), ..Rebuilt::default() });
-        if report(&rebuilt, false) {
-            self.waiting.lock().away = rebuilt.away;
-        }
+        report(&rebuilt, false);
         if rebuilt.files > 0 {
             self.news(Kind::Recovery, format!("{} files were made whole again", rebuilt.files));
         }
-        if rebuilt.is_complete() {
-            if core.names.any_rolled_back()
-                && !self.waiting.lock().stopped
-                && let Err(error) = core.names.made()
-            {
-                tracing::warn!("that all files were looked at cannot be remembered: {error}");
+        if !goes_on() {
+            return Outcome::Again;
+        }
+        *self.away.lock() = rebuilt.away;
+        if rebuilt.left_out > 0 && rebuilt.files > 0 {
+            self.maintenance.due(Task::Rebuild, Duration::ZERO);
+        }
+        if !rebuilt.is_complete() {
+            if let Some(why) = &rebuilt.why {
+                self.news(Kind::Recovery, format!("{} files cannot be rebuilt now: {why}", rebuilt.failed));
             }
-            return;
+            return Outcome::Again;
         }
-        if let Some(why) = &rebuilt.why {
-            self.news(Kind::Recovery, format!("{} files cannot be rebuilt now: {why}", rebuilt.failed));
+        if core.names.any_rolled_back()
+            && let Err(error) = core.names.made()
+        {
+            tracing::warn!("that all files were looked at cannot be remembered: {error}");
         }
-        let mut waiting = self.waiting.lock();
-        let wait = waiting.rebuild_wait.max(RESYNC_AFTER);
-        waiting.rebuild_wait = (wait * 2).min(REBUILD_WAIT_MAX);
-        let again = Instant::now() + wait;
-        waiting.rebuild = Some(waiting.rebuild.map_or(again, |planned| planned.min(again)));
+        Outcome::Done
     }
-}
-
-/// Delay between a failure and the rebuild: `[replication] delay`.
-fn rebuild_after(core: &Weak<Core>) -> Duration {
-    core.upgrade().map_or(REBUILD_AFTER, |core| core.volume.config().replication.delay.max(RESYNC_AFTER))
 }
 
 /// Whether the file was found.

@@ -1,6 +1,6 @@
 //! Balancing: evens out the usage of the targets of a tier, file by file, as [`policy::balance`] decides.
 //!
-//! One at a time, on a thread of its own, at the mover's rate. Among several nodes the leader runs it, whichever node
+//! One at a time, at the mover's rate. Among several nodes the leader runs it, whichever node
 //! gets the request. A restart or a change of leader ends it: moved files stay, and the next run begins with the
 //! usage at that time.
 
@@ -16,18 +16,18 @@ use crate::control::{Caller, Problem, Responder};
 use crate::events::{Event as Happened, Kind, because};
 use crate::file::File;
 use crate::target::State as TargetState;
-use crate::workers::Workers;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use policy::balance::{Action, Balance, End, Event, Room};
 use policy::layout::{Layout, MirrorState, ObjectState, object_len};
 use policy::machine::Machine;
+use policy::maintenance::Task;
 use policy::volume::ownership::Mechanism;
 use policy::{TargetId, Time};
 use record::Record;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Start of device numbers for targets on unknown file systems: no device has such a number, and each target gets its
@@ -48,15 +48,13 @@ struct Now {
     is_running: bool,
     is_paused: bool,
     is_stopped: bool,
+    spread_permille: u64,
     record: Record,
 }
 
 /// The balancing runs of this daemon.
-pub(super) struct Balancing {
-    now: Mutex<Now>,
-    changed: Condvar,
-    workers: Workers,
-}
+#[derive(Default)]
+pub(super) struct Balancing(Mutex<Now>);
 
 /// Reason for the end of a run.
 enum Break {
@@ -65,35 +63,22 @@ enum Break {
 }
 
 impl Balancing {
-    pub fn new() -> Balancing {
-        Balancing { now: Mutex::default(), changed: Condvar::new(), workers: Workers::of("balancing") }
-    }
-
-    /// Ends the run after the current move. The mover must have been stopped before.
-    pub fn stop(&self) {
-        self.now.lock().is_stopped = true;
-        self.changed.notify_all();
-        self.workers.stop();
-    }
-
     /// Whether to go on; waits during a pause.
     fn goes_on(&self, core: &Core, machine: &Balance) -> std::result::Result<(), Break> {
-        let mut now = self.now.lock();
-        now.record.set(machine.stats());
         loop {
-            match (now.is_stopped, core.acts(), now.is_paused) {
+            let mut now = self.0.lock();
+            now.record.set(machine.stats());
+            let (is_stopped, is_paused) = (now.is_stopped || core.maintenance.stop_flag().is_set(), now.is_paused);
+            let line = now.record.line() + if is_paused { ", paused" } else { "" };
+            drop(now);
+            core.maintenance.report(Task::Balance, Some(line));
+            match (is_stopped, core.acts(), is_paused) {
                 (true, ..) => return Err(Break::Stopped),
                 (_, false, _) => return Err(Break::Led),
                 (.., false) => return Ok(()),
-                (.., true) => drop(self.changed.wait_for(&mut now, LOOK_EVERY)),
+                (.., true) => drop(core.maintenance.rests(LOOK_EVERY)),
             }
         }
-    }
-
-    /// Progress in one line; none without a run under way.
-    pub fn line(&self) -> Option<String> {
-        let now = self.now.lock();
-        now.is_running.then(|| now.record.line() + if now.is_paused { ", paused" } else { "" })
     }
 
     fn status(&self, core: &Core) -> Answer {
@@ -101,7 +86,7 @@ impl Balancing {
     }
 
     fn answer(&self, core: &Core) -> Result<answers::Balance> {
-        let now = self.now.lock();
+        let now = self.0.lock();
         let state = match (now.is_running, now.is_paused) {
             (true, true) => "paused",
             (true, false) => "running",
@@ -124,7 +109,7 @@ impl Balancing {
 
     /// Saves the progress. A former leader must not overwrite the record of the new one.
     fn remember(&self, core: &Core) {
-        let record = self.now.lock().record.clone();
+        let record = self.0.lock().record.clone();
         if core.acts()
             && let Err(error) = record.remember(&**core.volume.state())
         {
@@ -157,7 +142,7 @@ pub(super) fn run(core: &Arc<Core>, caller: &Caller, ask: Ask, out: &mut Respond
 /// Serves a request on the leader.
 fn serve(core: &Arc<Core>, ask: Ask) -> Answer {
     let balancing = &core.balancing;
-    let mut now = balancing.now.lock();
+    let mut now = balancing.0.lock();
     match ask {
         Ask::Status => {}
         Ask::Start(_) if now.is_running => {
@@ -167,14 +152,13 @@ fn serve(core: &Arc<Core>, ask: Ask) -> Answer {
         }
         Ask::Start(spread) => {
             let record = Record::begun(now_ns(), crate::host::name());
-            *now = Now { is_running: true, record: record.clone(), ..Now::default() };
+            *now = Now { is_running: true, spread_permille: spread, record: record.clone(), ..Now::default() };
             drop(now);
             if let Err(error) = record.remember(&**core.volume.state()) {
-                *balancing.now.lock() = Now::default();
+                *balancing.0.lock() = Now::default();
                 return Err(error.into());
             }
-            let weak = Arc::downgrade(core);
-            balancing.workers.start("balance", move || balance(&weak, spread));
+            core.maintenance.due(Task::Balance, Duration::ZERO);
             return balancing.status(core);
         }
         _ if !now.is_running => {
@@ -186,17 +170,18 @@ fn serve(core: &Arc<Core>, ask: Ask) -> Answer {
         Ask::Stop => now.is_stopped = true,
     }
     drop(now);
-    balancing.changed.notify_all();
     balancing.status(core)
 }
 
-fn balance(core: &Weak<Core>, spread_permille: u64) {
-    let Some(core) = core.upgrade() else { return };
+/// Runs the balance that was requested.
+pub(super) fn run_requested(core: &Core) {
+    let spread_permille = core.balancing.0.lock().spread_permille;
     let mut machine = Balance::new(spread_permille);
-    let done = passes(&core, &mut machine);
+    let done = passes(core, &mut machine);
+    core.maintenance.report(Task::Balance, None);
     core.volume.targets().measure_now(); // the next status shows the result
     let (stats, balancing) = (machine.stats(), &core.balancing);
-    let mut now = balancing.now.lock();
+    let mut now = balancing.0.lock();
     now.record.set(stats);
     match done {
         Ok(Ok(end)) => now.record.end(Outcome::Done, words(end, spread_permille)),
@@ -212,7 +197,7 @@ fn balance(core: &Weak<Core>, spread_permille: u64) {
     let moved = policy::units::show_bytes(stats.bytes);
     let what = format!("balancing is over: {} moves of {moved}; {ended}", stats.moves);
     core.pool.events.record(Happened { by: Some("balance".into()), ..Happened::new(Kind::Target, what) });
-    balancing.remember(&core);
+    balancing.remember(core);
 }
 
 fn words(end: End, spread_permille: u64) -> String {
@@ -227,7 +212,7 @@ fn words(end: End, spread_permille: u64) -> String {
 
 type Went<T> = std::result::Result<T, Break>;
 
-fn passes(core: &Arc<Core>, machine: &mut Balance) -> Result<Went<End>> {
+fn passes(core: &Core, machine: &mut Balance) -> Result<Went<End>> {
     while let Some(action) = machine.poll() {
         match action {
             Action::End(end) => return Ok(Ok(end)),
@@ -244,7 +229,7 @@ fn passes(core: &Arc<Core>, machine: &mut Balance) -> Result<Went<End>> {
 }
 
 /// Walks all files once.
-fn pass(core: &Arc<Core>, machine: &mut Balance) -> Result<Went<()>> {
+fn pass(core: &Core, machine: &mut Balance) -> Result<Went<()>> {
     core.volume.targets().measure_now();
     machine.handle(Time::ZERO, Event::Begin(rooms(core)));
     let mut saved = Instant::now();

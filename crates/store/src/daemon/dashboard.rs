@@ -3,8 +3,10 @@
 //! All lists are bounded. Without names, the data has nothing about files, users and jobs.
 
 mod glance;
+mod rates;
 
 pub use glance::{Glance, ShownFile};
+pub(super) use rates::History;
 
 use super::Core;
 use super::requests::{explain, layout, status, target};
@@ -13,6 +15,7 @@ use crate::control::answers::{Layout, Row, Status};
 use crate::control::{Caller, Problem};
 use crate::events::Event;
 use crate::mover::Phase;
+use crate::stats::Op;
 use crate::target::State;
 use glance::{Drain, Move, MoverCounts, ShownBurst, ShownVersion};
 use std::cmp::Reverse;
@@ -66,6 +69,7 @@ impl Core {
             targets: status.targets.into_iter().map(Into::into).collect(),
             nodes: status.nodes.into_iter().flat_map(|nodes| nodes.nodes).map(Into::into).collect(),
             mover,
+            rates: self.rates(),
             moves: self.moves(with_names),
             drains: self.drains(),
             events: self.newest_events(with_names),
@@ -101,6 +105,13 @@ impl Core {
             }
         }
         problems
+    }
+
+    fn rates(&self) -> Vec<rates::Rate> {
+        let stats = self.volume.stats();
+        let copied = stats.bytes(Op::Copy);
+        let (read, written) = (stats.bytes(Op::Read) + copied, stats.bytes(Op::Write) + copied);
+        self.rates.sample(self.started.elapsed(), rates::Counts { read, written, staged: self.under_way.moved_bytes() })
     }
 
     fn moves(&self, with_names: bool) -> Vec<Move> {

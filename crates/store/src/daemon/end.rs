@@ -3,15 +3,15 @@
 use super::Daemon;
 use super::users::users_of;
 use crate::control::{self, Found};
+use crate::mount::mountpoint::Ended;
 use crate::mount::{Mount, MountError};
 use crate::volume::{self, Config, Problem, Problems};
-use parking_lot::{Condvar, Mutex};
+use crate::workers::within;
 use rustix::io::Errno;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::time::Duration;
 
 /// Time limit of all steps of the end together; then the process ends without the rest.
@@ -22,27 +22,14 @@ const FORCED_PATIENCE: Duration = Duration::from_secs(5);
 /// Ends a daemon, and lets callers wait for the end.
 pub struct Ending {
     mount: Arc<Mount>,
-    ended: Mutex<bool>,
     forced: AtomicBool,
-    told: Condvar,
+    /// Set when it ends by a request.
+    told: Ended,
 }
 
 impl Ending {
-    pub(super) fn new(mount: Arc<Mount>) -> Arc<Ending> {
-        let ending =
-            Arc::new(Ending { mount, ended: Mutex::new(false), forced: AtomicBool::new(false), told: Condvar::new() });
-        let watcher = ending.clone();
-        let watch = move || {
-            // The wait ends with any unmount: by the daemon, `umount`, or `fusermount3 -u`.
-            if let Err(error) = watcher.mount.wait() {
-                tracing::error!("the mount ended with an error: {error}");
-            }
-            watcher.tell();
-        };
-        if let Err(error) = std::thread::Builder::new().name("mount-watch".into()).spawn(watch) {
-            tracing::error!("nobody will notice when the volume is unmounted from outside: {error}");
-        }
-        ending
+    pub(super) fn new(mount: Arc<Mount>) -> std::io::Result<Arc<Ending>> {
+        Ok(Arc::new(Ending { mount, forced: AtomicBool::new(false), told: Ended::new()? }))
     }
 
     /// Unmounts, so that [`Daemon::run`] returns. Without `force` it is refused while a process uses the mount; with
@@ -64,20 +51,13 @@ impl Ending {
             }
             Err(e) => return Err(failed(&e)),
         }
-        self.tell();
+        self.told.ring();
         Ok(())
     }
 
+    /// Waits for any unmount: by the daemon, `umount`, or `fusermount3 -u`.
     pub(super) fn wait(&self) {
-        let mut ended = self.ended.lock();
-        while !*ended {
-            self.told.wait(&mut ended);
-        }
-    }
-
-    fn tell(&self) {
-        *self.ended.lock() = true;
-        self.told.notify_all();
+        self.mount.watch(&self.told);
     }
 }
 
@@ -87,7 +67,6 @@ fn failed(error: &MountError) -> control::Problem {
 
 /// Stops everything in order; abandons steps that do not end in time.
 pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnce() + Send + 'static) {
-    let (done, wait) = mpsc::channel();
     let volume = daemon.core.volume.clone();
     let forced = daemon.ending.forced.load(Ordering::Acquire);
     let patience = if forced { FORCED_PATIENCE } else { PATIENCE };
@@ -97,11 +76,7 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
         drop(control);
         core.mover.stop();
         core.adapt.stop();
-        core.background.stop();
-        core.unclean.stop();
-        core.balancing.stop();
-        core.scrubs.stop();
-        core.sums.stop();
+        core.maintenance.stop();
         core.repair.stop();
         if let Err(error) = mount.wait() {
             tracing::warn!("the mount ended with an error: {error}");
@@ -115,10 +90,10 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
             tracing::warn!("the names of new objects could not be made durable: {error}");
         }
         if let Some(places) = core.pool.places.get() {
-            places.stop();
+            places.write_noted();
         }
-        core.accounts.stop(&core);
-        core.quotas.stop(&core);
+        core.accounts.finish(&core);
+        core.quotas.finish(&core);
         if let Some(nodes) = &core.nodes {
             nodes.leave();
         }
@@ -126,14 +101,10 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
         if mount.has_removed_all() {
             core.unclean.ended();
         }
-        // The receiver may be gone.
-        let _ = done.send(());
     };
-    let started = std::thread::Builder::new().name("end".into()).spawn(steps);
-    match started {
-        Ok(_) if wait.recv_timeout(patience).is_ok() => tracing::info!("the volume is down"),
-        Ok(_) => tracing::warn!("something does not end (a target that hangs?); it is left behind"),
-        Err(error) => tracing::warn!("no thread for a clean end: {error}"),
+    match within(patience, "end", [steps])[..] {
+        [Some(())] => tracing::info!("the volume is down"),
+        _ => tracing::warn!("something does not end (a target that hangs?); it is left behind"),
     }
     volume.release();
 }

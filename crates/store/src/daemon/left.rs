@@ -11,47 +11,23 @@ use super::crash::settle_marks_of;
 use crate::file::Cluster;
 use crate::nodes::Nodes;
 use policy::cluster::Node;
-use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use policy::maintenance::Outcome;
 
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Interval of requests to the state store.
-const ASK_EVERY: Duration = Duration::from_secs(5);
-/// Shortest and longest delay after an incomplete scan. A scan of a large tree is expensive.
-const AGAIN: Duration = Duration::from_secs(3);
-const AGAIN_MAX: Duration = Duration::from_secs(3600);
-
-/// Starts the cleanup, which runs as long as the daemon.
-pub(super) fn watch(nodes: &Arc<Nodes>, core: &Arc<Core>) {
-    let (watched, core) = (nodes.clone(), Arc::downgrade(core));
-    nodes.start_worker("node-left", move || look(&watched, &core));
-}
-
-fn look(nodes: &Nodes, core: &Weak<Core>) {
-    let (mut wait, mut next) = (AGAIN, Instant::now());
-    let mut tried: Vec<Node> = Vec::new();
-    while nodes.goes_on_after(LOOK_EVERY) {
-        let Some(core) = core.upgrade() else { return };
-        // A scan of the whole tree would delay a count that a limit waits for.
-        if !core.acts() || Instant::now() < next || core.quotas.is_awaited() {
-            continue;
-        }
-        next = Instant::now() + ASK_EVERY;
-        let Ok(left) = nodes.not_seen_off() else { continue };
-        if left.is_empty() {
-            continue;
-        }
-        if let Err(error) = nodes.note_dead(&left) {
-            tracing::debug!("that a node died is not remembered yet: {error}");
-        }
-        if left != tried {
-            (wait, tried) = (AGAIN, left.clone());
-        }
-        if !remove(&core, nodes, &left) {
-            next = Instant::now() + wait;
-            wait = (wait * 2).min(AGAIN_MAX);
-        }
+/// Searches for nodes that are over, and removes their leftovers.
+pub(super) fn run(core: &Core) -> Outcome {
+    let Some(nodes) = &core.nodes else { return Outcome::Done };
+    // A scan of the whole tree would delay a count that a limit waits for.
+    if core.quotas.is_awaited() {
+        return Outcome::Done;
     }
+    let Ok(left) = nodes.not_seen_off() else { return Outcome::Done };
+    if left.is_empty() {
+        return Outcome::Done;
+    }
+    if let Err(error) = nodes.note_dead(&left) {
+        tracing::debug!("that a node died is not remembered yet: {error}");
+    }
+    if remove(core, nodes, &left) { Outcome::Done } else { Outcome::Again }
 }
 
 /// Removes the leftovers; returns whether none remain.
@@ -67,7 +43,7 @@ fn remove(core: &Core, nodes: &Nodes, left: &[Node]) -> bool {
             return false;
         }
     }
-    let removed = match together.remove_left(&|| nodes.ends() || !core.acts()) {
+    let removed = match together.remove_left(&|| core.maintenance.stop_flag().is_set() || !core.acts()) {
         Ok(Some(removed)) => removed,
         Ok(None) => {
             tracing::info!("what {shown} left is not known, since not everything was seen: it is looked for again");

@@ -5,8 +5,8 @@
 //!                                ^                                        |
 //!   a scan of all names, at intervals ── corrects the counts              └── events, state store
 //! ```
-//! Where nothing has a limit, one thread sleeps, and nothing is scanned or counted. No request waits for the state
-//! store or for a scan: the keeper's own thread writes the records.
+//! Where nothing has a limit, nothing is scanned or counted. No request waits for the state store or for a scan: a
+//! background task writes the records.
 
 mod answer;
 mod counts;
@@ -24,10 +24,10 @@ use crate::control::QuotaOf;
 use crate::events::Event as Told;
 use crate::quota::{Account, Quotas};
 use crate::state::State;
-use crate::workers::Workers;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use policy::Time;
 use policy::machine::Machine;
+use policy::maintenance::{Outcome, Task};
 use policy::quota::{Action, Both, Event, Quota, Subject};
 pub(super) use record::KIND;
 use record::Record;
@@ -37,8 +37,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Interval of usage checks: how late a passed soft limit or the end of a grace period may be noticed.
-const TICK: Duration = Duration::from_secs(1);
 /// Interval at which usage is saved, so that a restart begins with it.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
 /// Interval of scans of all names although every change was counted: some files change past the mount. A guess.
@@ -105,10 +103,6 @@ pub struct Keeper {
     /// Time of the last request for sums, and whether this node may lack limits.
     asked: Mutex<Option<Instant>>,
     is_behind: AtomicBool,
-    ends: Mutex<bool>,
-    is_over: AtomicBool,
-    woken: Condvar,
-    workers: Workers,
 }
 
 impl Keeper {
@@ -127,10 +121,6 @@ impl Keeper {
             saved: Mutex::new(Instant::now()),
             asked: Mutex::new(None),
             is_behind: AtomicBool::new(false),
-            ends: Mutex::new(false),
-            is_over: AtomicBool::new(false),
-            woken: Condvar::new(),
-            workers: Workers::of("quotas"),
         });
         let weak = Arc::downgrade(&keeper);
         quotas.begin(tree.to_owned(), move |account| {
@@ -153,49 +143,22 @@ impl Keeper {
         keeper
     }
 
-    /// Starts the thread.
+    /// Requests the first check, and serves other nodes.
     pub(super) fn start(core: &Arc<Core>) {
         Keeper::serve_others(core);
-        let weak = Arc::downgrade(core);
-        core.quotas.workers.start("quotas", move || {
-            while let Some(core) = weak.upgrade() {
-                let keeper = &core.quotas;
-                let counts = keeper.quotas.is_on() || core.calls.is_some();
-                let wait = if counts { TICK } else { LOOK_EVERY };
-                {
-                    let mut ends = keeper.ends.lock();
-                    if !*ends && !keeper.has_news() {
-                        keeper.woken.wait_for(&mut ends, wait);
-                    }
-                    if *ends {
-                        return;
-                    }
-                }
-                keeper.tick(&core);
-            }
-        });
+        core.maintenance.want(Task::Quotas);
     }
 
-    /// Stops the thread and the counting, and saves usage once more.
-    pub(super) fn stop(&self, core: &Core) {
-        self.is_over.store(true, Ordering::Release);
-        *self.ends.lock() = true;
-        self.woken.notify_all();
-        self.workers.stop();
+    /// Requests a check at once.
+    fn wake(core: &Core) {
+        core.maintenance.due(Task::Quotas, Duration::ZERO);
+    }
+
+    /// Saves usage once more.
+    pub(super) fn finish(&self, core: &Core) {
         if self.book.lock().decides {
             self.save(&**core.volume.state(), true);
         }
-    }
-
-    /// Wakes the thread at once.
-    fn wake(&self) {
-        drop(self.ends.lock());
-        self.woken.notify_all();
-    }
-
-    fn has_news(&self) -> bool {
-        let book = self.book.lock();
-        !book.told.is_empty() || (!book.unsaved.is_empty() && !book.said)
     }
 
     /// Sums over all quotas.
@@ -226,11 +189,13 @@ impl Keeper {
         }
     }
 
-    fn tick(&self, core: &Arc<Core>) {
+    /// Checks usage, and exchanges it with other nodes. It is complete where nothing has a limit and no other node may
+    /// set one: the next limit requests it.
+    pub(super) fn tick(&self, core: &Core) -> Outcome {
         if let Some(calls) = &core.calls
             && (self.is_quiet(core) || !self.adds_up(core, calls))
         {
-            return;
+            return Outcome::Again;
         }
         if self.quotas.is_on() {
             match core.clock.now() {
@@ -243,6 +208,7 @@ impl Keeper {
         let all = self.saved.lock().elapsed() >= SAVE_EVERY;
         self.save(&**core.volume.state(), all);
         self.look_if_due(core);
+        if self.quotas.is_on() || core.calls.is_some() { Outcome::Again } else { Outcome::Done }
     }
 
     /// Whether this node has nothing to report to another node or to request from it, for now.
@@ -296,7 +262,7 @@ impl Keeper {
         }
     }
 
-    fn look_if_due(&self, core: &Arc<Core>) {
+    fn look_if_due(&self, core: &Core) {
         let mut looks = self.looks.lock();
         let unknown = || self.book.lock().entries.values().any(|entry| entry.account.used().is_none());
         let due = looks.ended.is_none_or(|ended| ended.elapsed() >= LOOK_EVERY) || looks.again || unknown();
@@ -306,28 +272,21 @@ impl Keeper {
         }
         (looks.is_running, looks.again, looks.not_before) = (true, false, None);
         drop(looks);
-        let core = core.clone();
-        self.workers.start("quota-look", move || {
-            let keeper = core.quotas.clone();
-            let done = look::look(&core, &keeper);
-            let mut looks = keeper.looks.lock();
-            (looks.is_running, looks.is_awaited, looks.ended) = (false, false, Some(Instant::now()));
-            drop(looks);
-            match done {
-                Ok(()) => keeper.wake(),
-                Err(error) => {
-                    tracing::warn!("what counts in quotas is not known anew, and is looked at later: {error}")
-                }
-            }
-        });
+        core.maintenance.due(Task::Usage, Duration::ZERO);
     }
 
-    /// Waits for `span`. `false` if the daemon ends.
-    fn rests(&self, span: Duration) -> bool {
-        let mut ends = self.ends.lock();
-        let until = Instant::now() + span;
-        while !*ends && !self.woken.wait_until(&mut ends, until).timed_out() {}
-        !*ends
+    /// Scans all names.
+    pub(super) fn scan(&self, core: &Core) {
+        let done = look::look(core, self);
+        let mut looks = self.looks.lock();
+        (looks.is_running, looks.is_awaited, looks.ended) = (false, false, Some(Instant::now()));
+        drop(looks);
+        match done {
+            Ok(()) => Keeper::wake(core),
+            Err(error) => {
+                tracing::warn!("what counts in quotas is not known anew, and is looked at later: {error}")
+            }
+        }
     }
 
     /// Whether a limit waits for the result of a scan that is running.

@@ -1,9 +1,9 @@
 //! Automatic rebuild: objects of failed targets are rebuilt elsewhere from another mirror, and stale mirrors are
 //! resynced.
 //!
-//! One pass walks the whole tree, a batch of files at a time; within a batch the order of repair decides. Files
-//! without a healthy mirror are skipped: a read or a check recovers them from their source. For the input of waiting
-//! jobs, `jobs::availability` does so.
+//! One pass walks the whole tree, and then rebuilds the damaged files in the order of repair. It keeps only the keys of
+//! the order, and opens each file when its turn comes. Files without a healthy mirror are skipped: a read or a check
+//! recovers them from their source. For the input of waiting jobs, `jobs::availability` does so.
 
 use super::walk::walk;
 use crate::durable_names::DurableNames;
@@ -15,12 +15,12 @@ use crate::volume::Volume;
 use crate::{Error, Result};
 use policy::TargetId;
 use policy::layout::{Layout, Mirror, MirrorState, Position, Reason, object_len};
-use policy::protect::repair_order::{self, repair_order};
+use policy::protect::repair_order::{Candidate, RepairQueue};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Files scanned before the most urgent of them is rebuilt. Each is open until then.
-const BATCH: usize = 128;
+/// Maximum of damaged files of a pass; the least urgent are left to the next pass. A guess: some 60 MB of memory.
+const DAMAGED_MAX: usize = 1_000_000;
 
 /// Progress of a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub(super) struct Rebuilt {
     pub why: Option<String>,
     /// Files that cannot be read while their targets are away.
     pub away: Away,
+    /// Files that are left to the next pass, since so many were more urgent.
+    pub left_out: u64,
 }
 
 /// Files without a mirror that can be read, and without a source.
@@ -49,7 +51,24 @@ pub(super) struct Away {
 impl Rebuilt {
     /// Whether no work is left.
     pub fn is_complete(&self) -> bool {
-        self.busy + self.failed == 0
+        self.busy + self.failed + self.left_out == 0
+    }
+
+    fn fails(&mut self, why: String) {
+        self.failed += 1;
+        self.why.get_or_insert(why);
+    }
+
+    /// Progress, a line for people; `None` if nothing was to be rebuilt.
+    pub fn line(&self, is_running: bool) -> Option<String> {
+        let left = match (&self.why, self.busy + self.failed) {
+            (_, 0) if self.files == 0 => return None,
+            (_, 0) => String::new(),
+            (None, n) => format!(", {n} in use: tried again"),
+            (Some(why), n) => format!(", {n} cannot be rebuilt now ({why}): tried again"),
+        };
+        let what = if is_running { "looking for files to rebuild" } else { "files rebuilt" };
+        Some(format!("{what}: {} made whole{left}", self.files))
     }
 }
 
@@ -62,31 +81,50 @@ pub(super) fn pass(
     starts: &Starts,
     mut go_on: impl FnMut(&Rebuilt) -> bool,
 ) -> Result<Rebuilt> {
-    let mut rebuilt = Rebuilt::default();
-    let mut batch: Vec<(repair_order::Candidate, Arc<File>)> = Vec::new();
+    let (mut rebuilt, mut queue) = (Rebuilt::default(), RepairQueue::new(DAMAGED_MAX));
+    let targets = volume.targets();
+    let mut edition = starts.edition();
     for file in walk(volume, files)? {
-        match file {
-            Ok(file) => {
-                if names.any_rolled_back() {
-                    give_back(&file, names, &mut rebuilt);
-                }
-                if is_away(&file, volume.targets()) {
-                    rebuilt.away.files += 1;
-                    rebuilt.away.bytes += file.size();
-                }
-                batch.extend(due(&file, volume.targets(), starts).map(|candidate| (candidate, file)));
-            }
-            Err(error) => {
-                rebuilt.failed += 1;
-                rebuilt.why.get_or_insert(error.to_string());
-            }
-        }
-        if batch.len() >= BATCH && !rebuild_all(&mut batch, volume.targets(), mover, &mut rebuilt, &mut go_on) {
+        if !go_on(&rebuilt) {
             return Ok(rebuilt);
         }
+        let file = match file {
+            Ok(file) => file,
+            Err(error) => {
+                rebuilt.fails(error.to_string());
+                continue;
+            }
+        };
+        if names.any_rolled_back() {
+            give_back(&file, names, &mut rebuilt);
+        }
+        if is_away(&file, targets) {
+            rebuilt.away.files += 1;
+            rebuilt.away.bytes += file.size();
+        }
+        match damage(&file, targets, starts) {
+            Some(candidate) if file.note_place(candidate.file) => queue.add(&candidate),
+            // A file being staged in has no place in the tree by which it could be opened again.
+            Some(_) => rebuild(&file, targets, mover, &mut rebuilt),
+            None => {}
+        }
     }
-    rebuild_all(&mut batch, volume.targets(), mover, &mut rebuilt, &mut go_on);
-    Ok(rebuilt)
+    rebuilt.left_out = queue.left_out();
+    loop {
+        if starts.edition() != edition {
+            edition = starts.edition();
+            queue.sort(|file| starts.of(file));
+        }
+        let Some(id) = queue.pop() else { return Ok(rebuilt) };
+        if !go_on(&rebuilt) {
+            return Ok(rebuilt);
+        }
+        match files.noted(id) {
+            Some(file) if damage(&file, targets, starts).is_some() => rebuild(&file, targets, mover, &mut rebuilt),
+            Some(_) => {}
+            None => rebuilt.busy += 1, // renamed or removed: the next pass shows it
+        }
+    }
 }
 
 /// Restores objects that a loss of power removed before they were durable.
@@ -100,45 +138,24 @@ fn give_back(file: &Arc<File>, names: &DurableNames, rebuilt: &mut Rebuilt) {
             );
             rebuilt.files += 1;
         }
-        Err(error) => {
-            rebuilt.failed += 1;
-            rebuilt.why.get_or_insert(error.to_string());
-        }
+        Err(error) => rebuilt.fails(error.to_string()),
     }
 }
 
-/// Rebuilds a batch in the order of repair; returns whether to go on.
-fn rebuild_all(
-    batch: &mut Vec<(repair_order::Candidate, Arc<File>)>,
-    targets: &Targets,
-    mover: &Mover,
-    rebuilt: &mut Rebuilt,
-    go_on: &mut impl FnMut(&Rebuilt) -> bool,
-) -> bool {
-    let mut order: Vec<_> = batch.iter().map(|(candidate, _)| *candidate).collect();
-    repair_order(&mut order);
-    for candidate in order {
-        if !go_on(rebuilt) {
-            return false;
-        }
-        let Some(at) = batch.iter().position(|(c, _)| *c == candidate) else { continue };
-        let (_, file) = batch.swap_remove(at);
-        match rebuild(&file, targets, mover) {
-            Ok(()) => rebuilt.files += 1,
-            Err(Error::Busy(_)) => rebuilt.busy += 1,
-            Err(error) => {
-                rebuilt.failed += 1;
-                let (name, error) = (file.pool().name_of(candidate.file), said(targets, &error));
-                rebuilt.why.get_or_insert(format!("{name}: {error}"));
-            }
+/// Rebuilds a file and counts the result.
+fn rebuild(file: &Arc<File>, targets: &Targets, mover: &Mover, rebuilt: &mut Rebuilt) {
+    match make_whole(file, targets, mover) {
+        Ok(()) => rebuilt.files += 1,
+        Err(Error::Busy(_)) => rebuilt.busy += 1,
+        Err(error) => {
+            let name = file.id().map_or_else(String::new, |id| file.pool().name_of(id));
+            rebuilt.fails(format!("{name}: {}", said(targets, &error)));
         }
     }
-    batch.clear();
-    true
 }
 
 /// The candidate for the rebuild of a file, if it needs one and has a source for it.
-fn due(file: &File, targets: &Targets, starts: &Starts) -> Option<repair_order::Candidate> {
+fn damage(file: &File, targets: &Targets, starts: &Starts) -> Option<Candidate> {
     let layout = file.layout()?;
     let failed = failed_targets(&layout, targets);
     let stale = layout.mirrors.iter().any(|m| m.state == MirrorState::Stale);
@@ -160,7 +177,7 @@ fn due(file: &File, targets: &Targets, starts: &Starts) -> Option<repair_order::
         .filter(|(at, o)| failed.contains(&o.target) || layout.mirrors[at.mirror].state == MirrorState::Stale);
     let bytes = |at: Position| object_len(&layout.mirrors[at.mirror].segments[at.segment], at.index, size);
     let (first, object) = lost.next()?;
-    Some(repair_order::Candidate {
+    Some(Candidate {
         file: layout.file,
         object: object.id,
         job_start: starts.of(layout.file),
@@ -182,7 +199,7 @@ fn failed_targets(layout: &Layout, targets: &Targets) -> BTreeSet<TargetId> {
     layout.objects().map(|(_, o)| o.target).filter(is_failed).collect()
 }
 
-fn rebuild(file: &Arc<File>, targets: &Targets, mover: &Mover) -> Result<()> {
+fn make_whole(file: &Arc<File>, targets: &Targets, mover: &Mover) -> Result<()> {
     let Some(layout) = file.layout() else { return Ok(()) };
     for target in failed_targets(&layout, targets) {
         mover.replace_target(file, target, Reason::FailedOver(target))?;

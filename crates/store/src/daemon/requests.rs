@@ -5,6 +5,7 @@ mod checkpoint;
 mod events;
 pub(super) mod explain;
 pub(super) mod find;
+mod in_time;
 pub(super) mod layout;
 mod node;
 mod stage;
@@ -68,8 +69,7 @@ pub(super) fn register(socket: &mut Binding, core: &Arc<Core>, ending: &Arc<Endi
 
 impl Handler for Commands {
     fn handle(&self, caller: &Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value, Problem> {
-        let args = if args.is_null() { json!({}) } else { args };
-        let request = serde_json::from_value(json!({"command": command, "args": args})).map_err(|e| {
+        let request = Request::of(command, args).map_err(|e| {
             Problem::wrong(format!("the request is not understood: {e}"))
                 .try_this("use the `entrepot` of the same version as the daemon")
         })?;
@@ -83,7 +83,7 @@ impl Commands {
         match request {
             Request::Status {} => sent(status::status(core, caller)),
             Request::Stats {} => sent(Ok(status::stats(core))),
-            Request::Top {} => sent(top::get(core, caller)),
+            Request::Top {} => sent(Ok(top::get(core, caller))),
             Request::Nodes {} => sent(node::list(core)),
             Request::DrainNode { node, wait } => sent(node::drain(core, caller, &node, wait, out)),
             Request::RestoreNode { node } => sent(node::restore(core, caller, &node)),

@@ -10,10 +10,10 @@ use crate::events::Kind;
 use crate::recovery::{Outcome, Scrubbed};
 use crate::stage::Stop;
 use crate::stats::{Metric, Stats};
-use crate::workers::Workers;
 use crate::{Error, Result};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use policy::Time;
+use policy::maintenance::Task;
 use policy::protect::scrub::{self, From, Last, Next};
 use policy::throttle::Throttle;
 use serde_json::{Value, json};
@@ -30,8 +30,6 @@ static SCRUB: Led<Asked> =
 const BURST_BYTES: u64 = 1 << 20;
 /// Interval at which a waiting pass checks whether to end.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Interval of checks whether a pass is due.
-const DUE_EVERY: Duration = Duration::from_secs(30);
 /// Interval of saves: the part of a pass that may be repeated after a crash.
 const REMEMBER_EVERY: Duration = Duration::from_secs(10);
 /// Maximum of saved findings; the others are only counted.
@@ -82,12 +80,10 @@ impl Pass {
 }
 
 /// The passes of this node.
+#[derive(Default)]
 pub struct Scrubs {
     /// The pass under way on this node.
     now: Mutex<Option<Pass>>,
-    ends: Mutex<bool>,
-    woken: Condvar,
-    workers: Workers,
 }
 
 /// Parameters of a pass.
@@ -98,53 +94,22 @@ struct Goes<'a> {
 }
 
 impl Scrubs {
-    pub(super) fn new() -> Scrubs {
-        Scrubs { now: Mutex::default(), ends: Mutex::new(false), woken: Condvar::new(), workers: Workers::of("scrubs") }
-    }
-
-    /// Starts automatic passes, if `volume.toml` requests any, and serves other nodes.
+    /// Requests automatic passes, if `volume.toml` has any, and serves other nodes.
     pub(super) fn start(core: &Arc<Core>) {
         SCRUB.register(core);
-        let every = core.volume.config().scrub.every;
-        if every.is_zero() {
-            return;
+        if !core.volume.config().scrub.every.is_zero() {
+            core.maintenance.want(Task::Scrub);
         }
-        let (every, weak) = (Time(every.as_nanos() as u64), Arc::downgrade(core));
-        core.scrubs.workers.start("scrub", move || {
-            while let Some(core) = weak.upgrade() {
-                if core.scrubs.is_over() {
-                    return;
-                }
-                let wait = if core.acts() { core.scrubs.by_itself(&core, every) } else { DUE_EVERY };
-                let mut ends = core.scrubs.ends.lock();
-                if !*ends {
-                    core.scrubs.woken.wait_for(&mut ends, wait);
-                }
-            }
-        });
     }
 
-    /// Stops the pass under way; the next one resumes there.
-    pub(super) fn stop(&self) {
-        *self.ends.lock() = true;
-        self.woken.notify_all();
-        self.workers.stop();
-    }
-
-    fn is_over(&self) -> bool {
-        *self.ends.lock()
-    }
-
-    /// Runs a pass, if one is due; returns the pause before the next check.
-    fn by_itself(&self, core: &Core, every: Time) -> Duration {
-        let due = remembered(core).map(|last| scrub::next(Some(every), last.as_ref().map(Pass::last), Time(now_ns())));
+    /// Runs a pass, if one is due. A stop ends it; the next one resumes there.
+    pub(super) fn run(&self, core: &Core) {
+        let every = Some(Time(core.volume.config().scrub.every.as_nanos() as u64));
+        let due = remembered(core).map(|last| scrub::next(every, last.as_ref().map(Pass::last), Time(now_ns())));
         let begins = match due {
             Ok(Next::Begin(from)) => from,
-            Ok(Next::Wait(_) | Next::Nothing) => return DUE_EVERY,
-            Err(error) => {
-                tracing::debug!("whether a scrub is due is not known: {error}");
-                return DUE_EVERY;
-            }
+            Ok(Next::Wait(_) | Next::Nothing) => return,
+            Err(error) => return tracing::debug!("whether a scrub is due is not known: {error}"),
         };
         let stop = Stop::default();
         let goes = Goes { core, rate: core.volume.config().scrub.rate, stop: &stop };
@@ -155,7 +120,6 @@ impl Scrubs {
             Ok(_) => {}
             Err(error) => tracing::warn!("the scrub stopped and is tried again: {error}"),
         }
-        DUE_EVERY
     }
 
     /// Runs a pass, or the rest of one. `told` receives the progress.
@@ -180,7 +144,7 @@ impl Scrubs {
         let paced = |bytes| {
             let at = throttle.lock().take(now(), bytes);
             loop {
-                if self.is_over() || !core.acts() {
+                if core.maintenance.stop_flag().is_set() || !core.acts() {
                     stop.set();
                 }
                 if stop.is_set() {

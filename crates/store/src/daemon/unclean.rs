@@ -12,21 +12,14 @@ use super::Core;
 use crate::control::answers::Leftovers;
 use crate::events::Kind;
 use crate::recovery::Left;
-use crate::stage::Stop;
-use crate::workers::Workers;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+use policy::maintenance::{Outcome, Task};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
 
 /// Name of the mark in the state directory.
 const NAME: &str = "running";
-
-/// Delay before the first scan, and between two incomplete ones. A scan of a large tree is expensive.
-const FIRST: Duration = Duration::from_secs(1);
-const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Knowledge of the previous daemon's end.
 enum PreviousEnd {
@@ -40,9 +33,6 @@ enum PreviousEnd {
 pub(super) struct Unclean {
     mark: PathBuf,
     known: Mutex<PreviousEnd>,
-    stop: Stop,
-    woken: Condvar,
-    workers: Workers,
 }
 
 impl Unclean {
@@ -65,8 +55,7 @@ impl Unclean {
         if let Err(error) = std::fs::File::open(state_dir).and_then(|directory| directory.sync_all()) {
             tracing::debug!("the mark of a running daemon is not durable: {error}");
         }
-        let workers = Workers::of("the scan after an unclean end");
-        Unclean { mark, known: Mutex::new(known), stop: Stop::default(), woken: Condvar::new(), workers }
+        Unclean { mark, known: Mutex::new(known) }
     }
 
     /// Makes a scan due. Call before [`Unclean::start`].
@@ -74,63 +63,40 @@ impl Unclean {
         *self.known.lock() = PreviousEnd::Due(None);
     }
 
-    /// Starts the scan, if one is due.
-    pub fn start(self: &Arc<Unclean>, core: &Arc<Core>) {
+    /// Requests the scan, if one is due.
+    pub fn start(&self, core: &Core) {
         let mut known = self.known.lock();
-        if matches!(*known, PreviousEnd::Nothing(_)) {
-            return;
+        match *known {
+            PreviousEnd::Due(_) if core.nodes.is_some() => *known = PreviousEnd::Nothing(None),
+            PreviousEnd::Due(_) => core.maintenance.want(Task::Sweep),
+            PreviousEnd::Nothing(_) => {}
         }
-        if core.nodes.is_some() {
-            *known = PreviousEnd::Nothing(None);
-            return;
-        }
-        let (this, core) = (self.clone(), Arc::downgrade(core));
-        self.workers.start("unclean", move || this.work(&core));
     }
 
-    fn work(&self, core: &Weak<Core>) {
-        let mut wait = FIRST;
-        while self.goes_on_after(wait) {
-            let Some(core) = core.upgrade() else { return };
-            match core.checker.remove_left(&self.stop) {
-                Ok(left) => {
-                    *self.known.lock() = PreviousEnd::Nothing(Some(left));
-                    let Left { objects, bytes } = left;
-                    tracing::info!(objects, bytes, "objects that no file names after an unclean end were removed");
-                    if objects > 0 {
-                        let what = format!(
-                            "{objects} objects with {bytes} bytes that no file names after an unclean end of the daemon were removed"
-                        );
-                        core.background.news(Kind::Recovery, what);
-                    }
-                    return;
+    /// Scans for orphans and removes them.
+    pub fn sweep(&self, core: &Core) -> Outcome {
+        let stop = core.maintenance.stop_flag();
+        match core.checker.remove_left(stop) {
+            Ok(left) => {
+                *self.known.lock() = PreviousEnd::Nothing(Some(left));
+                let Left { objects, bytes } = left;
+                tracing::info!(objects, bytes, "objects that no file names after an unclean end were removed");
+                if objects > 0 {
+                    let what = format!(
+                        "{objects} objects with {bytes} bytes that no file names after an unclean end of the daemon were removed"
+                    );
+                    core.background.news(Kind::Recovery, what);
                 }
-                Err(error) if !self.stop.is_set() => {
+                Outcome::Done
+            }
+            Err(error) => {
+                if !stop.is_set() {
                     tracing::info!("objects that no file names after an unclean end stay for now: {error}");
                     *self.known.lock() = PreviousEnd::Due(Some(error.to_string()));
                 }
-                Err(_) => return,
+                Outcome::Again
             }
-            wait = (wait * 2).min(WAIT_MAX);
         }
-    }
-
-    /// Waits. Returns whether the daemon goes on.
-    fn goes_on_after(&self, wait: Duration) -> bool {
-        let until = Instant::now() + wait;
-        let mut known = self.known.lock();
-        while !self.stop.is_set() && !self.woken.wait_until(&mut known, until).timed_out() {}
-        !self.stop.is_set()
-    }
-
-    /// Ends the scan.
-    pub fn stop(&self) {
-        {
-            let _known = self.known.lock();
-            self.stop.set();
-        }
-        self.woken.notify_all();
-        self.workers.stop();
     }
 
     /// Records an orderly end. A due scan stays due at the next start.

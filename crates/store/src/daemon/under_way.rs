@@ -7,7 +7,15 @@ use std::collections::BTreeMap;
 /// The running stagings.
 #[derive(Default)]
 pub struct UnderWay {
-    all: Mutex<(u64, BTreeMap<u64, Staging>)>,
+    all: Mutex<All>,
+}
+
+#[derive(Default)]
+struct All {
+    number: u64,
+    running: BTreeMap<u64, Staging>,
+    /// Bytes that all stagings moved, ended ones included.
+    moved_bytes: u64,
 }
 
 struct Staging {
@@ -28,16 +36,21 @@ impl UnderWay {
     /// Registers a user's staging to or from a path below the mount point.
     pub(super) fn begin(&self, uid: u32, path: &str, uri: Option<&str>) -> Entry<'_> {
         let mut all = self.all.lock();
-        all.0 += 1;
-        let number = all.0;
+        all.number += 1;
+        let number = all.number;
         let (path, uri) = (path.to_string(), uri.map(str::to_string));
-        all.1.insert(number, Staging { uid, path, uri, progress: Progress::default() });
+        all.running.insert(number, Staging { uid, path, uri, progress: Progress::default() });
         Entry { of: self, number }
     }
 
     /// Number of running stagings.
     pub(super) fn count(&self) -> usize {
-        self.all.lock().1.len()
+        self.all.lock().running.len()
+    }
+
+    /// Bytes that all stagings moved since the daemon started.
+    pub(super) fn moved_bytes(&self) -> u64 {
+        self.all.lock().moved_bytes
     }
 
     /// Running stagings of a user at or below these paths, each with its own path.
@@ -45,7 +58,7 @@ impl UnderWay {
         let paths: Vec<Vec<&str>> = paths.iter().map(|path| parts(path)).collect();
         let all = self.all.lock();
         let is_one = |s: &&Staging| s.uid == uid && paths.iter().any(|path| parts(&s.path).starts_with(path));
-        all.1.values().filter(is_one).map(|s| (s.path.clone(), s.progress.clone())).collect()
+        all.running.values().filter(is_one).map(|s| (s.path.clone(), s.progress.clone())).collect()
     }
 }
 
@@ -63,7 +76,7 @@ impl UnderWay {
         let left = |s: &Staging| {
             (s.progress.total_bytes > 0).then(|| s.progress.total_bytes.saturating_sub(s.progress.done_bytes))
         };
-        let left: Option<Vec<u64>> = all.1.values().filter(is_it).map(left).collect();
+        let left: Option<Vec<u64>> = all.running.values().filter(is_it).map(left).collect();
         left?.into_iter().max()
     }
 }
@@ -71,7 +84,12 @@ impl UnderWay {
 impl Entry<'_> {
     /// Updates the progress.
     pub(super) fn tell(&self, progress: &Progress) {
-        if let Some(staging) = self.of.all.lock().1.get_mut(&self.number) {
+        let All { running, moved_bytes, .. } = &mut *self.of.all.lock();
+        if let Some(staging) = running.get_mut(&self.number) {
+            // The first report has the bytes of earlier runs.
+            let before =
+                if staging.progress.total_bytes > 0 { staging.progress.done_bytes } else { progress.done_bytes };
+            *moved_bytes += progress.done_bytes.saturating_sub(before);
             staging.progress = progress.clone();
         }
     }
@@ -79,7 +97,7 @@ impl Entry<'_> {
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        self.of.all.lock().1.remove(&self.number);
+        self.of.all.lock().running.remove(&self.number);
     }
 }
 
@@ -98,6 +116,8 @@ mod tests {
         assert_eq!([done(7, "d/a"), done(7, "d"), done(7, "d/b"), done(7, "d/a/b"), done(8, "d/a")], [5, 5, 0, 0, 0]);
         let left = |uid, path: &str, uri: &str| under_way.left(uid, path, uri);
         assert_eq!(left(7, "d/a", "http://h/a"), Some(4));
+        entry.tell(&Progress { done_bytes: 7, total_bytes: 9, ..Progress::default() });
+        assert_eq!((done(7, "d"), under_way.moved_bytes()), (7, 2), "without those of earlier runs");
         assert_eq!([left(8, "d/a", "http://h/a"), left(7, "d", "http://h/a"), left(7, "d/a", "http://h/b")], [None; 3]);
         let again = under_way.begin(7, "d/a", Some("http://h/a"));
         assert_eq!(left(7, "d/a", "http://h/a"), None, "of one it is not known");

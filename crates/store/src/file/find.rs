@@ -18,11 +18,13 @@ impl File {
     /// Registers the number that the file just got.
     pub(super) fn has_number(self: &Arc<Self>, id: FileId) {
         self.pool.numbered.add(self);
-        if let Some(places) = self.pool.places.get()
-            && let Some(stub) = self.stub.path()
-        {
-            places.learn(id, &stub);
-        }
+        self.note_place(id);
+    }
+
+    /// Records the present place of the file. Returns whether it is in the tree.
+    pub(crate) fn note_place(&self, id: FileId) -> bool {
+        let places = self.pool.places.get().zip(self.stub.path());
+        places.is_some_and(|(places, stub)| places.learn(id, &stub))
     }
 }
 

@@ -10,6 +10,7 @@
 //! Source: Sung (2020), equation 5.1: the trade-off line goes through the two points.
 
 use super::{Aligned, LARGE, Options, Scratch};
+use crate::workers::side_by_side;
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,13 +82,16 @@ pub fn pair(fast: &Path, slow: &Path, options: Options) -> std::io::Result<Pair>
     };
     let write_max = write(&target, for_a_while())?;
     let stop = AtomicBool::new(false);
-    let (beside, demote_max) = std::thread::scope(|scope| {
-        let copying = scope.spawn(|| copy(&source, &below, || stop.load(Ordering::Relaxed)));
-        let beside = write(&target, for_a_while());
-        stop.store(true, Ordering::Relaxed);
-        let copied = copying.join().unwrap_or(Err(Errno::IO));
-        Ok::<_, Errno>((beside?, copied?))
-    })?;
+    let both = side_by_side(2, |number| match number {
+        0 => {
+            let beside = write(&target, for_a_while());
+            stop.store(true, Ordering::Relaxed);
+            beside
+        }
+        _ => copy(&source, &below, || stop.load(Ordering::Relaxed)),
+    });
+    let both = both.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let (beside, demote_max) = (both[0], both[1]);
     let demote_idle = copy(&source, &below, for_a_while())?;
     // On devices that do both at once at no cost, what is left is the error of measuring.
     let write_min = beside.min(write_max * 0.99);

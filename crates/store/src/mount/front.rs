@@ -3,10 +3,11 @@
 //! A [`FileSystem`] handles nodes, handles and errors. A method that never blocks for long returns its result; one that
 //! may block gets an [`Answer`] to give later, on any thread. A dropped answer is an I/O error.
 
+mod mounting;
 mod server;
 
 pub use super::answer::{Answer, Opened};
-pub use server::{Mounting, serve};
+pub use mounting::{Mounting, serve};
 
 use super::answer::{Changes, Made, Ttl};
 use super::counted::Counted;

@@ -13,15 +13,16 @@ use crate::admission::{Admission, Held};
 use crate::file::{File, InTheWay, Locked, Owner, Wanted};
 use crate::namespace::NodeId;
 use crate::stub::locks::{Bytes, Kind};
+use crate::workers::Pool;
 use crate::{Error, Result};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::Time;
 use policy::cluster::locks::{Action, Asking, Call, Config, Event};
 use policy::machine::Machine;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Limit of calls at the same time, of all users; one user alone has half of seven eighths. A guess: more than a node
 /// has processes at work.
@@ -58,6 +59,7 @@ pub struct Locks {
     state: Mutex<State>,
     changed: Condvar,
     slow: Arc<Slow>,
+    timer: Pool,
     began: Instant,
     calls: Arc<Admission>,
     locked: Arc<Admission>,
@@ -69,7 +71,6 @@ struct State {
     asking: Asking,
     pending: BTreeMap<Call, Pending>,
     next: u64,
-    has_thread: bool,
     ended: bool,
 }
 
@@ -86,11 +87,12 @@ impl Locks {
     /// Starts without calls. `descriptors`: admission of open files.
     pub fn new(slow: Arc<Slow>, descriptors: Arc<Admission>) -> Arc<Locks> {
         let (asking, pending) = (Asking::new(Config::default()), BTreeMap::new());
-        let state = State { asking, pending, next: 1, has_thread: false, ended: false };
+        let state = State { asking, pending, next: 1, ended: false };
         Arc::new(Locks {
             state: Mutex::new(state),
             changed: Condvar::new(),
             slow,
+            timer: Pool::new("locks", 1),
             began: Instant::now(),
             calls: Admission::new(CALLS_MAX, CALLS_MAX / 8),
             locked: Admission::new(LOCKED_MAX, LOCKED_MAX / 8),
@@ -117,17 +119,13 @@ impl Locks {
             drop(state);
             return done(Err(Errno::IO));
         }
-        if !std::mem::replace(&mut state.has_thread, true) {
-            let locks = self.clone();
-            if let Err(error) = std::thread::Builder::new().name("locks".into()).spawn(move || locks.run()) {
-                state.has_thread = false;
-                drop(state);
-                tracing::error!(%error, "no thread can be started; a lock is refused");
-                return done(Err(Errno::NOLCK));
-            }
-        }
         let call = Call(state.next);
         state.next += 1;
+        let locks = self.clone();
+        if self.timer.wake(move || locks.keep_time()).is_err() {
+            drop(state);
+            return done(Err(Errno::NOLCK));
+        }
         state.pending.insert(call, Pending { id, file, caller, what, done, _held: held });
         drop(state);
         self.happened(Event::Came { call, file: id, user: caller.uid, waits });
@@ -224,7 +222,12 @@ impl Locks {
 
     /// Answers a call, unless it was answered already.
     fn end(&self, call: Call, answer: Result<Option<InTheWay>, Errno>) -> bool {
-        let Some(pending) = self.state.lock().pending.remove(&call) else { return false };
+        let mut state = self.state.lock();
+        let Some(pending) = state.pending.remove(&call) else { return false };
+        if state.pending.is_empty() {
+            self.changed.notify_one();
+        }
+        drop(state);
         if answer.is_err()
             && let What::Set(wanted) = &pending.what
         {
@@ -234,25 +237,15 @@ impl Locks {
         true
     }
 
-    fn run(self: Arc<Self>) {
-        loop {
-            let mut state = self.state.lock();
-            if state.ended {
-                return;
+    /// Reports deadlines that have passed, while there are calls.
+    fn keep_time(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        while !state.ended && !state.pending.is_empty() {
+            match state.asking.next_deadline() {
+                Some(due) if due <= self.now() => MutexGuard::unlocked(&mut state, || self.happened(Event::Tick)),
+                Some(due) => drop(self.changed.wait_until(&mut state, self.began + Duration::from_nanos(due.0))),
+                None => self.changed.wait(&mut state),
             }
-            let due = state.asking.next_deadline();
-            if due.is_none_or(|due| due > self.now()) {
-                match due {
-                    None => self.changed.wait(&mut state),
-                    Some(due) => {
-                        let _ =
-                            self.changed.wait_until(&mut state, self.began + std::time::Duration::from_nanos(due.0));
-                    }
-                }
-                continue;
-            }
-            drop(state);
-            self.happened(Event::Tick);
         }
     }
 

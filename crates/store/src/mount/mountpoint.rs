@@ -79,11 +79,11 @@ pub fn connection(mountpoint: &Path) -> Option<u32> {
     table.split(|b| *b == b'\n').filter_map(of_line).next_back()
 }
 
-/// Signal that the mount has no server any more. Never reset.
+/// Signal that a mount has no server any more, or is to end. Never reset.
 pub struct Ended(OwnedFd);
 
 impl Ended {
-    /// The mount is served.
+    /// Not set yet.
     pub fn new() -> io::Result<Ended> {
         Ok(Ended(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
@@ -107,15 +107,15 @@ impl Table {
         Table(fs::File::open("/proc/self/mountinfo").ok())
     }
 
-    /// Sleeps until a mount or unmount (`false`) or until the mount has no server any more (`true`).
-    pub fn wait(&self, ended: &Ended) -> bool {
-        let mut fds = vec![PollFd::new(&ended.0, PollFlags::IN)];
+    /// Sleeps until a mount or unmount (`false`) or until one of the signals is set (`true`).
+    pub fn wait(&self, ended: &[&Ended]) -> bool {
+        let mut fds: Vec<_> = ended.iter().map(|ended| PollFd::new(&ended.0, PollFlags::IN)).collect();
         fds.extend(self.0.iter().map(|table| PollFd::new(table, PollFlags::PRI)));
         let limit = self.0.is_none().then_some(&LOOK);
         if poll(&mut fds, limit).is_err() {
             std::thread::sleep(std::time::Duration::from_millis(100)); // interrupted, or no memory
         }
-        !fds[0].revents().is_empty()
+        fds[..ended.len()].iter().any(|fd| !fd.revents().is_empty())
     }
 }
 
@@ -181,8 +181,8 @@ mod tests {
     fn who_waits_for_the_table_of_mounts_hears_of_the_end() {
         let (table, ended) = (Table::open(), Ended::new().unwrap());
         ended.ring();
-        while !table.wait(&ended) {}
-        assert!(table.wait(&ended), "it stays so");
+        while !table.wait(&[&ended]) {}
+        assert!(table.wait(&[&ended]), "it stays so");
     }
 
     #[test]

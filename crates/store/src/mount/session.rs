@@ -152,6 +152,13 @@ impl Mount {
         self.server.removal.is_complete()
     }
 
+    /// Waits until it is unmounted, by any process, or has no server any more, or `told` is set.
+    pub fn watch(&self, told: &Ended) {
+        let table = Table::open();
+        let is_there = || self.connection.is_none() || connection(&self.path) == self.connection;
+        while is_there() && !table.wait(&[&self.server.ended, told]) {}
+    }
+
     /// Waits until it is unmounted, by any process, and until requests under way are done.
     pub fn wait(&self) -> io::Result<()> {
         let session = self.session.lock().take();
@@ -179,7 +186,7 @@ impl Mount {
     fn join(&self, session: BackgroundSession) -> io::Result<bool> {
         let table = Table::open();
         while self.connection.is_some() && connection(&self.path) == self.connection {
-            if table.wait(&self.server.ended) {
+            if table.wait(&[&self.server.ended]) {
                 return session.join().map(|()| true);
             }
         }

@@ -1,13 +1,14 @@
 //! Threads for requests that may wait for long: several mirrors, recovery, objects to be created, syncing.
 //!
-//! Threads start with the work and end when idle. Their number and the number of waiting requests are bounded. When
-//! both are used up, the FUSE thread with the next request waits, unless too many of them wait already. The rest stay
-//! free for requests that need no target, so that the mount answers whatever its targets do.
+//! The numbers of threads and of waiting requests are bounded. When both are used up, the FUSE thread with the next
+//! request waits, unless too many of them wait already. The rest stay free for requests that need no target, so that
+//! the mount answers whatever its targets do.
 //!
 //! Each user has a share of both ([`policy::shares`]). A request of a user with all threads of the share in use waits,
 //! while other users' requests pass it. A request of a user with a full share of the queue is refused.
 
-use parking_lot::{Condvar, Mutex};
+use crate::workers;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::shares::{Refusal, Shares, Taker};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,17 +20,12 @@ pub type Work = Box<dyn FnOnce() + Send>;
 /// User of the daemon's own work: bounded only by the limits.
 pub const OWN: u32 = 0;
 
-/// Time after which an idle thread ends.
-const IDLE: Duration = Duration::from_secs(10);
-
 /// Thread pool for requests that may wait.
 pub struct Slow {
     state: Mutex<State>,
-    /// Signalled when work came or the pool ends.
-    came: Condvar,
-    /// Signalled when work was taken from the queue, or done.
+    /// Signalled when work was taken from the queue, and at the end.
     went: Condvar,
-    threads_max: usize,
+    threads: workers::Pool,
     /// Limit of FUSE threads that wait for a place at the same time.
     waiting_max: usize,
     /// User that runs the daemon.
@@ -42,8 +38,6 @@ struct State {
     /// Places in the queue, and threads at work.
     queued: Shares,
     running: Shares,
-    threads: usize,
-    idle: usize,
     waiting: usize,
     ended: bool,
 }
@@ -53,12 +47,11 @@ impl Slow {
     pub fn new(threads_max: usize, queue_max: usize, fuse_threads: usize) -> Arc<Slow> {
         let all = |n: usize| Shares::new(n as u64, n as u64 / 8);
         let (queued, running) = (all(queue_max), all(threads_max));
-        let state = State { queue: VecDeque::new(), queued, running, threads: 0, idle: 0, waiting: 0, ended: false };
+        let state = State { queue: VecDeque::new(), queued, running, waiting: 0, ended: false };
         Arc::new(Slow {
             state: Mutex::new(state),
-            came: Condvar::new(),
             went: Condvar::new(),
-            threads_max,
+            threads: workers::Pool::new("entrepot-slow", threads_max),
             waiting_max: fuse_threads.saturating_sub(2),
             own: rustix::process::geteuid().as_raw(),
         })
@@ -91,78 +84,45 @@ impl Slow {
         self.enqueue(self.state.lock(), uid, work)
     }
 
-    fn enqueue(
-        self: &Arc<Self>,
-        mut state: parking_lot::MutexGuard<'_, State>,
-        uid: u32,
-        work: Work,
-    ) -> Result<(), Work> {
+    fn enqueue(self: &Arc<Self>, mut state: MutexGuard<'_, State>, uid: u32, work: Work) -> Result<(), Work> {
         if state.ended {
             return Err(work);
         }
         state.queue.push_back((uid, work));
         state.queued.force(uid, 1);
         // Work beyond its user's threads is started when one of these is done.
-        let may_run = state.running.admits(self.taker(uid), 1).is_ok();
-        if state.idle >= state.queue.len() || state.threads >= self.threads_max || !may_run {
-            self.came.notify_one();
+        if state.running.admits(self.taker(uid), 1).is_err() {
             return Ok(());
         }
-        state.threads += 1;
-        drop(state);
-        let pool = self.clone();
-        if let Err(error) = std::thread::Builder::new().name("entrepot-slow".into()).spawn(move || pool.serve()) {
-            let mut state = self.state.lock();
-            state.threads -= 1;
-            if state.threads == 0 {
-                tracing::error!(%error, "no thread can be started; a request is refused");
-                let Some((uid, work)) = state.queue.pop_back() else { return Ok(()) };
-                state.queued.give_back(uid, 1);
-                return Err(work);
-            }
+        let slow = self.clone();
+        if self.threads.push(move || slow.serve()).is_err()
+            && let Some((uid, work)) = state.queue.pop_back()
+        {
+            state.queued.give_back(uid, 1);
+            return Err(work);
         }
         Ok(())
     }
 
+    /// Serves requests until none is left that may run.
     fn serve(&self) {
         let mut state = self.state.lock();
-        loop {
-            let running = &state.running;
-            let next = state.queue.iter().position(|(uid, _)| running.admits(self.taker(*uid), 1).is_ok());
-            if let Some((uid, work)) = next.and_then(|at| state.queue.remove(at)) {
-                state.queued.give_back(uid, 1);
-                state.running.force(uid, 1);
-                self.went.notify_one();
-                parking_lot::MutexGuard::unlocked(&mut state, work);
-                state.running.give_back(uid, 1);
-                continue;
-            }
-            if state.ended && state.queue.is_empty() {
-                break;
-            }
-            state.idle += 1;
-            let idle = self.came.wait_for(&mut state, IDLE).timed_out();
-            state.idle -= 1;
-            if idle {
-                break; // what waits, waits for those at work
-            }
+        let next =
+            |state: &State| state.queue.iter().position(|(uid, _)| state.running.admits(self.taker(*uid), 1).is_ok());
+        while let Some((uid, work)) = next(&state).and_then(|at| state.queue.remove(at)) {
+            state.queued.give_back(uid, 1);
+            state.running.force(uid, 1);
+            self.went.notify_one();
+            MutexGuard::unlocked(&mut state, work);
+            state.running.give_back(uid, 1);
         }
-        state.threads -= 1;
-        self.went.notify_all();
     }
 
     /// Refuses more work and waits until the rest is done, for at most `patience`. Returns whether it is.
     pub fn end(&self, patience: Duration) -> bool {
-        let until = std::time::Instant::now() + patience;
-        let mut state = self.state.lock();
-        state.ended = true;
-        self.came.notify_all();
-        while state.threads > 0 {
-            if self.went.wait_until(&mut state, until).timed_out() {
-                return state.threads == 0;
-            }
-        }
-        true
+        self.state.lock().ended = true;
+        self.went.notify_all();
+        self.threads.stop(patience)
     }
 }
 

@@ -22,7 +22,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// Result of the checks for other hosts' locks.
 #[derive(Default)]
 pub(super) struct Reach {
-    file: Mutex<Option<OwnedFd>>,
+    pub(super) file: Mutex<Option<OwnedFd>>,
     /// Set when a lock of another host was seen.
     seen: AtomicBool,
 }
@@ -35,13 +35,7 @@ impl Nodes {
     /// Starts to show a lock of this node to others.
     pub(super) fn show_lock(self: &Arc<Nodes>) {
         self.say_with_lock();
-        let nodes = self.clone();
-        self.workers.start("lock-shown", move || {
-            while nodes.goes_on_after(AGAIN) {
-                nodes.say_with_lock();
-            }
-            nodes.reach.file.lock().take();
-        });
+        self.every(AGAIN, "lock-shown", Nodes::say_with_lock);
     }
 
     fn say_with_lock(&self) {

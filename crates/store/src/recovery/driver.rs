@@ -1,6 +1,6 @@
-//! Drives the coordinator: events in, actions out, with a few workers that execute the actions.
+//! Drives the coordinator: events in, actions out, with a few threads that execute the actions.
 //!
-//! The machine is behind one lock that is never held during I/O. Every action that a worker takes is answered in any
+//! The machine is behind one lock that is never held during I/O. Every action that a thread takes is answered in any
 //! case, so every waiter is woken.
 
 use super::case::Case;
@@ -9,9 +9,9 @@ use crate::file::{File, Pool};
 use crate::host::descriptor_path;
 use crate::source::Opener;
 use crate::stats::Stats;
-use crate::workers::Workers;
+use crate::workers::{self, END_SPAN};
 use crate::{Error, Result};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::layout::Object;
 use policy::machine::Machine;
 use policy::protect::recovery::{
@@ -31,9 +31,6 @@ const BROKEN_MAX: usize = 256;
 /// Maximum of threads that fetch and write. More than the machine keeps in flight per key, so that several files
 /// progress at once.
 const WORKERS_MAX: usize = 12;
-
-/// Time after which a worker without work ends.
-const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// A caller that waits.
 pub(super) struct Wait {
@@ -64,7 +61,7 @@ impl Wait {
     }
 }
 
-/// Task of a worker.
+/// Task of a thread.
 enum Work {
     Carry(Action),
     /// Remove an object that never came into a layout. Its case may be gone by then.
@@ -85,9 +82,6 @@ struct State {
     broken: VecDeque<Key>,
     next_waiter: Waiter,
     stopped: bool,
-    /// Living workers, and those of them without work.
-    workers: usize,
-    idle: usize,
 }
 
 pub(super) struct Driver {
@@ -100,8 +94,10 @@ pub(super) struct Driver {
     pub log: Log,
     began: Instant,
     state: Mutex<State>,
+    /// Signalled at the end, and when the next deadline may be another.
     bell: Condvar,
-    workers: Workers,
+    threads: workers::Pool,
+    timer: workers::Pool,
     me: Weak<Driver>,
 }
 
@@ -123,13 +119,12 @@ impl Driver {
             broken: VecDeque::new(),
             next_waiter: 0,
             stopped: false,
-            workers: 0,
-            idle: 0,
         };
         let beside = std::fs::read_link(descriptor_path(&side)).unwrap_or_default();
         let tree = beside.with_file_name("tree");
         let (state, bell, log) = (Mutex::new(state), Condvar::new(), Log::new(pool.events.clone()));
-        let workers = Workers::of("the repair");
+        let threads = workers::Pool::new("repair", WORKERS_MAX);
+        let timer = workers::Pool::new("repair-timer", 1);
         let began = Instant::now();
         Arc::new_cyclic(|me| Driver {
             pool,
@@ -141,7 +136,8 @@ impl Driver {
             began,
             state,
             bell,
-            workers,
+            threads,
+            timer,
             me: me.clone(),
         })
     }
@@ -232,18 +228,18 @@ impl Driver {
         self.staff(state);
     }
 
-    /// Wakes the workers, and starts more if there is more work. One of them waits for the next deadline.
-    fn staff(&self, state: &mut State) {
-        let wanted = state.work.len().max(usize::from(state.machine.next_deadline().is_some()));
-        while !state.stopped && state.workers < WORKERS_MAX && state.idle < wanted {
-            let Some(me) = self.me.upgrade() else { break };
-            if !self.workers.start("repair", move || me.work()) {
-                break;
-            }
-            state.workers += 1;
-            state.idle += 1;
+    /// Has a thread take the work, and one wait for the next deadline.
+    fn staff(&self, state: &State) {
+        let Some(me) = self.me.upgrade().filter(|_| !state.stopped) else { return };
+        // Failures to start are logged; the next event tries again.
+        if !state.work.is_empty() {
+            let me = me.clone();
+            drop(self.threads.wake(move || me.work()));
         }
-        self.bell.notify_all();
+        if state.machine.next_deadline().is_some() {
+            self.bell.notify_all();
+            drop(self.timer.wake(move || me.keep_time()));
+        }
     }
 
     /// Ends the recovery of a key: wakes those that wait for the whole object, and drops unneeded state.
@@ -278,41 +274,32 @@ impl Driver {
         self.handle(Event::Abandoned { key });
     }
 
-    /// Main loop of a worker.
+    /// Does what waits. The first of several wakes the next thread.
     fn work(&self) {
-        while let Some(work) = self.next() {
-            match work {
+        let mut state = self.state.lock();
+        while !state.stopped
+            && let Some(work) = state.work.pop_front()
+        {
+            self.staff(&state);
+            MutexGuard::unlocked(&mut state, || match work {
                 Work::Carry(action) => self.carry_out(action),
                 Work::Remove(target, object) => self.discard(target, object),
                 Work::Drop(case) => drop(case),
-            }
-            self.state.lock().idle += 1;
+            });
         }
     }
 
-    /// Returns the next work of an idle worker, or nothing if the worker is to end.
-    fn next(&self) -> Option<Work> {
-        let idle_since = Instant::now();
+    /// Reports deadlines that have passed, while there are any.
+    fn keep_time(&self) {
         let mut state = self.state.lock();
-        while !state.stopped {
-            if let Some(work) = state.work.pop_front() {
-                state.idle -= 1;
-                return Some(work);
-            }
-            let (now, due) = (self.now(), state.machine.next_deadline());
-            if due.is_some_and(|due| due <= now) {
+        while let Some(due) = state.machine.next_deadline().filter(|_| !state.stopped) {
+            let now = self.now();
+            if due <= now {
                 self.step(&mut state, Event::Tick);
-                continue;
+            } else {
+                self.bell.wait_for(&mut state, Duration::from_nanos(due.since(now).0));
             }
-            if idle_since.elapsed() >= IDLE_MAX && (due.is_none() || state.idle > 1) {
-                break;
-            }
-            let rest = due.map_or(IDLE_MAX, |due| Duration::from_nanos(due.since(now).0));
-            self.bell.wait_for(&mut state, rest.min(IDLE_MAX));
         }
-        state.workers -= 1;
-        state.idle -= 1;
-        None
     }
 
     fn carry_out(&self, action: Action) {
@@ -359,7 +346,9 @@ impl Driver {
         self.bell.notify_all();
         drop(state);
         drop(cases);
-        self.workers.stop();
+        if !(self.threads.stop(END_SPAN) && self.timer.stop(END_SPAN)) {
+            tracing::warn!("threads of the repair do not end and are left behind");
+        }
     }
 }
 

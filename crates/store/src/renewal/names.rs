@@ -4,6 +4,7 @@ use crate::Result;
 use crate::descent::{Descent, Met};
 use crate::stub::Stub;
 use crate::stub::real::FdStub;
+use crate::workers::side_by_side;
 use parking_lot::Mutex;
 use policy::TargetId;
 use policy::layout::{Layout, Mirror, MirrorState};
@@ -176,8 +177,10 @@ fn read_together(descent: Descent, part: &str, read: &(dyn Fn(&mut Names, Met) +
             }
         }
     };
-    std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(reader)).collect();
+    let walk = Mutex::new(Some((descent, walked)));
+    let all = side_by_side(1 + READERS, |number| {
+        let Some((descent, walked)) = walk.lock().take_if(|_| number == 0) else { return reader() };
+        let mut names = Names::default();
         for met in descent {
             match met {
                 Ok(Met { inode: Some(_), .. }) => {}
@@ -185,9 +188,9 @@ fn read_together(descent: Descent, part: &str, read: &(dyn Fn(&mut Names, Met) +
                 Err(errno) => names.is_unread(format!("a directory below {part}: {errno}")),
             }
         }
-        drop(walked);
-        readers.into_iter().for_each(|reader| names.add(reader.join().expect("no panic")));
+        names
     });
+    all.into_iter().for_each(|other| names.add(other));
     names
 }
 

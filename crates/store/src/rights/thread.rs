@@ -8,10 +8,10 @@
 use super::take::Rights;
 use super::users::groups_of;
 use crate::source::{Identity, SourceError};
+use crate::workers::within;
 use rustix::fs::Mode;
 use rustix::process::umask;
 use rustix::thread::UnshareFlags;
-use std::sync::mpsc;
 use std::time::Duration;
 
 /// A local file system that does not answer within this time is given up; its thread is left behind.
@@ -39,22 +39,16 @@ pub fn with_rights_of<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, SourceError> {
     let (mut rights, mask) = (switch_to(who)?, who.mask());
-    let (sender, receiver) = mpsc::sync_channel(1);
     let run = move || {
         let taken = take_mask(mask).map_err(|e| format!("file mode creation mask: {e}"));
         let taken =
             taken.and_then(|()| rights.as_mut().map_or(Ok(()), Rights::take_effective).map_err(|e| e.to_string()));
-        // The receiver may have given up: then there is no use for the result.
-        let _ = sender.send(taken.map(|()| work()));
+        taken.map(|()| work())
     };
-    std::thread::Builder::new()
-        .name("rights".into())
-        .spawn(run)
-        .map_err(|e| SourceError::Passing(format!("no thread for the file system: {e}")))?;
-    match receiver.recv_timeout(TIMEOUT) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(e)) => Err(SourceError::Permanent(format!("cannot take the rights of user {}: {e}", who.uid))),
-        Err(_) => Err(SourceError::Passing("local file system: no answer within the deadline".into())),
+    match within(TIMEOUT, "rights", [run]).pop().flatten() {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(e)) => Err(SourceError::Permanent(format!("cannot take the rights of user {}: {e}", who.uid))),
+        None => Err(SourceError::Passing("local file system: no answer within the deadline".into())),
     }
 }
 

@@ -4,7 +4,7 @@ use super::{Entry, EntryKind, Identity, Opener, Source, SourceError, Started, Up
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Pseudo-random bytes, different for each seed.
 pub fn data(len: usize, seed: u64) -> Vec<u8> {
@@ -101,7 +101,7 @@ impl Source for Arc<Remote> {
         Ok(self.version())
     }
 
-    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
+    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
         let mut state = self.state.lock();
         state.reads.push((offset, buf.len()));
         self.bell.wait_while(&mut state, |s| s.gate == Some(0));
@@ -125,6 +125,7 @@ impl Source for Arc<Remote> {
             return Err(SourceError::Changed("another version".into()));
         }
         buf.copy_from_slice(&state.bytes[offset as usize..offset as usize + buf.len()]);
+        arrived.fetch_add(buf.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 

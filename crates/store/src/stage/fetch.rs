@@ -9,6 +9,7 @@ use super::sums::{SUM_BYTES_U64, cut};
 use super::{StageError, Stop};
 use crate::Error;
 use crate::source::SUM_BYTES;
+use crate::workers::side_by_side;
 use rustix::io::{Errno, pwrite};
 use std::time::Duration;
 
@@ -64,14 +65,8 @@ pub(super) fn fetch_some(
     meter: &Meter,
     stop: &Stop,
 ) -> Result<(), StageError> {
-    std::thread::scope(|scope| {
-        let fetch = |unit: &u64| {
-            let unit = *unit;
-            scope.spawn(move || fetch_unit(incoming, sources, unit, meter, stop))
-        };
-        let all: Vec<_> = units.iter().take(UNITS_AT_ONCE).map(fetch).collect();
-        all.into_iter().try_for_each(|one| one.join().expect("no panic"))
-    })
+    let fetch = |number: usize| fetch_unit(incoming, sources, units[number], meter, stop);
+    side_by_side(units.len().min(UNITS_AT_ONCE), fetch).into_iter().collect()
 }
 
 fn bytes(incoming: &Incoming, unit: u64) -> u64 {

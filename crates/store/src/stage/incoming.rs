@@ -1,23 +1,24 @@
-//! One incoming file: its stub in `staging/`, its fetched units, and its publication in the tree.
+//! One incoming file: its stub in `staging/`, and its fetched units.
+
+mod begin;
+mod finish;
 
 use super::checksum::{Checksum, Expected};
-use super::fetch::{SAVE_EVERY, SAVE_EVERY_BYTES, UNIT_BYTES_MIN, fetch};
-use super::inherit::placement_in;
+use super::fetch::{SAVE_EVERY, SAVE_EVERY_BYTES, fetch};
 use super::place::Place;
 use super::progress::Meter;
 use super::record::{Progress, Units};
 use super::shared::Helpers;
 use super::sources::Sources;
-use super::{Report, StageError, StageIn, Staged, Stager, Stop, sums};
+use super::{Report, StageError, StageIn, Staged, Stager, Stop};
 use crate::file::File;
-use crate::host::descriptor_path;
-use crate::quota::Reserved;
-use crate::source::{Identity, Record};
+use crate::source::Identity;
 use crate::stats::{Metric, StagedBytes};
+use begin::sums_key;
+use finish::check_free;
 use parking_lot::Mutex;
-use policy::layout::Reason;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
@@ -172,102 +173,6 @@ impl Stager {
 }
 
 impl<'a> Incoming<'a> {
-    /// Continues an interrupted staging if the source is unchanged, or begins a new one.
-    fn begin(
-        stager: &'a Stager,
-        key: &str,
-        place: &Place,
-        sources: &Sources,
-        notes: &mut Vec<String>,
-    ) -> Result<Incoming<'a>, StageError> {
-        let source = &sources.list[0].0;
-        let earlier = stager.volume.state().staging_get(key)?;
-        let earlier: Option<Progress> = earlier.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        if let Some(earlier) = earlier {
-            let resumable = sources.by_ranges(0);
-            if earlier.version == source.version && earlier.uri == source.uri && resumable {
-                if let Some(incoming) = Incoming::take_up(stager, key, earlier)? {
-                    return Ok(incoming);
-                }
-            } else if resumable {
-                notes.push(format!("{} changed since the staging was interrupted: it begins anew", source.uri));
-            }
-        }
-        stager.discard(key)?;
-        Incoming::begin_new(stager, key, place, source)
-    }
-
-    fn begin_new(
-        stager: &'a Stager,
-        key: &str,
-        place: &Place,
-        source: &crate::source::Place,
-    ) -> Result<Incoming<'a>, StageError> {
-        let size = source.version.size;
-        let pool = stager.files.pool();
-        let placement = placement_in(place.parent(), &pool.placement, &stager.volume.config().tiers);
-        let needed_bytes = size.saturating_mul(placement.mirrors.max(1) as u64);
-        if size > pool.inline_bytes_max {
-            let targets = stager.volume.targets();
-            targets.measure_now(); // an older measurement is not precise enough for a large file
-            let free_bytes = targets.space().free_bytes;
-            if needed_bytes > free_bytes {
-                return Err(StageError::Space { needed_bytes, free_bytes });
-            }
-        }
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let stub = fs::openat(stager.volume.staging(), key, flags, Mode::from_raw_mode(0o600))?;
-        let file = stager.files.get_or_open(stub.try_clone().map_err(|_| Errno::MFILE)?)?;
-        let mut stripe_bytes = 0;
-        if size > pool.inline_bytes_max {
-            file.lay_out(size, &placement, Reason::StagedIn)?;
-            stripe_bytes = placement.stripe_size;
-        }
-        let sums = open_sums(stager, key)?;
-        fs::ftruncate(&sums, 0)?;
-        let unit_bytes = unit_bytes(stripe_bytes);
-        let units = Units::none(size.div_ceil(unit_bytes));
-        let progress = Progress {
-            path: place.shown.clone(),
-            uri: source.uri.clone(),
-            version: source.version.clone(),
-            unit_bytes,
-            done: units.to_text(),
-        };
-        let (progress, unsynced) = (Mutex::new((progress, units, Unsaved::nothing())), AtomicBool::new(false));
-        Ok(Incoming { stager, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress, unsynced })
-    }
-
-    fn take_up(stager: &'a Stager, key: &str, earlier: Progress) -> Result<Option<Incoming<'a>>, StageError> {
-        let size = earlier.version.size;
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(stub) = fs::openat(stager.volume.staging(), key, flags, Mode::empty()) else { return Ok(None) };
-        let file = stager.files.get_or_open(stub.try_clone().map_err(|_| Errno::MFILE)?)?;
-        let stripe_bytes = file.layout().map_or(0, |l| l.mirrors[0].segments[0].stripe_size);
-        let count = size.div_ceil(earlier.unit_bytes.max(1));
-        let units = Units::parse(&earlier.done, count).filter(|_| earlier.unit_bytes == unit_bytes(stripe_bytes));
-        // A file with objects on an unavailable target is fetched again as a whole.
-        let states = stager.volume.targets();
-        let whole = file
-            .layout()
-            .is_none_or(|l| l.objects().all(|(_, o)| states.get(o.target).is_some_and(|t| t.state().accepts_io())));
-        let pristine = file.source()?.is_none() && fs::fstat(&stub)?.st_nlink == 1;
-        let Some(units) = units.filter(|_| whole && pristine) else { return Ok(None) };
-        let sums = open_sums(stager, key)?;
-        let (progress, unsynced) = (Mutex::new((earlier, units, Unsaved::nothing())), AtomicBool::new(false));
-        Ok(Some(Incoming { stager, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress, unsynced }))
-    }
-
-    /// Opens a staging that another node has begun.
-    pub(super) fn join(stager: &'a Stager, key: &str, begun: Progress) -> Result<Incoming<'a>, StageError> {
-        let is_key = key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let size = begun.version.size;
-        let incoming = if is_key { Incoming::take_up(stager, key, begun)? } else { None };
-        incoming
-            .filter(|incoming| incoming.size == size)
-            .ok_or_else(|| StageError::path(key, "no such staging is under way"))
-    }
-
     /// Makes this node's writes durable and ends its writing.
     pub(super) fn leave(&self) -> Result<(), StageError> {
         self.file.sync_now(true)?;
@@ -383,115 +288,6 @@ impl<'a> Incoming<'a> {
         }
         compared
     }
-
-    /// Publishes the file in the tree if `goes_on` returns true at the end: the caller may have given the file to
-    /// another node.
-    fn finish(
-        self,
-        place: &Place,
-        replace: bool,
-        sources: &Sources,
-        who: &Identity,
-        goes_on: &dyn Fn() -> bool,
-    ) -> Result<(), StageError> {
-        self.file.refresh()?;
-        if self.file.size() != self.size {
-            let why = format!("{} of {} bytes are there; stage it in again", self.file.size(), self.size);
-            return Err(StageError::path(&place.shown, why));
-        }
-        self.file.sync_now(false).map_err(|error| self.not_kept(error))?;
-        if let Some(layout) = self.file.layout().filter(|_| self.stripe_bytes > 0) {
-            fs::fsync(&self.sums)?;
-            let side = self.stager.volume.side();
-            fs::renameat(self.stager.volume.staging(), sums_key(&self.key), side, sums::name_of(layout.file))?;
-            fs::fsync(side)?;
-        }
-        let sources = sources.list.iter().map(|(place, _)| place.clone()).collect();
-        self.file.set_source(Some(&Record::new(sources, self.stripe_bytes, who).to_text()))?;
-        place.new_file(who)?.give(self.stub.as_fd(), who.uid)?;
-        self.file.sync_now(false)?;
-        let replaced = if replace { self.stager.named(place)? } else { None };
-        if !goes_on() {
-            return Err(StageError::Stopped);
-        }
-        let reserved = self.stager.reserve(place, &fs::fstat(&self.stub)?, self.size)?;
-        place.put(self.stub.as_fd(), replace, who)?;
-        self.file.say_staged_as(&place.shown);
-        self.file.forget_payers();
-        reserved.into_iter().for_each(Reserved::keep_all);
-        self.stager.note_place(&self.file, place);
-        unlink(self.stager.volume.staging(), &self.key)?;
-        unlink(self.stager.volume.staging(), &sums_key(&self.key))?;
-        self.stager.volume.state().staging_remove(&self.key)?;
-        if let Some(old) = replaced {
-            self.stager.remove_replaced(place, &old)?;
-        }
-        Ok(())
-    }
-}
-
-impl Stager {
-    /// Opens the file that has the name now, for removal after its replacement.
-    fn named(&self, place: &Place) -> Result<Option<OwnedFd>, StageError> {
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        match fs::openat(place.parent(), &place.name, flags, Mode::empty()) {
-            Ok(fd) => Ok(Some(fd)),
-            Err(Errno::NOENT | Errno::LOOP) => Ok(None),
-            Err(e) => Err(StageError::refused(&place.shown, e)),
-        }
-    }
-
-    /// Records the file's path in `places`: the stub alone does not reveal it.
-    fn note_place(&self, file: &File, place: &Place) {
-        if let (Some(id), Some(places)) = (file.id(), self.files.pool().places.get())
-            && let Ok(parent) = std::fs::read_link(descriptor_path(place.parent()))
-        {
-            places.learn(id, &parent.join(&place.name));
-        }
-    }
-
-    /// Removes the objects of a file that lost its last name, after its last use by an application, a move or this
-    /// staging.
-    fn remove_replaced(&self, place: &Place, old: &OwnedFd) -> Result<(), StageError> {
-        let stat = fs::fstat(old)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Ok(());
-        }
-        let file = self.files.get_or_open(old.try_clone().map_err(|_| Errno::MFILE)?)?;
-        if file.is_nameless(|| fs::fstat(old).ok().map(|stat| stat.st_nlink)) {
-            file.remove_with_last_use();
-            // An open file counts for its owner until an application closes it.
-            if !file.is_open() && file.stops_counting() {
-                self.counts_no_more(place, &stat);
-            }
-        }
-        Ok(())
-    }
-}
-
-fn check_free(place: &Place, replace: bool) -> Result<(), StageError> {
-    match place.stat()?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-        None => Ok(()),
-        Some(FileType::RegularFile | FileType::Symlink) if replace => Ok(()),
-        Some(FileType::RegularFile | FileType::Symlink) => {
-            Err(StageError::path(&place.shown, "it is there already; use --force to replace it"))
-        }
-        Some(_) => Err(StageError::path(&place.shown, "it is there already and is not a file")),
-    }
-}
-
-fn unit_bytes(stripe_bytes: u64) -> u64 {
-    let stripe = stripe_bytes.max(4096);
-    UNIT_BYTES_MIN.div_ceil(stripe) * stripe
-}
-
-fn open_sums(stager: &Stager, key: &str) -> Result<OwnedFd, StageError> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(fs::openat(stager.volume.staging(), sums_key(key), flags, Mode::from_raw_mode(0o600))?)
-}
-
-fn sums_key(key: &str) -> String {
-    format!("{key}.sums")
 }
 
 fn unlink(dir: impl AsFd, name: &str) -> Result<(), StageError> {

@@ -45,21 +45,11 @@ impl Source for PacedSource {
         self.source.stat()
     }
 
-    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
-        self.read_at_counted(version, offset, buf, &AtomicU64::new(0))
-    }
-
-    fn read_at_counted(
-        &self,
-        version: &Version,
-        offset: u64,
-        buf: &mut [u8],
-        arrived: &AtomicU64,
-    ) -> Result<(), SourceError> {
+    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
         let mut at = offset;
         for piece in buf.chunks_mut(self.pace.piece_bytes()) {
             self.pace.take(piece.len() as u64)?;
-            self.source.read_at_counted(version, at, piece, arrived)?;
+            self.source.fetch_at(version, at, piece, arrived)?;
             at += piece.len() as u64;
         }
         Ok(())

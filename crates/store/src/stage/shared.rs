@@ -17,6 +17,7 @@ use super::sources::Sources;
 use super::tree::Missing;
 use super::{Report, StageError, StageIn, Staged, Stager, Stop};
 use crate::source::Identity;
+use crate::workers::side_by_side;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -270,11 +271,11 @@ pub(super) fn work_off<T: Send>(
     // The second pass does what the helpers left.
     for helpers in [helpers, None] {
         let threads = threads.min(todo.lock().len());
-        std::thread::scope(|scope| {
-            (0..threads).for_each(|_| drop(scope.spawn(work_here)));
-            for name in helpers.iter().flat_map(|helpers| &helpers.names).flat_map(|name| [name; CALLS_EACH]) {
-                scope.spawn(|| helpers.map(|helpers| work_elsewhere(helpers, name)));
-            }
+        let calls: Vec<_> =
+            helpers.iter().flat_map(|of| of.names.iter().flat_map(|name| [(*of, name); CALLS_EACH])).collect();
+        side_by_side(threads + calls.len(), |number| match number.checked_sub(threads) {
+            None => work_here(),
+            Some(call) => work_elsewhere(calls[call].0, calls[call].1),
         });
         if !goes_on(Ok(())) {
             break;

@@ -3,9 +3,10 @@
 use super::progress::Meter;
 use super::{StageError, Stop};
 use crate::source::{Identity, Opener, Place, SOURCES_MAX, Source, SourceError, check_uri};
+use crate::workers::apart;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 /// Retries at one source after a passing failure.
@@ -118,7 +119,7 @@ impl Sources {
                 let counted = arrived.clone();
                 let read = move |source: &dyn Source| {
                     let mut bytes = vec![0; len];
-                    source.read_at_counted(&version, offset, &mut bytes, &counted).map(|()| bytes)
+                    source.fetch_at(&version, offset, &mut bytes, &counted).map(|()| bytes)
                 };
                 let read = unless_stopped_watched(stop, source, read, || show(arrived.load(Ordering::Relaxed)));
                 show(if read.is_ok() { len as u64 } else { 0 });
@@ -183,12 +184,9 @@ fn unless_stopped_watched<T: Send + 'static>(
     ask: impl FnOnce(&dyn Source) -> Result<T, SourceError> + Send + 'static,
     mut watch: impl FnMut(),
 ) -> Result<T, SourceError> {
-    let (answer, answered) = channel();
     let source = source.clone();
-    let asked = std::thread::Builder::new().name("source".into()).spawn(move || {
-        let _ = answer.send(ask(&*source));
-    });
-    asked.map_err(|e| SourceError::Passing(format!("no thread to ask it: {e}")))?;
+    let answered = apart("source", move || ask(&*source));
+    let answered = answered.map_err(|e| SourceError::Passing(format!("no thread to ask it: {e}")))?;
     loop {
         match answered.recv_timeout(STOP_LOOK_EVERY) {
             Ok(result) => return result,
@@ -236,11 +234,7 @@ mod tests {
             Ok(Version { size: 100, etag: Some("1".into()), modified_ns: None })
         }
 
-        fn read_at(&self, _: &Version, _: u64, _: &mut [u8]) -> Result<(), SourceError> {
-            Err(SourceError::Permanent("it is read counted".into()))
-        }
-
-        fn read_at_counted(&self, _: &Version, _: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
+        fn fetch_at(&self, _: &Version, _: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
             arrived.fetch_add(buf.len() as u64 / 2, Ordering::Relaxed);
             let (seen, bell) = &*self.0;
             let waited = bell.wait_while_for(&mut seen.lock(), |seen| !*seen, Duration::from_secs(60));

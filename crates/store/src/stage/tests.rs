@@ -3,11 +3,12 @@
 mod limits;
 mod manifests;
 mod replaced;
+mod results;
 
 use super::*;
 use crate::file::Pool;
+use crate::source::Identity;
 use crate::source::memory::{Memory, data};
-use crate::source::{Identity, SourceError};
 use crate::state::State;
 use crate::volume::{self, Config};
 use policy::Time;
@@ -66,13 +67,25 @@ impl World {
     }
 
     pub fn stage(&self, uris: &[&str], path: &str) -> Result<Staged, StageError> {
-        let what = request(uris, path);
-        self.stager.stage_in(&what, &who(), QUIET, &Stop::default())
+        self.stage_as(&request(uris, path), &who())
+    }
+
+    /// Stages with a request of its own.
+    fn stage_as(&self, what: &StageIn, who: &Identity) -> Result<Staged, StageError> {
+        self.stager.stage_in(what, who, QUIET, &Stop::default())
+    }
+
+    fn stage_out(&self, what: &StageOut) -> Result<Staged, StageError> {
+        self.stager.stage_out(what, &who(), QUIET, &Stop::default())
+    }
+
+    fn file(&self, path: &str) -> Arc<crate::file::File> {
+        let fd = std::fs::File::options().read(true).write(true).open(self.tree.join(path)).expect("there");
+        self.stager.files.get_or_open(fd.into()).expect("opens")
     }
 
     pub fn read(&self, path: &str) -> Vec<u8> {
-        let fd = std::fs::File::options().read(true).write(true).open(self.tree.join(path)).expect("there");
-        let file = self.stager.files.get_or_open(fd.into()).expect("opens");
+        let file = self.file(path);
         let mut bytes = vec![0; file.size() as usize];
         assert_eq!(file.read(0, &mut bytes).expect("read"), bytes.len());
         bytes
@@ -110,8 +123,7 @@ fn a_large_file_in_with_record_and_checksums() {
     assert!(remote.reads().iter().all(|(offset, len)| *len as u64 >= 1 << 20 || offset + *len as u64 == 21_000_077));
     let record = world.stager.source_get("d/a", &who()).expect("get").expect("record");
     assert_eq!((record.sources[0].uri.as_str(), record.modified), ("mem://h/a", false));
-    let fd = std::fs::File::open(world.tree.join("d/a")).expect("there");
-    let layout = world.stager.files.get_or_open(fd.into()).expect("opens").layout().expect("objects");
+    let layout = layout_of(&world, "d/a");
     assert!(layout.mirrors[0].segments[0].objects.len() > 1, "striped from the start");
     let opened = sums::Sums::open(world.stager.volume.side(), layout.file, record.stripe_bytes, record.size());
     let opened = opened.expect("open").expect("checksums");
@@ -234,7 +246,7 @@ fn a_source_that_does_not_tell_its_versions_is_fetched_with_one_request() {
     // An equal size does not prove equal bytes.
     remote.put(new.clone());
     let keep = StageIn { keep: true, ..request(&["mem://h/a"], "a") };
-    world.stager.stage_in(&keep, &who(), QUIET, &Stop::default()).expect("fetched again");
+    world.stage_as(&keep, &who()).expect("fetched again");
     assert!(world.read("a") == new);
     let said = world.stager.source_set("a", &["mem://h/a".into()], true, &who(), QUIET, &Stop::default());
     assert!(said.expect("compared byte by byte, in ranges or not").is_some());
@@ -269,13 +281,13 @@ fn a_wrong_checksum_keeps_the_file_out() {
         checksums: vec![Checksum { algorithm: Algorithm::Blake3, hex: sum.to_string() }],
         ..request(&["mem://h/a"], "a")
     };
-    let refused = world.stager.stage_in(&with("abc"), &who(), QUIET, &Stop::default());
+    let refused = world.stage_as(&with("abc"), &who());
     assert!(matches!(refused, Err(StageError::BadChecksum(_))), "{refused:?}");
     assert!(remote.reads().is_empty(), "before anything is fetched");
-    let wrong = world.stager.stage_in(&with(&right.replace('a', "b")), &who(), QUIET, &Stop::default());
+    let wrong = world.stage_as(&with(&right.replace('a', "b")), &who());
     assert!(matches!(wrong, Err(StageError::Checksum { .. })), "{wrong:?}");
     assert!(!world.tree.join("a").exists() && world.staging_is_empty());
-    world.stager.stage_in(&with(&right), &who(), QUIET, &Stop::default()).expect("right");
+    world.stage_as(&with(&right), &who()).expect("right");
 }
 
 /// [S-052]
@@ -313,7 +325,7 @@ fn a_user_stages_where_she_may_and_owns_what_comes() {
     std::fs::set_permissions(world.tree.join("open"), mode(0o777)).expect("chmod");
     std::fs::create_dir(world.tree.join("closed")).expect("dir");
     let nobody = Identity { uid: 65534, gid: 65534, ..Identity::default() };
-    let stage = |path: &str| world.stager.stage_in(&request(&["mem://h/a"], path), &nobody, QUIET, &Stop::default());
+    let stage = |path: &str| world.stage_as(&request(&["mem://h/a"], path), &nobody);
     let refused = stage("closed/a").expect_err("refused").to_string();
     assert!(refused.contains("Permission"), "{refused}");
     stage("open/a").expect("staged");
@@ -385,106 +397,6 @@ fn a_manifest_is_checked_whole_before_anything_changes() {
 }
 
 #[test]
-fn results_out_files_and_directories() {
-    let world = World::new();
-    let bytes = data(9_000_001, 11);
-    world.memory.add("mem://h/a", &bytes);
-    std::fs::create_dir_all(world.tree.join("r/sub")).expect("dir");
-    world.stage(&["mem://h/a"], "r/sub/a b").expect("staged");
-    let out = |path: &str, uri: &str| {
-        world.stager.stage_out(&results(path, uri, Compare::Content), &who(), QUIET, &Stop::default())
-    };
-    assert_eq!(out("r/sub/a b", "mem://o/result").expect("out").bytes, 9_000_001);
-    assert!(world.memory.bytes("mem://o/result").expect("there") == bytes);
-    symlink("sub", world.tree.join("r/l")).expect("link");
-    let staged = out("r", "mem://o/all").expect("out");
-    assert_eq!((staged.files, staged.notes.len()), (1, 1));
-    assert!(world.memory.bytes("mem://o/all/sub/a%20b").expect("there") == bytes);
-    let blocked = world.memory.add("mem://o/blocked", b"");
-    blocked.fail(Some(SourceError::Permanent("forbidden".into())));
-    assert!(out("r/sub/a b", "mem://o/blocked").is_err());
-    assert!(out("../x", "mem://o/x").is_err());
-    assert!(out("r/sub/a b", "ftp://u:hush@o/x").is_err());
-}
-
-/// [S-313]
-#[test]
-fn what_a_filter_leaves_out_is_not_sent_and_not_taken_for_sent() {
-    let world = World::new();
-    std::fs::create_dir_all(world.tree.join("r/tmp")).expect("dir");
-    for name in ["r/a.nc", "r/tmp/b.nc", "r/notes.txt"] {
-        world.memory.add("mem://h/a", &data(200_000, 1));
-        world.stage(&["mem://h/a"], name).expect("staged");
-    }
-    let pattern = |text: &str| text.parse::<Pattern>().expect("a pattern");
-    let chosen = Chosen { include: vec![pattern("*.nc")], exclude: vec![pattern("tmp/**")] };
-    let what = StageOut { chosen, ..results("r", "mem://o/r", Compare::Content) };
-    let stop = Stop::default();
-    let look = |what: &StageOut| world.stager.look_out(what, &who(), &stop).expect("looked");
-    let note = "2 files are left out by --include and --exclude, and stay";
-    let row = |there| Row { path: "r/a.nc".into(), bytes: 200_000, there };
-    let looked = look(&what);
-    assert_eq!((looked.list, looked.notes, looked.there_files), (vec![row(There::Nothing)], vec![note.into()], 0));
-    assert!(world.memory.bytes("mem://o/r/a.nc").is_none(), "a look sends nothing");
-
-    let staged = world.stager.stage_out(&what, &who(), QUIET, &stop).expect("out");
-    assert_eq!((staged.files, staged.notes), (1, vec![note.to_string()]));
-    let there = |name: &str| world.memory.bytes(&format!("mem://o/r/{name}")).is_some();
-    assert!(there("a.nc") && !there("tmp/b.nc") && !there("notes.txt"));
-    // A purge checks whether a file is at its destination: these are not.
-    let sent = |name: &str| {
-        let fd = std::fs::File::open(world.tree.join(name)).expect("still there");
-        let id = world.stager.files.get_or_open(fd.into()).expect("opens").id().expect("objects");
-        world.stager.offloaded().get(id).expect("state").is_some()
-    };
-    assert_eq!(["r/a.nc", "r/tmp/b.nc", "r/notes.txt"].map(sent), [true, false, false]);
-    assert_eq!(look(&what).list, [row(There::Sent)]);
-    let all = look(&results("r", "mem://o/r", Compare::Content));
-    assert_eq!((all.files, all.bytes, all.there_files, all.there_bytes), (3, 600_000, 1, 200_000));
-    // A mistaken pattern is found before anything is sent.
-    let none = StageOut { chosen: Chosen { include: vec![pattern("*.h5")], ..Chosen::default() }, ..what.clone() };
-    let refused = world.stager.stage_out(&none, &who(), QUIET, &stop).expect_err("nothing is left").to_string();
-    assert!(refused.contains("none of its 3 files"), "{refused}");
-    let file = StageOut { path: "r/a.nc".into(), ..what };
-    assert!(world.stager.stage_out(&file, &who(), QUIET, &stop).is_err(), "a file is not many");
-}
-
-/// [S-046]
-#[test]
-fn a_copy_that_is_not_what_was_sent_is_no_success() {
-    let world = World::new();
-    let bytes = data(5_000_001, 14);
-    world.memory.add("mem://h/a", &bytes);
-    world.stage(&["mem://h/a"], "a").expect("staged");
-    let out = || world.stager.stage_out(&results("a", "mem://o/a", Compare::Content), &who(), QUIET, &Stop::default());
-    world.memory.add("mem://o/a", b"an earlier result");
-    world.memory.garble_uploads(true);
-    let refused = out().expect_err("one bit is another").to_string();
-    assert_eq!(world.memory.bytes("mem://o/a").as_deref(), Some(&b"an earlier result"[..]), "it never had the name");
-    assert!(world.memory.bytes("mem://o/a.part").is_none(), "and is removed");
-    let sized = world.stager.stage_out(&results("a", "mem://o/sized", Compare::Size), &who(), QUIET, &Stop::default());
-    sized.expect("of the right size");
-    assert!(refused.contains("what arrived is not what was sent"), "{refused}");
-    world.memory.garble_uploads(false);
-    out().expect("well again");
-    assert!(world.memory.bytes("mem://o/a").expect("there") == bytes);
-}
-
-/// [S-046]
-#[test]
-fn a_file_that_is_written_while_it_is_copied_is_not_sent() {
-    let world = World::new();
-    world.memory.add("mem://h/a", &data(5 << 20, 12));
-    world.stage(&["mem://h/a"], "a").expect("staged");
-    let fd = std::fs::File::options().read(true).write(true).open(world.tree.join("a")).expect("there");
-    let file = world.stager.files.get_or_open(fd.into()).expect("opens");
-    world.memory.on_append(Box::new(move || file.write(5, b"more").expect("written")));
-    let result = world.stager.stage_out(&results("a", "mem://o/a", Compare::Content), &who(), QUIET, &Stop::default());
-    assert!(matches!(result, Err(StageError::Moving(_))), "{result:?}");
-    assert!(world.memory.bytes("mem://o/a").is_none());
-}
-
-#[test]
 fn sources_said_afterwards() {
     let world = World::new();
     let bytes = data(3_000_000, 13);
@@ -507,8 +419,7 @@ fn sources_said_afterwards() {
 
 /// Layout of a staged file.
 fn layout_of(world: &World, path: &str) -> Arc<policy::layout::Layout> {
-    let fd = std::fs::File::open(world.tree.join(path)).expect("there");
-    world.stager.files.get_or_open(fd.into()).expect("opens").layout().expect("objects")
+    world.file(path).layout().expect("objects")
 }
 
 /// [S-048]
@@ -563,7 +474,7 @@ fn a_default_acl_stands_in_for_the_mask() {
     let mut tight = request(&["mem://h/a"], "shared/staged");
     tight.replace = true;
     let who = Identity { umask: Some(0o077), ..who() };
-    world.stager.stage_in(&tight, &who, QUIET, &Stop::default()).expect("staged");
+    world.stage_as(&tight, &who).expect("staged");
     let access = |name: &str| {
         let mut value = vec![0; 1024];
         let len = rustix::fs::getxattr(shared.join(name), "system.posix_acl_access", &mut value).expect("an ACL");

@@ -20,7 +20,9 @@
 //! at once.
 
 mod address;
+mod scripts;
 mod tables;
+mod values;
 
 pub use address::Address;
 

@@ -43,6 +43,9 @@ pub struct Users {
 pub struct UserCounts {
     /// The user; `None`: all those for whom the table had no room.
     pub uid: Option<u32>,
+    /// Name of the user, where the command line looked it up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// Operations that were answered.
     pub ops: u64,
     /// Bytes of files that they read.
@@ -139,6 +142,7 @@ mod tests {
             read_bytes,
             written_bytes,
             total_ns,
+            user: None,
         };
         let expected = [counts(0, 1, 7, 0, 1000), counts(1000, 3, 105, 110, 4000), counts(u32::MAX, 1, 0, 0, 1000)];
         assert_eq!(users.counts(), expected);

@@ -1,7 +1,8 @@
 //! Changes of state on their way to listeners: in order, and never from inside a listener.
 
 use super::State;
-use parking_lot::{Condvar, Mutex, RwLock};
+use crate::workers::{END_SPAN, Pool};
+use parking_lot::{Mutex, RwLock};
 use policy::TargetId;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,10 +27,9 @@ pub struct Change {
 type Listener = Arc<dyn Fn(&Change) + Send + Sync>;
 
 /// Queue of changes. The number of targets bounds it: a target that changes again before its delivery keeps one entry.
-#[derive(Default)]
 pub struct Changes {
     queue: Mutex<Queue>,
-    arrived: Condvar,
+    notifier: Pool,
     listeners: RwLock<Vec<Listener>>,
 }
 
@@ -37,10 +37,14 @@ pub struct Changes {
 struct Queue {
     waiting: VecDeque<Change>,
     delivering: bool,
-    stopped: bool,
 }
 
 impl Changes {
+    pub fn new() -> Arc<Changes> {
+        let notifier = Pool::new("notifier", 1);
+        Arc::new(Changes { queue: Mutex::default(), notifier, listeners: RwLock::default() })
+    }
+
     pub fn listen(&self, listener: Listener) {
         self.listeners.write().push(listener);
     }
@@ -55,7 +59,13 @@ impl Changes {
             }
             None => queue.waiting.push_back(change),
         }
-        self.arrived.notify_one();
+    }
+
+    /// Has a thread deliver what is queued.
+    pub fn deliver_soon(self: &Arc<Self>) {
+        let changes = self.clone();
+        // A failure to start has been logged; the next change brings this one along.
+        drop(self.notifier.wake(move || changes.deliver()));
     }
 
     /// Delivers all queued changes, unless another thread is delivering.
@@ -79,23 +89,9 @@ impl Changes {
         Some(change)
     }
 
-    /// Delivers until stopped: the body of the notifying thread.
-    pub fn deliver_until_stopped(&self) {
-        loop {
-            self.deliver();
-            let mut queue = self.queue.lock();
-            if queue.stopped {
-                return;
-            }
-            if queue.waiting.is_empty() {
-                self.arrived.wait(&mut queue);
-            }
-        }
-    }
-
+    /// Waits until all is delivered, and delivers no more.
     pub fn stop(&self) {
-        self.queue.lock().stopped = true;
-        self.arrived.notify_all();
+        self.notifier.stop(END_SPAN);
     }
 }
 

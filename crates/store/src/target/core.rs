@@ -27,7 +27,7 @@ pub struct Shared {
     pub execution: Execution,
     pub limits: Limits,
     pub clock: Clock,
-    pub changes: Changes,
+    pub changes: Arc<Changes>,
     pub bell: Bell,
     pub looks: Arc<Checks>,
 }
@@ -182,7 +182,7 @@ impl Core {
 
     /// Reports an event to health, and executes its actions.
     pub fn report(&self, event: Event) {
-        let (mut probe, mut failed) = (None, false);
+        let (mut probe, mut changed, mut failed) = (None, false, false);
         {
             let mut health = self.health.lock();
             health.handle(self.now(), event);
@@ -191,6 +191,7 @@ impl Core {
                 match action {
                     Action::Probe { durable, .. } => probe = Some(durable),
                     Action::Changed { from, to, reason } => {
+                        changed = true;
                         if to == State::Failed {
                             failed = true;
                             let at = if reason == Reason::Operator { 0 } else { wall_ms() };
@@ -217,6 +218,9 @@ impl Core {
                 self.report(probed(probe_by(&*self.medium, durable)));
             }
             return;
+        }
+        if changed {
+            self.shared.changes.deliver_soon();
         }
         if let Some(durable) = probe {
             self.shared.bell.want_probe(self.id, durable);

@@ -8,10 +8,11 @@ use super::TargetError;
 use super::clock::time;
 use super::core::Core;
 use super::pool::{Pool, Work};
-use parking_lot::{Condvar, Mutex};
+use crate::workers;
+use parking_lot::{Mutex, MutexGuard};
 use policy::Time;
 use policy::precedence::Class;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use std::time::Duration;
 const LOOKERS: usize = 4;
 /// Limit of threads with the hung ones. A guess: when so many hang, each target is left to its own workers.
 const LOOKERS_MAX: usize = 32;
+/// Checks that wait when one more thread takes some. A guess: so many of local disks take as long as a thread's start.
+const CHECKS_EACH: usize = 8;
 /// Idle time after which a thread ends: three rounds of probes.
 const IDLE_SPAN: Duration = Duration::from_secs(30);
 const STACK_BYTES: usize = 256 * 1024;
@@ -49,27 +52,25 @@ impl Check {
     }
 }
 
-/// The threads and their queue.
+/// The queue and its threads.
 pub struct Checks {
     patience: Duration,
     crew: Mutex<Crew>,
-    work: Condvar,
+    threads: workers::Pool,
 }
 
 #[derive(Default)]
 struct Crew {
     queue: VecDeque<(Time, Check)>,
-    /// Start of the current check of each living thread, by its seat.
-    began: Vec<Option<Time>>,
-    free_seats: Vec<usize>,
-    live: usize,
-    idle: usize,
+    /// Start of each current check, by its number.
+    began: BTreeMap<u64, Time>,
+    next: u64,
     stopped: bool,
 }
 
 impl Crew {
     fn hanging(&self, now: Time, patience: Duration) -> usize {
-        self.began.iter().flatten().filter(|began| now.since(**began) >= time(patience)).count()
+        self.began.values().filter(|began| now.since(**began) >= time(patience)).count()
     }
 
     /// Takes the checks that match, as far as their targets' own workers have room.
@@ -88,7 +89,8 @@ impl Checks {
     /// queued probe runs already.
     pub fn new(deadline: Duration) -> Arc<Checks> {
         let patience = (deadline / 20).max(Duration::from_millis(5));
-        Arc::new(Checks { patience, crew: Mutex::default(), work: Condvar::new() })
+        let threads = workers::Pool::with("looker", LOOKERS, IDLE_SPAN, Some(STACK_BYTES));
+        Arc::new(Checks { patience, crew: Mutex::default(), threads })
     }
 
     /// Queues checks, without waiting.
@@ -102,19 +104,10 @@ impl Checks {
         }
         crew.queue.extend(shared.into_iter().map(|look| (now, look)));
         let hanging = crew.hanging(now, self.patience);
-        let missing = crew.queue.len().saturating_sub(crew.idle);
-        let more = missing.min((LOOKERS + hanging).min(LOOKERS_MAX).saturating_sub(crew.live));
-        for _ in 0..more {
-            if !self.start(&mut crew, now) {
-                break;
-            }
-        }
-        let left = if crew.live <= hanging { crew.take(|_| true) } else { Vec::new() };
-        let waiting = crew.queue.len();
+        self.threads.limit((LOOKERS + hanging).min(LOOKERS_MAX));
+        self.wake();
+        let left = if self.threads.threads() <= hanging { crew.take(|_| true) } else { Vec::new() };
         drop(crew);
-        for _ in 0..waiting {
-            self.work.notify_one();
-        }
         left.into_iter().for_each(Check::alone);
     }
 
@@ -128,64 +121,40 @@ impl Checks {
         waits.then_some(self.patience)
     }
 
-    /// Lets the threads end.
+    /// Drops the checks that wait, and takes no more.
     pub fn stop(&self) {
         let mut crew = self.crew.lock();
         crew.stopped = true;
         let left = std::mem::take(&mut crew.queue);
         drop(crew);
-        self.work.notify_all();
         drop(left);
     }
 
     /// Number of living threads.
     #[cfg(test)]
     pub fn threads(&self) -> usize {
-        self.crew.lock().live
+        self.threads.threads()
     }
 
-    fn start(self: &Arc<Checks>, crew: &mut Crew, now: Time) -> bool {
-        let seat = crew.free_seats.pop().unwrap_or_else(|| {
-            crew.began.push(None);
-            crew.began.len() - 1
-        });
+    fn wake(self: &Arc<Checks>) {
         let looks = self.clone();
-        let body = move || {
-            let mut ended = now;
-            while let Some(look) = looks.next(seat, ended) {
-                look.work.execute(&look.core);
-                ended = look.core.now();
-            }
-        };
-        let started = std::thread::Builder::new().name("looker".into()).stack_size(STACK_BYTES).spawn(body);
-        match started {
-            Ok(_) => crew.live += 1,
-            Err(_) => crew.free_seats.push(seat),
-        }
-        started.is_ok()
+        // A failure is seen by the number of threads.
+        drop(self.threads.wake(move || looks.work()));
     }
 
-    /// Returns the next check, or nothing if the thread is to end; its last one ended at `now`.
-    fn next(&self, seat: usize, now: Time) -> Option<Check> {
+    /// Does what waits. Each check of many wakes the next thread.
+    fn work(self: &Arc<Checks>) {
         let mut crew = self.crew.lock();
-        crew.began[seat] = None;
-        // It hung, and another thread has its place.
-        let is_spare = crew.live > LOOKERS + crew.hanging(now, self.patience);
-        while !crew.stopped && !is_spare {
-            if let Some((_, look)) = crew.queue.pop_front() {
-                crew.began[seat] = Some(look.core.now());
-                return Some(look);
+        while let Some((_, look)) = crew.queue.pop_front() {
+            if crew.queue.len() >= CHECKS_EACH {
+                self.wake();
             }
-            crew.idle += 1;
-            let waited = self.work.wait_for(&mut crew, IDLE_SPAN);
-            crew.idle -= 1;
-            if waited.timed_out() && crew.queue.is_empty() {
-                break;
-            }
+            let number = crew.next;
+            crew.next += 1;
+            crew.began.insert(number, look.core.now());
+            MutexGuard::unlocked(&mut crew, || look.work.execute(&look.core));
+            crew.began.remove(&number);
         }
-        crew.live -= 1;
-        crew.free_seats.push(seat);
-        None
     }
 }
 

@@ -4,6 +4,7 @@ use super::clock::time;
 use super::core::Core;
 use super::lines::Lines;
 use super::{Limits, TargetError};
+use crate::workers;
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
 use policy::precedence::Class;
@@ -222,9 +223,8 @@ fn start_worker(core: &Arc<Core>, crew: &mut Crew) -> Result<(), Errno> {
             worker.pool.progress(&worker);
         }
     };
-    let started = std::thread::Builder::new().name(format!("target-{}", core.id)).stack_size(STACK_BYTES).spawn(body);
-    match started {
-        Ok(_) => {
+    match workers::start(&format!("target-{}", core.id), Some(STACK_BYTES), body) {
+        Ok(()) => {
             crew.live += 1;
             Ok(())
         }

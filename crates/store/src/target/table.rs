@@ -7,7 +7,8 @@ use super::looks::Checks;
 use super::watch;
 use super::{Execution, Limits, Space, State, Target, TargetError, TargetSpec, changes, clock};
 use crate::Error;
-use parking_lot::{Mutex, RwLock};
+use crate::workers::Workers;
+use parking_lot::RwLock;
 use policy::TargetId;
 use policy::cluster::idle::{self, Share};
 use policy::layout::{Segment, TargetView};
@@ -16,7 +17,6 @@ use policy::protect::health::{Config, Event};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Options of the targets of a volume.
@@ -109,7 +109,7 @@ pub struct Targets {
     /// Whether a caller that enters a slot wakes the watchdog.
     wakes: bool,
     table: RwLock<BTreeMap<TargetId, Arc<Target>>>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    watch: Workers,
     descriptors_per_object: AtomicU64,
     others: OnceLock<Arc<dyn Others>>,
 }
@@ -130,7 +130,7 @@ impl Targets {
             execution: options.execution,
             limits: options.limits.clone(),
             clock: if inline { clock::Clock::counted() } else { clock::Clock::real() },
-            changes: changes::Changes::default(),
+            changes: changes::Changes::new(),
             bell: watch::Bell::default(),
             looks: Checks::new(options.limits.deadline),
         });
@@ -141,12 +141,12 @@ impl Targets {
             slots: options.slots,
             health: options.health,
             table: RwLock::default(),
-            threads: Mutex::default(),
+            watch: Workers::of("the watch of the targets"),
             descriptors_per_object: AtomicU64::new(1),
             others: OnceLock::new(),
         });
         if !inline {
-            *targets.threads.lock() = watch::start(&targets, &shared);
+            watch::start(&targets, &targets.watch, &shared);
         }
         targets
     }
@@ -360,12 +360,7 @@ impl Targets {
         self.shared.bell.stop();
         self.shared.looks.stop();
         self.shared.changes.stop();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
-            if thread.thread().id() != std::thread::current().id() {
-                let _ = thread.join();
-            }
-        }
+        self.watch.stop();
         self.all().iter().for_each(|target| target.core.pool.stop());
     }
 
@@ -445,6 +440,5 @@ impl Drop for Targets {
     fn drop(&mut self) {
         self.shared.bell.stop();
         self.shared.looks.stop();
-        self.shared.changes.stop();
     }
 }

@@ -1,16 +1,16 @@
-//! Threads that watch the targets of a volume: one answers for hung callers, one probes and measures, one notifies
-//! listeners of changes. None of them touches a medium, so none can hang.
+//! Threads that watch the targets of a volume: one answers for hung callers, one probes and measures. None of them
+//! touches a medium, so none can hang.
 
 use super::Targets;
 use super::clock::{nap, time};
 use super::core::Shared;
+use crate::workers::Workers;
 use parking_lot::{Condvar, Mutex};
 use policy::cluster::idle;
 use policy::protect::health::Event;
 use policy::{TargetId, Time};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Age limit of the cached space of a target in use.
@@ -89,20 +89,13 @@ impl Bell {
     }
 }
 
-/// Starts the three threads. They end with [`Bell::stop`] and [`super::changes::Changes::stop`].
-pub fn start(targets: &Arc<Targets>, shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
-    let (prober, watchdog, notifier) = (shared.clone(), shared.clone(), shared.clone());
+/// Starts both threads. They end with [`Bell::stop`].
+pub fn start(targets: &Arc<Targets>, watch: &Workers, shared: &Arc<Shared>) {
+    let (prober, watchdog) = (shared.clone(), shared.clone());
     let (for_prober, for_watchdog) = (Arc::downgrade(targets), Arc::downgrade(targets));
-    vec![
-        spawn("prober", move || probe_until_stopped(&for_prober, &prober)),
-        spawn("watchdog", move || watch_until_stopped(&for_watchdog, &watchdog)),
-        spawn("notifier", move || notifier.changes.deliver_until_stopped()),
-    ]
-}
-
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    let thread = std::thread::Builder::new().name(name.to_owned());
-    thread.spawn(body).expect("the first threads of a process can be started")
+    let probes = watch.start("prober", move || probe_until_stopped(&for_prober, &prober));
+    let watches = watch.start("watchdog", move || watch_until_stopped(&for_watchdog, &watchdog));
+    assert!(probes && watches, "the first threads of a process can be started");
 }
 
 fn watch_until_stopped(targets: &Weak<Targets>, shared: &Shared) {

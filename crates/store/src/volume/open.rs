@@ -22,6 +22,7 @@ use crate::target::{
     Targets, TargetsOptions,
 };
 use parking_lot::Mutex;
+use policy::TargetId;
 use policy::protect::health;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -79,34 +80,7 @@ impl Volume {
         orders.send(|id, order| tell(&*state, id, order)).map_err(failed)?;
         let change = state.targets_change().map_err(failed)?;
         let known = state.targets().map_err(failed)?;
-        let targets = Targets::new(options(&config));
-        let host = host::name();
-        let reached = |target| Found::reach(&config, target, servers, id, &known);
-        let found = config.targets.iter().map(reached).collect::<Result<Vec<_>, _>>()?;
-        let mut new = Vec::new();
-        for (target, found) in config.targets.iter().zip(found) {
-            let record = match known.iter().find(|record| record.name == target.name) {
-                Some(record) => record.clone(),
-                // A node that reaches the target formats it, and informs the others.
-                None if !target.is_on(&host) => continue,
-                None => {
-                    let record = format_target(&*state, id, &target.name, &found)?;
-                    new.push(record.id);
-                    record
-                }
-            };
-            add(&targets, &config, target, found, &record, id);
-        }
-        for record in known.iter().filter(|record| config.targets.iter().all(|target| target.name != record.name)) {
-            tracing::error!(
-                "target {} is known to the volume and not named in {}: it is failed, and what it holds is out of reach. Put \
-                 its block back, or forget it with `entrepot target remove {} --force`",
-                record.name,
-                config.file.display(),
-                record.name
-            );
-            targets.add(spec(0, Found::Away, record, id));
-        }
+        let (targets, new) = add_all(&config, servers, id, &*state, &known)?;
         remember_changes(&targets, &state, shared);
         // To ask all targets takes the longest, and others need not wait for it.
         drop(joining);
@@ -143,6 +117,46 @@ impl Volume {
             lock,
         })
     }
+}
+
+/// Adds the targets of the configuration, and as failed those that only the state knows. Returns the numbers of new
+/// targets, too.
+fn add_all(
+    config: &Config,
+    servers: &dyn FileServers,
+    volume: VolumeId,
+    state: &dyn State,
+    known: &[TargetRecord],
+) -> Result<(Arc<Targets>, Vec<TargetId>), Problems> {
+    let targets = Targets::new(options(config));
+    let host = host::name();
+    let reached = |target| Found::reach(config, target, servers, volume, known);
+    let found = config.targets.iter().map(reached).collect::<Result<Vec<_>, _>>()?;
+    let mut new = Vec::new();
+    for (target, found) in config.targets.iter().zip(found) {
+        let record = match known.iter().find(|record| record.name == target.name) {
+            Some(record) => record.clone(),
+            // A node that reaches the target formats it, and informs the others.
+            None if !target.is_on(&host) => continue,
+            None => {
+                let record = format_target(state, volume, &target.name, &found)?;
+                new.push(record.id);
+                record
+            }
+        };
+        add(&targets, config, target, found, &record, volume);
+    }
+    for record in known.iter().filter(|record| config.targets.iter().all(|target| target.name != record.name)) {
+        tracing::error!(
+            "target {} is known to the volume and not named in {}: it is failed, and what it holds is out of reach. Put \
+             its block back, or forget it with `entrepot target remove {} --force`",
+            record.name,
+            config.file.display(),
+            record.name
+        );
+        targets.add(spec(0, Found::Away, record, volume));
+    }
+    Ok((targets, new))
 }
 
 /// Refusal to open a volume of several nodes as a single node, which would not see its files' layouts.

@@ -119,7 +119,6 @@ impl Volume {
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
         let tree = rustix::fs::open(namespace.join("tree"), flags, rustix::fs::Mode::empty()).unwrap();
         let places = Places::open(&dir.join("files.db"), &namespace).unwrap();
-        places.start();
         pool.places.set(places.clone()).ok().unwrap();
         let files = FileTable::new(pool.clone(), namespace);
         let stats = Arc::new(Stats::new());
@@ -144,7 +143,7 @@ impl Drop for Volume {
         if self.mount.unmount().is_err() {
             let _ = self.mount.abort();
         }
-        self.places.stop();
+        self.places.write_noted();
         self.targets.stop();
     }
 }

@@ -1,5 +1,8 @@
 //! The world: hosts that come and go, their leases, the servers, and the counters.
 
+mod counts;
+mod daemons;
+
 use super::demand::{CALLS_OF_BATCH, Demand};
 use super::directory::{Directory, Name};
 use super::files::{Files, Step, TaskId};
@@ -7,17 +10,14 @@ use super::queue::Queue;
 use super::{CALLS_OF_OPEN, Figures, Setup};
 use crate::event::{EventQueue, Rank};
 use crate::generate::Rng;
-use crate::latency::Latencies;
+use counts::Counts;
 use policy::Time;
+use policy::cluster::Node;
 use policy::cluster::idle::{self, Share};
-use policy::cluster::lease::{Action, Config, Event, Membership};
-use policy::cluster::{Node, Standing};
-use policy::machine::Machine;
+use policy::cluster::lease::{Config, Event, Membership};
 
 /// Maximum wait for a new leader.
 const TAKEOVER_MAX: Time = Time::from_secs(120);
-/// Calls for the text of a lease file that a node sees for the first time.
-const CALLS_OF_TEXT: u32 = 3;
 
 /// Number of a host, from 0 on.
 pub(super) type HostId = usize;
@@ -78,33 +78,6 @@ pub(super) struct Host {
     pub life: u32,
     /// Lease configuration of its current number.
     lease: Config,
-}
-
-/// Counters from some moment on.
-#[derive(Default)]
-pub(super) struct Counts {
-    renewals: u64,
-    looks: u64,
-    names: u64,
-    lapses: u64,
-    expelled: u64,
-    events: u64,
-    lease_work: Time,
-    open: Latencies,
-    enter: Latencies,
-    change: Latencies,
-    order: Time,
-    pub moves_failed: u64,
-}
-
-impl Counts {
-    pub fn entered(&mut self, span: Time) {
-        self.enter.add(span);
-    }
-
-    pub fn moved(&mut self, span: Time) {
-        self.change.add(span);
-    }
 }
 
 pub(super) struct World {
@@ -346,129 +319,6 @@ impl World {
         (0..count as usize).map(|server| self.lease_call(server, cost)).max().unwrap_or_default()
     }
 
-    fn renamed(&mut self, host: HostId, node: Node, beat: u64, asked: Time) {
-        let done = self.directory.rename(node, Name::Beat(beat), Name::Beat(beat + 1));
-        self.counts.renewals += 1;
-        let now = self.now();
-        let of = &mut self.hosts[host];
-        if done && of.machine.as_ref().is_some_and(|machine| machine.node() == node) {
-            self.counts.lapses += u64::from(now > of.until);
-            of.until = asked + of.lease.lease;
-        }
-        let event = if done { Event::Renewed { beat: beat + 1, asked } } else { Event::Gone };
-        self.hears(host, node, event);
-    }
-
-    fn joined(&mut self, host: HostId, node: Node) {
-        let now = self.now();
-        // A node that is up from the start has the other leases in its state.
-        let is_first = self.hosts[host].life == 0;
-        let lease = self.hosts[host].lease.clone();
-        self.hosts[host].until = now + lease.lease;
-        let mut machine = Membership::new(lease, now, node, now);
-        if is_first {
-            while machine.poll().is_some() {}
-            self.hosts[host].life = 1;
-            let listing = self.directory.listing();
-            machine.handle(now, listing);
-            self.hosts[host].machine = Some(machine);
-            return self.carry(host, true);
-        }
-        self.hosts[host].machine = Some(machine);
-        self.carry(host, false);
-    }
-
-    /// Starts a daemon: it lists, takes a number, and renames its file.
-    fn comes(&mut self, host: HostId) {
-        let listed = self.list();
-        let lease = self.setup.lease_beside(self.directory.leases());
-        let node = self.directory.claim(lease.lease);
-        self.hosts[host].lease = lease;
-        let at = (0..3).map(|_| self.rename(node)).max().unwrap_or(listed);
-        self.directory.rename(node, Name::New, Name::Beat(0));
-        self.hosts[host].life += 1;
-        self.push(at.max(listed), Happens::Joined(host, node));
-    }
-
-    pub fn fail(&mut self, host: HostId) {
-        let of = &mut self.hosts[host];
-        (of.machine, of.tick_at) = (None, None);
-        of.life += 1;
-        if self.leads == Some(host) {
-            self.leads = None;
-        }
-    }
-
-    fn hears(&mut self, host: HostId, node: Node, event: Event) {
-        let now = self.now();
-        let Some(machine) = self.hosts[host].machine.as_mut().filter(|machine| machine.node() == node) else { return };
-        machine.handle(now, event);
-        self.carry(host, false);
-    }
-
-    fn carry(&mut self, host: HostId, knows: bool) {
-        let Some(machine) = self.hosts[host].machine.as_mut() else { return };
-        let (node, actions) = (machine.node(), machine.drain().collect::<Vec<_>>());
-        for action in actions {
-            match action {
-                Action::Renew { beat } => {
-                    let (asked, at) = (self.now(), self.rename(node));
-                    self.push(at, Happens::Renamed { host, node, beat, asked });
-                }
-                Action::Look => {
-                    self.counts.looks += 1;
-                    let at = self.list();
-                    self.push(at, Happens::Listed { host, node });
-                }
-                Action::Expel { node: whom, beat, .. } => {
-                    let at = self.rename(whom);
-                    self.push(at, Happens::Expel { host, node, whom, beat });
-                }
-                Action::Lead => self.leads = Some(host),
-                Action::Follow { .. } => {
-                    self.leads = self.leads.filter(|leader| *leader != host);
-                }
-                Action::Lost => {
-                    self.fail(host);
-                    return self.comes(host);
-                }
-                Action::Came { node: other } if !knows => {
-                    let server = other.0 as usize % self.servers.len();
-                    let cost = Time(self.setup.costs.attribute.0 * u64::from(CALLS_OF_TEXT));
-                    self.lease_call(server, cost);
-                }
-                Action::Came { .. } | Action::Left { .. } => {}
-            }
-        }
-        let now = self.now();
-        let of = &mut self.hosts[host];
-        let due = of.machine.as_ref().and_then(Membership::next_deadline).map(|at| at.max(now));
-        if let Some(at) = due.filter(|_| of.tick_at != due) {
-            of.tick_at = Some(at);
-            self.queue.push(at, Rank::Timer, Happens::Tick(host));
-        }
-    }
-
-    /// Returns whether a node is over, by a host's state; if not, its machine is asked to check.
-    pub fn over(&mut self, host: HostId, node: Node) -> bool {
-        let Some(machine) = &self.hosts[host].machine else { return false };
-        let (me, is_over) = (machine.node(), machine.is_over(node));
-        if !is_over && me != node {
-            self.hears(host, me, Event::Asked);
-        }
-        is_over
-    }
-
-    pub fn standing(&self, host: HostId, node: Node) -> Standing {
-        let machine = self.hosts[host].machine.as_ref().filter(|machine| machine.node() == node);
-        machine.map_or(Standing::Lost, |machine| machine.standing(self.now()))
-    }
-
-    fn count_anew(&mut self) {
-        self.counts = Counts::default();
-        self.servers.iter_mut().chain([&mut self.store, &mut self.leader]).for_each(Queue::count_anew);
-    }
-
     /// Lets the lowest nodes fail at once; returns the time until another node leads.
     pub fn takeover(&mut self) -> Option<Time> {
         let node = |host: &HostId| self.hosts[*host].machine.as_ref().map(Membership::node);
@@ -486,45 +336,6 @@ impl World {
             self.happens(what);
         }
         self.leads.map(|_| self.now().since(from))
-    }
-
-    fn figures(&self, span: Time) -> Figures {
-        let (demand, counts, span) = (Demand(&self.setup), &self.counts, span.as_secs_f64());
-        let servers = self.servers.len() as f64;
-        let nodes = u64::from(self.setup.nodes);
-        let per_second = |count: u64| count as f64 / span;
-        let asked: f64 = self.servers.iter().map(|server| server.asked().as_secs_f64()).sum();
-        let most = self.servers.iter().map(|server| server.asked().as_secs_f64()).fold(0.0, f64::max);
-        Figures {
-            nodes: self.setup.nodes,
-            renewals: per_second(counts.renewals),
-            looks: per_second(counts.looks),
-            names: per_second(counts.names),
-            lapses: counts.lapses,
-            expelled: counts.expelled,
-            lease_share: demand.leases(nodes) / servers,
-            namespace_share: asked / span / servers,
-            namespace_busy: (most / span).min(1.0),
-            open_ms: counts.open.mean_ms(),
-            enter_ms: counts.enter.mean_ms(),
-            moves: counts.change.count(),
-            moves_failed: counts.moves_failed,
-            move_ms: counts.change.mean_ms(),
-            store_calls: per_second(self.store.calls()),
-            store_share: self.store.asked().as_secs_f64() / span,
-            events: per_second(counts.events),
-            leader_share: self.leader.asked().as_secs_f64() / span,
-            leader_lag_s: self.leader.lag(self.now()).as_secs_f64(),
-            takeover_s: None,
-            lease_nodes: demand.most(Demand::leases, servers),
-            namespace_nodes: demand.most(Demand::namespace, servers),
-            store_nodes: demand.most(Demand::store, 1.0),
-            leader_nodes: demand.most(Demand::leader, 1.0),
-            space_looks: demand.looks_at_target(),
-            order_s: counts.order.as_secs_f64(),
-            back_s: demand.asks().as_secs_f64() * nodes as f64,
-            start_s: demand.turn().as_secs_f64() * nodes as f64,
-        }
     }
 
     #[cfg(test)]

@@ -54,8 +54,11 @@ fn service(bytes_per_s: u64, latency: Time) -> Device {
     Device::Constant(Service { sectors: 1 << 40, read: cost, write: cost, busy_ns: 0 })
 }
 
-fn setup(wish: Wish) -> Setup {
-    let (fast_rate, slow_rate) = (2_000_000_000u64, 200_000_000u64);
+/// Bytes per second of a target of each tier.
+const FAST_RATE: u64 = 2_000_000_000;
+const SLOW_RATE: u64 = 200_000_000;
+
+fn burst(wish: Wish) -> BurstConfig {
     let device = control::Device {
         write_max: 2e9,
         write_min: 1.5e9,
@@ -70,6 +73,13 @@ fn setup(wish: Wish) -> Setup {
         replicas: wish.group,
         ..buffer::Config::new(device, [Scheme::Predicted, Scheme::Bbos, Scheme::MaxBw, Scheme::MaxEff][wish.scheme])
     };
+    BurstConfig {
+        admission: admission::Config { buffer, full_waits: true, full_wait: Time::from_secs(300) },
+        look_every: Time::from_secs(10),
+    }
+}
+
+fn tiers(wish: Wish) -> machine::Config {
     let cost = |rate: u64, latency_ns: f64| DeviceCost {
         read_latency_ns: latency_ns,
         write_latency_ns: latency_ns,
@@ -77,12 +87,12 @@ fn setup(wish: Wish) -> Setup {
         write_ns_per_byte: 1e9 / rate as f64,
     };
     let costs = Costs {
-        fast: cost(fast_rate, 1e5),
-        slow: cost(slow_rate, 8e6),
+        fast: cost(FAST_RATE, 1e5),
+        slow: cost(SLOW_RATE, 8e6),
         fast_devices: wish.fast,
         slow_devices: wish.slow,
     };
-    let tiers = machine::Config {
+    machine::Config {
         window: Window::Span(Time::from_secs(1200)),
         block_bytes: 8 * MIB,
         fast_bytes: 512 * MIB,
@@ -91,23 +101,23 @@ fn setup(wish: Wish) -> Setup {
         keep_copies: true,
         copy_after: Some(Time::from_secs(600)),
         ..machine::Config::default()
-    };
-    let measured = Measured::disk(0.008, 0.008, slow_rate as f64, slow_rate as f64, 0.0002);
+    }
+}
+
+fn setup(wish: Wish) -> Setup {
+    let measured = Measured::disk(0.008, 0.008, SLOW_RATE as f64, SLOW_RATE as f64, 0.0002);
     let stripes = StripesConfig {
         striper: striper::Config { forks: 2, ..striper::Config::new(Mode::Model, &measured, wish.slow) },
         rules: rules::parse(rules::ADAPTIVE).expect("the built-in rules"),
         every: Time::from_secs(10),
     };
     let target = |tier, bytes, device| Target { tier, bytes, device };
-    let fast = (0..wish.fast).map(|_| target(0, 8192 * MIB, service(fast_rate, Time(100_000))));
-    let slow = (0..wish.slow).map(|_| target(1, 32_768 * MIB, service(slow_rate, Time(8_000_000))));
+    let fast = (0..wish.fast).map(|_| target(0, 8192 * MIB, service(FAST_RATE, Time(100_000))));
+    let slow = (0..wish.slow).map(|_| target(1, 32_768 * MIB, service(SLOW_RATE, Time(8_000_000))));
     Setup {
         config: Config {
-            burst: wish.burst.then_some(BurstConfig {
-                admission: admission::Config { buffer, full_waits: true, full_wait: Time::from_secs(300) },
-                look_every: Time::from_secs(10),
-            }),
-            tiers: wish.tiers.then_some(tiers),
+            burst: wish.burst.then(|| burst(wish)),
+            tiers: wish.tiers.then(|| tiers(wish)),
             stripes: wish.stripes.then_some(stripes),
             replicas: wish.replicas.then(|| ReplicasConfig::new(64)),
             changes_max: 4,

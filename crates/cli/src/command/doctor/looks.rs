@@ -5,8 +5,8 @@ use crate::failure::Result;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use store::workers::within;
 
 /// Timeout of one look. Longer than that of a server of the state.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -50,32 +50,26 @@ pub fn make(first: Vec<Subject>) -> Result<Vec<Finding>> {
 
 fn side_by_side(subjects: &[Subject]) -> Result<Vec<Option<CheckResult>>> {
     let program = std::env::current_exe()?;
-    let (tell, told) = mpsc::channel();
     let mut children = Vec::new();
-    for (at, subject) in subjects.iter().enumerate() {
+    for subject in subjects {
         let word = serde_json::to_string(subject).map_err(std::io::Error::from)?;
         let mut command = Command::new(&program);
         command.args(["doctor", "--look", &word]).current_dir("/");
         // A child that hangs must not hold the pipes of our caller.
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let (out, tell) = (child.stdout.take(), tell.clone());
-        children.push(child);
-        std::thread::Builder::new().name("look".into()).spawn(move || {
+        children.push(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?);
+    }
+    let read = |child: &mut Child| {
+        let out = child.stdout.take();
+        move || {
             let mut text = String::new();
             // A line, not all to its end: one with a thread that hangs does not end.
-            let read = out.map(|out| BufReader::new(out).read_line(&mut text));
-            // The receiver may have given up.
-            let _ = tell.send((at, matches!(read, Some(Ok(_))).then_some(text)));
-        })?;
-    }
-    drop(tell);
-    let mut seen = vec![None; subjects.len()];
-    let until = Instant::now() + PATIENCE;
-    while let Ok((at, text)) = told.recv_timeout(until.saturating_duration_since(Instant::now())) {
-        seen[at] = text.and_then(|text| serde_json::from_str(&text).ok());
-    }
+            BufReader::new(out?).read_line(&mut text).ok()?;
+            serde_json::from_str(&text).ok()
+        }
+    };
+    let seen = within(PATIENCE, "look", children.iter_mut().map(read));
     children.iter_mut().for_each(end);
-    Ok(seen)
+    Ok(seen.into_iter().map(Option::flatten).collect())
 }
 
 /// Ends one that is late; one that hangs in a device ends when that answers.

@@ -11,7 +11,7 @@ use jobs::request::{
     SubmittedParts,
 };
 use jobs::scheduler::{Scheduler, Submission, parts};
-use serde_json::json;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
@@ -21,6 +21,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use store::control::answers::read;
 use store::control::{Client, Problem, exit};
+
+/// The parts of a job in JSON.
+#[derive(Serialize)]
+struct SubmittedTo {
+    #[serde(flatten)]
+    submitted: SubmittedParts,
+    scheduler: Kind,
+}
 
 /// Submits the job and prints its number here, which the other commands take, in the requested format.
 pub fn submit(
@@ -64,11 +72,13 @@ pub fn submit(
         JobToSubmit { registered: &registered, cores, walltime_s, data_queue, cwd: &cwd, interrupted: &interrupted };
     match chain(&*scheduler, &wanted) {
         Ok(parts) => {
-            client.request("job.submitted", SubmittedParts { id, parts: parts.clone() }, &mut |_| {})?;
-            let there: Vec<String> = parts.iter().map(|(part, there)| format!("{part} {}", there.id)).collect();
+            let submitted = SubmittedParts { id, parts };
+            client.request("job.submitted", &submitted, &mut |_| {})?;
+            let there = submitted.parts.iter().map(|(part, there)| format!("{part} {}", there.id));
+            let there = there.collect::<Vec<_>>().join(", ");
             match told {
-                Some(Output::Json) => shown::json(&json!({"id": id, "scheduler": kind, "parts": parts}))?,
-                Some(Output::Text) => shown::text(&format!("job {id} ({}: {})\n", kind.name(), there.join(", ")))?,
+                Some(Output::Json) => shown::json(&SubmittedTo { submitted, scheduler: kind })?,
+                Some(Output::Text) => shown::text(&format!("job {id} ({}: {there})\n", kind.name()))?,
                 None => {}
             }
             Ok(id)

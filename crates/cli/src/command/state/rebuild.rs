@@ -1,35 +1,64 @@
 //! Results of `entrepot state rebuild`, as text and as JSON.
 
 use crate::shown;
-use serde_json::{Value, json};
+use serde::Serialize;
 use store::renewal::{GONE, Rebuilt};
+use store::state::TargetRecord;
 
-pub fn json(rebuilt: &Rebuilt) -> Value {
-    let target = |record: &store::state::TargetRecord| {
-        json!({
-            "name": record.name,
-            "number": record.id.0,
-            "state": record.state.to_string(),
-            "objects": rebuilt.objects.get(&record.name),
-            "files_that_name_it": rebuilt.files_on.get(&record.name),
-        })
-    };
-    json!({
-        "written": rebuilt.rows.is_some(),
-        "rows": rebuilt.rows,
-        "targets": rebuilt.targets.iter().map(target).collect::<Vec<_>>(),
-        "epoch": rebuilt.epoch,
-        "files": rebuilt.files,
-        "files_on_targets": rebuilt.laid_out,
-        "dead_nodes": rebuilt.dead,
-        "unread": rebuilt.unread.0,
-        "unread_count": rebuilt.unread.1,
-        "gone": GONE.map(|(what, todo)| json!({"what": what, "what_to_do": todo})),
-    })
+/// The result in JSON.
+#[derive(Serialize)]
+struct Shown<'a> {
+    written: bool,
+    rows: Option<usize>,
+    targets: Vec<Target<'a>>,
+    epoch: u32,
+    files: u64,
+    files_on_targets: u64,
+    dead_nodes: usize,
+    unread: &'a [String],
+    unread_count: u64,
+    gone: [Gone; GONE.len()],
+}
+
+#[derive(Serialize)]
+struct Target<'a> {
+    name: &'a str,
+    number: u16,
+    state: String,
+    objects: Option<u64>,
+    files_that_name_it: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Gone {
+    what: &'static str,
+    what_to_do: &'static str,
+}
+
+pub fn json(rebuilt: &Rebuilt) -> impl Serialize {
+    let targets = rebuilt.targets.iter().map(|TargetRecord { id, name, state, .. }| Target {
+        name,
+        number: id.0,
+        state: state.to_string(),
+        objects: rebuilt.objects.get(name).copied(),
+        files_that_name_it: rebuilt.files_on.get(name).copied(),
+    });
+    Shown {
+        written: rebuilt.rows.is_some(),
+        rows: rebuilt.rows,
+        targets: targets.collect(),
+        epoch: rebuilt.epoch,
+        files: rebuilt.files,
+        files_on_targets: rebuilt.laid_out,
+        dead_nodes: rebuilt.dead,
+        unread: &rebuilt.unread.0,
+        unread_count: rebuilt.unread.1,
+        gone: GONE.map(|(what, what_to_do)| Gone { what, what_to_do }),
+    }
 }
 
 pub fn text(rebuilt: &Rebuilt) -> String {
-    let row = |record: &store::state::TargetRecord| {
+    let row = |record: &TargetRecord| {
         let holds = match (rebuilt.objects.get(&record.name), rebuilt.files_on.get(&record.name)) {
             (Some(objects), _) => shown::count(*objects, "object"),
             (None, files) => format!("not looked at; {} on it", shown::count(files.copied().unwrap_or(0), "file")),

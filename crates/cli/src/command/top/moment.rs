@@ -19,12 +19,14 @@ pub struct Daemon {
 }
 
 /// Answers of one round.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Moment {
+    #[serde(flatten)]
     pub top: Top,
     /// Jobs that are not over; nothing if they were not requested.
     pub jobs: Option<Vec<Job>>,
     /// Nodes that did not report their jobs.
+    #[serde(skip)]
     pub silent: Vec<String>,
 }
 

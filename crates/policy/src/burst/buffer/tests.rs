@@ -1,6 +1,8 @@
 //! The buffer under simple loads with known results, and under random ones.
 
 use super::*;
+use crate::burst::control::Device;
+use crate::burst::tables::Order;
 use proptest::prelude::*;
 
 fn config(scheme: Scheme) -> Config {

@@ -9,7 +9,9 @@ mod fates;
 mod fingerprint;
 mod judge;
 mod reader;
+mod shared;
 mod size;
+mod step;
 mod writer;
 
 use super::scenario::{Faults, Guilt, NODES, Op, Scenario, Start, block_of};
@@ -207,16 +209,6 @@ pub struct Label {
     pub fault: bool,
 }
 
-fn code(mark: Mark) -> (u8, u8, u8) {
-    match mark {
-        Mark::Layout(generation) => (0, generation as u8, 0),
-        Mark::Change(generation) => (1, generation as u8, 0),
-        Mark::Writer { node, entry } => (2, node.0 as u8, entry as u8),
-        Mark::Grows { node, entry, generation } => (3, node.0 as u8, entry as u8 | (generation as u8) << 2),
-        Mark::Cut(generation) => (4, generation as u8, 0),
-    }
-}
-
 impl State {
     pub fn start(scenario: &Scenario) -> State {
         let host = |number: usize| Host {
@@ -310,200 +302,6 @@ impl State {
             host if self.is_over(Node(u32::from(host.number))) => Standing::Lost,
             host if host.lapsed => Standing::Lapsed,
             _ => Standing::Held,
-        }
-    }
-
-    fn listed(&self) -> BTreeSet<Mark> {
-        let mut listed = BTreeSet::new();
-        for generation in 1..GENERATIONS {
-            if self.layouts[generation].by > 0 {
-                listed.insert(Mark::Layout(generation as u64));
-            }
-            if self.claims[generation].0 > 0 {
-                listed.insert(Mark::Change(generation as u64));
-            }
-        }
-        for (number, entries) in self.writers.iter().enumerate().filter(|(_, entries)| **entries > 0) {
-            for entry in (0..4).filter(|entry| entries & (1 << entry) != 0) {
-                listed.insert(Mark::Writer { node: Node(number as u32), entry });
-            }
-        }
-        for (number, mark) in self.grows.iter().enumerate().filter(|(_, mark)| **mark > 0) {
-            let (entry, generation) = (u64::from(mark & 3), u64::from(mark >> 2));
-            listed.insert(Mark::Grows { node: Node(number as u32), entry, generation });
-        }
-        let cuts = (1..GENERATIONS).filter(|generation| self.cuts & (1 << generation) != 0);
-        listed.extend(cuts.map(|generation| Mark::Cut(generation as u64)));
-        listed
-    }
-
-    fn claim(&self, generation: u8) -> Option<Claim> {
-        let (node, drains) = self.claims[generation as usize];
-        let node = Node(u32::from(node));
-        (node.0 > 0).then_some(Claim { node, generation: u64::from(generation), drains })
-    }
-
-    fn marks(&self) -> Marks {
-        let listed = self.listed();
-        let claim = share::claimed(&listed).and_then(|generation| self.claim(generation as u8));
-        Marks::new(&listed, claim)
-    }
-
-    fn highest(&self) -> usize {
-        (1..GENERATIONS).rev().find(|generation| self.layouts[*generation].by > 0).unwrap()
-    }
-
-    fn remove(&mut self, mark: (u8, u8, u8)) {
-        let at = mark.1 as usize;
-        match mark.0 {
-            0 => self.layouts[at] = Record::default(),
-            1 => self.claims[at] = (0, false),
-            2 => self.writers[at] &= !(1 << mark.2),
-            3 if self.grows[at] == mark.2 => self.grows[at] = 0,
-            3 => {}
-            _ => self.cuts &= !(1 << at),
-        }
-    }
-
-    /// Whether the record is there now, and if not whose is.
-    fn publish(&mut self, generation: u8, record: Record) -> Created {
-        let highest = self.highest();
-        let there = &mut self.layouts[generation as usize];
-        if there.by > 0 {
-            return Created::Exists { mine: *there == record };
-        }
-        *there = record;
-        if generation as usize > highest + 1 {
-            self.broken = 4;
-        }
-        Created::Yes
-    }
-
-    /// Goes to the next operation, as far as it needs no look at anything shared.
-    fn next_op(&mut self, scenario: &Scenario, i: usize) {
-        let host = &mut self.hosts[i];
-        let op = scenario.programs[i].get(host.op as usize);
-        let idle = Host {
-            generation: 0,
-            loaded: 0,
-            claim: None,
-            ring: 0,
-            fresh: 0,
-            exists: None,
-            mark: None,
-            then: None,
-            gives_up: false,
-            since: 0,
-            sizes: Sizes { cuts: 0, gone: 0, looks: 0, ..host.sizes },
-            ..*host
-        };
-        *host = idle;
-        host.at = match op {
-            Some(Op::Write { .. }) if host.registered && host.bell => host.lets_go(scenario),
-            Some(Op::Write { block, .. }) if host.registered => host.writes(scenario, *block),
-            Some(Op::Write { .. }) if host.sizes.cleans => At::Begin,
-            Some(Op::Write { .. }) => At::Register,
-            _ if host.registered => host.lets_go(scenario),
-            Some(Op::Move { .. } | Op::Add) => At::Begin,
-            Some(Op::Settle | Op::Cut { .. }) => At::Begin,
-            Some(Op::Read { .. }) => At::ReadList,
-            None => At::Done,
-        };
-        if !host.registered {
-            (host.layout, host.bell) = ([0; 2], false);
-        }
-        host.gives_up = matches!(op, Some(Op::Settle));
-        if host.at == At::ReadList && scenario.guilt == Guilt::SizeBeforeMarks {
-            host.at = At::ReadSize;
-        }
-        let lets_go = matches!(host.at, At::SaySize | At::Unmark | At::Deregister);
-        if let Some(Op::Write { value, .. } | Op::Cut { value }) = op.filter(|_| !lets_go) {
-            self.begin_write(scenario, *value);
-        }
-    }
-
-    fn begin_write(&mut self, scenario: &Scenario, value: u8) {
-        let bit = 1u8 << (value - 1);
-        if self.begun & bit == 0 {
-            self.begun |= bit;
-            self.before[value as usize - 1] = self.acknowledged | self.cuts_left(scenario);
-        }
-    }
-
-    /// The node joins again under a new number, and does what it was at once more.
-    fn rejoin(&mut self, scenario: &Scenario, i: usize) {
-        let host = &mut self.hosts[i];
-        host.number += NODES as u8;
-        assert!((host.number as usize) < NUMBERS, "room for the lives of a node");
-        (host.lapsed, host.registered, host.bell, host.entry) = (false, false, false, 0);
-        host.sizes = Sizes::default();
-        self.next_op(scenario, i);
-    }
-
-    /// Possible next states after a step of one node; several outcomes are as many states.
-    fn steps(&self, scenario: &Scenario, i: usize, out: &mut Vec<(Label, State)>) {
-        let mut next = *self;
-        let node = i as u8;
-        let host = self.hosts[i];
-        let (fault, fine) = (|what| Label { node, what, fault: true }, |what| Label { node, what, fault: false });
-        let removal = match host.at {
-            At::Deregister => Some((2, host.number, host.entry)),
-            At::Remove => host.mark,
-            At::Retry => host.claim.map(|(_, generation, _)| (1, generation, 0)),
-            _ => self.unmarks(i),
-        };
-        let what = next.step(scenario, i);
-        let Some(what) = what else { return };
-        out.push((fine(what), next));
-        if let Some(mark) = removal.filter(|_| self.faults.late > 0 && self.late.is_none()) {
-            let mut again = next;
-            again.late = Some(mark);
-            again.faults.late -= 1;
-            out.push((fault("removes twice, for the first answer was lost; once is yet to come"), again));
-        }
-        self.mishaps(scenario, i, out);
-    }
-
-    fn step(&mut self, scenario: &Scenario, i: usize) -> Option<&'static str> {
-        let me = self.hosts[i].number;
-        match self.hosts[i].at {
-            At::Register => Some(self.register(scenario, i)),
-            At::List | At::ReadClaim | At::Load => Some(self.enter(scenario, i)),
-            At::Write => Some(self.write(scenario, i)),
-            At::LookAtLease => self.acknowledge(scenario, i),
-            At::AskSize | At::MarkGrowth | At::SaySize | At::Unmark => self.grow(scenario, i),
-            At::AskReach | At::SettleSize | At::SettleMarks => self.settle(scenario, i),
-            At::MarkCut | At::CutSize | At::CutObject | At::UnmarkCuts => self.cut(scenario, i),
-            At::Deregister => {
-                self.remove((2, me, self.hosts[i].entry));
-                let waits = self.hosts[i].claim.is_some();
-                let host = &mut self.hosts[i];
-                (host.registered, host.bell, host.layout, host.entry) = (false, false, [0; 2], 0);
-                host.sizes = Sizes { cleans: host.sizes.cleans, ..Sizes::default() };
-                if waits {
-                    host.at = At::Await
-                } else {
-                    self.next_op(scenario, i)
-                }
-                Some("removes its registration")
-            }
-            At::Await => {
-                let (node, generation, drains) = self.hosts[i].claim.unwrap();
-                let claim = Claim { node: Node(u32::from(node)), generation: u64::from(generation), drains };
-                if share::stands(&claim, &self.marks(), |node| self.is_over(node)) {
-                    return None;
-                }
-                self.next_op(scenario, i);
-                Some("sees that the claim stands no more")
-            }
-            At::EndLoad | At::EndCreate | At::Tidy | At::Remove => Some(self.end(scenario, i)),
-            At::Begin | At::BeginReadClaim | At::Claim => self.begin(scenario, i),
-            At::Step | At::Ring | At::Retry => Some(self.drain(scenario, i)),
-            At::ChangeLoad | At::Copy => Some(self.copy(scenario, i)),
-            At::LookBefore | At::Publish | At::LookAfter => self.finish(scenario, i),
-            At::DeleteOld | At::DeleteNew => Some(self.delete(scenario, i)),
-            At::ReadList | At::ReadLoad | At::ReadSize | At::ReadReach | At::ReadBlock => Some(self.read(scenario, i)),
-            At::Done => None,
         }
     }
 }

@@ -173,6 +173,12 @@ impl Entry {
         Some(busy)
     }
 
+    /// Gives up the rows that wait for a retry; returns these with their times.
+    pub(super) fn drop_retries(&mut self) -> impl Iterator<Item = (Time, u64)> {
+        let dropped = self.busy.extract_if(.., |_, busy| busy.due.is_some());
+        dropped.filter_map(|(row, busy)| Some((busy.due?, row)))
+    }
+
     /// Marks a row as patched.
     pub(super) fn patch(&mut self, row: u64) {
         self.busy.remove(&row);

@@ -1,24 +1,17 @@
 //! The coordinator itself: all keys, the order of requests, and fetches under way.
 
+mod fetch;
+mod wait;
+
 use super::entry::{Busy, Entry, Phase};
 use super::pace::Pace;
 use super::rows::RowSet;
-use super::{Action, Config, Event, FetchError, FetchReason, Finished, Key, Outcome, Stats, Waiter, Why};
+use super::{Action, Config, Event, FetchError, Finished, Key, Outcome, Stats, Waiter, Why};
 use crate::ids::ObjectId;
 use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Range;
-
-/// A waiting caller.
-#[derive(Debug)]
-struct Wait {
-    waiter: Waiter,
-    key: Key,
-    rows: Range<u64>,
-    /// Rows below this one are already fetched or under way for it.
-    next: u64,
-}
+use wait::Wait;
 
 /// The coordinator of all recoveries of a volume.
 #[derive(Debug)]
@@ -102,41 +95,6 @@ impl Recovery {
             let idle = matches!(e.phase, Phase::Closing | Phase::Broken { .. });
             assert!(!idle || nobody, "nothing goes on where all is over");
         }
-    }
-
-    fn read_blocked(&mut self, key: Key, waiter: Waiter, rows: Range<u64>) {
-        self.stats.waits += 1;
-        self.pace.waits(self.now);
-        if let Some(place) = self.place_of.get(&waiter).copied() {
-            self.leave(place); // a waiter waits once at a time; the later request counts
-        }
-        if rows.is_empty() {
-            return self.tell(waiter, Outcome::Ok);
-        }
-        if let Some(entry) = self.keys.get_mut(&key).filter(|e| e.has(&rows)) {
-            entry.reader_at(&rows);
-            return self.tell(waiter, Outcome::Ok);
-        }
-        self.wake_up(key, false);
-        let Some(entry) = self.keys.get_mut(&key) else { return };
-        match entry.phase {
-            Phase::Broken { .. } => {
-                let why = entry.why.unwrap_or(Why::NoSpare);
-                return self.tell(waiter, Outcome::Failed(why));
-            }
-            // A reader of an abandoned recovery waits until it has ended; otherwise it would read the layout again and
-            // again.
-            Phase::Choosing | Phase::Publishing | Phase::Patching | Phase::Closing | Phase::Abandoned => {}
-        }
-        entry.reader_at(&rows);
-        if let Some(why) = entry.why.filter(|_| entry.failed.intersects(&entry.clip(&rows))) {
-            return self.tell(waiter, Outcome::Failed(why));
-        }
-        let place = self.next_place;
-        self.next_place += 1;
-        entry.waiting.insert(place);
-        self.place_of.insert(waiter, place);
-        self.order.insert(place, Wait { waiter, key, next: rows.start, rows });
     }
 
     /// Begins a recovery, or restarts a broken one: immediately if `at_once`, else when its delay has passed.
@@ -247,10 +205,7 @@ impl Recovery {
         }
         let hopeless = entry.failed_in_row >= self.config.failed_rows_max.max(1) || entry.all_dead();
         if hopeless && !entry.given_up {
-            let due = |(row, busy): (&u64, &Busy)| busy.due.map(|due| (due, *row));
-            let waiting: Vec<_> = entry.busy.iter().filter_map(due).collect();
-            for (due, row) in waiting {
-                entry.busy.remove(&row);
+            for (due, row) in entry.drop_retries() {
                 self.again.remove(&(due, key, row));
             }
             let before = entry.failed.len();
@@ -315,10 +270,7 @@ impl Recovery {
         entry.phase = Phase::Abandoned;
         // Earlier failures are void: the layout may have changed.
         (entry.why, entry.failed) = (None, RowSet::default());
-        let due = |(row, busy): (&u64, &Busy)| busy.due.map(|due| (due, *row));
-        let waiting: Vec<_> = entry.busy.iter().filter_map(due).collect();
-        for (due, row) in waiting {
-            entry.busy.remove(&row);
+        for (due, row) in entry.drop_retries() {
             self.again.remove(&(due, key, row));
         }
         self.tell_all(key, Outcome::LookAgain);
@@ -338,143 +290,6 @@ impl Recovery {
             }
             self.actions.push_back(Action::Forgotten { key });
         }
-    }
-
-    /// Wakes waiters whose rows are all patched, or unavailable.
-    fn wake_settled(&mut self, key: Key) {
-        let Some(entry) = self.keys.get(&key) else { return };
-        let outcome = |place: &u64| {
-            let rows = &self.order[place].rows;
-            let failed = entry.why.filter(|_| entry.failed.intersects(&entry.clip(rows)));
-            match failed {
-                Some(why) => Some((*place, Outcome::Failed(why))),
-                None => entry.has(rows).then_some((*place, Outcome::Ok)),
-            }
-        };
-        let woken: Vec<_> = entry.waiting.iter().filter_map(outcome).collect();
-        for (place, outcome) in woken {
-            if let Some(wait) = self.leave(place) {
-                self.tell(wait.waiter, outcome);
-            }
-        }
-    }
-
-    fn tell_all(&mut self, key: Key, outcome: Outcome) {
-        let places: Vec<u64> = self.keys.get(&key).map(|e| e.waiting.iter().copied().collect()).unwrap_or_default();
-        for place in places {
-            if let Some(wait) = self.leave(place) {
-                self.tell(wait.waiter, outcome);
-            }
-        }
-    }
-
-    fn tell(&mut self, waiter: Waiter, outcome: Outcome) {
-        self.actions.push_back(Action::Wake { waiter, outcome });
-    }
-
-    fn leave(&mut self, place: u64) -> Option<Wait> {
-        let wait = self.order.remove(&place)?;
-        self.place_of.remove(&wait.waiter);
-        if let Some(entry) = self.keys.get_mut(&wait.key) {
-            entry.waiting.remove(&place);
-        }
-        Some(wait)
-    }
-
-    fn join_turn(&mut self, key: Key) {
-        if let Some(entry) = self.keys.get_mut(&key).filter(|e| !e.in_turn) {
-            entry.in_turn = true;
-            self.turn.push_back(key);
-        }
-    }
-
-    /// Returns a row whose retry is due.
-    fn fetch_again(&mut self) -> Option<Action> {
-        let &(due, key, row) = self.again.first()?;
-        if due > self.now || self.in_flight >= self.config.fetches_max.max(1) {
-            return None;
-        }
-        self.again.pop_first();
-        let busy = self.keys.get_mut(&key)?.busy.get_mut(&row)?;
-        busy.due = None;
-        let reason = if busy.retries == 0 { FetchReason::NextSource } else { FetchReason::Retry(busy.retries) };
-        let source_index = busy.source;
-        Some(self.count_fetch(key, row, source_index, reason))
-    }
-
-    /// Returns the earliest requested row that is not under way.
-    fn fetch_asked(&mut self) -> Option<Action> {
-        if self.in_flight >= self.config.fetches_max.max(1) {
-            return None;
-        }
-        let rows_max = self.config.rows_per_key_max.max(1);
-        for wait in self.order.values_mut() {
-            let Some(entry) = self.keys.get_mut(&wait.key) else { continue };
-            let ready = entry.phase == Phase::Patching && !entry.given_up && entry.busy.len() < rows_max;
-            if !ready || wait.next >= wait.rows.end {
-                continue;
-            }
-            let Some(row) = entry.untouched(wait.next..wait.rows.end) else {
-                wait.next = wait.rows.end;
-                continue;
-            };
-            wait.next = row + 1;
-            let Some(busy) = entry.take(row) else { continue };
-            let key = wait.key;
-            return Some(self.count_fetch(key, row, busy.source, FetchReason::Asked));
-        }
-        None
-    }
-
-    /// Returns a row without waiter: ahead of a reader of the next key in turn that has one, else the next key's next
-    /// row.
-    fn fetch_unasked(&mut self) -> Option<Action> {
-        let unreserved = |max: usize| max.saturating_sub(self.config.reserved_for_asked).max(1);
-        let (fetches_max, rows_max) = (unreserved(self.config.fetches_max), unreserved(self.config.rows_per_key_max));
-        if self.in_flight >= fetches_max || !self.pace.allows(self.now, self.in_flight) {
-            return None;
-        }
-        let mut in_order = None;
-        for _ in 0..self.turn.len() {
-            let key = self.turn.pop_front()?;
-            let Some(entry) = self.keys.get_mut(&key) else { continue };
-            let goes_on = entry.phase == Phase::Patching && !entry.given_up;
-            let Some((row, is_ahead)) = goes_on.then(|| entry.next_unasked()).flatten() else {
-                entry.in_turn = false;
-                continue;
-            };
-            self.turn.push_back(key);
-            if entry.busy.len() >= rows_max {
-                continue;
-            }
-            if is_ahead {
-                return self.take_unasked(key, row, FetchReason::Ahead);
-            }
-            in_order = in_order.or(Some((key, row)));
-        }
-        let (key, row) = in_order?;
-        self.turn.retain(|k| *k != key);
-        self.turn.push_back(key);
-        self.take_unasked(key, row, FetchReason::InOrder)
-    }
-
-    fn take_unasked(&mut self, key: Key, row: u64, reason: FetchReason) -> Option<Action> {
-        let entry = self.keys.get_mut(&key)?;
-        match reason {
-            FetchReason::Ahead => entry.ahead.took(row),
-            _ => entry.cursor = row + 1,
-        }
-        let busy = entry.take(row)?;
-        Some(self.count_fetch(key, row, busy.source, reason))
-    }
-
-    fn count_fetch(&mut self, key: Key, row: u64, source_index: u32, reason: FetchReason) -> Action {
-        self.in_flight += 1;
-        self.stats.fetches += 1;
-        if let Some(busy) = self.keys.get_mut(&key).and_then(|entry| entry.busy.get_mut(&row)) {
-            busy.since = self.now;
-        }
-        Action::Fetch { key, row, source_index, reason }
     }
 }
 

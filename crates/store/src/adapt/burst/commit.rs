@@ -2,6 +2,7 @@
 
 use super::open::OpenCheckpoint;
 use super::record::{self, Part};
+use super::table::Current;
 use super::{Adapt, Burst, Lane, now_ms};
 use crate::events::Kind;
 use crate::file::File;
@@ -40,7 +41,7 @@ impl Burst {
     /// Makes a version durable, records it, and ends its turn. `told`: the version was declared complete.
     fn commit(&self, adapt: &Adapt, request: u64, told: bool) -> Result<record::Version> {
         let gone = || Error::Busy("nothing of it was written".into());
-        let is_busy = |current: &super::table::Current| {
+        let is_busy = |current: &Current| {
             !told && (current.explicit || current.open.values().any(|checkpoint| checkpoint.is_written()))
         };
         let open: BTreeMap<String, Arc<OpenCheckpoint>> = {
@@ -69,31 +70,16 @@ impl Burst {
             return Err(Error::Busy("it is being written again".into()));
         }
         let key = self.version_of(request).ok_or_else(gone)?;
-        let number_of = |file: &File| file.id().map_or(0, |id| id.0);
         // Writes of other nodes become visible at an open.
         for checkpoint in open.values().filter(|checkpoint| !checkpoint.elsewhere.lock().is_empty()) {
             checkpoint.file.forget_what_others_changed(false)?;
         }
-        let part = |(path, checkpoint): (&String, &Arc<OpenCheckpoint>)| {
-            let (file, bytes) = (number_of(&checkpoint.file), checkpoint.file.size());
-            // One without a number is found by its name alone, and it may have got another when it was written.
-            let named = if file == 0 { self.name_now(&checkpoint.file) } else { None };
-            (path.clone(), Part { path: named.unwrap_or_else(|| path.clone()), file, bytes })
-        };
-        let mut parts = current.carried.clone();
-        let mut files: Vec<Arc<File>> = current.open.values().map(|checkpoint| checkpoint.file.clone()).collect();
-        // Removed files are not carried over.
-        parts.retain(|path, part| {
-            let file = self.file_at(adapt, path).filter(|file| number_of(file) == part.file);
-            files.extend(file.clone());
-            file.is_some()
-        });
-        parts.extend(current.open.iter().map(part));
+        let (parts, files) = self.parts_of(adapt, current);
         let version = record::Version {
             app: current.app.clone(),
             number: key.number,
             label: current.label.clone(),
-            parts: parts.into_values().collect(),
+            parts,
             at_ms: now_ms(),
             announced: self.announced_for(request),
         };
@@ -118,6 +104,25 @@ impl Burst {
         self.remember_period();
         self.counts.committed.fetch_add(1, Ordering::Relaxed);
         Ok(version)
+    }
+
+    /// The parts of a version that ends now, and their files. Removed files are not carried over.
+    fn parts_of(&self, adapt: &Adapt, current: &Current) -> (Vec<Part>, Vec<Arc<File>>) {
+        let number_of = |file: &File| file.id().map_or(0, |id| id.0);
+        let mut parts = current.carried.clone();
+        let mut files: Vec<Arc<File>> = current.open.values().map(|checkpoint| checkpoint.file.clone()).collect();
+        parts.retain(|path, part| {
+            let file = self.file_at(adapt, path).filter(|file| number_of(file) == part.file);
+            files.extend(file.clone());
+            file.is_some()
+        });
+        parts.extend(current.open.iter().map(|(path, checkpoint)| {
+            let (file, bytes) = (number_of(&checkpoint.file), checkpoint.file.size());
+            // One without a number is found by its name alone, and it may have got another when it was written.
+            let named = if file == 0 { self.name_now(&checkpoint.file) } else { None };
+            (path.clone(), Part { path: named.unwrap_or_else(|| path.clone()), file, bytes })
+        }));
+        (parts.into_values().collect(), files)
     }
 
     /// The path that was announced for a version, if it is one.

@@ -1,6 +1,7 @@
 //! Periodic work: a look at the devices' space, a record of the period, a trim.
 
 use super::{Burst, record};
+use crate::workers;
 use policy::burst::buffer;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
@@ -75,14 +76,12 @@ impl Burst {
             let mut command = Command::new("fstrim");
             command.arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             let counts = self.counts.clone();
-            let spawned = std::thread::Builder::new().name("burst-trim".into()).spawn(move || match command.status() {
+            let trim = move || match command.status() {
                 Ok(status) if status.success() => drop(counts.trims.fetch_add(1, Ordering::Relaxed)),
                 Ok(status) => tracing::debug!("fstrim: {status}: the file system or its device cannot"),
                 Err(error) => tracing::warn!("fstrim cannot be run: {error}; nothing is trimmed"),
-            });
-            if spawned.is_err() {
-                tracing::debug!("no thread for a trim");
-            }
+            };
+            drop(workers::apart("burst-trim", trim));
         }
     }
 }

@@ -164,15 +164,13 @@ fn a_swap_waits_for_no_copy_not_even_one_of_its_file() {
     carry(&adapt);
     world.pass(&adapt, Time::from_secs(5));
     // The rebuild waits for ever: its carriers are all at work elsewhere.
-    let carrier = adapt.clone();
-    let thread = std::thread::spawn(move || carrier.driver.jobs.work(Lane::Failover, |job| carrier.work(job)));
+    adapt.start_carriers(Lane::Failover, "failover", 1);
     let second = world.mirrors()[0][1];
     world.fail(&adapt, second);
     while world.stats.get(Metric::Failovers) < 2 {
         std::thread::yield_now();
     }
     adapt.driver.jobs.end();
-    thread.join().expect("no panic");
     assert!(!world.mirrors()[0].contains(&second));
     world.holds_its_bytes();
 }

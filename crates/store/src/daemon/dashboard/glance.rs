@@ -1,5 +1,6 @@
 //! Data of the dashboard, as it is sent. A field that reveals files, users or jobs is optional.
 
+use super::rates::Rate;
 use crate::cache::CacheCounts;
 use crate::control::answers::{Burst, Heat, Layout, Node, QuotaCounts, Repair, Stripes, Target, Tier, Tiering};
 use crate::events::Event;
@@ -24,6 +25,7 @@ pub struct Glance {
     pub targets: Vec<ShownTarget>,
     pub nodes: Vec<ShownNode>,
     pub mover: MoverCounts,
+    pub rates: Vec<Rate>,
     pub moves: Vec<Move>,
     pub drains: Vec<Drain>,
     pub events: Vec<Event>,

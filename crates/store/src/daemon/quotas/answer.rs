@@ -97,7 +97,7 @@ fn set(core: &Core, caller: &Caller, asked: SetQuota) -> Result<Quotas, Problem>
         keeper.looks.lock().again = true;
     }
     keeper.tell_others(core);
-    keeper.wake();
+    Keeper::wake(core);
     let row = keeper.book.lock().row(&asked.of);
     Ok(Quotas { rows: row.into_iter().collect(), looking: true })
 }

@@ -15,7 +15,6 @@ use rustix::io::Errno;
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Names scanned between two pauses.
@@ -46,7 +45,7 @@ pub(super) fn look(core: &Core, keeper: &Keeper) -> Result<()> {
         return Ok(()); // the daemon ends, another node leads, or another scan is due
     }
     sums.add_what_has_no_name();
-    if core.calls.is_some() && !(keeper.rests(LOOK_SOON) && keeper.book.lock().decides) {
+    if core.calls.is_some() && !(core.maintenance.rests(LOOK_SOON) && keeper.book.lock().decides) {
         return Ok(()); // another node leads by now
     }
     if sums.unread > 0 {
@@ -96,13 +95,14 @@ impl Sums<'_> {
         while let Some(met) = descent.next() {
             names += 1;
             if names.is_multiple_of(NAMES_AT_ONCE) {
-                keeper.rests(Duration::from_nanos(rest(Time(began.elapsed().as_nanos() as u64), self.is_awaited).0));
+                let pause = rest(Time(began.elapsed().as_nanos() as u64), self.is_awaited);
+                self.core.maintenance.rests(Duration::from_nanos(pause.0));
                 began = Instant::now();
                 if self.is_superseded(keeper) {
                     return Ok(false);
                 }
             }
-            if keeper.is_over.load(Ordering::Acquire) {
+            if self.core.maintenance.stop_flag().is_set() {
                 return Ok(false);
             }
             let Ok(met) = met else {

@@ -120,7 +120,7 @@ impl Keeper {
             nodes.read_letters(WORD, move |_| {
                 if let Some(core) = weak.upgrade() {
                     core.quotas.is_behind.store(true, Ordering::Release);
-                    core.quotas.wake();
+                    Keeper::wake(&core);
                 }
             });
         }

@@ -1,9 +1,11 @@
 //! Passes over a real volume in a temporary directory.
 
 use super::*;
+use crate::places::Places;
 use crate::stage::tests::World;
 use crate::target::Order;
 use policy::layout::Placement;
+use policy::protect::repair_order::turn;
 
 const SIZE: usize = 400_000;
 
@@ -18,6 +20,9 @@ struct Mirrored {
 fn new() -> Mirrored {
     let world = World::new();
     let (volume, files) = world.parts();
+    let namespace = &volume.config().namespace;
+    let places = Places::open(&namespace.with_file_name("files.db"), namespace).expect("a tree");
+    drop(files.pool().places.set(places));
     let mover = Mover::new(files.pool().clone(), volume.state().clone(), None);
     let names = DurableNames::open(volume.state().clone(), files.pool().clone(), "one").expect("names");
     Mirrored { world, volume, files, mover, names }
@@ -32,12 +37,16 @@ impl Mirrored {
 
     /// A closed file with two mirrors of two stripes each.
     fn write(&self, name: &str, byte: u8) {
+        self.write_bytes(name, &[byte; SIZE]);
+        self.file(name).sync_now(false).expect("synced");
+    }
+
+    fn write_bytes(&self, name: &str, bytes: &[u8]) {
         let file = self.file(name);
         let shape =
             Placement { stripe_size: 65536, stripe_count: 2, mirrors: 2, ..self.files.pool().placement.clone() };
         file.set_layout_request(&shape).expect("laid out");
-        file.write(0, &vec![byte; SIZE]).expect("written");
-        file.sync_now(false).expect("synced");
+        file.write(0, bytes).expect("written");
     }
 
     fn order(&self, target: TargetId, order: Order) {
@@ -110,6 +119,31 @@ fn what_a_waiting_job_reads_is_rebuilt_first() {
 }
 
 #[test]
+fn the_order_of_repair_goes_over_all_files_of_a_pass() {
+    let m = new();
+    let names: Vec<_> = (0..300).map(|n| format!("f{n}")).collect();
+    for (n, name) in names.iter().enumerate() {
+        m.write_bytes(name, &vec![1; 70_000 + n * 37 % 300 * 512]);
+    }
+    m.order(m.file("f0").layout().expect("laid out").mirrors[0].segments[0].objects[0].target, Order::Fail);
+    let starts = Starts::default();
+    let needed = names.iter().rev().filter(|name| !m.is_healthy(name)).take(3).enumerate();
+    starts.set(needed.map(|(n, name)| (m.file(name).id().expect("laid out"), policy::Time(n as u64))).collect());
+    let damaged = |name| damage(&m.file(name), m.volume.targets(), &starts);
+    let mut expected: Vec<_> = names.iter().filter_map(|name| Some((damaged(name)?, name))).collect();
+    expected.sort_by_key(|(candidate, _)| turn(candidate));
+    assert!(expected.len() > 128, "{} files", expected.len());
+    let look = |rebuilt: &Rebuilt| {
+        let (done, left) = expected.split_at(rebuilt.files as usize);
+        assert!(done.last().is_none_or(|(_, name)| m.is_healthy(name)));
+        assert!(left.first().is_none_or(|(_, name)| !m.is_healthy(name)));
+        true
+    };
+    pass(&m.volume, &m.files, &m.mover, &m.names, &starts, look).expect("a walk");
+    assert!(names.iter().all(|name| m.is_healthy(name)));
+}
+
+#[test]
 fn a_stale_mirror_of_a_closed_file_is_resynced() {
     let m = new();
     m.write("a", 1);
@@ -140,7 +174,7 @@ fn without_room_elsewhere_it_is_said_and_done_when_a_target_is_back() {
     }
     let rebuilt = m.pass();
     assert_eq!((rebuilt.files, rebuilt.failed), (0, 1));
-    assert!(rebuilt.why.expect("a reason").contains("file"));
+    assert!(rebuilt.why.expect("a reason").starts_with("a: "));
     for target in all.iter().filter(|t| !kept.contains(t)) {
         m.order(*target, Order::Restore);
     }

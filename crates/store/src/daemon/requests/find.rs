@@ -1,6 +1,7 @@
 //! `find.run`: lists files by owner, size and place. It reads one name at a time, so its memory is the same for any
 //! number of files.
 
+use crate::Error;
 use crate::control::answers::{File, Search};
 use crate::control::{Caller, Find, FindState, Problem, Responder};
 use crate::daemon::Core;
@@ -11,6 +12,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, openat, openat2, statat};
 use rustix::io::Errno;
 use serde_json::json;
+use std::ffi::CStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub fn run(core: &Core, caller: &Caller, what: &Find, out: &mut Responder<'_>) -> Result<Search, Problem> {
@@ -119,36 +121,37 @@ impl<'a> Scan<'a> {
                         Err(_) => unread += 1,
                     }
                 }
-                FileType::RegularFile if self.attributes_match(&stat) => {
-                    let layout = if self.asks_for_layout() {
-                        match self.core.files.open_at(&level.fd, name) {
-                            Ok(Some(file)) => file.layout(),
-                            Ok(None) => continue,
-                            Err(_) => {
-                                unread += 1;
-                                continue;
-                            }
-                        }
-                    } else {
-                        None
-                    };
-                    // A file of the user may lie in a directory closed to the user.
-                    let hidden = || !self.caller.is_operator() && self.core.may_see(self.caller, &path).is_err();
-                    if !self.layout_matches(layout.as_deref()) || hidden() {
-                        continue;
+                FileType::RegularFile if self.attributes_match(&stat) => match self.file(level, name, path, &stat) {
+                    Ok(Some(file)) => {
+                        files += 1;
+                        bytes += file.bytes;
+                        out.progress(json!(file));
                     }
-                    files += 1;
-                    bytes += stat.st_size as u64;
-                    let mirrors = || layout.as_ref().map_or(0, |layout| layout.mirrors.len() as u64);
-                    let mirrors = self.what.with_mirrors.then(mirrors);
-                    let (bytes, uid, used_s) = (stat.st_size as u64, stat.st_uid, used_s(&stat));
-                    out.progress(json!(File { path, bytes, uid, used_s, mirrors }));
-                }
+                    Ok(None) => {}
+                    Err(_) => unread += 1,
+                },
                 _ => {}
             }
         }
         let unread = if self.caller.is_operator() { unread } else { 0 };
         Ok(Search { files, bytes, unread })
+    }
+
+    /// Returns a file whose attributes match, if its layout matches and the caller may see it.
+    fn file(&self, level: &Level, name: &CStr, path: String, stat: &Stat) -> Result<Option<File>, Error> {
+        let layout = match self.asks_for_layout().then(|| self.core.files.open_at(&level.fd, name)).transpose()? {
+            Some(Some(file)) => file.layout(),
+            Some(None) => return Ok(None),
+            None => None,
+        };
+        // A file of the user may lie in a directory closed to the user.
+        let hidden = || !self.caller.is_operator() && self.core.may_see(self.caller, &path).is_err();
+        if !self.layout_matches(layout.as_deref()) || hidden() {
+            return Ok(None);
+        }
+        let mirrors = || layout.as_ref().map_or(0, |layout| layout.mirrors.len() as u64);
+        let mirrors = self.what.with_mirrors.then(mirrors);
+        Ok(Some(File { path, bytes: stat.st_size as u64, uid: stat.st_uid, used_s: used_s(stat), mirrors }))
     }
 
     fn attributes_match(&self, stat: &Stat) -> bool {

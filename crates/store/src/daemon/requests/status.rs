@@ -1,52 +1,24 @@
 //! `status.get` and `stats.get`: the state and the metrics of the volume.
 
-use super::{layout, node, target};
+use super::in_time::in_time;
+use super::{node, target};
 use crate::control::answers::{FilesAway, Mover, Note, QuotaCounts, Repair, Stats, Status};
 use crate::control::{Caller, Problem};
 use crate::daemon::Core;
-use crate::mover::Phase;
+use crate::mover::{Phase, ProgressEntry};
 use crate::stats::Metric;
 use policy::FileId;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
 
 /// Maximum of news lines in a status.
 const NEWS_MAX: usize = 12;
-/// Interval of looks whether another status has its answer.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Whether the state store is being asked for a status.
+/// Whether a status awaits the state store, the names of files, and the namespace.
 static COUNTING: AtomicBool = AtomicBool::new(false);
-
-/// The answer to `ask`, or nothing if it does not come in time. While an earlier one is still awaited, nothing is asked, so that
-/// a device that hangs holds one thread.
-fn in_time<T: Send + 'static>(
-    limit: Duration,
-    is_asking: &'static AtomicBool,
-    ask: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    let began = Instant::now();
-    while is_asking.swap(true, Ordering::AcqRel) {
-        if began.elapsed() >= limit {
-            return None;
-        }
-        std::thread::sleep(LOOK_EVERY);
-    }
-    let (answer, answered) = channel();
-    let body = move || {
-        let told = ask();
-        is_asking.store(false, Ordering::Release);
-        // The caller may have left.
-        drop(answer.send(told));
-    };
-    if std::thread::Builder::new().name("status".into()).spawn(body).is_err() {
-        is_asking.store(false, Ordering::Release);
-        return None;
-    }
-    answered.recv_timeout(limit).ok()
-}
+static NAMING: AtomicBool = AtomicBool::new(false);
+static REACHING: AtomicBool = AtomicBool::new(false);
 
 pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Status, Problem> {
     let space = core.volume.targets().space();
@@ -59,6 +31,14 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Status, Problem> {
     };
     let super::quotas::Counts { limits, over, expired, full, .. } = core.quotas.counts();
     let away = core.background.away();
+    let mut tiering = core.adapt.status_of_tiers();
+    let mut hot: Vec<_> = tiering.iter_mut().flat_map(|t| &mut t.counts).flat_map(|counts| &mut counts.hot).collect();
+    let lately = core.mover.progress().list();
+    let running = lately.iter().filter(|entry| entry.phase == Phase::Copying).map(|entry| &entry.file);
+    let names = names(core, running.chain(hot.iter().map(|one| &one.file)));
+    for one in &mut hot {
+        names.get(&one.file).into_iter().for_each(|path| one.file.clone_from(path));
+    }
     let mut answer = Status {
         name: core.volume.config().name.clone(),
         id: core.volume.id().to_string(),
@@ -72,14 +52,14 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Status, Problem> {
         garbage_objects,
         state_away,
         nodes: core.nodes.as_ref().map(|nodes| node::all(nodes)),
-        mover: mover(core, caller.is_operator()),
+        mover: mover(core, lately, &names, caller.is_operator()),
         repair: repair(core),
         cache: core.pool.cache.get().map(|cache| cache.counts()),
         quotas: (limits > 0).then_some(QuotaCounts { limits, over, expired, full }),
         // Without an answer of the leader the rest is shown all the same.
         burst: core.adapt.burst().map(|burst| burst.status_of_all(caller)),
         stripes: core.adapt.status_of_stripes(),
-        tiering: core.adapt.status_of_tiers(),
+        tiering,
         away: (away.files > 0).then_some(FilesAway { files: away.files, bytes: away.bytes }),
         left: core.unclean.status(),
         events: news(core),
@@ -93,22 +73,36 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Status, Problem> {
 
 /// Removes paths that a user may not see. Sentences name files, so only the operator gets them and the moves under
 /// way. A user sees hot files that the user can reach.
-fn keep_paths_back(core: &Core, caller: &Caller, answer: &mut Status) {
+fn keep_paths_back(core: &Arc<Core>, caller: &Caller, answer: &mut Status) {
     answer.file = None;
     answer.events.clear();
     answer.stripes.iter_mut().for_each(|stripes| stripes.decisions.clear());
     if let Some(tiering) = answer.tiering.as_mut().and_then(|tiering| tiering.counts.as_mut()) {
-        tiering.hot.retain(|one| core.may_see(caller, &one.file).is_ok());
+        let (there, caller, paths) = (core.clone(), *caller, tiering.hot.iter().map(|one| one.file.clone()).collect());
+        let reached = in_time(core.volume.config().health.deadline, &REACHING, move || there.reachable(&caller, paths));
+        tiering.hot.retain(|one| reached.as_ref().is_some_and(|reached| reached.contains(&one.file)));
     }
 }
 
-fn mover(core: &Core, with_names: bool) -> Mover {
+/// Paths of files by their numbers, as far as they are recorded and read in time.
+fn names<'a>(core: &Core, files: impl Iterator<Item = &'a String>) -> BTreeMap<String, String> {
+    let (pool, files) = (core.pool.clone(), files.cloned().collect::<BTreeSet<_>>());
+    let path = move |file: String| {
+        let path = pool.path_of(FileId(u64::from_str_radix(&file, 16).ok()?))?;
+        Some((file, path.display().to_string()))
+    };
+    if files.is_empty() {
+        return BTreeMap::new();
+    }
+    let ask = || files.into_iter().filter_map(path).collect();
+    in_time(core.volume.config().health.deadline, &NAMING, ask).unwrap_or_default()
+}
+
+fn mover(core: &Core, all: Vec<ProgressEntry>, names: &BTreeMap<String, String>, with_names: bool) -> Mover {
     let stats = core.volume.stats();
-    let all = core.mover.progress().list();
     let running = all.iter().filter(|m| m.phase == Phase::Copying);
     let moves = running.clone().map(|m| {
-        let file =
-            u64::from_str_radix(&m.file, 16).map_or_else(|_| m.file.clone(), |id| layout::file_named(core, FileId(id)));
+        let file = names.get(&m.file).map_or_else(|| format!("file {}", m.file), String::clone);
         format!("{} of {file}: {} of at most {} bytes copied", m.verb, m.done_bytes, m.total_bytes)
     });
     let drains = core.background.drains().into_iter().map(|(target, p)| {
@@ -120,11 +114,7 @@ fn mover(core: &Core, with_names: bool) -> Mover {
         changes_done: stats.get(Metric::MoverChanges),
         changes_failed: stats.get(Metric::MoverFailures),
         bytes_copied: stats.get(Metric::MoverBytes),
-        moves: if with_names {
-            moves.chain(drains).chain(core.background.rebuilding()).chain(core.balancing.line()).collect()
-        } else {
-            Vec::new()
-        },
+        moves: if with_names { moves.chain(drains).chain(core.maintenance.lines()).collect() } else { Vec::new() },
         lately: all,
     }
 }
@@ -156,21 +146,4 @@ fn news(core: &Core) -> Vec<Note> {
 
 pub fn stats(core: &Core) -> Stats {
     Stats { prometheus: core.open_metrics(), snapshot: core.volume.stats().snapshot() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// [S-426]
-    #[test]
-    fn what_does_not_answer_is_left_out_and_asked_once() {
-        static ASKING: AtomicBool = AtomicBool::new(false);
-        let (go, waits) = channel::<()>();
-        let (limit, long) = (Duration::from_millis(20), Duration::from_secs(60));
-        assert_eq!(in_time(limit, &ASKING, move || waits.recv().is_ok()), None);
-        assert_eq!(in_time(limit, &ASKING, || panic!("the first one hangs")), None::<()>);
-        go.send(()).expect("it still waits");
-        assert_eq!(in_time(long, &ASKING, || 7), Some(7));
-    }
 }

@@ -90,7 +90,7 @@ pub fn drain(
     let Some(target) = core.volume.targets().by_name(name) else {
         return Err(Problem::not_found(format!("target {name} is gone")));
     };
-    core.background.drain_now(core, target.id(), |progress| {
+    core.background.drain_now(target.id(), |progress| {
         let text = format!("{} files moved, {} left, {} of them in use", progress.files, progress.left, progress.busy);
         out.progress(text.into())
     });

@@ -1,6 +1,7 @@
 //! `top.get`: counters of users and files on this node, for callers with permission.
 
-use crate::control::{Caller, FILES_MAX, FileCounts, Problem, Top};
+use super::in_time::in_time;
+use crate::control::{Caller, FILES_MAX, FileCounts, Top};
 use crate::daemon::resolve::inside_of;
 use crate::daemon::{Core, now_ns};
 use crate::file::File;
@@ -11,21 +12,27 @@ use rustix::fs::{AtFlags, statat};
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Maximum of open files checked for a caller with limited permission, the busiest first.
 const LOOKED_AT_MAX: usize = 10_000;
 /// Approximate size of all paths in an answer. Further files are returned without a path.
 const PATH_BYTES_MAX: usize = 1 << 20;
 
-/// Operators see all rows; other users see their own row, and their own files in reachable directories.
-pub fn get(core: &Core, caller: &Caller) -> Result<Top, Problem> {
+/// Whether a request awaits the namespace.
+static LISTING: AtomicBool = AtomicBool::new(false);
+
+/// Operators see all rows; other users see their own row, and their own files in reachable directories. Without files if
+/// the namespace does not answer within the deadline.
+pub fn get(core: &Arc<Core>, caller: &Caller) -> Top {
     let everybody = caller.is_operator();
     let (stats, known) = (core.volume.stats().snapshot(), core.volume.stats().users().counts());
     let open: Vec<_> = core.files.files().into_iter().filter(|file| file.is_open()).collect();
     let open_files = open.len();
-    let files = files(core, caller, open);
+    let (there, caller, deadline) = (core.clone(), *caller, core.volume.config().health.deadline);
+    let files = in_time(deadline, &LISTING, move || files(&there, &caller, open));
     let looked_at_max = if everybody { FILES_MAX } else { LOOKED_AT_MAX };
-    Ok(Top {
+    Top {
         at_ms: now_ns() / 1_000_000,
         uptime_ns: stats.uptime_ns,
         volume: core.volume.config().name.clone(),
@@ -34,21 +41,21 @@ pub fn get(core: &Core, caller: &Caller) -> Result<Top, Problem> {
         everybody,
         all: together(&known),
         users: known.into_iter().filter(|user| everybody || user.uid == Some(caller.uid)).collect(),
-        all_files: open_files <= looked_at_max && files.len() < FILES_MAX,
+        all_files: open_files <= looked_at_max && files.as_ref().is_some_and(|files| files.len() < FILES_MAX),
         open_files: open_files as u64,
-        files,
+        files: files.unwrap_or_default(),
         tiers: core.volume.config().tiers.iter().map(ToString::to_string).collect(),
         targets: stats.targets,
-    })
+    }
 }
 
 fn together(users: &[UserCounts]) -> UserCounts {
     users.iter().fold(UserCounts::default(), |all, user| UserCounts {
-        uid: None,
         ops: all.ops + user.ops,
         read_bytes: all.read_bytes + user.read_bytes,
         written_bytes: all.written_bytes + user.written_bytes,
         total_ns: all.total_ns + user.total_ns,
+        ..all
     })
 }
 

@@ -1,8 +1,10 @@
 //! Two nodes over one stub and the same targets, by hand.
 
+mod appends;
 mod calls;
 mod marks;
 mod sizes;
+mod sums;
 
 use super::*;
 use crate::file::{MirrorWrites, Pool};
@@ -174,6 +176,13 @@ impl One {
     }
 }
 
+/// A world and two of its nodes.
+fn two() -> (World, One, One) {
+    let world = World::new();
+    let (a, b) = (world.node(1), world.node(2));
+    (world, a, b)
+}
+
 fn expected(parts: &[(u8, usize)]) -> Vec<u8> {
     parts.iter().flat_map(|(byte, len)| vec![*byte; *len]).collect()
 }
@@ -181,8 +190,7 @@ fn expected(parts: &[(u8, usize)]) -> Vec<u8> {
 /// [S-201]
 #[test]
 fn two_nodes_write_and_grow_one_file() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (world, a, b) = two();
     a.writes(0, 1, 500);
     b.writes(500, 2, 9500);
     a.writes(10_000, 3, 10_000);
@@ -195,8 +203,7 @@ fn two_nodes_write_and_grow_one_file() {
 /// [S-203]
 #[test]
 fn who_moves_a_file_waits_until_others_let_go_and_they_write_where_it_lies_then() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (world, a, b) = two();
     a.writes(0, 1, 20_000);
     assert!(world.stub.look().unwrap().marks.writers.contains(&Node(1)));
     let before = a.file.layout().unwrap();
@@ -213,8 +220,7 @@ fn who_moves_a_file_waits_until_others_let_go_and_they_write_where_it_lies_then(
 /// [S-203]
 #[test]
 fn a_copy_that_another_node_wrote_beside_is_made_again() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (_world, a, b) = two();
     a.writes(0, 1, 20_000);
     b.file.refresh().unwrap();
     b.file.watch(Arc::default()).unwrap();
@@ -226,8 +232,7 @@ fn a_copy_that_another_node_wrote_beside_is_made_again() {
 /// [S-204]
 #[test]
 fn what_was_written_under_a_lost_lease_is_written_again() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (world, a, b) = two();
     a.writes(0, 1, 20_000);
     // Frozen: it is over for others, which move the file; then it wakes, and has another number.
     world.over(1);
@@ -244,8 +249,7 @@ fn what_was_written_under_a_lost_lease_is_written_again() {
 /// [S-204]
 #[test]
 fn a_change_that_comes_late_is_refused_and_takes_nothing_away() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (world, a, b) = two();
     a.writes(0, 1, 20_000);
     {
         let _alone = a.file.exclusive().unwrap();
@@ -268,8 +272,7 @@ fn a_change_that_comes_late_is_refused_and_takes_nothing_away() {
 /// [S-204]
 #[test]
 fn a_layout_of_objects_that_others_may_have_removed_meanwhile_is_not_published() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (world, a, b) = two();
     b.writes(0, 1, 20_000);
     b.file.end_writing().unwrap();
     a.file.refresh().unwrap();
@@ -302,8 +305,7 @@ fn the_claim_of_a_node_that_is_over_stops_nobody() {
 /// [S-201]
 #[test]
 fn bytes_in_a_stub_are_written_again_when_another_node_moves_them_out() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (_world, a, b) = two();
     a.writes(0, 1, 100);
     b.writes(100, 2, 5000);
     // Its view still has the bytes in the stub.
@@ -314,76 +316,10 @@ fn bytes_in_a_stub_are_written_again_when_another_node_moves_them_out() {
     assert!(b.bytes() == all && a.bytes() == all);
 }
 
-/// [S-202]
-#[test]
-fn each_append_lies_at_the_end_as_it_is_then() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
-    for turn in 0..6 {
-        let one = if turn % 2 == 0 { &a } else { &b };
-        assert_eq!(one.file.append(&[turn; 700]).unwrap(), u64::from(turn) * 700);
-    }
-    let all: Vec<(u8, usize)> = (0..6).map(|turn| (turn, 700)).collect();
-    assert!(a.bytes() == expected(&all) && b.bytes() == expected(&all));
-}
-
-/// [S-202]
-#[test]
-fn an_append_lies_there_once_also_if_its_node_loses_its_lease_meanwhile() {
-    for (size, more) in [(0, 700), (100, 700), (20_000, 200)] {
-        let world = World::new();
-        let (a, b) = (world.node(1), world.node(2));
-        b.writes(0, 1, size);
-        *a.member.standing.lock() = Standing::Lost;
-        std::thread::scope(|scope| {
-            let appends = scope.spawn(|| a.file.append(&vec![2; more]));
-            std::thread::sleep(Duration::from_millis(50));
-            a.member.number.store(3, Ordering::Relaxed);
-            *a.member.standing.lock() = Standing::Held;
-            assert_eq!(appends.join().expect("no panic").unwrap(), size as u64);
-        });
-        assert!(b.bytes() == expected(&[(1, size), (2, more)]), "{size} and {more}: {}", b.bytes().len());
-        assert_eq!(b.file.append(&[3; 10]).unwrap(), (size + more) as u64);
-        assert!(a.bytes() == expected(&[(1, size), (2, more), (3, 10)]));
-    }
-}
-
-/// [S-202]
-#[test]
-fn an_append_lies_there_once_also_if_the_file_moves_when_its_node_has_lost_its_lease() {
-    for (size, more) in [(0, 100), (100, 700), (20_000, 200), (20_000, 9000)] {
-        for nth in 1..30 {
-            let world = World::new();
-            let (a, b) = (world.node(1), Arc::new(world.node(2)));
-            b.writes(0, 1, size);
-            b.file.end_writing().unwrap();
-            a.file.refresh().unwrap();
-            let mover = b.clone();
-            let moves = move || {
-                if size > 1000 {
-                    mover.moves();
-                }
-                mover.file.append(&[3; 50]).expect("appended by another");
-            };
-            *a.member.loses.lock() = Some((nth, Box::new(moves)));
-            let at = a.file.append(&vec![2; more]).expect("appended");
-            if a.member.loses.lock().is_some() {
-                assert!(nth > 2, "so often it looks at least");
-                break;
-            }
-            let other =
-                if at == size as u64 { [(1, size), (2, more), (3, 50)] } else { [(1, size), (3, 50), (2, more)] };
-            assert!(a.bytes() == expected(&other), "{size} and {more}, lost at look {nth}: {} bytes", a.bytes().len());
-            assert!(b.bytes() == expected(&other), "on the other node");
-        }
-    }
-}
-
 /// [S-203]
 #[test]
 fn who_reads_on_sees_what_another_wrote_after_a_move() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (_world, a, b) = two();
     a.writes(0, 1, 20_000);
     assert!(b.bytes() == expected(&[(1, 20_000)]));
     a.file.end_writing().unwrap();
@@ -402,8 +338,7 @@ fn who_reads_on_sees_what_another_wrote_after_a_move() {
 /// [S-199]
 #[test]
 fn a_truncation_is_seen_by_who_reads_and_writes_afterwards() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (_world, a, b) = two();
     a.writes(0, 1, 20_000);
     b.file.truncate(3000).unwrap();
     a.file.forget_what_others_changed(false).unwrap();
@@ -417,8 +352,7 @@ fn a_truncation_is_seen_by_who_reads_and_writes_afterwards() {
 #[test]
 fn of_a_file_that_goes_while_it_moves_no_new_object_stays() {
     for nth in 1..40 {
-        let world = World::new();
-        let (a, b) = (world.node(1), world.node(2));
+        let (world, a, b) = two();
         a.writes(0, 1, 20_000);
         a.file.end_writing().unwrap();
         b.file.refresh().unwrap();
@@ -440,8 +374,7 @@ fn of_a_file_that_goes_while_it_moves_no_new_object_stays() {
 #[test]
 fn whatever_answer_is_lost_while_a_file_moves_nothing_that_it_names_is_removed() {
     let lost = |nth: u64, calls: u64| {
-        let world = World::new();
-        let (a, b) = (world.node(1), world.node(2));
+        let (world, a, b) = two();
         a.writes(0, 1, 20_000);
         b.file.refresh().unwrap();
         world.stub.lose_answers(nth, calls);
@@ -469,55 +402,10 @@ fn whatever_answer_is_lost_while_a_file_moves_nothing_that_it_names_is_removed()
 
 #[test]
 fn who_writes_a_file_that_another_node_laid_out_finds_it_by_its_number() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (_world, a, b) = two();
     a.writes(0, 1, 20_000);
     b.writes(20_000, 2, 10);
     let id = b.file.id().expect("it is laid out");
     let found = b.file.pool.numbered.get(id);
     assert!(found.is_some_and(|found| Arc::ptr_eq(&found, &b.file)), "else a ring for it searches the whole tree");
-}
-
-/// [S-225]
-#[test]
-fn what_another_node_writes_ends_checksums_those_that_count_and_those_to_come() {
-    type Change = fn(&One);
-    const CHANGES: [Change; 4] = [
-        |b| b.writes(5, 9, 100),
-        |b| assert!(b.file.append(&[9; 10]).is_ok()),
-        |b| b.file.truncate(b.file.size() - 100).expect("cut"),
-        |b| b.file.punch(0, 4096).expect("punched"),
-    ];
-    let made = || Ok(());
-    for change in CHANGES {
-        let world = World::new();
-        let (a, b) = (world.node(1), world.node(2));
-        a.writes(0, 1, 10_000);
-        b.writes(10_000, 2, 10_000); // sets its writer mark, which stays
-        assert!(a.file.begin_sums("first").expect("begun"));
-        assert!(world.stub.sums().expect("read").is_none(), "they do not count yet");
-        change(&b);
-        assert!(!a.file.end_sums("first", "text", made).expect("asked"), "it was changed meanwhile");
-        assert!(a.file.begin_sums("second").expect("begun"));
-        assert!(a.file.end_sums("second", "text", made).expect("asked"));
-        assert_eq!(world.stub.sums().expect("read"), Some(("second".into(), "text".into())));
-        change(&b);
-        assert!(!world.stub.has_sums().expect("read"));
-    }
-}
-
-/// [S-225]
-#[test]
-fn a_node_that_stands_still_before_its_checksums_count_comes_too_late() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
-    a.writes(0, 1, 10_000);
-    assert!(a.file.begin_sums("first").expect("begun"));
-    let meanwhile = || {
-        world.over(1);
-        b.writes(5, 9, 100);
-        Ok(())
-    };
-    assert!(!a.file.end_sums("first", "text", meanwhile).expect("asked"));
-    assert!(!world.stub.has_sums().expect("read"));
 }

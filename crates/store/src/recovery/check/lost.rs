@@ -10,20 +10,33 @@ use policy::protect::repair_order;
 use policy::{FileId, Time};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Files that waiting jobs read, each with the place of the first such job in the order of starts.
 #[derive(Debug, Default)]
-pub struct Starts(Mutex<BTreeMap<FileId, Time>>);
+pub struct Starts {
+    starts: Mutex<BTreeMap<FileId, Time>>,
+    edition: AtomicU64,
+}
 
 impl Starts {
     /// Replaces the list.
     pub fn set(&self, starts: BTreeMap<FileId, Time>) {
-        *self.0.lock() = starts;
+        let mut now = self.starts.lock();
+        if *now != starts {
+            *now = starts;
+            self.edition.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// Time when a file is needed; none if no job waits for it.
     pub fn of(&self, file: FileId) -> Option<Time> {
-        self.0.lock().get(&file).copied()
+        self.starts.lock().get(&file).copied()
+    }
+
+    /// Number of changes of the list.
+    pub fn edition(&self) -> u64 {
+        self.edition.load(Ordering::Acquire)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::file::File;
 use crate::stage::place::open_at;
 use crate::stage::progress::Meter;
 use crate::stage::{Report, Stop};
+use crate::workers::side_by_side;
 use crate::{Error, Result};
 use parking_lot::Mutex;
 use policy::layout::Reason;
@@ -26,24 +27,20 @@ impl Checker {
         let outcomes: Mutex<Vec<(usize, Outcome)>> = Mutex::default();
         let todo = Mutex::new(candidates.iter().filter(|c| c.recoverable));
         let moves: Mutex<BTreeMap<FileId, Arc<Mutex<()>>>> = Mutex::default();
-        std::thread::scope(|scope| {
-            for _ in 0..AT_ONCE.min(candidates.len()) {
-                scope.spawn(|| {
-                    while !stop.is_set() {
-                        let Some(candidate) = todo.lock().next() else { break };
-                        // A file undergoes one move at a time; several objects are fetched from a source at once.
-                        let file = moves.lock().entry(candidate.file).or_default().clone();
-                        let _alone = (candidate.proven || candidate.healthy_copies > 0).then(|| file.lock());
-                        let outcome = match self.repair_one(candidate) {
-                            Ok(()) => Outcome::Repaired,
-                            Err(e) => Outcome::Failed(e.to_string()),
-                        };
-                        if outcome == Outcome::Repaired {
-                            meter.add(candidate.bytes);
-                        }
-                        outcomes.lock().push((candidate.finding, outcome));
-                    }
-                });
+        side_by_side(AT_ONCE.min(candidates.len()), |_| {
+            while !stop.is_set() {
+                let Some(candidate) = todo.lock().next() else { break };
+                // A file undergoes one move at a time; several objects are fetched from a source at once.
+                let file = moves.lock().entry(candidate.file).or_default().clone();
+                let _alone = (candidate.proven || candidate.healthy_copies > 0).then(|| file.lock());
+                let outcome = match self.repair_one(candidate) {
+                    Ok(()) => Outcome::Repaired,
+                    Err(e) => Outcome::Failed(e.to_string()),
+                };
+                if outcome == Outcome::Repaired {
+                    meter.add(candidate.bytes);
+                }
+                outcomes.lock().push((candidate.finding, outcome));
             }
         });
         for (finding, outcome) in outcomes.into_inner() {

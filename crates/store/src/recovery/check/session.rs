@@ -7,6 +7,7 @@ use super::orphans::Before;
 use super::{CheckOptions, Checker};
 use crate::Result;
 use crate::stage::{Progress, Stop};
+use crate::workers::apart;
 use parking_lot::{Mutex, MutexGuard};
 use policy::ObjectId;
 use std::collections::BTreeMap;
@@ -61,9 +62,7 @@ impl Session {
             stop: Stop::default(),
         });
         let worker = session.clone();
-        let started = std::thread::Builder::new().name("check".into()).spawn(move || worker.work(&tasks, &tell));
-        if let Err(error) = started {
-            tracing::warn!("no thread for a part of a check: {error}");
+        if apart("check", move || worker.work(&tasks, &tell)).is_err() {
             session.stop.set();
         }
         session

@@ -12,10 +12,9 @@ fn what_is_there_is_replaced_only_on_demand() {
     let refused = world.stage(&["mem://h/a"], "a").expect_err("refused").to_string();
     assert!(refused.contains("--force"), "{refused}");
     assert!(world.read("a") == old);
-    let fd = std::fs::File::open(world.tree.join("a")).expect("there");
-    let used = world.stager.files.get_or_open(fd.into()).expect("opens");
+    let used = world.file("a");
     let what = StageIn { replace: true, ..request(&["mem://h/a"], "a") };
-    world.stager.stage_in(&what, &who(), QUIET, &Stop::default()).expect("replaced");
+    world.stage_as(&what, &who()).expect("replaced");
     assert!(world.read("a") == new);
     let mut there = vec![0; old.len()];
     assert!(used.read(0, &mut there).is_ok_and(|read| read == old.len()) && there == old, "a move reads it still");
@@ -24,9 +23,7 @@ fn what_is_there_is_replaced_only_on_demand() {
         let count = |t: &Arc<crate::target::Target>| t.run(|m| m.list()).map_or(0, |l| l.len());
         world.stager.volume.targets().all().iter().map(count).sum()
     };
-    let fd = std::fs::File::open(world.tree.join("a")).expect("there");
-    let layout = world.stager.files.get_or_open(fd.into()).expect("opens").layout().expect("objects");
-    assert_eq!(objects(&world), layout.objects().count(), "the objects of the old file are gone");
+    assert_eq!(objects(&world), layout_of(&world, "a").objects().count(), "the objects of the old file are gone");
 }
 
 #[test]
@@ -37,7 +34,7 @@ fn a_replacement_removes_no_file_but_the_replaced_one() {
     let others: Vec<_> = (0..512).map(|n| world.tree.join(format!(".entrepot-{n:x}"))).collect();
     others.iter().for_each(|path| std::fs::write(path, path.as_os_str().as_encoded_bytes()).expect("written"));
     let what = StageIn { replace: true, ..request(&["mem://h/a"], "a") };
-    world.stager.stage_in(&what, &who(), QUIET, &Stop::default()).expect("replaced");
+    world.stage_as(&what, &who()).expect("replaced");
     for path in others {
         assert!(std::fs::read(&path).is_ok_and(|bytes| bytes == path.as_os_str().as_encoded_bytes()), "{path:?}");
     }

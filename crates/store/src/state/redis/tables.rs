@@ -1,5 +1,9 @@
 //! The calls of a state store as commands of Redis.
 
+use super::scripts::{FORGET, NEXT_ABOVE, ORDER, REMEMBER, SET_STATE, SWAP};
+use super::values::{
+    entry_of, journalled, member, members_of, not_understood, object_of, order_of, state_of, state_text, target_records,
+};
 use super::{Pinned, RedisState};
 use crate::counters::Timed;
 use crate::state::dump::{self, Row};
@@ -9,137 +13,11 @@ use crate::volume_id::unique;
 use crate::{Error, Result};
 use policy::{FileId, ObjectId, TargetId};
 use redis::{Cmd, FromRedisValue, Pipeline, cmd, pipe};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
-
-/// A number above that of the sequence and above `ARGV[2]`.
-const NEXT_ABOVE: &str = "\
-    local last = math.max(tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0'), tonumber(ARGV[2])) + 1 \
-    redis.call('HSET', KEYS[1], ARGV[1], string.format('%d', last)) \
-    return last";
-
-/// Puts a value in the place of `ARGV[3]`, which is missing where there is to be none.
-const SWAP: &str = "\
-    if (redis.call('HGET', KEYS[1], ARGV[1]) or nil) ~= ARGV[3] then return 0 end \
-    redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) \
-    return 1";
-
-/// Remembers a target, unless it is known; its number is drawn from then on.
-const REMEMBER: &str = "\
-    if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then \
-      if redis.call('HEXISTS', KEYS[2], ARGV[2]) == 1 then return 0 end \
-      redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) \
-      redis.call('HSET', KEYS[2], ARGV[2], ARGV[1]) \
-      redis.call('HSET', KEYS[3], ARGV[1], 'ok -') \
-      redis.call('SET', KEYS[5], ARGV[3]) \
-    end \
-    if tonumber(redis.call('HGET', KEYS[4], 'target') or '0') < tonumber(ARGV[1]) then \
-      redis.call('HSET', KEYS[4], 'target', ARGV[1]) \
-    end \
-    return 1";
-
-/// Sets the state of a target that is known.
-const SET_STATE: &str = "\
-    if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then \
-      redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) \
-      redis.call('SET', KEYS[2], ARGV[3]) \
-    end \
-    return 1";
-
-/// Sets the state of a known target by an operator's order: the later of two orders counts. Returns the resulting
-/// state.
-const ORDER: &str = "\
-    if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return {} end \
-    local last = tonumber(redis.call('HGET', KEYS[3], ARGV[4]) or '0') \
-    local given = tonumber(ARGV[5]) \
-    if given > last then \
-      redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) \
-      redis.call('SET', KEYS[2], ARGV[3]) \
-      redis.call('HSET', KEYS[3], ARGV[4], string.format('%d', given)) \
-    end \
-    return {redis.call('HGET', KEYS[1], ARGV[1]), redis.call('HGET', KEYS[3], ARGV[4])}";
-
-/// Forgets a target and its garbage.
-const FORGET: &str = "\
-    local name = redis.call('HGET', KEYS[1], ARGV[1]) \
-    if name then redis.call('HDEL', KEYS[2], name) end \
-    redis.call('HDEL', KEYS[1], ARGV[1]) \
-    redis.call('HDEL', KEYS[3], ARGV[1]) \
-    redis.call('HDEL', KEYS[6], ARGV[5]) \
-    redis.call('ZREMRANGEBYLEX', KEYS[4], ARGV[2], ARGV[3]) \
-    redis.call('SET', KEYS[5], ARGV[4]) \
-    return 1";
 
 /// Key of the last change of the targets. Its value is not a counter: a server that lost its last writes would repeat
 /// numbers.
 const CHANGE: &str = "target.change";
-
-#[derive(Serialize, Deserialize)]
-struct Journalled {
-    path: Vec<u8>,
-    inode: u64,
-    objects: Vec<(u16, u64)>,
-}
-
-fn state_of(text: &str) -> Option<(TargetState, bool)> {
-    let (state, by) = text.split_once(' ')?;
-    Some((super::super::state_of(state)?, by == "operator"))
-}
-
-/// The sequence that has the time of a target's last order.
-fn order_of(target: TargetId) -> String {
-    format!("order:{}", target.0)
-}
-
-fn state_text(state: &str, by_operator: bool) -> String {
-    format!("{state} {}", if by_operator { "operator" } else { "-" })
-}
-
-/// As ordered as the pair of numbers.
-fn member((target, object): &(TargetId, ObjectId)) -> String {
-    format!("{:04x}:{:016x}", target.0, object.0)
-}
-
-/// From and to of a target's members.
-fn members_of(target: TargetId) -> (String, String) {
-    (format!("[{:04x}:", target.0), format!("({:04x};", target.0))
-}
-
-fn journalled(entry: &JournalEntry) -> Result<Vec<u8>> {
-    let mut objects: Vec<_> = entry.objects.iter().map(|(target, object)| (target.0, object.0)).collect();
-    objects.sort_unstable();
-    objects.dedup();
-    let path = entry.path.as_os_str().as_bytes().to_vec();
-    let value = serde_json::to_vec(&Journalled { path, inode: entry.inode, objects });
-    value.map_err(|error| Error::State(error.to_string()))
-}
-
-fn entry_of(file: &str, value: &[u8]) -> Result<JournalEntry> {
-    let unknown = || not_understood("a move under way");
-    let journalled: Journalled = serde_json::from_slice(value).map_err(|_| unknown())?;
-    let objects = journalled.objects.into_iter().map(|(target, object)| (TargetId(target), ObjectId(object)));
-    Ok(JournalEntry {
-        file: FileId(u64::from_str_radix(file, 16).map_err(|_| unknown())?),
-        path: PathBuf::from(std::ffi::OsString::from_vec(journalled.path)),
-        inode: journalled.inode,
-        objects: objects.collect(),
-    })
-}
-
-fn object_of(member: &str) -> Result<(TargetId, ObjectId)> {
-    let parts = member.split_once(':');
-    let numbers = parts.and_then(|(target, object)| {
-        Some((u16::from_str_radix(target, 16).ok()?, u64::from_str_radix(object, 16).ok()?))
-    });
-    let (target, object) = numbers.ok_or_else(|| not_understood("garbage"))?;
-    Ok((TargetId(target), ObjectId(object)))
-}
-
-fn not_understood(what: &str) -> Error {
-    Error::State(format!("the Redis server holds {what} that is not understood: something else wrote it"))
-}
 
 /// All targets, by number.
 pub fn targets(state: &RedisState) -> Result<Vec<TargetRecord>> {
@@ -277,19 +155,6 @@ fn rows_of(kinds: &[String], answers: Vec<redis::Value>) -> Result<Vec<Row>> {
         rows.extend(of::<Hash>(next()?)?.into_iter().map(record));
     }
     Ok(rows)
-}
-
-fn target_records(
-    names: BTreeMap<u16, String>,
-    states: &BTreeMap<u16, String>,
-    sequences: &BTreeMap<String, u64>,
-) -> impl Iterator<Item = Result<TargetRecord>> {
-    names.into_iter().map(|(id, name)| {
-        let found = states.get(&id).and_then(|text| state_of(text));
-        let (state, by_operator) = found.ok_or_else(|| not_understood("a target's state"))?;
-        let ordered_ms = sequences.get(&order_of(TargetId(id))).copied().unwrap_or_default();
-        Ok(TargetRecord { id: TargetId(id), name, state, by_operator, ordered_ms })
-    })
 }
 
 impl State for RedisState {

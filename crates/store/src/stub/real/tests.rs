@@ -1,5 +1,6 @@
 //! Records that are too large for every attribute, on a real file system.
 
+use super::record::POINTER;
 use super::*;
 use policy::layout::{Mirror, MirrorState, OPEN_END, Object, Segment};
 use policy::{ObjectId, TargetId};

@@ -3,6 +3,7 @@
 //! A size is set, and a tail is cut, in one step with the look at the lease. A system call of a frozen node that comes
 //! later still is the one thing that no protocol over a plain file system stops.
 
+use super::shared::code;
 use super::*;
 
 impl Sizes {

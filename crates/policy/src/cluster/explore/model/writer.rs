@@ -1,5 +1,6 @@
 //! The steps of a writer, and how any node ends a claim and takes litter away.
 
+use super::shared::code;
 use super::*;
 
 impl State {

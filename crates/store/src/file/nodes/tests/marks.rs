@@ -10,8 +10,7 @@ fn objects(world: &World) -> usize {
 /// [S-213]
 #[test]
 fn each_node_has_a_mark_of_its_own_and_takes_no_other_away() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (world, a, b) = two();
     a.writes(0, 1, 20_000);
     b.file.refresh().unwrap();
     let file = a.file.id().unwrap();
@@ -31,8 +30,7 @@ fn each_node_has_a_mark_of_its_own_and_takes_no_other_away() {
 /// [S-213]
 #[test]
 fn whoever_takes_the_last_link_away_removes_the_objects_as_they_lie_then() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (world, a, b) = two();
     a.writes(0, 1, 20_000);
     b.file.refresh().unwrap();
     b.file.mark_in_use().unwrap();
@@ -49,8 +47,7 @@ fn whoever_takes_the_last_link_away_removes_the_objects_as_they_lie_then() {
 /// [S-213]
 #[test]
 fn a_move_of_a_file_that_loses_its_name_leaves_nothing() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (world, a, b) = two();
     a.writes(0, 1, 20_000);
     drop(a);
     let stub = world.stub.clone();

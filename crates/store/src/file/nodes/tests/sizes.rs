@@ -23,8 +23,7 @@ fn grows(world: &World) -> Vec<Mark> {
 /// [S-330]
 #[test]
 fn the_size_of_a_file_that_grows_is_said_at_its_end_and_seen_by_who_opens_it_before() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (world, a, b) = two();
     let all = grown(&a, 20);
     assert!(said(&world) < all.len() as u64, "said {}", said(&world));
     assert_eq!(a.file.size(), all.len() as u64);
@@ -62,8 +61,7 @@ fn a_node_that_is_over_has_lost_nothing_of_a_size_that_it_did_not_say() {
     type Change = fn(&One);
     const CHANGES: [Change; 3] = [|b| b.moves(), |b| b.writes(1 << 20, 9, 1), |b| assert!(b.file.append(&[9]).is_ok())];
     for (nth, change) in CHANGES.into_iter().enumerate() {
-        let world = World::new();
-        let (a, b) = (world.node(1), world.node(2));
+        let (world, a, b) = two();
         let all = grown(&a, 20);
         assert!(said(&world) < all.len() as u64);
         world.over(1);
@@ -86,8 +84,7 @@ fn a_node_that_is_over_has_lost_nothing_of_a_size_that_it_did_not_say() {
 /// [S-330]
 #[test]
 fn what_was_cut_off_does_not_come_back_when_neither_the_writer_nor_who_cut_it_comes_to_an_end() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (world, a, b) = two();
     let all = grown(&a, 20);
     let late = grows(&world)[0];
     world.over(1);
@@ -112,8 +109,7 @@ fn what_was_cut_off_does_not_come_back_when_neither_the_writer_nor_who_cut_it_co
 /// [S-330]
 #[test]
 fn what_a_write_that_failed_left_beyond_the_end_is_in_the_file_and_not_in_a_later_hole() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (world, a, b) = two();
     let all = grown(&a, 20);
     b.file.refresh().unwrap();
     b.writes(0, 1, 1);
@@ -132,8 +128,7 @@ fn what_a_write_that_failed_left_beyond_the_end_is_in_the_file_and_not_in_a_late
 /// [S-330]
 #[test]
 fn a_writer_does_not_rely_on_what_another_says_of_the_size() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (world, a, b) = two();
     let all = grown(&a, 20);
     // It gets the end from the objects, so its write is no extension for it, although the stub has a smaller size.
     b.writes(all.len() as u64 - 10, 7, 10);
@@ -143,8 +138,7 @@ fn a_writer_does_not_rely_on_what_another_says_of_the_size() {
 /// [S-330]
 #[test]
 fn a_lease_that_was_lost_leaves_the_size_to_the_objects() {
-    let world = World::new();
-    let (a, b) = (world.node(1), world.node(2));
+    let (world, a, b) = two();
     let all = grown(&a, 20);
     *a.member.standing.lock() = Standing::Lost;
     a.file.end_writing().unwrap();

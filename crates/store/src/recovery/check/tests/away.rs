@@ -6,18 +6,16 @@ use super::*;
 #[test]
 fn bytes_on_a_target_that_may_come_back_are_away_and_not_lost() {
     let c = new();
-    c.world.memory.add("mem://h/a", &data(SIZE, 3));
-    c.world.stage(&["mem://h/a"], "a").expect("staged");
-    let fd = std::fs::File::options().read(true).write(true).open(c.world.tree.join("a")).expect("there");
-    c.checker.files.get_or_open(fd.into()).expect("opens").set_source(None).expect("forgotten");
+    c.staged("a", 3);
+    c.open_file("a").expect("there").set_source(None).expect("forgotten");
     let target = c.layout("a").objects().next().expect("object").1.target;
-    c.checker.volume.targets().operate(target, Order::Fail).expect("failed");
+    c.fail(target);
     let report = c.check(false);
     assert!(report.findings.iter().all(|f| f.outcome == Outcome::Away && f.missing_bytes > 0), "{}", report.text());
     assert!(!report.findings.is_empty() && !report.is_healthy() && !report.text().contains("are lost"));
     let report = c.check(true);
     assert!(report.findings.iter().all(|f| f.outcome == Outcome::Away), "a repair does not change that");
     assert!(serde_json::to_string(&report).expect("json").contains(r#""outcome":"away""#));
-    c.checker.volume.targets().operate(target, Order::Restore).expect("restored");
+    c.restore(target);
     assert!(c.check(false).findings.is_empty(), "and it is back");
 }

@@ -3,7 +3,6 @@
 use super::scrub::{all, flip};
 use super::*;
 use crate::file::File;
-use crate::target::Order;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const LEN: u64 = 3_300_000;
@@ -72,6 +71,23 @@ fn of_a_closed_file_with_one_mirror_a_flipped_bit_is_reported_and_stays() {
     assert!(c.world.read("a") == expected);
 }
 
+/// [S-429]
+#[test]
+fn a_bit_that_flips_before_the_checksums_is_certified_with_one_mirror_and_prevents_them_with_two() {
+    let c = new();
+    for (path, mirrors) in [("a", 1), ("b", 2)] {
+        let open = file(&c, path, mirrors);
+        flip(&c, path, 0, 100_000);
+        match mirrors {
+            1 => assert!(sum(&c, &open).expect("made") && has_sums(&open)),
+            _ => assert!(matches!(sum(&c, &open), Err(crate::Error::Busy(_))) && !has_sums(&open)),
+        }
+    }
+    let found = all(&c).findings;
+    let is_of_b = found.iter().all(|finding| finding.kind == FindingKind::MirrorsDiffer && finding.path == "b");
+    assert!(found.len() == 2 && is_of_b, "one for each mirror: {found:#?}");
+}
+
 type Change = (&'static str, fn(&Arc<File>) -> crate::Result<()>);
 
 const CHANGES: [Change; 9] = [
@@ -131,7 +147,7 @@ fn checksums_end_before_the_first_byte_is_changed_and_a_change_meanwhile_ends_th
     let left: Vec<_> = closing.filter(|entry| entry.file_name().to_string_lossy().ends_with(".closing")).collect();
     assert!(left.is_empty(), "{left:?}");
     for target in c.checker.volume.targets().all() {
-        c.checker.volume.targets().operate(target.id(), Order::Fail).expect("failed");
+        c.fail(target.id());
     }
     open.write(0, b"x").expect_err("no target takes it");
     assert!(!has_sums(&open), "it was said before that was tried");

@@ -36,13 +36,6 @@ pub(super) fn all(c: &Checked) -> Told {
     scrub(c, None, usize::MAX)
 }
 
-fn staged(c: &Checked, path: &str, seed: u64) -> Arc<crate::source::memory::Remote> {
-    let uri = format!("mem://h/{path}");
-    let remote = c.world.memory.add(&uri, &data(SIZE, seed));
-    c.world.stage(&[&uri], path).expect("staged");
-    remote
-}
-
 fn mirror(c: &Checked, path: &str) {
     let file = c.open_file(path).expect("there");
     let placement = c.checker.files.pool().placement.clone();
@@ -75,7 +68,7 @@ fn files_are_scrubbed_in_the_order_of_their_paths_and_one_that_was_stopped_goes_
     }
     let paths = ["a", "b/a", "b/c/z", "b/d", "b.d/x", "c"];
     for (n, path) in paths.iter().enumerate() {
-        staged(&c, path, n as u64);
+        c.staged(path, n as u64);
     }
     let whole = all(&c);
     let mut order: Vec<Vec<&str>> = paths.iter().map(|path| path.split('/').collect()).collect();
@@ -97,7 +90,7 @@ fn files_are_scrubbed_in_the_order_of_their_paths_and_one_that_was_stopped_goes_
 #[test]
 fn each_stripe_is_mended_from_the_mirror_that_has_it_right() {
     let c = new();
-    let remote = staged(&c, "a", 31);
+    let remote = c.staged("a", 31);
     mirror(&c, "a");
     remote.fail(Some(crate::source::SourceError::Permanent("gone".into())));
     // No mirror is whole, and every stripe is right in one.
@@ -125,7 +118,7 @@ fn each_stripe_is_mended_from_the_mirror_that_has_it_right() {
 #[test]
 fn what_no_mirror_has_right_comes_from_the_source() {
     let c = new();
-    let remote = staged(&c, "a", 32);
+    let remote = c.staged("a", 32);
     mirror(&c, "a");
     let before = remote.reads().len();
     flip(&c, "a", 0, 4_000_000);
@@ -148,7 +141,7 @@ fn what_no_mirror_has_right_comes_from_the_source() {
 #[test]
 fn what_neither_a_mirror_nor_the_source_has_is_reported_and_left_as_it_is() {
     let c = new();
-    let remote = staged(&c, "a", 33);
+    let remote = c.staged("a", 33);
     remote.fail(Some(crate::source::SourceError::Permanent("gone".into())));
     flip(&c, "a", 0, 7_000_000);
     let before = c.layout("a");
@@ -172,7 +165,7 @@ fn what_neither_a_mirror_nor_the_source_has_is_reported_and_left_as_it_is() {
 fn a_scrub_beside_writers_and_truncations_finds_nothing_wrong() {
     let c = new();
     for (n, path) in ["a", "b", "c", "d"].iter().enumerate() {
-        staged(&c, path, n as u64);
+        c.staged(path, n as u64);
         mirror(&c, path);
     }
     let over = AtomicBool::new(false);

@@ -9,7 +9,7 @@ use super::model::finite;
 use crate::failure::Result;
 use crate::shown;
 use crate::table::{self, Output, column};
-use policy::stripe::model::{Parameters, Scaling};
+use policy::stripe::model::{Parameters, Prediction, Scaling};
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -42,88 +42,51 @@ fn widths(devices: u32) -> Vec<f64> {
 
 /// Figure `number` for these devices; rate and size of the parameters count where the figure has no axis for them.
 pub fn figure(number: u8, at: &Parameters) -> Figure {
-    let across = widths(at.devices);
-    let over_widths = |of: &dyn Fn(u32) -> f64| across.iter().map(|&width| of(width as u32)).collect::<Vec<_>>();
-    let by_rate = |of: &dyn Fn(&Parameters, u32) -> f64| {
-        RATES
-            .iter()
-            .map(|&rate| {
-                let at = Parameters { rate, ..*at };
-                (format!("{rate}/s"), over_widths(&|width| of(&at, width)))
-            })
-            .collect::<Vec<_>>()
+    let over_widths = |title, down, rows: &dyn Fn(&[f64]) -> Vec<(String, Vec<f64>)>| {
+        let across = widths(at.devices);
+        Figure { title, down, rows: rows(&across), across: ("width", across), logarithmic: true }
     };
-    let size = |blocks: f64| format!("{} KiB", blocks * 4.0);
-    let by_size = |of: &dyn Fn(&Parameters, u32) -> f64| {
-        BLOCKS
-            .iter()
-            .map(|&request_blocks| {
-                let at = Parameters { request_blocks, ..*at };
-                (size(request_blocks), over_widths(&|width| of(&at, width)))
-            })
-            .collect::<Vec<_>>()
+    let by_rate = |title, of: &dyn Fn(Prediction) -> f64| {
+        let row = |across: &[f64], rate| {
+            let cells = across.iter().map(|&width| of(Parameters { rate, ..*at }.predict(width as u32)));
+            (format!("{rate}/s"), cells.collect())
+        };
+        over_widths(title, "rate", &|across| RATES.iter().map(|&rate| row(across, rate)).collect())
     };
-    let widest = ("width", across.clone());
-    let sizes_by_rate = |of: &dyn Fn(&Parameters) -> f64| {
+    let by_size = |title, of: &dyn Fn(Prediction) -> f64| {
+        let row = |across: &[f64], request_blocks| {
+            let cells = across.iter().map(|&width| of(Parameters { request_blocks, ..*at }.predict(width as u32)));
+            (size(request_blocks), cells.collect())
+        };
+        over_widths(title, "request", &|across| BLOCKS.iter().map(|&blocks| row(across, blocks)).collect())
+    };
+    let over_rates = |title, logarithmic, of: &dyn Fn(&Parameters) -> f64| {
         let row = |request_blocks: f64| {
             let at = |rate| of(&Parameters { request_blocks, rate, ..*at });
             (size(request_blocks), RATES.iter().map(|&rate| at(rate)).collect())
         };
-        BLOCKS.iter().map(|&blocks| row(blocks)).collect::<Vec<(String, Vec<f64>)>>()
+        let rows = BLOCKS.iter().map(|&blocks| row(blocks)).collect();
+        Figure { title, across: ("requests/s", RATES.to_vec()), down: "request", rows, logarithmic }
     };
-    let rates = ("requests/s", RATES.to_vec());
     let count = |width: Option<u32>| width.map_or(f64::INFINITY, f64::from);
     match number {
-        4 => Figure {
-            title: "figure 4: how the last of D response times compares with their mean",
-            across: widest,
-            down: "distribution",
-            rows: scalings(&across),
-            logarithmic: false,
-        },
-        5 => Figure {
-            title: "figure 5: service time of a stripe, s",
-            across: widest,
-            down: "request",
-            rows: by_size(&|at, width| at.predict(width).service_s),
-            logarithmic: true,
-        },
-        6 => Figure {
-            title: "figure 6: response time of a request, s",
-            across: widest,
-            down: "rate",
-            rows: by_rate(&|at, width| at.predict(width).request_s),
-            logarithmic: true,
-        },
-        7 => Figure {
-            title: "figure 7: utilisation of the devices; unstable from 1 on",
-            across: widest,
-            down: "rate",
-            rows: by_rate(&|at, width| at.predict(width).utilisation),
-            logarithmic: true,
-        },
-        8 => Figure {
-            title: "figure 8: response time of a request, s",
-            across: widest,
-            down: "request",
-            rows: by_size(&|at, width| at.predict(width).request_s),
-            logarithmic: true,
-        },
-        9 => Figure {
-            title: "figure 9: optimal width",
-            across: rates,
-            down: "request",
-            rows: sizes_by_rate(&|at| count(at.optimal_width())),
-            logarithmic: false,
-        },
-        _ => Figure {
-            title: "figure 10: largest width at utilisation 1, equation 11 as mended",
-            across: rates,
-            down: "request",
-            rows: sizes_by_rate(&|at| at.width_at(1.0).map_or(f64::INFINITY, |width| width.min(f64::from(at.devices)))),
-            logarithmic: true,
-        },
+        4 => {
+            let title = "figure 4: how the last of D response times compares with their mean";
+            Figure { logarithmic: false, ..over_widths(title, "distribution", &scalings) }
+        }
+        5 => by_size("figure 5: service time of a stripe, s", &|at| at.service_s),
+        6 => by_rate("figure 6: response time of a request, s", &|at| at.request_s),
+        7 => by_rate("figure 7: utilisation of the devices; unstable from 1 on", &|at| at.utilisation),
+        8 => by_size("figure 8: response time of a request, s", &|at| at.request_s),
+        9 => over_rates("figure 9: optimal width", false, &|at| count(at.optimal_width())),
+        _ => over_rates("figure 10: largest width at utilisation 1, equation 11 as mended", true, &|at| {
+            at.width_at(1.0).map_or(f64::INFINITY, |width| width.min(f64::from(at.devices)))
+        }),
     }
+}
+
+fn size(blocks: f64) -> String {
+    format!("{} KiB", blocks * 4.0)
 }
 
 /// `gamma(D)` of the three distributions.

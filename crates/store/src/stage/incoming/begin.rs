@@ -1,0 +1,128 @@
+//! The beginning of a staging: a new stub, or the one of an interrupted staging.
+
+use super::{Incoming, Unsaved};
+use crate::source;
+use crate::stage::fetch::UNIT_BYTES_MIN;
+use crate::stage::inherit::placement_in;
+use crate::stage::place::Place;
+use crate::stage::record::{Progress, Units};
+use crate::stage::sources::Sources;
+use crate::stage::{StageError, Stager};
+use parking_lot::Mutex;
+use policy::layout::Reason;
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, Mode, OFlags};
+use rustix::io::Errno;
+use std::sync::atomic::AtomicBool;
+
+impl<'a> Incoming<'a> {
+    /// Continues an interrupted staging if the source is unchanged, or begins a new one.
+    pub(super) fn begin(
+        stager: &'a Stager,
+        key: &str,
+        place: &Place,
+        sources: &Sources,
+        notes: &mut Vec<String>,
+    ) -> Result<Incoming<'a>, StageError> {
+        let source = &sources.list[0].0;
+        let earlier = stager.volume.state().staging_get(key)?;
+        let earlier: Option<Progress> = earlier.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        if let Some(earlier) = earlier {
+            let resumable = sources.by_ranges(0);
+            if earlier.version == source.version && earlier.uri == source.uri && resumable {
+                if let Some(incoming) = Incoming::take_up(stager, key, earlier)? {
+                    return Ok(incoming);
+                }
+            } else if resumable {
+                notes.push(format!("{} changed since the staging was interrupted: it begins anew", source.uri));
+            }
+        }
+        stager.discard(key)?;
+        Incoming::begin_new(stager, key, place, source)
+    }
+
+    fn begin_new(
+        stager: &'a Stager,
+        key: &str,
+        place: &Place,
+        source: &source::Place,
+    ) -> Result<Incoming<'a>, StageError> {
+        let size = source.version.size;
+        let pool = stager.files.pool();
+        let placement = placement_in(place.parent(), &pool.placement, &stager.volume.config().tiers);
+        let needed_bytes = size.saturating_mul(placement.mirrors.max(1) as u64);
+        if size > pool.inline_bytes_max {
+            let targets = stager.volume.targets();
+            targets.measure_now(); // an older measurement is not precise enough for a large file
+            let free_bytes = targets.space().free_bytes;
+            if needed_bytes > free_bytes {
+                return Err(StageError::Space { needed_bytes, free_bytes });
+            }
+        }
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let stub = fs::openat(stager.volume.staging(), key, flags, Mode::from_raw_mode(0o600))?;
+        let file = stager.files.get_or_open(stub.try_clone().map_err(|_| Errno::MFILE)?)?;
+        let mut stripe_bytes = 0;
+        if size > pool.inline_bytes_max {
+            file.lay_out(size, &placement, Reason::StagedIn)?;
+            stripe_bytes = placement.stripe_size;
+        }
+        let sums = open_sums(stager, key)?;
+        fs::ftruncate(&sums, 0)?;
+        let unit_bytes = unit_bytes(stripe_bytes);
+        let units = Units::none(size.div_ceil(unit_bytes));
+        let progress = Progress {
+            path: place.shown.clone(),
+            uri: source.uri.clone(),
+            version: source.version.clone(),
+            unit_bytes,
+            done: units.to_text(),
+        };
+        let (progress, unsynced) = (Mutex::new((progress, units, Unsaved::nothing())), AtomicBool::new(false));
+        Ok(Incoming { stager, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress, unsynced })
+    }
+
+    fn take_up(stager: &'a Stager, key: &str, earlier: Progress) -> Result<Option<Incoming<'a>>, StageError> {
+        let size = earlier.version.size;
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(stub) = fs::openat(stager.volume.staging(), key, flags, Mode::empty()) else { return Ok(None) };
+        let file = stager.files.get_or_open(stub.try_clone().map_err(|_| Errno::MFILE)?)?;
+        let stripe_bytes = file.layout().map_or(0, |l| l.mirrors[0].segments[0].stripe_size);
+        let count = size.div_ceil(earlier.unit_bytes.max(1));
+        let units = Units::parse(&earlier.done, count).filter(|_| earlier.unit_bytes == unit_bytes(stripe_bytes));
+        // A file with objects on an unavailable target is fetched again as a whole.
+        let states = stager.volume.targets();
+        let whole = file
+            .layout()
+            .is_none_or(|l| l.objects().all(|(_, o)| states.get(o.target).is_some_and(|t| t.state().accepts_io())));
+        let pristine = file.source()?.is_none() && fs::fstat(&stub)?.st_nlink == 1;
+        let Some(units) = units.filter(|_| whole && pristine) else { return Ok(None) };
+        let sums = open_sums(stager, key)?;
+        let (progress, unsynced) = (Mutex::new((earlier, units, Unsaved::nothing())), AtomicBool::new(false));
+        Ok(Some(Incoming { stager, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress, unsynced }))
+    }
+
+    /// Opens a staging that another node has begun.
+    pub(in crate::stage) fn join(stager: &'a Stager, key: &str, begun: Progress) -> Result<Incoming<'a>, StageError> {
+        let is_key = key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let size = begun.version.size;
+        let incoming = if is_key { Incoming::take_up(stager, key, begun)? } else { None };
+        incoming
+            .filter(|incoming| incoming.size == size)
+            .ok_or_else(|| StageError::path(key, "no such staging is under way"))
+    }
+}
+
+fn unit_bytes(stripe_bytes: u64) -> u64 {
+    let stripe = stripe_bytes.max(4096);
+    UNIT_BYTES_MIN.div_ceil(stripe) * stripe
+}
+
+fn open_sums(stager: &Stager, key: &str) -> Result<OwnedFd, StageError> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(fs::openat(stager.volume.staging(), sums_key(key), flags, Mode::from_raw_mode(0o600))?)
+}
+
+pub(super) fn sums_key(key: &str) -> String {
+    format!("{key}.sums")
+}
