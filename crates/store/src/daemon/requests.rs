@@ -20,10 +20,9 @@ pub(super) use tiering::TIERING;
 use super::balance::{self, Ask};
 use super::quotas;
 use super::{Core, Ending};
-use crate::adapt::burst::Asked;
 use crate::control::answers::{Done, Text};
 use crate::control::{Binding, Caller, Handler, Problem, Request, Responder};
-use crate::stage::{Progress, Report, Stop};
+use crate::stage::Progress;
 use crate::target::Order;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -123,41 +122,14 @@ impl Commands {
             }
             Request::Merge(files) => sent(layout::merge(core, caller, &files)),
             Request::Split { path } => sent(layout::change(core, caller, &path, |file| Ok(core.mover.split(file)?))),
-            Request::StageIn { what, limit, identity } => {
-                let uri = what.uris.first().map(String::as_str);
-                let by = stage::Asked { core, caller, path: &what.path, uri, limit, identity };
-                by.staged(out, |stager, who, tell, stop| stager.stage_in(&what, who, tell, stop))
-            }
-            Request::StageInTree { what, chosen, limit, identity } => {
-                let uri = what.uris.first().map(String::as_str);
-                let by = stage::Asked { core, caller, path: &what.path, uri, limit, identity };
-                by.staged(out, |stager, who, tell, stop| stager.stage_in_tree(&what, &chosen, who, tell, stop))
-            }
-            Request::StageInManifest { what, chosen, limit, identity } => {
-                let by = stage::Asked { core, caller, path: &what.path, uri: None, limit, identity };
-                by.staged(out, |stager, who, tell, stop| stager.stage_in_manifest(&what, &chosen, who, tell, stop))
-            }
-            Request::LookAtStageIn { wanted, chosen, identity } => {
-                let who = stage::known(caller, identity);
-                let look = |_: Report<'_>, stop: &Stop| core.stager.look(&wanted, &chosen, &who, stop);
-                sent(with_progress(out, look).map_err(Into::into))
-            }
-            Request::LookAtStageOut { what, identity } => {
-                let who = stage::known(caller, identity);
-                let look = |_: Report<'_>, stop: &Stop| core.stager.look_out(&what, &who, stop);
-                sent(with_progress(out, look).map_err(stage::out_problem))
-            }
-            Request::StageOut { what, limit, identity } => {
-                let by = stage::Asked { core, caller, path: &what.path, uri: None, limit, identity };
-                by.out(&what, out)
-            }
-            Request::Source { path } => sent(stage::source(core, caller, &path)),
-            Request::SetSource { path, uris, verify, identity } => {
-                let who = stage::known(caller, identity);
-                let set =
-                    |report: Report<'_>, stop: &Stop| core.stager.source_set(&path, &uris, verify, &who, report, stop);
-                sent(with_progress(out, set).map(stage::shown).map_err(Into::into))
-            }
+            asked @ (Request::StageIn { .. }
+            | Request::StageInTree { .. }
+            | Request::StageInManifest { .. }
+            | Request::LookAtStageIn { .. }
+            | Request::LookAtStageOut { .. }
+            | Request::StageOut { .. }
+            | Request::Source { .. }
+            | Request::SetSource { .. }) => stage::run(core, caller, asked, out),
             Request::Check(what) => sent(check::run(core, caller, what, out)),
             Request::Accounting(what) => sent(core.accounts.show(core, caller, &what)),
             Request::Events(what) => sent(events::run(core, caller, &what, out)),
@@ -172,29 +144,13 @@ impl Commands {
             | Request::SetQuota(_)
             | Request::RemoveQuota { .. }) => quotas::run(core, caller, asked, out),
             Request::Scrub(asked) => super::scrub::run(core, caller, asked, out),
-            Request::BeginCheckpoint(what) => {
-                let burst = checkpoint::burst(core)?;
-                what.paths.iter().try_for_each(|path| core.may_see(caller, path))?;
-                burst.call(caller.uid, Asked::Begin(what))
-            }
-            Request::CommitCheckpoint { app, abandon } => {
-                checkpoint::named(&app)?;
-                checkpoint::burst(core)?.call(caller.uid, Asked::End(app, abandon))
-            }
-            Request::AboutApplication { app, mtbf_s, nodes } => {
-                checkpoint::named(&app)?;
-                checkpoint::burst(core)?.call(caller.uid, Asked::About(app, mtbf_s, nodes))
-            }
-            Request::Checkpoints { app } => checkpoint::burst(core)?.call(caller.uid, Asked::Rows(app)),
-            Request::RestartFrom { app } => {
-                checkpoint::named(&app)?;
-                sent(checkpoint::burst(core)?.restart(&core.files, caller, &app))
-            }
-            Request::Advise { app } => {
-                checkpoint::named(&app)?;
-                checkpoint::burst(core)?.call(caller.uid, Asked::Advice(app))
-            }
-            Request::BurstBuffer {} => checkpoint::burst(core)?.call(caller.uid, Asked::Status),
+            asked @ (Request::BeginCheckpoint(_)
+            | Request::CommitCheckpoint { .. }
+            | Request::AboutApplication { .. }
+            | Request::Checkpoints { .. }
+            | Request::RestartFrom { .. }
+            | Request::Advise { .. }
+            | Request::BurstBuffer {}) => checkpoint::run(core, caller, asked),
             Request::Down { force } => {
                 caller.must_be_operator("stop the volume")?;
                 sent(self.ending.unmount(force).map(|()| Done {}))

@@ -1,35 +1,77 @@
 //! `stage.*` and `source.*`: data in and out, with the caller's permissions.
 
-use super::with_progress;
+use super::{sent, with_progress};
 use crate::control::answers::Source;
-use crate::control::{Caller, Problem, Responder, exit};
+use crate::control::{Caller, Problem, Request, Responder, exit};
 use crate::daemon::Core;
 use crate::source::{Identity, Record, SourceError};
 use crate::stage::{Progress, Report, StageError, StageOut, Staged, Stager, Stop};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
+/// Serves a request for staging.
+pub fn run(core: &Core, caller: &Caller, request: Request, out: &mut Responder<'_>) -> Result<Value, Problem> {
+    match request {
+        Request::StageIn { what, limit, identity } => {
+            let uri = what.uris.first().map(String::as_str);
+            let by = Asked { core, caller, path: &what.path, uri, limit, identity };
+            by.staged(out, |stager, who, tell, stop| stager.stage_in(&what, who, tell, stop))
+        }
+        Request::StageInTree { what, chosen, limit, identity } => {
+            let uri = what.uris.first().map(String::as_str);
+            let by = Asked { core, caller, path: &what.path, uri, limit, identity };
+            by.staged(out, |stager, who, tell, stop| stager.stage_in_tree(&what, &chosen, who, tell, stop))
+        }
+        Request::StageInManifest { what, chosen, limit, identity } => {
+            let by = Asked { core, caller, path: &what.path, uri: None, limit, identity };
+            by.staged(out, |stager, who, tell, stop| stager.stage_in_manifest(&what, &chosen, who, tell, stop))
+        }
+        Request::LookAtStageIn { wanted, chosen, identity } => {
+            let who = known(caller, identity);
+            let look = |_: Report<'_>, stop: &Stop| core.stager.look(&wanted, &chosen, &who, stop);
+            sent(with_progress(out, look).map_err(Into::into))
+        }
+        Request::LookAtStageOut { what, identity } => {
+            let who = known(caller, identity);
+            let look = |_: Report<'_>, stop: &Stop| core.stager.look_out(&what, &who, stop);
+            sent(with_progress(out, look).map_err(out_problem))
+        }
+        Request::StageOut { what, limit, identity } => {
+            let by = Asked { core, caller, path: &what.path, uri: None, limit, identity };
+            by.out(&what, out)
+        }
+        Request::Source { path } => sent(source(core, caller, &path)),
+        Request::SetSource { path, uris, verify, identity } => {
+            let who = known(caller, identity);
+            let set =
+                |report: Report<'_>, stop: &Stop| core.stager.source_set(&path, &uris, verify, &who, report, stop);
+            sent(with_progress(out, set).map(shown).map_err(Into::into))
+        }
+        _ => Err(Problem::wrong("this is no request for staging")),
+    }
+}
+
 /// The caller's ids from the kernel, with the credentials and the mask that the request passed.
-pub fn known(caller: &Caller, told: Identity) -> Identity {
+fn known(caller: &Caller, told: Identity) -> Identity {
     Identity { uid: caller.uid, gid: caller.gid, ..told }
 }
 
 /// A staging on behalf of a caller.
-pub struct Asked<'a> {
-    pub core: &'a Core,
-    pub caller: &'a Caller,
+struct Asked<'a> {
+    core: &'a Core,
+    caller: &'a Caller,
     /// Path in the mount.
-    pub path: &'a str,
+    path: &'a str,
     /// First source, for staging in.
-    pub uri: Option<&'a str>,
+    uri: Option<&'a str>,
     /// Maximum rate, in bytes per second.
-    pub limit: Option<u64>,
-    pub identity: Identity,
+    limit: Option<u64>,
+    identity: Identity,
 }
 
 impl Asked<'_> {
     /// Stages, with progress to the caller and to clients that query the running stagings of that path.
-    pub fn staged<E: From<StageError>>(
+    fn staged<E: From<StageError>>(
         self,
         out: &mut Responder<'_>,
         work: impl FnOnce(&Stager, &Identity, Report<'_>, &Stop) -> Result<Staged, StageError>,
@@ -48,7 +90,7 @@ impl Asked<'_> {
         Ok(json!(staged))
     }
 
-    pub fn out(self, what: &StageOut, out: &mut Responder<'_>) -> Result<Value, Problem> {
+    fn out(self, what: &StageOut, out: &mut Responder<'_>) -> Result<Value, Problem> {
         let work = |stager: &Stager, who: &Identity, report: Report<'_>, stop: &Stop| {
             stager.stage_out(what, who, report, stop)
         };
@@ -57,7 +99,7 @@ impl Asked<'_> {
 }
 
 /// The error of a failed stage-out: it leaves no new copy under the name.
-pub fn out_problem(e: StageError) -> Problem {
+fn out_problem(e: StageError) -> Problem {
     let (at_destination, in_mount) = (matches!(e, StageError::Source { .. }), matches!(e, StageError::Path { .. }));
     let problem = Problem::from(e);
     match () {
@@ -67,12 +109,12 @@ pub fn out_problem(e: StageError) -> Problem {
     }
 }
 
-pub fn source(core: &Core, caller: &Caller, path: &str) -> Result<Option<Source>, Problem> {
+fn source(core: &Core, caller: &Caller, path: &str) -> Result<Option<Source>, Problem> {
     Ok(shown(core.stager.source_get(path, &known(caller, Identity::default()))?))
 }
 
 /// A record in the form for users.
-pub fn shown(record: Option<Record>) -> Option<Source> {
+fn shown(record: Option<Record>) -> Option<Source> {
     record.map(|record| Source {
         size: record.size(),
         sources: record.sources,
