@@ -36,7 +36,8 @@ fn functions(text: &str) -> Vec<(&str, usize)> {
 
 #[test]
 fn no_file_outgrows_its_idea() {
-    let long = rust_files().into_iter().map(|(path, text)| (path, text.lines().count())).filter(|(_, n)| *n > LINES_MAX);
+    let long =
+        rust_files().into_iter().map(|(path, text)| (path, text.lines().count())).filter(|(_, n)| *n > LINES_MAX);
     complain("files that are too long", &long.map(|(p, n)| format!("{}: {n} lines", p.display())).collect::<Vec<_>>());
 }
 
