@@ -23,6 +23,17 @@ fn in_order(browser: &Browser, served: &Served) {
     assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
 }
 
+fn rates_are_drawn(browser: &mut Browser) {
+    let rates = browser.text("rates").replace('\n', " ");
+    assert!(
+        rates.contains("read") && rates.contains("1.0 MiB/s") && rates.contains("at most 2.0 MiB/s in 20 s"),
+        "{rates}"
+    );
+    assert_eq!(browser.value("document.querySelectorAll('#rates svg').length"), 3);
+    let line = browser.value("document.querySelector('#rates path').getAttribute('d')");
+    assert_eq!(line, "M880 1H890L890 50H900");
+}
+
 /// [S-229] [S-230] [S-231] [S-425]
 #[test]
 fn a_hundred_targets_and_ten_thousand_jobs_are_shown_to_who_types_the_token() {
@@ -45,14 +56,7 @@ fn a_hundred_targets_and_ten_thousand_jobs_are_shown_to_who_types_the_token() {
     assert_eq!(browser.text("state"), "target t099 is failed");
     assert_eq!(browser.text("jobs-count"), "1 to 100 of 10,000 jobs");
     assert_eq!(browser.text("job-states"), "9,890 queued, 100 running, 10 staging-in");
-    let rates = browser.text("rates").replace('\n', " ");
-    assert!(
-        rates.contains("read") && rates.contains("1.0 MiB/s") && rates.contains("at most 2.0 MiB/s in 20 s"),
-        "{rates}"
-    );
-    assert_eq!(browser.value("document.querySelectorAll('#rates svg').length"), 3);
-    let line = browser.value("document.querySelector('#rates path').getAttribute('d')");
-    assert_eq!(line, "M880 1H890L890 50H900");
+    rates_are_drawn(&mut browser);
     // Markup in a name is not executed.
     assert!(browser.text("move-rows").contains("secret/<img src=x onerror=alert(1)>"));
     assert_eq!(browser.value("document.images.length"), 0);

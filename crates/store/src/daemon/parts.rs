@@ -50,16 +50,14 @@ pub(super) fn assemble(
 ) -> Result<(Arc<Core>, Arc<Mount>), Problems> {
     let stripes = adapt::striping(&config)?;
     let volume = Arc::new(Volume::open(config, servers)?);
-    let events = Arc::new(Events::default());
-    events.know_owners(volume.tree().try_clone_to_owned().map_err(|e| problem(&e))?);
+    let events = events(&volume).map_err(|e| problem(&e))?;
     let maintenance = Maintenance::new(volume.config().purge.every);
     let background = Background::new(volume.stats().clone(), events.clone(), maintenance.clone());
     let pool = pool(&volume, background.clone(), events).map_err(|e| problem(&e))?;
     start_cache(&volume, &pool)?;
     let nodes = nodes(&volume, &pool, mount_point).map_err(|e| problem(&e))?;
     let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
-    let places = places(&volume, &maintenance).map_err(|e| problem(&e))?;
-    drop(pool.places.set(places));
+    drop(pool.places.set(places(&volume, &maintenance).map_err(|e| problem(&e))?));
     let repair = repair(&volume, &pool, opener.clone()).map_err(|e| problem(&e))?;
     drop(pool.recovery.set(repair.clone()));
     let mover = mover(&volume, &pool);
@@ -123,6 +121,12 @@ pub(super) fn assemble(
         gauges: Mutex::default(),
     });
     Ok((core, mount))
+}
+
+fn events(volume: &Volume) -> std::io::Result<Arc<Events>> {
+    let events = Events::default();
+    events.know_owners(volume.tree().try_clone_to_owned()?);
+    Ok(Arc::new(events))
 }
 
 /// Settles the leftovers of a crash. Afterwards it is known whether orphans are to be searched.
