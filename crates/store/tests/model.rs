@@ -234,10 +234,9 @@ fn move_bytes(world: &World, file: &Arc<File>, op: &Op) {
             drop(mover.move_segment(file, mirror, segment, &world.options.placement));
         }
         Op::Resync => {
-            if mover.resync(file).is_ok() {
-                let all = file.layout().expect("only a file with a layout is resynced");
-                assert!(all.mirrors.iter().all(|m| m.state == policy::layout::MirrorState::InSync));
-            }
+            let Ok(_) = mover.resync(file) else { return };
+            let all = file.layout().expect("only a file with a layout is resynced");
+            assert!(all.mirrors.iter().all(|m| m.state == policy::layout::MirrorState::InSync));
         }
         _ => {}
     }

@@ -22,6 +22,9 @@ const BLOCKS: [f64; 8] = [16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0]
 const SIGMA: f64 = 0.577_350_269_189_625_8;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
+/// Names and values of rows.
+type Rows = Vec<(String, Vec<f64>)>;
+
 /// A figure as a table. Infinite values are unstable loads.
 pub struct Figure {
     title: &'static str,
@@ -29,7 +32,7 @@ pub struct Figure {
     across: (&'static str, Vec<f64>),
     /// Heading of the rows.
     down: &'static str,
-    rows: Vec<(String, Vec<f64>)>,
+    rows: Rows,
     /// Whether bars grow with the logarithm.
     logarithmic: bool,
 }
@@ -42,7 +45,7 @@ fn widths(devices: u32) -> Vec<f64> {
 
 /// Figure `number` for these devices; rate and size of the parameters count where the figure has no axis for them.
 pub fn figure(number: u8, at: &Parameters) -> Figure {
-    let over_widths = |title, down, rows: &dyn Fn(&[f64]) -> Vec<(String, Vec<f64>)>| {
+    let over_widths = |title, down, rows: &dyn Fn(&[f64]) -> Rows| {
         let across = widths(at.devices);
         Figure { title, down, rows: rows(&across), across: ("width", across), logarithmic: true }
     };
@@ -90,7 +93,7 @@ fn size(blocks: f64) -> String {
 }
 
 /// `gamma(D)` of the three distributions.
-fn scalings(across: &[f64]) -> Vec<(String, Vec<f64>)> {
+fn scalings(across: &[f64]) -> Rows {
     let harmonic = |d: f64| (1..=d as u32).map(|k| 1.0 / f64::from(k)).sum::<f64>();
     let of = |scaling: Scaling, d: f64| match scaling {
         Scaling::Exponential => harmonic(d),
