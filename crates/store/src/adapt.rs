@@ -11,9 +11,9 @@
 //! machine's lock is held for one event, or a batch of recorded ones, and until the resulting actions are queued in
 //! their lanes.
 //!
-//! An access is what reaches the daemon: what the kernel's page cache answers costs no device anything and is none.
+//! An access is a request that reaches the daemon; reads served from the kernel's page cache are not counted.
 //!
-//! In the state store are which mirrors are forks or replicas, the speeds of devices, and what is known of checkpoints.
+//! The state store records which mirrors are forks or replicas, the speeds of devices, and the checkpoints.
 //! Temperatures and loads are learned again after a restart, and a walk through the tree finds what lies on the fast
 //! tier.
 
@@ -70,7 +70,7 @@ use tiers::Tiers;
 pub struct Settings {
     /// `[tiering]`.
     pub tiering: volume::Tiering,
-    /// `[stripes]`; `None`: nothing is counted.
+    /// `[stripes]`; `None`: no requests are counted.
     pub stripes: Option<volume::Stripes>,
     /// `[replication]`, of a system whose size is not known yet.
     pub replicas: ReplicasConfig,
@@ -115,10 +115,11 @@ pub struct Adapt {
 }
 
 impl Adapt {
-    /// Over these parts, with the striper that [`striping`] set up. Nothing happens before `Adapt::start` or
-    /// [`Adapt::step`]. Tiers begin with [`Adapt::set_costs`].
+    /// Creates the mechanisms over these parts, with the striper that [`striping`] set up. They are idle until
+    /// `Adapt::start` or [`Adapt::step`] is called; tiers begin with [`Adapt::set_costs`].
     ///
     /// # Errors
+    ///
     /// The state store cannot read the records of forks, replicas or checkpoints.
     pub fn new(settings: Settings, stripes: Option<StripesConfig>, parts: Parts, clock: Clock) -> Result<Arc<Adapt>> {
         let Parts { files, mover, state, stats, burst } = parts;
@@ -185,7 +186,7 @@ impl Adapt {
         self.settings.tiering.policy != volume::TieringPolicy::Off
     }
 
-    /// Pauses or resumes moves between tiers; moves under way end.
+    /// Pauses or resumes moves between tiers; running moves continue to their end.
     pub fn pause(&self, paused: bool) {
         self.tiers.pause(paused);
         self.driver.tell(Event::Tiers(policy::tier::machine::Event::Paused(paused)));
