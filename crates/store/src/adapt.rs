@@ -119,7 +119,6 @@ impl Adapt {
     /// `Adapt::start` or [`Adapt::step`] is called; tiers begin with [`Adapt::set_costs`].
     ///
     /// # Errors
-    ///
     /// The state store cannot read the records of forks, replicas or checkpoints.
     pub fn new(settings: Settings, stripes: Option<StripesConfig>, parts: Parts, clock: Clock) -> Result<Arc<Adapt>> {
         let Parts { files, mover, state, stats, burst } = parts;

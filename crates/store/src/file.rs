@@ -122,7 +122,7 @@ pub struct File {
     stub_unsynced: Unsynced<Errno>,
     /// Bytes in the stub that could not be made durable.
     stub_lost: Lost,
-    /// Pending modification time in nanoseconds since 1970; 0 is none.
+    /// Pending modification time in nanoseconds since 1970; 0: none.
     modified: AtomicU64,
     /// The object's own modification time as it was last taken over, while the kernel writes it.
     kernel_modified: AtomicU64,
@@ -140,7 +140,7 @@ pub struct File {
     kernel_writes: AtomicBool,
     /// Receiver of writes for the mover.
     watch: RwLock<Option<Arc<ByteRanges>>>,
-    /// Handles that applications hold.
+    /// Number of handles that applications hold.
     handles: AtomicUsize,
     load: Load,
     usage: Arc<Usage>,

@@ -1,6 +1,7 @@
 //! The mover: the one part that changes where existing bytes lie.
 //!
-//! One verb: transform a layout. The others are functions from the old layout to the new. Safe at every step:
+//! There is one verb: transform a layout. The others are functions from the old layout to the new. Every step is safe
+//! against a crash:
 //!
 //! ```text
 //! mark the stub | journal objects | make, copy | (exclusive) copy the rest, sync, replace record, sync stub | journal -> garbage | remove

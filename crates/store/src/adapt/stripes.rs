@@ -47,7 +47,6 @@ impl Devices {
 /// Parameters and rules of the striper from a configuration. Reads only the rule file.
 ///
 /// # Errors
-///
 /// The rules or weights cannot be read or are invalid.
 pub fn striping(config: &Config) -> Result<StripesConfig, Problems> {
     let of = &config.stripes;

@@ -16,7 +16,7 @@ struct Entry {
     id: FileId,
     /// Number of blocks, fetches and streams.
     held: u64,
-    /// First block behind all that were ever fetched.
+    /// Block after the last one that was ever fetched.
     end: u64,
 }
 

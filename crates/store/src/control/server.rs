@@ -203,7 +203,7 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
         Ok((stream, _)) => Arc::new(stream),
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
         Err(e) => {
-            // Out of descriptors or memory: wait for others to release some rather than spin.
+            // Descriptors or memory ran out: wait until some are released instead of spinning.
             tracing::warn!("control socket: {e}");
             return thread::sleep(PAUSE);
         }

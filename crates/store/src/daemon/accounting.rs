@@ -56,7 +56,7 @@ pub struct Accounts {
 #[derive(Default)]
 struct Book {
     ledger: Option<Ledger>,
-    /// Counts that are in the ledger, or were in that of an earlier day.
+    /// Counts that are in the ledger of this or of an earlier day.
     seen: BTreeMap<Option<u32>, UserCounts>,
     /// Bytes of known jobs that are not in the ledger yet.
     staged: BTreeMap<(String, u32), StagedBytes>,
@@ -67,7 +67,7 @@ struct Book {
 }
 
 impl Accounts {
-    /// `node` is unique among the nodes; `keep` is zero where nothing is to be recorded.
+    /// Creates the accounts. `node` is unique among the nodes; with a `keep` of zero, nothing is recorded.
     pub(super) fn new(node: &str, keep: Duration) -> Accounts {
         Accounts {
             keep_days: keep.as_secs().div_ceil(DAY_S),
@@ -98,7 +98,7 @@ impl Accounts {
         *self.owners_of.lock() = Some(owners_of);
     }
 
-    /// Records a job's new state. Quick: locks may be held.
+    /// Records a job's new state. The call is quick, so the caller may hold locks.
     pub fn job_is(&self, job: String, now: JobNow) {
         if self.keep_days == 0 {
             return;

@@ -1,4 +1,4 @@
-//! Forgets a node that is over and will not come back: its records go to this node.
+//! Removal of a node that is over and will not return: its records move to this node.
 //!
 //! - Its moves are settled as it would have done at its start (`crash`): only objects in the layout of their file stay.
 //! - Its stagings resume here, when the same is staged in again. Its other records move to this node.
@@ -27,7 +27,7 @@ struct SettledCounts {
     stagings: usize,
     records: usize,
     jobs: usize,
-    /// Moves of files that cannot be searched now.
+    /// Number of moves whose file cannot be searched now.
     unknown: usize,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String, P
     let own = the_dead(&alive, &over, name)?;
     let mut left = SettledCounts::default();
     for own in &own {
-        // The first round settles records that an interrupted call had taken already, the second one the rest.
+        // The first round settles records that an interrupted call had already moved, the second one the rest.
         for _ in 0..2 {
             let state = core.volume.state().left_by(own).map_err(failed)?;
             let Some(state) = state else { break };

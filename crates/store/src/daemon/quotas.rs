@@ -133,7 +133,7 @@ impl Keeper {
         for (key, record) in records {
             match record::parse_key(key).and_then(|of| Ok((of, Record::parse(record)?))) {
                 Ok((of, record)) => new.extend(keeper.book.lock().limit(now, of, &record)),
-                // A volume without this limit is better than no volume.
+                // A volume that lacks one limit is better than no volume.
                 Err(error) => tracing::error!("a quota is not kept until it is set anew: {error}"),
             }
         }
@@ -211,7 +211,7 @@ impl Keeper {
         if self.quotas.is_on() || core.calls.is_some() { Outcome::Again } else { Outcome::Done }
     }
 
-    /// Whether this node has nothing to report to another node or to request from it, for now.
+    /// Whether this node has nothing to exchange with other nodes for now.
     fn is_quiet(&self, core: &Core) -> bool {
         let decides = self.book.lock().decides;
         if self.quotas.is_on() || self.is_behind.load(Ordering::Acquire) || core.acts() || decides {

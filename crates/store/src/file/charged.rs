@@ -47,7 +47,7 @@ impl File {
         }
         let place = self.stub.owner().zip(self.stub.path());
         let payers = place.map_or_else(Payers::default, |(owner, place)| match self.staged_as.get() {
-            // The path of its stub is that of its staging.
+            // A file being staged in is charged at the place of its staging.
             Some(path) => quotas.payers(owner.0, owner.1, Path::new(&**path).parent().unwrap_or(Path::new(""))),
             None => quotas.payers_at(owner, &place),
         });
@@ -84,7 +84,7 @@ impl File {
         *self.charges.payers.lock() = None;
     }
 
-    /// Whether this node can admit growth to `end` at once. False is not final: ask [`File::may_reach`].
+    /// Whether this node can admit growth to `end` at once. If not, [`File::may_reach`] decides.
     pub(super) fn surely_reaches(&self, end: u64) -> bool {
         if !self.is_charged() {
             return true;

@@ -74,7 +74,7 @@ impl File {
         }
         self.learn_how_it_lies(mark);
         let view = self.view();
-        // If the mark stays, the next start keeps one mirror, which is right for equal ones, too.
+        // If the mark stays, the next start keeps one mirror, which is correct for equal mirrors, too.
         if self.sync_objects(&view).and_then(|()| self.stub.sync()).is_ok() {
             self.take_away(mark);
         }

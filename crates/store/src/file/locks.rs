@@ -56,21 +56,21 @@ pub struct InTheWay {
     pub process: u32,
 }
 
-/// Admissions of a user: the remembered ranges, one at first, and the descriptor.
+/// Admissions of a user: of the locked ranges (one at first), and of the descriptor.
 pub type Admitted = (admission::Held, admission::Held);
-/// Admits a user to both.
+/// Admits a user's range and descriptor.
 pub type Admit<'a> = &'a (dyn Fn() -> Result<Admitted> + Sync);
 
 /// The locks of a file.
 #[derive(Default)]
 pub(super) struct Locks(Mutex<BTreeMap<Owner, Arc<One>>>);
 
-/// State of one owner.
+/// State of one lock owner.
 struct One {
-    /// One call at a time; `None` once the owner is out of the table.
+    /// Held during a call of the owner; `None` once the owner is removed from the table.
     locker: Mutex<Option<OneLocker>>,
     known: Mutex<Known>,
-    /// The file was closed: all locks are about to be released.
+    /// Whether the file was closed: all locks are about to be released.
     closed: AtomicBool,
 }
 

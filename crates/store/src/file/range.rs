@@ -58,7 +58,7 @@ impl File {
     pub fn allocate(self: &Arc<Self>, offset: u64, len: u64, keep_size: bool) -> Result<()> {
         let end = Self::check_range(offset, len)?;
         if keep_size && end > self.size() && self.has_payers() {
-            // It would take space that no quota counts.
+            // The reserved space would not be charged to any quota.
             return Err(Errno::OPNOTSUPP.into());
         }
         self.may_reach(end)?;

@@ -5,7 +5,7 @@
 //! below  new objects are filled and kept; the layout stays as it is                    [fast b]             a kept
 //! down   the file's layout names the kept objects again, the fast ones are garbage     [fast b] -> [slow a]
 //! ```
-//! A copy under creation below a segment gives way to writers: the first write to the segment ends it.
+//! The first write to a segment ends the creation of its copy.
 //!
 //! A copy has a record only while the durable layout does not name its objects. The record is written after the new
 //! layout is durable and before the journal ends. It is removed before the layout names the objects again, when the
@@ -179,7 +179,7 @@ impl Mover {
         }
     }
 
-    /// Called once the new objects are complete and no write came since. Returns the copy that is kept from now on.
+    /// Returns the copy to keep from now on. Called once the new objects are complete and no write came since.
     pub(super) fn keep_or_release(&self, old: &Layout, new: &Layout, keeps: Keeps) -> Option<Segment> {
         let (used, copy) = match keeps {
             Keeps::Nothing => return None,

@@ -148,7 +148,7 @@ impl Mover {
         let result = match result {
             Ok(layout) => Ok(layout),
             Err(Stop::Changed) => Err(Error::Busy("the layout changed under every attempt; try again".into())),
-            // A copy of removed objects fails in many ways.
+            // The copy of removed objects fails in many ways.
             Err(Stop::Failed(_)) if file.is_removed() => Err(Error::Busy("the file has been removed".into())),
             Err(Stop::Failed(e) | Stop::Died(e)) => Err(e),
         };
@@ -238,7 +238,7 @@ impl Mover {
         self.step(Step::Created)?;
         if !made.is_empty() {
             let copy = self.copy(m, &new, made);
-            // Only where there are new objects: the cost for a segment of a long file is that of the segment.
+            // Only ranges on new objects are copied: the cost for a segment does not depend on the file's length.
             let proven = m.how.proof.map(|proof| Proven::new(m.file, m.view, proof));
             let first = Copy { proof: proven.as_ref(), ..self.copy(m, &new, made) };
             for range in copy.ranges() {

@@ -89,8 +89,7 @@ impl Burst {
         !self.settings.checkpoints.is_empty() || !self.sessions.read().is_empty() || !self.marks.read().is_empty()
     }
 
-    /// Returns the request that writes the file's version. If the file lay elsewhere, it is first moved to the fast
-    /// tier.
+    /// Returns the request that writes the file's version, after moving the file to the fast tier if necessary.
     pub(super) fn begin_writing(&self, adapt: &Adapt, checkpoint: &Arc<OpenCheckpoint>) -> Result<u64> {
         let request = self.request_for(checkpoint)?;
         if checkpoint.request.load(Ordering::Acquire) != request {
@@ -359,7 +358,6 @@ impl Burst {
     /// The application of that name; a new one is recorded.
     ///
     /// # Errors
-    ///
     /// The user has too many applications, or the record cannot be written.
     pub(super) fn app_in(&self, table: &mut CheckpointTable, name: &str) -> Result<super::record::App> {
         let default = self.settings.mtbf.as_secs();

@@ -43,7 +43,6 @@ impl Burst {
     /// The full name of the application that a caller names.
     ///
     /// # Errors
-    ///
     /// The name is invalid, or the operator's name fits several users.
     pub(super) fn named(&self, caller: &Caller, name: &str) -> Result<String, Problem> {
         if !caller.is_operator() {

@@ -55,7 +55,6 @@ impl Burst {
     /// Marks files of a job's owner as checkpoints.
     ///
     /// # Errors
-    ///
     /// Errors of the state store; the job then has no marks.
     pub fn mark(&self, job: &str, marked: &Marked) -> Result<()> {
         record::put_marks(&*self.state, job, marked)?;

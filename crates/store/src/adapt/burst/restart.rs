@@ -31,7 +31,6 @@ impl Burst {
     /// The version to restart from, with its directory relative to the mount's root.
     ///
     /// # Errors
-    ///
     /// The caller may see no such version, or the deciding node does not answer.
     pub(crate) fn restart(
         self: &Arc<Burst>,

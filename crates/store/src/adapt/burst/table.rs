@@ -118,7 +118,6 @@ impl CheckpointTable {
     /// The application of that name, created if necessary; returns whether it is new.
     ///
     /// # Errors
-    ///
     /// The user has too many applications.
     pub fn app(&mut self, name: &str, now_ms: u64, mtbf_s: u64) -> Result<(App, bool)> {
         if let Some(app) = self.apps.get(name) {
@@ -176,8 +175,7 @@ impl CheckpointTable {
         }
     }
 
-    /// Removes a file from its version. Returns the version and its new record; `None` for the record if no file is
-    /// left.
+    /// Removes a file from its version. Returns the version, and its new record unless it has no files left.
     pub fn file_removed(&mut self, file: FileId) -> Option<(Version, Option<record::Version>)> {
         let key = self.by_file.remove(&file)?;
         let version = self.complete.get_mut(&key)?;

@@ -160,7 +160,7 @@ fn for_everybody(options: ServerOptions) -> (tempfile::TempDir, Server) {
 /// Answer to a request; `None` if the server hung up.
 fn ask(stream: &UnixStream) -> Option<String> {
     let mut stream = stream;
-    // The server may have closed a refused connection already; the answer is there all the same.
+    // The server may have closed a refused connection already; its answer can still be read.
     let _ = stream.write_all(b"{\"id\":1,\"command\":\"echo.who\"}\n");
     let line = read_line(&mut BufReader::new(stream), 1000).ok()??;
     Some(String::from_utf8_lossy(&line).into_owned())

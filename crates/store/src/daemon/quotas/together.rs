@@ -151,7 +151,7 @@ impl Keeper {
             let mut book = self.book.lock();
             book.decides = true;
             book.edition = (calls.own().to_owned(), (core.pool.clock)().0);
-            // Another node has summed these totals since this node led.
+            // Another node has summed these totals since this node last led.
             book.entries.values_mut().for_each(|entry| entry.shared.heard.clear());
         }
         self.reload(core, &records);
