@@ -72,13 +72,13 @@ pub struct Settings {
     pub tiering: volume::Tiering,
     /// `[stripes]`; `None`: no requests are counted.
     pub stripes: Option<volume::Stripes>,
-    /// `[replication]`, of a system whose size is not known yet.
+    /// `[replication]`, before the size of the system is known.
     pub replicas: ReplicasConfig,
     /// The devices that files are striped over.
     pub devices: stripes::Devices,
     /// Bytes of a segment, from `[layout] segment`.
     pub segment_bytes: u64,
-    /// Changes of one mechanism at the same time, from `[mover] concurrent`.
+    /// Maximum of concurrent changes of one mechanism, from `[mover] concurrent`.
     pub concurrent: usize,
 }
 
@@ -88,11 +88,11 @@ pub struct Parts {
     pub files: Arc<FileTable>,
     /// Makes the changes.
     pub mover: Arc<Mover>,
-    /// Remembers forks and the speed of devices.
+    /// State store: records forks and the speeds of devices.
     pub state: Arc<dyn State>,
     /// Counters of the daemon.
     pub stats: Arc<Stats>,
-    /// The volume, if it has a burst buffer.
+    /// The opened volume, if it has a burst buffer.
     pub burst: Option<Arc<volume::Volume>>,
 }
 

@@ -94,8 +94,8 @@ impl DurableNames {
         self.state.record_put(NAMES, KEY, &bytes)
     }
 
-    /// Makes names durable. Afterwards all names created before the previous pass are durable: the time between two
-    /// passes exceeds that of any operation. A target that cannot sync now keeps its bound.
+    /// Makes names durable. Afterwards all names created before the previous pass are durable, since the time between
+    /// two passes exceeds that of any operation. A target that cannot sync now keeps its bound.
     pub fn pass(&self) -> Result<()> {
         let mut inner = self.inner.lock();
         let drawn = self.pool.next_object().0;

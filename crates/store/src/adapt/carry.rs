@@ -120,7 +120,7 @@ impl Adapt {
                 made(Metric::StripesForksDropped);
                 Ok(0)
             }
-            // Verbs of the other mechanisms.
+            // These verbs belong to other mechanisms.
             Verb::AddMirror { shape: None, .. } | Verb::Swap { .. } => Err(Error::Busy("its mirrors changed".into())),
             Verb::ReplaceTargets { .. } | Verb::ReplaceTarget { .. } => Err(Error::Busy("its mirrors changed".into())),
         }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Record {
-    /// Mirrors that the file has for other reasons.
+    /// Number of mirrors that are no forks.
     keep: usize,
 }
 

@@ -112,7 +112,7 @@ impl Jobs {
         waiting.wake();
     }
 
-    /// Gives a lane its threads. They call `carry`, which calls [`Jobs::work`].
+    /// Gives a lane its threads. These call `carry`, which calls [`Jobs::work`].
     pub fn start(&self, lane: Lane, carriers: Pool, carry: impl Fn() + Send + Sync + 'static) {
         let waiting = &self.lanes[lane as usize];
         drop(waiting.carriers.set((carriers, Arc::new(carry))));

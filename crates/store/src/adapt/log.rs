@@ -23,7 +23,7 @@ pub struct Access {
     pub segment: u64,
     /// Tier of the segment at the access.
     pub tier: Tier,
-    /// Bytes of the access that lie in it.
+    /// Bytes of the access that lie in the segment.
     pub bytes: u64,
     /// Whether the access reads or writes.
     pub region: Region,

@@ -17,7 +17,7 @@ pub(super) struct Quiet {
     seen: BTreeMap<TargetId, u64>,
 }
 
-/// The targets of moves under way.
+/// The targets of running moves.
 #[derive(Default)]
 pub(super) struct Ours(Mutex<BTreeMap<TargetId, u32>>, Mutex<BTreeSet<TargetId>>);
 

@@ -75,8 +75,8 @@ impl Replicas {
         Arc::new(self.uses.clone())
     }
 
-    /// Whether processes of a job had the file open since it has a replica, and none has now. `variable` is one of
-    /// [`JOB_VARIABLES`]. A job whose processes cannot be identified has closed no file.
+    /// Whether all processes of a job that opened the file since it has a replica have closed it. `variable` is one of
+    /// [`JOB_VARIABLES`]. For a job whose processes cannot be identified, the result is false.
     pub fn has_closed(&self, file: FileId, variable: &str, job: &str, uid: u32) -> bool {
         self.uses.has_closed(file, variable, job, uid)
     }

@@ -117,8 +117,8 @@ impl Adapt {
         self.segment(file, index).zip(id).is_some_and(|((_, segment), id)| self.mover.has_copy(id, &segment))
     }
 
-    /// Runs `work`, a move or copy between the targets of a segment and some others, which count as busy with our own
-    /// work while it runs. `work` gets the placement of the segment on the others.
+    /// Runs `work`, a move or copy between the targets of a segment and those of another tier, with a placement there.
+    /// All these targets count as busy with our own work during the call.
     fn between<T>(
         &self,
         of: &FoundSegment<'_>,

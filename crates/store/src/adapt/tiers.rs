@@ -189,7 +189,7 @@ impl Adapt {
         }
     }
 
-    /// Gives up copies with a part on a target until these parts have `short_bytes` bytes. Returns their bytes.
+    /// Removes copies with a part on a target until these parts have `short_bytes` bytes. Returns their bytes.
     fn give_up_copies(&self, target: TargetId, short_bytes: u64) -> u64 {
         let segment = |at: Location| Some(self.segment(&*self.files.noted(FileId(at.file))?, at.segment)?.1);
         let bytes = |at: Location| segment(at).map_or(0, |of| self.mover.copy_bytes_on(FileId(at.file), &of, target));

@@ -37,7 +37,7 @@ pub type OwnersOf = Arc<dyn Fn(&BTreeSet<String>) -> BTreeMap<String, u32> + Sen
 pub struct JobNow {
     /// The job's owner.
     pub caller: Caller,
-    /// The files and directories that it names, below the mount point.
+    /// Files and directories that the job names, below the mount point.
     pub paths: Vec<String>,
     /// State and times of the job.
     pub facts: JobFacts,
@@ -182,7 +182,7 @@ impl Accounts {
                 now.facts.recovered_bytes = recovered.iter().map(|(_, tally)| tally.fetched_bytes()).sum();
             }
             let done = ledger.job_is(state, &job, now.caller.uid, now.facts.clone());
-            // Keep a newer state of the job, if there is one by now.
+            // A newer state of the job, if there is one, is kept.
             done.inspect_err(|_| {
                 self.jobs.lock().entry(job).or_insert(now);
             })?;

@@ -130,7 +130,7 @@ impl Background {
         *self.away.lock()
     }
 
-    /// The drains under way.
+    /// The running drains.
     pub(super) fn drains(&self) -> BTreeMap<TargetId, DrainProgress> {
         self.drains.lock().clone()
     }
@@ -147,7 +147,7 @@ impl Background {
         }
     }
 
-    /// Requests the drain of a target, unless it is under way.
+    /// Requests the drain of a target, unless it is running.
     fn drain(&self, target: TargetId) {
         let mut drains = self.drains.lock();
         if let std::collections::btree_map::Entry::Vacant(entry) = drains.entry(target) {
@@ -236,7 +236,7 @@ impl Background {
         Outcome::Done
     }
 
-    /// One walk for rebuilding. The rest is retried after increasing pauses, or at once when a target comes back.
+    /// Runs one walk for rebuilding. Other files are retried after increasing pauses, or once a target returns.
     pub(super) fn rebuild(&self, core: &Core) -> Outcome {
         // A target that another node added is not lost.
         if core.volume.config().is_shared()

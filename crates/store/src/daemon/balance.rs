@@ -41,7 +41,7 @@ const REMEMBER_EVERY: Duration = Duration::from_secs(10);
 pub(super) static BALANCE: Led<Ask> =
     Led { name: "balance", is_ready: |_| true, serve: |core, _, ask, _| serve(core, ask) };
 
-/// The run under way, or the last one of this daemon.
+/// The current run, or the last one of this daemon.
 #[derive(Debug, Default)]
 struct Now {
     is_running: bool,
@@ -282,8 +282,8 @@ fn parts(layout: &Layout, size: u64) -> Vec<(TargetId, u64)> {
     parts.into_iter().collect()
 }
 
-/// Whether the file must stay: it is in use, is not whole, or a mechanism claims its place. A directory's layout
-/// names no targets, so a move within a tier keeps it.
+/// Whether the file must stay: it is in use, is not whole, or a mechanism claims its placement. A directory's layout
+/// does not count, since it names no targets.
 fn is_kept(file: &File, layout: &Layout) -> bool {
     let claims = [Mechanism::Burst, Mechanism::Repair, Mechanism::Replicas, Mechanism::User];
     file.is_open()

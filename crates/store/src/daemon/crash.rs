@@ -100,7 +100,7 @@ pub(super) fn settle_journal(
 /// Files of the journal, found by a walk over the tree.
 struct Walked {
     layouts: HashMap<FileId, Arc<Layout>>,
-    /// Whether every name was seen.
+    /// Whether all names were read.
     complete: bool,
 }
 
@@ -113,8 +113,8 @@ impl Walked {
     ) -> Result<Walked> {
         let mut walked = Walked { layouts: HashMap::new(), complete: true };
         tracing::info!("looking through the tree for files whose move was interrupted");
-        // A list may lack names while a part of a shared file system is away: a file that two walks do not find is
-        // gone.
+        // A list may lack names while a part of a shared file system is away. So a file counts as gone only if two
+        // walks miss it.
         for _ in 0..2 {
             walked.complete &= volume.namespace_is_whole()?;
             for file in walk(volume, files)? {
@@ -183,7 +183,7 @@ pub(super) fn settle_marks_of(is_over: &dyn Fn(Node) -> bool, volume: &Volume, f
 /// Objects of the files that have a name.
 struct Named {
     objects: HashSet<ObjectId>,
-    /// Whether all files were seen.
+    /// Whether all files were read.
     complete: bool,
 }
 

@@ -22,7 +22,7 @@ use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Maximum of events, and of moves under way.
+/// Maximum of events, and of running moves.
 const EVENTS_MAX: usize = 60;
 const MOVES_MAX: usize = 50;
 /// Maximum of applications of the burst buffer, and of their versions.

@@ -127,7 +127,7 @@ fn server_of(there: &Found) -> Server {
     if was_killed(&status) { Server::Killed(pid) } else { Server::Runs }
 }
 
-/// Whether the `status` of a process in `/proc` is that of one that is ending: a zombie, or with a pending SIGKILL.
+/// Whether the `status` in `/proc` shows a process that is ending: a zombie, or one with a pending SIGKILL.
 fn was_killed(status: &str) -> bool {
     const SIGKILL: u64 = 1 << 8;
     let is_pending = |mask: &str| u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & SIGKILL != 0);

@@ -41,8 +41,8 @@ use std::time::{Duration, Instant};
 const SAVE_EVERY: Duration = Duration::from_secs(60);
 /// Interval of scans of all names although every change was counted: some files change past the mount. A guess.
 const LOOK_EVERY: Duration = Duration::from_secs(6 * 3600);
-/// Delay of a scan after a new limit on several nodes, so that all nodes count for the limit. It also delays the end
-/// of a scan after the last name, so that all nodes have reported: three reports.
+/// Delay of a scan after a new limit, until all nodes count for it. A scan also ends this long after the last name,
+/// until all nodes have reported: three reports.
 const LOOK_SOON: Duration = Duration::from_secs(3);
 /// Interval at which a node requests the limits, in case it missed their announcement.
 const ASK_EVERY: Duration = Duration::from_secs(60);
@@ -182,15 +182,15 @@ impl Keeper {
     /// Checks at once whether a refused account may have room by now.
     fn judge(&self, account: &Account) {
         let Some(used) = account.used() else { return };
-        // The machine keeps its latest time.
+        // The machine ignores times before its latest one.
         let mut book = self.book.lock();
         if book.decides {
             book.happens(Time::ZERO, Event::Used { subject: account.subject(), used });
         }
     }
 
-    /// Checks usage, and exchanges it with other nodes. It is complete where nothing has a limit and no other node may
-    /// set one: the next limit requests it.
+    /// Checks usage, and exchanges it with other nodes. Complete if nothing has a limit and no other node may set one;
+    /// the next limit then requests the next check.
     pub(super) fn tick(&self, core: &Core) -> Outcome {
         if let Some(calls) = &core.calls
             && (self.is_quiet(core) || !self.adds_up(core, calls))

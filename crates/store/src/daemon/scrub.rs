@@ -122,7 +122,7 @@ impl Scrubs {
         }
     }
 
-    /// Runs a pass, or the rest of one. `told` receives the progress.
+    /// Runs a pass, or the rest of an interrupted one. `told` receives the progress.
     fn pass(&self, goes: &Goes<'_>, begins: From, told: &mut dyn FnMut(&Pass)) -> Result<Pass> {
         let Goes { core, stop, .. } = *goes;
         let last = remembered(core)?;

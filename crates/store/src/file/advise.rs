@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A read or write of an application, as it arrived. Excluded: reads from the kernel's cache, and I/O of the kernel on
-/// a passed-through object.
+/// A read or write of an application that reaches the daemon. Reads from the kernel's cache, and the kernel's I/O on a
+/// passed-through object, do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// True for a write, false for a read.
@@ -65,7 +65,7 @@ pub type Resume = Box<dyn FnOnce(Result<()>) + Send>;
 pub trait Adviser: Send + Sync {
     /// Records an event of a file.
     fn record(&self, _file: &File, _what: Happened<'_>) {}
-    /// Whether it needs every access to this file; such a file is not passed through.
+    /// Whether the adviser needs every access to this file; such a file is not passed through.
     fn watches(&self, _file: &File) -> bool {
         false
     }
@@ -85,7 +85,7 @@ pub trait Adviser: Send + Sync {
     fn may_write(&self, _file: &File, _access: Access) -> bool {
         true
     }
-    /// Whether it also holds writes of this file that found no room on the devices.
+    /// Whether the adviser also holds writes of this file that found no room on the devices.
     fn tries_again(&self, _file: &File) -> bool {
         false
     }

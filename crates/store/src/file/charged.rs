@@ -105,7 +105,7 @@ impl File {
     }
 
     /// Changes the length and its charge; refused if the file may not grow. The caller excludes other changes of the
-    /// length on this node. Growth by another node is charged there.
+    /// length on this node. Another node charges its own changes.
     pub(super) fn charged(&self, from: u64, to: u64, set: impl FnOnce() -> Result<()>) -> Result<()> {
         let payers = if from == to || !self.is_charged() { Payers::default() } else { self.payers() };
         if payers.is_empty() {

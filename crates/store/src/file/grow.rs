@@ -29,7 +29,7 @@ const COLLISIONS_MAX: usize = 1024;
 pub(crate) enum JournalNote<'a> {
     /// Objects that are about to be created.
     Coming(&'a [Object]),
-    /// One of them existed already: it belongs to another creator, and stays.
+    /// An object existed already: it belongs to another creator, and stays.
     NotOurs(&'a Object),
 }
 

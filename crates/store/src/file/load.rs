@@ -23,7 +23,7 @@ pub struct Load {
     /// Number of requests so far; also the next place in the ring.
     came: AtomicU32,
     ring: OnceLock<Box<Ring>>,
-    /// Whether there is a chooser; files without one check only this.
+    /// Whether there is a chooser; without one, reads check only this flag.
     chooses: AtomicBool,
     chooser: RwLock<Option<Arc<Chooser>>>,
 }

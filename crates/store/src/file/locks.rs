@@ -28,7 +28,7 @@ pub struct Wanted {
     pub owner: Owner,
     /// Handle of the request; the lock ends with the handle.
     pub handle: u64,
-    /// Process that is reported to others as the holder.
+    /// Process that is reported as the holder to other owners.
     pub process: u32,
     /// Range of the lock.
     pub bytes: Bytes,
@@ -52,7 +52,7 @@ pub struct InTheWay {
     pub bytes: Bytes,
     /// Shared or exclusive.
     pub kind: Kind,
-    /// The process that locked it; 0 if it is on another node.
+    /// Process that holds the lock; 0 if it is on another node.
     pub process: u32,
 }
 

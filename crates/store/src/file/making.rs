@@ -20,8 +20,7 @@ pub struct Making(Mutex<Objects>);
 #[derive(Debug, Default)]
 struct Objects {
     made: HashSet<ObjectId>,
-    /// Objects whose layout may or may not be written, because the file system did not answer, with the time of the
-    /// failure.
+    /// Objects that a layout may name, because the file system did not answer, with the time of the failure.
     doubtful: HashMap<ObjectId, Instant>,
 }
 

@@ -94,8 +94,8 @@ impl File {
         Ok(())
     }
 
-    /// A target without room for a range, if every mirror has one; existing space counts. The operation fails at once
-    /// then, since reservations on other targets would stay. Smaller shortages show up when reserving.
+    /// A target without room for a range, if every mirror has one; existing space counts. The operation then fails at
+    /// once, since reservations on other targets would stay. Smaller shortages fail later.
     fn room_lacks_on(&self, view: &View, range: &Range<u64>) -> Option<TargetId> {
         let layout = view.layout.as_ref()?;
         let mut lacking = None;

@@ -62,7 +62,7 @@ impl File {
         Err(error)
     }
 
-    /// Nearest data or hole in one mirror. With `lenient`, an object that doesn't respond counts as all data.
+    /// Nearest data or hole in one mirror. With `lenient`, an object that doesn't respond counts as data.
     pub(crate) fn seek_mirror(
         &self,
         view: &View,

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// Longest time from the daemon's answer to the kernel's use of it. A guess: a few turns of the scheduler on a loaded machine.
 const ANSWER_MAX: Duration = Duration::from_millis(20);
-/// Interval at which a waiting reader looks.
+/// Interval of a waiting reader's checks.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
 /// Number of times that the size of a file was set.

@@ -174,7 +174,7 @@ impl Slot {
         let (lost, thing) = (pool.lost.clone(), self.id.0);
         self.submit(pool, move |h| match h.sync() {
             Ok(()) => Ok(lost.of(thing)),
-            // Recorded here, since the worker may return long after the caller gave up.
+            // The loss is recorded here, since the worker may return long after the caller gave up.
             Err(errno) => {
                 lost.note(thing, h.len().unwrap_or(u64::MAX), errno);
                 Err(errno)

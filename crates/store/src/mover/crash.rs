@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub enum Step {
     /// The stub has the mark of use.
     Marked,
-    /// Some of the objects to come are in the journal.
+    /// A part of the objects to be created is in the journal.
     Journalled,
     /// All objects exist.
     Created,

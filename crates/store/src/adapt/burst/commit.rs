@@ -140,7 +140,7 @@ impl Burst {
         let mut parents = BTreeSet::new();
         for (path, checkpoint) in files {
             checkpoint.file.sync_now(false)?;
-            // A name is durable when all directories that lead to it are.
+            // A name is durable when all directories on its path are.
             parents.extend(Path::new(path).ancestors().skip(1).map(Path::to_path_buf));
         }
         for parent in parents {

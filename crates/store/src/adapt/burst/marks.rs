@@ -83,7 +83,7 @@ impl Burst {
         }
     }
 
-    /// Records an application's interval between checkpoints, as its owner gave it.
+    /// Records an application's interval between checkpoints, as its owner set it.
     fn set_interval(&self, name: &str, interval_s: u64) -> Result<()> {
         let mut table = self.table.lock();
         self.app_in(&mut table, name)?;

@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct OpenCheckpoint {
     /// Name of the application.
     pub app: String,
-    /// Label of the version, as the application names it.
+    /// Label of the version, as chosen by the application.
     pub label: String,
     /// Path of the file below the mount.
     pub path: String,

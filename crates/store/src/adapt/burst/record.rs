@@ -85,9 +85,9 @@ pub struct Marked {
 /// A file of a version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Its path when it was written.
+    /// Path of the file when it was written.
     pub path: String,
-    /// Its number; 0 while its bytes are in its stub.
+    /// Number of the file; 0 if its bytes are in its stub.
     pub file: u64,
     /// Size in bytes.
     pub bytes: u64,

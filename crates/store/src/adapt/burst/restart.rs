@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Reply of the node that decides about an application.
 #[derive(Default, Serialize, Deserialize)]
 struct ApplicationVersions {
-    /// Its complete versions, the newest first.
+    /// Complete versions, newest first.
     versions: Vec<Version>,
     /// Label of a version that is begun and not complete.
     begun: Option<String>,

@@ -37,8 +37,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use word::{By, Named, Stand, Word};
 
-/// Grace period for the other nodes' states, before a new leader completes a version. A guess: they notice it within a
-/// second or two.
+/// Grace period for the other nodes' states, before a new leader completes a version. A guess: nodes notice a new
+/// leader within a second or two.
 const GRACE: Duration = Duration::from_secs(10);
 /// Interval between checks for messages to send again. A guess.
 const EVERY: Duration = Duration::from_millis(250);

@@ -50,7 +50,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Whether a path belongs to it.
+    /// Whether a path belongs to the checkpoint.
     pub fn has(&self, path: &str) -> bool {
         let below =
             |dir: &str| dir.is_empty() || path == dir || path.strip_prefix(dir).is_some_and(|r| r.starts_with('/'));
@@ -71,8 +71,8 @@ pub struct CheckpointTable {
 }
 
 impl CheckpointTable {
-    /// Loads the records of the state store. Earlier daemons kept applications by their names alone: those belong to
-    /// the user in their record, else to the owner of their files.
+    /// Loads the records of the state store. Earlier daemons recorded applications under their short names. Such a
+    /// record belongs to its user or, without one, to the owner of the files.
     pub fn open(state: &dyn State, owner_of: impl Fn(&str) -> Option<u32>) -> Result<CheckpointTable> {
         let mut table = CheckpointTable::default();
         let versions = record::versions(state)?;
@@ -108,8 +108,8 @@ impl CheckpointTable {
         self.apps.insert(full, app);
     }
 
-    /// Whether a file is a part of a complete version, or of one that is being written or made durable: between its
-    /// last close and the end of its commit a file has neither a writer nor a complete version.
+    /// Whether a file is a part of a complete version or of a current one. The latter counts until its commit has
+    /// ended.
     pub fn holds(&self, file: FileId) -> bool {
         let mut current = self.current.values().flat_map(|current| current.open.values());
         self.by_file.contains_key(&file) || current.any(|checkpoint| checkpoint.file.id() == Some(file))

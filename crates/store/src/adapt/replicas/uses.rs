@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::Arc;
 
-/// The variables in which the built-in runner, Slurm and PBS tell a process its job.
+/// Environment variables with the number of the job, of the built-in runner, Slurm and PBS.
 pub const JOB_VARIABLES: [&str; 3] = ["ENTREPOT_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID"];
 /// Maximum length of a job number. No scheduler uses longer ones.
 const JOB_BYTES_MAX: usize = 128;
@@ -57,7 +57,7 @@ impl Uses {
         self.files.lock().remove(&file);
     }
 
-    /// Whether processes of a job had the file open since it has a replica, and none has now.
+    /// Whether processes of a job opened the file since it has a replica, and all have closed it.
     pub fn has_closed(&self, file: FileId, variable: &str, number: &str, uid: u32) -> bool {
         let files = self.files.lock();
         let is_it = |job: &Job| job.uid == uid && job.variable == variable && job.number == number;

@@ -61,7 +61,7 @@ fn progress_comes_before_the_result_and_the_kernel_says_who_asks() {
     assert_eq!(who["pid"], std::process::id());
 }
 
-/// A daemon that just started lacks some commands, and a client requests one of them.
+/// A daemon that just started lacks some commands, and a client requests one of these.
 #[test]
 fn who_comes_before_all_commands_are_there_waits_for_them() {
     let (dir, mut binding) = binding(ServerOptions::default());

@@ -167,7 +167,7 @@ impl Keeper {
                 entry.shared.heard.retain(|node, _| others.contains(node));
             }
             drop(book);
-            // A scan of all names finds what the node no longer reported.
+            // A scan of all names finds the changes that a failed node did not report.
             self.look_soon();
         }
     }

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Limit of closed and reported files that are kept. Beyond it some are forgotten: if another node becomes the leader
-/// before their version is complete, it lacks them.
+/// Maximum of reported files that are kept. If more are dropped and the leader changes before their version is
+/// complete, the version lacks them.
 const KEPT_MAX: usize = 1 << 16;
 /// Interval between two reports of an application's reads.
 const READS_AGAIN: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@ pub type Number = (u64, u64);
 /// Sender of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct By {
-    /// Name under which it receives messages.
+    /// Name under which the node receives messages.
     pub name: String,
     /// Number of the node.
     pub node: u32,
