@@ -46,7 +46,7 @@ impl Driver {
         self.with_machine(|machine, now| events.into_iter().for_each(|event| machine.handle(now, event)));
     }
 
-    /// Runs `ask` on the machine, then queues the resulting actions and sets the alarm.
+    /// Calls `ask` with the machine, then queues the resulting actions and sets the alarm.
     pub fn with_machine<T>(&self, ask: impl FnOnce(&mut Volume, Time) -> T) -> T {
         let mut machine = self.machine.lock();
         let answer = ask(&mut machine, self.now());

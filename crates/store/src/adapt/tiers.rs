@@ -212,8 +212,8 @@ impl Adapt {
     }
 }
 
-/// Interval between two looks at devices and at recorded accesses: a quarter of the machine's idle time, so that
-/// idleness is seen at most a quarter late; and short enough that the log of accesses does not overflow.
+/// Interval between two looks at devices and at recorded accesses: a quarter of the machine's idle time, but at most
+/// what the log of accesses has room for. So idleness is seen at most a quarter late.
 pub fn look_every(idle: Duration) -> Time {
     Time((idle / 4).clamp(Duration::from_millis(10), Duration::from_millis(250)).as_nanos() as u64)
 }

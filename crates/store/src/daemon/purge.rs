@@ -57,7 +57,7 @@ impl Core {
     /// Removes the files that the settings allow, or lists them with `dry_run`.
     ///
     /// # Errors
-    /// If the needs of jobs or the time are unknown, or the namespace fails.
+    /// The needs of jobs or the time are unknown, or the namespace fails.
     pub fn purge(&self, dry_run: bool) -> Result<PurgeReport> {
         let needed = self.needed()?;
         let now = self.clock.now().map_err(Error::Busy)?;

@@ -1,8 +1,8 @@
 //! Quota charges of a file: its owner, its group and the directories above it are charged for its length and for one
 //! file.
 //!
-//! The charge is the length, including holes and regardless of the number of mirrors: the length is what users see, and
-//! mirrors come and go by themselves. Growth is charged before it takes place, so a refused file keeps its length.
+//! The charge is the length, including holes and regardless of the number of mirrors. Users see the length, and mirrors
+//! are added and dropped automatically. Growth is charged before it takes place, so a refused file keeps its length.
 
 use super::File;
 use crate::Result;

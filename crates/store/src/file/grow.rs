@@ -282,7 +282,7 @@ impl File {
         })
     }
 
-    /// Lays out an empty file as asked (the virtual attribute): one segment, striped from the start.
+    /// Lays out an empty file on request (the virtual attribute): one segment, striped from the start.
     pub fn set_layout_request(self: &Arc<Self>, placement: &Placement) -> Result<()> {
         self.lay_out(u64::MAX, placement, Reason::Requested).map(|_| ())
     }

@@ -1,9 +1,8 @@
 //! Record of data that may be lost because it could not be made durable.
 //!
-//! After a failed sync the kernel forgets the pages that it could not write, and the next sync of the same file
-//! succeeds: acknowledged bytes are lost, and reads return the old ones. So a failure stays: every later sync of the
-//! object or stub fails too, on any handle and after a restart of the daemon. It ends when all lost bytes were written
-//! again, cut off, or removed.
+//! After a failed sync the kernel drops the unwritten pages, so reads return old bytes and the next sync succeeds. So
+//! this record keeps the failure: every later sync fails too, on any handle and after a restart of the daemon. It ends
+//! when all lost bytes were written again, cut off, or removed.
 
 use super::ByteRanges;
 use parking_lot::Mutex;

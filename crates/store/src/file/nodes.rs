@@ -41,7 +41,7 @@ const RECOVERY_WAIT_MAX: Duration = Duration::from_secs(600);
 /// First pause between two looks at a stub; it doubles up to `PAUSE_MAX`.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// Delay after which the node with the conflicting claim is asked to release it.
+/// Delay after which the release of a conflicting claim is requested from its node.
 const LONG: Duration = Duration::from_secs(1);
 /// Age of a look after which a reader looks at the stub again.
 const LOOKED_MAX: Time = Time::from_millis(1000);

@@ -1,4 +1,4 @@
-//! Objects that a loss of power took before any sync: they are created again, empty, as never written.
+//! Restoration of objects that a loss of power took before any sync: they are created again, empty.
 
 use super::{File, Slot, View, target_error};
 use crate::target::TargetError;

@@ -4,8 +4,8 @@
 //!  reader   snapshot ─── read ─── compare: equal? ── returned, else read again
 //!  cutter             begin (odd) ── stub and size ── end (even) ── objects
 //! ```
-//! A reader holds no lock. The view alone is not enough: a truncation keeps it, and an object returns nothing beyond its
-//! end, which a reader with the old size would fill with zeros. The count is odd while stub and size disagree.
+//! A reader holds no lock. The view alone is not enough, since a truncation keeps it. A reader with the old size would
+//! fill the bytes beyond an object's end with zeros. The count is odd while stub and size disagree.
 //!
 //! The kernel applies the size of a truncation when the answer reaches the thread that cut. Until then it fills a short READ
 //! with zeros up to the old size, and shows them. So a short read beside a truncation waits until the kernel has that size.

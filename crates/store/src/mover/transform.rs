@@ -28,7 +28,7 @@ const PASSES_MAX: usize = 4;
 /// Maximum of bytes copied while writers are locked out. A guess: some milliseconds.
 const REST_BYTES_MAX: u64 = 8 << 20;
 
-/// Why a move ended early.
+/// Reason for the early end of a move.
 pub(super) enum Stop {
     /// The move failed; its changes are undone.
     Failed(Error),

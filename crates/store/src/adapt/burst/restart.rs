@@ -1,7 +1,7 @@
 //! Restart of an application: finds the directory of its newest complete version.
 //!
-//! The node that decides knows the versions. The node that received the request locates their files, without a lock,
-//! since each of thousands of ranks may have a file.
+//! The deciding node has the versions. The node that received the request locates their files, without a lock, since
+//! each of thousands of ranks may have a file.
 
 use super::record::{Part, Version};
 use super::{Asked, Burst};

@@ -1,9 +1,9 @@
 //! Jobs with open files that have a replica, found from the environment of the process that opens.
 //!
 //! A scheduler sets the number of the job in each of its processes. A process may write any number into its
-//! environment, so a number counts only together with the user: a false one affects only that user's jobs. A process
-//! without a number (a user's `cat`, one that cleared its environment, an export to another node) belongs to no job,
-//! and its opens and closes are not counted.
+//! environment, so a number counts only together with the user. A false number affects only that user's jobs. A process
+//! without a number (an interactive `cat`, a cleared environment, an export to another node) belongs to no job, and its
+//! opens and closes are not counted.
 
 use crate::file::File;
 use crate::mount::Openers;

@@ -1,6 +1,6 @@
-//! A scan of all names: sums up the usage of each owner, group and limited directory. It pauses as long as it works, so
-//! it takes at most half of one thread, and loads the namespace's file system less than an ordinary user. A scan that a
-//! new limit waits for does not pause; any other yields to it.
+//! A scan of all names: sums up the usage of each owner, group and limited directory. It pauses as long as it works. So
+//! it takes at most half of one thread, and loads the file system less than an ordinary user. A scan that a new limit
+//! waits for does not pause; any other yields to it.
 
 use super::{Keeper, LOOK_SOON};
 use crate::Result;

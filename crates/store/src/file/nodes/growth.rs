@@ -7,7 +7,7 @@
 //!  a write failed in part         the stub gets the largest end in the objects
 //!  request of another node        the stub gets the size, and grows.ME.K.G is removed
 //! ```
-//! While the mark is there, a node that needs the size asks the objects, too. So the size survives a killed node.
+//! While the mark is set, a node reads the size from the objects, too. So the size survives a killed node.
 
 use super::{Cluster, File, may_be_said};
 use crate::file::Pool;

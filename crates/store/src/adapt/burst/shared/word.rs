@@ -76,7 +76,7 @@ impl From<Said> for Verdict {
     }
 }
 
-/// A command that the node that decides serves.
+/// A command that the deciding node serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Asked {
     /// Begins a version.
