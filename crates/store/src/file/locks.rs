@@ -189,7 +189,7 @@ impl File {
     /// Cleans up after a call of an owner that got no lock: closes the descriptor unless it has other locks.
     pub fn lock_not_taken(&self, owner: Owner) {
         let Some(one) = self.locks.get(owner) else { return };
-        // If another call of the owner is running, that call does this.
+        // If another call of the owner is running, it does this cleanup at its end.
         let Some(mut locker) = one.locker.try_lock() else { return };
         if one.known.lock().held.is_empty() {
             self.locks.remove(owner, &one);

@@ -216,7 +216,7 @@ impl File {
             let cuts = self.cuts.count();
             let objects = self.asks_objects(look).then(|| self.reach());
             let growth = self.extend.lock();
-            // Objects read before a truncation would undo it.
+            // A size read from the objects before a truncation would undo it.
             if objects.is_none() || self.cuts.count() == cuts {
                 break (objects, growth);
             }
