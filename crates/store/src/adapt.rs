@@ -11,9 +11,9 @@
 //! machine's lock is held for one event, or a batch of recorded ones, and until the resulting actions are queued in
 //! their lanes.
 //!
-//! An access is what reaches the daemon: what the kernel's page cache answers costs no device anything and is none.
+//! An access is a request that reaches the daemon; reads served from the kernel's page cache are not counted.
 //!
-//! In the state store are which mirrors are forks or replicas, the speeds of devices, and what is known of checkpoints.
+//! The state store records which mirrors are forks or replicas, the speeds of devices, and the checkpoints.
 //! Temperatures and loads are learned again after a restart, and a walk through the tree finds what lies on the fast
 //! tier.
 
@@ -70,15 +70,15 @@ use tiers::Tiers;
 pub struct Settings {
     /// `[tiering]`.
     pub tiering: volume::Tiering,
-    /// `[stripes]`; `None`: nothing is counted.
+    /// `[stripes]`; `None`: no requests are counted.
     pub stripes: Option<volume::Stripes>,
-    /// `[replication]`, of a system whose size is not known yet.
+    /// `[replication]`, before the size of the system is known.
     pub replicas: ReplicasConfig,
     /// The devices that files are striped over.
     pub devices: stripes::Devices,
     /// Bytes of a segment, from `[layout] segment`.
     pub segment_bytes: u64,
-    /// Changes of one mechanism at the same time, from `[mover] concurrent`.
+    /// Maximum of concurrent changes of one mechanism, from `[mover] concurrent`.
     pub concurrent: usize,
 }
 
@@ -88,11 +88,11 @@ pub struct Parts {
     pub files: Arc<FileTable>,
     /// Makes the changes.
     pub mover: Arc<Mover>,
-    /// Remembers forks and the speed of devices.
+    /// State store: records forks and the speeds of devices.
     pub state: Arc<dyn State>,
     /// Counters of the daemon.
     pub stats: Arc<Stats>,
-    /// The volume, if it has a burst buffer.
+    /// The opened volume, if it has a burst buffer.
     pub burst: Option<Arc<volume::Volume>>,
 }
 
@@ -115,8 +115,8 @@ pub struct Adapt {
 }
 
 impl Adapt {
-    /// Over these parts, with the striper that [`striping`] set up. Nothing happens before `Adapt::start` or
-    /// [`Adapt::step`]. Tiers begin with [`Adapt::set_costs`].
+    /// Creates the mechanisms over these parts, with the striper that [`striping`] set up. They are idle until
+    /// `Adapt::start` or [`Adapt::step`] is called; tiers begin with [`Adapt::set_costs`].
     ///
     /// # Errors
     /// The state store cannot read the records of forks, replicas or checkpoints.
@@ -185,7 +185,7 @@ impl Adapt {
         self.settings.tiering.policy != volume::TieringPolicy::Off
     }
 
-    /// Pauses or resumes moves between tiers; moves under way end.
+    /// Pauses or resumes moves between tiers; running moves continue to their end.
     pub fn pause(&self, paused: bool) {
         self.tiers.pause(paused);
         self.driver.tell(Event::Tiers(policy::tier::machine::Event::Paused(paused)));

@@ -8,11 +8,11 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Admission {
     shares: Mutex<Shares>,
-    /// User of the daemon.
+    /// User that runs the daemon.
     own: u32,
 }
 
-/// A user's share, given back when dropped.
+/// A user's share, returned when dropped.
 #[derive(Debug)]
 pub struct Held {
     of: Arc<Admission>,
@@ -21,7 +21,7 @@ pub struct Held {
 }
 
 impl Admission {
-    /// `limit` in all, of which `reserve` is for root and for who runs the daemon.
+    /// A resource of size `limit`, of which `reserve` is for root and for the user that runs the daemon.
     pub fn new(limit: u64, reserve: u64) -> Arc<Admission> {
         let own = rustix::process::geteuid().as_raw();
         Arc::new(Admission { shares: Mutex::new(Shares::new(limit, reserve)), own })
@@ -31,13 +31,13 @@ impl Admission {
         Taker { uid, operator: uid == 0 || uid == self.own }
     }
 
-    /// Takes `n` for a user.
+    /// Takes a share of size `n` for a user.
     pub fn take(self: &Arc<Self>, uid: u32, n: u64) -> Result<Held, Refusal> {
         self.shares.lock().take(self.taker(uid), n)?;
         Ok(Held { of: self.clone(), uid, n })
     }
 
-    /// Counts `n` that a user holds in any case.
+    /// Counts a share of size `n` for a user without a check.
     pub fn force(self: &Arc<Self>, uid: u32, n: u64) -> Held {
         self.shares.lock().force(uid, n);
         Held { of: self.clone(), uid, n }
@@ -55,17 +55,17 @@ impl Held {
         self.n
     }
 
-    /// Returns the user that holds it.
+    /// Returns the user that holds the share.
     pub fn uid(&self) -> u32 {
         self.uid
     }
 
-    /// Whether so many more would be admitted now.
+    /// Checks whether `more` would be admitted now.
     pub fn admits(&self, more: u64) -> Result<(), Refusal> {
         self.of.shares.lock().admits(self.of.taker(self.uid), more)
     }
 
-    /// Takes more, or gives some back, so that it is `n`.
+    /// Changes the size of the share to `n`, if that is admitted.
     pub fn resize(&mut self, n: u64) -> Result<(), Refusal> {
         if n > self.n {
             self.of.shares.lock().take(self.of.taker(self.uid), n - self.n)?;
@@ -76,7 +76,7 @@ impl Held {
         Ok(())
     }
 
-    /// It is `n`, admitted or not.
+    /// Changes the size of the share to `n` without a check.
     pub fn set(&mut self, n: u64) {
         let mut shares = self.of.shares.lock();
         shares.give_back(self.uid, self.n.saturating_sub(n));

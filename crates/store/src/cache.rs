@@ -214,8 +214,8 @@ impl BlockCache {
         Begun { orders, hurried, wait: Some(wait) }
     }
 
-    /// Drops cached bytes of a range whose bytes, or whose file end, changed. Must be called after the change took
-    /// effect and before it is acknowledged.
+    /// Drops cached bytes of a range after a change of its bytes or of the file's end. Must be called after the change
+    /// took effect and before it is acknowledged.
     pub(crate) fn forget(&self, file: FileId, offset: u64, len: u64) {
         if len == 0 {
             return;

@@ -27,18 +27,18 @@ pub(crate) const WORD: &str = "call ";
 pub const SILENT: Duration = Duration::from_secs(15);
 /// Interval of retries of an unanswered message. A guess: messages are seldom lost.
 const AGAIN: Duration = Duration::from_millis(1000);
-/// Time that a call has to stop once asked to.
+/// Timeout of a call that was requested to stop.
 const STOPPED_MAX: Duration = Duration::from_secs(5);
 /// Time for which an answer is kept, in case it gets lost.
 const ANSWERED: Duration = Duration::from_secs(60);
-/// Calls of all other nodes served at the same time; the second number is reserved for root and the daemon's user.
+/// Maximum of concurrent calls of all other nodes, and the part reserved for root and the daemon's user.
 const SERVED_MAX: u64 = 128;
 const SERVED_RESERVED: u64 = 32;
-/// Lines of progress of one call that are queued; the oldest are dropped first.
+/// Maximum of queued lines of progress of one call; the oldest are dropped first.
 const PROGRESS_MAX: usize = 64;
-/// Nodes called at the same time by [`Calls::call_each`].
+/// Maximum of nodes called at the same time by [`Calls::call_each`].
 const EACH_MAX: usize = 16;
-/// Largest answer that is sent.
+/// Maximum size of an answer.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
 /// Result of a call.
@@ -51,13 +51,13 @@ pub enum To {
     Here,
     /// The node that receives messages under this name.
     Node(String),
-    /// No node is known to serve it now.
+    /// No node that serves the call is known now.
     Unknown,
 }
 
 /// Server of all calls of one name.
 pub trait Service: Send + Sync {
-    /// Whether this node serves them now; if not, the caller retries.
+    /// Whether this node serves these calls now; if not, the caller retries.
     fn is_here(&self) -> bool {
         true
     }
@@ -113,7 +113,7 @@ struct Made {
 
 /// A call that this node serves or served.
 struct Served {
-    /// Time of the last request for it.
+    /// Time of the last request for the call.
     asked: Instant,
     stop: Arc<Stop>,
     answer: Option<Answer>,
@@ -122,7 +122,7 @@ struct Served {
 /// Name of a calling node, and the number of its call.
 type CallId = (String, u64);
 
-/// Calls under way: this node's, and those that it serves.
+/// Running calls: those of this node, and those that it serves.
 pub struct Calls {
     talk: Arc<dyn Talk>,
     services: RwLock<HashMap<&'static str, Arc<dyn Service>>>,
@@ -137,7 +137,7 @@ pub struct Calls {
 impl Calls {
     /// Starts without calls.
     pub(crate) fn new(talk: Arc<dyn Talk>) -> Arc<Calls> {
-        // A daemon that starts again must not repeat numbers that it gave before.
+        // A restarted daemon must not repeat numbers of its earlier calls.
         let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_millis() as u64);
         Arc::new_cyclic(|me| Calls {
             talk,
@@ -172,7 +172,7 @@ impl Calls {
     /// Has another node serve a call. `to` is evaluated at each retry, as the destination may change. Its progress goes
     /// to `out`.
     ///
-    /// Once the caller of this node is gone, the other node is asked to stop, and the answer to that is awaited.
+    /// When this node's caller hangs up, the call requests a stop and waits for its answer.
     ///
     /// # Errors
     /// Errors of the server; [`exit::NO_DAEMON`] after [`SILENT`] without an answer: the call may still be running.
@@ -329,7 +329,7 @@ impl Calls {
         let Some(calls) = self.me.upgrade() else { return };
         let work = move || calls.serve(&*service, ask, stop, room);
         if apart("call", work).is_err() {
-            // The other node asks again.
+            // The other node repeats its request.
             self.served.lock().remove(&key);
         }
     }

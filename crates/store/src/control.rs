@@ -68,7 +68,7 @@ impl Caller {
     }
 }
 
-/// Serves the commands that start with the prefix it was registered for.
+/// Serves the commands that start with the prefix of its registration.
 pub trait Handler: Send + Sync {
     /// Serves one request; a long one should check [`Responder::stop`].
     fn handle(&self, caller: &Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value, Problem>;

@@ -1,7 +1,7 @@
 //! Counters that many threads add to without waiting for each other.
 //!
-//! Each is cut into shards on cache lines of their own; a thread always adds to the same shard. Reading sums the shards,
-//! so a value read while others add is one that was or will be true of each shard, not of all at one instant.
+//! Each counter has several shards on separate cache lines; a thread always adds to the same shard. A read sums the
+//! shards one after the other, so concurrent additions may be partly included.
 
 mod tally;
 
@@ -18,12 +18,12 @@ pub(crate) const SHARDS: usize = 8;
 #[repr(align(64))]
 struct Shard(AtomicU64);
 
-/// A number that grows.
+/// A monotonic counter.
 #[derive(Default)]
 pub struct Counter([Shard; SHARDS]);
 
 impl Counter {
-    /// Adds to it.
+    /// Adds to the counter.
     pub fn add(&self, n: u64) {
         self.0[shard()].0.fetch_add(n, Ordering::Relaxed);
     }
@@ -34,8 +34,8 @@ impl Counter {
     }
 }
 
-/// Buckets of a [`Histogram`]: bucket `i` counts what took less than `2^(i + FIRST_POWER)` nanoseconds and no less
-/// than the bucket before; the last one counts all the rest. From 1 microsecond to 17 minutes.
+/// Buckets of a [`Histogram`], from 1 microsecond to 17 minutes. Bucket `i` counts spans shorter than `2^(i +
+/// FIRST_POWER)` nanoseconds that fit no lower bucket; the last one counts the rest.
 pub const BUCKETS: usize = 32;
 const FIRST_POWER: u32 = 10;
 
@@ -60,7 +60,7 @@ impl Histogram {
         std::array::from_fn(|i| self.0.iter().map(|shard| shard.0[i].load(Ordering::Relaxed)).sum())
     }
 
-    /// The span below which all of bucket `i` lies, in nanoseconds; `None` for the last.
+    /// Upper bound of bucket `i` in nanoseconds, exclusive; `None` for the last bucket.
     pub fn bound_ns(bucket: usize) -> Option<u64> {
         (bucket + 1 < BUCKETS).then(|| 1 << (bucket as u32 + FIRST_POWER))
     }
@@ -69,9 +69,9 @@ impl Histogram {
 /// Durations of operations, and the number of failures.
 #[derive(Default)]
 pub struct Timed {
-    /// All of them.
+    /// Histogram of all operations.
     pub spans: Histogram,
-    /// Nanoseconds that they took together.
+    /// Total duration of the operations in nanoseconds.
     pub total_ns: Counter,
     /// Number of failed operations.
     pub failed: Counter,

@@ -95,7 +95,7 @@ pub struct Core {
     pub mount_point: PathBuf,
     /// The nodes of the volume, where there may be several.
     pub nodes: Option<Arc<Nodes>>,
-    /// Requests that nodes serve for each other, where there may be several.
+    /// Calls between nodes, where there may be several.
     pub calls: Option<Arc<Calls>>,
     /// Sources of the files that jobs need.
     needs: Mutex<Vec<Needs>>,

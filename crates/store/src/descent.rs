@@ -1,4 +1,4 @@
-//! Going through a directory tree, depth first, without holding any directory's names: one is open on each level.
+//! Depth-first walk of a directory tree. It keeps one open directory for each level, and no list of names.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, fstat, openat, statat};
@@ -8,10 +8,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Below one directory.
+/// A walk of the tree below one directory.
 pub struct Descent {
     levels: Vec<Level>,
-    /// Links, pipes, sockets and devices are met, too.
+    /// Whether links, pipes, sockets and devices are returned, too.
     others: bool,
 }
 
@@ -19,17 +19,17 @@ struct Level {
     fd: Arc<OwnedFd>,
     entries: Dir,
     inode: u64,
-    /// In the level above.
+    /// Name of the directory in the level above.
     name: CString,
 }
 
-/// A file or a directory that was met. A directory comes before what it holds.
+/// A file or directory found by the walk. A directory is returned before its content.
 pub struct Met {
-    /// The directory that it is in.
+    /// The directory that contains it.
     pub directory: Arc<OwnedFd>,
     /// Inode number of the parent directory.
     pub above: u64,
-    /// Its name there.
+    /// Its name in that directory.
     pub name: CString,
     /// The inode number of a directory; `None` for a file.
     pub inode: Option<u64>,
@@ -48,24 +48,24 @@ impl Level {
 }
 
 impl Descent {
-    /// Begins at the root.
+    /// Starts a walk at the root.
     pub fn new(root: &OwnedFd) -> Result<Descent> {
         Ok(Descent { levels: vec![Level::open(root, c".")?], others: false })
     }
 
-    /// Meets from now on whatever has a name.
+    /// Also returns links, pipes, sockets and devices from now on.
     pub fn and_others(self) -> Descent {
         Descent { others: true, ..self }
     }
 
-    /// The path, below the root, of the directory that holds what was met last.
+    /// Path, below the root, of the directory that contains the entry returned last.
     pub fn above(&self, met: &Met) -> PathBuf {
-        // The walk enters a directory as soon as it finds it.
+        // The walk has already entered a directory that it returns.
         let levels = &self.levels[1..self.levels.len() - usize::from(met.inode.is_some())];
         levels.iter().map(|level| OsStr::from_bytes(level.name.to_bytes())).collect()
     }
 
-    /// The path, below the root, of a file that was met last.
+    /// Path, below the root, of a file in the directory of the entry returned last.
     pub fn path_of(&self, name: &CStr) -> PathBuf {
         let above = self.levels.iter().skip(1).map(|level| &*level.name);
         above.chain([name]).map(|name| OsStr::from_bytes(name.to_bytes())).collect()
@@ -111,7 +111,7 @@ impl Iterator for Descent {
     }
 }
 
-/// Returns an entry's type, even if the file system's directories do not report it.
+/// Type of an entry, even if the file system's directories do not report types.
 fn kind(directory: &OwnedFd, entry: &DirEntry) -> FileType {
     match entry.file_type() {
         FileType::Unknown => statat(directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)

@@ -32,16 +32,16 @@ const KEY: &str = "durable";
 struct RolledBack {
     target: u16,
     from: u64,
-    /// One past the last number.
+    /// End of the range of numbers, exclusive.
     to: u64,
 }
 
 /// Content of the record in the state store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 struct Record {
-    /// The start of the machine that this is about.
+    /// Identifier of the machine's boot to which the numbers belong.
     boot: String,
-    /// The first number that may have been given in it.
+    /// First number that may have been given since that boot.
     since: u64,
     /// Bound of each target: all names of smaller numbers are durable.
     durable: BTreeMap<u16, u64>,
@@ -49,7 +49,7 @@ struct Record {
     rolled_back: Vec<RolledBack>,
 }
 
-/// Keeps the bound. See the module.
+/// Maintains the bound. See the module.
 pub struct DurableNames {
     state: Arc<dyn State>,
     pool: Arc<Pool>,
@@ -58,14 +58,14 @@ pub struct DurableNames {
 
 struct Inner {
     record: Record,
-    /// Names of smaller numbers exist: the operation that drew one has created its object since.
+    /// Bound of created objects: each operation that drew a smaller number has created its object since.
     created: u64,
     /// The number drawn last.
     drawn: u64,
 }
 
 impl DurableNames {
-    /// Takes up what an earlier daemon left. Draws a number: the first of this life, so to be called first.
+    /// Loads an earlier daemon's record. Draws the first number of this life, so call it before any other draw.
     pub fn open(state: Arc<dyn State>, pool: Arc<Pool>, boot: &str) -> Result<DurableNames> {
         let first = pool.next_object().0;
         let stored = state.record_get(NAMES, KEY)?;
@@ -94,8 +94,8 @@ impl DurableNames {
         self.state.record_put(NAMES, KEY, &bytes)
     }
 
-    /// Makes names durable. Afterwards all names created before the previous pass are durable: the time between two
-    /// passes exceeds that of any operation. A target that cannot sync now keeps its bound.
+    /// Makes names durable. Afterwards all names created before the previous pass are durable, since the time between
+    /// two passes exceeds that of any operation. A target that cannot sync now keeps its bound.
     pub fn pass(&self) -> Result<()> {
         let mut inner = self.inner.lock();
         let drawn = self.pool.next_object().0;
@@ -117,7 +117,7 @@ impl DurableNames {
         if changed { self.save(&inner.record) } else { Ok(()) }
     }
 
-    /// The clean end: nothing is created any more, and everything that was is made durable.
+    /// Makes all names durable at the clean end, when no more objects are created.
     pub fn finish(&self) -> Result<()> {
         let bound = self.pool.next_object().0;
         self.inner.lock().created = bound;
@@ -133,7 +133,7 @@ impl DurableNames {
         !self.inner.lock().record.rolled_back.is_empty()
     }
 
-    /// Whether an object that is missing may never have been made durable.
+    /// Whether a missing object may never have been made durable.
     pub fn is_rolled_back(&self, target: TargetId, object: ObjectId) -> bool {
         let inner = self.inner.lock();
         inner.record.rolled_back.iter().any(|u| u.target == target.0 && (u.from..u.to).contains(&object.0))

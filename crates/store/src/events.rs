@@ -23,23 +23,23 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Events that are kept of what is rare, and of what is common: 4096 together.
+/// Maximum of rare and of common events that are kept: 4096 together.
 const RARE_MAX: usize = 1024;
 const COMMON_MAX: usize = 3072;
-/// Bytes of each, at most.
+/// Maximum of bytes in each ring.
 const BYTES_MAX: usize = 2 << 20;
-/// Followers at a time, and how many of them are the operator's alone.
+/// Maximum of concurrent followers, and the part of it reserved for the operator.
 const FOLLOWERS_MAX: u64 = 32;
 const FOLLOWERS_RESERVED: u64 = 8;
 
-/// The recorder, and the rings.
+/// The event log: recorder and rings.
 pub struct Events {
     rings: Mutex<Rings>,
     came: Condvar,
-    /// The directory of all names, from which the owner of a file is read.
+    /// Directory of all names, from which the owner of a file is read.
     tree: OnceLock<OwnedFd>,
     followers: Arc<Admission>,
-    /// Distinguishes the numbers of one daemon from those of the next.
+    /// Identifier that distinguishes the event numbers of one daemon from those of the next.
     run: u64,
 }
 
@@ -49,7 +49,7 @@ struct Rings {
     last: u64,
 }
 
-/// Events after a number, and how many there were that are there no more.
+/// Events after a number, and the number of lost events.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Events still in the rings, by number.
@@ -74,12 +74,12 @@ impl Default for Events {
 }
 
 impl Events {
-    /// From now on the owner of a file is noted with what happens to it.
+    /// Sets the directory from which the owners of files are read, for all later events.
     pub fn know_owners(&self, tree: OwnedFd) {
         drop(self.tree.set(tree));
     }
 
-    /// Notes an event. It may ask the namespace whose the file is, so no lock that reads or writes need is held here.
+    /// Records an event. It may read the namespace, so the caller must hold no lock that reads or writes need.
     pub fn record(&self, mut event: Event) {
         event.owner = event.owner.or_else(|| self.owner_of(event.path.as_deref()?));
         event.at_ms = now_ms();
@@ -97,17 +97,17 @@ impl Events {
         Some(statat(self.tree.get()?, path, AtFlags::SYMLINK_NOFOLLOW).ok()?.st_uid)
     }
 
-    /// Identifier of the daemon that gave the numbers.
+    /// Identifier of the daemon that numbered the events.
     pub fn run(&self) -> u64 {
         self.run
     }
 
-    /// The number of the newest.
+    /// Number of the newest event.
     pub fn last(&self) -> u64 {
         self.rings.lock().last
     }
 
-    /// At most `max` events after that one.
+    /// At most `max` events after that number.
     pub fn batch(&self, after: u64, max: usize) -> Batch {
         let rings = self.rings.lock();
         let mut events: VecDeque<_> = rings.rare.after(after, max);
@@ -116,12 +116,12 @@ impl Events {
         events.sort_unstable_by_key(|event| event.number);
         let all = events.len() <= max;
         events.truncate(max);
-        // Beyond those of a cut batch others follow.
+        // More events follow those of a truncated batch.
         let last = events.last().filter(|_| !all).map_or(rings.last, |event| event.number).max(after);
         Batch { missed: (last - after).saturating_sub(events.len() as u64), events, last }
     }
 
-    /// Waits until there are events after that one, for a while. Whether there are.
+    /// Waits up to `span` for events after that number. Returns whether there are any.
     pub fn wait(&self, after: u64, span: Duration) -> bool {
         let until = Instant::now() + span;
         let mut rings = self.rings.lock();
@@ -129,12 +129,12 @@ impl Events {
         rings.last > after
     }
 
-    /// A place for one more who follows; `None` if there are as many as may be, or as one user may have.
+    /// Admits another follower; `None` if there are too many, or too many of this user.
     pub fn follower(&self, uid: u32) -> Option<Held> {
         self.followers.take(uid, 1).ok()
     }
 
-    /// The newest that are wanted, newest first.
+    /// The newest events that `wanted` selects, newest first.
     pub fn newest(&self, max: usize, wanted: impl Fn(&Event) -> bool) -> Vec<Arc<Event>> {
         let rings = self.rings.lock();
         let newest = |ring: &Ring| ring.newest().filter(|event| wanted(event)).take(max).cloned().collect::<Vec<_>>();
@@ -145,7 +145,7 @@ impl Events {
         events
     }
 
-    /// The newest of what is rare, oldest first.
+    /// The newest rare events, oldest first.
     pub fn news(&self, max: usize) -> Vec<Arc<Event>> {
         let rare = self.rings.lock().rare.after(0, usize::MAX);
         let told = rare.into_iter().filter(|event| event.kind != Kind::Node).collect::<Vec<_>>();

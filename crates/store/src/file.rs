@@ -112,7 +112,7 @@ pub struct File {
     extend: Mutex<nodes::Growth>,
     cuts: snapshot::Cuts,
     append: Mutex<()>,
-    /// The size, except while the kernel writes the object by itself.
+    /// The size, unless the kernel writes the object by itself.
     size: AtomicU64,
     /// No object holds bytes beyond the end of the file.
     tail_clean: AtomicBool,
@@ -122,9 +122,9 @@ pub struct File {
     stub_unsynced: Unsynced<Errno>,
     /// Bytes in the stub that could not be made durable.
     stub_lost: Lost,
-    /// Pending modification time in nanoseconds since 1970; 0 is none.
+    /// Pending modification time in nanoseconds since 1970; 0: none.
     modified: AtomicU64,
-    /// The object's own modification time as it was last taken over, while the kernel writes it.
+    /// The object's own modification time as last read, while the kernel writes it.
     kernel_modified: AtomicU64,
     placement: Mutex<Option<Placement>>,
     source: source::SourceState,
@@ -140,7 +140,7 @@ pub struct File {
     kernel_writes: AtomicBool,
     /// Receiver of writes for the mover.
     watch: RwLock<Option<Arc<ByteRanges>>>,
-    /// Handles that applications hold.
+    /// Number of handles that applications hold.
     handles: AtomicUsize,
     load: Load,
     usage: Arc<Usage>,
@@ -167,7 +167,7 @@ struct Known {
 impl File {
     /// Opens the file behind a stub, not shared through a table. Other code uses [`FileTable::get_or_open`].
     pub fn open(stub: Arc<dyn Stub>, pool: Arc<Pool>) -> Result<Arc<File>> {
-        // With several nodes one look shows which records exist: most stubs have neither layout nor source.
+        // With several nodes, one look shows the existing records: most stubs have neither layout nor source.
         let look = pool.cluster.get().map(|_| stub.look()).transpose()?;
         let (generation, layout) = match &look {
             Some(look) if look.marks.generation == 0 => (0, None),
@@ -299,7 +299,7 @@ impl File {
         }
     }
 
-    /// Whether an application has it open.
+    /// Whether an application has the file open.
     pub fn is_open(&self) -> bool {
         self.handles() > 0
     }

@@ -1,6 +1,6 @@
 //! The mover: the one part that changes where existing bytes lie.
 //!
-//! One verb: transform a layout. The others are functions from the old layout to the new. Safe at every step:
+//! One verb transforms a layout; the others are functions from the old layout to the new. Every step is crash-safe:
 //!
 //! ```text
 //! mark the stub | journal objects | make, copy | (exclusive) copy the rest, sync, replace record, sync stub | journal -> garbage | remove
@@ -95,7 +95,7 @@ impl Mover {
         self
     }
 
-    /// For tests: calls `hook` at every step; an error from it is the death of the daemon at that step.
+    /// For tests: calls `hook` at every step; an error of `hook` simulates the death of the daemon at that step.
     pub fn with_crash_hook(mut self, hook: CrashHook) -> Mover {
         self.crash = Some(hook);
         self
@@ -111,7 +111,7 @@ impl Mover {
         self.throttle.lock().set_rate(self.now(), rate_bytes_per_sec);
     }
 
-    /// Ends waits and moves under way with `Busy`; half-done moves are undone.
+    /// Ends waits and running moves with `Busy`; unfinished moves are undone.
     pub fn stop(&self) {
         *self.stopped.lock() = true;
         self.woken.notify_all();
@@ -121,7 +121,7 @@ impl Mover {
         Time(self.started.elapsed().as_nanos() as u64)
     }
 
-    /// Waits, unless the mover is stopped. Returns whether to go on.
+    /// Waits, unless the mover is stopped. Returns whether to continue.
     pub(crate) fn wait(&self, span: Duration) -> bool {
         let until = Instant::now() + span;
         let mut stopped = self.stopped.lock();

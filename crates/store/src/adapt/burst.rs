@@ -71,11 +71,11 @@ pub struct Burst {
     held: Mutex<HashMap<u64, Resume>>,
     /// The latest number of a request or a held write.
     number: AtomicU64,
-    /// Files that are checkpoints' and open, by their inodes.
+    /// Open files that belong to checkpoints, by their inodes.
     open: RwLock<HashMap<Inode, Arc<OpenCheckpoint>>>,
     /// Files that jobs' scripts mark as checkpoints.
     marks: RwLock<Marks>,
-    /// The versions that are announced, by their applications. Apart from the table, since opens look here.
+    /// Announced versions by application. Not in the table, since every open reads them.
     sessions: RwLock<BTreeMap<String, Session>>,
     closed: AtomicBool,
     limiter: RateLimiter,
@@ -83,11 +83,11 @@ pub struct Burst {
     limits: Limits,
     tended: Mutex<tend::Tended>,
     counts: Arc<Counts>,
-    /// The other nodes, where there may be any.
+    /// State shared with the other nodes, on a shared volume.
     shared: OnceLock<Shared>,
 }
 
-/// Work done since the start, beside what the machine counts.
+/// Work done since the start that the machine does not count.
 #[derive(Default)]
 struct Counts {
     committed: AtomicU64,
@@ -95,7 +95,7 @@ struct Counts {
     trims: AtomicU64,
 }
 
-/// The bytes that a volume's buffer has.
+/// Capacity of a volume's burst buffer in bytes.
 pub fn capacity_bytes(volume: &Volume) -> u64 {
     let settings = &volume.config().burst;
     volume.targets().measure_now();
@@ -112,7 +112,7 @@ impl Burst {
         let fast = settings.fast.ok_or_else(|| Error::Invalid("the volume has no burst buffer".into()))?;
         let of_tier = volume.config().targets.iter().filter(|target| target.tier == fast);
         let paths = of_tier.filter_map(|target| target.directory()).map(Into::into).collect();
-        // On a shared volume only the node that decides loads the records.
+        // On a shared volume, only the deciding node loads the records.
         let alone = !volume.config().is_shared();
         if let Some(period) = record::period(&*state)?.filter(|_| alone) {
             let resumed = buffer::Event::Resumed { dwsf: period.dwsf, dwpp: period.dwpp };
@@ -152,7 +152,7 @@ impl Burst {
         self.settings.replicas.is_some()
     }
 
-    /// The end comes: copies end, and writes that are held fail.
+    /// Closes the buffer at the end of the daemon: copies end, and held writes fail.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.limiter.stop();
@@ -175,12 +175,12 @@ impl Burst {
                 self.limits.set(rates.write);
             }
             Action::LookAtSpace => self.look_at_space(),
-            // Not of the buffer.
+            // These actions belong to other mechanisms.
             Action::Change(_) | Action::Place { .. } | Action::Prefer { .. } => {}
         }
     }
 
-    /// A version has its turn, as an event: once.
+    /// Event that a version may be written now; `None` if it was reported before.
     pub(super) fn turn(&self, request: u64, direct: bool) -> Option<Happened> {
         let mut table = self.table.lock();
         let current = table.current.get_mut(&request).filter(|current| !current.turn_is_told)?;
@@ -228,7 +228,7 @@ impl Burst {
         });
     }
 
-    /// Has the carrier that makes versions durable do something.
+    /// Queues work for the carrier that makes versions durable.
     fn commits(&self, work: impl FnOnce(&Burst, &Adapt) + Send + 'static) {
         self.driver.jobs.later(Lane::Commits, move |adapt| {
             if let Some(burst) = adapt.burst() {
@@ -237,7 +237,7 @@ impl Burst {
         });
     }
 
-    /// Keeps what goes on with a write that is held; its number.
+    /// Stores the continuation of a held write; returns the write's number.
     fn keep(&self, resume: Resume) -> u64 {
         let write = self.next_number();
         self.held.lock().insert(write, resume);

@@ -1,4 +1,4 @@
-//! Carriers: threads that make the machine's changes, each through the mover, and answer what became of them.
+//! Carriers: threads that make the machine's changes through the mover, and report the outcomes to the machine.
 
 use super::jobs::Job;
 use super::{Adapt, stripes};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl Adapt {
-    /// Does one job.
+    /// Executes one job.
     pub(super) fn work(&self, job: Job) {
         match job {
             Job::Do(work) => work(self),
@@ -39,12 +39,12 @@ impl Adapt {
         }
     }
 
-    /// Does what waits, on this thread: for tests without threads. How many changes were made.
+    /// Executes the queued jobs on this thread, for tests without threads. Returns the number of changes made.
     pub fn carry_now(&self) -> usize {
         self.carry_now_if(|_| true)
     }
 
-    /// The same, of some changes.
+    /// As [`Adapt::carry_now`], only for the changes that `which` selects.
     pub fn carry_now_if(&self, which: impl Fn(&Change) -> bool) -> usize {
         let jobs = self.driver.jobs.take_if(|job| job.change().is_none_or(&which));
         let changes = jobs.iter().filter(|job| job.change().is_some()).count();
@@ -55,7 +55,7 @@ impl Adapt {
     fn carry(&self, change: &Change) {
         self.history.decided(change, self.files.pool());
         let began = Instant::now();
-        // By number, wherever the file is: nothing needs to have it open.
+        // The file is found by its number, since no process needs to have it open.
         let file = self.files.find(change.file);
         let done = match &file {
             Some(_) if self.follows() => Err(Error::Busy("the node that leads does that".into())),
@@ -64,7 +64,7 @@ impl Adapt {
         };
         let result = match done {
             Ok(bytes) => Outcome::Made { bytes, took: Time(began.elapsed().as_nanos() as u64) },
-            // In use in a way that excludes the move, or written during it: it is retried.
+            // The file is in use in a way that excludes the move, or was written during it: the move is retried.
             Err(Error::Busy(_)) => Outcome::Busy,
             Err(error) => {
                 match &self.burst {
@@ -93,7 +93,7 @@ impl Adapt {
         self.driver.tell_all(lies.into_iter().chain([done]).chain(self.without_copy(change, file.as_deref(), result)));
     }
 
-    /// Makes one change; the bytes that were copied.
+    /// Makes one change; returns the number of copied bytes.
     fn make(&self, change: &Change, file: &Arc<File>) -> Result<u64> {
         if let Some(burst) = self.burst.as_ref().filter(|_| change.by == Mechanism::Burst) {
             return burst.make(self, change, file);
@@ -120,7 +120,7 @@ impl Adapt {
                 made(Metric::StripesForksDropped);
                 Ok(0)
             }
-            // Verbs of the other mechanisms.
+            // These verbs belong to other mechanisms.
             Verb::AddMirror { shape: None, .. } | Verb::Swap { .. } => Err(Error::Busy("its mirrors changed".into())),
             Verb::ReplaceTargets { .. } | Verb::ReplaceTarget { .. } => Err(Error::Busy("its mirrors changed".into())),
         }
@@ -130,7 +130,7 @@ impl Adapt {
         stripes::placement(&self.settings, &file.pool().placement, shape)
     }
 
-    /// A segment that came to the fast tier without a slow copy: it was written while it moved, or lies in several
+    /// Records a segment that moved to the fast tier without a slow copy, since it was written or lies in several
     /// mirrors.
     fn without_copy(&self, change: &Change, file: Option<&File>, result: Outcome) -> Option<Event> {
         let Verb::MoveSegment { segment, to: Tier::Fast } = change.verb else { return None };
@@ -142,7 +142,7 @@ impl Adapt {
     }
 }
 
-/// A mechanism, as events name it.
+/// Name of a mechanism in events.
 fn word(by: Mechanism) -> &'static str {
     match by {
         Mechanism::Burst => "burst",

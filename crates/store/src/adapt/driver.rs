@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// Present time on the machine's clock.
 pub type Clock = Box<dyn Fn() -> Time + Send + Sync>;
 
-/// The machine and the receivers of its actions. The lock is held for one event, or a batch of recorded ones, and
-/// until the resulting actions are queued in order; no other work is done under it.
+/// The machine and the receivers of its actions. The lock is held for one event (or a batch of recorded ones) and until
+/// the resulting actions are queued in order. No other work is done under it.
 pub struct Driver {
     machine: Mutex<Volume>,
     clock: Clock,
@@ -41,12 +41,12 @@ impl Driver {
         self.tell_all([event]);
     }
 
-    /// Passes several events to the machine, with nothing in between.
+    /// Passes several events to the machine under one lock.
     pub fn tell_all(&self, events: impl IntoIterator<Item = Event>) {
         self.with_machine(|machine, now| events.into_iter().for_each(|event| machine.handle(now, event)));
     }
 
-    /// Runs `ask` on the machine, then queues the resulting actions and sets the alarm.
+    /// Calls `ask` with the machine, then queues the resulting actions and sets the alarm.
     pub fn with_machine<T>(&self, ask: impl FnOnce(&mut Volume, Time) -> T) -> T {
         let mut machine = self.machine.lock();
         let answer = ask(&mut machine, self.now());

@@ -1,4 +1,4 @@
-//! Mirrors of a file that are forks: those behind the ones that it had before the first fork was made.
+//! Forks: the mirrors of a file behind those that it had before its first fork was made.
 
 use super::records::Records;
 use crate::file::File;
@@ -15,14 +15,14 @@ use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Record {
-    /// Mirrors that the file has for other reasons.
+    /// Number of mirrors that are no forks.
     keep: usize,
 }
 
 /// The files that have forks.
 pub struct Forks {
     records: Records<Record>,
-    /// The file at rest that was looked at last.
+    /// The unused file that was returned last.
     looked: Mutex<FileId>,
 }
 
@@ -32,12 +32,12 @@ impl Forks {
         Ok(Forks { records: Records::open(state, "fork")?, looked: Mutex::new(FileId(0)) })
     }
 
-    /// Whether the file has any.
+    /// Whether the file has a fork.
     pub fn has(&self, file: FileId) -> bool {
         self.records.held().contains_key(&file)
     }
 
-    /// How many files have one.
+    /// Number of files with forks.
     pub fn count(&self) -> usize {
         self.records.held().len()
     }
@@ -47,7 +47,7 @@ impl Forks {
         self.records.held().get(&file).map_or(mirrors, |record| record.keep.min(mirrors))
     }
 
-    /// Makes one. First the record: a copy that nothing remembers would stay for ever.
+    /// Makes a fork. Its record is written first: a copy without a record would stay for ever.
     pub fn add(&self, mover: &Mover, file: &Arc<File>, place: &Placement) -> Result<()> {
         let layout = file.layout().ok_or_else(|| Error::Busy("its bytes are in its stub".into()))?;
         let id = layout.file;
@@ -62,7 +62,7 @@ impl Forks {
         made.map(|_| ())
     }
 
-    /// Gives one up; with the last of a file goes its record.
+    /// Drops a fork; the file's record is removed with its last fork.
     pub fn drop_one(&self, mover: &Mover, file: &Arc<File>, mirror: usize) -> Result<()> {
         let before = file.layout().ok_or_else(|| Error::Busy("its bytes are in its stub".into()))?;
         if mirror < self.keep(before.file, before.mirrors.len()) {
@@ -76,7 +76,7 @@ impl Forks {
         Ok(())
     }
 
-    /// One of the files that have forks and are not in use, another each time.
+    /// An unused file with forks; repeated calls go through all such files.
     pub fn next_at_rest(&self, in_use: &BTreeSet<FileId>) -> Option<FileId> {
         let (held, mut looked) = (self.records.held(), self.looked.lock());
         let after = held.range((Excluded(*looked), Unbounded)).chain(held.range(..=*looked));
@@ -85,7 +85,7 @@ impl Forks {
         next
     }
 
-    /// The record of a file without forks, or of one that is gone, is of no use.
+    /// Removes the record of a file that has no forks any more, or that was removed.
     pub fn forget(&self, id: FileId) -> Result<()> {
         self.records.forget(id)
     }

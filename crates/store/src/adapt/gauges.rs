@@ -4,7 +4,7 @@ use super::Adapt;
 use crate::stats::{Gauge, Level};
 
 impl Adapt {
-    /// Present values of the machines: of several nodes only the one that decides has any.
+    /// Present values of the machines; empty on nodes that do not decide.
     pub(crate) fn gauges(&self) -> Vec<Gauge> {
         let mut all = self.burst().map(|burst| burst.gauges()).unwrap_or_default();
         if let Some(report) = self.report().filter(|_| self.has_tiers()) {

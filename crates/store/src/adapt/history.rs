@@ -12,7 +12,7 @@ use policy::volume::{Change, Outcome, Verb};
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// Lines remembered of each mechanism.
+/// Number of lines kept for each mechanism.
 const LINES_MAX: usize = 32;
 
 struct Line {
@@ -29,7 +29,7 @@ struct Line {
 pub struct History(Mutex<VecDeque<Line>>);
 
 impl History {
-    /// A change of a file for the sake of its stripes begins.
+    /// Records the begin of a change to a file's stripes.
     pub fn decided(&self, change: &Change, pool: &Pool) {
         if change.by != Mechanism::Stripes {
             return;
@@ -46,14 +46,14 @@ impl History {
         self.add(change.by, Some(change.file), text);
     }
 
-    /// New files get that shape.
+    /// Records that new files get that shape.
     pub fn placed(&self, shape: &Shape, why: &Why) {
         let text = format!("new files get {}: {why}", shown(shape));
         tracing::info!("stripes: {text}");
         self.add(Mechanism::Stripes, None, text);
     }
 
-    /// A move or a copy of a segment is over.
+    /// Records the end of a move or copy of a segment.
     pub fn ended(&self, change: &Change, result: Outcome) {
         let made = matches!(result, Outcome::Made { .. });
         let text = match change.verb {

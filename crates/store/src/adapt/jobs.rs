@@ -1,7 +1,7 @@
 //! Queue of the carriers: actions of the machine, and work that must not run on the requesting thread.
 //!
-//! Jobs wait in lanes, each with threads of its own (carriers), so that what may take long is in the way of nothing
-//! else. A lane with one carrier keeps the order.
+//! Jobs wait in lanes, each with threads of its own (carriers), so that slow work does not delay other work. A lane
+//! with one carrier keeps the order.
 
 use super::Adapt;
 use crate::workers::{END_SPAN, Pool};
@@ -17,23 +17,23 @@ use std::sync::{Arc, OnceLock};
 pub enum Lane {
     /// Changes for tiers and stripes.
     Changes,
-    /// Replicas take over: no other change and no copy is in the way.
+    /// Swaps in replicas; no other change and no copy delays this.
     Failover,
-    /// Replicas are made, made whole and dropped.
+    /// Makes, rebuilds and drops replicas.
     Replicas,
-    /// Checkpoints in the order in which things happen to them: a write is released after room was made for it.
+    /// Actions on checkpoints, in their order: a write is released only after room was made for it.
     Checkpoints,
-    /// Versions are made durable.
+    /// Makes versions durable.
     Commits,
-    /// Copies to the capacity tier, at the machine's rate, which may be zero for long.
+    /// Copies to the capacity tier, at the machine's rate, which may be zero for a long time.
     Demotions,
-    /// The same to the replica group.
+    /// Copies to the replica group, at their own rate.
     Group,
 }
 
 const LANES: usize = 7;
 
-/// Something to do.
+/// Work for a carrier.
 pub enum Job {
     /// Action of the machine.
     Act(Action),
@@ -54,7 +54,7 @@ impl Job {
     }
 }
 
-/// All of it: changes are bounded by what the machine has under way, the rest by what applications wait for.
+/// Queues of all lanes. Changes are bounded by the machine's limit, other jobs by the applications that wait for them.
 #[derive(Default)]
 pub struct Jobs {
     lanes: [Waiting; LANES],
@@ -63,7 +63,7 @@ pub struct Jobs {
 #[derive(Default)]
 struct Waiting {
     queue: Mutex<Queue>,
-    /// Threads of the lane, and their work.
+    /// Threads of the lane, and the function that they run.
     carriers: OnceLock<(Pool, Arc<dyn Fn() + Send + Sync>)>,
 }
 
@@ -71,7 +71,7 @@ impl Waiting {
     fn wake(&self) {
         if let Some((pool, carry)) = self.carriers.get() {
             let carry = carry.clone();
-            // A failure to start has been logged; the next job brings this one along.
+            // A failed start has been logged; the next job starts the thread for this one, too.
             drop(pool.wake(move || carry()));
         }
     }
@@ -80,12 +80,12 @@ impl Waiting {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Files of which something is being changed: the mover works on one part of a file at a time.
+    /// Files that are being changed: the mover works on one part of a file at a time.
     under_way: BTreeSet<FileId>,
 }
 
 impl Queue {
-    /// The next one whose file is free.
+    /// Takes the next job whose file is not being changed.
     fn next(&mut self) -> Option<Job> {
         let is_free = |job: &Job| job.file().is_none_or(|file| !self.under_way.contains(&file));
         let at = self.jobs.iter().position(is_free)?;
@@ -101,7 +101,7 @@ impl Jobs {
         self.push(lane_of(&action), Job::Act(action));
     }
 
-    /// Has a carrier do something.
+    /// Queues work for a carrier of the lane.
     pub fn later(&self, lane: Lane, work: impl FnOnce(&Adapt) + Send + 'static) {
         self.push(lane, Job::Do(Box::new(work)));
     }
@@ -112,14 +112,14 @@ impl Jobs {
         waiting.wake();
     }
 
-    /// Gives a lane its threads. They call `carry`, which calls [`Jobs::work`].
+    /// Gives a lane its threads. These call `carry`, which calls [`Jobs::work`].
     pub fn start(&self, lane: Lane, carriers: Pool, carry: impl Fn() + Send + Sync + 'static) {
         let waiting = &self.lanes[lane as usize];
         drop(waiting.carriers.set((carriers, Arc::new(carry))));
         waiting.wake();
     }
 
-    /// Does what waits in a lane, as far as nothing else changes its file. The first job of several wakes the next
+    /// Executes the queued jobs of a lane whose file is not being changed. If more jobs are queued, wakes the next
     /// thread.
     pub fn work(&self, lane: Lane, work: impl Fn(Job)) {
         let waiting = &self.lanes[lane as usize];
@@ -146,7 +146,7 @@ impl Jobs {
         taken
     }
 
-    /// Everything ends: changes that wait are not begun, what else waits is done, within [`END_SPAN`].
+    /// Ends all lanes within [`END_SPAN`]: drops queued changes, and completes the other queued work.
     pub fn end(&self) {
         self.lanes.iter().for_each(|waiting| waiting.queue.lock().jobs.retain(|job| job.change().is_none()));
         let late = |waiting: &&Waiting| waiting.carriers.get().is_some_and(|(pool, _)| !pool.stop(END_SPAN));

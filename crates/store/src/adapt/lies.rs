@@ -1,4 +1,4 @@
-//! How a file lies, in the machine's words.
+//! Layouts of files, as events for the machine.
 
 use super::Adapt;
 use super::record::read_from;
@@ -47,7 +47,7 @@ impl Adapt {
         Some(Event::File(layout.file, FileEvent::LaidOut(lies)))
     }
 
-    /// The segments, of the first `count`, with an object on a failed target.
+    /// Indices of the first `count` segments that have an object on a failed target.
     fn away(&self, layout: &Layout, count: usize) -> Vec<u64> {
         let targets = self.recorder.targets();
         let works = |target| targets.get(target).is_some_and(|target| target.state() != State::Failed);
@@ -57,7 +57,7 @@ impl Adapt {
         away.map(|(index, _)| index).collect()
     }
 
-    /// Whether all of it lies on the targets that files are striped over by load.
+    /// Whether the whole file lies on the targets that files are striped over by load.
     fn is_on_stripes(&self, layout: &Layout) -> bool {
         let Some(tier) = self.settings.stripes.as_ref().and_then(|of| of.tier) else { return true };
         let targets = self.recorder.targets();
@@ -65,7 +65,7 @@ impl Adapt {
         layout.objects().all(|(_, object)| on_tier(object.target))
     }
 
-    /// A mirror that is read, and a segment of it.
+    /// Index of the mirror that is read, and one of its segments.
     pub(super) fn segment(&self, file: &File, index: u64) -> Option<(usize, policy::layout::Segment)> {
         let layout = file.layout()?;
         let (mirror, segments) = read_from(&layout)?;
@@ -73,7 +73,7 @@ impl Adapt {
     }
 }
 
-/// Whether a user requested its shape, or another mechanism decides it.
+/// Whether a user requested the file's layout, or another mechanism decides it.
 fn is_asked_for(file: &File, layout: &Layout) -> bool {
     let requested = layout.history.iter().any(|(_, reason)| *reason == Reason::Requested);
     requested || layout.is_merged() || file.is_claimed(Mechanism::Burst)

@@ -6,7 +6,7 @@ use policy::{FileId, Time};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Accesses that wait to be looked at. A guess: half a second of a hundred thousand a second.
+/// Maximum of unprocessed accesses. A guess: half a second at a hundred thousand accesses per second.
 const WAITING_MAX: usize = 1 << 16;
 
 /// Limit of queued files that were laid out or removed; those beyond it are reported by their next access.
@@ -23,15 +23,15 @@ pub struct Access {
     pub segment: u64,
     /// Tier of the segment at the access.
     pub tier: Tier,
-    /// Bytes of the access that lie in it.
+    /// Bytes of the access that lie in the segment.
     pub bytes: u64,
-    /// Whether it writes.
+    /// Whether the access reads or writes.
     pub region: Region,
-    /// The last segment that its request touches.
+    /// Whether this is the last segment that the request touches.
     pub ends_request: bool,
 }
 
-/// Bounded: what finds no room is counted and forgotten, since an application never waits for this.
+/// Log of accesses. It is bounded, since an application never waits for it: excess accesses are counted and dropped.
 #[derive(Default)]
 pub struct AccessLog {
     accesses: Mutex<Vec<Access>>,
@@ -42,7 +42,7 @@ pub struct AccessLog {
 }
 
 impl AccessLog {
-    /// Sets what is called when there is something to take again. Only the first call counts.
+    /// Sets the function that is called when the log is no longer empty. Only the first call counts.
     pub fn on_stir(&self, stir: impl Fn() + Send + Sync + 'static) {
         drop(self.stir.set(Box::new(stir)));
     }
@@ -53,7 +53,7 @@ impl AccessLog {
         }
     }
 
-    /// Writes one down.
+    /// Records an access.
     pub fn access(&self, access: Access) {
         let mut accesses = self.accesses.lock();
         let is_first = accesses.is_empty();
@@ -68,34 +68,34 @@ impl AccessLog {
         }
     }
 
-    /// A file has new segments on the fast tier.
+    /// Records that a file has new segments on the fast tier.
     pub fn laid_out(&self, file: FileId) {
         push(&self.laid_out, file);
         self.stir();
     }
 
-    /// A file is gone.
+    /// Records that a file was removed.
     pub fn removed(&self, file: FileId) {
         push(&self.removed, file);
         self.stir();
     }
 
-    /// The accesses, in their order.
+    /// Takes the accesses, in their order.
     pub fn take_accesses(&self) -> Vec<Access> {
         std::mem::take(&mut *self.accesses.lock())
     }
 
-    /// The files with new segments on the fast tier, in their order.
+    /// Takes the files with new segments on the fast tier, in their order.
     pub fn take_laid_out(&self) -> Vec<FileId> {
         std::mem::take(&mut *self.laid_out.lock())
     }
 
-    /// The files that are gone.
+    /// Takes the removed files.
     pub fn take_removed(&self) -> Vec<FileId> {
         std::mem::take(&mut *self.removed.lock())
     }
 
-    /// How many accesses were forgotten since this was last asked.
+    /// Number of accesses dropped since the last call.
     pub fn take_lost(&self) -> u64 {
         self.lost.swap(0, Ordering::Relaxed)
     }

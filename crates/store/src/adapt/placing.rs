@@ -1,4 +1,4 @@
-//! Where new segments go: dealt to the devices in proportion to their speed, as the paper's model has it, or in turn.
+//! Placement of new segments: dealt to the devices in proportion to their speed, as in the paper's model, or in turn.
 
 use crate::target::Targets;
 use parking_lot::Mutex;
@@ -18,11 +18,11 @@ pub struct Placing {
     room: AtomicU64,
     /// Whether the devices read more than they write.
     reads: AtomicBool,
-    /// Speeds of a fast and of a slow device, reading and writing; none if all count as equal.
+    /// Speeds of a fast and of a slow device, reading and writing; `None` if all devices count as equally fast.
     speeds: Mutex<Option<[[f64; 2]; 2]>>,
 }
 
-/// The split over the targets that there were when it was made.
+/// Distribution of segments over the targets that existed when it was made.
 struct Deal {
     targets: Vec<(TargetId, Tier)>,
     weights: Vec<f64>,
@@ -41,7 +41,7 @@ impl Placing {
         }
     }
 
-    /// Devices are so fast; not `proportional` is all in turn.
+    /// Sets the speeds of the devices. Without `proportional`, segments are dealt in turn.
     pub(super) fn set_costs(&self, costs: &Costs, proportional: bool, segment_bytes: u64) {
         let speed = |tier, region| 1.0 / costs.of(tier).access_ns(region, segment_bytes as f64).max(1e-9);
         let speeds =
@@ -56,7 +56,7 @@ impl Placing {
         self.reads.store(region == Region::Read, Ordering::Relaxed);
     }
 
-    /// The tier of the next segment, by its number in the volume; none if neither takes it.
+    /// Tier of the next segment, by its number in the volume; `None` if neither tier takes it.
     pub fn next(&self) -> Option<u8> {
         let views = self.targets.views();
         let of = |tier: u8| self.tiers.iter().position(|known| *known == tier);
@@ -76,7 +76,7 @@ impl Placing {
         let may = |at: usize| usable(deal.targets[at].0) && (room || deal.targets[at].1 == Tier::Slow);
         let tier = deal.targets[deal.split.next(may)?].1;
         if tier == Tier::Fast {
-            // An estimate until the next step: two placements at once may take one place, and the next plan corrects
+            // An estimate until the next step: two concurrent placements may take the same room; the next plan corrects
             // it.
             self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| Some(room.saturating_sub(1))).ok();
         }

@@ -1,8 +1,8 @@
-//! Whether devices have something to do, from their targets' own counters.
+//! Detection of idle devices, from the counters of their targets.
 //!
-//! A device is quiet if, since the last look, its tier had no accesses, its target no traffic, and no work is under
-//! way there. The traffic of targets that our own moves use, or used since the last look, is ignored; for them only
-//! accesses count.
+//! A device is quiet if its tier had no accesses and its target no traffic since the last look, and it has no running
+//! work. The traffic of targets that our own moves use, or used since the last look, is ignored; for them only accesses
+//! count.
 
 use super::log::Access;
 use crate::target::Targets;
@@ -13,11 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
 pub(super) struct Quiet {
-    /// Bytes that had passed through each target.
+    /// Bytes transferred by each target, at the last look.
     seen: BTreeMap<TargetId, u64>,
 }
 
-/// The targets of moves under way.
+/// The targets of running moves.
 #[derive(Default)]
 pub(super) struct Ours(Mutex<BTreeMap<TargetId, u32>>, Mutex<BTreeSet<TargetId>>);
 

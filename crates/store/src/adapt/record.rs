@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Limit of segments that one growth adds and that are examined at once; the others are reported by their next access.
 const NEW_MAX: usize = 64;
 
-/// Writes down what applications do. See the module above.
+/// Recorder of applications' accesses. See the module above.
 pub struct Recorder {
     targets: Arc<Targets>,
     driver: Arc<Driver>,
@@ -35,7 +35,7 @@ pub struct Recorder {
     of_target: RwLock<BTreeMap<TargetId, Tier>>,
     log: AccessLog,
     placing: Placing,
-    /// When applications last used one of the two tiers, in nanoseconds and one more; 0: never.
+    /// Time of the last access to one of the two tiers, in nanoseconds plus one; 0: never.
     used: AtomicU64,
 }
 
@@ -80,7 +80,7 @@ impl Recorder {
         self.driver.now()
     }
 
-    /// When applications last used one of the two tiers.
+    /// Time of applications' last access to one of the two tiers.
     pub(super) fn last_used(&self) -> Option<Time> {
         self.used.load(Ordering::Relaxed).checked_sub(1).map(Time)
     }
@@ -115,7 +115,7 @@ impl Recorder {
         Some(if fast { Tier::Fast } else { Tier::Slow })
     }
 
-    /// The segments that tiering knows.
+    /// Segments that tiering handles.
     pub(super) fn segments<'a>(&'a self, layout: &'a Layout) -> impl Iterator<Item = (&'a Segment, Tier)> + 'a {
         let segments = read_from(layout).map_or(&[][..], |(_, segments)| segments);
         segments.iter().map_while(|segment| Some((segment, self.tier_of(segment)?)))
@@ -135,7 +135,7 @@ impl Recorder {
         let region = if access.write { Region::Write } else { Region::Read };
         let mut touched = None;
         for (index, segment) in segments.iter().enumerate().skip(first).take_while(|(_, s)| s.start < end) {
-            // Also what is not ours to move keeps devices busy.
+            // Accesses to segments that tiering may not move keep the devices busy, too.
             if self.is_on_tiers(segment) {
                 self.used.fetch_max(at.0 + 1, Ordering::Relaxed);
             }
@@ -162,7 +162,7 @@ impl Recorder {
     }
 }
 
-/// The mirror that is read as a rule: the first in sync. Its number and segments.
+/// The mirror that is usually read, the first in sync: its index and its segments.
 pub(super) fn read_from(layout: &Layout) -> Option<(usize, &[Segment])> {
     let mut mirrors = layout.mirrors.iter().enumerate();
     mirrors.find(|(_, m)| m.state == MirrorState::InSync).map(|(at, m)| (at, &m.segments[..]))
@@ -186,7 +186,7 @@ impl Adviser for Recorder {
     }
 
     fn watches(&self, file: &File) -> bool {
-        // Files that one open-ended object holds are never moved, and may go on as fast as they can.
+        // Files in a single open-ended object are never moved, so they may use the fastest path.
         self.stripes_change || self.has_tiers(file)
     }
 
@@ -194,7 +194,7 @@ impl Adviser for Recorder {
         mechanism == Mechanism::Tiers && self.has_tiers(file)
     }
 
-    /// Files whose directory or owner asked for a layout of their own keep it.
+    /// Files with a layout requested by their owner or directory keep it.
     fn place(&self, file: &File, _from: u64, place: &mut Placement) {
         let usual = &file.pool().placement;
         let as_usual = (place.stripe_size, place.stripe_count) == (usual.stripe_size, usual.stripe_count);

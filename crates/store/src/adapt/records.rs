@@ -31,7 +31,7 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
         Ok(Records { state, name, held: Mutex::new(held) })
     }
 
-    /// All of them.
+    /// All records, locked.
     pub fn held(&self) -> MutexGuard<'_, BTreeMap<FileId, T>> {
         self.held.lock()
     }

@@ -29,14 +29,14 @@ use std::sync::Arc;
 use std::time::Instant;
 use uses::Uses;
 
-/// One replica, as it is remembered.
+/// Record of one replica.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Record {
     /// The file's path when it was made, relative to the mount's root; a rename does not change it.
     path: String,
-    /// Its number among the mirrors: how many there were before.
+    /// Index of the replica among the mirrors: the number of mirrors before it was made.
     mirror: usize,
-    /// When it was begun, in nanoseconds since 1970.
+    /// Start of the replica's creation, in nanoseconds since 1970.
     since_ns: u64,
 }
 
@@ -46,9 +46,9 @@ pub struct Replicas {
     /// Jobs that have these files open.
     uses: Uses,
     driver: Arc<Driver>,
-    /// Complaints that wait to be reported: one of each, so that no swap waits behind those of many readers.
+    /// Unreported complaints, at most one per file and target, so that many readers do not delay a swap.
     complaints: Mutex<BTreeSet<(FileId, TargetId)>>,
-    /// Jobs dispatched, and those at risk, that the metrics already include.
+    /// Dispatched jobs, and jobs at risk, that the metrics already include.
     counted: Mutex<(u64, u64)>,
 }
 
@@ -65,7 +65,7 @@ impl Replicas {
         self.records.held().get(&file).map(|record| record.mirror)
     }
 
-    /// Whether any file has one.
+    /// Whether any file has a replica.
     pub fn any(&self) -> bool {
         !self.records.held().is_empty()
     }
@@ -75,13 +75,13 @@ impl Replicas {
         Arc::new(self.uses.clone())
     }
 
-    /// Whether processes of a job had the file open since it has a replica, and none has now. `variable` is one of
-    /// [`JOB_VARIABLES`]. A job whose processes cannot be identified has closed no file.
+    /// Whether all processes of a job that opened the file since it has a replica have closed it. `variable` is one of
+    /// [`JOB_VARIABLES`]. For a job whose processes cannot be identified, the result is false.
     pub fn has_closed(&self, file: FileId, variable: &str, job: &str, uid: u32) -> bool {
         self.uses.has_closed(file, variable, job, uid)
     }
 
-    /// A reader was not served by a target.
+    /// Records that a target did not serve a reader.
     pub(crate) fn complain(&self, file: &File, target: TargetId) {
         let Some(file) = file.id().filter(|id| self.mirror_of(*id).is_some()) else { return };
         if self.complaints.lock().insert((file, target)) {
@@ -92,7 +92,7 @@ impl Replicas {
         }
     }
 
-    /// A target failed or is back.
+    /// Handles the failure or return of a target.
     pub(super) fn target_changed(&self, change: &target::Change) {
         let target = change.target;
         match change.to {
@@ -105,13 +105,13 @@ impl Replicas {
         }
     }
 
-    /// The record of a file without a replica, or of one that is gone, is of no use.
+    /// Removes the record of a file that has no replica any more, or that was removed.
     pub(super) fn forget(&self, file: FileId) -> Result<()> {
         self.uses.forget(file);
         self.records.forget(file)
     }
 
-    /// Makes a change.
+    /// Makes a change to a file's replica.
     pub(super) fn make(&self, adapt: &Adapt, change: &Change, file: &Arc<File>) -> Result<u64> {
         let made = |metric| adapt.stats.add(metric, 1);
         match change.verb {
@@ -160,7 +160,7 @@ impl Replicas {
         let of_replica =
             || file.layout().is_some_and(|l| l.objects().any(|(at, o)| (at.mirror, o.target) == (replica, target)));
         match adapt.mover.swap_replica(file, replica, target) {
-            // Only the replica failed: there is nothing to swap, and the replica is made again.
+            // Only the replica failed: no swap is needed, and the replica is made again.
             Ok(0) if of_replica() => Ok(0),
             Ok(0) => Err(Error::Busy("its replica is not complete".into())),
             Ok(objects) => {
@@ -185,7 +185,7 @@ impl Replicas {
 }
 
 impl Adapt {
-    /// Passes events of jobs to the machine, after the layouts of their input.
+    /// Passes events of jobs to the machine, after the layouts of their input files.
     pub fn tell_of_jobs(&self, events: impl IntoIterator<Item = replica::Event>) {
         let mut told = Vec::new();
         for event in events {

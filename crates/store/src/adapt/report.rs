@@ -12,34 +12,34 @@ use policy::tier::machine::{Logged, Stats};
 use policy::tier::{Location, Tier};
 use policy::volume::ownership::Mechanism;
 
-/// Hot segments that a status names.
+/// Maximum of hot segments in a status.
 const HOT_MAX: usize = 5;
 /// Limit of segments of one file whose temperature is reported.
 const SEGMENTS_MAX: usize = 32;
-/// Decisions about stripes that a status names.
+/// Maximum of stripe decisions in a status.
 const DECISIONS_MAX: usize = 16;
 
-/// How tiering is.
+/// State of tiering.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Work done since the start.
     pub stats: Stats,
     /// Segments on the fast tier.
     pub fast_segments: usize,
-    /// Segments that it has room for besides.
+    /// Segments for which the fast tier has room.
     pub room_segments: u64,
     /// Segments in the working set: read, written.
     pub working_set: (usize, usize),
-    /// Moves that wait and that are under way.
+    /// Numbers of moves that wait, and of running moves.
     pub pending: (usize, usize),
-    /// Slow copies that are kept below segments on the fast tier.
+    /// Slow copies of segments on the fast tier.
     pub copies: usize,
-    /// Slow copies that are being made.
+    /// Slow copies under construction.
     pub copying: usize,
 }
 
 impl Adapt {
-    /// How tiering is; `None` while the devices are being measured.
+    /// State of tiering; `None` while the devices are being measured.
     pub fn report(&self) -> Option<Report> {
         let machine = self.driver.machine();
         let tiers = machine.tiers()?;
@@ -54,7 +54,7 @@ impl Adapt {
         })
     }
 
-    /// Tiers, for `entrepot status`, with files by number; `None` if nothing is moved between them.
+    /// Tiers, for `entrepot status`, with files by number; `None` without moves between tiers.
     pub(crate) fn status_of_tiers(&self) -> Option<Tiering> {
         let policy = self.settings.tiering.policy.word().to_owned();
         if !self.has_tiers() {
@@ -95,7 +95,7 @@ impl Adapt {
         Some(Tiering { policy, measuring: false, counts: Some(counts) })
     }
 
-    /// Stripes, for `entrepot status`; nothing without sensors.
+    /// Stripes, for `entrepot status`; `None` without sensors.
     pub(crate) fn status_of_stripes(&self) -> Option<Stripes> {
         let now = self.driver.now();
         let asked = self.striper(|striper| (striper.load(now), striper.len(), striper.placement(None)));
@@ -208,7 +208,7 @@ impl Adapt {
         Some(Heat { mirror, segments: (0..).zip(&all).map(one).collect() })
     }
 
-    /// Logs what goes into the machine of the tiers and comes out of it, for a comparison of drivers.
+    /// Starts a log of the tier machine's inputs and outputs, for a comparison of drivers.
     pub fn start_log(&self) {
         if let Some(tiers) = self.driver.machine().tiers_mut() {
             tiers.start_log();
@@ -220,7 +220,7 @@ impl Adapt {
         self.driver.machine().tiers().map_or_else(Vec::new, |tiers| tiers.log().to_vec())
     }
 
-    /// The tier of a segment, as the machine knows it.
+    /// Tier of a segment in the machine's state.
     pub fn tier(&self, location: Location) -> Tier {
         self.driver.machine().tiers().map_or(Tier::Slow, |tiers| tiers.tier(location))
     }

@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// From one report to the next. A guess: far more often than a segment moves, and a thousand messages a second of a
-/// thousand nodes.
+/// Interval of reports. A guess: far more often than a segment moves, and a thousand messages a second from a thousand
+/// nodes.
 pub(super) const EVERY: Time = Time::from_millis(1000);
-/// Kinds of accesses, files with counts, and removed files in a report: a quarter of a megabyte each.
+/// Maximum of access kinds, of files with counts, and of removed files in a report: a quarter of a megabyte each.
 const ROWS_MAX: usize = 4096;
-/// Accesses that one look takes from all reports, as many as of a node's own.
+/// Maximum of accesses that one look takes from all reports: as many as from a node's own log.
 const ACCESSES_MAX: usize = 1 << 16;
 
-/// Files that other nodes' requests are counted of from one look to the next.
+/// Maximum of files with counted requests of other nodes between two looks.
 const HEARD_MAX: usize = 1 << 16;
 
 /// Contents of the next report, or of received ones.
@@ -40,30 +40,30 @@ struct Pending {
     told: Option<Time>,
 }
 
-/// Requests to files, by number.
+/// Requests to files, by file number.
 pub(super) type Asked = BTreeMap<FileId, (Box<Counts>, Vec<Request>)>;
 
-/// File, segment; whether it lay on the fast tier, whether it was written, whether the request ended there.
+/// Access: file, segment, whether it lay on the fast tier, whether it was written, whether the request ended there.
 type Row = (u64, u64, bool, bool, bool);
 
-/// A report as it travels.
+/// A report as it is sent.
 #[derive(Default, Serialize, Deserialize)]
 struct Report {
-    /// Where the files are, below the tree.
+    /// Paths of the files below the tree, by file number.
     places: BTreeMap<u64, String>,
-    /// Each with how often and how many bytes.
+    /// Accesses of each kind: their number and their bytes.
     accesses: Vec<(Row, u32, u64)>,
     asked: Vec<AskedOf>,
     removed: Vec<u64>,
 }
 
-/// Requests to a file, as they travel.
+/// Requests to a file, as they are sent.
 #[derive(Serialize, Deserialize)]
 struct AskedOf {
     file: u64,
-    /// By size class: reads, writes, bytes of both.
+    /// For each size class: reads, writes, and bytes of both.
     counts: Vec<[u64; 3]>,
-    /// The last requests: offset, length, whether it wrote.
+    /// The last requests: offset, length, whether it was a write.
     recent: Vec<(u64, u64, bool)>,
 }
 
@@ -91,7 +91,7 @@ impl Reports {
         pending.removed.extend(removed.iter().copied().take(room));
     }
 
-    /// Adds counted requests to a file, from here or elsewhere. The files in use bound the local ones.
+    /// Adds counted requests of any node to a file. The number of files in use bounds those of this node.
     pub(super) fn asked(&self, file: FileId, counts: &Counts, recent: Vec<Request>) {
         let asked = &mut self.0.lock().asked;
         let (sum, last) = asked.entry(file).or_default();
@@ -99,7 +99,7 @@ impl Reports {
         *last = recent;
     }
 
-    /// Whether what others say of one more file is taken.
+    /// Whether there is room for the requests to one more file.
     fn has_room_for(&self, file: FileId) -> bool {
         let asked = &self.0.lock().asked;
         asked.len() < HEARD_MAX || asked.contains_key(&file)
@@ -122,7 +122,7 @@ impl Reports {
         if files.is_empty() && removed.is_empty() {
             return None;
         }
-        // A name that is no text is left to the other node to find.
+        // A name that is not valid text is left out; the other node searches for the file.
         let place = |file: u64| Some((file, places?.path_of(FileId(file))?.into_os_string().into_string().ok()?));
         let asked = asked.into_iter().map(|(file, (counts, recent))| {
             let counts = counts.iter().map(|count| [count.reads, count.writes, count.bytes]).collect();
@@ -181,7 +181,7 @@ impl Reports {
     }
 }
 
-/// Where files are that this node may never have seen.
+/// Records the paths of files that this node may never have opened.
 fn learn(places: &Places, said: BTreeMap<u64, String>) {
     for (file, path) in said.into_iter().map(|(file, path)| (FileId(file), PathBuf::from(path))) {
         if places.path_of(file).as_ref() != Some(&path) {
@@ -196,12 +196,12 @@ impl Adapt {
         self.files.pool().cluster.get().is_some_and(|cluster| !cluster.leads())
     }
 
-    /// Requests to files here and elsewhere; on a follower they wait for the next report.
+    /// Takes the requests to files here and elsewhere; a follower keeps them for its next report.
     pub(super) fn asked(&self) -> Asked {
         if self.follows() { Asked::default() } else { self.reports.take_asked() }
     }
 
-    /// Leader: returns the reports of the others. Followers: send a report.
+    /// On the leader, returns the reports of the other nodes; on a follower, sends a report.
     pub(super) fn exchange(&self, accesses: &[Access], removed: &[FileId]) -> Heard {
         let pool = self.files.pool();
         let (Some(cluster), places, now) = (pool.cluster.get(), pool.places.get(), self.driver.now()) else {
@@ -235,7 +235,7 @@ mod tests {
         Access { at: Time(5), file: FileId(file), segment, tier: Tier::Slow, bytes: 100, region, ends_request: true }
     }
 
-    /// Result of receiving one node's report on another.
+    /// Simulates that one node receives another's report.
     fn told(from: &Reports, at: Time) -> Option<(Heard, Asked)> {
         let (report, _) = from.take(at, None)?;
         let to = Reports::default();

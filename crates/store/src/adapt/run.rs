@@ -1,4 +1,4 @@
-//! The loop: what was recorded and what devices do goes into the machine, at its deadlines at the latest.
+//! The loop: passes recorded accesses and states of devices to the machine, at the latest at its deadlines.
 
 use super::jobs::Lane;
 use super::log::Access;
@@ -16,14 +16,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Recorded events that go in under one lock.
+/// Maximum of recorded events that are passed to the machine under one lock.
 const EVENTS_AT_ONCE: usize = 512;
 
 /// Minimum rest of the loop. A guess: a thousandth of a core is small beside the work of a step.
 const REST_MIN: Time = Time::from_millis(1);
 
-/// Time without a recorded event until the loop looks only every [`CALM_LOOK_EVERY`]. Guesses: longer than the idleness
-/// that slow copies wait for by default, and rare enough for an idle machine.
+/// Time without a recorded event after which the loop looks only every [`CALM_LOOK_EVERY`]. Guesses: longer than the
+/// idleness that slow copies wait for by default, and rare enough for an idle machine.
 const CALM_AFTER: Time = Time::from_millis(5000);
 const CALM_LOOK_EVERY: Time = Time::from_millis(5000);
 
@@ -38,13 +38,13 @@ pub struct Alarm {
 struct State {
     /// The machine's next deadline.
     at: Option<Time>,
-    /// Something was recorded since the loop looked last.
+    /// Whether accesses were recorded since the last look of the loop.
     is_stirred: bool,
     ends: bool,
 }
 
 impl Alarm {
-    /// The machine's next deadline is this.
+    /// Sets the machine's next deadline.
     pub fn set(&self, at: Option<Time>) {
         let mut state = self.state.lock();
         let sooner = at.is_some_and(|at| state.at.is_none_or(|set| at < set));
@@ -54,7 +54,7 @@ impl Alarm {
         }
     }
 
-    /// Wakes a calm loop, since something was recorded.
+    /// Wakes an idle loop after an access was recorded.
     pub fn stir(&self) {
         let mut state = self.state.lock();
         if !std::mem::replace(&mut state.is_stirred, true) {
@@ -62,7 +62,7 @@ impl Alarm {
         }
     }
 
-    /// Whether something was recorded since the last call.
+    /// Whether accesses were recorded since the last call.
     fn take_stirred(&self) -> bool {
         std::mem::take(&mut self.state.lock().is_stirred)
     }
@@ -77,11 +77,11 @@ impl Alarm {
         self.state.lock().ends
     }
 
-    /// Rests until the deadline, or for `most`, or until the end; for `stirred` at most once something was recorded.
-    /// Whether it goes on.
+    /// Waits until the deadline, for `most`, or until the end; at most for `stirred` once accesses were recorded.
+    /// Returns whether the loop continues.
     fn rest(&self, now: impl Fn() -> Time, most: Option<Time>, stirred: Option<Time>) -> bool {
         let began = now();
-        // A deadline that has passed and stays would keep a core busy.
+        // A deadline in the past would keep a core busy.
         let soonest = began + REST_MIN;
         let mut state = self.state.lock();
         while !state.ends {
@@ -103,7 +103,7 @@ impl Alarm {
 }
 
 impl Adapt {
-    /// Starts everything. `walk` goes through all files of the volume.
+    /// Starts the loop and the carriers. `walk` visits all files of the volume.
     pub(crate) fn start(
         self: &Arc<Adapt>,
         pool: &Arc<Pool>,
@@ -135,8 +135,8 @@ impl Adapt {
         }
     }
 
-    /// Copies and rebuilds that the machine has under way at the same time, and one more, so that what goes never
-    /// waits; none where no file has or is to have a replica.
+    /// Number of threads for replicas: the machine's limit of copies and rebuilds, and one more for removals. None
+    /// where no file has or gets a replica.
     fn replicas_at_once(&self) -> usize {
         let of = &self.settings.replicas.replication;
         let any = of.strategy != Strategy::None || self.replicas.any();
@@ -155,7 +155,7 @@ impl Adapt {
         });
     }
 
-    /// Ends the threads; writes that are held fail. The mover must have been stopped before, so that changes end.
+    /// Ends the threads; held writes fail. The mover must have been stopped before, so that changes end.
     pub(crate) fn stop(&self) {
         if let Some(burst) = &self.burst {
             burst.close();
@@ -166,7 +166,7 @@ impl Adapt {
         if let Some(burst) = &self.burst {
             burst.clear_limits();
         }
-        // After a stop nothing watches whether segments are written, so that copies are worth nothing.
+        // After a stop, writes to segments are not observed any more, so slow copies are useless.
         if self.has_tiers()
             && let Err(error) = self.mover.forget_copies()
         {
@@ -181,7 +181,7 @@ impl Adapt {
             return;
         };
         self.set_costs(costs);
-        // Segments on the fast tier count from the start, also unused ones.
+        // All segments on the fast tier count from the start, including unused ones.
         walk(&mut |file| {
             self.found_in_tree(file);
             !self.driver.alarm.ends()
@@ -210,7 +210,7 @@ impl Adapt {
             if self.driver.alarm.take_stirred() {
                 stirred = self.driver.now();
             }
-            // Reports of other nodes are not recorded here.
+            // Reports of other nodes arrive without a recorded event.
             let is_alone = self.files.pool().cluster.get().is_none();
             let is_calm = is_alone && self.driver.now().since(stirred) >= calm_after;
             let calm = tiers.map(|every| if is_calm { every.max(CALM_LOOK_EVERY) } else { every });
@@ -223,13 +223,13 @@ impl Adapt {
         }
     }
 
-    /// Takes what was recorded, looks at the devices, and hands out the changes that are due.
+    /// Takes the recorded accesses, examines the devices, and starts the changes that are due.
     pub fn step(&self) {
         let stripes = self.driver.machine().stripes_look_at().is_some_and(|at| at <= self.driver.now());
         self.recorder.look();
         let log = self.recorder.log();
         let (laid_out, mut accesses) = (log.take_laid_out(), log.take_accesses());
-        // Asked last: what is recorded of a file comes before its end.
+        // Taken last, so that a file's removal comes after its recorded accesses.
         let mut removed = log.take_removed();
         let heard = self.exchange(&accesses, &removed);
         self.tiers.heard(&heard.accesses);
@@ -268,7 +268,7 @@ impl Adapt {
         }
     }
 
-    /// Feeds layouts and accesses to the machine, each at its time; requests no decision yet.
+    /// Passes layouts and accesses to the machine, each with its time; requests no decision yet.
     fn feed(&self, lies: Vec<Event>, accesses: &[Access]) {
         let now = accesses.first().map_or_else(|| self.driver.now(), |first| first.at);
         lies.into_iter().for_each(|lies| self.driver.machine().handle(now, lies));
@@ -280,7 +280,7 @@ impl Adapt {
         }
     }
 
-    /// Requests to files, requests served by devices, and free space.
+    /// Events for the stripes: requests to files, requests served by devices, and free space.
     fn of_stripes(&self) -> Vec<Event> {
         let space = self.recorder.targets().space();
         let free = space.free_bytes as f64 / space.total_bytes.max(1) as f64;
@@ -304,7 +304,7 @@ impl Adapt {
                 told.extend([lies, Event::File(id, FileEvent::Asked { counts, recent })]);
             }
         }
-        // An unused file with forks: when space is scarce, these go first.
+        // An unused file with forks: its forks are the first to be dropped when space is scarce.
         if let Some(id) = self.recorder.forks().next_at_rest(&in_use) {
             match self.files.find(id) {
                 Some(file) => told.extend(self.lies(&file)),

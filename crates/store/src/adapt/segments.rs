@@ -1,5 +1,4 @@
-//! Segments between the tiers: moved by the mover under running readers and writers, copied below, brought back to
-//! their copies.
+//! Moves of segments between the tiers while the file is in use, slow copies of them, and returns to these copies.
 
 use super::Adapt;
 use super::yields::Yields;
@@ -13,7 +12,7 @@ use policy::tier::Tier;
 use policy::volume::Change;
 use std::sync::Arc;
 
-/// A segment of the mirror that is read, which a change is about.
+/// A segment of the mirror that is read, and the subject of a change.
 struct FoundSegment<'a> {
     file: &'a Arc<File>,
     layout: Arc<Layout>,
@@ -23,7 +22,7 @@ struct FoundSegment<'a> {
 }
 
 impl FoundSegment<'_> {
-    /// Bytes of it that the file has.
+    /// Number of the file's bytes in the segment.
     fn length(&self) -> u64 {
         self.segment.end.min(self.file.size()).saturating_sub(self.segment.start)
     }
@@ -50,7 +49,7 @@ impl Adapt {
         work(pace.as_ref().map(|pace| pace as &dyn Pace))
     }
 
-    /// Moves a segment. Bytes moved, if it lies there now; whether it has a slow copy.
+    /// Moves a segment; returns the number of moved bytes.
     pub(super) fn move_segment(&self, change: &Change, file: &Arc<File>, index: u64, to: Tier) -> Result<u64> {
         let of = self.found(file, index)?;
         if to == Tier::Slow && self.returned(&of) {
@@ -84,7 +83,7 @@ impl Adapt {
         Ok(length)
     }
 
-    /// Makes a slow copy of a segment that stays where it is, if it has none.
+    /// Makes a slow copy of a segment that stays in its place, if it has none.
     pub(super) fn copy_segment(&self, change: &Change, file: &Arc<File>, index: u64) -> Result<u64> {
         let of = self.found(file, index)?;
         if of.layout.mirrors.len() > 1 {
@@ -118,8 +117,8 @@ impl Adapt {
         self.segment(file, index).zip(id).is_some_and(|((_, segment), id)| self.mover.has_copy(id, &segment))
     }
 
-    /// Runs `work`, a move or copy between the targets of a segment and some others, which count as busy with our own
-    /// work while it runs. `work` gets the placement of the segment on the others.
+    /// Runs `work`, a move or copy between the targets of a segment and those of another tier, with a placement there.
+    /// All these targets count as busy with our own work during the call.
     fn between<T>(
         &self,
         of: &FoundSegment<'_>,
@@ -144,7 +143,7 @@ impl Adapt {
         worked
     }
 
-    /// Back to the slow copy that was kept, if it is still equal.
+    /// Returns the segment to its slow copy, if the copy is still equal; returns whether it did.
     fn returned(&self, of: &FoundSegment<'_>) -> bool {
         let file = of.layout.file;
         if of.mirror != 0 || !self.mover.has_copy(file, &of.segment) {
@@ -155,7 +154,7 @@ impl Adapt {
                 self.stats.add(Metric::TieringReturned, 1);
                 true
             }
-            // It was written just now, or its device failed: then it is moved as any other.
+            // The segment was just written, or its device failed: it is moved like any other.
             Err(error) => {
                 tracing::debug!(%file, segment = of.index, "no way back to the copy: {error}");
                 false

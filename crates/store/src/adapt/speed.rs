@@ -1,7 +1,7 @@
 //! Speeds of the devices: from `volume.toml`, an earlier measurement, or a new one.
 //!
-//! A measurement writes an object, makes it durable, asks the kernel to forget it and reads it back: some seconds on a
-//! slow device, once in a target's life.
+//! A measurement writes an object, makes it durable, drops it from the kernel's cache and reads it back: some seconds
+//! on a slow device, once in a target's life.
 
 use super::Adapt;
 use crate::file::Pool;
@@ -13,11 +13,11 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The name under which speeds are kept in the state store.
+/// Kind of the speeds' records in the state store.
 const RECORDS: &str = "tiering-speed";
 /// Bytes of one step of a measurement.
 const STEP_BYTES: usize = 1 << 20;
-/// Most bytes that a measurement writes, and the most time that writing or reading takes.
+/// Maximum of steps that a measurement writes, and of the time that writing or reading takes.
 const STEPS_MAX: u64 = 16;
 const SPAN_MAX: Duration = Duration::from_secs(2);
 
@@ -49,7 +49,7 @@ fn mean(all: impl Iterator<Item = DeviceCost>) -> Option<DeviceCost> {
     })
 }
 
-/// The speed of one device: remembered, or measured now and remembered.
+/// Speed of one device: the recorded one, or the result of a new measurement, which is then recorded.
 fn speed(target: &Arc<Target>, state: &Arc<dyn State>, pool: &Pool) -> Option<DeviceCost> {
     let remembered = || {
         let records = state.records(RECORDS).ok()?;
@@ -107,7 +107,7 @@ fn measure(target: &Target, pool: &Pool) -> Result<DeviceCost, crate::target::Ta
     measured
 }
 
-/// Bytes that nothing below compresses.
+/// Bytes that no layer below can compress.
 fn noise(seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut bytes = Vec::with_capacity(STEP_BYTES);

@@ -21,9 +21,9 @@ use std::time::Duration;
 pub struct Devices {
     /// Speed of one device: the mean of the measured ones, or a guess.
     pub each: Measured,
-    /// How many there are.
+    /// Number of devices.
     pub count: u32,
-    /// Whether any was measured.
+    /// Whether any of them was measured.
     pub are_measured: bool,
     /// The names of targets behind a network.
     pub far: BTreeSet<String>,
@@ -44,10 +44,10 @@ impl Devices {
     }
 }
 
-/// Parameters and rules of the striper from a configuration. Reads the rule file, and touches no other file.
+/// Parameters and rules of the striper from a configuration. Reads only the rule file.
 ///
 /// # Errors
-/// Rules or weights that cannot be read or are none.
+/// The rules or weights cannot be read or are invalid.
 pub fn striping(config: &Config) -> Result<StripesConfig, Problems> {
     let of = &config.stripes;
     let problem = |cause: String| {
@@ -86,7 +86,7 @@ pub fn striping(config: &Config) -> Result<StripesConfig, Problems> {
     Ok(StripesConfig { striper: machine, rules, every: time(of.interval) })
 }
 
-/// The placement of a copy of that shape: striped from the first byte, over the targets that are counted.
+/// Placement of a copy of that shape: striped from the first byte, over the targets that are counted.
 pub(super) fn placement(settings: &Settings, usual: &Placement, shape: &Shape) -> Placement {
     Placement {
         stripe_size: shape.unit_bytes,
@@ -103,7 +103,7 @@ pub(super) fn shown(shape: &Shape) -> String {
     format!("stripes of {} KiB over {} targets", shape.unit_bytes >> 10, shape.devices)
 }
 
-/// Service times of the targets at the last look: of local targets, and of those behind a network.
+/// Service times at the last look: of local targets, and of targets behind a network.
 #[derive(Default)]
 pub(super) struct Sampled {
     near: Served,
@@ -111,8 +111,8 @@ pub(super) struct Sampled {
 }
 
 impl Sampled {
-    /// Service times since the last look; `all` gives for each target whether it is behind a network, and its times
-    /// since the start.
+    /// Service times since the last look. `all` gives each target's service times since the start, and whether it is
+    /// behind a network.
     pub fn look(&mut self, all: impl Iterator<Item = (bool, Served)>) -> striper::Event {
         let now = all.fold(Sampled::default(), |sum, (far, served)| match far {
             true => Sampled { far: sum.far.and(served), ..sum },

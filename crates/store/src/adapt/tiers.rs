@@ -26,21 +26,21 @@ pub struct Tiers {
 
 #[derive(Default)]
 struct Known {
-    /// The operator wants nothing to be moved.
+    /// Whether the operator paused all moves.
     paused: bool,
     quiet: Quiet,
-    /// Until when the tiers count as used by other nodes.
+    /// Time until which each tier counts as used by other nodes.
     busy_elsewhere: [Option<Time>; 2],
-    /// Segments on the fast tier that are longer or shorter than the others, and by how much.
+    /// Segments on the fast tier of unusual length, and their difference from the usual one.
     odd: BTreeMap<Location, i64>,
     fast_bytes: u64,
     /// Slow targets, as last reported for the room for copies.
     slow: Vec<SlowTarget>,
-    /// Bytes of copies that were given up on slow targets that were short of space, and their free bytes then.
+    /// For each slow target short of space: bytes of its removed copies, and its free bytes at that time.
     given_up: BTreeMap<TargetId, (u64, u64)>,
-    /// Statistics that the metrics include.
+    /// Statistics that the metrics already include.
     counted: Stats,
-    /// Reads and all accesses so far.
+    /// Numbers of reads and of all accesses so far.
     reads: (u64, u64),
 }
 
@@ -58,7 +58,7 @@ impl Tiers {
         std::mem::replace(&mut self.known.lock().counted, now)
     }
 
-    /// Records the segments on the fast tier whose length is not the usual one.
+    /// Records the segments on the fast tier whose length is unusual.
     pub fn lie(&self, layout: &Layout, tiers: &[Tier], segment_bytes: u64) {
         let mut known = self.known.lock();
         let segments = super::record::read_from(layout).map_or(&[][..], |(_, segments)| segments);
@@ -71,7 +71,7 @@ impl Tiers {
         }
     }
 
-    /// Counts the tiers of other nodes' accesses as used for the time that their report covers.
+    /// Marks the tiers that other nodes accessed as used, for the time that their report covers.
     pub fn heard(&self, accesses: &[Access]) {
         if !accesses.is_empty() {
             let busy = [Tier::Fast, Tier::Slow].map(|tier| accesses.iter().any(|access| access.tier == tier));
@@ -79,14 +79,14 @@ impl Tiers {
         }
     }
 
-    /// A file is gone.
+    /// Forgets a removed file.
     pub fn forget(&self, file: FileId) {
         self.known.lock().odd.retain(|at, _| at.file != file.0);
     }
 }
 
 impl Adapt {
-    /// The devices are so fast: tiers begin.
+    /// Sets the speeds of the devices and starts the tiers.
     pub fn set_costs(&self, costs: Costs) {
         let (tiering, segment_bytes) = (&self.settings.tiering, self.settings.segment_bytes);
         let fast_bytes = self.fast_bytes(0);
@@ -102,13 +102,13 @@ impl Adapt {
         self.publish();
     }
 
-    /// The share of the fast tier that hot data may take: of all its bytes, and of what is free now beside what `held`
-    /// of ours lies there.
+    /// Share of the fast tier for hot data: a part of all its bytes, limited by the free ones and the `held` bytes of
+    /// segments.
     fn fast_bytes(&self, held: u64) -> u64 {
         let tiering = &self.settings.tiering;
         let space = self.recorder.targets().space_on(tiering.fast);
         let share = u128::from(space.total_bytes) * u128::from(tiering.share_percent) / 100;
-        // The last segment's worth stays free: space is seen some time after it was taken.
+        // Room for one segment stays free, since a change of free space is noticed late.
         let free =
             (held + space.free_bytes).saturating_sub(self.settings.segment_bytes * self.settings.concurrent as u64);
         (share as u64).min(free)
@@ -129,7 +129,7 @@ impl Adapt {
         let quiet = [0, 1].map(|at| quiet[at] && elsewhere[at].is_none_or(|until| now >= until));
         let of = |(tier, quiet)| if quiet { Told::Idle(tier) } else { Told::Busy(tier) };
         let mut told: Vec<Told> = [Tier::Fast, Tier::Slow].into_iter().zip(quiet).map(of).collect();
-        // The share that is left, as odd segments and the tier's free space change it.
+        // Odd segments and the tier's free space change the share that is left.
         let odd: i64 = known.odd.values().sum();
         let held = (fast as u64 * segment_bytes).saturating_add_signed(odd);
         let fast_bytes = self.fast_bytes(held).saturating_add_signed(-odd);
@@ -140,7 +140,7 @@ impl Adapt {
         let views = self.recorder.targets().views();
         let slow = views.iter().filter(|view| view.usable && view.tier == tiering.slow);
         let slow: Vec<SlowTarget> = slow.map(|view| self.slow_target(view)).collect();
-        // Space is looked at now and then; in between the machine counts what it has copied since.
+        // Free space is measured at intervals; in between, the machine subtracts what it has copied.
         if slow != known.slow {
             let room = room::room_bytes(slow.iter().copied(), tiering.copies_free_percent, segment_bytes);
             known.slow = slow;
@@ -174,7 +174,7 @@ impl Adapt {
             if short_bytes == 0 {
                 continue;
             }
-            // Space freed since the last look at space is not visible there yet.
+            // Space freed since the last measurement is not included in it yet.
             let given_up = self.tiers.known.lock().given_up.get(&target.id()).copied().unwrap_or_default();
             let so_far = if given_up.0 == free_bytes { given_up.1 } else { 0 };
             let more = self.give_up_copies(target.id(), short_bytes.saturating_sub(so_far));
@@ -189,7 +189,7 @@ impl Adapt {
         }
     }
 
-    /// Gives up copies with a part on a target until these parts have `short_bytes` bytes. Returns their bytes.
+    /// Removes copies with a part on a target until these parts have `short_bytes` bytes. Returns their bytes.
     fn give_up_copies(&self, target: TargetId, short_bytes: u64) -> u64 {
         let segment = |at: Location| Some(self.segment(&*self.files.noted(FileId(at.file))?, at.segment)?.1);
         let bytes = |at: Location| segment(at).map_or(0, |of| self.mover.copy_bytes_on(FileId(at.file), &of, target));
@@ -198,11 +198,11 @@ impl Adapt {
         for (at, of) in go.into_iter().filter_map(|at| Some((at, segment(at)?))) {
             self.mover.forget_copy(FileId(at.file), of.start);
         }
-        // The remaining copies are of files that the machine no longer tracks: no segment returns to them.
+        // The remaining copies are of files that the machine no longer tracks, so no segment returns to them.
         if freed < short_bytes { freed + self.mover.forget_copies_on(target) } else { freed }
     }
 
-    /// The copy of the segment that begins there is gone, unless it has another one already.
+    /// Event that a segment lost its slow copy; `None` if it has another one already.
     fn copy_gone(&self, (file, start): (FileId, u64)) -> Option<Event> {
         let layout = self.files.noted(file)?.layout()?;
         let (_, segments) = super::record::read_from(&layout)?;
@@ -212,8 +212,8 @@ impl Adapt {
     }
 }
 
-/// Interval between two looks at devices and at recorded accesses: a quarter of the machine's idle time, so that
-/// idleness is seen at most a quarter late; and short enough that the log of accesses does not overflow.
+/// Interval between two looks at devices and at recorded accesses: a quarter of the machine's idle time, but at most
+/// what the log of accesses has room for. So idleness is seen at most a quarter late.
 pub fn look_every(idle: Duration) -> Time {
     Time((idle / 4).clamp(Duration::from_millis(10), Duration::from_millis(250)).as_nanos() as u64)
 }

@@ -1,4 +1,4 @@
-//! Moves under way yield to applications: before each step a carrier looks when they last used the two tiers.
+//! Running moves yield to applications: before each step, a carrier checks the last use of the two tiers.
 
 use super::Recorder;
 use crate::mover::{Mover, Pace};
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use policy::tier::yielding::{Turn, Yielding};
 use std::time::Duration;
 
-/// The pace of a move that began while the devices were idle.
+/// Pace of a move that began while the devices were idle.
 pub(super) struct Yields<'a> {
     pub recorder: &'a Recorder,
     pub mover: &'a Mover,
@@ -17,7 +17,7 @@ pub(super) struct Yields<'a> {
 
 impl Pace for Yields<'_> {
     fn take(&self, bytes: u64) -> Result<()> {
-        // There is nothing to read or write, and a caller may wait for the end.
+        // The step moves no bytes, and a caller may wait for the end.
         if bytes == 0 {
             return Ok(());
         }

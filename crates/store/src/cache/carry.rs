@@ -14,7 +14,7 @@ pub(super) struct Flying {
     pub span: Span,
     /// Whether its blocks have frames here; otherwise the reader reads without the cache.
     pub keep: bool,
-    /// Frames that came back.
+    /// Frames that the pieces returned.
     pub frames: Vec<Option<Frame>>,
     pub pieces_left: usize,
     pub failed: bool,

@@ -7,7 +7,7 @@ use policy::cache::Level;
 pub struct CacheCounts {
     /// Name of the prefetcher.
     pub prefetch: String,
-    /// Blocks it can hold.
+    /// Capacity in blocks.
     pub blocks: u64,
     /// Blocks resident or on the way now.
     pub inventory: u64,

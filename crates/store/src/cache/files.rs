@@ -16,7 +16,7 @@ struct Entry {
     id: FileId,
     /// Number of blocks, fetches and streams.
     held: u64,
-    /// First block behind all that were ever fetched.
+    /// Block after the last one that was ever fetched.
     end: u64,
 }
 
@@ -59,7 +59,7 @@ impl Files {
         entry.end = entry.end.max(end.min(INDEX_MAX + 1));
     }
 
-    /// Removes uses of the file, and its number with the last one.
+    /// Removes uses of the file; with the last one, also its number.
     pub fn release(&mut self, number: u32, count: u64) {
         let entry = &mut self.entries[number as usize];
         entry.held -= count;

@@ -15,7 +15,7 @@ pub(crate) struct PieceWork {
     /// Index of its first frame in the fetch.
     first: usize,
     frames: Vec<Frame>,
-    /// An object that ends before its part counts as a failure: another node may be cutting the file.
+    /// Whether an object that ends early counts as a failure: another node may be cutting the file.
     whole: bool,
     over: bool,
 }

@@ -31,7 +31,7 @@ impl Stream {
         Stream { number: Arc::new(number), client, speculative: false }
     }
 
-    /// Makes the stream speculative, where it has no handle to belong to.
+    /// Makes the stream speculative, if there is no ordinary handle whose stream it could use.
     pub fn into_speculative(self) -> Stream {
         Stream { speculative: true, ..self }
     }
@@ -59,7 +59,7 @@ impl Stream {
         match files.number(file).filter(|_| !first && file == id) {
             Some(number) => number,
             None if first => files.enter(id),
-            // Unreachable, since an open file keeps its number for life; it would only cost the stream's state.
+            // This cannot happen, since an open file keeps its number. Otherwise the stream's state would be lost.
             None => files.number(id).unwrap_or_else(|| files.enter(id)),
         }
     }

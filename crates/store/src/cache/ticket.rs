@@ -54,11 +54,11 @@ impl Waiter {
 pub(crate) struct Wait {
     pub(super) request: RequestId,
     pub(super) waiter: Arc<Waiter>,
-    /// Blocks that the reader must read by itself.
+    /// Blocks that the reader must read without the cache.
     pub(super) direct: Vec<(FetchId, Span)>,
     /// Fetches that this read started.
     pub(crate) own: Vec<(FetchId, Pending<()>)>,
-    /// One of the awaited fetches has passed its deadline already.
+    /// Whether an awaited fetch has passed its deadline already.
     pub(super) hopeless: bool,
 }
 

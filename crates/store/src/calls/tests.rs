@@ -151,7 +151,7 @@ fn whoever_waits_no_more_stops_it() {
     let mut out = Responder::new(&mut hangs_up, Arc::default());
     let to = || To::Node("b".into());
     assert_eq!(a.call(&to, "echo", &ME, json!(1), SILENT, &mut out), Ok(Value::Null), "it says that it has ended");
-    // A server that cannot be reached with a stop: it ends as if it had had no request for [`SILENT`].
+    // The stop does not reach the server, which ends as if it had had no request for [`SILENT`].
     long.0.store(0, Ordering::Relaxed);
     net.loses.lock().push(("Stop", usize::MAX));
     let mut hangs_up = |_| false;

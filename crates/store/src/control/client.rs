@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A connection to a daemon. One request after the other.
+/// A connection to a daemon, for one request after the other.
 pub struct Client {
     path: PathBuf,
     stream: BufReader<UnixStream>,
@@ -64,7 +64,7 @@ impl Client {
         self.stream.get_ref().set_read_timeout(patience).map_err(|e| self.broken(&e))
     }
 
-    /// Process id of the listener, from the kernel: available even if it no longer answers.
+    /// Process id of the listener, from the kernel: available even if the process no longer answers.
     pub fn daemon_pid(&self) -> Option<i32> {
         let peer = rustix::net::sockopt::socket_peercred(self.stream.get_ref()).ok()?;
         Some(peer.pid.as_raw_nonzero().get())

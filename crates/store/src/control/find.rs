@@ -27,7 +27,7 @@ pub fn device_of(name: &str, state: &Path) -> String {
 pub struct Found {
     /// State directory of the volume.
     pub state: PathBuf,
-    /// Mount point of the volume, as far as known.
+    /// Mount point of the volume, if known.
     pub mount_point: Option<PathBuf>,
     /// `MAJOR:MINOR` of the mount; the minor number is the kernel's name of its FUSE connection.
     pub device: Option<String>,

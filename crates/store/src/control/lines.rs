@@ -45,7 +45,7 @@ pub struct Line {
 pub enum End {
     /// The client hung up, or was too slow.
     Gone(io::Error),
-    /// The client receives the reason, and then the connection ends.
+    /// The request is refused: the client receives the reason, and the connection ends.
     Refused(Problem),
 }
 
@@ -169,7 +169,7 @@ mod tests {
             let bodies = bodies.clone();
             std::thread::scope(|scope| {
                 scope.spawn(move || {
-                    // Fails when the server refuses it.
+                    // The write fails when the server refuses the request.
                     let _ = client.write_all(&vec![b'x'; bytes]).and_then(|()| client.write_all(b"\n"));
                 });
                 let line = Lines::new(&server, limits(2 << 20), &bodies, uid).next();

@@ -68,7 +68,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Time for which the end waits for stopped requests: their callers should receive the outcome.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A request under way: the caller's end of the connection, and the signal that stops the request.
+/// A running request: the caller's end of the connection, and the signal that stops the request.
 struct UnderWay {
     stream: Arc<UnixStream>,
     stop: Arc<Stop>,
@@ -90,7 +90,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Announces a change of the requests under way.
+    /// Wakes the watching thread after a change of the running requests.
     fn ring(&self) {
         // A full counter wakes the thread as well.
         let _ = rustix::io::write(&self.changed, &1u64.to_ne_bytes());
@@ -160,7 +160,7 @@ impl Binding {
     }
 }
 
-/// Listens until it is stopped or dropped.
+/// A server that listens until it is stopped or dropped.
 pub struct Server {
     shared: Arc<Shared>,
     path: PathBuf,
@@ -203,7 +203,7 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
         Ok((stream, _)) => Arc::new(stream),
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
         Err(e) => {
-            // Out of descriptors or memory: wait for others to release some rather than spin.
+            // Descriptors or memory ran out: wait until some are released instead of spinning.
             tracing::warn!("control socket: {e}");
             return thread::sleep(PAUSE);
         }
@@ -213,7 +213,7 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
     }
 }
 
-/// Serves a connection on a thread of its own, or returns the reason for the refusal.
+/// Serves a connection on a new thread, or returns the reason for the refusal.
 fn let_in(shared: &Arc<Shared>, stream: &Arc<UnixStream>) -> Result<(), Problem> {
     let peer =
         socket_peercred(stream).map_err(|e| Problem::failed(format!("the kernel does not say who asks: {e}")))?;
@@ -319,7 +319,7 @@ fn serve(
     let id = request.id;
     let mut progress = |value: Value| send(stream, &Answer { id, progress: Some(value), ..Answer::default() }).is_ok();
     let mut out = Responder::new(&mut progress, stop);
-    // A bug in one handler must not take the daemon with it.
+    // A bug in one handler must not end the daemon.
     let served = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         handler.handle(caller, &request.command, request.args, &mut out)
     }));

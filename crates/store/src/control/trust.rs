@@ -3,7 +3,7 @@
 //! Every user can mount a file system that names itself an Entrepot volume (`fusermount3`), and can listen on sockets of
 //! their own. The kernel's table of mounts has the user of each mount, and the kernel reports the user of a listener.
 
-/// The client's own user, and root's number where it has none here.
+/// The client's own user, and the number of the container's outside root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trust {
     own: u32,

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bits for the bytes: a terabyte, and 16 million operations in the others.
+/// Bits for the bytes: a terabyte; the other bits count 16 million operations.
 const BYTES_BITS: u32 = 40;
 
-/// Number of operations, and of their bytes. A reader may miss the last few.
+/// Numbers of operations and of their bytes. A reader may miss the last few.
 #[derive(Debug, Default)]
 pub struct Tally(AtomicU64);
 
@@ -18,22 +18,22 @@ fn split(word: u64) -> (u64, u64) {
 }
 
 impl Tally {
-    /// Adds one operation of so many bytes; returns the new number of operations.
+    /// Adds one operation with its bytes; returns the new number of operations.
     pub fn add(&self, bytes: u64) -> u64 {
         split(self.0.fetch_add(word(bytes), Ordering::Relaxed)).0 + 1
     }
 
-    /// One that was added is not there any more.
+    /// Removes an operation that was added before.
     pub fn sub(&self, bytes: u64) {
         self.0.fetch_sub(word(bytes), Ordering::Relaxed);
     }
 
-    /// Operations and bytes.
+    /// Returns the numbers of operations and bytes.
     pub fn get(&self) -> (u64, u64) {
         split(self.0.load(Ordering::Relaxed))
     }
 
-    /// The same since the last time. Looking is cheaper than taking, and there is mostly nothing.
+    /// Returns the numbers since the last call, and resets them. The load comes first, since it is cheaper.
     pub fn take(&self) -> (u64, u64) {
         match self.0.load(Ordering::Relaxed) {
             0 => (0, 0),

@@ -37,7 +37,7 @@ pub type OwnersOf = Arc<dyn Fn(&BTreeSet<String>) -> BTreeMap<String, u32> + Sen
 pub struct JobNow {
     /// The job's owner.
     pub caller: Caller,
-    /// The files and directories that it names, below the mount point.
+    /// Files and directories that the job names, below the mount point.
     pub paths: Vec<String>,
     /// State and times of the job.
     pub facts: JobFacts,
@@ -56,7 +56,7 @@ pub struct Accounts {
 #[derive(Default)]
 struct Book {
     ledger: Option<Ledger>,
-    /// Counts that are in the ledger, or were in that of an earlier day.
+    /// Counts that are in the ledger of this or of an earlier day.
     seen: BTreeMap<Option<u32>, UserCounts>,
     /// Bytes of known jobs that are not in the ledger yet.
     staged: BTreeMap<(String, u32), StagedBytes>,
@@ -67,7 +67,7 @@ struct Book {
 }
 
 impl Accounts {
-    /// `node` is unique among the nodes; `keep` is zero where nothing is to be recorded.
+    /// Creates the accounts. `node` is unique among the nodes; with a `keep` of zero, nothing is recorded.
     pub(super) fn new(node: &str, keep: Duration) -> Accounts {
         Accounts {
             keep_days: keep.as_secs().div_ceil(DAY_S),
@@ -98,7 +98,7 @@ impl Accounts {
         *self.owners_of.lock() = Some(owners_of);
     }
 
-    /// Records a job's new state. Quick: locks may be held.
+    /// Records a job's new state. The call is quick, so the caller may hold locks.
     pub fn job_is(&self, job: String, now: JobNow) {
         if self.keep_days == 0 {
             return;
@@ -182,7 +182,7 @@ impl Accounts {
                 now.facts.recovered_bytes = recovered.iter().map(|(_, tally)| tally.fetched_bytes()).sum();
             }
             let done = ledger.job_is(state, &job, now.caller.uid, now.facts.clone());
-            // Keep a newer state of the job, if there is one by now.
+            // A newer state of the job, if there is one, is kept.
             done.inspect_err(|_| {
                 self.jobs.lock().entry(job).or_insert(now);
             })?;

@@ -33,7 +33,7 @@ pub struct Background {
     maintenance: Arc<Maintenance>,
     /// Receives reports of reads that a target did not serve.
     replicas: OnceLock<Weak<Replicas>>,
-    /// Targets being drained now.
+    /// Targets that are being drained.
     drains: Mutex<BTreeMap<TargetId, DrainProgress>>,
     /// Files that could not be read at the end of the last walk for rebuilding.
     away: Mutex<Away>,
@@ -130,7 +130,7 @@ impl Background {
         *self.away.lock()
     }
 
-    /// The drains under way.
+    /// The running drains.
     pub(super) fn drains(&self) -> BTreeMap<TargetId, DrainProgress> {
         self.drains.lock().clone()
     }
@@ -140,15 +140,14 @@ impl Background {
         self.events.record(events::Event::new(kind, text));
     }
 
-    /// Drains a target where the order was given; after the end of that node on the leader, or on a node that reaches
-    /// the target.
+    /// Drains a target if this node leads or reaches the target.
     fn drain_here(&self, core: &Core, target: TargetId) {
         if core.acts() || is_here(core, target) {
             self.drain(target);
         }
     }
 
-    /// Requests the drain of a target, unless it is under way.
+    /// Requests the drain of a target, unless it is running.
     fn drain(&self, target: TargetId) {
         let mut drains = self.drains.lock();
         if let std::collections::btree_map::Entry::Vacant(entry) = drains.entry(target) {
@@ -175,8 +174,8 @@ impl Background {
         self.drains.lock().remove(&target);
     }
 
-    /// Empties a target, unless that is already under way, and waits for the end. `look` gets the progress and
-    /// returns whether to go on waiting. The drain goes on when no caller waits any more.
+    /// Empties a target, unless that is already under way, and waits for the end. `look` gets the progress and returns
+    /// whether to go on waiting. The drain continues when no caller waits any more.
     pub(super) fn drain_now(&self, target: TargetId, mut look: impl FnMut(&DrainProgress) -> bool) {
         self.drain(target);
         while self.maintenance.rests(LOOK_EVERY) {
@@ -237,7 +236,7 @@ impl Background {
         Outcome::Done
     }
 
-    /// One walk for rebuilding. The rest is retried after increasing pauses, or at once when a target comes back.
+    /// Runs one walk for rebuilding. Other files are retried after increasing pauses, or once a target returns.
     pub(super) fn rebuild(&self, core: &Core) -> Outcome {
         // A target that another node added is not lost.
         if core.volume.config().is_shared()
@@ -280,7 +279,7 @@ impl Background {
     }
 }
 
-/// Whether the file was found.
+/// Returns whether the file was found.
 fn resync(core: &Core, id: FileId) -> Result<bool> {
     match core.files.noted(id) {
         Some(file) => core.mover.resync(&file).map(|_| true),

@@ -1,8 +1,7 @@
 //! Balancing: evens out the usage of the targets of a tier, file by file, as [`policy::balance`] decides.
 //!
-//! One at a time, at the mover's rate. Among several nodes the leader runs it, whichever node
-//! gets the request. A restart or a change of leader ends it: moved files stay, and the next run begins with the
-//! usage at that time.
+//! One run at a time moves files, at the mover's rate. Among several nodes, the leader runs it. A restart or a change
+//! of leader ends it: moved files stay, and the next run begins with the usage at that time.
 
 mod record;
 
@@ -42,7 +41,7 @@ const REMEMBER_EVERY: Duration = Duration::from_secs(10);
 pub(super) static BALANCE: Led<Ask> =
     Led { name: "balance", is_ready: |_| true, serve: |core, _, ask, _| serve(core, ask) };
 
-/// The run under way, or the last one of this daemon.
+/// The current run, or the last one of this daemon.
 #[derive(Debug, Default)]
 struct Now {
     is_running: bool,
@@ -63,7 +62,7 @@ enum Break {
 }
 
 impl Balancing {
-    /// Whether to go on; waits during a pause.
+    /// Whether the run continues; waits during a pause.
     fn goes_on(&self, core: &Core, machine: &Balance) -> std::result::Result<(), Break> {
         loop {
             let mut now = self.0.lock();
@@ -221,7 +220,7 @@ fn passes(core: &Core, machine: &mut Balance) -> Result<Went<End>> {
                     return Ok(Err(why));
                 }
             }
-            // Only sent for a file that was just met, so never here.
+            // The machine sends this action only for the file that it was just given.
             Action::Move { .. } => machine.handle(Time::ZERO, Event::Left),
         }
     }
@@ -283,8 +282,8 @@ fn parts(layout: &Layout, size: u64) -> Vec<(TargetId, u64)> {
     parts.into_iter().collect()
 }
 
-/// Whether the file must stay: it is in use, is not whole, or a mechanism claims its place. A directory's layout
-/// names no targets, so a move within a tier keeps it.
+/// Whether the file must stay: it is in use, is not whole, or a mechanism claims its placement. A directory's layout
+/// does not count, since it names no targets.
 fn is_kept(file: &File, layout: &Layout) -> bool {
     let claims = [Mechanism::Burst, Mechanism::Repair, Mechanism::Replicas, Mechanism::User];
     file.is_open()

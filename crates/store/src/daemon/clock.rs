@@ -9,7 +9,7 @@ const AHEAD_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The wall clock, with its reading at the start of the daemon.
 pub(super) struct Clock {
-    /// Time since 1970, and time since boot; the second one cannot be set.
+    /// Time since 1970, and time since boot, which cannot be set.
     started: (Duration, Duration),
 }
 

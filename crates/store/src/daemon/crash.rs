@@ -24,8 +24,7 @@ pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover, alo
     if copies > 0 {
         tracing::info!(copies, "slow copies that the last run kept are removed");
     }
-    // A restored backup and the state may be from different times: then objects with a name stay, and so do those
-    // without.
+    // A restored backup and the state may be from different times. Then objects stay, with or without a name.
     let returned = volume.unknown_epochs()?.is_some();
     let named = if returned { Some(Named::look(volume, files)?) } else { None };
     if let Some(named) = &named {
@@ -74,7 +73,7 @@ pub(super) fn settle_journal(
                 Err(_) => return Ok(Found::Unknown),
             }
         }
-        // Unlinked before it was marked, or a user removed the mark.
+        // The file was unlinked before it was marked, or a user removed the mark.
         if let Some(file) = files.at_place(entry.file)
             && let Some(layout) = layout_of(file)?
         {
@@ -101,7 +100,7 @@ pub(super) fn settle_journal(
 /// Files of the journal, found by a walk over the tree.
 struct Walked {
     layouts: HashMap<FileId, Arc<Layout>>,
-    /// Whether every name was seen.
+    /// Whether all names were read.
     complete: bool,
 }
 
@@ -114,8 +113,8 @@ impl Walked {
     ) -> Result<Walked> {
         let mut walked = Walked { layouts: HashMap::new(), complete: true };
         tracing::info!("looking through the tree for files whose move was interrupted");
-        // A list may lack names while a part of a shared file system is away: a file that two walks do not find is
-        // gone.
+        // A list may lack names while a part of a shared file system is away. So a file counts as gone only if two
+        // walks miss it.
         for _ in 0..2 {
             walked.complete &= volume.namespace_is_whole()?;
             for file in walk(volume, files)? {
@@ -184,7 +183,7 @@ pub(super) fn settle_marks_of(is_over: &dyn Fn(Node) -> bool, volume: &Volume, f
 /// Objects of the files that have a name.
 struct Named {
     objects: HashSet<ObjectId>,
-    /// Whether all files were seen.
+    /// Whether all files were read.
     complete: bool,
 }
 
@@ -211,9 +210,9 @@ fn settle_one(volume: &Volume, file: &Arc<File>, mark: &CString, named: Option<&
         return if file.settle_after_crash()? { remove_mark(volume, mark) } else { Ok(()) };
     }
     match named {
-        // Unlinked while it was open: its last user ended with the daemon.
+        // The file was unlinked while it was open, and its last user ended with the daemon.
         None => file.remove_objects()?,
-        // A copy of a name, restored without the link between the two.
+        // The stub is a copy of a file with a name, restored without the link between the two.
         Some(named) if named.complete && named.has(file) => {}
         Some(_) => {
             return Err(Error::Busy(

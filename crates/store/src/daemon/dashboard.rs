@@ -22,7 +22,7 @@ use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Maximum of events, and of moves under way.
+/// Maximum of events, and of running moves.
 const EVENTS_MAX: usize = 60;
 const MOVES_MAX: usize = 50;
 /// Maximum of applications of the burst buffer, and of their versions.
@@ -147,7 +147,7 @@ impl Core {
         newest.iter().map(|event| Event::clone(event)).collect()
     }
 
-    /// Layout of the file at that path below the mount point, with reasons. The whole path is accepted, too.
+    /// Layout of the file at that path, with reasons. The path is absolute or relative to the mount point.
     pub fn how_it_lies(&self, path: &str) -> Result<ShownFile, Problem> {
         let below = Path::new(path).strip_prefix(&self.mount_point).unwrap_or(Path::new(path));
         let below = below.to_str().unwrap_or(path).trim_start_matches('/');

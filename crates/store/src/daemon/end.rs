@@ -16,14 +16,14 @@ use std::time::Duration;
 
 /// Time limit of all steps of the end together; then the process ends without the rest.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The same after a forced end: no caller waits for an answer any more.
+/// The same limit after a forced end: no caller waits for an answer any more.
 const FORCED_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Ends a daemon, and lets callers wait for the end.
 pub struct Ending {
     mount: Arc<Mount>,
     forced: AtomicBool,
-    /// Set when it ends by a request.
+    /// Whether the daemon ends by a request.
     told: Ended,
 }
 
@@ -112,7 +112,7 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
 /// State of the daemon that serves a mount.
 enum Server {
     Runs,
-    /// It was killed, and does not end while one of its threads waits for a device. It still holds its locks.
+    /// The daemon was killed, and does not end while one of its threads waits for a device. It still holds its locks.
     Killed(i32),
     Gone,
 }
@@ -127,7 +127,7 @@ fn server_of(there: &Found) -> Server {
     if was_killed(&status) { Server::Killed(pid) } else { Server::Runs }
 }
 
-/// Whether the `status` of a process in `/proc` is that of one that is ending: a zombie, or with a pending SIGKILL.
+/// Whether the `status` in `/proc` shows a process that is ending: a zombie, or one with a pending SIGKILL.
 fn was_killed(status: &str) -> bool {
     const SIGKILL: u64 = 1 << 8;
     let is_pending = |mask: &str| u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & SIGKILL != 0);
@@ -155,7 +155,7 @@ pub(super) fn check_mount_point(path: &Path, config: &Config) -> Result<(), Prob
         Err(Problems::one(Problem::new(cause, "nothing was touched, nothing is mounted", mend)))
     };
     let shown = path.display();
-    // No call to the mount point comes before this: the mount of a killed daemon that has not ended would not answer.
+    // This check comes first: the mount of a killed daemon that has not ended would not answer any call.
     if let Some(there) = control::mounted_at(path) {
         let state = there.state.display();
         match server_of(&there) {
@@ -174,7 +174,7 @@ pub(super) fn check_mount_point(path: &Path, config: &Config) -> Result<(), Prob
     }
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
-        // A dead mount: it is removed when the new one starts.
+        // A dead mount, which is removed at the start of the new one.
         Err(e) if e.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => return Ok(()),
         Err(e) => {
             let (cause, mend) = match e.kind() {

@@ -1,4 +1,4 @@
-//! Forgets a node that is over and will not come back: its records go to this node.
+//! Removal of a node that is over and will not return: its records move to this node.
 //!
 //! - Its moves are settled as it would have done at its start (`crash`): only objects in the layout of their file stay.
 //! - Its stagings resume here, when the same is staged in again. Its other records move to this node.
@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 const OF_THE_HOST: [&str; 2] = [NAMES, "slurm-transfer"];
 const JOBS: [&str; 2] = ["job", "slurm-job"];
 
-/// Counts of what was settled.
+/// Numbers of settled items.
 #[derive(Default)]
 struct SettledCounts {
     moves: usize,
@@ -27,7 +27,7 @@ struct SettledCounts {
     stagings: usize,
     records: usize,
     jobs: usize,
-    /// Moves of files that cannot be searched now.
+    /// Number of moves whose file cannot be searched now.
     unknown: usize,
 }
 
@@ -36,12 +36,12 @@ pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String, P
     let failed = |error: crate::Error| {
         Problem::failed(error.to_string()).so("what was not settled yet is kept").try_this("mend that and say it again")
     };
-    // Live nodes are listed last: a node that is over may just have come back.
+    // Live nodes are listed last, since a node that is over may have just returned.
     let (over, alive) = (nodes.over().map_err(failed)?, nodes.alive().map_err(failed)?);
     let own = the_dead(&alive, &over, name)?;
     let mut left = SettledCounts::default();
     for own in &own {
-        // The first round settles records that an interrupted call had taken already, the second one the rest.
+        // The first round settles records that an interrupted call had already moved, the second one the rest.
         for _ in 0..2 {
             let state = core.volume.state().left_by(own).map_err(failed)?;
             let Some(state) = state else { break };
@@ -65,7 +65,7 @@ pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String, P
     ))
 }
 
-/// Own names of the nodes to forget, unless one is alive.
+/// Own names of the nodes to forget. Refused if one of these nodes is alive.
 fn the_dead(alive: &[(Node, Option<Info>)], over: &[(Node, Info)], name: &str) -> Result<BTreeSet<String>, Problem> {
     let refused = |text: String, mend: &str| Err(Problem::wrong(text).so("nothing was forgotten").try_this(mend));
     if let Some((unknown, _)) = alive.iter().find(|(_, info)| info.is_none()) {

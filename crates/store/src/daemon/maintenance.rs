@@ -130,7 +130,7 @@ impl Maintenance {
         &self.stop
     }
 
-    /// Waits for `span` or until the stop. Returns whether the task goes on.
+    /// Waits for `span` or until the stop. Returns whether the task continues.
     pub fn rests(&self, span: Duration) -> bool {
         let until = Instant::now() + span;
         let mut queue = self.queue.lock();

@@ -9,8 +9,8 @@ const WORTH_BYTES: usize = 8 << 20;
 /// Frees memory in passes.
 #[derive(Debug, Default)]
 pub struct Trimmer {
-    /// Bytes that the allocator counted as free after the last trim, or fewer since. Their pages are the system's
-    /// already.
+    /// Lowest number of bytes that the allocator counted as free since the last trim. The system already has their
+    /// pages.
     free_bytes: usize,
 }
 
@@ -18,7 +18,7 @@ impl Trimmer {
     /// Returns free memory if that is worthwhile.
     #[cfg(target_env = "gnu")]
     pub fn pass(&mut self) {
-        // SAFETY: both calls take no memory of ours, and the allocator locks its arenas by itself.
+        // SAFETY: both calls take no memory of this process, and the allocator locks its arenas by itself.
         let free_bytes = || unsafe { libc::mallinfo2() }.fordblks;
         let free = free_bytes();
         if free < self.free_bytes + WORTH_BYTES {

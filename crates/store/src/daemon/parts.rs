@@ -37,7 +37,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Maximum of concurrent checks of ordinary users; one user may have half of them. Each check may hold the names of
+/// Maximum of concurrent checks of ordinary users; at most half of it is for one user. Each check may hold the names of
 /// all objects.
 const CHECKS_MAX: u64 = 6;
 
@@ -86,7 +86,7 @@ pub(super) fn assemble(
     }
     drop(pool.advisers.set(adapt.advisers()));
     let keeper = quotas(&volume, &pool).map_err(|e| problem(&e))?;
-    // Directly before the new mount: in between, the mount point is an empty directory of the file system below.
+    // The dead mount is removed directly before the new mount, since the mount point is an empty directory in between.
     end::clear_dead_mount(mount_point);
     let mount = Arc::new(mount(&volume, &pool, &files, &stager, adapt.replicas().openers(), mount_point)?);
     let node = calls.as_ref().map_or("-", |calls| calls.own());
@@ -129,7 +129,7 @@ fn events(volume: &Volume) -> std::io::Result<Arc<Events>> {
     Ok(Arc::new(events))
 }
 
-/// Settles the leftovers of a crash. Afterwards it is known whether orphans are to be searched.
+/// Settles the leftovers of a crash, and determines whether orphans must be searched.
 fn settle(
     volume: &Volume,
     files: &Arc<FileTable>,

@@ -57,7 +57,7 @@ impl Core {
     /// Removes the files that the settings allow, or lists them with `dry_run`.
     ///
     /// # Errors
-    /// If the needs of jobs or the time are unknown, or the namespace fails.
+    /// The needs of jobs or the time are unknown, or the namespace fails.
     pub fn purge(&self, dry_run: bool) -> Result<PurgeReport> {
         let needed = self.needed()?;
         let now = self.clock.now().map_err(Error::Busy)?;
@@ -76,7 +76,7 @@ impl Core {
             report.notes.push(format!("{} names could not be read or are no UTF-8, and were left", look.unread));
         }
         self.remove_all(&mut machine, now, &look.may_go, needed, &mut report)?;
-        // A file that was not met may still have a record.
+        // A file that was not scanned may still have a record.
         if !dry_run && look.unread == 0 {
             self.stager.offloaded().keep(&look.known)?;
         }

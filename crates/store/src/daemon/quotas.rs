@@ -41,8 +41,8 @@ use std::time::{Duration, Instant};
 const SAVE_EVERY: Duration = Duration::from_secs(60);
 /// Interval of scans of all names although every change was counted: some files change past the mount. A guess.
 const LOOK_EVERY: Duration = Duration::from_secs(6 * 3600);
-/// Delay of a scan after a new limit on several nodes, so that all nodes count for the limit. It also delays the end
-/// of a scan after the last name, so that all nodes have reported: three reports.
+/// Delay of a scan after a new limit, until all nodes count for it. A scan also ends this long after the last name,
+/// until all nodes have reported: three reports.
 const LOOK_SOON: Duration = Duration::from_secs(3);
 /// Interval at which a node requests the limits, in case it missed their announcement.
 const ASK_EVERY: Duration = Duration::from_secs(60);
@@ -133,7 +133,7 @@ impl Keeper {
         for (key, record) in records {
             match record::parse_key(key).and_then(|of| Ok((of, Record::parse(record)?))) {
                 Ok((of, record)) => new.extend(keeper.book.lock().limit(now, of, &record)),
-                // A volume without this limit is better than no volume.
+                // A volume that lacks one limit is better than no volume.
                 Err(error) => tracing::error!("a quota is not kept until it is set anew: {error}"),
             }
         }
@@ -182,15 +182,15 @@ impl Keeper {
     /// Checks at once whether a refused account may have room by now.
     fn judge(&self, account: &Account) {
         let Some(used) = account.used() else { return };
-        // The machine keeps its latest time.
+        // The machine ignores times before its latest one.
         let mut book = self.book.lock();
         if book.decides {
             book.happens(Time::ZERO, Event::Used { subject: account.subject(), used });
         }
     }
 
-    /// Checks usage, and exchanges it with other nodes. It is complete where nothing has a limit and no other node may
-    /// set one: the next limit requests it.
+    /// Checks usage, and exchanges it with other nodes. Complete if nothing has a limit and no other node may set one;
+    /// the next limit then requests the next check.
     pub(super) fn tick(&self, core: &Core) -> Outcome {
         if let Some(calls) = &core.calls
             && (self.is_quiet(core) || !self.adds_up(core, calls))
@@ -211,7 +211,7 @@ impl Keeper {
         if self.quotas.is_on() || core.calls.is_some() { Outcome::Again } else { Outcome::Done }
     }
 
-    /// Whether this node has nothing to report to another node or to request from it, for now.
+    /// Whether this node has nothing to exchange with other nodes for now.
     fn is_quiet(&self, core: &Core) -> bool {
         let decides = self.book.lock().decides;
         if self.quotas.is_on() || self.is_behind.load(Ordering::Acquire) || core.acts() || decides {

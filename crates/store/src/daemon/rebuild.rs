@@ -35,7 +35,7 @@ pub(super) struct Rebuilt {
     pub why: Option<String>,
     /// Files that cannot be read while their targets are away.
     pub away: Away,
-    /// Files that are left to the next pass, since so many were more urgent.
+    /// Files that are left to the next pass, because the more urgent ones reached the maximum of a pass.
     pub left_out: u64,
 }
 
@@ -104,7 +104,7 @@ pub(super) fn pass(
         }
         match damage(&file, targets, starts) {
             Some(candidate) if file.note_place(candidate.file) => queue.add(&candidate),
-            // A file being staged in has no place in the tree by which it could be opened again.
+            // A file that is being staged in has no path in the tree by which it could be opened again.
             Some(_) => rebuild(&file, targets, mover, &mut rebuilt),
             None => {}
         }
@@ -167,7 +167,7 @@ fn damage(file: &File, targets: &Targets, starts: &Starts) -> Option<Candidate> 
         layout.mirrors[m].state == MirrorState::InSync && objects.all(|(_, o)| !failed.contains(&o.target))
     };
     let healthy_copies = (0..layout.mirrors.len()).filter(|m| is_whole(*m)).count() as u32;
-    // Two mirrors that each lost a part may still have everything between them.
+    // Two mirrors that each lost a part may together still have all bytes.
     if healthy_copies == 0 && layout.in_sync_count() < 2 {
         return None;
     }

@@ -159,7 +159,7 @@ impl Commands {
     }
 }
 
-/// An answer in words.
+/// A text as an answer.
 fn told(text: impl Into<String>) -> Text {
     Text { text: text.into() }
 }

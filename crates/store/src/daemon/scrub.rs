@@ -102,7 +102,7 @@ impl Scrubs {
         }
     }
 
-    /// Runs a pass, if one is due. A stop ends it; the next one resumes there.
+    /// Runs a pass, if one is due. After a stop, the next pass continues there.
     pub(super) fn run(&self, core: &Core) {
         let every = Some(Time(core.volume.config().scrub.every.as_nanos() as u64));
         let due = remembered(core).map(|last| scrub::next(every, last.as_ref().map(Pass::last), Time(now_ns())));
@@ -122,7 +122,7 @@ impl Scrubs {
         }
     }
 
-    /// Runs a pass, or the rest of one. `told` receives the progress.
+    /// Runs a pass, or the rest of an interrupted one. `told` receives the progress.
     fn pass(&self, goes: &Goes<'_>, begins: From, told: &mut dyn FnMut(&Pass)) -> Result<Pass> {
         let Goes { core, stop, .. } = *goes;
         let last = remembered(core)?;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Interval of checks for users of the node: each check reads all processes.
 const KEPT_EVERY: Duration = Duration::from_secs(2);
-/// Longest wait for moves under way before the node gives up its number: a move that is cut off is repeated.
+/// Longest wait for running moves before the node gives up its number: an interrupted move is repeated.
 const MOVES_WAIT: Duration = Duration::from_secs(30);
 
 /// Watches whether the node is to drain, while the daemon runs.

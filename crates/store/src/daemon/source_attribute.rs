@@ -7,8 +7,8 @@ use crate::stage::{Stager, Stop};
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// The mount passes only the user's number to attributes; the user's own group is looked up. Without one, this group
-/// is used: it owns nothing, so it refuses and never allows.
+/// Group of a user that is not in the password file: it owns nothing, so it allows nothing. The mount passes only the
+/// user's number, so the group is looked up.
 const NO_GROUP: u32 = 65534;
 
 /// Sources as the mount's users set and read them.

@@ -15,7 +15,7 @@ pub(super) fn start(core: &Core) {
     }
 }
 
-/// Computes the checksums of a file; at a stop it gets none.
+/// Computes the checksums of a file, unless the daemon stops.
 pub(super) fn run(core: &Core, file: FileId) -> Outcome {
     let Some(open) = core.files.noted(file) else { return Outcome::Done }; // the file is gone
     match core.checker.sum(&open, &|bytes| core.mover.throttle(bytes), core.maintenance.stop_flag()) {

@@ -23,7 +23,7 @@ const NAME: &str = "running";
 
 /// Knowledge of the previous daemon's end.
 enum PreviousEnd {
-    /// Nothing is left: the daemon ended in order, or all orphans were removed.
+    /// No leftovers: the daemon ended in order, or all orphans were removed.
     Nothing(Option<Left>),
     /// A scan is due, or was incomplete, with the reason.
     Due(Option<String>),

@@ -14,7 +14,7 @@ pub struct UnderWay {
 struct All {
     number: u64,
     running: BTreeMap<u64, Staging>,
-    /// Bytes that all stagings moved, ended ones included.
+    /// Bytes moved by all stagings, including ended ones.
     moved_bytes: u64,
 }
 

@@ -21,7 +21,7 @@ pub struct Health {
 }
 
 impl Core {
-    /// Adds a source of metrics, called at each scrape. It must not block.
+    /// Adds a source of metrics, which is called at each scrape and must not block.
     pub fn add_gauges(&self, gauges: Gauges) {
         self.gauges.lock().push(gauges);
     }
@@ -37,8 +37,7 @@ impl Core {
         self.volume.stats().snapshot().open_metrics(&labels, gauges.collect())
     }
 
-    /// Checks the parts that can fail as a whole. The state store is one of them, so this may take as long as its
-    /// answer.
+    /// Checks the parts that can fail as a whole. This waits for the answer of the state store, which is one of them.
     pub fn health(&self) -> Health {
         let mut health = Health { failing: Vec::new(), degraded: Vec::new() };
         if let Err(error) = self.volume.state().garbage_count() {

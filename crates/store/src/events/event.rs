@@ -132,12 +132,12 @@ impl Event {
         Event { for_all: true, ..Event::new(kind, what) }
     }
 
-    /// Whether it is about that target.
+    /// Whether the event names that target.
     pub fn names(&self, target: &str) -> bool {
         self.target.iter().chain(&self.from).chain(&self.to).any(|name| name == target)
     }
 
-    /// No event takes more than a few kilobytes.
+    /// Limits the event to a few kilobytes.
     pub(super) fn cut(&mut self) {
         self.from.truncate(TARGETS_MAX);
         self.to.truncate(TARGETS_MAX);
@@ -145,7 +145,7 @@ impl Event {
         self.why.iter_mut().for_each(cut);
     }
 
-    /// Bytes that it takes, about.
+    /// Approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
         let lists = self.from.iter().chain(&self.to).map(|name| name.len() + size_of::<String>()).sum::<usize>();
         let texts = [&self.path, &self.target, &self.why].into_iter().flatten().map(String::len).sum::<usize>();

@@ -16,7 +16,7 @@ impl Ring {
         Ring { events: VecDeque::new(), events_max, bytes: 0, bytes_max }
     }
 
-    /// The oldest make room.
+    /// Adds an event; the oldest ones make room.
     pub fn push(&mut self, event: Arc<Event>) {
         self.bytes += event.bytes();
         self.events.push_back(event);
@@ -26,12 +26,12 @@ impl Ring {
         }
     }
 
-    /// From the newest on.
+    /// Events, newest first.
     pub fn newest(&self) -> impl Iterator<Item = &Arc<Event>> {
         self.events.iter().rev()
     }
 
-    /// The oldest after that number, and one more than `max` where there are more.
+    /// The oldest events after that number; `max + 1` of them show that there are more than `max`.
     pub fn after(&self, number: u64, max: usize) -> VecDeque<Arc<Event>> {
         let from = self.events.partition_point(|event| event.number <= number);
         self.events.range(from..).take(max.saturating_add(1)).cloned().collect()

@@ -1,4 +1,4 @@
-//! The rings, who waits, and what a follower misses.
+//! The rings, waiting followers, and events that a follower misses.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn batches_give_each_event_once_in_order_and_a_gap_is_counted() {
         after = batch.last;
     }
     assert_eq!(seen, (1..=200).collect::<Vec<_>>());
-    // A follower that slept: what it missed and what it is shown are all there were.
+    // A follower that paused: the missed and the received events together are all events.
     told(&events, Kind::Move, COMMON_MAX + 12);
     let (mut missed, mut shown) = (0, 0);
     while after < events.last() {

@@ -14,15 +14,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A read or write of an application, as it arrived. Excluded: reads from the kernel's cache, and I/O of the kernel on
-/// a passed-through object.
+/// A read or write of an application that reaches the daemon. Reads from the kernel's cache, and the kernel's I/O on a
+/// passed-through object, do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// True for a write, false for a read.
     pub write: bool,
     /// First byte in the file.
     pub offset: u64,
-    /// Bytes asked for.
+    /// Number of requested bytes.
     pub len: u64,
 }
 
@@ -38,9 +38,9 @@ pub enum Happened<'a> {
         /// Whether the handle may write.
         write: bool,
     },
-    /// Such a handle is closed.
+    /// A handle of the file is closed.
     Closed {
-        /// Whether it might write.
+        /// Whether the handle could write.
         write: bool,
     },
     /// The file is read or written.
@@ -63,9 +63,9 @@ pub type Resume = Box<dyn FnOnce(Result<()>) + Send>;
 /// Observer of accesses that also influences layouts. Called on the threads that serve applications: must be quick,
 /// must not wait, and must not call back into the file.
 pub trait Adviser: Send + Sync {
-    /// Records what happened.
+    /// Records an event of a file.
     fn record(&self, _file: &File, _what: Happened<'_>) {}
-    /// Whether it needs every access to this file; such a file is not passed through.
+    /// Whether the adviser needs every access to this file; such a file is not passed through.
     fn watches(&self, _file: &File) -> bool {
         false
     }
@@ -85,7 +85,7 @@ pub trait Adviser: Send + Sync {
     fn may_write(&self, _file: &File, _access: Access) -> bool {
         true
     }
-    /// Whether it also holds writes of this file that found no room on the devices.
+    /// Whether the adviser also holds writes of this file that found no room on the devices.
     fn tries_again(&self, _file: &File) -> bool {
         false
     }
@@ -150,7 +150,7 @@ impl File {
                 h.begin_sync(at, len);
                 Ok(())
             };
-            // The sync at the end covers whatever is not started here.
+            // Ranges that are not started here are covered by the sync at the end.
             drop(view.slot(piece.at).try_submit(&self.pool, Class::Awaited, begin));
         }
     }

@@ -5,8 +5,8 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Ranges, merged where they touch. Too many become a single one that covers all, so the set may hold more than was
-/// added, never less.
+/// Ranges, merged where they touch. Too many ranges become a single one that covers all, so the set may hold more than
+/// was added, never less.
 #[derive(Default)]
 pub(crate) struct ByteRanges(Mutex<BTreeMap<u64, u64>>);
 

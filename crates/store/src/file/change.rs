@@ -55,7 +55,7 @@ impl File {
         let record = self.record.lock();
         let view = self.view();
         let Some(old) = &view.layout else { return Ok(()) };
-        // A damaged mirror may need one that missed the write: then the write fails and no mirror is marked.
+        // A mirror with lost objects may need one that missed the write: then the write fails.
         let others = view.in_sync().filter(|i| missed.iter().all(|m| m.mirror != *i));
         if !others.into_iter().any(|m| self.is_whole(&view, m)) {
             let first = &missed[0];

@@ -1,8 +1,8 @@
 //! Quota charges of a file: its owner, its group and the directories above it are charged for its length and for one
 //! file.
 //!
-//! The charge is the length, including holes and regardless of the number of mirrors: the length is what users see, and
-//! mirrors come and go by themselves. Growth is charged before it takes place, so a refused file keeps its length.
+//! The charge is the length, including holes and regardless of the number of mirrors. Users see the length, and mirrors
+//! are added and dropped automatically. Growth is charged before it takes place, so a refused file keeps its length.
 
 use super::File;
 use crate::Result;
@@ -47,7 +47,7 @@ impl File {
         }
         let place = self.stub.owner().zip(self.stub.path());
         let payers = place.map_or_else(Payers::default, |(owner, place)| match self.staged_as.get() {
-            // The path of its stub is that of its staging.
+            // A file being staged in is charged at the place of its staging.
             Some(path) => quotas.payers(owner.0, owner.1, Path::new(&**path).parent().unwrap_or(Path::new(""))),
             None => quotas.payers_at(owner, &place),
         });
@@ -84,7 +84,7 @@ impl File {
         *self.charges.payers.lock() = None;
     }
 
-    /// Whether this node can admit growth to `end` at once. False is not final: ask [`File::may_reach`].
+    /// Whether this node can admit growth to `end` at once. If not, [`File::may_reach`] decides.
     pub(super) fn surely_reaches(&self, end: u64) -> bool {
         if !self.is_charged() {
             return true;
@@ -105,7 +105,7 @@ impl File {
     }
 
     /// Changes the length and its charge; refused if the file may not grow. The caller excludes other changes of the
-    /// length on this node. Growth by another node is charged there.
+    /// length on this node. Another node charges its own changes.
     pub(super) fn charged(&self, from: u64, to: u64, set: impl FnOnce() -> Result<()>) -> Result<()> {
         let payers = if from == to || !self.is_charged() { Payers::default() } else { self.payers() };
         if payers.is_empty() {

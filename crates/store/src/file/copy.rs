@@ -18,7 +18,7 @@ impl File {
         if Arc::ptr_eq(self, from) && overlaps && len > 0 {
             return Err(Error::Namespace(Errno::INVAL));
         }
-        // Current end of `from`: bytes that this call adds to the same file are not copied.
+        // Bytes that this call adds to the same file are not copied, so its end is read now.
         let len = len.min(from.size().saturating_sub(off_in));
         let mut buf = vec![0; STEP_BYTES.min(len) as usize];
         let mut done = 0;

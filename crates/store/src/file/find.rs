@@ -11,7 +11,7 @@ use rustix::path::Arg;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Maximum number of look-ups of a place that changes during the look.
+/// Maximum number of attempts while the place of a file changes.
 const TRIES: usize = 4;
 
 impl File {
@@ -66,7 +66,7 @@ impl FileTable {
         let walks = places.walks();
         match self.at_noted_place(places, id) {
             Ok(file) => return Some(file),
-            // Other nodes create files, too.
+            // Other nodes create files, too, so the record may lack some.
             Err(None) if places.is_whole() && self.pool().cluster.get().is_none() => return None,
             Err(_) => {}
         }

@@ -29,7 +29,7 @@ const COLLISIONS_MAX: usize = 1024;
 pub(crate) enum JournalNote<'a> {
     /// Objects that are about to be created.
     Coming(&'a [Object]),
-    /// One of them existed already: it belongs to another creator, and stays.
+    /// An object existed already: it belongs to another creator, and stays.
     NotOurs(&'a Object),
 }
 
@@ -94,7 +94,7 @@ impl<'a> NewObjects<'a> {
             }
             return made.map(drop);
         }
-        // After a missed deadline it may exist all the same, so it is recorded before the result is known.
+        // The object may exist even after a missed deadline, so it is recorded before the result is known.
         self.made.push(Made { slot: slot.clone(), discard: true, _making: making });
         slot.set_handle(made?);
         slot.set_durable(false);
@@ -276,13 +276,13 @@ impl File {
             return Ok(());
         }
         self.stub.punch(0, size.max(1)).or_else(|e| match e.errno() {
-            // The bytes stay in the stub and are never read again.
+            // The bytes then stay in the stub, which has no effect: they are never read again.
             Errno::OPNOTSUPP | Errno::NOSPC | Errno::IO => Ok(()),
             _ => Err(e),
         })
     }
 
-    /// Lays out an empty file as asked (the virtual attribute): one segment, striped from the start.
+    /// Lays out an empty file on request (the virtual attribute): one segment, striped from the start.
     pub fn set_layout_request(self: &Arc<Self>, placement: &Placement) -> Result<()> {
         self.lay_out(u64::MAX, placement, Reason::Requested).map(|_| ())
     }

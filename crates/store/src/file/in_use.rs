@@ -1,8 +1,8 @@
 //! The mark of a file in use: a second name in `open/`. After a crash it leads to files whose record may be incomplete.
 //!
-//! Set while the kernel writes the file alone, while several mirrors are written, and during a move. With several nodes
-//! each sets its own marks. Another node settles the marks of a node whose lease ended, and never removes a mark in
-//! use. The last link of a file may be a mark: the node that removes it removes the objects.
+//! A node sets it while the kernel writes the file alone, while several mirrors are written, and during a move. With
+//! several nodes each sets its own marks. Another node settles the marks of a node whose lease ended, and never removes
+//! a mark in use. The last link of a file may be a mark: the node that removes it removes the objects.
 
 use super::File;
 use crate::stub::{InUse, Mark};
@@ -31,8 +31,8 @@ impl File {
         links().saturating_sub(u64::from(self.has_mark_of(claims.mark)))
     }
 
-    /// Whether the stub has this node's mark. With one node it may be left from the previous daemon, or from an earlier
-    /// [`File`] that is about to remove it.
+    /// Whether the stub has this node's mark. With one node, the mark may be left from the previous daemon, or from an
+    /// earlier [`File`] that is about to remove it.
     fn has_mark_of(&self, claimed: Option<InUse>) -> bool {
         let alone = || self.id().filter(|_| self.cluster().is_none()).map(|file| InUse { file, node: None });
         claimed.or_else(alone).is_some_and(|mark| self.stub.has_mark(mark))
@@ -74,7 +74,7 @@ impl File {
         }
         self.learn_how_it_lies(mark);
         let view = self.view();
-        // If the mark stays, the next start keeps one mirror, which is right for equal ones, too.
+        // If the mark stays, the next start keeps one mirror, which is correct for equal mirrors, too.
         if self.sync_objects(&view).and_then(|()| self.stub.sync()).is_ok() {
             self.take_away(mark);
         }
@@ -111,8 +111,8 @@ impl File {
         }
     }
 
-    /// Settles a file found in `open/` after a crash of this or another node: updates the size, and keeps one mirror in
-    /// sync where several may differ. Returns whether the mark may be removed.
+    /// Settles a file found in `open/` after a crash of any node: updates the size, and keeps one mirror in sync where
+    /// several may differ. Returns whether the mark may be removed.
     pub fn settle_after_crash(self: &Arc<Self>) -> Result<bool> {
         let _alone = self.exclusive()?;
         let view = self.view();

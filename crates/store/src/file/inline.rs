@@ -81,7 +81,7 @@ impl File {
         }
     }
 
-    /// As `write_in_stub`, where other nodes use the file, too. Returns `None` if it must wait or fails;
+    /// As `write_in_stub`, for a file that other nodes use, too. Returns `None` if the write must wait or fails;
     /// [`File::write`] then repeats it.
     fn write_in_shared_stub(self: &Arc<Self>, offset: u64, data: &[u8]) -> Option<Result<()>> {
         let end = Self::check_range(offset, data.len() as u64).ok()?;
@@ -116,7 +116,7 @@ impl File {
         handle.advise(self.advice());
         let buf = &mut buf[..piece.len as usize];
         match target.run_inline(|_| handle.read_at(piece.object_offset, buf), Some(request)) {
-            // With several nodes a short object may be one that another node is cutting.
+            // With several nodes, another node may be cutting a short object.
             Ok(got) if self.is_current(&snapshot) && (got == buf.len() || !self.is_shared()) => {
                 buf[got..].fill(0); // the object ends before these bytes
                 InlineRead::Done(buf.len())

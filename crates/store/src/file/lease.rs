@@ -9,7 +9,7 @@ use std::io;
 /// Number of the command that chooses the signal of a broken lease; `fcntl.h` of Linux.
 const F_SETSIG: libc::c_int = 10;
 
-/// Takes a write lease, which only the one descriptor of a file gets, and gives it back at once.
+/// Takes a write lease, which the kernel grants only to the sole descriptor of a file, and returns it at once.
 ///
 /// # Errors
 /// The file system has no leases.

@@ -1,5 +1,5 @@
 //! Requests to a file by size, and which of several mirrors a read takes. A request is counted with one atomic addition
-//! on its own thread, without a lock or a clock; a reader takes the counts now and then.
+//! on its own thread, without a lock or a clock.
 //!
 //! The last requests are kept in a ring of [`WINDOW`] places, 1 KiB for each file in use from its first request on. The
 //! ring has no lock: of two simultaneous requests one may be lost, and a reader may see the offset of one with the
@@ -23,7 +23,7 @@ pub struct Load {
     /// Number of requests so far; also the next place in the ring.
     came: AtomicU32,
     ring: OnceLock<Box<Ring>>,
-    /// Whether there is a chooser; files without one check only this.
+    /// Whether there is a chooser; without one, reads check only this flag.
     chooses: AtomicBool,
     chooser: RwLock<Option<Arc<Chooser>>>,
 }

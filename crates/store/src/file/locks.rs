@@ -28,7 +28,7 @@ pub struct Wanted {
     pub owner: Owner,
     /// Handle of the request; the lock ends with the handle.
     pub handle: u64,
-    /// Process that is reported to others as the holder.
+    /// Process that is reported as the holder to other owners.
     pub process: u32,
     /// Range of the lock.
     pub bytes: Bytes,
@@ -52,25 +52,25 @@ pub struct InTheWay {
     pub bytes: Bytes,
     /// Shared or exclusive.
     pub kind: Kind,
-    /// The process that locked it; 0 if it is on another node.
+    /// Process that holds the lock; 0 if it is on another node.
     pub process: u32,
 }
 
-/// Admissions of a user: the remembered ranges, one at first, and the descriptor.
+/// Admissions of a user: of the locked ranges (one at first), and of the descriptor.
 pub type Admitted = (admission::Held, admission::Held);
-/// Admits a user to both.
+/// Admits a user's range and descriptor.
 pub type Admit<'a> = &'a (dyn Fn() -> Result<Admitted> + Sync);
 
 /// The locks of a file.
 #[derive(Default)]
 pub(super) struct Locks(Mutex<BTreeMap<Owner, Arc<One>>>);
 
-/// State of one owner.
+/// State of one lock owner.
 struct One {
-    /// One call at a time; `None` once the owner is out of the table.
+    /// Held during a call of the owner; `None` once the owner is removed from the table.
     locker: Mutex<Option<OneLocker>>,
     known: Mutex<Known>,
-    /// The file was closed: all locks are about to be released.
+    /// Whether the file was closed: all locks are about to be released.
     closed: AtomicBool,
 }
 
@@ -189,7 +189,7 @@ impl File {
     /// Cleans up after a call of an owner that got no lock: closes the descriptor unless it has other locks.
     pub fn lock_not_taken(&self, owner: Owner) {
         let Some(one) = self.locks.get(owner) else { return };
-        // If another call of the owner is running, that call does this.
+        // If another call of the owner is running, it does this cleanup at its end.
         let Some(mut locker) = one.locker.try_lock() else { return };
         if one.known.lock().held.is_empty() {
             self.locks.remove(owner, &one);

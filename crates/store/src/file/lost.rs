@@ -1,8 +1,8 @@
 //! Record of data that may be lost because it could not be made durable.
 //!
-//! After a failed sync the kernel forgets the pages that it could not write, and the next sync of the same file succeeds:
-//! what was acknowledged reads as what was there before. So a failure stays: every later sync of the thing fails too, in
-//! whatever handle, until all of it was written again, cut off, or removed; also after a restart of the daemon.
+//! After a failed sync the kernel drops the unwritten pages, so reads return old bytes and the next sync succeeds. So
+//! this record keeps the failure: every later sync fails too, on any handle and after a restart of the daemon. It ends
+//! when all lost bytes were written again, cut off, or removed.
 
 use super::ByteRanges;
 use parking_lot::Mutex;
@@ -10,19 +10,19 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum number of recorded things; beyond it the lowest numbers are dropped. A guess: a device with that many failed
-/// syncs has long been replaced.
+/// Maximum number of objects and stubs with losses; beyond it the lowest numbers are dropped. A guess: a device with
+/// that many failed syncs has long been replaced.
 const THINGS_MAX: usize = 65_536;
 
 /// Record of losses that outlasts the daemon.
 pub trait LossLog: Send + Sync {
-    /// The thing's first `len` bytes may be lost.
+    /// Records that the first `len` bytes may be lost.
     fn note(&self, thing: u64, len: u64, errno: Errno);
-    /// The thing has no losses any more.
+    /// Removes the record of losses that have ended.
     fn forget(&self, thing: u64);
 }
 
-/// Possible losses, by the number of the thing.
+/// Possible losses, by number of the object or stub.
 #[derive(Default)]
 pub struct Lost {
     /// Persistent log, locked during updates, so that its order is the order of events.
@@ -36,13 +36,13 @@ struct Loss {
     /// Number of this loss; writes that began before it may be part of it.
     number: u64,
     errno: Errno,
-    /// Lost length, from the start.
+    /// Lost length, from the first byte.
     len: u64,
     ranges: ByteRanges,
 }
 
 impl Lost {
-    /// Starts with the losses in a log (things, their lengths, and reasons), and continues the log.
+    /// Continues a log, and starts with its losses: numbers, lost lengths, and reasons.
     pub fn remembered(log: impl LossLog + 'static, losses: impl IntoIterator<Item = (u64, u64, Errno)>) -> Lost {
         let lost = Lost::default();
         losses.into_iter().for_each(|(thing, len, errno)| lost.note(thing, len, errno));

@@ -20,7 +20,7 @@ pub struct Making(Mutex<Objects>);
 #[derive(Debug, Default)]
 struct Objects {
     made: HashSet<ObjectId>,
-    /// Objects whose layout may or may not have been written, because the file system did not answer; since when.
+    /// Objects that a layout may name, because the file system did not answer, with the time of the failure.
     doubtful: HashMap<ObjectId, Instant>,
 }
 
@@ -45,8 +45,8 @@ impl Making {
         BeingMade { among: self.clone(), object }
     }
 
-    /// All objects. A caller that has ended the claims of expired nodes passes this node's epoch. Then no layout will
-    /// name objects of earlier epochs, so these are not in doubt any more.
+    /// All objects under construction or in doubt. After ending expired nodes' claims, callers pass this node's epoch:
+    /// objects of earlier epochs are not in doubt any more.
     pub(crate) fn objects(&self, epoch: Option<u32>) -> HashSet<ObjectId> {
         let mut objects = self.0.lock();
         objects.forget_old_doubts();

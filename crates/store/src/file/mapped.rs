@@ -1,4 +1,4 @@
-//! Closed files whose object is still mapped: they stay in use, so that the kernel's hold of the layout is not forgotten.
+//! Closed files with a mapped object: they stay in use, so that the kernel's hold of the layout is not forgotten.
 
 use super::{File, FileTable};
 use parking_lot::Mutex;
@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Files that one look checks: more than one close can add, so that the table holds living mappings and few others.
+/// Number of files that one look checks: more than one close can add, so that the table shrinks.
 const CHECKED: usize = 2;
 
-/// Attempts after a close: the closing process lets go of the object just before or just after the daemon gets the close.
+/// Attempts after a close: the closing process may release the object just after the daemon gets the close.
 const ATTEMPTS: usize = 3;
 
 /// Files by address, and the last one checked.
@@ -42,7 +42,7 @@ fn number_of(file: &Arc<File>) -> usize {
 }
 
 impl FileTable {
-    /// An open of the file ended. The file stays in use while it is mapped.
+    /// Handles the close of a file, which stays in use while it is mapped.
     pub fn closed(&self, file: &Arc<File>) {
         let is_mapped = || {
             let mapped = file.is_mapped();
@@ -63,7 +63,7 @@ impl FileTable {
         self.mapped.look(number);
     }
 
-    /// Forgets them at the end of the mount.
+    /// Drops all files at the end of the mount.
     pub fn forget_mapped(&self) {
         let files = std::mem::take(&mut self.mapped.0.lock().0);
         drop(files);

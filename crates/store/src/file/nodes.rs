@@ -41,16 +41,16 @@ const RECOVERY_WAIT_MAX: Duration = Duration::from_secs(600);
 /// First pause between two looks at a stub; it doubles up to `PAUSE_MAX`.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// Delay after which the node with the conflicting claim is asked to release it.
+/// Delay after which the release of a conflicting claim is requested from its node.
 const LONG: Duration = Duration::from_secs(1);
 /// Age of a look after which a reader looks at the stub again.
 const LOOKED_MAX: Time = Time::from_millis(1000);
-/// Longest time that a node waits for its own operations on a requested file before it handles the next request.
+/// Longest wait of a node for its own operations on a requested file; then it handles the next request.
 const LET_GO_MAX: Duration = Duration::from_secs(1);
 
 /// The other nodes of a volume.
 pub trait Cluster: Send + Sync {
-    /// Number of this node under a lease that holds; waits a while for one.
+    /// Number of this node under a valid lease; waits a while for one.
     fn me(&self) -> Result<Node>;
     /// State of this node's lease under a number.
     fn standing(&self, node: Node) -> Standing;
@@ -62,7 +62,7 @@ pub trait Cluster: Send + Sync {
     fn node_of(&self, epoch: u32) -> Option<Node>;
     /// Whether objects of that epoch may belong to another node, which may be creating them now.
     fn may_be_used_by_another(&self, epoch: u32) -> bool;
-    /// Whether this node runs background changes of layouts; one node does.
+    /// Whether this node runs background changes of layouts, as one node does.
     fn leads(&self) -> bool;
     /// Whether file locks of this node exclude other nodes through the shared file system; true if there is no other
     /// node.
@@ -78,14 +78,14 @@ pub trait Cluster: Send + Sync {
 /// State that this node published on the stub.
 #[derive(Default)]
 pub(super) struct PublishedMarks {
-    /// Node number under which it is registered as a writer (0: not registered), and the number of that registration.
+    /// Number under which this node is registered as a writer (0: none), and the number of that registration.
     writer: AtomicU32,
     entry: AtomicU64,
     /// Claimed generation; 0: none.
     claim: AtomicU64,
-    /// The claim is kept between changes, to exclude other nodes.
+    /// Whether the claim is kept between changes, to exclude other nodes.
     holds: AtomicBool,
-    /// Node number under which it copies the file; 0: no copy.
+    /// Node number under which the node copies the file; 0: no copy.
     copies: AtomicU32,
     /// Generation of the current view.
     generation: AtomicU64,
@@ -216,7 +216,7 @@ impl File {
         }
         let source = if look.has_source { self.stub.source()? } else { None };
         self.source.take_over(source.as_deref());
-        // Only the node that removes checksums, under an exclusive claim, may clear this.
+        // Only the node that removes checksums, under an exclusive claim, may clear `has_sums`.
         if look.has_sums {
             self.has_sums.store(true, Ordering::Release);
         }
@@ -233,7 +233,7 @@ impl File {
         Ok(!self.same_view(&view))
     }
 
-    /// As `refresh`, for a reader. A file that another node removed has its last state.
+    /// As `refresh`, for a reader. A file that another node removed keeps its last state.
     pub(super) fn refresh_unless_gone(self: &Arc<Self>) -> Result<()> {
         match self.refresh() {
             Err(error) if error.is_gone() => Ok(()),
@@ -251,7 +251,7 @@ impl File {
         self.is_shared() && (self.pool.clock)().since(looked) >= LOOKED_MAX
     }
 
-    /// Makes earlier writes of other nodes visible at an open. `looked`: the stub was looked at since the open began.
+    /// Makes earlier writes of other nodes visible at an open. `looked`: whether the open has looked at the stub.
     pub(crate) fn forget_what_others_changed(self: &Arc<Self>, looked: bool) -> Result<()> {
         if self.is_shared() {
             if !looked {
@@ -262,7 +262,7 @@ impl File {
         Ok(())
     }
 
-    /// Whether another node recovered the object at a position. Waits for that; the caller then uses the new layout.
+    /// Waits while another node recovers an object. Returns whether it did; the caller then uses the new layout.
     pub(crate) fn is_recovered_elsewhere(self: &Arc<Self>, at: Position) -> Result<bool> {
         let Some(cluster) = self.cluster() else { return Ok(false) };
         let standing = || self.layout().and_then(|layout| layout.object(at).copied());

@@ -1,7 +1,7 @@
 //! Objects of a file on their targets: access for repair, and removal.
 //!
-//! Removal and publication exclude each other by `io`. A change of the layout that is under way during the removal publishes nothing
-//! afterwards, and its maker removes the objects that it made: the removal cannot see them.
+//! Removal and publication exclude each other by `io`. A concurrent change of the layout publishes nothing afterwards,
+//! and its maker removes its new objects: the removal does not find them.
 
 use super::{File, Pool};
 use crate::Result;

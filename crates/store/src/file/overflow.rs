@@ -35,15 +35,15 @@ pub(super) fn is_refusal(error: &Error) -> bool {
 #[derive(Default)]
 pub(super) struct Refused {
     pub targets: Vec<TargetId>,
-    /// One of them refuses even the rest of its last block.
+    /// Whether a target refuses even the rest of its last block.
     to_the_byte: bool,
-    /// One of them is read-only.
+    /// Whether a target is read-only.
     read_only: bool,
 }
 
 impl Refused {
-    /// Adds the target of an error. Returns false if the error is no refusal, or no retry is left: there is at most one
-    /// more than targets.
+    /// Adds the target of an error. Returns false if the error is no refusal, or if all retries are used: one more than
+    /// there are targets.
     pub fn add(&mut self, error: &Error) -> bool {
         let Some((target, read_only)) = refusal(error) else { return false };
         self.read_only |= read_only;
@@ -69,7 +69,7 @@ impl File {
         views.iter().any(|v| left(&v))
     }
 
-    /// Lays out the file from its end on other targets, after these refused a write up to `end`. Returns false if that
+    /// Lays out the file from its end on other targets, after the refusal of a write up to `end`. Returns false if that
     /// doesn't help the write.
     pub(super) fn overflow(self: &Arc<Self>, end: u64, refused: &Refused) -> Result<bool> {
         let _alone = self.exclusive()?;

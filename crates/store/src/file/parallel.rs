@@ -31,7 +31,7 @@ const PAGE_BYTES: usize = 4096;
 const CUT_BYTES_MIN: usize = 256 << 10;
 const CUTS_MAX: usize = 4;
 
-/// Part of a request on one object: one range of it, of one or several stripes.
+/// Part of a request on one object: one range of the object, in one or several stripes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Position of the object.

@@ -32,7 +32,7 @@ pub(super) struct Claims {
     writers: usize,
     /// The current mark, if there is one.
     pub(super) mark: Option<InUse>,
-    /// The mark is durable.
+    /// Whether the mark is durable.
     pub(super) mark_durable: bool,
     /// The one object, while there are writers.
     object: Option<Arc<Slot>>,
@@ -182,7 +182,7 @@ impl File {
         let slot = view.all().next()?;
         let size = self.size();
         slot.unsynced.changed();
-        // Where the kernel writes already, the object's length is the size, and it grows under us.
+        // Where the kernel writes already, the object's length is the size, and it may grow at any time.
         let grows = self.kernel_writes.load(Ordering::Acquire);
         let fit = move |h: &dyn Handle| {
             if !grows && h.len()? != size {
@@ -325,7 +325,7 @@ impl File {
             self.kernel_modified.fetch_max(modified, Ordering::AcqRel);
             self.modified.fetch_max(modified, Ordering::Relaxed);
             let extend = self.extend.lock();
-            // A size from before a truncation would undo it.
+            // A size read before a truncation would undo it.
             if self.cuts.count() == cuts {
                 break (size, extend);
             }
@@ -372,7 +372,7 @@ impl File {
         slot.run(&self.pool, op).map_err(|error| Error::Target { target: slot.target_id, error })
     }
 
-    /// `Busy` while the kernel uses the object by itself.
+    /// `Busy` if the kernel uses the object by itself.
     pub(super) fn check_unpinned(&self) -> Result<()> {
         if self.ends_hold_or_is_held() { Err(refused(Refusal::Held)) } else { Ok(()) }
     }

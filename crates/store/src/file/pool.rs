@@ -17,10 +17,10 @@ use std::sync::{Arc, OnceLock, Weak};
 /// Handling of mirrors in a write to a file with several of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MirrorWrites {
-    /// Writes all of them; one that cannot take a write is marked stale before the write is acknowledged.
+    /// Writes all mirrors; one that cannot take a write is marked stale before the write is acknowledged.
     #[default]
     Sync,
-    /// Marks all but the first stale, writes that one, and leaves the rest to a later resync.
+    /// Marks all mirrors but the first stale, writes the first, and leaves the others to a later resync.
     Stale,
 }
 
@@ -38,8 +38,8 @@ pub struct Pool {
     pub inline_bytes_max: u64,
     /// Largest value that `inline_bytes_max` ever had.
     pub inline_bytes_before: u64,
-    /// Until then (nanoseconds since 1970) a stub keeps its bytes when its file gets objects. A backup of the namespace
-    /// may be running that has seen the file without them.
+    /// Time (nanoseconds since 1970) until which a stub keeps its bytes when its file gets objects. A running backup of
+    /// the namespace may have read the file without objects.
     pub stub_bytes_stay_until: AtomicU64,
     /// Nanoseconds since 1970.
     pub clock: Box<dyn Fn() -> Time + Send + Sync>,
@@ -51,19 +51,19 @@ pub struct Pool {
     pub observer: Arc<dyn Observer>,
     /// Log of decisions and changes of state.
     pub events: Arc<Events>,
-    /// The block cache, if the volume has one.
+    /// The block cache, where configured.
     pub cache: OnceLock<Arc<BlockCache>>,
     /// Advisers that adapt the volume to its load; set before it is mounted.
     pub advisers: OnceLock<Vec<Arc<dyn Adviser>>>,
-    /// Where stubs are, if the volume notes that; set before it is mounted.
+    /// Places of stubs, where recorded; set before the volume is mounted.
     pub places: OnceLock<Arc<Places>>,
-    /// The other nodes, where several have the volume; set before any file is opened.
+    /// The other nodes, of a shared volume; set before any file is opened.
     pub cluster: OnceLock<Arc<dyn Cluster>>,
-    /// Called when the last handle of a file without checksums is closed, if checksums are wanted; must be quick.
+    /// Callback for the last close of a file without checksums, where these are wanted; must be quick.
     pub closed: OnceLock<Box<dyn Fn(FileId) + Send + Sync>>,
     /// The files in use that have a number.
     pub numbered: Numbered,
-    /// Files whose size in the stub is behind.
+    /// Files whose size in the stub is outdated.
     pub behind: Mutex<Vec<Weak<File>>>,
     /// Copies below segments that were moved to a faster tier.
     pub slow_copies: SlowCopies,
@@ -86,7 +86,7 @@ pub trait Garbage: Send + Sync {
 /// Brings lost stripes back from the source of a file. A *row* is one stripe of one object: its object offset divided
 /// by the segment's stripe size.
 pub trait Recover: Send + Sync {
-    /// Blocks until those rows of the object at `at` are readable, under the file's layout of then.
+    /// Waits until those rows of the object at `at` are readable, under the file's present layout.
     fn recover(&self, file: &Arc<File>, at: Position, rows: Range<u64>) -> Result<()>;
     /// Whether a row of a `Partial` object may be read.
     fn is_patched(&self, file: FileId, object: ObjectId, row: u64) -> bool;

@@ -58,7 +58,7 @@ impl File {
     pub fn allocate(self: &Arc<Self>, offset: u64, len: u64, keep_size: bool) -> Result<()> {
         let end = Self::check_range(offset, len)?;
         if keep_size && end > self.size() && self.has_payers() {
-            // It would take space that no quota counts.
+            // The reserved space would not be charged to any quota.
             return Err(Errno::OPNOTSUPP.into());
         }
         self.may_reach(end)?;
@@ -94,8 +94,8 @@ impl File {
         Ok(())
     }
 
-    /// A target without room for a range, if every mirror has one; existing space counts. The operation fails at once
-    /// then, since reservations on other targets would stay. Smaller shortages show up when reserving.
+    /// A target without room for a range, if every mirror has one; existing space counts. The operation then fails at
+    /// once, since reservations on other targets would stay. Smaller shortages fail later.
     fn room_lacks_on(&self, view: &View, range: &Range<u64>) -> Option<TargetId> {
         let layout = view.layout.as_ref()?;
         let mut lacking = None;

@@ -71,8 +71,8 @@ impl File {
         Err(Error::Unrecoverable("the layout changed under every attempt to read; read again".into()))
     }
 
-    /// Whether this node's size is surely the current one. A file with its bytes in the stub grows only there, or gets
-    /// objects first and then a size at once.
+    /// Whether this node's size is the current one for sure. A file with its bytes in the stub grows only in the stub,
+    /// or gets objects first.
     fn ends_still(&self) -> Result<bool> {
         Ok(!self.is_shared() || (self.is_in_stub() && self.stub.size()? == self.size()))
     }

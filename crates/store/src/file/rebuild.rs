@@ -1,4 +1,4 @@
-//! An emptied file that lost objects gets new ones: nothing of the old is needed any more.
+//! New objects for an emptied file that lost some: none of the old bytes are needed any more.
 
 use super::{File, NewObjects, targets_of};
 use crate::target::State;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl File {
-    /// Whether an object cannot be written now: its target is failed, it is being recovered, or its mirror is stale.
+    /// Whether an object cannot be written now: its target has failed, it is being recovered, or its mirror is stale.
     pub(super) fn is_hurt(&self) -> bool {
         let Some(layout) = self.layout() else { return false };
         let works = |id: TargetId| self.pool.targets.get(id).is_some_and(|t| t.state() != State::Failed);
@@ -17,8 +17,8 @@ impl File {
             || layout.objects().any(|(_, o)| o.state == ObjectState::Partial || !works(o.target))
     }
 
-    /// Gives an empty file new objects of the shape that it had at its start, on targets that work. The caller holds `io`
-    /// exclusively and the size is 0. The old objects go only when the new record is durable.
+    /// Gives an empty file new objects of the shape that it had at its start, on targets that work. The caller holds
+    /// `io` exclusively and the size is 0. The old objects are removed once the new record is durable.
     pub(super) fn rebuild_empty(self: &Arc<Self>, hurt: Option<TargetId>) -> Result<Arc<Layout>> {
         self.check_unpinned()?;
         let view = self.view();

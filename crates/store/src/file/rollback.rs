@@ -1,4 +1,4 @@
-//! Objects that a loss of power took before any sync: they are created again, empty, as never written.
+//! Restoration of objects that a loss of power took before any sync: they are created again, empty.
 
 use super::{File, Slot, View, target_error};
 use crate::target::TargetError;
@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl File {
-    /// Creates missing `rolled_back` objects of a mirror again, empty; returns their number. With several mirrors, the
-    /// chosen one lacks no others. A file with a whole mirror or a source is left to repair from there.
+    /// Creates missing `rolled_back` objects of a mirror again, empty; returns their number. With several mirrors, one
+    /// that lacks no other objects is chosen. A file with a whole mirror or a source is left to repair from there.
     ///
     /// # Errors
     /// A target that may have the bytes doesn't respond or is failed: try again later.

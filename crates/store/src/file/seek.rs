@@ -1,7 +1,7 @@
 //! Finding data and holes across the objects of a file.
 //!
-//! Each object of a segment is asked for its next data (or hole), from its first byte at or after the offset. The
-//! answer is the one nearest in the file.
+//! Each object of a segment returns its next data (or hole), from its first byte at or after the offset. The answer is
+//! the one nearest in the file.
 
 use super::range::object_range;
 use super::{File, View, target_error};
@@ -62,7 +62,7 @@ impl File {
         Err(error)
     }
 
-    /// Nearest data or hole in one mirror. With `lenient`, an object that doesn't respond counts as all data.
+    /// Nearest data or hole in one mirror. With `lenient`, an object that doesn't respond counts as data.
     pub(crate) fn seek_mirror(
         &self,
         view: &View,

@@ -35,7 +35,7 @@ pub struct SlowCopies {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// By file and start of the segment.
+    /// Copies by file and start of the segment.
     copies: BTreeMap<(FileId, u64), SlowCopy>,
     /// Useless copies, to be removed.
     stale: Vec<(FileId, u64, SlowCopy)>,
@@ -98,7 +98,7 @@ impl SlowCopies {
             return;
         }
         self.change(|inner| {
-            // Copies of a file's segments don't overlap, and no others are ever used.
+            // Copies of a file don't overlap, so at most one begins before the range and reaches into it.
             let before = inner.copies.range((file, 0)..=(file, range.start)).next_back();
             let from = before.map_or((file, range.start), |(at, _)| *at);
             inner.retire(from..(file, range.end), |_, copy| range.start < copy.segment.end);

@@ -1,11 +1,11 @@
-//! The state under which a read is valid: where the bytes lie, how long the file is, and how often it was cut.
+//! The state under which a read is valid: layout, size, and number of truncations.
 //!
 //! ```text
 //!  reader   snapshot ─── read ─── compare: equal? ── returned, else read again
 //!  cutter             begin (odd) ── stub and size ── end (even) ── objects
 //! ```
-//! A reader holds no lock. The view alone is not enough: a truncation keeps it, and an object returns nothing beyond its
-//! end, which a reader with the old size would fill with zeros. The count is odd while stub and size disagree.
+//! A reader holds no lock. The view alone is not enough, since a truncation keeps it. A reader with the old size would
+//! fill the bytes beyond an object's end with zeros. The count is odd while stub and size disagree.
 //!
 //! The kernel applies the size of a truncation when the answer reaches the thread that cut. Until then it fills a short READ
 //! with zeros up to the old size, and shows them. So a short read beside a truncation waits until the kernel has that size.
@@ -24,21 +24,21 @@ use std::time::{Duration, Instant};
 
 /// Longest time from the daemon's answer to the kernel's use of it. A guess: a few turns of the scheduler on a loaded machine.
 const ANSWER_MAX: Duration = Duration::from_millis(20);
-/// Interval at which a waiting reader looks.
+/// Interval of a waiting reader's checks.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
-/// The number of times that the size of a file was set.
+/// Number of times that the size of a file was set.
 #[derive(Default)]
 pub(super) struct Cuts {
-    /// Two for each; odd while one is under way.
+    /// Two for each change of the size; odd during a change.
     count: AtomicU64,
-    /// The end of the last one; held while one is under way.
+    /// Time of the last change's end; locked during a change.
     running: Mutex<Option<Instant>>,
-    /// The kernel may still lack the size of the last truncation.
+    /// Whether the kernel may still lack the size of the last truncation.
     fresh: AtomicBool,
 }
 
-/// A truncation under way; ends when dropped.
+/// A running truncation; ends when dropped.
 pub(super) struct Cutting<'a> {
     cuts: &'a Cuts,
     running: MutexGuard<'a, Option<Instant>>,
@@ -53,14 +53,14 @@ impl Drop for Cutting<'_> {
 }
 
 impl Cuts {
-    /// Before a size takes effect anywhere. The caller holds `extend`.
+    /// Begins a truncation, before the new size takes effect anywhere. The caller holds `extend`.
     pub fn begin(&self) -> Cutting<'_> {
         let running = self.running.lock();
         self.count.fetch_add(1, Ordering::AcqRel);
         Cutting { cuts: self, running }
     }
 
-    /// The count as it is, for a comparison.
+    /// The current count, for a comparison.
     pub fn count(&self) -> u64 {
         fence(Ordering::Acquire);
         self.count.load(Ordering::Acquire)
@@ -71,7 +71,7 @@ impl Cuts {
         self.fresh.load(Ordering::Acquire) || self.settled().is_none()
     }
 
-    /// The kernel has the size of the last truncation that ended.
+    /// Records that the kernel has the size of the last ended truncation.
     fn has_arrived(&self) {
         if self.fresh.load(Ordering::Relaxed) {
             self.fresh.store(false, Ordering::Release);
@@ -89,12 +89,12 @@ impl Cuts {
         }
     }
 
-    /// The count while no truncation is under way; `None` during one.
+    /// The count; `None` during a truncation.
     fn settled(&self) -> Option<u64> {
         Some(self.count()).filter(|count| count.is_multiple_of(2))
     }
 
-    /// The count, after the end of a truncation that is under way. The caller holds no lock.
+    /// The count after the end of a running truncation. The caller holds no lock.
     pub fn wait(&self) -> u64 {
         loop {
             match self.settled() {
@@ -113,7 +113,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// How many of `len` bytes from `offset` on are before the end of the file.
+    /// Number of bytes, out of `len` from `offset` on, that are before the end of the file.
     pub fn within(&self, offset: u64, len: usize) -> usize {
         usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(len)
     }
@@ -130,17 +130,17 @@ impl File {
         self.cuts.wait_for_kernel();
     }
 
-    /// A writer or closer sent a request, so the answers before it have arrived.
+    /// Records that a writer or closer sent a request, which shows that all earlier answers have arrived.
     pub fn answers_have_arrived(&self) {
         self.cuts.has_arrived();
     }
 
-    /// Waits for a truncation that is under way. The caller holds no lock.
+    /// Takes a snapshot after the end of a running truncation. The caller holds no lock.
     pub(super) fn snapshot(&self) -> Snapshot {
         self.snapshot_after(self.cuts.wait())
     }
 
-    /// The same without waiting.
+    /// Takes a snapshot; `None` during a truncation.
     pub(super) fn snapshot_now(&self) -> Option<Snapshot> {
         self.cuts.settled().map(|cuts| self.snapshot_after(cuts))
     }
@@ -150,20 +150,20 @@ impl File {
         Snapshot { view, size: self.size(), cuts }
     }
 
-    /// Whether what was read under a snapshot is valid.
+    /// Whether the bytes read under a snapshot are valid.
     pub(super) fn is_current(&self, snapshot: &Snapshot) -> bool {
         self.cuts.count() == snapshot.cuts && self.same_view(&snapshot.view)
     }
 
-    /// Whether bytes up to `end` that no object holds are a hole, and not what another node has just cut. A cut ends with
-    /// a new generation, and under the claim for it the size is small before an object is. So a size is valid between
-    /// two looks that agree. Bytes in a stub are cut without a claim, but the stub of a hole is as long as its file.
+    /// Whether missing bytes up to `end` are a hole, and not bytes that another node has just cut. A cut under a claim
+    /// sets the size before it cuts objects, and ends with a new generation. So a size is valid between two looks that
+    /// agree. Bytes in a stub are cut without a claim, but the stub of a hole is as long as its file.
     pub(super) fn is_hole(&self, snapshot: &Snapshot, end: u64) -> Result<bool> {
         if !self.is_shared() {
             return Ok(true);
         }
         let before = match self.stub.look() {
-            // Another node removed the file. A size that reaches this far has not been cut.
+            // Another node removed the file, and its size shows that this part was not cut.
             Err(error) if error.is_gone() && self.stub.size()? >= end => return Ok(self.is_current(snapshot)),
             look => look?,
         };

@@ -96,8 +96,8 @@ impl File {
         self.void_sums()
     }
 
-    /// The first object with bytes of the file that is lost or being recovered, and has no healthy counterpart in
-    /// another mirror; with its number of rows.
+    /// The first lost or recovering object that has bytes of the file and no healthy counterpart in another mirror,
+    /// with its number of rows.
     fn lost_object(&self) -> Option<(Position, u64)> {
         let view = self.view();
         let layout = view.layout.as_ref()?;

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Sync failures that one open handle has reported: each failure is reported to a handle once, also when another caller
-/// met it.
+/// Sync failures that one open handle has reported. Each failure is reported once per handle, even if another caller's
+/// sync failed.
 #[derive(Debug, Default)]
 pub struct SyncCursor(AtomicU64);
 
@@ -131,7 +131,7 @@ impl File {
             }
         }
         let mut miss = |mirror, slot: &Slot, error| missed.push(Missed { mirror, target: slot.target_id, error });
-        // Own syncs first: two callers that each waited for the other would wait for ever.
+        // This caller's syncs come first: two callers that each wait for the other would wait for ever.
         for (mirror, slot, mine, submitted) in pending {
             let synced = submitted.and_then(|pending| slot.synced(pending.wait()));
             mine.end(synced).unwrap_or_else(|error| miss(mirror, slot, error));
@@ -174,7 +174,7 @@ impl Slot {
         let (lost, thing) = (pool.lost.clone(), self.id.0);
         self.submit(pool, move |h| match h.sync() {
             Ok(()) => Ok(lost.of(thing)),
-            // Recorded here, since the worker may return long after the caller gave up.
+            // The loss is recorded here, since the worker may return long after the caller gave up.
             Err(errno) => {
                 lost.note(thing, h.len().unwrap_or(u64::MAX), errno);
                 Err(errno)

@@ -17,7 +17,7 @@ struct Entry {
     stub: Weak<FdStub>,
 }
 
-/// Entries of one part of the table, and the number at which dead ones are removed.
+/// Entries of one part of the table, and the number of entries at which unused ones are removed.
 #[derive(Default)]
 struct Shard {
     entries: HashMap<Inode, Entry>,

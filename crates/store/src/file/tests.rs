@@ -50,7 +50,7 @@ fn what_is_reserved_beyond_the_end_makes_no_file_longer() {
         object.run(&file.pool, |h| h.allocated()).unwrap()
     };
     assert!(allocated() >= 290_000, "it is reserved all the same: {}", allocated());
-    // Without that, it grows; what was reserved is used.
+    // With `keep_size` off the file grows, into the reserved space.
     file.allocate(900_000, 100_000, false).unwrap();
     assert_eq!(file.size(), 1_000_000);
     let mut bytes = vec![9; 800_000];
@@ -69,7 +69,7 @@ fn a_mark_that_an_earlier_use_of_the_stub_has_still_to_take_away_is_no_name() {
     assert_eq!((later.names(|| 2), later.is_nameless(|| stub.links())), (1, false));
     stub.unlink();
     assert_eq!((later.names(|| 1), later.is_nameless(|| stub.links())), (0, true));
-    // The mark goes between two looks at the stub.
+    // The mark is removed between two looks at the stub.
     let looks = std::cell::Cell::new(0);
     let links = || {
         let links = stub.links();

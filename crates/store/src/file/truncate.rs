@@ -75,8 +75,8 @@ impl File {
         Ok(cut)
     }
 
-    /// Sets the size of a file whose bytes are in its stub, shared by several nodes: like a write there, with a look
-    /// afterwards. Returns false if the bytes are elsewhere, or must be moved.
+    /// Sets the size of a shared file with its bytes in its stub: like a write there, with a look afterwards. Returns
+    /// false if the bytes are elsewhere, or must be moved.
     fn set_size_in_shared_stub(self: &Arc<Self>, size: u64) -> Result<bool> {
         while self.is_shared() && self.is_in_stub() && size <= self.pool.inline_bytes_max {
             let current = {
@@ -133,7 +133,7 @@ impl File {
 
     /// As [`File::clean_tail`]; the caller holds `io` exclusively.
     pub(super) fn clean_tail_in(&self) -> Result<()> {
-        // While the kernel writes by itself, object and file have the same end, and a cut could remove a new write.
+        // While the kernel writes by itself, object and file have the same end, and a cut could remove new bytes.
         if self.tail_clean.load(Ordering::Acquire) || self.kernel_writes.load(Ordering::Acquire) {
             return Ok(());
         }

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 /// Units of a shared object that are freed in one operation, to stay far from the deadline. A guess.
 const VACATED_UNITS: u64 = 512;
 
-/// One object in use.
+/// An object in use.
 pub(crate) struct Slot {
     pub id: ObjectId,
     pub target_id: TargetId,
@@ -188,7 +188,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// A view of a layout, with the slots of `old` for the objects it had.
+    /// A view of a layout, with the slots of `old` for the objects that both have.
     pub fn new(layout: Option<Layout>, old: Option<&View>) -> View {
         let mut kept: HashMap<ObjectId, Arc<Slot>> =
             old.into_iter().flat_map(|v| v.all()).map(|s| (s.id, s.clone())).collect();
@@ -213,7 +213,7 @@ impl View {
         self.slots.iter().flatten().flatten()
     }
 
-    /// The slots of one mirror.
+    /// Slots of one mirror.
     pub fn of_mirror(&self, mirror: usize) -> impl Iterator<Item = &Arc<Slot>> {
         self.slots[mirror].iter().flatten()
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 /// A step of a move that was just completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
-    /// The stub carries the mark of use.
+    /// The stub has the mark of use.
     Marked,
-    /// Some of the objects to come are in the journal.
+    /// A part of the objects to be created is in the journal.
     Journalled,
     /// All objects exist.
     Created,
@@ -24,14 +24,14 @@ pub enum Step {
     Replaced,
     /// The stub is durable, or the record of the copy.
     Durable,
-    /// The journal is done, the old objects are garbage.
+    /// The journal is finished, and the old objects are garbage.
     Finished,
     /// The old objects are removed.
     Removed,
 }
 
 impl Step {
-    /// All of them, in order.
+    /// All steps, in order.
     pub const ALL: [Step; 11] = [
         Step::Marked,
         Step::Journalled,

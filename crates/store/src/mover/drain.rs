@@ -15,7 +15,7 @@ pub struct DrainProgress {
     pub files: u64,
     /// Bytes of the moved files.
     pub bytes: u64,
-    /// Files met in this round that still lie on the target.
+    /// Files found in this round that still lie on the target.
     pub left: u64,
     /// Files of `left` that are in use in a way that excludes a move; they are retried.
     pub busy: u64,

@@ -117,8 +117,8 @@ impl Mover {
         self.remove_garbage(orphans)
     }
 
-    /// Objects that no layout names but that are accounted for: those of moves under way, slow copies, and garbage.
-    /// Read in the order in which an object goes from one to the next.
+    /// Objects that no layout names and that are not orphans: those of running moves, slow copies, and garbage. The
+    /// order of the reads is that in which an object goes from one to the next.
     pub fn answered_for(&self) -> Result<HashSet<(TargetId, ObjectId)>> {
         let mut objects = self.under_way()?;
         objects.extend(self.garbage()?);

@@ -15,7 +15,7 @@ pub(crate) trait Proof: Sync {
     fn stripe_bytes(&self) -> u64;
     /// Whether these are the right bytes of a stripe.
     fn is_right(&self, number: u64, stripe: &[u8]) -> Result<bool>;
-    /// The bytes of a stripe that no mirror has right, from elsewhere.
+    /// Fetches a stripe that no mirror has right from elsewhere.
     ///
     /// # Errors
     /// The reason why the bytes are unavailable.

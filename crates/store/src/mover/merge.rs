@@ -17,8 +17,8 @@ impl Mover {
     /// Merges files, in turns of a stripe, over the number of targets in `place`.
     ///
     /// # Errors
-    /// With the index of the file that could not be merged; files before it are merged, later ones are unchanged.
-    /// `Invalid` if the files cannot be merged at all: then nothing was changed.
+    /// The error has the index of the file that could not be merged; files before it are merged, later ones are
+    /// unchanged. `Invalid` if the files cannot be merged at all: then nothing was changed.
     pub fn merge(&self, files: &[Arc<File>], place: &Placement) -> Result<(), (usize, Error)> {
         let turn = |slot: usize| Merged { unit_bytes: place.stripe_size, slot: slot as u16, of: files.len() as u16 };
         if !(2..=Merged::FILES_MAX).contains(&files.len()) || !turn(0).is_valid() {

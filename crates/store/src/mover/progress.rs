@@ -50,7 +50,7 @@ pub struct ProgressEntry {
 /// Maximum of ended moves in the list. A guess.
 const ENDED_MAX: usize = 32;
 
-/// The moves under way and the last ones that ended.
+/// The running moves, and the last ones that ended.
 #[derive(Default)]
 pub struct Progress {
     next: AtomicU64,
@@ -58,7 +58,7 @@ pub struct Progress {
     ended: Mutex<VecDeque<ProgressEntry>>,
 }
 
-/// A move under way.
+/// A running move.
 pub(super) struct Active {
     id: u64,
     verb: &'static str,
@@ -86,7 +86,7 @@ impl Active {
 }
 
 impl Progress {
-    /// The moves under way, then those that ended last.
+    /// The running moves, then the ended ones.
     pub fn list(&self) -> Vec<ProgressEntry> {
         let mut all: Vec<_> = self.active.lock().iter().map(|a| a.entry(Phase::Copying)).collect();
         all.extend(self.ended.lock().iter().cloned());

@@ -5,7 +5,7 @@
 //! below  new objects are filled and kept; the layout stays as it is                    [fast b]             a kept
 //! down   the file's layout names the kept objects again, the fast ones are garbage     [fast b] -> [slow a]
 //! ```
-//! A copy under creation below a segment gives way to writers: the first write to the segment ends it.
+//! The first write to a segment ends the creation of its copy.
 //!
 //! A copy has a record only while the durable layout does not name its objects. The record is written after the new
 //! layout is durable and before the journal ends. It is removed before the layout names the objects again, when the
@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// Kind of the records in the state store.
 const RECORDS: &str = "kept-copies";
 
-/// Treatment of copies by a move; the segment is one of the only mirror.
+/// Treatment of copies by a move. The number is the index of a segment in the only mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keeps {
     /// No copy is kept.
@@ -37,7 +37,7 @@ pub(super) enum Keeps {
     Old(usize),
     /// The new objects are kept as a copy of this segment, and nothing else changes.
     New(usize),
-    /// This segment goes back to its copy.
+    /// This segment returns to its copy.
     Returns(usize),
 }
 
@@ -179,7 +179,7 @@ impl Mover {
         }
     }
 
-    /// Called once the new objects are complete and no write came since. Returns the copy that is kept from now on.
+    /// Returns the copy to keep from now on. Called once the new objects are complete and no write came since.
     pub(super) fn keep_or_release(&self, old: &Layout, new: &Layout, keeps: Keeps) -> Option<Segment> {
         let (used, copy) = match keeps {
             Keeps::Nothing => return None,
@@ -200,7 +200,7 @@ impl Mover {
         let objects: Vec<(u16, u64)> = segment.objects.iter().map(|o| (o.target.0, o.id.0)).collect();
         let bytes = serde_json::to_vec(&objects).expect("numbers");
         self.state.record_put(RECORDS, &key(file, segment), &bytes)?;
-        // A write may have removed the copy before there was a record of it. The journal still covers its objects.
+        // A write may have removed the copy before its record existed. The journal still covers its objects.
         if segment.objects.first().is_some_and(|object| !self.pool.slow_copies.objects_of(file).contains(&object.id)) {
             self.state.record_remove(RECORDS, &key(file, segment))?;
         }
@@ -227,19 +227,19 @@ impl Mover {
         self.remove_garbage(&objects)
     }
 
-    /// Gives up the copies of a removed file.
+    /// Drops the copies of a removed file.
     pub fn forget_copies_of(&self, file: FileId) {
         if !self.pool.slow_copies.is_empty() {
             self.pool.slow_copies.forget(|(of, _), _| *of == file);
         }
     }
 
-    /// Gives up the copy of the segment that starts at `start`.
+    /// Drops the copy of the segment that starts at `start`.
     pub fn forget_copy(&self, file: FileId, start: u64) {
         self.pool.slow_copies.forget(|at, _| *at == (file, start));
     }
 
-    /// Gives up copies with a part on a target. Returns the bytes of these parts.
+    /// Drops copies with a part on a target. Returns the bytes of these parts.
     pub fn forget_copies_on(&self, target: TargetId) -> u64 {
         let freed = Cell::new(0u64);
         self.pool.slow_copies.forget(|_, copy| {
@@ -255,7 +255,7 @@ impl Mover {
         self.pool.slow_copies.of(file, segment).map_or(0, |copy| bytes_on(&copy, target))
     }
 
-    /// Gives up and removes all copies.
+    /// Drops and removes all copies.
     pub fn forget_copies(&self) -> Result<usize> {
         self.pool.slow_copies.forget(|_, _| true);
         self.remove_stale_copies()

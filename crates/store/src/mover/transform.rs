@@ -28,7 +28,7 @@ const PASSES_MAX: usize = 4;
 /// Maximum of bytes copied while writers are locked out. A guess: some milliseconds.
 const REST_BYTES_MAX: u64 = 8 << 20;
 
-/// Why a move ended early.
+/// Reason for the early end of a move.
 pub(super) enum Stop {
     /// The move failed; its changes are undone.
     Failed(Error),
@@ -132,8 +132,8 @@ impl Mover {
         let (before, active) = (file.layout(), self.progress.begin(told, id, file.size()));
         let mut result = Err(Stop::Changed);
         for attempt in 0..ATTEMPTS_MAX {
-            // A file that other nodes write all the time is copied while they wait; for a long file the wait would be
-            // too long.
+            // During the copy of a shared file, writers on other nodes wait if earlier attempts failed. For a long file
+            // the wait would be too long.
             if attempt > 0 && file.is_shared() && file.size() <= HELD_BYTES_MAX {
                 file.keep_others_out().inspect_err(|_| file.end_move())?;
             }
@@ -148,7 +148,7 @@ impl Mover {
         let result = match result {
             Ok(layout) => Ok(layout),
             Err(Stop::Changed) => Err(Error::Busy("the layout changed under every attempt; try again".into())),
-            // A copy of removed objects fails in many ways.
+            // The copy of removed objects fails in many ways.
             Err(Stop::Failed(_)) if file.is_removed() => Err(Error::Busy("the file has been removed".into())),
             Err(Stop::Failed(e) | Stop::Died(e)) => Err(e),
         };
@@ -186,7 +186,7 @@ impl Mover {
         let (died, replaced) = (Cell::new(false), Cell::new(false));
         let journal = |noted: JournalNote<'_>| self.journal(&old, noted, &died);
         let mut made = NewObjects::journalled(&self.pool, &journal);
-        // A copy of a range under write would be stale before it is done.
+        // A copy of a range that is being written would be stale at its end.
         let keeps = how.keeps;
         let unwritten = Unwritten::of(&old, keeps, &watch, how.pace);
         let pace = unwritten.as_ref().map_or(how.pace, |unwritten| Some(unwritten as &dyn Pace));
@@ -238,7 +238,7 @@ impl Mover {
         self.step(Step::Created)?;
         if !made.is_empty() {
             let copy = self.copy(m, &new, made);
-            // Only where there are new objects: the cost for a segment of a long file is that of the segment.
+            // Only ranges on new objects are copied: the cost for a segment does not depend on the file's length.
             let proven = m.how.proof.map(|proof| Proven::new(m.file, m.view, proof));
             let first = Copy { proof: proven.as_ref(), ..self.copy(m, &new, made) };
             for range in copy.ranges() {
@@ -341,7 +341,7 @@ impl Mover {
             return Ok(Leftovers::new());
         };
         let named: BTreeSet<ObjectId> = layout.objects().map(|(_, o)| o.id).collect();
-        // Kept objects have a record of their own by now.
+        // Kept objects have their own record now.
         let kept = self.pool.slow_copies.objects_of(layout.file);
         let left: Leftovers =
             entry.objects.into_iter().filter(|(_, o)| !named.contains(o) && !kept.contains(o)).collect();
@@ -349,7 +349,7 @@ impl Mover {
         Ok(left)
     }
 
-    /// Writes the coming objects to the journal, together with those of the file.
+    /// Writes the objects to be created to the journal, together with those of the file.
     fn journal(&self, old: &Layout, noted: JournalNote<'_>, died: &Cell<bool>) -> Result<()> {
         let mut entry = self.state.journal()?.into_iter().find(|e| e.file == old.file).unwrap_or(JournalEntry {
             file: old.file,

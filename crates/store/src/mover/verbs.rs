@@ -56,7 +56,7 @@ impl Mover {
         })
     }
 
-    /// A mirror that reaches as far as the others.
+    /// A mirror that covers as many bytes as the others.
     pub(super) fn striped(
         &self,
         file: &File,
@@ -161,7 +161,7 @@ impl Mover {
         let mut avoid: Vec<TargetId> = others.flat_map(|(_, m)| targets_of(m)).collect();
         avoid.push(not_on);
         let mut segments: Vec<Segment> = Vec::new();
-        // It must reach as far as the others: a missing range would later count as never written.
+        // The mirror must reach as far as the others: a missing range would later count as never written.
         let reach = covered(layout);
         let count = layout.mirrors[mirror].segments.len();
         for (s, old) in layout.mirrors[mirror].segments.iter().enumerate() {

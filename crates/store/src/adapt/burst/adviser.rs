@@ -41,7 +41,7 @@ impl Burst {
             let has = sessions.values().filter(|session| session.has(path));
             has.map(|session| (session.uid, (session.app.clone(), session.label.clone()))).collect()
         };
-        // An announcement counts for files of its user; another user's for the same directory changes nothing in that.
+        // An announcement applies only to files of its user; other users may announce the same directory.
         let owner = if announced.is_empty() { None } else { self.owner_of(path) };
         let of_owner = announced.into_iter().find(|(uid, _)| *uid == 0 || owner == Some(*uid));
         if let Some((_, found)) = of_owner {
@@ -57,8 +57,8 @@ impl Burst {
         Some((app_names::full(self.owner_of(path)?, &found.app), found.version))
     }
 
-    /// Handles an open for reading. If the file is of the newest version, its application restarts, also when its job
-    /// or the announcing user's session is over. It needs no watching.
+    /// Handles an open for reading. A read of the newest version counts as a restart of its application, even if its
+    /// job or the announcing user's session has ended. The open needs no further observation.
     fn opened_to_read(&self, id: Option<FileId>, path: &dyn Fn() -> Option<PathBuf>) {
         let path = || path().and_then(|path| path.into_os_string().into_string().ok());
         if !self.decides() {
@@ -66,7 +66,7 @@ impl Burst {
                 path().into_iter().for_each(|path| self.tell_of_reading(path, id))
             };
         }
-        // An open does not wait here for the table.
+        // An open must not wait for the table.
         let Some(table) = self.table.try_lock() else {
             let path = path();
             return self.later(move |burst, _| {
@@ -84,12 +84,12 @@ impl Burst {
         owner_at(&self.volume, path)
     }
 
-    /// Whether any path can be a checkpoint's.
+    /// Whether any path may belong to a checkpoint.
     fn knows_any(&self) -> bool {
         !self.settings.checkpoints.is_empty() || !self.sessions.read().is_empty() || !self.marks.read().is_empty()
     }
 
-    /// The request that writes the file's version; where the file lay elsewhere, it is brought to the fast tier first.
+    /// Returns the request that writes the file's version, after moving the file to the fast tier if necessary.
     pub(super) fn begin_writing(&self, adapt: &Adapt, checkpoint: &Arc<OpenCheckpoint>) -> Result<u64> {
         let request = self.request_for(checkpoint)?;
         if checkpoint.request.load(Ordering::Acquire) != request {
@@ -101,7 +101,7 @@ impl Burst {
         Ok(request)
     }
 
-    /// The request that writes the file's version; a new one if nothing writes it.
+    /// Returns the request that writes the file's version, or creates one.
     pub(super) fn request_for(&self, checkpoint: &Arc<OpenCheckpoint>) -> Result<u64> {
         let mut table = self.table.lock();
         let known = checkpoint.request.load(Ordering::Acquire);
@@ -153,7 +153,7 @@ impl Burst {
             && let Some(before) = current.open.insert(checkpoint.path.clone(), checkpoint.clone())
             && !Arc::ptr_eq(&before, checkpoint)
         {
-            // A file that was renamed since stays a part of the version, under its name of now.
+            // A file that was renamed in between stays a part of the version, under its present name.
             let is_other = before.file.stub().inode() != checkpoint.file.stub().inode();
             match self.name_now(&before.file).filter(|name| is_other && *name != checkpoint.path) {
                 Some(name) => drop(current.open.entry(name).or_insert(before)),
@@ -177,8 +177,7 @@ impl Burst {
         self.tell_buffer(buffer::Event::Abandoned { request });
     }
 
-    /// A handle of a file that a request writes was closed: if it was the last that might write, the version is
-    /// complete.
+    /// Handles the close of a writing handle: after the last one, the version is complete.
     pub(super) fn closed_writer(&self, request: u64) {
         if self.is_in_grace() {
             return; // it is looked at again when that ends
@@ -199,7 +198,7 @@ impl Burst {
             }
         };
         let Some(inode) = file.stub().inode() else { return };
-        // Counted under the lock: the close of the last handle checks again before it removes the checkpoint.
+        // The handle is counted under the lock: the last close checks the count again before it removes the checkpoint.
         if let Some(checkpoint) = self.open.read().get(&inode) {
             return count(checkpoint);
         }
@@ -219,7 +218,7 @@ impl Burst {
 
     fn closed(&self, file: &File, write: bool) {
         let Some(checkpoint) = self.open_checkpoint(file) else { return };
-        // Handles from before it was known are not counted.
+        // Handles that were opened before the file was recognised are not counted.
         let down = |count: &AtomicUsize| {
             count.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1)).unwrap_or(0)
         };
@@ -247,7 +246,7 @@ impl Burst {
         checkpoint.missing.remove(access.offset, end);
         let (from, to) = (access.offset / PUSH_BYTES, end / PUSH_BYTES);
         if to > from {
-            // The device writes while the application goes on, so that its fsync, and the commit, find little left.
+            // The device starts to write now, so that the application's fsync and the commit have little left to do.
             file.begin_sync(from * PUSH_BYTES..to * PUSH_BYTES);
         }
     }
@@ -288,7 +287,7 @@ impl Adviser for Burst {
     }
 
     fn claims(&self, file: &File, mechanism: Mechanism) -> bool {
-        // Does not wait for the table: if the table is locked, the file is left alone this time.
+        // Does not wait for the table: if it is locked, the file counts as held.
         let held = |id| self.table.try_lock().is_none_or(|table| table.holds(id));
         mechanism == Mechanism::Burst && (self.open_checkpoint(file).is_some() || file.id().is_some_and(held))
     }
@@ -341,7 +340,7 @@ impl Adviser for Burst {
                     let write = burst.keep(checkpoint.watched(access, resume));
                     burst.tell(Told::Hold { request, write, len: access.len });
                 }
-                // One application too many of its user: the file is an ordinary one.
+                // The user has too many applications, so the file is treated as an ordinary one.
                 Err(Error::Invalid(why)) => {
                     tracing::info!("{} is no checkpoint: {why}", checkpoint.path);
                     resume(Ok(()));
@@ -356,10 +355,10 @@ impl Adviser for Burst {
 }
 
 impl Burst {
-    /// The application of that name, remembered.
+    /// The application of that name; a new one is recorded.
     ///
     /// # Errors
-    /// Its user has as many as may be, or it cannot be remembered.
+    /// The user has too many applications, or the record cannot be written.
     pub(super) fn app_in(&self, table: &mut CheckpointTable, name: &str) -> Result<super::record::App> {
         let default = self.settings.mtbf.as_secs();
         let (app, fresh) = table.app(name, now_ms(), default)?;

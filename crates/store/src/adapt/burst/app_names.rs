@@ -1,16 +1,16 @@
-//! Names of applications: each user has names of their own, so that one user takes none from another.
+//! Names of applications. Each user has a separate set of names.
 //!
-//! Inside, an application is called `UID/NAME`; a name has no slash. Users give and read the name alone. The operator
-//! may give either, and has to give both parts where several users have an application of that name.
+//! Internally, an application is called `UID/NAME`; a name has no slash. Users see only the name. The operator may use
+//! either form, and must use the full one where several users have an application of that name.
 
 use super::Burst;
 use super::table::CheckpointTable;
 use crate::control::{Caller, Problem};
 
-/// Applications that one user may have. A guess: far more than a user runs.
+/// Maximum of applications of one user. A guess: far more than a user runs.
 pub(super) const PER_USER_MAX: usize = 1000;
 
-/// The full name of an application of that user.
+/// The full name of a user's application.
 pub(super) fn full(uid: u32, name: &str) -> String {
     format!("{uid}/{name}")
 }
@@ -20,17 +20,17 @@ pub(super) fn user(full: &str) -> Option<u32> {
     full.split_once('/')?.0.parse().ok()
 }
 
-/// Name without its user, as that user wrote it.
+/// Name without its user.
 pub(super) fn short(full: &str) -> &str {
     full.split_once('/').map_or(full, |(_, name)| name)
 }
 
-/// Whether an application is meant by that name.
+/// Whether `name` is the full or the short name of an application.
 pub(super) fn is_named(full: &str, name: &str) -> bool {
     short(full) == name || full == name
 }
 
-/// Refuses what cannot be a name.
+/// Refuses invalid names.
 pub(super) fn check(name: &str) -> Result<(), Problem> {
     if name.is_empty() || name.len() > 200 || name.contains('/') {
         return Err(Problem::wrong(format!("\"{name}\" cannot be the name of an application"))
@@ -43,7 +43,7 @@ impl Burst {
     /// The full name of the application that a caller names.
     ///
     /// # Errors
-    /// It cannot be a name, or the operator's name fits several users.
+    /// The name is invalid, or the operator's name fits several users.
     pub(super) fn named(&self, caller: &Caller, name: &str) -> Result<String, Problem> {
         if !caller.is_operator() {
             check(name)?;

@@ -18,7 +18,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 impl Burst {
-    /// A version is announced.
+    /// Announces a version.
     pub(crate) fn begin(&self, caller: &Caller, what: &BeginCheckpoint) -> Result<Begun, Problem> {
         app_names::check(&what.app)?;
         if what.paths.is_empty() {
@@ -59,7 +59,7 @@ impl Burst {
         Ok(Begun { app: what.app.clone(), label })
     }
 
-    /// The announced version is complete, or given up; waits until it is durable.
+    /// Completes or abandons the announced version, and waits until it is durable.
     pub(crate) fn end(&self, caller: &Caller, name: &str, abandon: bool) -> Result<Value, Problem> {
         let app = &*self.named(caller, name)?;
         let session = self.sessions.read().get(app).cloned();
@@ -110,7 +110,7 @@ impl Burst {
         Ok(json!(Committed { app: name.into(), label: version.label, number: version.number, bytes, files }))
     }
 
-    /// Waits until the other nodes have had time to report what they wrote of it.
+    /// Waits until the other nodes have had time to report their files of the version.
     fn wait_for_others(&self) {
         while self.is_in_grace() {
             std::thread::sleep(Duration::from_millis(100));
@@ -121,7 +121,7 @@ impl Burst {
         if self.shared.get().is_some() { record::put_session(&*self.state, session) } else { Ok(()) }
     }
 
-    /// These versions are announced no longer.
+    /// Ends the announcements that `which` selects.
     pub(super) fn forget_sessions(&self, which: impl Fn(&Session) -> bool) {
         let gone: Vec<_> = self.sessions.write().extract_if(.., |_, session| which(session)).collect();
         for (app, _) in gone.into_iter().filter(|_| self.shared.get().is_some()) {
@@ -139,7 +139,7 @@ impl Burst {
         self.tell_buffer(buffer::Event::Abandoned { request });
     }
 
-    /// The owner or the operator says how long an application runs between failures.
+    /// Sets an application's time between failures or its number of nodes, for its owner or the operator.
     pub(crate) fn about(
         &self,
         caller: &Caller,
@@ -150,8 +150,8 @@ impl Burst {
         Ok(self.set_mtbf(&self.named(caller, app)?, mtbf_s, nodes)?)
     }
 
-    /// The versions that the caller may see, the oldest first, those on their way last: paths are for their owner and
-    /// the operator.
+    /// The versions that the caller may see, oldest first, incomplete ones last. Only the owner and the operator get
+    /// paths.
     pub(crate) fn rows(&self, caller: &Caller, app: Option<&str>) -> Vec<Row> {
         let table = self.table.lock();
         let machine = self.driver.machine();
@@ -211,7 +211,7 @@ impl Burst {
         Ok(application(&table, admission.buffer().tables(), &full, app))
     }
 
-    /// How the buffer is, with the applications that the caller may see.
+    /// State of the buffer, with the applications that the caller may see.
     pub(crate) fn status(&self, caller: &Caller) -> Option<answers::Burst> {
         let table = self.table.lock();
         let machine = self.driver.machine();
@@ -257,7 +257,7 @@ impl Burst {
     }
 }
 
-/// An application, as it is shown.
+/// Figures of an application for a reply.
 fn application(table: &CheckpointTable, tables: &Tables, name: &str, app: &App) -> Application {
     let newest = tables.newest(app.number).map(|number| Version { app: app.number, number });
     let label = newest.and_then(|key| table.complete.get(&key)).map(|version| version.label.clone());

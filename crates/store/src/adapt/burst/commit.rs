@@ -1,4 +1,4 @@
-//! A version becomes complete: its bytes and names are durable, and it is remembered.
+//! Completion of a version: makes its bytes and names durable, and records it.
 
 use super::open::OpenCheckpoint;
 use super::record::{self, Part};
@@ -19,8 +19,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 
 impl Burst {
-    /// Has a carrier check whether a version is complete. `tell`: the version was declared complete; the result goes
-    /// there.
+    /// Queues a check whether a version is complete. `tell` receives the result, if the version was declared complete.
     pub(super) fn commit_later(&self, request: u64, tell: Option<Sender<Result<record::Version>>>) {
         self.driver.jobs.later(Lane::Commits, move |adapt| {
             let Some(burst) = adapt.burst() else { return };
@@ -38,7 +37,7 @@ impl Burst {
         });
     }
 
-    /// Makes a version durable, records it, and ends its turn. `told`: the version was declared complete.
+    /// Makes a version durable, records it, and ends its turn. `told`: whether the version was declared complete.
     fn commit(&self, adapt: &Adapt, request: u64, told: bool) -> Result<record::Version> {
         let gone = || Error::Busy("nothing of it was written".into());
         let is_busy = |current: &Current| {
@@ -70,7 +69,7 @@ impl Burst {
             return Err(Error::Busy("it is being written again".into()));
         }
         let key = self.version_of(request).ok_or_else(gone)?;
-        // Writes of other nodes become visible at an open.
+        // Writes of other nodes become visible when the file is looked at again.
         for checkpoint in open.values().filter(|checkpoint| !checkpoint.elsewhere.lock().is_empty()) {
             checkpoint.file.forget_what_others_changed(false)?;
         }
@@ -106,7 +105,7 @@ impl Burst {
         Ok(version)
     }
 
-    /// The parts of a version that ends now, and their files. Removed files are not carried over.
+    /// Parts of a version that ends now, and their files. Removed files are left out.
     fn parts_of(&self, adapt: &Adapt, current: &Current) -> (Vec<Part>, Vec<Arc<File>>) {
         let number_of = |file: &File| file.id().map_or(0, |id| id.0);
         let mut parts = current.carried.clone();
@@ -118,14 +117,14 @@ impl Burst {
         });
         parts.extend(current.open.iter().map(|(path, checkpoint)| {
             let (file, bytes) = (number_of(&checkpoint.file), checkpoint.file.size());
-            // One without a number is found by its name alone, and it may have got another when it was written.
+            // A file without a number is found only by its name, which may have changed during the writing.
             let named = if file == 0 { self.name_now(&checkpoint.file) } else { None };
             (path.clone(), Part { path: named.unwrap_or_else(|| path.clone()), file, bytes })
         }));
         (parts.into_values().collect(), files)
     }
 
-    /// The path that was announced for a version, if it is one.
+    /// The announced path of a version, if there is exactly one.
     fn announced_for(&self, request: u64) -> Option<String> {
         let sessions = self.sessions.read();
         let session = sessions.values().find(|session| session.request == request)?;
@@ -133,7 +132,7 @@ impl Burst {
         Some(path.clone())
     }
 
-    /// The bytes of all files, and their names.
+    /// Makes the bytes and the names of all files durable.
     pub(super) fn make_durable<'a>(
         &self,
         files: impl IntoIterator<Item = (&'a String, &'a OpenCheckpoint)>,
@@ -141,14 +140,14 @@ impl Burst {
         let mut parents = BTreeSet::new();
         for (path, checkpoint) in files {
             checkpoint.file.sync_now(false)?;
-            // A name is durable when all directories that lead to it are.
+            // A name is durable when all directories on its path are.
             parents.extend(Path::new(path).ancestors().skip(1).map(Path::to_path_buf));
         }
         for parent in parents {
             let name = if parent.as_os_str().is_empty() { Path::new(".") } else { &parent };
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-            // A directory that was renamed in between is left to its owner.
+            // A renamed directory is skipped: its durability is the renaming process's task.
             if let Ok(dir) = openat2(self.volume.tree(), name, flags, Mode::empty(), resolve) {
                 fsync(dir)?;
             }

@@ -1,11 +1,11 @@
-//! How full the buffer is, whose turn it is, and what became of checkpoints, in numbers.
+//! Gauges of the buffer: fill level, turns, and outcomes of checkpoints.
 
 use super::Burst;
 use crate::stats::{Gauge, Level};
 use std::sync::atomic::Ordering;
 
 impl Burst {
-    /// All of them; none while nothing decides.
+    /// All gauges of the buffer; empty on nodes that do not decide.
     pub(in crate::adapt) fn gauges(&self) -> Vec<Gauge> {
         let machine = self.driver.machine();
         let (Some(admission), Some(done)) = (machine.admission(), machine.burst_stats()) else { return Vec::new() };

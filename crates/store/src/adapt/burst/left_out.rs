@@ -1,8 +1,8 @@
-//! Files below the announced paths that were written since the announcement and are of no part of the version.
+//! Files below the announced paths that were written since the announcement and are not part of the version.
 //!
-//! A node that ends takes along what it alone knew of the files that it wrote: they are there, but nothing makes them
-//! durable with the version. The newest time of change at the announcement separates them from older files. It is
-//! compared with times of the same files, so that the clocks of daemons do not matter.
+//! A node that fails loses its list of the files that it wrote. These files exist, but are not made durable with the
+//! version. The newest time of change at the announcement separates them from older files. It is compared with times of
+//! the same files, so that the clocks of daemons do not matter.
 
 use super::Burst;
 use super::table::Session;
@@ -12,9 +12,9 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, openat2, s
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Files that are looked at below one path. More are not: an announcement does not wait for a walk of a whole volume.
+/// Maximum of files examined below one path, so that an announcement does not wait for a walk of a whole volume.
 const FILES_MAX: usize = 100_000;
-/// Files that a message names.
+/// Maximum of files named in a message.
 const NAMED_MAX: usize = 5;
 
 fn modified_ns(stat: &Stat) -> i64 {
@@ -29,7 +29,7 @@ impl Burst {
         newest
     }
 
-    /// The files of an announced version that were written and are not among its parts, by their paths.
+    /// Paths of files of an announced version that were written and are not among its parts.
     pub(super) fn left_out(&self, session: &Session) -> Vec<String> {
         let Some(newest_ns) = session.newest_ns else { return Vec::new() };
         let parts: BTreeSet<Inode> = {
@@ -40,7 +40,7 @@ impl Burst {
         let mut left = Vec::new();
         for path in &session.paths {
             self.each_below(path, &mut |path, stat| {
-                // An empty file holds nothing that could be lost. Files of other users are of no version of this one.
+                // An empty file has no bytes to lose. Files of other users do not belong to this version.
                 let counts = stat.st_size > 0 && (session.uid == 0 || session.uid == stat.st_uid);
                 if counts && modified_ns(stat) > newest_ns && !parts.contains(&(stat.st_dev, stat.st_ino)) {
                     left.push(path.display().to_string());
@@ -66,7 +66,7 @@ impl Burst {
         };
         let Ok(mut descent) = Descent::new(&directory) else { return };
         let mut n_files = 0;
-        // A file that is removed between its entry and its look is of no version.
+        // A file that is removed between its entry and its look does not belong to the version.
         while let Some(met) = descent.next() {
             let Ok(met) = met else { continue };
             if met.inode.is_some() {
@@ -86,7 +86,7 @@ impl Burst {
     }
 }
 
-/// The first of these files, and how many more there are.
+/// The first of these files, and the number of the others.
 pub(super) fn named(files: &[String]) -> String {
     let first = files.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
     match files.len().saturating_sub(NAMED_MAX) {

@@ -1,22 +1,22 @@
-//! Limits in control groups: where the host has them and the daemon is in a group of its own, writing to the buffer's
-//! devices is bounded there too. The token buckets bound it in any case.
+//! Limits in control groups: they bound writes to the buffer's devices, where the daemon has a group of its own. The
+//! token buckets always do.
 //!
-//! Version 1 (`blkio.throttle.write_bps_device`) bounds direct and synchronous writes, version 2 (`io.max`) what is
-//! written back later as well. The group of the whole machine is never touched.
+//! Version 1 (`blkio.throttle.write_bps_device`) bounds direct and synchronous writes, version 2 (`io.max`) also later
+//! write-back. The group of the whole machine is never touched.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Rates that differ by less are not written again.
+/// Relative difference of rates below which the limit is not written again.
 const WORTH: f64 = 0.02;
-/// The group's limit is so much wider than the bucket's: it must not bite first.
+/// Ratio of the group's limit to the bucket's rate: the bucket must take effect first.
 const SLACK: f64 = 1.1;
-/// Rates above this are no limit.
+/// Rate above which there is no limit.
 const NO_LIMIT: f64 = 1e12;
 
-/// Where limits are set.
+/// Control group in which limits are set.
 pub struct Limits {
     group: Option<Group>,
     devices: Vec<String>,
@@ -31,7 +31,7 @@ enum Group {
 }
 
 impl Limits {
-    /// For the devices under these directories, if `wanted`.
+    /// Limits for the devices of these directories, if `wanted`.
     pub fn new(paths: Vec<PathBuf>, wanted: bool) -> Limits {
         let none = |why: &str| Limits { group: None, devices: Vec::new(), why_not: why.into(), last: Mutex::new(0.0) };
         if !wanted {
@@ -78,12 +78,12 @@ impl Limits {
         }
     }
 
-    /// Takes the limits away again.
+    /// Removes the limits.
     pub fn clear(&self) {
         self.set(f64::MAX);
     }
 
-    /// Where limits are set, in words.
+    /// Description of the group in which limits are set.
     pub fn describe(&self) -> String {
         match &self.group {
             Some(Group::One(dir)) => format!("token buckets, and blkio of {}", dir.display()),
@@ -111,7 +111,7 @@ fn group_in(text: &str, root: &Path) -> Option<Group> {
     dirs.into_iter().find(|dir| dir.join("io.max").exists()).map(Group::Two)
 }
 
-/// The disk under a directory, as `major:minor`: of a partition the disk that it is part of.
+/// The disk of a directory, as `major:minor`; for a partition, its whole disk.
 fn device_of(path: &Path) -> Option<String> {
     let device = std::fs::metadata(path).ok()?.dev();
     let name = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));

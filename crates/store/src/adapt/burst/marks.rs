@@ -1,5 +1,5 @@
-//! Files that jobs' scripts mark as checkpoints, for as long as the job lives; remembered, since a job outlives the
-//! daemon.
+//! Files that jobs' scripts mark as checkpoints, for the lifetime of the job. They are recorded, since a job outlives
+//! the daemon.
 
 use super::Burst;
 use super::app_names;
@@ -17,7 +17,7 @@ struct Marking {
     patterns: Vec<Pattern>,
 }
 
-/// All of them, by job.
+/// The markings of all jobs.
 #[derive(Default)]
 pub struct Marks(BTreeMap<String, Marking>);
 
@@ -28,7 +28,7 @@ impl Marks {
         Ok(Marks(all.collect()))
     }
 
-    /// Whether there are none.
+    /// Whether no job has marks.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -52,7 +52,7 @@ fn marking(marked: &Marked) -> Marking {
 }
 
 impl Burst {
-    /// From now on these files of a job's owner are checkpoints.
+    /// Marks files of a job's owner as checkpoints.
     ///
     /// # Errors
     /// Errors of the state store; the job then has no marks.
@@ -74,7 +74,7 @@ impl Burst {
         Ok(())
     }
 
-    /// The job is over. Its checkpoints stay.
+    /// Removes the marks of a job that ended. Its checkpoints stay.
     pub fn unmark(&self, job: &str) {
         if self.marks.write().0.remove(job).is_some()
             && let Err(error) = record::forget_marks(&*self.state, job)
@@ -83,7 +83,7 @@ impl Burst {
         }
     }
 
-    /// Records an application's interval between checkpoints, as its owner gave it.
+    /// Records an application's interval between checkpoints, as its owner set it.
     fn set_interval(&self, name: &str, interval_s: u64) -> Result<()> {
         let mut table = self.table.lock();
         self.app_in(&mut table, name)?;

@@ -1,7 +1,7 @@
-//! The mirrors of checkpoints' files: one on the capacity tier, one in the replica group, each made at its own speed;
-//! the buffer's goes.
+//! Mirrors of checkpoints' files: one on the capacity tier and one in the replica group, each copied at its own rate.
+//! Afterwards the buffer's mirror is dropped.
 //!
-//! A change that fails changes nothing for the application: the buffer's mirror is the file's until another is in sync.
+//! A failed change has no effect on the application: the buffer's mirror stays until another one is in sync.
 
 use super::open::OpenCheckpoint;
 use super::rate_limiter::RateLimiter;
@@ -54,7 +54,7 @@ impl Burst {
         }
     }
 
-    /// Makes a change; the bytes of the file.
+    /// Makes a change; returns the size of the file.
     pub(in crate::adapt) fn make(&self, adapt: &Adapt, change: &Change, file: &Arc<File>) -> Result<u64> {
         match change.verb {
             Verb::AddMirror { purpose: Purpose::Group, .. } => {
@@ -74,7 +74,7 @@ impl Burst {
         Ok(file.size())
     }
 
-    /// Gives a file one more mirror, which lies on a tier.
+    /// Adds a mirror to a file, entirely on one tier.
     fn add_mirror(&self, adapt: &Adapt, file: &Arc<File>, tier: Option<u8>, limiter: &RateLimiter) -> Result<()> {
         let tier = tier.filter(|tier| file.pool().targets.views().iter().any(|view| view.usable && view.tier == *tier));
         let Some(tier) = tier else { return Err(Error::NoTarget) };
@@ -82,14 +82,14 @@ impl Burst {
         let layout = adapt.mover.add_mirror_at(file, &place, Some(limiter))?;
         let newest = layout.mirrors.len() - 1;
         if layout.mirrors.get(newest).is_some_and(|mirror| !is_on(&file.pool().targets, mirror, tier)) {
-            // Its targets went away in between and others were taken: the copy is useless.
+            // Targets of the tier became unavailable and others were used: the copy is useless.
             adapt.mover.drop_mirror(file, newest)?;
             return Err(Error::NoTarget);
         }
         Ok(())
     }
 
-    /// An empty file that lay elsewhere goes on on the fast tier alone.
+    /// Moves an empty file that lies elsewhere to the fast tier.
     pub(super) fn bring(&self, adapt: &Adapt, checkpoint: &OpenCheckpoint, request: u64) -> Result<()> {
         let direct = self.admission(|admission| admission.request(request).is_some_and(|of| of.direct));
         let Some(layout) = checkpoint.file.layout() else { return Ok(()) };

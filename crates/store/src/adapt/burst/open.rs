@@ -10,38 +10,38 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// An open file that belongs to a checkpoint.
+/// A file of a checkpoint, with the open handles that the buffer counts.
 pub struct OpenCheckpoint {
     /// Name of the application.
     pub app: String,
-    /// Label of the version, as the application names it.
+    /// Label of the version, as chosen by the application.
     pub label: String,
     /// Path of the file below the mount.
     pub path: String,
     /// File that is written.
     pub file: Arc<File>,
-    /// Handles that may write, and all.
+    /// Number of handles that may write, and of all handles.
     pub writers: AtomicUsize,
     pub handles: AtomicUsize,
-    /// Number of the request that writes it; 0 while it is not written.
+    /// Number of the request that writes the file; 0 while it is not written.
     pub request: AtomicU64,
-    /// Bytes whose latest write failed: without them the version is not complete.
+    /// Bytes whose latest write failed. The version is incomplete without them.
     pub missing: ByteRanges,
-    /// Why the latest of these writes failed.
+    /// Reason for the latest failure.
     why_missing: Mutex<String>,
-    /// Whether it was cut to nothing since it was opened.
+    /// Whether the file was truncated to nothing since it was opened.
     pub emptied: AtomicBool,
-    /// States of the file on other nodes, by their names: on the node that decides.
+    /// On the deciding node: states of the file on other nodes, by node name.
     pub elsewhere: Mutex<BTreeMap<String, Elsewhere>>,
-    /// Bytes that this node may still write: where another node decides.
+    /// On other nodes: bytes that may be written without a further request.
     pub credit: Mutex<Credit>,
-    /// Whether it goes straight to the capacity tier, by decision of the node that decides.
+    /// Whether the file goes straight to the capacity tier, as the deciding node chose.
     pub direct: AtomicBool,
-    /// When it was opened first: no two of a path are of the same time.
+    /// Time of the first open; unique among the entries of a path.
     pub since_ns: u64,
-    /// Whether it was opened on this node.
+    /// Whether the file was opened on this node.
     pub is_of_here: AtomicBool,
-    /// Number of its latest state, and of the latest that the node that decides has acknowledged.
+    /// Number of the file's latest state, and of the latest state that the deciding node has acknowledged.
     pub stands: AtomicU64,
     pub heard: AtomicU64,
 }
@@ -53,7 +53,7 @@ pub struct Elsewhere {
     pub node: Node,
     /// Number of the report.
     pub number: (u64, u64),
-    /// Whether it may write it.
+    /// Whether that node may write the file.
     pub writes: bool,
     /// Bytes whose latest write failed there.
     pub missing: Vec<Range<u64>>,
@@ -83,12 +83,12 @@ impl OpenCheckpoint {
         }
     }
 
-    /// Whether any node may write it.
+    /// Whether any node may write the file.
     pub fn is_written(&self) -> bool {
         self.writers.load(Ordering::Acquire) > 0 || self.elsewhere.lock().values().any(|of| of.writes)
     }
 
-    /// Whether it is open neither here nor on other nodes.
+    /// Whether no node has the file open.
     pub fn is_unused(&self) -> bool {
         let no_handles = [&self.handles, &self.writers].iter().all(|n| n.load(Ordering::Acquire) == 0);
         no_handles && self.elsewhere.lock().is_empty()
@@ -104,24 +104,24 @@ impl OpenCheckpoint {
         self.heard.load(Ordering::Acquire) == self.stands.load(Ordering::Acquire)
     }
 
-    /// Ends the writing of that request. Another request may already write it.
+    /// Detaches the file from a request that ended, unless another request already writes it.
     pub fn leave(&self, request: u64) {
-        // Any other number there is that of the other request.
+        // A different number is that of the other request.
         let _ = self.request.compare_exchange(request, 0, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Whether every write of it went well in the end.
+    /// Whether the latest write of every byte succeeded.
     pub fn is_whole(&self) -> bool {
         self.missing.is_empty() && self.elsewhere.lock().values().all(|of| of.missing.is_empty())
     }
 
-    /// A write of it failed.
+    /// Records a failed write.
     pub fn lacks(&self, access: Access, why: &str) {
         self.missing.add(access.offset, access.offset + access.len);
         why.clone_into(&mut self.why_missing.lock());
     }
 
-    /// Why it is not whole, with its path; nothing if it is.
+    /// Reason why the file is incomplete, with its path; `None` if it is complete.
     pub fn lack(&self) -> Option<String> {
         let why = match &*self.why_missing.lock() {
             why if self.missing.is_empty() || why.is_empty() => "on the node that wrote it".to_owned(),
@@ -130,7 +130,7 @@ impl OpenCheckpoint {
         (!self.is_whole()).then(|| format!("a write of {} failed: {why}", self.path))
     }
 
-    /// Takes the place of the earlier entry of the same file.
+    /// Takes over the failures of the earlier entry of the same file.
     pub fn follow(&self, before: &OpenCheckpoint) {
         if !self.emptied.load(Ordering::Acquire) {
             before.missing.ranges().into_iter().for_each(|range| self.missing.add(range.start, range.end));
@@ -138,7 +138,7 @@ impl OpenCheckpoint {
         }
     }
 
-    /// The same `resume`, which sees what fails.
+    /// Wraps `resume` so that a failed write is recorded.
     pub fn watched(self: Arc<Self>, access: Access, resume: Resume) -> Resume {
         Box::new(move |verdict| {
             if let Err(error) = &verdict {

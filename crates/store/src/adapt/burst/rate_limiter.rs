@@ -1,4 +1,4 @@
-//! The rate limiter of copies: holds the mover to the buffer's rate, also when that changes during a wait.
+//! Rate limiter of copies: holds the mover to the buffer's rate, even if the rate changes during a wait.
 
 use crate::mover::Pace;
 use crate::{Error, Result};
@@ -7,7 +7,7 @@ use policy::Time;
 use policy::throttle::Throttle;
 use std::time::{Duration, Instant};
 
-/// Bytes that may be copied at once before the bucket bites. One step of copying.
+/// Bytes that may be copied at once before the limit takes effect: one step of copying.
 const BURST_BYTES: u64 = 1 << 20;
 /// A rate above this is no limit, in bytes per second.
 const NO_LIMIT: f64 = 1e12;

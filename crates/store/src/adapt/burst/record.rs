@@ -10,8 +10,8 @@
 //! burst.period   now             bytes written and expected in the period (DWSF, DWPP)
 //! ```
 //! E-order follows from the versions; R-order is what lies on the capacity tier and, as its layouts show, lacks its
-//! replica. A version is remembered only when it is complete and durable, and forgotten before it is written over: so
-//! what is remembered can be read.
+//! replica. A version is recorded only when it is complete and durable, and its record is removed before it is
+//! overwritten. So every recorded version is readable.
 
 use super::app_names;
 use super::table::Session;
@@ -33,24 +33,24 @@ const SESSIONS: &str = "burst.session";
 pub struct App {
     /// Number of the application.
     pub number: u64,
-    /// User that announced or marked it, or owns its files; nothing in records of earlier daemons.
+    /// User that announced or marked the application, or owns its files; `None` in records of earlier daemons.
     #[serde(default)]
     pub uid: Option<u32>,
     /// Seconds between two failures.
     pub mtbf_s: u64,
-    /// How that is known.
+    /// Origin of `mtbf_s`.
     pub mtbf_from: MtbfFrom,
     /// Number of restarts.
     pub restarts: u64,
-    /// When it was seen first, in milliseconds since 1970.
+    /// Time of its first checkpoint, in milliseconds since 1970.
     pub first_ms: u64,
-    /// When it restarted last, in milliseconds since 1970.
+    /// Time of its last restart, in milliseconds since 1970.
     pub restarted_ms: u64,
     /// Bytes of its last checkpoint.
     pub bytes: u64,
-    /// How long writing that took, in milliseconds.
+    /// Duration of the last checkpoint's writing, in milliseconds.
     pub cost_ms: u64,
-    /// Seconds between two checkpoints, from its job; 0: not given.
+    /// Seconds between two checkpoints, as set by its job; 0: not set.
     #[serde(default)]
     pub interval_s: u64,
 }
@@ -85,9 +85,9 @@ pub struct Marked {
 /// A file of a version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Its path when it was written.
+    /// Path of the file when it was written.
     pub path: String,
-    /// Its number; 0 while its bytes are in its stub.
+    /// Number of the file; 0 if its bytes are in its stub.
     pub file: u64,
     /// Size in bytes.
     pub bytes: u64,
@@ -100,13 +100,13 @@ pub struct Version {
     pub app: String,
     /// Number of the version.
     pub number: u64,
-    /// As the application names it.
+    /// Label of the version, as chosen by the application.
     pub label: String,
     /// Files of the version.
     pub parts: Vec<Part>,
-    /// When it was complete, in milliseconds since 1970.
+    /// Time of the completion, in milliseconds since 1970.
     pub at_ms: u64,
-    /// The one path that was announced for it; nothing where there were several, or none.
+    /// The announced path; `None` if there were several, or none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub announced: Option<String>,
 }
@@ -118,12 +118,12 @@ impl Version {
     }
 }
 
-/// The period under way.
+/// The current period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Period {
-    /// Bytes written in it.
+    /// Bytes written in the period.
     pub dwsf: f64,
-    /// Bytes expected in it.
+    /// Bytes expected in the period.
     pub dwpp: f64,
 }
 
@@ -147,7 +147,7 @@ fn all<T: DeserializeOwned>(state: &dyn State, kind: &str) -> Result<Vec<(String
     Ok(records.filter_map(read).collect())
 }
 
-/// Remembers an application.
+/// Records an application.
 pub fn put_app(state: &dyn State, name: &str, app: &App) -> Result<()> {
     put(state, APPS, name, app)
 }
@@ -157,7 +157,7 @@ pub fn apps(state: &dyn State) -> Result<Vec<(String, App)>> {
     all(state, APPS)
 }
 
-/// Remembers a version.
+/// Records a version.
 pub fn put_version(state: &dyn State, app: u64, version: &Version) -> Result<()> {
     put(state, VERSIONS, &version_key(app, version.number), version)
 }
@@ -167,21 +167,21 @@ pub fn forget_version(state: &dyn State, app: u64, number: u64) -> Result<()> {
     state.record_remove(VERSIONS, &version_key(app, number)).map(|_| ())
 }
 
-/// The versions, in the order in which they were complete.
+/// All versions, in the order of their completion.
 pub fn versions(state: &dyn State) -> Result<Vec<Version>> {
     let mut versions: Vec<Version> = all(state, VERSIONS)?.into_iter().map(|(_, version)| version).collect();
     versions.sort_by_key(|version: &Version| (version.at_ms, version.number));
     Ok(versions)
 }
 
-/// Remembers an announced version.
+/// Records an announced version.
 pub fn put_session(state: &dyn State, session: &Session) -> Result<()> {
     put(state, SESSIONS, &session.app, session)
 }
 
 /// Removes the record of an announced version.
 pub fn forget_session(state: &dyn State, app: &str) -> Result<()> {
-    // An earlier daemon, which may have announced it, kept it by its name alone.
+    // An earlier daemon may have recorded the announcement under the short name.
     let of_earlier = all::<Session>(state, SESSIONS)?
         .into_iter()
         .filter(|(key, session)| app_names::user(key).is_none() && app_names::full(session.uid, key) == app);
@@ -202,7 +202,7 @@ pub fn sessions(state: &dyn State) -> Result<BTreeMap<String, Session>> {
     Ok(all(state, SESSIONS)?.into_iter().map(full).collect())
 }
 
-/// Remembers what a job marks.
+/// Records the marks of a job.
 pub fn put_marks(state: &dyn State, job: &str, marked: &Marked) -> Result<()> {
     put(state, MARKS, job, marked)
 }
@@ -217,12 +217,12 @@ pub fn marks(state: &dyn State) -> Result<Vec<(String, Marked)>> {
     all(state, MARKS)
 }
 
-/// Remembers the period.
+/// Records the period.
 pub fn put_period(state: &dyn State, period: &Period) -> Result<()> {
     put(state, PERIOD, "now", period)
 }
 
-/// The period as it was remembered last.
+/// The recorded period.
 pub fn period(state: &dyn State) -> Result<Option<Period>> {
     Ok(all(state, PERIOD)?.into_iter().map(|(_, period)| period).next())
 }

@@ -1,7 +1,7 @@
-//! From where an application restarts: the directory in which the files of its newest complete version lie now.
+//! Restart of an application: finds the directory of its newest complete version.
 //!
-//! The node that decides knows the versions. The node that received the request locates their files, without a lock:
-//! there may be a file for each of thousands of ranks.
+//! The deciding node has the versions. The node that received the request locates their files, without a lock, since
+//! each of thousands of ranks may have a file.
 
 use super::record::{Part, Version};
 use super::{Asked, Burst};
@@ -21,9 +21,9 @@ use std::sync::Arc;
 /// Reply of the node that decides about an application.
 #[derive(Default, Serialize, Deserialize)]
 struct ApplicationVersions {
-    /// Its complete versions, the newest first.
+    /// Complete versions, newest first.
     versions: Vec<Version>,
-    /// One that is begun and not complete.
+    /// Label of a version that is begun and not complete.
     begun: Option<String>,
 }
 
@@ -31,7 +31,7 @@ impl Burst {
     /// The version to restart from, with its directory relative to the mount's root.
     ///
     /// # Errors
-    /// There is none that the caller may see, or the node that decides does not answer.
+    /// The caller may see no such version, or the deciding node does not answer.
     pub(crate) fn restart(
         self: &Arc<Burst>,
         files: &FileTable,
@@ -73,9 +73,8 @@ impl Burst {
         Ok(json!(ApplicationVersions { versions, begun }))
     }
 
-    /// Where a version's files are now; nothing if one of them is not found. One whose bytes are in its stub has no
-    /// number by which it could be found: it is where it was written, or where the directories above it went with
-    /// others.
+    /// The directory of a version's files now; `None` if a file is not found. A file with its bytes in its stub has no
+    /// number. It is searched at its old path and below the directories to which other files of the version moved.
     fn directory_now(&self, files: &FileTable, version: &Version) -> Option<String> {
         let (numbered, small): (Vec<_>, Vec<_>) = version.parts.iter().partition(|part| part.file != 0);
         let (mut places, mut moves) = (Vec::with_capacity(version.parts.len()), BTreeSet::new());
@@ -100,26 +99,25 @@ impl Burst {
         self.name_now(&*files.find(FileId(part.file))?).map(PathBuf::from)
     }
 
-    /// Whether the file of that number is there; 0 is any whose bytes are in its stub.
+    /// Whether the path leads to the file with that number; 0 stands for a file with its bytes in its stub.
     fn lies_at(&self, path: &Path, file: u64) -> bool {
         let number = number_at(self.volume.tree(), path.as_os_str());
         let is_that = number.is_ok_and(|number| number.map_or(0, |id| id.0) == file);
         is_that && path.to_str().is_some_and(|path| self.volume.stub_at(path).is_some())
     }
 
-    /// The path of a file now, relative to the mount's root; nothing if it was removed.
+    /// Present path of a file relative to the mount's root; `None` if it was removed.
     pub(super) fn name_now(&self, file: &File) -> Option<String> {
         let tree = std::fs::read_link(descriptor_path(self.volume.tree())).ok()?;
         let path = file.stub().path()?.strip_prefix(tree).ok()?.to_str()?.to_owned();
-        // The kernel has a name for one that was removed, too.
+        // The kernel also has a name for a removed file, so the name is checked.
         statat(self.volume.tree(), &*path, AtFlags::SYMLINK_NOFOLLOW).is_ok().then_some(path)
     }
 }
 
-/// The directory of a file that has another name now, and that name: what is left of both without the names that they
-/// end with alike.
+/// The renamed directory of a moved file, and its new name: both paths without their common last names.
 fn moved(from: &Path, to: &Path) -> Option<(PathBuf, PathBuf)> {
-    // Only directories are compared: the name of one file does not carry over to others.
+    // Only directories are compared: a file's new name does not apply to other files.
     let (mut from, mut to) = (from.parent()?, to.parent()?);
     while from != to && from.file_name() == to.file_name() {
         (from, to) = (from.parent()?, to.parent()?);
@@ -127,7 +125,7 @@ fn moved(from: &Path, to: &Path) -> Option<(PathBuf, PathBuf)> {
     (from != to).then(|| (from.to_path_buf(), to.to_path_buf()))
 }
 
-/// The directory that was announced, if all files lie below it; else the innermost one above them.
+/// The announced directory, if all files lie below it; otherwise the innermost directory above all of them.
 fn directory(announced: Option<&str>, places: &[PathBuf]) -> Option<String> {
     let is_above = |dir: &&Path| places.iter().all(|place| place != *dir && place.starts_with(dir));
     let mut dir = places.first()?.parent()?;

@@ -1,4 +1,4 @@
-//! One burst buffer for all nodes: the node that leads decides, the others ask it and tell it.
+//! One burst buffer for all nodes: the leader decides, and the others send it requests and reports.
 //!
 //! ```text
 //!   a node that follows                             the node that leads
@@ -37,8 +37,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use word::{By, Named, Stand, Word};
 
-/// Grace period for the other nodes' states, before a new leader completes a version. A guess: they notice it within a
-/// second or two.
+/// Grace period for the other nodes' states, before a new leader completes a version. A guess: nodes notice a new
+/// leader within a second or two.
 const GRACE: Duration = Duration::from_secs(10);
 /// Interval between checks for messages to send again. A guess.
 const EVERY: Duration = Duration::from_millis(250);
@@ -48,9 +48,9 @@ const AGAIN: Duration = Duration::from_millis(1000);
 /// State that a node shares with the others.
 pub struct Shared {
     talk: Arc<dyn Talk>,
-    /// Whether this node decides.
+    /// Whether this node decides about the buffer.
     decides: AtomicBool,
-    /// Since when it does.
+    /// Time since which this node decides.
     since: Mutex<Option<Instant>>,
     /// Whether the periodic work is running.
     tending: AtomicBool,
@@ -87,7 +87,7 @@ impl Shared {
         }
     }
 
-    /// A file that was closed and is opened again, of a version that is not complete.
+    /// The kept entry of a file that is opened again while its version is incomplete.
     pub fn written_before(&self, app: &str, label: &str, path: &str, inode: Inode) -> Option<Arc<OpenCheckpoint>> {
         let of = self.kept.at(path)?;
         ((&*of.app, &*of.label, of.file.stub().inode()) == (app, label, Some(inode))).then_some(of)
@@ -104,7 +104,7 @@ impl OpenCheckpoint {
         Named { app: self.app.clone(), label: self.label.clone(), path: self.path.clone(), inode }
     }
 
-    /// How it stands here.
+    /// State of the file on this node.
     fn stand(&self) -> Stand {
         Stand {
             of: self.named(),
@@ -122,7 +122,7 @@ impl Burst {
         self.shared.get().is_none_or(|shared| shared.decides.load(Ordering::Acquire))
     }
 
-    /// From now on the buffer is that of all nodes. Before anything is mounted.
+    /// Shares the buffer with the other nodes. Called before anything is mounted.
     pub(crate) fn share(self: &Arc<Burst>, talk: Arc<dyn Talk>, calls: Arc<Calls>) {
         drop(self.shared.set(Shared::new(talk, calls)));
         self.serve_calls();
@@ -184,7 +184,7 @@ impl Burst {
         });
     }
 
-    /// This node decides from now on, by what is remembered.
+    /// Makes this node the deciding one, with the recorded state.
     fn take_over(&self, adapt: &Adapt) -> Result<()> {
         let Some(shared) = self.shared.get() else { return Ok(()) };
         let (table, marks) =
@@ -201,7 +201,7 @@ impl Burst {
         shared.asks.forget();
         *shared.since.lock() = Some(Instant::now());
         shared.decides.store(true, Ordering::Release);
-        // Files written here are known to this node from here on.
+        // Files written here are now handled by this node itself.
         for checkpoint in shared.kept.take_all() {
             self.end_credit(&checkpoint);
             match self.request_for(&checkpoint) {
@@ -212,7 +212,7 @@ impl Burst {
         Ok(())
     }
 
-    /// Hands the decisions over to another node, which then receives the state of the files here.
+    /// Ends this node's decisions. Another node receives the state of the files here.
     fn hand_over(&self) {
         let Some(shared) = self.shared.get() else { return };
         shared.decides.store(false, Ordering::Release);

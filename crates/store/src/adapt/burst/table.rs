@@ -16,41 +16,41 @@ use std::sync::Arc;
 pub struct Current {
     /// Name of the application.
     pub app: String,
-    /// As the application names it.
+    /// Label of the version, as chosen by the application.
     pub label: String,
-    /// Begun by `entrepot checkpoint begin`, so that only `commit` ends it.
+    /// Whether it was announced by `entrepot checkpoint begin`, so that only `commit` ends it.
     pub explicit: bool,
     /// Its files by path.
     pub open: BTreeMap<String, Arc<OpenCheckpoint>>,
-    /// Files of the complete version of that name, which goes as soon as one of them is written over.
+    /// Files of the complete version with the same label, which is dropped once one of them is overwritten.
     pub carried: BTreeMap<String, record::Part>,
-    /// Whether its turn was reported as an event. A request for more room makes it ready a second time.
+    /// Whether its turn was reported as an event: a request for more room gets a second turn.
     pub turn_is_told: bool,
 }
 
-/// A checkpoint that was announced.
+/// An announced checkpoint.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Session {
     /// Name of the application.
     pub app: String,
     /// The version's name.
     pub label: String,
-    /// Files at or below these belong to it.
+    /// Files and directories of the checkpoint.
     pub paths: Vec<String>,
     /// User that announced it.
     pub uid: u32,
-    /// Bytes that were announced; 0: none.
+    /// Announced size in bytes; 0 if unknown.
     pub bytes: u64,
-    /// The latest time of change of a file below these paths when it was announced, in ns; nothing of earlier daemons.
+    /// Latest time of change below these paths at the announcement, in ns; `None` in records of earlier daemons.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest_ns: Option<i64>,
-    /// Its request, once something was written.
+    /// Number of its request, after the first write.
     #[serde(skip)]
     pub request: u64,
 }
 
 impl Session {
-    /// Whether a path belongs to it.
+    /// Whether a path belongs to the checkpoint.
     pub fn has(&self, path: &str) -> bool {
         let below =
             |dir: &str| dir.is_empty() || path == dir || path.strip_prefix(dir).is_some_and(|r| r.starts_with('/'));
@@ -71,8 +71,8 @@ pub struct CheckpointTable {
 }
 
 impl CheckpointTable {
-    /// Loads the records of the state store. Earlier daemons kept applications by their names alone: those belong to
-    /// the user in their record, else to the owner of their files.
+    /// Loads the records of the state store. Earlier daemons recorded applications under their short names. Such a
+    /// record belongs to its user or, without one, to the owner of the files.
     pub fn open(state: &dyn State, owner_of: impl Fn(&str) -> Option<u32>) -> Result<CheckpointTable> {
         let mut table = CheckpointTable::default();
         let versions = record::versions(state)?;
@@ -108,17 +108,17 @@ impl CheckpointTable {
         self.apps.insert(full, app);
     }
 
-    /// Whether a file is a part of a complete version, or of one that is being written or made durable: between its
-    /// last close and the end of its commit a file has neither a writer nor a complete version.
+    /// Whether a file is a part of a complete version or of a current one. The latter counts until its commit has
+    /// ended.
     pub fn holds(&self, file: FileId) -> bool {
         let mut current = self.current.values().flat_map(|current| current.open.values());
         self.by_file.contains_key(&file) || current.any(|checkpoint| checkpoint.file.id() == Some(file))
     }
 
-    /// The application of that name, new if need be; whether it is new.
+    /// The application of that name, created if necessary; returns whether it is new.
     ///
     /// # Errors
-    /// Its user has as many as may be.
+    /// The user has too many applications.
     pub fn app(&mut self, name: &str, now_ms: u64, mtbf_s: u64) -> Result<(App, bool)> {
         if let Some(app) = self.apps.get(name) {
             return Ok((app.clone(), false));
@@ -136,7 +136,7 @@ impl CheckpointTable {
         Ok((app, true))
     }
 
-    /// A version is complete.
+    /// Adds a complete version.
     pub fn enter(&mut self, version: record::Version) {
         let Some(app) = self.apps.get(&version.app) else { return };
         let key = Version { app: app.number, number: version.number };
@@ -149,7 +149,7 @@ impl CheckpointTable {
         self.complete.insert(key, version);
     }
 
-    /// A version is gone.
+    /// Removes a version.
     pub fn strike(&mut self, key: Version) -> Option<record::Version> {
         self.by_path.retain(|_, of| *of != key);
         self.by_file.retain(|_, of| *of != key);
@@ -175,7 +175,7 @@ impl CheckpointTable {
         }
     }
 
-    /// A file is gone for good: the version that is gone with it, if it was the last.
+    /// Removes a file from its version. Returns the version, and its new record unless it has no files left.
     pub fn file_removed(&mut self, file: FileId) -> Option<(Version, Option<record::Version>)> {
         let key = self.by_file.remove(&file)?;
         let version = self.complete.get_mut(&key)?;
@@ -188,7 +188,7 @@ impl CheckpointTable {
         Some((key, Some(left)))
     }
 
-    /// The version of an application with that name that is being written.
+    /// The request that writes an application's version with that label.
     pub fn writing(&self, app: &str, label: &str) -> Option<u64> {
         self.current.iter().find(|(_, of)| of.app == app && of.label == label).map(|(request, _)| *request)
     }
@@ -220,13 +220,13 @@ mod tests {
         let mut table = open();
         assert_eq!(table.apps.keys().collect::<Vec<_>>(), ["7/wave", "8/old"]);
         assert_eq!(table.complete.values().map(|v| &*v.app).collect::<Vec<_>>(), ["7/wave", "8/old"]);
-        // Another user takes the same name, and the first writes again.
+        // Another user has an application of the same name; then the first user writes again.
         let (other, fresh) = table.app("8/wave", 1, 0).unwrap();
         assert!(fresh && other.uid == Some(8) && !table.app("7/wave", 1, 0).unwrap().1);
         record::put_app(&state, "7/wave", &App { restarts: 3, ..app(1, Some(7)) }).unwrap();
         let table = &mut open();
         assert_eq!((table.apps["7/wave"].restarts, table.complete.len()), (3, 2));
-        // One user's names are bounded, and bound nobody else's.
+        // One user has too many applications; other users are not affected.
         for n in table.apps.keys().filter(|of| of.starts_with("8/")).count()..app_names::PER_USER_MAX {
             table.app(&format!("8/n{n}"), 1, 0).unwrap();
         }

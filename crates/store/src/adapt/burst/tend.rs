@@ -1,4 +1,4 @@
-//! Periodic work: a look at the devices' space, a record of the period, a trim.
+//! Periodic work: measures the devices' free space, records the period, and trims.
 
 use super::{Burst, record};
 use crate::workers;
@@ -40,7 +40,7 @@ impl Burst {
         }
     }
 
-    /// Others may write to the buffer's devices too: what is free there bounds what it takes.
+    /// Measures the free space, which bounds the buffer: other programs may write to its devices, too.
     pub(super) fn look_at_space(&self) {
         if !self.decides() {
             return;
@@ -50,7 +50,7 @@ impl Burst {
         self.tell_buffer(buffer::Event::Free { bytes: free as f64 });
     }
 
-    /// Whether anything can go to the capacity tier now.
+    /// Reports to the machine whether the capacity tier takes new objects.
     pub(super) fn look_at_capacity(&self) {
         let below = self.volume.targets().all().into_iter().filter(|target| target.tier() == self.settings.capacity);
         let below: Vec<_> = below.map(|target| target.state()).collect();
@@ -59,7 +59,7 @@ impl Burst {
         self.tell_buffer(buffer::Event::Capacity { usable, whole });
     }
 
-    /// Remembers what was written in this period and is expected in it.
+    /// Records the bytes written and expected in this period.
     pub(super) fn remember_period(&self) {
         let (dwsf, dwpp) = self.admission(|admission| admission.buffer().period());
         self.tended.lock().expected = Some(dwpp);

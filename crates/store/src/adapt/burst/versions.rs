@@ -1,4 +1,4 @@
-//! Complete versions: found by a start, read by an application that restarts, removed.
+//! Complete versions: loaded at the start, read at a restart of an application, and removed.
 
 use super::record::{self, MtbfFrom, Part};
 use super::{Adapt, Burst, now_ms};
@@ -10,12 +10,12 @@ use policy::burst::tables::Version;
 use policy::volume::{Event, FileEvent};
 use std::sync::Arc;
 
-/// Two looks at one version within this are one restart.
+/// Span in which several reads of a version count as one restart.
 const RESTART_MS: u64 = 30_000;
 
 impl Burst {
-    /// Loads an earlier daemon's versions into the buffer, with the present places of their files. Before anything is
-    /// mounted.
+    /// Loads an earlier daemon's versions into the buffer, with the present locations of their files. Called before
+    /// anything is mounted.
     pub(crate) fn load(&self, adapt: &Adapt) -> Result<()> {
         let mut table = self.table.lock();
         let apps: Vec<_> = table.apps.values().cloned().collect();
@@ -47,12 +47,12 @@ impl Burst {
         Ok(())
     }
 
-    /// The file of a part, if it is still there: by its number or, where its bytes were in its stub and are still, by
-    /// its name.
+    /// The file of a part, if it still exists. It is found by its number or, while its bytes are in its stub, by its
+    /// name.
     fn file_of(&self, adapt: &Adapt, part: &Part) -> Option<Arc<File>> {
         match part.file {
             0 => self.file_at(adapt, &part.path).filter(|file| file.id().is_none()),
-            // A number that this node has not seen yet is looked for everywhere.
+            // A file that this node has not opened yet is searched in the whole tree.
             number => {
                 let is_it = |file: &Arc<File>| file.id() == Some(FileId(number));
                 self.file_at(adapt, &part.path).filter(is_it).or_else(|| adapt.files.find(FileId(number)))

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const TOML: &str = "namespace = \"n\"\nstate = \"s\"\n[[target]]\nname = \"a\"\npath = \"a\"\n";
 const BYTES: usize = 40_000;
 
-/// Six targets, of which files take two; its file has bytes of its own.
+/// Six targets, of which each file takes two, and a file with some bytes.
 struct World {
     _dir: tempfile::TempDir,
     files: Arc<FileTable>,
@@ -61,7 +61,7 @@ impl World {
         World { _dir: dir, id: file.id().expect("laid out"), file, files, state, stats, clock, mover }
     }
 
-    /// The loop of a daemon over it, none of whose threads runs.
+    /// The daemon's loop over the world, without running threads.
     fn adapt(&self) -> Arc<Adapt> {
         let config = Config::parse(Path::new("/volume.toml"), TOML).expect("a configuration");
         let mut replicas = ReplicasConfig::new(0);
@@ -74,7 +74,7 @@ impl World {
         Adapt::new(settings, None, parts, Box::new(move || Time(clock.load(Ordering::Relaxed)))).expect("opens")
     }
 
-    /// The loop of `adapt`, with a waiting job that has the file as its input; the copy is made.
+    /// The loop of `adapt`, with a waiting job that has the file as its input, and a finished copy.
     fn with_replica(&self) -> Arc<Adapt> {
         let (adapt, job) = (self.adapt(), JobId(1));
         let submitted = replica::Event::Submitted { job, rank: Rank(1), nodes: 1, files: vec![self.id] };
@@ -93,7 +93,7 @@ impl World {
         layout.mirrors.iter().map(of).collect()
     }
 
-    /// Fails a target under two readers.
+    /// Fails a target while two readers use it.
     fn fail(&self, adapt: &Adapt, target: TargetId) {
         self.files.pool().targets.operate(target, Order::Fail).expect("known");
         (0..2).for_each(|_| adapt.replicas().complain(&self.file, target));
@@ -119,7 +119,7 @@ fn content() -> Vec<u8> {
     (0..BYTES).map(|at| (at / 61) as u8 | 1).collect()
 }
 
-/// Does all that waits, and what follows from it.
+/// Executes all queued jobs and the ones that follow from them.
 fn carry(adapt: &Adapt) {
     for _ in 0..4 {
         adapt.carry_now();
@@ -163,7 +163,7 @@ fn a_swap_waits_for_no_copy_not_even_one_of_its_file() {
     world.fail(&adapt, world.mirrors()[0][0]);
     carry(&adapt);
     world.pass(&adapt, Time::from_secs(5));
-    // The rebuild waits for ever: its carriers are all at work elsewhere.
+    // The rebuild never starts: its carriers are all busy.
     adapt.start_carriers(Lane::Failover, "failover", 1);
     let second = world.mirrors()[0][1];
     world.fail(&adapt, second);

@@ -1,9 +1,9 @@
 //! Jobs with open files that have a replica, found from the environment of the process that opens.
 //!
 //! A scheduler sets the number of the job in each of its processes. A process may write any number into its
-//! environment, so a number counts only together with the user: a false one affects only that user's jobs. A process
-//! without a number (a user's `cat`, one that cleared its environment, an export to another node) belongs to no job,
-//! and its opens and closes count for none.
+//! environment, so a number counts only together with the user. A false number affects only that user's jobs. A process
+//! without a number (an interactive `cat`, a cleared environment, an export to another node) belongs to no job, and its
+//! opens and closes are not counted.
 
 use crate::file::File;
 use crate::mount::Openers;
@@ -13,16 +13,16 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::Arc;
 
-/// The variables in which the built-in runner, Slurm and PBS tell a process its job.
+/// Environment variables with the number of the job, of the built-in runner, Slurm and PBS.
 pub const JOB_VARIABLES: [&str; 3] = ["ENTREPOT_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID"];
-/// Longer numbers are no scheduler's.
+/// Maximum length of a job number. No scheduler uses longer ones.
 const JOB_BYTES_MAX: usize = 128;
-/// An environment is read so far. The kernel's limit of one argument list.
+/// Maximum of bytes read from an environment: the kernel's limit of one argument list.
 const ENVIRONMENT_BYTES_MAX: u64 = 6 << 20;
-/// Jobs kept for one file; of more nothing is known, so their copies stay until they end.
+/// Maximum of jobs recorded for one file. Copies for further jobs stay until these jobs end.
 const JOBS_MAX: usize = 4096;
 
-/// A job, as its processes know it.
+/// A job, as identified by its processes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Job {
     uid: u32,
@@ -30,7 +30,7 @@ struct Job {
     number: String,
 }
 
-/// How often each job has a file open; 0 where it has closed it.
+/// Number of open handles of each job; 0 after it closed the file.
 type Opens = BTreeMap<Job, u64>;
 
 /// The opens of files with a replica.
@@ -47,17 +47,17 @@ struct Use {
 }
 
 impl Uses {
-    /// A file has a replica from now on.
+    /// Starts counting opens of a file that has a replica.
     pub fn watch(&self, file: FileId) {
         self.files.lock().entry(file).or_default();
     }
 
-    /// It has none any more.
+    /// Stops counting opens of a file without a replica.
     pub fn forget(&self, file: FileId) {
         self.files.lock().remove(&file);
     }
 
-    /// Whether processes of a job had the file open since it has a replica, and none has now.
+    /// Whether processes of a job opened the file since it has a replica, and all have closed it.
     pub fn has_closed(&self, file: FileId, variable: &str, number: &str, uid: u32) -> bool {
         let files = self.files.lock();
         let is_it = |job: &Job| job.uid == uid && job.variable == variable && job.number == number;
@@ -96,7 +96,7 @@ impl Drop for Use {
 
 /// Jobs named in a process's environment. The process waits for the reply to its open, so it still exists.
 fn jobs_of(uid: u32, pid: u32) -> Vec<Job> {
-    // 0 where it lives in another name space of processes.
+    // The process number is 0 if the process is in another PID namespace.
     let mut environment = Vec::new();
     let file = std::fs::File::open(format!("/proc/{pid}/environ")).ok().filter(|_| pid != 0);
     if file.is_none_or(|file| file.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut environment).is_err()) {

@@ -61,7 +61,7 @@ fn progress_comes_before_the_result_and_the_kernel_says_who_asks() {
     assert_eq!(who["pid"], std::process::id());
 }
 
-/// A daemon that just started lacks some commands, and a client requests one of them.
+/// A daemon that just started lacks some commands, and a client requests one of these.
 #[test]
 fn who_comes_before_all_commands_are_there_waits_for_them() {
     let (dir, mut binding) = binding(ServerOptions::default());
@@ -160,7 +160,7 @@ fn for_everybody(options: ServerOptions) -> (tempfile::TempDir, Server) {
 /// Answer to a request; `None` if the server hung up.
 fn ask(stream: &UnixStream) -> Option<String> {
     let mut stream = stream;
-    // The server may have closed a refused connection already; the answer is there all the same.
+    // The server may have closed a refused connection already; its answer can still be read.
     let _ = stream.write_all(b"{\"id\":1,\"command\":\"echo.who\"}\n");
     let line = read_line(&mut BufReader::new(stream), 1000).ok()??;
     Some(String::from_utf8_lossy(&line).into_owned())

@@ -98,7 +98,7 @@ fn a_move_is_found_also_when_somebody_closed_the_file_meanwhile() {
     let world = World::new();
     let die = |step: Step| {
         die_at(&world, step, move |_, file| {
-            // At these two steps the mover locks all writers out.
+            // At these two steps the mover excludes all writers.
             if !matches!(step, Step::CaughtUp | Step::Synced) {
                 file.settle_mark();
             }
@@ -152,7 +152,7 @@ fn a_start_finds_files_of_interrupted_moves_at_their_recorded_places_and_walks_n
         unmark(file);
         std::fs::remove_file(path).expect("unlinked");
     });
-    // A walk fails: one name is no stub.
+    // The walk fails, because one name is no stub.
     std::fs::write(world.tree.join("bad"), b"").expect("stub");
     rustix::fs::setxattr(world.tree.join("bad"), "user.entrepot.layout", b"no layout", XattrFlags::empty())
         .expect("attribute");

@@ -86,7 +86,7 @@ pub struct MoverCounts {
     pub bytes_copied: u64,
 }
 
-/// A move under way.
+/// A running move.
 #[derive(Clone, Debug, Serialize)]
 pub struct Move {
     pub number: u64,
@@ -103,7 +103,7 @@ pub struct Move {
     pub why: Option<String>,
 }
 
-/// A drain under way.
+/// A running drain.
 #[derive(Clone, Debug, Serialize)]
 pub struct Drain {
     pub target: String,

@@ -83,8 +83,8 @@ impl Core {
             })
     }
 
-    /// Whether all other nodes report that they do not use the file. It has no known name during the request, so no
-    /// node can open it.
+    /// Whether all other nodes report that they do not use the file. No node can open it during the request, since its
+    /// name is unknown.
     fn is_used_nowhere_else(&self, seen: &ScannedFile) -> bool {
         let Some(calls) = &self.calls else { return true };
         let others = calls.others();

@@ -1,6 +1,6 @@
-//! A scan of all names: sums up the usage of each owner, group and limited directory. It pauses as long as it works, so
-//! it takes at most half of one thread, and loads the namespace's file system less than an ordinary user. A scan that a
-//! new limit waits for does not pause; any other yields to it.
+//! A scan of all names: sums up the usage of each owner, group and limited directory. It pauses as long as it works. So
+//! it takes at most half of one thread, and loads the file system less than an ordinary user. A scan that a new limit
+//! waits for does not pause; any other yields to it.
 
 use super::{Keeper, LOOK_SOON};
 use crate::Result;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// Names scanned between two pauses.
 const NAMES_AT_ONCE: u64 = 256;
-/// Files with several names that are kept, so that each counts once: 8 MiB. Beyond this number, each name counts.
+/// Maximum of files with several names that are recorded, so that each counts once: 8 MiB. Beyond it, each name counts.
 const LINKED_MAX: usize = 1 << 20;
 
 /// Counters of an account at the start of the scan.
@@ -72,7 +72,7 @@ struct Sums<'a> {
     entries: BTreeMap<Subject, Begun>,
     /// Whether limits wait for the result.
     is_awaited: bool,
-    /// Inodes with several names that were met.
+    /// Inodes with several names that were scanned.
     linked: HashSet<u64>,
     unread: u64,
     /// Accounts of the directory that was scanned last.
@@ -142,7 +142,7 @@ impl Sums<'_> {
         Ok(true)
     }
 
-    /// Whether the result is of no use, or a new limit needs another scan.
+    /// Whether the result is useless, or a new limit needs another scan.
     fn is_superseded(&self, keeper: &Keeper) -> bool {
         let book = keeper.book.lock();
         if !book.decides {

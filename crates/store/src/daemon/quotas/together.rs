@@ -151,7 +151,7 @@ impl Keeper {
             let mut book = self.book.lock();
             book.decides = true;
             book.edition = (calls.own().to_owned(), (core.pool.clock)().0);
-            // Another node has summed these totals since this node led.
+            // Another node has summed these totals since this node last led.
             book.entries.values_mut().for_each(|entry| entry.shared.heard.clear());
         }
         self.reload(core, &records);
@@ -167,7 +167,7 @@ impl Keeper {
                 entry.shared.heard.retain(|node, _| others.contains(node));
             }
             drop(book);
-            // A scan of all names finds what the node no longer reported.
+            // A scan of all names finds the changes that a failed node did not report.
             self.look_soon();
         }
     }

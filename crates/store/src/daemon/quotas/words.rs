@@ -22,7 +22,7 @@ fn amount(resource: Resource, n: u64) -> String {
     }
 }
 
-/// The event; the user that it concerns sees it, too.
+/// Event of a change of state, visible to the user that it concerns, too.
 pub fn told(of: &QuotaOf, resource: Resource, standing: Standing, (soft, used): (u64, u64)) -> Event {
     let (name, used, soft) = (name(of), amount(resource, used), amount(resource, soft));
     let what = match standing {

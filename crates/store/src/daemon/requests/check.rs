@@ -26,7 +26,7 @@ pub fn run(core: &Core, caller: &Caller, what: Check, out: &mut Responder<'_>) -
         with_progress(out, |report, stop| checker.check(&options, report, stop))
     };
     let report = if let Some(together) = together {
-        // A check of the whole volume: the caller is the operator.
+        // Only the operator gets here, since the check covers the whole volume.
         with_progress(out, |report, stop| together.check(&options, report, stop))
     } else if caller.is_operator() {
         check(&core.checker, out)

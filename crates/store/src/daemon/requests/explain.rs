@@ -133,7 +133,7 @@ fn moment(ns: u64) -> String {
     format!("{year}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// The Gregorian date of a day since 1970-01-01: in years that start on the first of March the leap day comes last.
+/// The Gregorian date of a day since 1970-01-01. In years that start on the first of March, the leap day comes last.
 fn civil(days: u64) -> (u64, u64, u64) {
     let z = days + 719_468;
     let (era, of_era) = (z / 146_097, z % 146_097);

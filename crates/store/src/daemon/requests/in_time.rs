@@ -4,10 +4,10 @@ use crate::workers::within;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Interval of looks whether an earlier call has its answer.
+/// Interval of checks whether an earlier call has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// A request under way, until this is dropped.
+/// A running call, until this is dropped.
 struct Asking(&'static AtomicBool);
 
 impl Drop for Asking {
@@ -16,8 +16,8 @@ impl Drop for Asking {
     }
 }
 
-/// The answer to `ask`, or nothing if it does not come in time. While an earlier one is still awaited, nothing is asked,
-/// so that a device that hangs holds one thread.
+/// Returns the result of `ask`; `None` if it takes longer than `limit`. Calls of one kind run one after the other, so a
+/// device that hangs holds only one thread.
 pub fn in_time<T: Send + 'static>(
     limit: Duration,
     is_asking: &'static AtomicBool,

@@ -38,7 +38,7 @@ pub fn change(
     Ok(told(format!("done: {mirrors}, generation {}", layout.generation)))
 }
 
-/// Whether a request can be met. The attribute that makes it could report only a refusal.
+/// Checks whether a request can be met. The attribute itself reports only a refusal, without the reason.
 pub fn check(core: &Core, request: &str) -> Result<Done, Problem> {
     let tiers = &core.volume.config().tiers;
     let checked = parse_request(request, &core.volume.placement(), tiers)
@@ -76,7 +76,7 @@ pub fn target(core: &Core, name: &str) -> Result<TargetId, Problem> {
     })
 }
 
-/// Rebuilds stale mirrors. If that is already under way for another caller, waits for it.
+/// Rebuilds stale mirrors, or waits if another caller's request already does.
 pub fn resync(core: &Core, file: &Arc<File>, out: &mut Responder<'_>) -> Result<Arc<Layout>, Problem> {
     let mut joined = false;
     loop {

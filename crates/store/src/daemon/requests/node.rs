@@ -24,7 +24,7 @@ pub fn list(core: &Core) -> Result<answers::Nodes, Problem> {
     nodes(core).map(all)
 }
 
-/// The nodes of the volume, with those that died.
+/// The nodes of the volume, including the dead ones.
 pub fn all(nodes: &Nodes) -> answers::Nodes {
     let alive = |shown: Shown| {
         let state = match &shown.draining {

@@ -51,7 +51,7 @@ pub fn run(core: &Core, caller: &Caller, request: Request, out: &mut Responder<'
     }
 }
 
-/// The caller's ids from the kernel, with the credentials and the mask that the request passed.
+/// The caller's ids from the kernel, with the credentials and the mask from the request.
 fn known(caller: &Caller, told: Identity) -> Identity {
     Identity { uid: caller.uid, gid: caller.gid, ..told }
 }

@@ -56,7 +56,7 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Status, Problem> {
         repair: repair(core),
         cache: core.pool.cache.get().map(|cache| cache.counts()),
         quotas: (limits > 0).then_some(QuotaCounts { limits, over, expired, full }),
-        // Without an answer of the leader the rest is shown all the same.
+        // Without the leader's answer, the rest of the status is still shown.
         burst: core.adapt.burst().map(|burst| burst.status_of_all(caller)),
         stripes: core.adapt.status_of_stripes(),
         tiering,

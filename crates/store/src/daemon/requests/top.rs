@@ -22,8 +22,8 @@ const PATH_BYTES_MAX: usize = 1 << 20;
 /// Whether a request awaits the namespace.
 static LISTING: AtomicBool = AtomicBool::new(false);
 
-/// Operators see all rows; other users see their own row, and their own files in reachable directories. Without files if
-/// the namespace does not answer within the deadline.
+/// Operators see all rows. Other users see their own row, and their own files in reachable directories. Files are left
+/// out if the namespace does not answer within the deadline.
 pub fn get(core: &Arc<Core>, caller: &Caller) -> Top {
     let everybody = caller.is_operator();
     let (stats, known) = (core.volume.stats().snapshot(), core.volume.stats().users().counts());

@@ -4,7 +4,7 @@ use super::*;
 use crate::admission::Admission;
 use crate::file::nodes::tests::{One, World};
 
-/// A node, and how many ranges and descriptors its users may have for locks.
+/// A node, and the limits of its users' locked ranges and descriptors.
 struct There(One, [Arc<Admission>; 2]);
 
 impl There {
@@ -20,7 +20,7 @@ impl There {
         self.0.file.lock(&wanted, &admit).map_err(|error| error.errno())
     }
 
-    /// What they have.
+    /// Numbers of ranges and descriptors in use.
     fn used(&self) -> [u64; 2] {
         self.1.each_ref().map(|all| all.used())
     }
@@ -54,7 +54,7 @@ fn locks_keep_others_out_on_all_nodes() {
     assert_eq!(a.refused(2, 9..=9, Shared), Refusal::Here);
     assert_eq!(b.refused(1, 0..=0, Shared), Refusal::Elsewhere, "another node's owner of the same number");
     b.takes(1, 10..=19, Exclusive);
-    // What one had shared it has alone, and the other way round, and a range is cut in two.
+    // Shared locks become exclusive and the other way round, and a range is cut in two.
     a.takes(1, 0..=9, Shared);
     b.takes(3, 0..=9, Shared);
     assert_eq!(a.refused(1, 4..=5, Exclusive), Refusal::Elsewhere);
@@ -99,7 +99,7 @@ fn locks_end_with_their_process_and_their_handle() {
     a.0.file.give_locks_back(2);
     b.takes(1, ALL, Exclusive);
     assert_eq!((world.stub.lockers(), a.used()), (1, [0, 0]));
-    // The same process locks again.
+    // The process whose locks were released locks again.
     b.gives(1, ALL);
     a.takes(1, ALL, Exclusive);
 }
@@ -136,7 +136,7 @@ fn what_a_user_has_locked_is_bounded_and_given_back() {
     assert!((490..=500).contains(&n), "half of it: {n}");
     a.gives(1, ALL);
     assert_eq!((a.used(), world.stub.lockers()), ([0, 0], 0));
-    // One that was refused leaves nothing behind.
+    // A refused owner leaves no descriptor open.
     let b = There::new(&world, 2);
     b.takes(1, ALL, Exclusive);
     a.refused(1, ALL, Shared);

@@ -46,8 +46,8 @@ impl File {
         }
     }
 
-    /// As `exclusive`, or `None` if another node or thread has made the change already (`needed` is false for its
-    /// view). So several nodes that want the same change need exclusive access only once.
+    /// As `exclusive`, or `None` if `needed` is false for the view by then: another node or thread has made the change.
+    /// So several nodes that want the same change need exclusive access only once.
     pub(in crate::file) fn exclusive_if(&self, needed: impl Fn(&View) -> bool) -> Result<Option<Exclusive<'_>>> {
         let Some(cluster) = self.cluster() else {
             let exclusive = Exclusive { file: self, io: Some(self.io.write()), as_node: None };
@@ -138,7 +138,7 @@ impl File {
         }
     }
 
-    /// Waits a little for the end of a claim. After a long wait its node is asked to release it: the claim may be a
+    /// Waits a little for the end of a claim. After a long wait, requests its release from its node: the claim may be a
     /// leftover.
     pub(super) fn wait_for(&self, cluster: &Arc<dyn Cluster>, claim: Claim, patience: &mut Backoff) -> Result<()> {
         if let Some(id) = self.id().filter(|_| patience.is_long()) {

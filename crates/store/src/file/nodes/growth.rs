@@ -7,7 +7,7 @@
 //!  a write failed in part         the stub gets the largest end in the objects
 //!  request of another node        the stub gets the size, and grows.ME.K.G is removed
 //! ```
-//! While the mark is there, a node that needs the size asks the objects, too. So the size survives a killed node.
+//! While the mark is set, a node reads the size from the objects, too. So the size survives a killed node.
 
 use super::{Cluster, File, may_be_said};
 use crate::file::Pool;
@@ -38,20 +38,20 @@ pub(in crate::file) struct Growth {
     times: u32,
     /// The `grows` mark that this node set on the stub.
     mark: Option<Mark>,
-    /// The size in the stub is smaller than the acknowledged one.
+    /// Whether the size in the stub is smaller than the acknowledged one.
     behind: bool,
-    /// The file is in the pool's list `behind`.
+    /// Whether the file is in the pool's list `behind`.
     listed: bool,
     /// When the stub last had the size.
     said: Time,
-    /// The stub has a `cut` mark: objects may reach beyond the end, with no bytes of the file there.
+    /// Whether the stub has a `cut` mark: objects may reach beyond the end, with no bytes of the file there.
     pub cut: bool,
 }
 
 /// Size of a file as its objects show it.
 pub(super) struct Reach {
     bytes: u64,
-    /// All objects that hold a part of it answered.
+    /// Whether all objects that hold a part of the file answered.
     whole: bool,
 }
 
@@ -171,7 +171,7 @@ impl File {
     }
 
     /// Takes the size from the objects while a `grows` mark is set; otherwise the bytes would show in a later hole.
-    /// Returns false if an object cannot be asked.
+    /// Returns false if an object does not answer.
     fn takes_what_landed(&self) -> bool {
         let (Some(cluster), Some(writer)) = (self.cluster(), self.said.as_writer()) else { return false };
         if self.extend.lock().mark.is_none() {
@@ -216,7 +216,7 @@ impl File {
             let cuts = self.cuts.count();
             let objects = self.asks_objects(look).then(|| self.reach());
             let growth = self.extend.lock();
-            // The reach from before a truncation would undo it.
+            // A size read from the objects before a truncation would undo it.
             if objects.is_none() || self.cuts.count() == cuts {
                 break (objects, growth);
             }

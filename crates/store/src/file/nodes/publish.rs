@@ -32,7 +32,7 @@ impl File {
         let me = cluster.me()?;
         let alone = self.said.claim.load(Ordering::Acquire);
         let generation = self.said.generation.load(Ordering::Acquire) + 1;
-        // Other nodes may remove an object with an earlier epoch of this node as garbage.
+        // Other nodes may remove objects with an earlier epoch of this node as garbage.
         let view = self.view();
         let epoch = cluster.epoch();
         let is_old = |id: ObjectId| id.epoch() != epoch && view.all().all(|slot| slot.id != id);

@@ -234,7 +234,7 @@ fn a_copy_that_another_node_wrote_beside_is_made_again() {
 fn what_was_written_under_a_lost_lease_is_written_again() {
     let (world, a, b) = two();
     a.writes(0, 1, 20_000);
-    // Frozen: it is over for others, which move the file; then it wakes, and has another number.
+    // The frozen node's lease ends, and another node moves the file. Then the node wakes, under another number.
     world.over(1);
     b.moves();
     b.writes(0, 2, 5);
@@ -278,7 +278,7 @@ fn a_layout_of_objects_that_others_may_have_removed_meanwhile_is_not_published()
     a.file.refresh().unwrap();
     let lies = || world.stub.newest().unwrap().1.expect("a layout").mirrors;
     let before = lies();
-    // It wakes with its new objects in place and no layout on the stub that names them.
+    // The node loses its lease after it made the new objects and before it published a layout that names them.
     *a.member.standing.lock() = Standing::Lost;
     let moved = a.mover.restripe(&a.file, 0, &Placement { stripe_count: 1, ..PLACE });
     assert!(matches!(moved, Err(Error::Elsewhere(_))), "{moved:?}");
@@ -308,7 +308,7 @@ fn bytes_in_a_stub_are_written_again_when_another_node_moves_them_out() {
     let (_world, a, b) = two();
     a.writes(0, 1, 100);
     b.writes(100, 2, 5000);
-    // Its view still has the bytes in the stub.
+    // The node's view still has the bytes in the stub.
     assert!(a.file.is_in_stub());
     a.writes(50, 3, 10);
     assert!(!a.file.is_in_stub());
@@ -364,7 +364,7 @@ fn of_a_file_that_goes_while_it_moves_no_new_object_stays() {
             return;
         }
         let lie: BTreeSet<ObjectId> = world.media.iter().flat_map(|medium| medium.list().unwrap()).collect();
-        // Once a layout was published its objects go with the file.
+        // Once a layout was published, its objects are removed with the file.
         assert!(lie == before || lie == &before | &of(&b), "gone at call {nth}: {lie:?}");
     }
     panic!("it never moved");
@@ -380,7 +380,7 @@ fn whatever_answer_is_lost_while_a_file_moves_nothing_that_it_names_is_removed()
         world.stub.lose_answers(nth, calls);
         let moved = b.mover.restripe(&b.file, 0, &Placement { stripe_count: 1, ..PLACE });
         world.stub.lose_answers(1, 0);
-        // No node waits for marks that it left.
+        // No node waits for marks that a failed move left on the stub.
         let written = a.file.write(100, &[2; 100]);
         assert!(written.is_ok(), "answers {nth} to {}: {moved:?}, {written:?}", nth + calls);
         let all = expected(&[(1, 100), (2, 100), (1, 19_800)]);
@@ -389,7 +389,7 @@ fn whatever_answer_is_lost_while_a_file_moves_nothing_that_it_names_is_removed()
         assert!(a.bytes()[..100] == [3; 100], "answers {nth} to {}: {moved:?}", nth + calls);
         moved.is_ok()
     };
-    // Some wait for a second until they ask for what is left.
+    // Some of these runs wait for a second until they request the release of a leftover claim.
     std::thread::scope(|scope| {
         for nth in 1..40 {
             for calls in [1, 2, 3, 1 << 40] {

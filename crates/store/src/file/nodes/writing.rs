@@ -67,7 +67,7 @@ impl File {
                 Enter::Wait(claim) if self.held(me, &look).is_none() => {
                     return self.stop_writing().map(|()| Some(claim));
                 }
-                // Invalidate copies by other nodes: they must notice the writes here.
+                // Copies by other nodes are invalidated: those nodes must notice the writes here.
                 Enter::Go | Enter::Wait(_) => {
                     self.spoil(&look, me)?;
                     return self.take_over(&look).map(|()| None);

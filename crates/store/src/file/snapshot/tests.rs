@@ -12,17 +12,17 @@ use policy::layout::Placement;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Truncations beside the readers. Without the counter `read` returned zeros on two busy cores in a run of so many.
+/// Number of truncations. Without the counter, a run of so many on two busy cores had a `read` that returned zeros.
 const ROUNDS: usize = 1000;
 
-/// No read here misses a deadline.
+/// Watchdog for reads that never miss their deadline.
 struct Never;
 
 impl OnDeadline for Never {
     fn missed(&self) {}
 }
 
-/// A file whose bytes are in the stub up to `inline_bytes_max`, else in two objects.
+/// A file whose bytes are in the stub up to `inline_bytes_max`, and in two objects beyond it.
 fn file(inline_bytes_max: u64) -> (Arc<File>, Arc<BlockCache>) {
     let targets = Targets::new(TargetsOptions::inline());
     for id in 0..2 {
@@ -39,7 +39,7 @@ fn file(inline_bytes_max: u64) -> (Arc<File>, Arc<BlockCache>) {
     (File::open(Arc::new(MemoryStub::new()), pool).unwrap(), cache)
 }
 
-/// Empties and writes the file, no byte of it zero, while `read` reads it.
+/// Repeatedly empties and writes the file, with no byte zero, while `read` reads it.
 fn beside_truncations(file: &Arc<File>, size: usize, mut read: impl FnMut(&mut [u8]) -> Option<usize> + Send) {
     let (over, begun) = (AtomicBool::new(false), AtomicBool::new(false));
     file.write(0, &vec![1; size]).unwrap();

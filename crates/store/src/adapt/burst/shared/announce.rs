@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Latest announcement that each node has acknowledged.
 #[derive(Default)]
 pub struct Announced {
-    /// Number of the latest announcement that each node has received: it then knows all earlier ones.
+    /// Number of the latest announcement that each node has acknowledged; this includes all earlier ones.
     heard: Mutex<BTreeMap<String, u64>>,
     changed: Condvar,
     looked: Mutex<Option<Instant>>,
@@ -60,7 +60,7 @@ impl Burst {
         }
     }
 
-    /// Another node announced something.
+    /// Handles the announcement of another node.
     pub(super) fn learn_announced(&self, by: &By, number: u64) {
         let Some(shared) = self.shared.get() else { return };
         match self.look_what_is_announced() {
@@ -79,7 +79,7 @@ impl Burst {
         Ok(())
     }
 
-    /// Now and then: a word may have been lost.
+    /// Reads the announcements at intervals, since a message may get lost.
     pub(super) fn look_at_announced(&self) {
         let Some(shared) = self.shared.get() else { return };
         let mut looked = shared.announced.looked.lock();

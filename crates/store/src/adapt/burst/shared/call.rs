@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The name of these calls.
 const SERVICE: &str = "checkpoints";
-/// `entrepot status` waits no longer for this part of it.
+/// Timeout of `entrepot status` for this part of its answer.
 const STATUS_MAX: Duration = Duration::from_secs(3);
 
 /// Serves commands of other nodes.
@@ -53,12 +53,12 @@ impl Burst {
         shared.calls.call(&to, SERVICE, &caller(uid), json!(what), silent, &mut out)
     }
 
-    /// How the buffer is; if the node that decides does not say so soon, nothing.
+    /// State of the buffer; `None` if the deciding node does not answer in time.
     pub(crate) fn status_of_all(self: &Arc<Burst>, caller: &Caller) -> Option<answers::Burst> {
         self.call_for(caller.uid, &Asked::Status, STATUS_MAX).and_then(answers::read).ok().flatten()
     }
 
-    /// The versions that are there, come or wait for their turn; none if the node that decides does not say so soon.
+    /// All versions, including incomplete ones; empty if the deciding node does not answer in time.
     pub(crate) fn rows_of_all(self: &Arc<Burst>, caller: &Caller) -> Vec<Row> {
         let answer = self.call_for(caller.uid, &Asked::Rows(None), STATUS_MAX);
         answer.and_then(answers::read).map_or_else(|_| Vec::new(), |Versions { versions }| versions)
@@ -81,7 +81,7 @@ impl Burst {
     }
 }
 
-/// On whose behalf: what the node that asked saw on its socket.
+/// Identity of the caller, as the requesting node received it on its socket.
 fn caller(uid: u32) -> Caller {
     Caller { uid, gid: u32::MAX, pid: 0 }
 }

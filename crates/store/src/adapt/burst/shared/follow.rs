@@ -16,17 +16,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Limit of closed and reported files that are kept. Beyond it some are forgotten: if another node becomes the leader
-/// before their version is complete, it lacks them.
+/// Maximum of reported files that are kept. If more are dropped and the leader changes before their version is
+/// complete, the version lacks them.
 const KEPT_MAX: usize = 1 << 16;
-/// Interval between two reports that an application reads what may be its checkpoints.
+/// Interval between two reports of an application's reads.
 const READS_AGAIN: Duration = Duration::from_secs(10);
 
-/// Files of versions that are not complete, as far as is known here.
+/// Files of incomplete versions, as known on this node.
 #[derive(Default)]
 pub struct Kept {
     files: Mutex<BTreeMap<String, Arc<OpenCheckpoint>>>,
-    /// The node that led, as last looked up.
+    /// The leader at the last look.
     leader: Mutex<Option<String>>,
     told: Mutex<Option<Instant>>,
     reads: Mutex<HashMap<String, Instant>>,
@@ -68,12 +68,12 @@ impl Kept {
         }
     }
 
-    /// The file of an ask.
+    /// The file of a request to the leader.
     fn asked(&self, path: &str, (since_ns, number): Number) -> Option<(Arc<OpenCheckpoint>, u64)> {
         Some((self.at(path).filter(|checkpoint| checkpoint.since_ns == since_ns)?, number))
     }
 
-    /// Whether another node leads than at the last look.
+    /// Whether the leader has changed since the last look.
     fn is_led_anew(&self, leader: Option<String>) -> bool {
         let mut known = self.leader.lock();
         let anew = leader.is_some() && *known != leader;
@@ -97,7 +97,7 @@ impl Burst {
         self.credit(checkpoint, Event::Hold { write, len: access.len });
     }
 
-    /// Holds a write after ENOSPC of the devices: space may become free soon, where writes wait for that.
+    /// Holds a write after ENOSPC of the devices, where writes wait for space to become free.
     pub(in crate::adapt::burst) fn wait_for_room(
         &self,
         checkpoint: &Arc<OpenCheckpoint>,
@@ -109,7 +109,7 @@ impl Burst {
         if let Some(shared) = self.shared.get() {
             shared.say(&Word::Full { bytes: access.len });
         }
-        // Request 0 is unknown to this node's admission, which lets the write retry after a while, or fails it.
+        // Request 0 is unknown to this node's admission, which then retries the write after a while, or fails it.
         self.tell(Told::NoRoom { request: 0, write, len: access.len, waited });
     }
 
@@ -186,7 +186,7 @@ impl Burst {
     pub(super) fn version_is_over(&self, app: &str, label: &str) {
         let Some(shared) = self.shared.get() else { return };
         for checkpoint in shared.kept.of_version(app, label) {
-            // One that is open begins another version with its next write.
+            // The next write of a file that is still open begins another version.
             self.end_credit(&checkpoint);
             checkpoint.emptied.store(false, Ordering::Release);
             shared.kept.files.lock().remove(&checkpoint.path);
@@ -218,7 +218,7 @@ impl Burst {
         self.look_at_announced();
     }
 
-    /// A file is opened to be read that may be one of an application's checkpoints.
+    /// Reports to the leader that a file, possibly of a checkpoint, is opened for reading.
     pub(in crate::adapt::burst) fn tell_of_reading(&self, path: String, file: Option<FileId>) {
         let Some(shared) = self.shared.get() else { return };
         let Some((app, _)) = self.recognise(&path) else { return };
@@ -230,7 +230,7 @@ impl Burst {
         }
     }
 
-    /// Another node opened a file to read it.
+    /// Handles the report of another node's open for reading.
     pub(super) fn is_read(&self, file: Option<u64>, path: String) {
         let version = self.table.lock().version_of(file.map(FileId), || Some(path));
         version.into_iter().for_each(|version| self.reads(version));

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long others have to make their part of a version durable. A guess: what they hold in memory is written by then.
+/// Timeout for other nodes to make their part of a version durable. A guess: enough to write their memory.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 
 /// Number of a request and its reply, with whether the file goes straight to the capacity tier.
@@ -34,7 +34,7 @@ impl Asks {
         self.latest.lock().clear();
     }
 
-    /// A node has made its part of a version durable.
+    /// Records that a node has made its part of a version durable.
     pub fn settled(&self, name: &str, number: u64, stands: Vec<Stand>) {
         if let Some(told) = self.settling.lock().get_mut(&number) {
             told.insert(name.to_owned(), stands);
@@ -56,7 +56,7 @@ impl Burst {
                     Some((said, direct)) => Word::Answer { path, number, said, direct },
                     None => Word::Waits { path, number },
                 };
-                // An ask before the latest was answered, or it would not have been the latest.
+                // Earlier requests have been answered, so only the latest gets its answer again.
                 return if number == known {
                     shared.say_to(&by.name, &again)
                 };
@@ -89,7 +89,7 @@ impl Burst {
 
     fn answer(&self, name: &str, path: &str, number: Number, said: Said, direct: bool) {
         let Some(shared) = self.shared.get() else { return };
-        // The end of this daemon is not that of the buffer: another node will lead.
+        // Another node will become the leader and answer.
         if said == Said::Closed {
             return;
         }
@@ -101,7 +101,7 @@ impl Burst {
         shared.say_to(name, &Word::Answer { path: path.to_owned(), number, said, direct });
     }
 
-    /// A file of a checkpoint that another node writes.
+    /// The entry of a checkpoint's file that another node writes.
     fn of_other(&self, adapt: &Adapt, by: &By, stand: &Stand) -> Result<Arc<OpenCheckpoint>> {
         let gone = || Error::Busy("the file is gone".into());
         let of = &stand.of;
@@ -113,7 +113,7 @@ impl Burst {
         Ok(checkpoint)
     }
 
-    /// How a file stands with a node.
+    /// Handles a node's report about the state of a file.
     pub(super) fn stands(&self, adapt: &Adapt, by: &By, stand: &Stand) {
         let Some(shared) = self.shared.get().filter(|_| self.decides()) else { return };
         let of = &stand.of;
@@ -122,7 +122,7 @@ impl Burst {
                 note(&checkpoint, by, stand);
                 Ok(checkpoint.request.load(Ordering::Acquire))
             }
-            // Sent by a node that has not received the version's end.
+            // The sending node has not received the version's end.
             _ if self.is_complete_with(of.app.as_str(), &of.label, &of.path) => {
                 return shared.say_to(&by.name, &Word::Over { app: of.app.clone(), label: of.label.clone() });
             }
@@ -136,7 +136,7 @@ impl Burst {
                 }
             }
             Err(Error::Busy(_)) => {
-                // It was removed or renamed: it is of no version.
+                // The file was removed or renamed, so it belongs to no version.
                 shared.say_to(&by.name, &Word::Known { path: of.path.clone(), number: stand.number });
             }
             Err(error) => tracing::warn!("what another node says of {} is heard later: {error}", of.path),
@@ -175,7 +175,7 @@ impl Burst {
         ended.into_iter().for_each(|request| self.closed_writer(request));
     }
 
-    /// Has the other nodes make their part of a version durable that was declared complete.
+    /// Requests that the other nodes make their part of a declared version durable, and waits for them.
     pub(in crate::adapt::burst) fn settle_others(&self, request: u64) -> Result<()> {
         let Some(shared) = self.shared.get() else { return Ok(()) };
         let (app, label, nodes) = {
@@ -228,7 +228,7 @@ impl Burst {
         }
     }
 
-    /// A version is complete or given up: those that wrote it need not remember it.
+    /// Informs the writing nodes that a version is complete or abandoned, so that they drop its state.
     pub(in crate::adapt::burst) fn tell_of_end(
         &self,
         app: &str,

@@ -5,16 +5,16 @@ use crate::control::BeginCheckpoint;
 use policy::burst::admission::Verdict;
 use serde::{Deserialize, Serialize};
 
-/// Texts about the burst buffer begin with this.
+/// Prefix of messages about the burst buffer.
 pub const WORD: &str = "burst ";
 
-/// Number of a file's requests and states: time of the first open, and a counter since then.
+/// Number of a file's requests and states: time of the first open, and a counter from then on.
 pub type Number = (u64, u64);
 
 /// Sender of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct By {
-    /// Name under which it receives messages.
+    /// Name under which the node receives messages.
     pub name: String,
     /// Number of the node.
     pub node: u32,
@@ -29,22 +29,22 @@ pub struct Named {
     pub label: String,
     /// Path of the file.
     pub path: String,
-    /// Its stub's inode, which is the same on all nodes.
+    /// Inode of its stub, which is the same on all nodes.
     pub inode: u64,
 }
 
-/// How a file of a checkpoint stands with a node.
+/// State of a checkpoint's file on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stand {
     /// File that is described.
     pub of: Named,
-    /// The number of this state: a later one is larger.
+    /// Number of this state; later states have larger numbers.
     pub number: Number,
-    /// Whether it may be written there. If not, what was written is durable.
+    /// Whether the node may write the file. If not, all its writes are durable.
     pub writes: bool,
-    /// It was cut to nothing there.
+    /// Whether the file was truncated to nothing on that node.
     pub emptied: bool,
-    /// Bytes whose latest write failed there, from and to.
+    /// Ranges whose latest write failed there, as first byte and end.
     pub missing: Vec<(u64, u64)>,
 }
 
@@ -76,7 +76,7 @@ impl From<Said> for Verdict {
     }
 }
 
-/// A command that the node that decides serves.
+/// A command that the deciding node serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Asked {
     /// Begins a version.

@@ -1,4 +1,4 @@
-//! Appends of two nodes: each lies there once, at the end as it is then.
+//! Appends of two nodes: each is in the file once, at its end at that time.
 
 use super::*;
 

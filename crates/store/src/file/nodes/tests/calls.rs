@@ -1,4 +1,4 @@
-//! How many calls a request makes of targets, and how often a file changes hands.
+//! Number of calls that a request makes to targets, and of changes of the node that holds a file.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn a_large_read_goes_as_several_where_the_kernel_would_send_one_request_after_th
         assert!(buffer[..len.min(BYTES - offset)] == all[offset..BYTES.min(offset + len)], "{offset} {len}");
         ops() - before
     };
-    // Two objects by turns of 4 KiB: half of it from each.
+    // Two objects with stripes of 4 KiB: half of the range from each.
     assert_eq!(read(5000, 2 << 20), 2);
     world.media.iter().for_each(MemoryMedium::set_cuts_requests);
     assert_eq!(read(5000, 2 << 20), 8, "four of each");
@@ -34,12 +34,12 @@ fn of_two_nodes_that_want_the_same_change_of_a_file_one_makes_it() {
     [&a, &b].iter().for_each(|one| one.file.set_placement(place.clone()));
     a.writes(0, 1, 900);
     let mut written = vec![1; 900];
-    // Out of the stub, and into the next segment.
+    // One extension moves the bytes out of the stub, the other one needs the next segment.
     for (byte, size) in [(2, 7000), (3, 50_000)] {
         let offset = written.len() as u64;
         a.file.keep_others_out().unwrap();
         std::thread::scope(|scope| {
-            // Whenever it comes to look, it finds what it needs.
+            // When the other node looks, the change that it needs has been made.
             let other = scope.spawn(|| b.writes(offset, byte, size));
             a.writes(offset, byte, size);
             a.file.let_others_in();

@@ -20,7 +20,7 @@ fn each_node_has_a_mark_of_its_own_and_takes_no_other_away() {
     assert_eq!((a.file.names(|| 3), b.file.names(|| 2)), (2, 1), "its own is not counted");
     b.file.settle_mark();
     assert!(has(1) && !has(2));
-    // Under another number it gets a new mark: other nodes settle the old one.
+    // Under another number the node sets a new mark, since other nodes settle the old one.
     a.member.number.store(3, Ordering::Relaxed);
     assert!(!a.file.is_marked_in_use());
     a.file.mark_in_use().unwrap();

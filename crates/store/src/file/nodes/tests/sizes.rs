@@ -71,7 +71,7 @@ fn a_node_that_is_over_has_lost_nothing_of_a_size_that_it_did_not_say() {
         let mut there = vec![0; all.len()];
         assert_eq!(c.file.read(0, &mut there).unwrap(), all.len());
         assert!(there == all, "change {nth}");
-        // It wakes.
+        // The writer wakes under another number.
         a.member.number.store(11, Ordering::Relaxed);
         a.writes(0, 50, 10);
         assert!(c.bytes()[10..].starts_with(&all[10..]), "change {nth}");
@@ -88,7 +88,7 @@ fn what_was_cut_off_does_not_come_back_when_neither_the_writer_nor_who_cut_it_co
     let all = grown(&a, 20);
     let late = grows(&world)[0];
     world.over(1);
-    // A part of what is beyond the end stays.
+    // Some of the bytes beyond the end stay, because a target is away.
     drop(b.file.exclusive().unwrap());
     world.media[1].set_gone(true);
     b.file.truncate(PIECE as u64).unwrap();
@@ -130,7 +130,7 @@ fn what_a_write_that_failed_left_beyond_the_end_is_in_the_file_and_not_in_a_late
 fn a_writer_does_not_rely_on_what_another_says_of_the_size() {
     let (world, a, b) = two();
     let all = grown(&a, 20);
-    // It gets the end from the objects, so its write is no extension for it, although the stub has a smaller size.
+    // The writer gets the end from the objects. So its write extends nothing, although the size in the stub is smaller.
     b.writes(all.len() as u64 - 10, 7, 10);
     assert!(said(&world) >= all.len() as u64 || grows(&world).len() == 2, "{:?}", grows(&world));
 }
