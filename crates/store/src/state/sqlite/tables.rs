@@ -297,7 +297,7 @@ impl State for SqliteState {
         })
     }
 
-    /// Brings the log into the file, so that a copy of the file is complete, and gives the file back.
+    /// Merges the log into the file, so that a copy of the file is complete, and closes the file.
     fn finish(&self) -> Result<()> {
         let mut open =
             self.connection.try_lock_for(super::END_SPAN).ok_or_else(|| crate::Error::State("it hangs".into()))?;
