@@ -13,7 +13,7 @@ pub struct Refused {
     pub subject: Subject,
     /// Resource that is used up.
     pub resource: Resource,
-    /// Present usage.
+    /// Present usage of the subject.
     pub used: u64,
     /// Limit of the usage.
     pub most: u64,
@@ -78,12 +78,12 @@ impl Payers {
         Ok(())
     }
 
-    /// Adds growth, even beyond the limits.
+    /// Adds growth to all accounts, even beyond the limits.
     pub fn force(&self, more: Changed) {
         self.each(|account| Resource::ALL.iter().for_each(|of| account.force(*of, *more.of(*of))));
     }
 
-    /// Subtracts removed bytes and files.
+    /// Subtracts removed bytes and files from all.
     pub fn give(&self, less: Changed) {
         self.each(|account| Resource::ALL.iter().for_each(|of| account.give(*of, *less.of(*of))));
     }
