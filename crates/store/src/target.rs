@@ -51,16 +51,16 @@ use std::time::Duration;
 /// Why an operation on a target gave no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// The target is failed (or not known); nothing was tried.
+    /// The target is failed or unknown; nothing was tried.
     #[error("the target is failed")]
     Failed,
     /// The target works, but this node does not reach it.
     #[error("this node does not reach the target, others do (`only_on`)")]
     Elsewhere,
-    /// It did not answer in time.
+    /// The target did not answer in time.
     #[error("no answer within the deadline")]
     Deadline,
-    /// It answered with an error.
+    /// The target answered with an error.
     #[error("{0}")]
     Io(Errno),
 }
@@ -202,7 +202,7 @@ impl Target {
         self.core.id
     }
 
-    /// The directory that it is made of, if it is one.
+    /// Directory of the target, if it is a directory.
     pub fn directory(&self) -> Option<&std::path::Path> {
         self.core.medium.directory()
     }
