@@ -22,14 +22,14 @@ use std::time::Duration;
 
 /// Limit of threads of the slow pool; one user alone gets 56 of them (half of seven eighths).
 const SLOW_THREADS_MAX: usize = 128;
-/// Limit of requests that wait for one of them.
+/// Limit of requests that wait for one of these threads.
 const SLOW_QUEUE_MAX: usize = 512;
 /// Timeout at the end for requests under way on the slow pool.
 const END_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Timeout at the end for FUSE threads: only hung targets keep them.
 const JOIN_PATIENCE: Duration = Duration::from_secs(5);
-/// Interval of checks for them.
+/// Interval of checks for FUSE threads.
 const JOIN_LOOK: Duration = Duration::from_millis(5);
 
 /// Read-ahead of the kernel: one request of the largest size. Measured: 512 KiB to 4 MiB are alike, and a third faster
