@@ -81,7 +81,7 @@ pub struct Holders {
 }
 
 impl Holders {
-    /// Whether this open would be the first that is passed through, so that the kernel must be given the object before.
+    /// Whether this open would be the first that is passed through, so that the kernel must get the object before.
     pub fn starts(&self, request: &OpenRequest) -> bool {
         let wanted = request.pass && !request.shared;
         wanted && self.hold == Hold::Free && self.cached == 0 && self.direct == 0 && !self.changing
@@ -134,7 +134,7 @@ impl Holders {
         self.hold == Hold::Mapped
     }
 
-    /// Nothing but the daemon has the object open. Ends the hold; no if opens are passed through again.
+    /// Only the daemon has the object open, so the hold ends. Returns false if opens are passed through again.
     pub fn unmapped(&mut self) -> bool {
         let ends = self.awaits_unmapping();
         if ends {

@@ -178,7 +178,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the rule in another form: after an admitted take, at least as much is free as the taker holds.
+        /// Tests the rule in another form: after an admitted take, at least as much is free as the taker holds.
         #[test]
         fn an_admitted_take_leaves_as_much_as_the_taker_holds(
             limit in 0u64..200, reserve in 0u64..50, steps in prop::collection::vec((0u32..4, 0u64..40, any::<bool>()), 0..200)

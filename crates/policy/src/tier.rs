@@ -100,7 +100,7 @@ pub enum Reason {
         /// Device time of the move, in nanoseconds.
         costs_ns: u64,
     },
-    /// It was just accessed, so that moving it costs little, and enough further accesses are expected.
+    /// The location was just accessed, so moving it is cheap, and enough further accesses are expected.
     AtHand {
         /// Device time saved by the accesses to come, in nanoseconds.
         saves_ns: u64,

@@ -23,7 +23,7 @@ struct Level {
     name: CString,
 }
 
-/// A file or a directory that was met. A directory comes before what it holds.
+/// A file or directory of the descent. A directory precedes its entries.
 pub struct Met {
     /// The directory that it is in.
     pub directory: Arc<OwnedFd>,
@@ -58,7 +58,7 @@ impl Descent {
         Descent { others: true, ..self }
     }
 
-    /// The path, below the root, of the directory that holds what was met last.
+    /// Path, below the root, of the directory with the last returned entry.
     pub fn above(&self, met: &Met) -> PathBuf {
         // The walk enters a directory as soon as it finds it.
         let levels = &self.levels[1..self.levels.len() - usize::from(met.inode.is_some())];

@@ -95,7 +95,7 @@ pub struct Admission {
     period_ends: Option<Time>,
     open: BTreeMap<u64, Request>,
     bucket: Throttle,
-    /// Writes that go on at a known time.
+    /// Writes that are released at a known time.
     timed: BTreeMap<(Time, u64), u64>,
     serial: u64,
     piece: u64,

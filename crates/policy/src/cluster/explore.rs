@@ -1,7 +1,7 @@
-//! Every order of every operation of small programs on three nodes, with faults: nothing acknowledged is lost, and
-//! whatever happened, the rest comes to its end. The same search convicts rules that are broken on purpose.
+//! Explores every order of every operation of small programs on three nodes, with faults. Nothing acknowledged is lost,
+//! and every program ends. The same search convicts rules that are broken on purpose.
 //!
-//! `ENTREPOT_EXPLORE_DEPTH` allows so many faults more of each kind; 0 is what `make check` runs.
+//! `ENTREPOT_EXPLORE_DEPTH` adds as many faults of each kind; `make check` runs with 0.
 
 mod model;
 mod scenario;

@@ -74,7 +74,7 @@ struct Watch {
     beat: u64,
     lease: Time,
     drains: bool,
-    /// When this beat was first seen here.
+    /// Time at which this node first saw the beat.
     since: Time,
     expelling: bool,
 }

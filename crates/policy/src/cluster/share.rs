@@ -149,7 +149,8 @@ pub fn claimed(listed: &BTreeSet<Mark>) -> Option<u64> {
 }
 
 impl Marks {
-    /// From the attributes of one listing, and the claim that [`claimed`] names. If that is gone, look again.
+    /// Derived from the attributes of one listing, and the claim that [`claimed`] names. If that claim is missing, list
+    /// again.
     pub fn new(listed: &BTreeSet<Mark>, claim: Option<Claim>) -> Marks {
         let writer = |mark: &Mark| if let Mark::Writer { node, .. } = mark { Some(*node) } else { None };
         Marks { generation: generation(listed), writers: listed.iter().filter_map(writer).collect(), claim }
@@ -230,7 +231,7 @@ pub fn written(standing: Standing, drained: bool) -> Written {
 pub enum Begin {
     /// Create this claim; if it exists, look again.
     Claim(Claim),
-    /// Another node changes the file. One that is registered removes that first, or both wait for ever.
+    /// Another node changes the file. A registered node removes its registration first, or both wait for ever.
     Wait(Claim),
     /// The claim's node is over, or the claim is left from an earlier change of this node: publish the next generation
     /// as it is, then look again.
@@ -283,9 +284,9 @@ pub enum Created {
 /// Outcome of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// The layout is the new one: what only older ones named may go.
+    /// The new layout is published, so objects that only older layouts name may be removed.
     Happened,
-    /// The layout is another's: what this change made may go.
+    /// Another layout is published, so objects that this change made may be removed.
     Not,
     /// The lease may still be renewed: check again.
     Wait,

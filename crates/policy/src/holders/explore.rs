@@ -1,5 +1,6 @@
-//! Every order of three opens of every kind beside a change of the layout: each acknowledged write is seen by every read,
-//! no layout changes under the kernel, and the change comes to its end. Rules that are broken on purpose are convicted.
+//! Explores every order of three opens of every kind beside a change of the layout. Every read returns each
+//! acknowledged write, no layout changes under the kernel, and the change ends. Rules that are broken on purpose are
+//! convicted.
 
 use super::{Holders, Mode, OpenRequest};
 use std::collections::BTreeSet;
@@ -14,7 +15,7 @@ enum Kind {
     Append,
     /// For reading, with a mapping that outlives the close.
     MapRead,
-    /// For reading and writing, likewise.
+    /// A mapping for reading and writing.
     MapWrite,
 }
 

@@ -54,7 +54,7 @@ pub enum Event {
         /// The node that was to be expelled.
         node: Node,
     },
-    /// The node ends: it gives its lease up at once, so that other nodes need not wait for it.
+    /// The node ends and gives its lease up, so that other nodes need not wait for it.
     Leave,
     /// A caller waits for another node, or requests the members: for a while this node lists at the rate of the lowest.
     Asked,
