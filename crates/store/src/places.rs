@@ -29,8 +29,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use table::Table;
 
-/// Limit of changes that wait to be written. Rows of further changes are missing until the next walk. A guess: some ten
-/// megabytes.
+/// Limit of changes that wait to be written; rows of further ones are missing until the next walk. A guess: 10 MB.
 const CHANGES_MAX: usize = 1 << 16;
 /// Changes that are written at once. A guess.
 const BATCH: usize = 1 << 12;

@@ -1,5 +1,4 @@
-//! Bounded map that forgets the least recently touched key: for PFC's queues of block numbers, and the state of
-//! streams.
+//! Bounded map that drops the least recently touched key: for PFC's block numbers, and the state of streams.
 
 use super::slab::{List, Slab};
 use super::table::Table;

@@ -1,5 +1,4 @@
-//! The replicator: copies versions on the capacity tier without a replica to the replica group, one at a time and
-//! beside demotion.
+//! The replicator copies versions on the capacity tier to the replica group, one at a time and beside demotion.
 //!
 //! ```text
 //!   on the capacity tier --> R-order --> under way --> has its replica

@@ -27,8 +27,7 @@ pub enum Event {
     /// These blocks changed behind the cache, or their file was truncated. Blocks in flight are still delivered to
     /// waiting requests, but not kept.
     Forget(Span),
-    /// An application now waits for this request, which was a prefetch of the level above. Only levels with demand
-    /// labels use it.
+    /// An application now waits for this prefetch of the level above. Only levels with demand labels use it.
     Hurry(RequestId),
     /// A stream ended; its state can be dropped.
     StreamEnded(u32),

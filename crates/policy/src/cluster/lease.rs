@@ -181,7 +181,7 @@ impl Membership {
         self.leader() == Some(self.node) && self.holds(now)
     }
 
-    /// Lowest node that is not over and does not drain, once every lower number was seen. It leads if it holds its
+    /// Lowest node that neither is over nor drains, once every lower number was seen. It leads while it holds its
     /// lease.
     pub fn leader(&self) -> Option<Node> {
         // Runs after each event: only the lowest of the others is examined.
@@ -293,8 +293,7 @@ impl Membership {
         }
     }
 
-    /// Keeps a node that was not expelled: lists again soon, and expels it only after its beat has stood still once
-    /// more.
+    /// Keeps a node that was not expelled. Lists again soon, and expels it only if its beat still stands still.
     fn stays(&mut self, now: Time, node: Node) {
         self.not_expelled(node);
         if let Some(watch) = self.others.get_mut(&node) {

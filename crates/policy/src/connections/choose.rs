@@ -254,8 +254,7 @@ impl Chooser {
         choice
     }
 
-    /// Gives a written file its home: the connection with the fewest such files, and of these the one with the least
-    /// under way.
+    /// Assigns a home to a written file: of the connections with the fewest such files, the one with the least load.
     fn settle(&mut self, file: &mut Use, usable: u64) -> ConnectionId {
         self.close(file);
         self.turn = self.turn.wrapping_add(1);

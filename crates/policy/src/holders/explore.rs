@@ -1,6 +1,5 @@
 //! Explores every order of three opens of every kind beside a change of the layout. Every read returns each
-//! acknowledged write, no layout changes under the kernel, and the change ends. Rules that are broken on purpose are
-//! convicted.
+//! acknowledged write, no layout changes under the kernel, and the change ends. Broken rules are convicted.
 
 use super::{Holders, Mode, OpenRequest};
 use std::collections::BTreeSet;

@@ -110,8 +110,7 @@ impl Layout {
         })
     }
 
-    /// Replaces the objects of a segment and, if wanted, its stripe size and count. Its range stays, whatever `to`
-    /// contains.
+    /// Replaces the objects of a segment and, if wanted, its stripe size and count. Its range stays.
     pub fn move_segment(&self, mirror: usize, segment: usize, to: Segment, at: Time, reason: Reason) -> Verb {
         self.changed(at, reason, |new| {
             let old = new.mirrors.get_mut(mirror).and_then(|m| m.segments.get_mut(segment));

@@ -1,5 +1,4 @@
-//! Availability of waiting jobs' input: checked now and then and when a target fails. Lost objects are restored before
-//! the jobs start.
+//! Availability of waiting jobs' input: checked regularly and after a failure, and restored before the jobs start.
 //!
 //! ```text
 //!   queue --Line--> +--------------+ --Look--> files of the waiting jobs --Looked--> lost, in the order of repair

@@ -161,8 +161,7 @@ pub enum Event {
         /// The file whose copy was removed.
         file: FileId,
     },
-    /// A complete copy became useless, because a target of it failed and could not be replaced. It was removed
-    /// completely.
+    /// A complete copy became useless after a failed target could not be replaced, and was removed completely.
     Lost {
         /// The file whose copy a failed target held.
         file: FileId,

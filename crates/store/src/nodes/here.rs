@@ -1,6 +1,5 @@
 //! Records of numbers that had the volume. A node writes one to the state store when it joins, and removes it when it
-//! leaves. A record of a number that is over shows that the node was killed or stood still, so its work may be half
-//! done.
+//! leaves. A record of a number that is over shows that the node's work may be half done.
 
 use super::Nodes;
 use crate::Result;

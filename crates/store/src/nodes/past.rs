@@ -87,8 +87,7 @@ impl Leases {
             Err(errno) => return Err(errno.into()),
         }
         for node in &named {
-            // The number's name is removed first: an interrupted fold then leaves a name from which the next fold
-            // continues.
+            // The number's name is removed first, so that an interrupted fold leaves a name for the next one.
             let (number, over) = (node.0.to_string(), format!("{}.{OVER}", node.0));
             self.rename(&number, &format!("{PAST}/{number}"))?;
             self.rename(&over, &format!("{PAST}/{over}"))?;

@@ -356,8 +356,7 @@ impl RedisState {
         })
     }
 
-    /// Renames another node's keys, so that it cannot reach them. If keys of an earlier takeover remain, these are
-    /// returned first.
+    /// Renames another node's keys, out of its reach. If keys of an earlier takeover remain, returns those first.
     fn take_from(&self, own: &str) -> Result<RedisState> {
         let taken = format!("{own}{TAKEN}");
         let (from, to) = (format!("{}at.{own}:", self.prefix), format!("{}at.{taken}:", self.prefix));

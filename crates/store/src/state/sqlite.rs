@@ -115,8 +115,7 @@ impl SqliteState {
     }
 }
 
-/// Creates the file, and denies other users access to it and its log, even if earlier modes allowed that. The log gets
-/// the mode of the file.
+/// Creates the file, and denies other users access to it and its log. The log gets the mode of the file.
 fn close_to_others(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
     std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;

@@ -62,8 +62,7 @@ pub struct Look {
     pub has_sums: bool,
 }
 
-/// Adds the generation of the plain layout attribute if there is no other. The attribute is from a time when one node
-/// had the volume.
+/// Adds the generation of the plain layout attribute, from a time of one node, if there is no other.
 pub(super) fn listed_with(mut listed: BTreeSet<Mark>, plain: Option<u64>) -> BTreeSet<Mark> {
     if let Some(generation) = plain.filter(|_| !listed.iter().any(|mark| matches!(mark, Mark::Layout(_)))) {
         listed.insert(Mark::Layout(generation));

@@ -135,8 +135,7 @@ impl MemoryStub {
         inner.unanswered = first..first + calls;
     }
 
-    /// Removes the stub's last name and all its state, from the n-th call from now on (counting from 1), as on
-    /// GlusterFS.
+    /// Removes the last name and all state, from the n-th call from now on (counting from 1), as on GlusterFS.
     pub fn goes_at(&self, nth: u64) {
         let mut inner = self.0.lock();
         inner.gone_from = Some(inner.calls + nth);

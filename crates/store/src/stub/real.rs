@@ -213,8 +213,7 @@ impl Stub for FdStub {
     }
 
     fn grow_to(&self, size: u64) -> Result<()> {
-        // Writes one byte that is never read. Unlike setting the size, this never cuts bytes that other nodes wrote
-        // beyond.
+        // Writes one byte that is never read. Setting the size could cut bytes that other nodes wrote beyond.
         if size > 0 { self.write_at(size - 1, &[0]) } else { Ok(()) }
     }
 

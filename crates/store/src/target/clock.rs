@@ -17,8 +17,7 @@ pub enum Clock {
         /// Time at which the process last went on after it stood still.
         went_on: AtomicU64,
     },
-    /// Clock that advances by a microsecond with every reading, so that a later event has a later time, and by
-    /// [`Clock::advance`].
+    /// Clock that advances by a microsecond with every reading, so that times differ, and by [`Clock::advance`].
     Counted(AtomicU64),
 }
 

@@ -21,8 +21,7 @@ use std::time::Duration;
 const LOOKERS: usize = 4;
 /// Limit of threads with the hung ones. A guess: when so many hang, each target is left to its own workers.
 const LOOKERS_MAX: usize = 32;
-/// Number of waiting checks per further thread. A guess: so many checks of local disks take as long as a thread's
-/// start.
+/// Number of waiting checks per further thread. A guess: their time on local disks equals a thread's start.
 const CHECKS_EACH: usize = 8;
 /// Idle time after which a thread ends: three rounds of probes.
 const IDLE_SPAN: Duration = Duration::from_secs(30);
@@ -112,8 +111,7 @@ impl Checks {
         left.into_iter().for_each(Check::alone);
     }
 
-    /// Passes checks that waited too long to the targets' own workers. Returns when to call again, if checks still
-    /// wait.
+    /// Passes checks that waited too long to the targets' own workers. Returns when to call again, if any wait.
     pub fn hand_over(&self, now: Time) -> Option<Duration> {
         let mut crew = self.crew.lock();
         let late = crew.take(|since| now.since(since) >= time(self.patience));

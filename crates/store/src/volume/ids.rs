@@ -79,8 +79,7 @@ fn new_epoch(state: &dyn State, namespace: &Path, targets: &Targets) -> Result<(
     let failed = |error: std::io::Error| Error::State(format!("the epoch in {}: {error}", namespace.display()));
     let mut seen =
         Epochs { state: state.epoch()?, namespace: namespace::read_epoch(namespace).map_err(failed)?, targets: 0 };
-    // State and namespace that agree were not restored from a backup. Only then may a target without a recorded epoch
-    // be skipped.
+    // State and namespace that agree are no backups. Only then may a target without a recorded epoch be skipped.
     let look = seen.state != seen.namespace || seen.state == 0;
     let all = targets.all();
     let asked: Vec<_> = all.iter().map(|t| (t, t.submit(move |medium| known_to(medium, look)))).collect();

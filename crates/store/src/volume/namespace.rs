@@ -72,8 +72,7 @@ fn read_line(file: &Path) -> std::io::Result<Option<String>> {
     }
 }
 
-/// Last epoch recorded in this namespace. 0 if it is new or its file is damaged: the state store and the targets have
-/// it, too.
+/// Last epoch in this namespace; 0 if it is new or its file is damaged. State store and targets have it, too.
 pub fn read_epoch(namespace: &Path) -> std::io::Result<u32> {
     let text = read_line(&namespace.join(EPOCH_FILE))?;
     let number = text.as_deref().map_or(Some(0), |text| text.parse().ok());

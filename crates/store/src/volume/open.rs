@@ -44,8 +44,7 @@ fn failed(cause: impl ToString) -> Problems {
     Problems(all.into_iter().map(Problem::failed).collect())
 }
 
-/// Problem of a state store that cannot be opened because of its device or server, unless the error names the
-/// configuration.
+/// Problem of a state store that its device or server keeps closed, unless the error names the configuration.
 fn unreached(error: Error) -> Problems {
     match error {
         Error::Newer(_) | Error::Invalid(_) => problem(error),

@@ -1,5 +1,4 @@
-//! Orders for targets that were given while the state store was away. They hold on this node, and are kept until the
-//! store has them.
+//! Orders for targets given while the state store was away. They hold on this node, and are kept for the store.
 //!
 //! ```text
 //!   order ──> targets of this node ──> store, with its time ──> bell ──> other nodes

@@ -92,8 +92,7 @@ pub(super) fn block(name: &str, path: &str, tier: &str) -> String {
     format!("\n[[target]]\nname = {}\npath = {}\ntier = {}\n", quoted(name), quoted(path), quoted(tier))
 }
 
-/// Creates the directory around it. If root creates it, other users can reach the control socket but not list the
-/// directory.
+/// Creates the directory around it. If root does, other users reach the control socket but cannot list the directory.
 fn make_outer(dir: &Path) -> std::io::Result<()> {
     if let Some(parent) = dir.parent() {
         std::fs::create_dir_all(parent)?;

@@ -117,8 +117,7 @@ pub enum Event {
         /// Bytes of its copy in the buffer.
         bytes: u64,
     },
-    /// A checkpoint returns granted room that it could not use, because the devices had less space. It waits for the
-    /// room again.
+    /// A checkpoint returns granted room that the devices did not have, and waits for the room again.
     Back {
         /// Request number of the checkpoint.
         request: u64,

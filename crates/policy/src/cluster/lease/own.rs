@@ -63,8 +63,7 @@ impl Membership {
         }
     }
 
-    /// Decides an unsure lease: only a listing requested after the failed rename shows whether the file has the next
-    /// beat.
+    /// Decides an unsure lease: only a listing begun after the failed rename shows whether the next beat exists.
     pub(super) fn resolve(&mut self, now: Time, asked: Time, leases: &[Seen]) {
         let OwnLease::Unsure(since) = self.own else { return };
         if asked < since {

@@ -162,8 +162,7 @@ impl Work {
         let mut answer = Answer::default();
         match task {
             WireTask::Begin => {
-                // This precedes the node's own listing: objects made from here on are newer than the requesting node's
-                // list.
+                // This precedes the node's own listing: later objects are newer than the requesting node's list.
                 let now = checker.before_layouts(options.fences());
                 let making = now.making.iter().map(|object| object.0).collect();
                 let epoch = checker.files.pool().cluster.get().map_or(0, |cluster| cluster.epoch());

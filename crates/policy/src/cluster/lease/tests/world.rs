@@ -1,5 +1,4 @@
-//! Nodes over a simulated namespace: own clocks, freezes, crashes, lost answers, and listings that miss a file being
-//! renamed.
+//! Nodes over a simulated namespace: own clocks, freezes, crashes, lost answers, and incomplete listings.
 
 use super::*;
 use proptest::prelude::*;
