@@ -26,11 +26,11 @@ mod explore;
 pub enum Mode {
     /// Through the page cache.
     Cached,
-    /// Each read comes to the daemon.
+    /// Each read is sent to the daemon.
     Direct,
     /// The kernel reads and writes the object itself; with `direct`, it does so for mappings only.
     Passed {
-        /// Reads and writes come to the daemon.
+        /// Reads and writes are sent to the daemon.
         direct: bool,
     },
 }
@@ -44,7 +44,7 @@ pub struct OpenRequest {
     pub direct: bool,
     /// Pass it through, if file and kernel allow it.
     pub pass: bool,
-    /// Other nodes write the file, too: each read and write comes to the daemon.
+    /// Other nodes write the file, too, so each read and write is sent to the daemon.
     pub shared: bool,
 }
 

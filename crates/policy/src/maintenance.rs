@@ -49,7 +49,7 @@ pub enum Event {
     },
     /// Whether this node leads.
     Leads(bool),
-    /// The deadline has come.
+    /// The deadline has passed.
     Tick,
     /// No further work starts.
     Stop,

@@ -22,7 +22,7 @@ pub struct Taker {
 /// Cause of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The user holds as much as one user may now.
+    /// The user is at the limit of one user.
     Share {
         /// Amount that the user holds.
         held: u64,

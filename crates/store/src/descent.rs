@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Below one directory.
 pub struct Descent {
     levels: Vec<Level>,
-    /// Links, pipes, sockets and devices are met, too.
+    /// Whether links, pipes, sockets and devices are returned, too.
     others: bool,
 }
 
@@ -65,7 +65,7 @@ impl Descent {
         levels.iter().map(|level| OsStr::from_bytes(level.name.to_bytes())).collect()
     }
 
-    /// The path, below the root, of a file that was met last.
+    /// Path, below the root, of the last returned file.
     pub fn path_of(&self, name: &CStr) -> PathBuf {
         let above = self.levels.iter().skip(1).map(|level| &*level.name);
         above.chain([name]).map(|name| OsStr::from_bytes(name.to_bytes())).collect()

@@ -65,7 +65,7 @@ struct Inner {
 }
 
 impl DurableNames {
-    /// Takes up what an earlier daemon left. Draws a number: the first of this life, so to be called first.
+    /// Takes over the records of an earlier daemon. Must be called first, since it draws the first number of this life.
     pub fn open(state: Arc<dyn State>, pool: Arc<Pool>, boot: &str) -> Result<DurableNames> {
         let first = pool.next_object().0;
         let stored = state.record_get(NAMES, KEY)?;
@@ -117,7 +117,7 @@ impl DurableNames {
         if changed { self.save(&inner.record) } else { Ok(()) }
     }
 
-    /// The clean end: nothing is created any more, and everything that was is made durable.
+    /// The clean end: no name is created any more, and all existing names are made durable.
     pub fn finish(&self) -> Result<()> {
         let bound = self.pool.next_object().0;
         self.inner.lock().created = bound;

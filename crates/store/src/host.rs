@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// The path by which a descriptor can be named in calls that take none.
+/// Path that names a descriptor for calls that take only paths.
 pub fn descriptor_path(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }

@@ -1,6 +1,6 @@
 //! Sources of staged data: the trait that a remote source implements, and the record that a file keeps of its sources.
 //!
-//! The crate `source` has the implementations; this module knows no protocol.
+//! The crate `source` has the implementations; this module contains no protocol.
 
 #[cfg(test)]
 pub mod memory;

@@ -27,12 +27,12 @@ impl Recent {
         Recent { table: Table::new(), slab: Slab::new(), list: List::new(), max: max.max(1) }
     }
 
-    /// Returns the index of a key, if it is there, without touching it.
+    /// Returns the index of an existing key without touching it.
     pub(crate) fn find(&self, key: u64) -> Option<usize> {
         self.table.get(&self.slab, key).map(|slot| slot as usize)
     }
 
-    /// Touches a key if it is there. Returns whether it is.
+    /// Touches an existing key. Returns whether it exists.
     pub(crate) fn touch(&mut self, key: u64) -> bool {
         let Some(slot) = self.table.get(&self.slab, key) else { return false };
         self.list.refresh(&mut self.slab, slot);

@@ -278,7 +278,7 @@ impl Admission {
         self.timed.insert((at, self.serial), write);
     }
 
-    /// Releases held writes of a checkpoint as far as there is room, each at its time.
+    /// Releases held writes of a checkpoint while there is room, each at its time.
     fn serve(&mut self, now: Time, request: u64) {
         loop {
             let Some(of) = self.open.get_mut(&request).filter(|of| of.going && !of.paused) else { return };

@@ -55,7 +55,7 @@ pub struct Fetch {
     pub file_blocks: u64,
     /// Algorithm behind the fetch.
     pub reason: Reason,
-    /// Priority in queues: whether a caller waits for any of the blocks, as far as this level can see.
+    /// Priority in queues: whether a caller waits for any of the blocks, as far as known here.
     pub class: Class,
 }
 
@@ -78,7 +78,7 @@ pub enum Action {
     Hit {
         /// Request to serve.
         request: RequestId,
-        /// Resident blocks of it.
+        /// Resident blocks of the request.
         span: Span,
     },
     /// These blocks of the request arrive with a fetch. Only with `announce`, and before the `Fetch` if that is new.

@@ -10,7 +10,7 @@ mod sizes;
 use model::{Label, State};
 use scenario::{Faults, Guilt, NODES, Op, Scenario, Start};
 
-/// The states that were seen: their hashes and numbers, in a table that is at most half full.
+/// Hashes and numbers of the visited states, in a table that is at most half full.
 struct VisitedStates {
     slots: Vec<(u64, u32)>,
     len: usize,
@@ -64,7 +64,7 @@ fn explore(scenario: &Scenario) -> SearchResult {
     let mut seen = VisitedStates::new();
     let mut states = vec![State::start(scenario)];
     let mut from: Vec<(u32, Label)> = vec![(0, Label { node: 0, what: "", fault: false })];
-    // Back along what happens without faults.
+    // Edges of steps without faults, reversed.
     let mut back: Vec<(u32, u32)> = Vec::new();
     seen.number(&states[0]);
     let (mut at, mut next) = (0, Vec::new());

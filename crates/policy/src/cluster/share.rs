@@ -157,7 +157,7 @@ impl Marks {
     }
 }
 
-/// The highest generation that is there.
+/// The highest existing generation.
 fn generation(listed: &BTreeSet<Mark>) -> u64 {
     let layout = |mark: &Mark| if let Mark::Layout(generation) = mark { Some(*generation) } else { None };
     listed.iter().filter_map(layout).max().unwrap_or_default()
@@ -200,7 +200,7 @@ pub fn agree(before: &Marks, grows: bool, after: &Marks) -> bool {
     (before.generation, before.claim) == (after.generation, after.claim) && !(grows && before.claim.is_some())
 }
 
-/// Whether one that waits for a claim has to wait on.
+/// Whether a node that waits for a claim has to go on waiting.
 pub fn stands(claim: &Claim, marks: &Marks, over: impl Fn(Node) -> bool) -> bool {
     marks.claim == Some(*claim) && !over(claim.node)
 }
@@ -274,7 +274,7 @@ pub fn step(claim: &Claim, marks: &Marks, over: impl Fn(Node) -> bool) -> Step {
 pub enum Created {
     /// It was created now.
     Yes,
-    /// It was there.
+    /// The record exists.
     Exists {
         /// It is this very record, from an earlier try.
         mine: bool,

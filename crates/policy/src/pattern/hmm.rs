@@ -27,7 +27,7 @@ pub const LEARN_EVERY: usize = 32;
 const ROUNDS: usize = 6;
 /// Smallest probability of a prediction.
 pub const SURE: f64 = 0.6;
-/// Smallest probability of anything: an event never seen is not impossible.
+/// Smallest probability of any event, since an event without samples is not impossible.
 const FLOOR: f64 = 1e-4;
 
 type Row = [f64; STATES];

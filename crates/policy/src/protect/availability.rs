@@ -77,7 +77,7 @@ pub struct Lost {
 pub enum Event {
     /// All waiting jobs with input, in the order of the scheduler.
     Line(Vec<Waiting>),
-    /// A target failed or came back.
+    /// A target failed or returned.
     TargetsChanged,
     /// The answer to [`Action::Look`] for one of its jobs: the losses of its files, which may be empty.
     Looked {
@@ -130,7 +130,7 @@ pub enum Action {
 pub enum LookReason {
     /// The jobs have joined the queue.
     Joined,
-    /// A target failed or came back.
+    /// A target failed or returned.
     TargetsChanged,
     /// `Config::every` has passed since the last check.
     Periodic,

@@ -36,7 +36,7 @@ pub struct Pane {
     pub span_ns: f64,
     /// Device time of the accesses to the fast tier, summed over its devices.
     pub fast_busy_ns: f64,
-    /// Device time of the accesses to the slow tier, likewise.
+    /// Device time of the accesses to the slow tier, in the same way.
     pub slow_busy_ns: f64,
     /// Mean bytes of a read.
     pub read_bytes: f64,

@@ -136,8 +136,8 @@ impl Stager {
         whole.compare()
     }
 
-    /// Discards what interrupted stagings of this user to `path` (or below it) fetched. Waits for those that are being
-    /// stopped. Returns their number.
+    /// Discards the data of interrupted stagings by this user to `path` (or below it). Waits for stagings that are
+    /// being stopped. Returns their number.
     pub fn forget(&self, path: &str, who: &Identity) -> Result<usize, StageError> {
         let path = names(path)?.join("/");
         let below =

@@ -342,7 +342,7 @@ proptest! {
         // Each of eight may wait five seconds for room, and be idle for two.
         world.run(now + ms(8 * 8000));
         let waiting = (1..=world.writes).filter(|write| world.is_held(*write)).count();
-        // One may have gone on without being held.
+        // A write may have been released without being held.
         prop_assert_eq!((waiting, world.admission.held()), (0, 0));
     }
 }

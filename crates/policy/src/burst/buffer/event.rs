@@ -51,7 +51,7 @@ pub enum Event {
         /// Final size of the checkpoint.
         bytes: f64,
     },
-    /// A checkpoint will never be complete; its written bytes are gone.
+    /// A checkpoint will never be complete, and its written bytes were removed.
     Abandoned {
         /// Request number of the checkpoint.
         request: u64,

@@ -76,7 +76,7 @@ pub enum Action {
     Expel {
         /// The node to expel; this node itself when it leaves.
         node: Node,
-        /// Beat of the file; `None` if none was ever seen: then the file that the number's symlink points to.
+        /// Beat of the file; `None` for a file never seen, which the number's symlink points to.
         beat: Option<u64>,
         /// Time since the beat last changed.
         silent: Time,

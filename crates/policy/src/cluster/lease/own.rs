@@ -6,7 +6,7 @@ use crate::time::Time;
 /// State of the own lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnLease {
-    /// Not known to be lost; it may have expired.
+    /// The lease is not known to be lost, but may have expired.
     Held,
     /// The lease file did not have its expected name, at this time.
     Unsure(Time),

@@ -1,4 +1,4 @@
-//! How fast sources are: a moving mean of what their transfers have shown.
+//! Rates of sources: a moving mean over their transfers.
 
 use crate::time::Time;
 use std::collections::BTreeMap;
@@ -12,17 +12,17 @@ pub struct SourceId(pub u64);
 pub struct Load {
     /// Bytes in all.
     pub bytes: u64,
-    /// Bytes held to a rate below the source's, by that rate. They come one after the other.
+    /// Bytes with a rate limit below the source's rate, by that limit. They are sent one after the other.
     pub limited: BTreeMap<u64, u64>,
 }
 
 impl Load {
-    /// So many bytes that nothing but their source holds back.
+    /// Bytes that only their source limits.
     pub fn free(bytes: u64) -> Load {
         Load { bytes, limited: BTreeMap::new() }
     }
 
-    /// Adds what one command brings.
+    /// Adds the load of one command.
     pub fn add(&mut self, bytes: u64, limit: Option<u64>) {
         self.bytes = self.bytes.saturating_add(bytes);
         if let Some(limit) = limit {
@@ -31,7 +31,7 @@ impl Load {
         }
     }
 
-    /// Mean bytes per second over all of it, from a source of that rate.
+    /// Mean bytes per second over the whole load, from a source of that rate.
     pub fn mean_rate(&self, source_rate: u64) -> u64 {
         let took = self.takes(source_rate).0;
         let rate = u128::from(self.bytes) * 1_000_000_000;
@@ -78,7 +78,7 @@ impl Rates {
         self.0.insert(source, bytes_per_sec.max(1));
     }
 
-    /// All that is known.
+    /// All known rates.
     pub fn iter(&self) -> impl Iterator<Item = (SourceId, u64)> {
         self.0.iter().map(|(source, rate)| (*source, *rate))
     }

@@ -15,7 +15,7 @@ struct Reader {
     file: u64,
     block: u64,
     end_block: u64,
-    /// Time of its next request; none while it waits for a row, and at its end.
+    /// Time of its next request; `None` while it waits for a row, and at its end.
     ready_ms: Option<f64>,
     /// Time of its last request.
     asked_ms: f64,
