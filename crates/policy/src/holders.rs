@@ -1,8 +1,8 @@
 //! The kernel as a holder of a file's layout: which open does its I/O how, and when the layout may change.
 //!
 //! The kernel reads and writes the one object of a file by itself while opens are passed through. It then uses that
-//! object for every open of the inode, and each mapping keeps it for as long as the mapping lives, even after the
-//! last close. So the kernel holds the layout from the first such open until nothing can use the object:
+//! object for every open of the inode. Each mapping keeps the object, even after the last close. So the kernel holds
+//! the layout from the first such open until nothing can use the object:
 //!
 //! ```text
 //!         first open, able                last close            nothing has the object open
@@ -12,9 +12,10 @@
 //! ```
 //! Layout changes are refused unless the file is free. During a change no open starts to pass.
 //!
-//! The kernel forbids some mixtures on one inode: beside an open that is passed through every open must be, with the
-//! same object, and none may be while the page cache is in use. So each open of a held file joins. An open that must not
-//! write the object by itself joins as a direct one: the daemon gets its reads and writes, its mappings are the object's.
+//! The kernel forbids some mixtures on one inode. Beside an open that is passed through, every open must be, with the
+//! same object. None may be while the page cache is in use. So each open of a held file joins. An open that must not
+//! write the object by itself joins as a direct one: its reads and writes reach the daemon, its mappings are the
+//! object's.
 //!
 //! Every writer of a file that is not held uses the page cache; `docs/internals/page-cache.md` explains why.
 

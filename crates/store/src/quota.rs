@@ -2,10 +2,9 @@
 //!
 //! ```text
 //!   file grows ── payers ──> accounts of its owner, its group, the directories above ── take ──> counted, or EDQUOT
-//!   what counts as much as it may, and where one's ceiling is, says the daemon's keeper of quotas (`policy::quota`)
 //! ```
-//! Only subjects with a limit have an account. Without any limit a count costs one read of a flag. An account is a few
-//! atomic counters, so that no file waits for another.
+//! The daemon's quota task sets the ceilings (`policy::quota`). Only subjects with a limit have an account. Without any
+//! limit a count costs one read of a flag. An account is a few atomic counters, so that no file waits for another.
 
 mod account;
 mod payers;

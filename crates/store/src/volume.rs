@@ -1,7 +1,7 @@
 //! An open volume: the contents of `volume.toml`, namespace, state store, targets, numbers.
 //!
-//! One daemon at a time, or, with a state store that nodes share, one on each node: locks in the state directory and in the namespace
-//! see to it.
+//! Only one daemon has it at a time, or one on each node if nodes share the state store. Locks in the state directory
+//! and in the namespace ensure that.
 
 mod anew;
 mod backup;

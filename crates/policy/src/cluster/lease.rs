@@ -16,8 +16,8 @@
 //! expelled node cannot renew. A watcher waits for the node's lease, plus the drift of clocks, from its first sight of
 //! that beat. The renewal was requested before, so the lease has ended on the node's own clock, too.
 //!
-//! **A node is over only when its `N.over` was seen.** A listing made during a rename may show both names or neither,
-//! so a missing lease file proves nothing.
+//! **A node is over only when its `N.over` was seen.** A listing during a rename may have both names or neither. So a
+//! missing lease file proves nothing.
 //!
 //! The leader is the lowest node that is not over and does not *drain*; it leads while it holds its lease. Numbers have
 //! no gaps, so a node leads only after it has seen *every* lower number over or draining. A name missing from a listing

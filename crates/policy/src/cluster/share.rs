@@ -23,9 +23,9 @@
 //! of them sees the other. A registration of a node that is over counts for nothing. Its write is not acknowledged
 //! unless it was done before the node's lease ended, which is before the changer looked.
 //!
-//! **A claim ends only with its generation.** Whatever a frozen node still asks for, its `layout.(G+1)` is refused
-//! once that exists, so a dead node's claim is ended by publishing the next generation as it is. A node that gives its
-//! own claim up does the same: no claim is made twice under one name, so no late removal hits another's.
+//! **A claim ends only with its generation.** Once `layout.(G+1)` exists, a frozen node cannot create it later. So a
+//! dead node's claim is ended by publishing the next generation unchanged. A node that gives up its own claim does the
+//! same. No claim is made twice under one name, so no late removal removes another's.
 //!
 //! **A record that was loaded counts once a later look shows its generation as the highest**, for readers, too. The
 //! record of an older generation may have been removed, and then created again by a node that had been frozen.
@@ -233,8 +233,8 @@ pub enum Begin {
     Claim(Claim),
     /// Another node changes the file. A registered node removes its registration first, or both wait for ever.
     Wait(Claim),
-    /// The claim's node is over, or the claim is left from an earlier change of this node: publish the next generation
-    /// as it is, then look again.
+    /// The claim's node is over, or the claim is left from an earlier change of this node. Publish the next generation
+    /// as it is, then list again.
     End(Claim),
 }
 

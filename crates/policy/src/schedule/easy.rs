@@ -11,13 +11,13 @@
 //!       now
 //! ```
 //!
-//! Each queue has capacity of its own and is scheduled by itself: `batch` charges cores, `dataxfer` charges one of a
-//! few slots and no core. A job enters its queue when all jobs it depends on have ended well; if one of them does not,
-//! it is dropped, and what depends on it in turn. A job that only must not run beside another waits for its end, however
-//! that is. The order of a queue is the order of entering.
+//! Each queue has its own capacity and schedule: `batch` charges cores, `dataxfer` charges one of a few slots and no
+//! core. A job enters its queue when all its dependencies have ended well. If one fails, the job is dropped, and its
+//! dependants in turn. A job that only must not run beside another waits for its end, with or without success. A
+//! queue's order is that of entering.
 //!
-//! Invariant: the shadow time computed when a job first blocks the queue's head is a promise; it starts no later, as
-//! long as jobs end by their estimates.
+//! Invariant: the shadow time when a job first blocks the queue's head is a promise. The job starts no later, as long
+//! as jobs end by their estimates.
 //!
 //! Scheduling happens in [`Easy::poll`], so that all events of one instant are taken in before the first decision.
 //!

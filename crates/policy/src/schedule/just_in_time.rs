@@ -5,11 +5,11 @@
 //!      |------- waits -------|======= transfer =======|--- margin ---|
 //!                            ^ estimated start - estimated transfer - margin
 //! ```
-//! The start is the queue's own estimate, corrected as often as the queue corrects it; without one, and after some time in
-//! which the queue may still find one, the data come at once.
-//! The transfer is reckoned from the rate that its source has shown, and the limits that it is held to ([`Rates`], [`Load`]). The margin is a fixed part and a part of
-//! the transfer, for estimates err and jobs end early. Space is reserved before a transfer begins and given back when
-//! its job is gone; when there is none, the soonest job's data come first as soon as there is.
+//! The start is the queue's latest estimate. If the queue has none for some time, the transfer begins at once. The
+//! transfer time follows from the measured rate of the source and the limits of the transfer ([`Rates`], [`Load`]). The
+//! margin is a fixed part and a part of the transfer, because estimates err and jobs end early. Space is reserved
+//! before a transfer begins, and released with its job. If there is none, the job that starts soonest gets the next
+//! free space.
 //!
 //! A stage-in is *too late* if the job could have started before its data were there. It is *too early* if they lay
 //! there for longer than `early_max`. Both are counted, with the time lost. A job that could have started so soon after

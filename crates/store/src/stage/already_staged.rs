@@ -1,5 +1,5 @@
-//! Repeated staging: a file that came from the same source and is unchanged is kept, a verified one can be verified
-//! again, and remains of an abandoned staging can be removed.
+//! Repeated staging. An unchanged file from the same source is kept, and a verified one can be verified again. Remains
+//! of an abandoned staging can be removed.
 
 use super::checksum::{Checksum, Expected};
 use super::place::{Place, names, open_at};

@@ -27,8 +27,8 @@ impl Chosen {
     }
 }
 
-/// A pattern as users write it: without a slash it matches the last name at any depth; with a slash at its end it
-/// matches everything below.
+/// A pattern as users write it. Without a slash, it matches the last name at any depth; with a slash at its end,
+/// everything below.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern {

@@ -167,8 +167,8 @@ fn stopped_or(uri: &str, e: Option<SourceError>) -> StageError {
     e.map_or(StageError::Stopped, |e| StageError::of_source(uri, e))
 }
 
-/// Runs a request to a source on a thread of its own and waits for the answer or the stop flag: a source without an
-/// answer delays no stopped transfer. The thread ends at the source's own deadline.
+/// Runs a request to a source on a thread of its own, and waits for the answer or the stop flag. So a source without an
+/// answer delays no stop. The thread ends at the source's own deadline.
 fn unless_stopped<T: Send + 'static>(
     stop: &Stop,
     source: &Arc<dyn Source>,

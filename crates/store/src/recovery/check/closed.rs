@@ -1,6 +1,6 @@
 //! Checksums of a file that is not being written, made from the bytes of all its mirrors once they are durable.
 //!
-//! They certify bytes as the targets return them. Hashing while writing would also prove the way to the device, but
+//! They certify bytes as the targets return them. Hashing while writing would also prove the way to the device. But
 //! writes arrive in any order and in parts of stripes, and passed-through writes never reach the daemon.
 
 use super::Checker;

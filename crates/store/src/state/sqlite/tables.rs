@@ -1,7 +1,7 @@
 //! The calls of a state store as statements.
 //!
-//! Numbers of files and objects use all 64 bits; SQLite's integers are signed, so they are stored as their bit pattern
-//! and ordered as unsigned by comparing the sign first.
+//! Numbers of files and objects use all 64 bits, but SQLite's integers are signed. They are stored as their bit
+//! pattern, and ordered as unsigned by comparing the sign first.
 
 use super::SqliteState;
 use crate::Result;
