@@ -364,7 +364,7 @@ mod tests {
     }
 
     proptest! {
-        /// It ends, with and without failing moves. The spread never grows, and `Balanced` is true.
+        /// The balance ends, with and without failing moves. The spread never grows, and `Balanced` is true.
         #[test]
         fn it_ends_and_makes_nothing_worse(
             used in prop::collection::vec((0u64..=1000, 0u8..2, 0u64..6), 1..8),

@@ -39,7 +39,7 @@ pub enum Mode {
 /// One open, as the application and the configuration request it.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenRequest {
-    /// It may write.
+    /// Whether the open may write.
     pub writes: bool,
     /// Read past the page cache, unless something can write.
     pub direct: bool,

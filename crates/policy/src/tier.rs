@@ -112,7 +112,7 @@ pub enum Reason {
         /// Its remaining value on the fast tier, with the cost of writing it back if needed, in nanoseconds.
         worth_ns: u64,
     },
-    /// It takes more of the fast tier than its use may have.
+    /// It uses more of the fast tier than its share.
     OverShare,
 }
 

@@ -87,7 +87,8 @@ impl Error {
             {
                 *errno
             }
-            // As where the system lacks them: neither a descriptor of the application nor its target is at fault.
+            // The errno is that of a system without descriptors, since neither the application's descriptor nor its
+            // target is at fault.
             Error::Target { error: TargetError::Io(Errno::MFILE | Errno::NFILE), .. } => Errno::NFILE,
             Error::Target { error, .. } if error.is_shortage() => Errno::NOMEM,
             Error::Target { .. }

@@ -14,7 +14,7 @@ pub fn descriptor_path(fd: impl AsFd) -> String {
 /// Attributes of an open file from the kernel's cache, for constant ones: device, inode and kind. Sends no request to a
 /// server.
 pub fn remembered(fd: impl AsFd) -> Result<Stat> {
-    // By its path: of a call without one the kernel does not heed the flag.
+    // The call uses the path, because the kernel ignores the flag for a call without one.
     statat(CWD, descriptor_path(fd), AtFlags::STATX_DONT_SYNC)
 }
 

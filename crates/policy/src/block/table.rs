@@ -171,7 +171,7 @@ mod tests {
     }
 
     proptest! {
-        /// It answers like a map, with colliding keys: they are few and close.
+        /// The table behaves like a map, with colliding keys: they are few and close.
         #[test]
         fn agrees_with_a_map(steps in prop::collection::vec((0u64..200, any::<bool>()), 0..600)) {
             let (mut slab, mut table) = (Slab::new(), Table::new());

@@ -340,7 +340,7 @@ impl Admission {
                 self.actions.push_back(Action::Buffer(action));
                 let Some(of) = self.open.get_mut(&request) else { return };
                 (of.version, of.direct) = (Some(version), direct);
-                // It has the requested room, which may be 0.
+                // The checkpoint has the requested room, which may be 0.
                 if std::mem::take(&mut of.again) {
                     of.going = true;
                     self.actions.push_back(Action::Prepare { request });

@@ -87,7 +87,7 @@ pub enum Action {
         request: RequestId,
         /// Blocks in flight.
         span: Span,
-        /// Fetch that brings them.
+        /// Fetch that delivers them.
         fetch: FetchId,
     },
     /// Fetch blocks from below.
@@ -101,14 +101,14 @@ pub enum Action {
     Store {
         /// Blocks to store.
         span: Span,
-        /// Fetch that brought them; `None` for a write.
+        /// Fetch that delivered them; `None` for a write.
         fetch: Option<FetchId>,
     },
     /// The block is no longer resident. Only with `announce`.
     Evict {
         /// Block to drop.
         block: Block,
-        /// Whether any request from above asked for it.
+        /// Whether any request from above needed the block.
         used: bool,
     },
     /// All blocks of the request are here: answer it.

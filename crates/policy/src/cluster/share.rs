@@ -208,11 +208,11 @@ pub fn stands(claim: &Claim, marks: &Marks, over: impl Fn(Node) -> bool) -> bool
 /// Outcome of a finished write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// It may be acknowledged.
+    /// The write may be acknowledged.
     Acknowledge,
     /// The lease may still be renewed: check again.
     Wait,
-    /// It is done again from the start: register, look, load the layout, write.
+    /// The write must be repeated from the start: register, list, load the layout, write.
     Again,
 }
 
@@ -272,11 +272,11 @@ pub fn step(claim: &Claim, marks: &Marks, over: impl Fn(Node) -> bool) -> Step {
 /// The answer to the create of a layout record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
-    /// It was created now.
+    /// This call created the record.
     Yes,
     /// The record exists.
     Exists {
-        /// It is this very record, from an earlier try.
+        /// Whether the record is this very one, from an earlier try.
         mine: bool,
     },
 }

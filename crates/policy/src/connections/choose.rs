@@ -12,9 +12,9 @@ use crate::time::Time;
 /// Direction of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// From the server.
+    /// Bytes from the server.
     Read,
-    /// To the server.
+    /// Bytes to the server.
     Write,
 }
 
@@ -25,7 +25,7 @@ pub struct Request {
     pub direction: Direction,
     /// Length in bytes.
     pub bytes: u64,
-    /// Whether it must go over one connection.
+    /// Whether the operation must go over one connection.
     pub whole: bool,
 }
 

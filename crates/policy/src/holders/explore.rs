@@ -12,7 +12,7 @@ enum Kind {
     Write,
     /// `O_APPEND`: never passed through.
     Append,
-    /// For reading, with a mapping that outlives the close.
+    /// A mapping for reading, which outlives the close.
     MapRead,
     /// A mapping for reading and writing.
     MapWrite,

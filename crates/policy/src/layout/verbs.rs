@@ -11,7 +11,7 @@ use std::fmt;
 pub enum VerbError {
     /// No such mirror, segment or object exists.
     NoSuchPosition(Position),
-    /// It is the last mirror in sync; without it the file could not be read.
+    /// The mirror is the last one in sync; without it the file could not be read.
     LastInSync,
     /// These two mirrors have different segments.
     NotAlike(usize, usize),

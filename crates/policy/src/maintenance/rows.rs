@@ -89,7 +89,7 @@ impl Row {
         Row { pause: Time::from_secs(seconds), pause_max: Time::from_secs(max), ..self }
     }
 
-    /// For tasks on files that applications use.
+    /// Row for tasks on files that applications use.
     const fn of_files(self) -> Row {
         Row { is_put_off: true, waiting_max: 10_000, ..self }
     }

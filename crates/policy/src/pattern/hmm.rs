@@ -96,7 +96,7 @@ impl Hmm {
         Hmm::default()
     }
 
-    /// Records a request, and learns at times.
+    /// Records a request, and updates the model at times.
     pub fn observe(&mut self, request: Request) {
         let Some(last) = self.last.replace(request) else { return };
         let end = last.offset.saturating_add(last.len);

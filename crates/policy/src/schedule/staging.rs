@@ -25,7 +25,7 @@ pub const PAUSE_MAX: Time = Time::from_secs(60);
 /// Directives of a script, already parsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directives {
-    /// Commands that bring data in, in order.
+    /// Commands that stage data in, in order.
     pub stage_in: Vec<String>,
     /// Most retries of a failed stage-in.
     pub stage_in_retries: u32,
@@ -115,9 +115,9 @@ pub struct Attempts {
 pub enum Attempt {
     /// The command succeeded.
     Succeeded,
-    /// It failed in a way that may pass.
+    /// It failed, and a retry may succeed.
     Failed,
-    /// It failed for good: the source has no such file, the user may not, the words are wrong.
+    /// It failed for good: the source has no such file, the user lacks permission, or the command is wrong.
     FailedForGood,
 }
 

@@ -165,7 +165,7 @@ impl Changes {
             let max = match by {
                 // Copy costs are measured for them: one at a time.
                 Mechanism::Stripes => 1,
-                // They limit their own requests.
+                // These mechanisms limit their own requests.
                 Mechanism::Tiers | Mechanism::Replicas => usize::MAX,
                 _ => self.max,
             };

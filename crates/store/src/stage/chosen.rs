@@ -43,7 +43,7 @@ impl std::str::FromStr for Pattern {
         let below = if text.ends_with('/') { "**" } else { "" };
         let whole = match text.contains('/') {
             true => format!("{}{below}", text.strip_prefix('/').unwrap_or(text)),
-            // Within a name no wildcard crosses a slash.
+            // Wildcards within a name match no slash.
             false => format!("**/{}", text.split("**").collect::<Vec<_>>().join("*")),
         };
         Ok(Pattern { text: text.to_owned(), glob: whole.parse()? })

@@ -22,7 +22,7 @@ pub enum Event {
         /// Additional bytes that it needs.
         bytes: f64,
     },
-    /// A checkpoint gives up the room that it waits for.
+    /// A checkpoint no longer waits for room.
     Refused {
         /// Request number of the checkpoint.
         request: u64,
@@ -105,7 +105,7 @@ pub enum Event {
     },
     /// State of the capacity tier.
     Capacity {
-        /// Whether it accepts writes.
+        /// Whether the tier accepts writes.
         usable: bool,
         /// Whether none of its devices has failed.
         whole: bool,

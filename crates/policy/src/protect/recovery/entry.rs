@@ -19,7 +19,7 @@ pub(super) enum Phase {
     Patching,
     /// Every row is patched; the layout does not record it yet.
     Closing,
-    /// Not every row could be patched. Refuses readers for a while.
+    /// Some rows could not be patched. Readers are refused for a while.
     Broken {
         /// Time from which it may be retried.
         until: Time,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub u64);
 
-/// Data to be brought from one source.
+/// Data to be staged in from one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Bytes in all.
@@ -88,8 +88,8 @@ impl Rates {
         self.0.get(&source).copied()
     }
 
-    /// Learns from a transfer that succeeded. A transfer held by its limits gives no rate of its source, but for its
-    /// part without limits.
+    /// Updates the rates after a successful transfer. A transfer held by its limits shows its source's rate only with
+    /// its part without limits.
     pub fn measured(&mut self, source: SourceId, load: &Load, took: Time) {
         let held = load.held();
         let was_held = !load.limited.is_empty() && took <= held + Time(held.0 / LIMIT_MARGIN);
