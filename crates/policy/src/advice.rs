@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn readers_in_order_are_read_ahead_for_whatever_else_they_do() {
-        // One stream; one whose requests overtake each other; eight in turn; one that reads everything twice.
+        // A single stream, a stream with overtaking requests, eight streams in turn, and a stream with repeated reads.
         let one: Vec<u64> = (0..1000).collect();
         let overtaken = (0..1000).map(|n| n ^ 1).collect();
         let eight = (0..1000).map(|n| n % 8 * 100_000 + n / 8).collect();

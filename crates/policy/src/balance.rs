@@ -332,7 +332,8 @@ mod tests {
         assert_eq!((from, to), (TargetId(1), TargetId(3)));
         assert_eq!(reason.to_string(), "its target was 80.0 % full, the other 20.0 %, the tier 50.0 %");
         machine.handle(Time::ZERO, Event::Moved);
-        // Not moved: a file on all targets of the tier, a pinned one, and one that would only exchange the fills.
+        // These files do not move: one on all targets of the tier, a pinned one, and one that would only exchange the
+        // fills.
         assert_eq!(told(&mut machine, file(2, &[(1, 100), (2, 100), (3, 100)])), None);
         let kept = Event::File { file: FileId(3), parts: vec![(TargetId(1), 100)], keep: true };
         assert_eq!(told(&mut machine, kept), None);
@@ -363,7 +364,7 @@ mod tests {
     }
 
     proptest! {
-        /// It ends, with and without failing moves. The spread never grows, and `Balanced` is true.
+        /// The balance ends, with and without failing moves. The spread never grows, and `Balanced` is true.
         #[test]
         fn it_ends_and_makes_nothing_worse(
             used in prop::collection::vec((0u64..=1000, 0u8..2, 0u64..6), 1..8),

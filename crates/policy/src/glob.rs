@@ -28,7 +28,7 @@ enum Part {
     Some,
     /// `**`
     All,
-    /// `**/`: nothing, or anything that ends with a slash.
+    /// `**/`: empty, or any path that ends with a slash.
     Directories,
 }
 

@@ -1,8 +1,8 @@
 //! The kernel as a holder of a file's layout: which open does its I/O how, and when the layout may change.
 //!
 //! The kernel reads and writes the one object of a file by itself while opens are passed through. It then uses that
-//! object for every open of the inode, and each mapping keeps it for as long as the mapping lives, even after the
-//! last close. So the kernel holds the layout from the first such open until nothing can use the object:
+//! object for every open of the inode. Each mapping keeps the object, even after the last close. So the kernel holds
+//! the layout from the first such open until nothing can use the object:
 //!
 //! ```text
 //!         first open, able                last close            nothing has the object open
@@ -12,9 +12,10 @@
 //! ```
 //! Layout changes are refused unless the file is free. During a change no open starts to pass.
 //!
-//! The kernel forbids some mixtures on one inode: beside an open that is passed through every open must be, with the
-//! same object, and none may be while the page cache is in use. So each open of a held file joins. An open that must not
-//! write the object by itself joins as a direct one: the daemon gets its reads and writes, its mappings are the object's.
+//! The kernel forbids some mixtures on one inode. Beside an open that is passed through, every open must be, with the
+//! same object. None may be while the page cache is in use. So each open of a held file joins. An open that must not
+//! write the object by itself joins as a direct one: its reads and writes reach the daemon, its mappings are the
+//! object's.
 //!
 //! Every writer of a file that is not held uses the page cache; `docs/internals/page-cache.md` explains why.
 
@@ -26,11 +27,11 @@ mod explore;
 pub enum Mode {
     /// Through the page cache.
     Cached,
-    /// Each read comes to the daemon.
+    /// Each read is sent to the daemon.
     Direct,
     /// The kernel reads and writes the object itself; with `direct`, it does so for mappings only.
     Passed {
-        /// Reads and writes come to the daemon.
+        /// Reads and writes are sent to the daemon.
         direct: bool,
     },
 }
@@ -38,13 +39,13 @@ pub enum Mode {
 /// One open, as the application and the configuration request it.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenRequest {
-    /// It may write.
+    /// Whether the open may write.
     pub writes: bool,
     /// Read past the page cache, unless something can write.
     pub direct: bool,
     /// Pass it through, if file and kernel allow it.
     pub pass: bool,
-    /// Other nodes write the file, too: each read and write comes to the daemon.
+    /// Other nodes write the file, too, so each read and write is sent to the daemon.
     pub shared: bool,
 }
 
@@ -81,7 +82,7 @@ pub struct Holders {
 }
 
 impl Holders {
-    /// Whether this open would be the first that is passed through, so that the kernel must be given the object before.
+    /// Whether this open would be the first that is passed through, so that the kernel must get the object before.
     pub fn starts(&self, request: &OpenRequest) -> bool {
         let wanted = request.pass && !request.shared;
         wanted && self.hold == Hold::Free && self.cached == 0 && self.direct == 0 && !self.changing
@@ -134,7 +135,7 @@ impl Holders {
         self.hold == Hold::Mapped
     }
 
-    /// Nothing but the daemon has the object open. Ends the hold; no if opens are passed through again.
+    /// Only the daemon has the object open, so the hold ends. Returns false if opens are passed through again.
     pub fn unmapped(&mut self) -> bool {
         let ends = self.awaits_unmapping();
         if ends {

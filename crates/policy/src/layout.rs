@@ -99,7 +99,7 @@ pub struct Object {
     pub target: TargetId,
     /// Whether a hole in it is data.
     pub state: ObjectState,
-    /// This file's part of it, if files that are read together share it.
+    /// This file's part of the object, if files that are read together share it.
     pub merged: Option<Merged>,
 }
 

@@ -1,4 +1,5 @@
-//! The contract of every state machine: events and the time go in, actions and the next deadline come out.
+//! The contract of every state machine: its input are events and the time, its output are actions and the next
+//! deadline.
 //!
 //! ```text
 //!   handle(now, event) --> [ state ] --> poll() until None --> next_deadline()

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing is left: the next run is at the period, if there is one.
+    /// No work is left: the next run is at the period, if there is one.
     Done,
     /// The run was incomplete: it is repeated after a pause.
     Again,
@@ -49,9 +49,9 @@ pub enum Event {
     },
     /// Whether this node leads.
     Leads(bool),
-    /// The deadline has come.
+    /// The deadline has passed.
     Tick,
-    /// Nothing starts any more.
+    /// No further work starts.
     Stop,
 }
 

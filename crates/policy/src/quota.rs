@@ -317,7 +317,7 @@ impl Machine for Quota {
                 account.limits = limits;
                 for resource in Resource::ALL {
                     let known = account.standing.of(resource).since();
-                    // A saved time in the future comes from a clock that was ahead.
+                    // A saved time in the future is from a clock that was ahead.
                     if let Some(since) = known.or(since.of(resource).map(|since| since.min(self.now))) {
                         *account.standing.of_mut(resource) = Standing::Over { since, until: since + limits.grace };
                     }

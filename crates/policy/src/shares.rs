@@ -22,7 +22,7 @@ pub struct Taker {
 /// Cause of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The user holds as much as one user may now.
+    /// The user is at the limit of one user.
     Share {
         /// Amount that the user holds.
         held: u64,
@@ -178,7 +178,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the rule in another form: after an admitted take, at least as much is free as the taker holds.
+        /// Tests the rule in another form: after an admitted take, at least as much is free as the taker holds.
         #[test]
         fn an_admitted_take_leaves_as_much_as_the_taker_holds(
             limit in 0u64..200, reserve in 0u64..50, steps in prop::collection::vec((0u32..4, 0u64..40, any::<bool>()), 0..200)

@@ -100,7 +100,7 @@ pub enum Reason {
         /// Device time of the move, in nanoseconds.
         costs_ns: u64,
     },
-    /// It was just accessed, so that moving it costs little, and enough further accesses are expected.
+    /// The location was just accessed, so moving it is cheap, and enough further accesses are expected.
     AtHand {
         /// Device time saved by the accesses to come, in nanoseconds.
         saves_ns: u64,
@@ -112,7 +112,7 @@ pub enum Reason {
         /// Its remaining value on the fast tier, with the cost of writing it back if needed, in nanoseconds.
         worth_ns: u64,
     },
-    /// It takes more of the fast tier than its use may have.
+    /// It uses more of the fast tier than its share.
     OverShare,
 }
 

@@ -50,7 +50,7 @@ use replicas::Replicas;
 use std::collections::{BTreeMap, VecDeque};
 use stripes::Stripes;
 
-/// Files known, of which none is forgotten. A guess: some megabytes.
+/// Limit of known files of which none is forgotten. A guess: some megabytes.
 const FILES_MIN: usize = 1 << 14;
 
 /// Mechanisms of a volume, with their configurations.
@@ -82,7 +82,7 @@ pub struct Volume {
     changes: Changes,
     changes_max: usize,
     repairs: bool,
-    /// So many files known, and those at rest are forgotten.
+    /// Number of known files above which files at rest are forgotten.
     forget_at: usize,
     says: VecDeque<Action>,
     log: Log<Event, Action>,
@@ -167,7 +167,7 @@ impl Volume {
         self.burst.as_mut().is_none_or(|burst| burst.admission.admit(now, request, len))
     }
 
-    /// Keeps what goes in and comes out from now on.
+    /// Logs all events and actions from now on.
     pub fn start_log(&mut self) {
         self.log.start();
     }

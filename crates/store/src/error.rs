@@ -46,10 +46,10 @@ pub enum Error {
     /// The file is in use in a way that excludes the operation.
     #[error("busy: {0}")]
     Busy(String),
-    /// Another node, or what nodes share, kept a call waiting for too long.
+    /// A call waited for too long for another node or for shared state.
     #[error("another node: {0}. Try again; `entrepot node list` shows the nodes")]
     Elsewhere(String),
-    /// A checkpoint lacks something: a write of it failed.
+    /// A checkpoint is incomplete, because a write of it failed.
     #[error("{0}")]
     NotWhole(String),
     /// A user or group has reached its limit.
@@ -87,7 +87,8 @@ impl Error {
             {
                 *errno
             }
-            // As where the system lacks them: neither a descriptor of the application nor its target is at fault.
+            // The errno is that of a system without descriptors, since neither the application's descriptor nor its
+            // target is at fault.
             Error::Target { error: TargetError::Io(Errno::MFILE | Errno::NFILE), .. } => Errno::NFILE,
             Error::Target { error, .. } if error.is_shortage() => Errno::NOMEM,
             Error::Target { .. }

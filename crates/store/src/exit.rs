@@ -12,7 +12,7 @@ pub const DENIED: u8 = 4;
 pub const NOT_FOUND: u8 = 5;
 /// The object is in use; nothing was changed.
 pub const BUSY: u8 = 6;
-/// Some of it was done and some failed, or data are lost.
+/// A part was done and a part failed, or data are lost.
 pub const INCOMPLETE: u8 = 7;
 /// The operation was interrupted and can be resumed.
 pub const INTERRUPTED: u8 = 130;

@@ -6,18 +6,19 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// The path by which a descriptor can be named in calls that take none.
+/// Path that names a descriptor for calls that take only paths.
 pub fn descriptor_path(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
-/// Attributes of an open file as the kernel remembers them, for what never changes: device, inode and kind. No server is asked.
+/// Attributes of an open file from the kernel's cache, for constant ones: device, inode and kind. Sends no request to a
+/// server.
 pub fn remembered(fd: impl AsFd) -> Result<Stat> {
-    // By its path: of a call without one the kernel does not heed the flag.
+    // The call uses the path, because the kernel ignores the flag for a call without one.
     statat(CWD, descriptor_path(fd), AtFlags::STATX_DONT_SYNC)
 }
 
-/// When a file was made, in nanoseconds since 1970; `None` where its file system does not say.
+/// Birth time of a file, in nanoseconds since 1970; `None` if its file system does not report it.
 pub fn born_ns(file: impl AsFd) -> Result<Option<u64>> {
     let told = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
     let is_told = StatxFlags::from_bits_retain(told.stx_mask).contains(StatxFlags::BTIME);

@@ -1,6 +1,6 @@
 //! The live world: targets, stubs, layouts, files, mover, repair, control socket and the FUSE mount.
 //!
-//! It drives the machines of `policy` in real time and does all the I/O. It takes no decision of its own.
+//! It drives the machines of `policy` in real time and does all the I/O. All decisions are theirs.
 
 pub mod adapt;
 pub mod admission;

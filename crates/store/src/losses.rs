@@ -1,4 +1,4 @@
-//! Syncs that failed, kept in the state store: what they may have lost is lost for the next daemon too.
+//! Failed syncs, kept in the state store: data that they may have lost are lost for the next daemon, too.
 
 use crate::Result;
 use crate::file::{LossLog, Lost};

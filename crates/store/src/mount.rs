@@ -83,7 +83,7 @@ pub struct Parts {
 
 /// Receiver of the processes that open files.
 pub trait Openers: Send + Sync {
-    /// Called when a process opens a file, which waits for the return. The result is dropped when that open ends.
+    /// Called when a process opens a file, and delays that open. The result is dropped when the open ends.
     fn opened(&self, file: &File, uid: u32, pid: u32) -> Option<Box<dyn Send + Sync>>;
 }
 
@@ -120,13 +120,13 @@ pub struct Options {
     pub entry_timeout: Duration,
     /// Time for which the kernel may cache attributes.
     pub attr_timeout: Duration,
-    /// Whether other users may use it; `None`: if run by root.
+    /// Whether other users may use the mount; `None`: if run by root.
     pub allow_other: Option<bool>,
     /// Whether the kernel may read and write one-object files by itself.
     pub passthrough: Passthrough,
     /// Whether files that nothing writes are read through the kernel's page cache.
     pub io: Io,
-    /// Shown as the source in `/proc/mounts`.
+    /// Source of the mount in `/proc/mounts`.
     pub name: String,
     /// Limit of descriptors of the process.
     pub descriptors_max: u64,
@@ -169,11 +169,11 @@ struct Server {
     /// Lock calls; unused where one node has the volume.
     locks: Arc<locks::Locks>,
     slow: Arc<Slow>,
-    /// Work that waits for a moment: files kept open, and removals of objects that other nodes may read.
+    /// Delayed work: files kept open, and removals of objects that other nodes may read.
     later: Arc<later::Later>,
     /// Files whose objects are to be removed.
     removal: Arc<removal::Removal<Arc<open::Open>>>,
-    /// Whether the kernel lets us register backing files; cleared at the first refusal.
+    /// Whether the kernel permits to register backing files; cleared at the first refusal.
     passthrough: AtomicBool,
     /// Set when all FUSE threads have left.
     ended: mountpoint::Ended,

@@ -1,9 +1,9 @@
 //! The directory tree that the mount shows. Each operation on a node is one or two system calls on the namespace's own
 //! file system. This file system stays the authority on names, permissions, links and times.
 //!
-//! A node is an inode that the kernel looked up. A directory is reached through an `O_PATH` descriptor; any other node
-//! relative to its directory, by the name it was last seen under. A result is used only if its inode number is the
-//! requested one. So a concurrent rename can make an operation try again, never hit the wrong file.
+//! A node is an inode that the kernel looked up. A directory is reached through an `O_PATH` descriptor, any other node
+//! relative to its directory, by its last known name. A result is used only if its inode number is the requested one.
+//! So a concurrent rename can make an operation try again, never hit the wrong file.
 
 pub mod attributes;
 pub mod create;
@@ -90,7 +90,7 @@ impl Namespace {
         Namespace { quotas, ..self }
     }
 
-    /// Whether something has that name in a directory.
+    /// Whether a name exists in a directory.
     pub(crate) fn has(&self, parent: NodeId, name: &OsStr) -> bool {
         self.directory(parent).is_ok_and(|directory| statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
     }
@@ -107,7 +107,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// The path of a node below the root by the names it was last seen under; `NOENT` if it has none.
+    /// The path of a node below the root, by the last known names; `NOENT` if the node has none.
     pub fn path(&self, id: NodeId) -> Result<PathBuf> {
         let mut names = Vec::new();
         let mut at = id;
@@ -174,7 +174,7 @@ impl Namespace {
         Ok(self.nodes.found(self.id_of(stat.st_ino), stat, parent, name, new))
     }
 
-    /// The kernel gives back `count` references.
+    /// Drops `count` references of the kernel.
     pub fn forget(&self, id: NodeId, count: u64) {
         self.nodes.forget(id, count);
     }
@@ -202,7 +202,7 @@ impl Namespace {
         rustix::fs::fstatvfs(&*self.root())
     }
 
-    /// The node number of an inode: the inode number itself, except for the root, which FUSE calls 1.
+    /// The node number of an inode: the inode number itself, except for the root, whose number is 1 in FUSE.
     pub fn id_of(&self, inode: u64) -> NodeId {
         if inode == self.root_inode.load(Ordering::Relaxed) { ROOT } else { inode }
     }

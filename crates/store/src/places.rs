@@ -29,11 +29,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use table::Table;
 
-/// Changes that wait to be written; of more, rows are missing until the next walk. A guess: some ten megabytes.
+/// Limit of changes that wait to be written; rows of further ones are missing until the next walk. A guess: 10 MB.
 const CHANGES_MAX: usize = 1 << 16;
 /// Changes that are written at once. A guess.
 const BATCH: usize = 1 << 12;
-/// Directories of which it is remembered that they have a row.
+/// Limit of directories whose rows are remembered.
 const DIRECTORIES_MAX: usize = 1 << 16;
 /// A longer chain of directories must be a loop.
 const DEPTH_MAX: usize = 4096;
@@ -62,20 +62,20 @@ impl Changes {
 #[derive(Default)]
 struct Inner {
     noted: Changes,
-    /// Changes being written, which are not in the table until then.
+    /// Changes being written, which are not in the table yet.
     writing: Arc<Changes>,
-    /// Directories that have a row, or will have.
+    /// Directories with a row in the table or in the changes.
     known: HashSet<u64>,
-    /// Every file with a layout has a row, or will have.
+    /// Whether every file with a layout has a row in the table or in the changes.
     whole: bool,
-    /// Changes that were given up.
+    /// Number of dropped changes.
     lost: u64,
 }
 
 /// Requests a write of the noted changes: at once if there are many, else soon.
 type RequestWrite = Box<dyn Fn(bool) + Send + Sync>;
 
-/// The table. See the module.
+/// The table of hints.
 pub struct Places {
     tree: OwnedFd,
     /// Prefix of an open stub's path as the kernel shows it.
@@ -84,13 +84,13 @@ pub struct Places {
     inner: Mutex<Inner>,
     request: OnceLock<RequestWrite>,
     table: Mutex<Table>,
-    /// One walk at a time; how many there were.
+    /// Number of walks. The lock admits one walk at a time.
     walks: Mutex<()>,
     walked: AtomicU64,
 }
 
 impl Places {
-    /// The table in `file`, for the tree of a namespace. One that cannot be read is begun again.
+    /// Opens the table in `file`, for the tree of a namespace. An unreadable table is replaced by an empty one.
     pub fn open(file: &Path, namespace: &Path) -> Result<Arc<Places>> {
         let tree_path = namespace.join("tree");
         let tree = open(&tree_path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -111,13 +111,13 @@ impl Places {
         drop(self.request.set(request));
     }
 
-    /// The directory that holds all.
+    /// The tree's root directory.
     pub(crate) fn tree(&self) -> &OwnedFd {
         &self.tree
     }
 
-    /// Records that a file just got a layout or a name in the tree. `stub` is its stub's path as the kernel shows it; a
-    /// path outside of the tree is ignored. Returns whether it is in the tree.
+    /// Records that a file just got a layout or a name in the tree. `stub` is its stub's path as the kernel shows it.
+    /// Ignores a path outside of the tree. Returns whether it is in the tree.
     pub fn learn(&self, file: FileId, stub: &Path) -> bool {
         let below = stub.strip_prefix(&self.tree_path);
         below.map(|below| self.learn_below(file, below)).is_ok()
@@ -132,7 +132,7 @@ impl Places {
         }
     }
 
-    /// The inode number of a directory; it and those above it have rows from then on.
+    /// Returns the inode number of a directory. It and all directories above it get rows.
     fn directory_at(&self, path: &Path) -> Option<u64> {
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Some(self.root) };
         let stat = statat(&self.tree, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
@@ -146,13 +146,13 @@ impl Places {
         Some(stat.st_ino)
     }
 
-    /// The stub of a file is, from now on, `name` in a directory.
+    /// Records that the stub of a file is now `name` in a directory.
     pub fn file_is(&self, file: FileId, directory: u64, name: &OsStr) {
         let place = Some(Place { directory, name: name.to_owned() });
         self.note(|inner| drop(inner.noted.files.insert(file, place)));
     }
 
-    /// A directory is, from now on, `name` in another.
+    /// Records that a directory is now `name` in another.
     pub fn directory_is(&self, directory: u64, above: u64, name: &OsStr) {
         let place = Some(Place { directory: above, name: name.to_owned() });
         self.note(|inner| {
@@ -164,17 +164,17 @@ impl Places {
         });
     }
 
-    /// Whether a directory surely has a row.
+    /// Whether a directory certainly has a row.
     pub fn knows(&self, directory: u64) -> bool {
         self.inner.lock().known.contains(&directory)
     }
 
-    /// A file is gone for good.
+    /// Records that a file was removed.
     pub fn file_is_gone(&self, file: FileId) {
         self.note(|inner| drop(inner.noted.files.insert(file, None)));
     }
 
-    /// A directory is gone; its inode number may be another's soon.
+    /// Records that a directory was removed. Its inode number may be reused soon.
     pub fn directory_is_gone(&self, directory: u64) {
         self.note(|inner| {
             inner.noted.directories.insert(directory, None);
@@ -216,7 +216,7 @@ impl Places {
         self.inner.lock().whole
     }
 
-    /// The newest of a row: noted, being written, or in the table.
+    /// The latest row: from the noted changes, the changes being written, or the table.
     fn row(
         &self,
         changed: impl Fn(&Changes) -> Option<Option<Place>>,
@@ -232,7 +232,7 @@ impl Places {
 
     /// Writes the changes noted so far.
     pub fn write_noted(&self) {
-        // Held from the taking on, so that two batches cannot change places.
+        // The lock is held while the changes are taken, so that two batches keep their order.
         let mut table = self.table.lock();
         let batch = {
             let mut inner = self.inner.lock();
@@ -249,7 +249,7 @@ impl Places {
 }
 
 impl Inner {
-    /// A change cannot be kept: a row may be missing or wrong from now on.
+    /// Drops a change, so that a row may be missing or wrong from now on.
     fn give_up(&mut self) {
         self.lost += 1;
         self.whole = false;

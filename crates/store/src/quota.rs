@@ -2,10 +2,9 @@
 //!
 //! ```text
 //!   file grows ── payers ──> accounts of its owner, its group, the directories above ── take ──> counted, or EDQUOT
-//!   what counts as much as it may, and where one's ceiling is, says the daemon's keeper of quotas (`policy::quota`)
 //! ```
-//! Only subjects with a limit have an account. Without any limit a count costs one read of a flag. An account is a few
-//! atomic counters, so that no file waits for another.
+//! The daemon's quota task sets the ceilings (`policy::quota`). Only subjects with a limit have an account. Without any
+//! limit a count costs one read of a flag. An account is a few atomic counters, so that no file waits for another.
 
 mod account;
 mod payers;
@@ -59,7 +58,7 @@ impl Quotas {
         drop(self.judge.set(Box::new(judge)));
     }
 
-    /// How often something was refused.
+    /// Number of refusals.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -115,7 +114,7 @@ impl Quotas {
         Payers::of(self.table.read().owners(uid, gid))
     }
 
-    /// Accounts that pay for a file at a place of this machine; none if that is not in the tree.
+    /// Accounts that pay for a file at a path of this machine; none if the path is not in the tree.
     pub(crate) fn payers_at(&self, (uid, gid): (u32, u32), place: &Path) -> Payers {
         let below = self.tree.get().and_then(|tree| place.strip_prefix(tree).ok());
         below.and_then(Path::parent).map_or_else(Payers::default, |directory| self.payers(uid, gid, directory))
@@ -138,7 +137,7 @@ impl Quotas {
         self.twice(payers, || payers.take(more))
     }
 
-    /// Whether so much more would be there within all limits now.
+    /// Whether `more` fits within all limits now.
     pub(crate) fn admit(&self, payers: &Payers, more: Changed) -> Result<(), Refused> {
         self.twice(payers, || payers.admit(more))
     }
@@ -156,7 +155,7 @@ impl Quotas {
         })
     }
 
-    /// The same, given back when dropped.
+    /// Charges an increase until the reservation is dropped.
     pub(crate) fn reserve(&self, payers: Payers, more: Changed) -> Result<Reserved, Refused> {
         self.take(&payers, more)?;
         Ok(Reserved::new(payers, more))

@@ -33,8 +33,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest wait of a reader in total. Every fetch has its own deadline and the retries are few, so this is reached
-/// only when a source delivers a little again and again.
+/// Longest total wait of a reader. Every fetch has its own deadline and the retries are few, so only a source that
+/// delivers a little again and again reaches this.
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// Recovers lost objects from their sources. Register it in `Pool::recovery`.

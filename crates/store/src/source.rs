@@ -1,6 +1,6 @@
 //! Sources of staged data: the trait that a remote source implements, and the record that a file keeps of its sources.
 //!
-//! The crate `source` has the implementations; this module knows no protocol.
+//! The crate `source` has the implementations; this module contains no protocol.
 
 #[cfg(test)]
 pub mod memory;
@@ -23,7 +23,7 @@ pub enum SourceError {
     /// The user has no permission, or sent no credentials.
     #[error("{0}")]
     Denied(String),
-    /// The source is no longer what was staged in: size, ETag or modification time differ.
+    /// The source differs from the staged version in size, ETag or modification time.
     #[error("the source changed since it was staged in: {0}")]
     Changed(String),
 }
@@ -63,12 +63,12 @@ impl Version {
 /// Bytes per range when a whole file is read. A guess: few round trips, little memory.
 const READ_BYTES: usize = 8 << 20;
 
-/// One file at one source, over one session. Blocking; called from several threads at once.
+/// One file at one source, over one session. Calls block, and several threads call at once.
 pub trait Source: Send + Sync {
     /// Returns the present version.
     fn stat(&self) -> Result<Version, SourceError>;
-    /// Fills `buf` from `offset`, all of it, and adds the bytes to `arrived` while they arrive. Fails with `Changed` where
-    /// the protocol lets it guard by `version`.
+    /// Fills `buf` from `offset` completely, and adds the bytes to `arrived` while they arrive. Fails with `Changed` if
+    /// the version differs and the protocol can detect that.
     fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError>;
     /// As [`Source::fetch_at`], without progress.
     fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
@@ -91,7 +91,7 @@ pub trait Source: Send + Sync {
     }
     /// Whether ranges are served: probed once with a one-byte read.
     fn has_ranges(&self) -> Result<bool, SourceError>;
-    /// Whether a replacement of the same size would be noticed from now on. If not, ranges fetched one by one may
+    /// Whether a replacement of the same size would be detected from now on. If not, ranges fetched one by one may
     /// belong to several versions.
     fn notices_replacement(&self, version: &Version) -> bool {
         version.tells_apart()
@@ -102,8 +102,8 @@ pub trait Source: Send + Sync {
 pub trait Upload: Send {
     /// Appends bytes to the upload.
     fn append(&mut self, data: &[u8]) -> Result<(), SourceError>;
-    /// Sends the rest and compares the size that arrived, before the file has its name where the protocol allows. The
-    /// copy can then be read back at [`Started::at`].
+    /// Sends the rest and compares the size that arrived, if possible before the file gets its name. The copy can then
+    /// be read back at [`Started::at`].
     fn complete(&mut self, expect_size: u64) -> Result<(), SourceError>;
     /// Gives the file its name, after [`Upload::complete`] if that was not called. Removes the upload on failure.
     fn finish(self: Box<Self>, expect_size: u64) -> Result<Version, SourceError>;
@@ -115,8 +115,8 @@ pub trait Upload: Send {
 pub struct Started {
     /// The open upload.
     pub upload: Box<dyn Upload>,
-    /// Where the completed copy can be read back: its temporary name, or the final one for s3 and ftp, which have no
-    /// temporary names.
+    /// Location where the completed copy can be read back: its temporary name. For s3 and ftp, which have none, it is
+    /// the final name.
     pub at: String,
 }
 
@@ -158,7 +158,7 @@ pub fn means_directory(uri: &str) -> bool {
     uri.ends_with('/') || uri.starts_with("zenodo:") || uri.starts_with("doi:")
 }
 
-/// The user for whom a source is opened: decides where credentials are searched.
+/// The user for whom a source is opened. It decides where credentials are searched.
 #[derive(Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Identity {
     /// Numeric user id.

@@ -21,10 +21,10 @@ use policy::{FileId, ObjectId, TargetId};
 /// Kind of the records of durable object names (`durable_names`). They hold for one machine and one time.
 pub(crate) const NAMES: &str = "names";
 
-/// The kind of the records by which nodes know of each other's jobs. Their keys begin with the name of the node and a blank.
+/// Kind of the records by which nodes exchange their jobs. Their keys begin with the name of the node and a blank.
 pub const KNOWN_JOBS: &str = "jobs.known";
 
-/// The kind of the one record in which nodes know what space each of them has promised to jobs.
+/// Kind of the one record that holds the space promised to jobs by each node.
 pub const PROMISED: &str = "jobs.promised";
 
 /// State store's record of a target.
@@ -48,7 +48,7 @@ pub struct TargetRecord {
 pub struct Remembered {
     /// State after the order.
     pub state: TargetState,
-    /// When the last order was given.
+    /// Time of the last order.
     pub last_ms: u64,
 }
 
@@ -57,15 +57,15 @@ pub struct Remembered {
 pub struct JournalEntry {
     /// File whose layout changes.
     pub file: FileId,
-    /// Where its stub was, relative to the namespace's tree. May have been renamed since.
+    /// Path of the stub in the namespace's tree when the change began. A rename may have changed it since.
     pub path: std::path::PathBuf,
     /// The stub's inode number, which a rename does not change.
     pub inode: u64,
-    /// The objects that the change makes.
+    /// Objects that the change creates.
     pub objects: Vec<(TargetId, ObjectId)>,
 }
 
-/// How a target's state is written down.
+/// Word for a target's state in the store.
 pub(crate) fn state_name(state: TargetState) -> &'static str {
     match state {
         TargetState::Ok | TargetState::Suspect | TargetState::ReadOnly => "ok",
@@ -88,23 +88,23 @@ pub(crate) fn state_of(name: &str) -> Option<TargetState> {
 pub enum Told<'a> {
     /// The listener is connected: all later messages arrive; earlier ones may have been missed.
     Listening,
-    /// To all listeners.
+    /// Message to all listeners.
     All(&'a str),
-    /// To this node alone.
+    /// Message to this node alone.
     One(&'a str),
 }
 
 /// The state store of a volume. All calls block; all are durable when they return.
 pub trait State: Send + Sync {
-    /// A number greater than any before and than `above`, for the upper half of ids.
+    /// Returns a number greater than any before and than `above`, for the upper half of ids.
     fn new_epoch(&self, above: u32) -> Result<u32>;
 
-    /// The last epoch that it gave; 0 before the first.
+    /// The last epoch returned; 0 before the first.
     fn epoch(&self) -> Result<u32>;
 
     /// A number that no target ever had.
     fn new_target_number(&self) -> Result<TargetId>;
-    /// Remembers a target, as ok, under a number that was drawn or that was found on it. Does nothing if it is known.
+    /// Records a target as ok, under a number that was drawn or found on it. Does nothing if the target is known.
     fn remember_target(&self, id: TargetId, name: &str) -> Result<()>;
     /// All targets that were added and not forgotten, by number.
     fn targets(&self) -> Result<Vec<TargetRecord>>;
@@ -112,7 +112,7 @@ pub trait State: Send + Sync {
     fn targets_of(&self, ids: &[TargetId]) -> Result<Vec<TargetRecord>> {
         Ok(self.targets()?.into_iter().filter(|record| ids.contains(&record.id)).collect())
     }
-    /// Another value whenever a target was added, changed or forgotten; `None` where only one daemon does that.
+    /// Identifier that changes whenever a target is added, changed or forgotten; `None` in a store of one daemon.
     fn targets_change(&self) -> Result<Option<String>> {
         Ok(None)
     }
@@ -130,14 +130,14 @@ pub trait State: Send + Sync {
 
     /// Remembers (or replaces) the change under way on a file.
     fn journal_put(&self, entry: &JournalEntry) -> Result<()>;
-    /// The change is over: forgets it and remembers what is now garbage, in one step.
+    /// Ends a change: removes its entry and records its garbage, in one step.
     fn journal_finish(&self, file: FileId, garbage: &[(TargetId, ObjectId)]) -> Result<()>;
     /// All changes under way, by file.
     fn journal(&self) -> Result<Vec<JournalEntry>>;
 
     /// Records objects to be removed, in addition to the recorded ones.
     fn garbage_add(&self, objects: &[(TargetId, ObjectId)]) -> Result<()>;
-    /// These have been removed.
+    /// Removes objects from the garbage, once they are removed.
     fn garbage_removed(&self, objects: &[(TargetId, ObjectId)]) -> Result<()>;
     /// Up to `count_max` objects to be removed from a target, ascending.
     fn garbage_of(&self, target: TargetId, count_max: usize) -> Result<Vec<ObjectId>>;
@@ -157,19 +157,19 @@ pub trait State: Send + Sync {
     fn record_put(&self, kind: &str, key: &str, value: &[u8]) -> Result<()>;
     /// Returns one record.
     fn record_get(&self, kind: &str, key: &str) -> Result<Option<Vec<u8>>>;
-    /// Forgets a record. Whether it was there.
+    /// Forgets a record, and returns whether it existed.
     fn record_remove(&self, kind: &str, key: &str) -> Result<bool>;
-    /// Puts a record in the place of `before` (`None`: of no record), in one step. Whether it did: not where another is there by now. After an
-    /// error it may have been done.
+    /// Replaces the record `before` (`None`: no record) in one step. Returns false if another value is there by now.
+    /// After an error the record may have been replaced.
     fn record_swap(&self, kind: &str, key: &str, before: Option<&[u8]>, value: &[u8]) -> Result<bool>;
     /// All records of a kind, by key.
     fn records(&self, kind: &str) -> Result<Vec<(String, Vec<u8>)>>;
-    /// All of it as it is at one moment.
+    /// Consistent copy of all rows.
     fn dump(&self) -> Result<Vec<dump::Row>>;
-    /// Puts these rows in the place of all that is there, in one step.
+    /// Replaces all rows by these, in one step.
     fn load(&self, rows: &[dump::Row]) -> Result<()>;
-    /// The clean end: what is kept lies in one piece from then on, where that makes a difference, and another daemon may have it. Every
-    /// other call fails from then on.
+    /// Closes the store: its data then lie in one file, if the store has one, and another daemon may open it. Later
+    /// calls fail.
     fn finish(&self) -> Result<()> {
         Ok(())
     }
@@ -185,7 +185,7 @@ pub trait State: Send + Sync {
     fn listen(&self, _goes_on: &dyn Fn() -> bool, _hear: &mut dyn FnMut(Told<'_>)) -> Result<()> {
         Ok(())
     }
-    /// The kinds of records that a daemon has for itself.
+    /// Kinds of records that belong to one daemon alone.
     fn record_kinds(&self) -> Result<Vec<String>>;
     /// Takes over the state of the node of that name: moves under way, stagings, records. The node will not
     /// read it again and no longer has it. `None` in a store of one daemon.

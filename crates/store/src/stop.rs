@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Asks it to stop.
+    /// Requests a stop.
     pub fn set(&self) {
         self.0.store(true, Ordering::Release);
     }

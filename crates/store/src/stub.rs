@@ -23,14 +23,14 @@ use std::path::PathBuf;
 /// An inode: device and number.
 pub type Inode = (u64, u64);
 
-/// How a file is marked as in use.
+/// State of a file's in-use mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Not, or no longer.
+    /// The file has no mark.
     None,
-    /// A daemon that starts after this one was killed finds the mark.
+    /// The mark survives a crash of the daemon.
     Set,
-    /// So does one that starts after a loss of power.
+    /// The mark survives a loss of power, too.
     Durable,
 }
 
@@ -160,7 +160,7 @@ pub trait Stub: Send + Sync + 'static {
     /// record shows: writes by the kernel alone or to several mirrors, and moves. Setting a set mark and removing a
     /// missing one succeed.
     fn mark_in_use(&self, by: InUse, mark: Mark) -> Result<()>;
-    /// Whether that mark is a link of this stub.
+    /// Whether the in-use mark is a link of this stub.
     fn has_mark(&self, _by: InUse) -> bool {
         false
     }
@@ -188,9 +188,9 @@ pub trait Stub: Send + Sync + 'static {
     /// Sets or clears the flag that a file larger than an inline one has no layout: its unwritten bytes are a hole.
     /// Without the flag such a stub has lost its attributes.
     fn mark_inline(&self, inline: bool) -> Result<()>;
-    /// Whether that flag is set.
+    /// Whether the flag of [`Stub::mark_inline`] is set.
     fn is_marked_inline(&self) -> Result<bool>;
-    /// Removes that mark and everything kept beside the stub, for a file that is gone.
+    /// Removes the in-use mark and everything kept beside the stub, for a removed file.
     fn discard(&self, by: InUse) -> Result<()>;
     /// Makes size, times, layout record and bytes durable.
     fn sync(&self) -> Result<()>;

@@ -2,7 +2,7 @@
 
 use policy::cluster::Node;
 
-/// A node that is there.
+/// Live node of the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Number of the node.
@@ -13,17 +13,17 @@ pub struct Member {
     pub host: String,
 }
 
-/// The other nodes, as those see them that talk to them. Nodes hear under names that stay when their numbers change.
+/// Messages to the other nodes. Nodes receive them under names that stay when their numbers change.
 pub trait Talk: Send + Sync {
-    /// This node's number now.
+    /// Present number of this node.
     fn me(&self) -> Node;
     /// Returns the name under which this node receives messages.
     fn own(&self) -> &str;
     /// Whether this node leads.
     fn leads(&self) -> bool;
-    /// The name of the node that leads, as far as is known.
+    /// Name of the leader, if known.
     fn leader(&self) -> Option<String>;
-    /// Whether a node is over for ever, by the last information.
+    /// Whether a node is known to be over.
     fn is_over(&self, node: Node) -> bool;
     /// Returns all live nodes, including this one. May wait some seconds for the list.
     fn members(&self) -> Vec<Member>;

@@ -51,16 +51,16 @@ use std::time::Duration;
 /// Why an operation on a target gave no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// The target is failed (or not known); nothing was tried.
+    /// The target is failed or unknown; nothing was tried.
     #[error("the target is failed")]
     Failed,
     /// The target works, but this node does not reach it.
     #[error("this node does not reach the target, others do (`only_on`)")]
     Elsewhere,
-    /// It did not answer in time.
+    /// The target did not answer in time.
     #[error("no answer within the deadline")]
     Deadline,
-    /// It answered with an error.
+    /// The target answered with an error.
     #[error("{0}")]
     Io(Errno),
 }
@@ -202,7 +202,7 @@ impl Target {
         self.core.id
     }
 
-    /// The directory that it is made of, if it is one.
+    /// Directory of the target, if it is a directory.
     pub fn directory(&self) -> Option<&std::path::Path> {
         self.core.medium.directory()
     }
@@ -227,7 +227,7 @@ impl Target {
         self.core.state()
     }
 
-    /// Whether calls or probes failed it after an order of that time, in milliseconds since 1970.
+    /// Whether calls or probes failed the target after an order of that time, in milliseconds since 1970.
     pub(crate) fn failed_after(&self, ordered_ms: u64) -> bool {
         self.core.failed_after(ordered_ms)
     }
@@ -251,7 +251,7 @@ impl Target {
         self.core.whereabouts.set_lost(lost);
     }
 
-    /// Whether its bytes are to be rebuilt elsewhere: it is failed, and not only out of this node's reach.
+    /// Whether the target's bytes are to be rebuilt elsewhere: it is failed, and not only out of this node's reach.
     pub fn is_given_up(&self) -> bool {
         self.state() == State::Failed && (self.reach() != Reach::Elsewhere || self.core.whereabouts.is_lost())
     }
@@ -300,7 +300,7 @@ impl Target {
         self.submit(op).wait()
     }
 
-    /// Hands `op` to a worker of this target, so that several targets work at the same time.
+    /// Queues `op` for a worker of this target, so that several targets work at the same time.
     pub fn submit<T, F>(&self, op: F) -> Pending<T>
     where
         T: Send + 'static,
@@ -333,7 +333,7 @@ impl Target {
     /// then.
     ///
     /// When the operation passes the deadline, the watchdog calls `on_deadline` once, from its own thread. If this call
-    /// ever returns, it answers `Taken`: the request has been dealt with.
+    /// ever returns, its result is `Taken`: the request has been answered.
     pub fn run_inline<T, F>(&self, op: F, on_deadline: Option<&Arc<dyn OnDeadline>>) -> Result<T, InlineError>
     where
         F: FnOnce(&dyn Medium) -> Result<T, Errno>,

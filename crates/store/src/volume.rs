@@ -1,7 +1,7 @@
 //! An open volume: the contents of `volume.toml`, namespace, state store, targets, numbers.
 //!
-//! One daemon at a time, or, with a state store that nodes share, one on each node: locks in the state directory and in the namespace
-//! see to it.
+//! Only one daemon has it at a time, or one on each node if nodes share the state store. Locks in the state directory
+//! and in the namespace ensure that.
 
 mod anew;
 mod backup;
@@ -79,7 +79,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Lets another daemon have it, once nothing of it is used any more.
+    /// Releases the locks, so that another daemon may open the volume, once nothing uses it.
     pub(crate) fn release(&self) {
         self.finish_state();
         self.lock.release();
@@ -115,22 +115,22 @@ impl Volume {
         is_file.then_some(stub)
     }
 
-    /// Layout records and checksums that outgrew their attribute.
+    /// Directory of layout records and checksums that outgrew their attribute.
     pub fn side(&self) -> BorrowedFd<'_> {
         self.directories.side.as_fd()
     }
 
-    /// Hard links to stubs that are written in a way the daemon cannot follow.
+    /// Directory of hard links to stubs that are written in a way the daemon cannot follow.
     pub fn open_links(&self) -> BorrowedFd<'_> {
         self.directories.open.as_fd()
     }
 
-    /// Stubs of files being staged in.
+    /// Directory of stubs of files being staged in.
     pub fn staging(&self) -> BorrowedFd<'_> {
         self.directories.staging.as_fd()
     }
 
-    /// The state directory, where the control socket lives.
+    /// The state directory, with the control socket.
     pub fn state_dir(&self) -> &Path {
         &self.config.state
     }
@@ -155,12 +155,12 @@ impl Volume {
         self.config.placement()
     }
 
-    /// The largest size up to which the bytes of a file were ever kept in its stub.
+    /// Largest size ever configured for files that are kept in their stub.
     pub fn inline_bytes_ever(&self) -> u64 {
         self.inline_bytes_ever
     }
 
-    /// The epoch of this daemon: the upper half of every number that it gives.
+    /// Epoch of this daemon: the upper half of every number that it assigns.
     pub fn epoch(&self) -> u32 {
         self.ids.epoch()
     }
@@ -170,13 +170,13 @@ impl Volume {
         state_store::own(&self.config)
     }
 
-    /// Numbers go on with a new epoch: this daemon is another node from now on.
+    /// Starts a new epoch: this daemon is another node from now on.
     pub(crate) fn new_epoch(&self) -> Result<u32> {
         self.ids.new_epoch()
     }
 
-    /// The epochs of which not all names are known, since namespace or state were put back from a backup. Objects of these that no file
-    /// names are not removed.
+    /// Epochs whose names may be incomplete, since namespace or state were restored from a backup. Their objects are
+    /// not removed even if no file names them.
     pub fn unknown_epochs(&self) -> Result<Option<std::ops::Range<u32>>> {
         identity::unknown(&*self.state)
     }
@@ -194,7 +194,7 @@ impl Volume {
         Ok(about.f_blocks.saturating_mul(about.f_frsize))
     }
 
-    /// The operator says that no name will come back any more.
+    /// Records the operator's order that no further names will be restored.
     pub fn forget_unknown_epochs(&self) -> Result<()> {
         if self.config.is_shared() {
             identity::is_so_large(&*self.state, self.namespace_bytes()?)?;
@@ -202,7 +202,7 @@ impl Volume {
         identity::all_known(&*self.state)
     }
 
-    /// A target came back: numbers are above all that it has seen.
+    /// Raises new numbers above all epochs of a target that returned.
     pub(crate) fn heed_epoch_of(&self, target: policy::TargetId) -> Result<()> {
         // With several nodes, targets have later epochs than this node's: the other nodes' epochs.
         let heeded = self.targets.get(target).filter(|_| !self.config.is_shared());

@@ -9,7 +9,7 @@ use std::fmt;
 pub struct VolumeId(pub u128);
 
 impl VolumeId {
-    /// One that no other volume has.
+    /// Returns an identity that no other volume has.
     pub(crate) fn random() -> Result<VolumeId, Errno> {
         let mut bytes = [0; 16];
         let mut filled = 0;
@@ -20,7 +20,7 @@ impl VolumeId {
     }
 }
 
-/// A name that nothing else has.
+/// Returns a unique name.
 pub(crate) fn unique() -> Result<String, Errno> {
     VolumeId::random().map(|id| id.to_string())
 }

@@ -22,7 +22,7 @@ pub const END_SPAN: Duration = Duration::from_secs(30);
 /// Time after which an idle thread of a pool ends. A guess: threads are cheap to start, not free to keep.
 const IDLE_SPAN: Duration = Duration::from_secs(10);
 
-/// Starts a thread. A failure is logged, and a panic.
+/// Starts a thread. A failure to start and a panic are logged.
 pub(crate) fn start(name: &str, stack_bytes: Option<usize>, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let thread = std::thread::Builder::new().name(name.to_owned());
     let thread = stack_bytes.into_iter().fold(thread, std::thread::Builder::stack_size);
@@ -42,13 +42,13 @@ fn survive(work: impl FnOnce()) {
 /// The system starts no more threads.
 pub fn apart<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> io::Result<Receiver<T>> {
     let (answer, answered) = channel();
-    // The caller may have left.
+    // The caller may have dropped the receiver.
     start(name, None, move || drop(answer.send(work())))?;
     Ok(answered)
 }
 
-/// Results of all `works`, each on a thread of its own; `None` for those that are not done within `limit`. Their
-/// threads are left behind.
+/// Results of all `works`, each on a thread of its own. `None` for works that exceed `limit`; their threads are left
+/// behind.
 pub fn within<T: Send + 'static, W: FnOnce() -> T + Send + 'static>(
     limit: Duration,
     name: &str,
@@ -80,7 +80,7 @@ struct Crew {
     idle_span: Duration,
     stack_bytes: Option<usize>,
     state: Mutex<State>,
-    /// Signalled when work came or the pool ends.
+    /// Signalled when work was added or the pool ends.
     came: Condvar,
     /// Signalled when a thread ended.
     went: Condvar,
@@ -100,7 +100,7 @@ impl Pool {
         Pool::with(name, threads_max, IDLE_SPAN, None)
     }
 
-    /// The same with another idle time and another stack than the default.
+    /// Returns a pool with another idle time and stack size than the default.
     pub fn with(name: &'static str, threads_max: usize, idle_span: Duration, stack_bytes: Option<usize>) -> Pool {
         let state = State { queue: VecDeque::new(), threads_max, threads: 0, idle: 0, ended: false };
         let (state, came, went) = (Mutex::new(state), Condvar::new(), Condvar::new());
@@ -112,7 +112,7 @@ impl Pool {
         self.0.state.lock().threads_max = threads_max;
     }
 
-    /// Has a thread do `work`, after earlier work where all threads are busy.
+    /// Queues `work` for the pool's threads.
     ///
     /// # Errors
     /// The pool has ended, or it has no thread and the system starts none.
@@ -122,7 +122,7 @@ impl Pool {
         self.0.clone().staff(state)
     }
 
-    /// As `push` for work that takes all there is from a queue of its own: calls before it begins are one.
+    /// As `push`, for work that empties a queue of its own: several calls before it begins count as one.
     ///
     /// # Errors
     /// As for `push`.
@@ -139,7 +139,7 @@ impl Pool {
         self.0.state.lock().threads
     }
 
-    /// Refuses more work and waits until the rest is done, for at most `patience`. Returns whether it is.
+    /// Refuses more work and waits until the rest is done, for at most `patience`. Returns whether all is done.
     pub fn stop(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         let mut state = self.0.state.lock();
@@ -156,7 +156,7 @@ impl Crew {
         if state.ended { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(state) }
     }
 
-    /// Has a thread take the queued work.
+    /// Lets a thread take the queued work: an idle one, or a new one.
     fn staff(self: Arc<Self>, mut state: MutexGuard<'_, State>) -> io::Result<()> {
         if state.idle >= state.queue.len() || state.threads >= state.threads_max {
             self.came.notify_one();
@@ -196,11 +196,11 @@ impl Crew {
     }
 }
 
-/// The loops of one part of the daemon: named, and waited for at the end, with a bound.
+/// The loops of one part of the daemon. Each has a name, and the end waits for each for a bounded time.
 pub struct Workers {
     /// Name of the part, for the log.
     of: &'static str,
-    /// Names, and the signals of their ends.
+    /// Names of the threads, and the signals of their ends.
     running: Mutex<Vec<(String, Receiver<()>)>>,
 }
 
@@ -228,7 +228,7 @@ impl Workers {
         running.len()
     }
 
-    /// Waits for the threads to end; the caller has asked them to. Hung threads are left behind.
+    /// Waits for the threads to end, which the caller has requested. Hung threads are left behind.
     pub fn stop(&self) {
         let until = Instant::now() + END_SPAN;
         let mut running = std::mem::take(&mut *self.running.lock());

@@ -8,7 +8,7 @@ pub(crate) const PLANNED: u32 = 1 << 1;
 pub(crate) const PREFETCHED: u32 = 1 << 2;
 /// Requested from above.
 pub(crate) const USED: u32 = 1 << 3;
-/// In flight and no longer wanted here: its block is not in the table.
+/// The page is in flight and not needed here any more: its block is not in the table.
 pub(crate) const DOOMED: u32 = 1 << 4;
 /// Belongs to SARC's sequential list.
 pub(crate) const SEQUENTIAL: u32 = 1 << 5;

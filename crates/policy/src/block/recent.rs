@@ -1,5 +1,4 @@
-//! Bounded map that forgets the least recently touched key: for PFC's queues of block numbers, and the state of
-//! streams.
+//! Bounded map that drops the least recently touched key: for PFC's block numbers, and the state of streams.
 
 use super::slab::{List, Slab};
 use super::table::Table;
@@ -28,12 +27,12 @@ impl Recent {
         Recent { table: Table::new(), slab: Slab::new(), list: List::new(), max: max.max(1) }
     }
 
-    /// Returns the index of a key, if it is there, without touching it.
+    /// Returns the index of an existing key without touching it.
     pub(crate) fn find(&self, key: u64) -> Option<usize> {
         self.table.get(&self.slab, key).map(|slot| slot as usize)
     }
 
-    /// Touches a key if it is there. Returns whether it is.
+    /// Touches an existing key. Returns whether it exists.
     pub(crate) fn touch(&mut self, key: u64) -> bool {
         let Some(slot) = self.table.get(&self.slab, key) else { return false };
         self.list.refresh(&mut self.slab, slot);

@@ -1,5 +1,4 @@
-//! Flat open-addressing table from the keys of a slab's nodes to their slots: linear probing, deletion without
-//! tombstones.
+//! Flat open-addressing table from the keys of a slab's nodes to their slots, with linear probing and no tombstones.
 //!
 //! A place takes eight bytes, so a cache line holds eight: the slot, and the upper half of the key's hash. The
 //! hash gives the home of the place, and differs for nearly all other keys. Equal hashes are resolved in the slab,
@@ -111,8 +110,7 @@ impl Table {
         }
     }
 
-    /// Removes the key with this slot. Returns whether it was there. Keys that probed past it move up, so no tombstone
-    /// is needed.
+    /// Removes the key with this slot. Returns whether it existed. Keys that probed past it move up.
     #[inline]
     pub(crate) fn remove(&mut self, key: u64, slot: u32) -> bool {
         let mask = self.places.len() - 1;
@@ -173,7 +171,7 @@ mod tests {
     }
 
     proptest! {
-        /// It answers like a map, with colliding keys: they are few and close.
+        /// The table behaves like a map, with colliding keys: they are few and close.
         #[test]
         fn agrees_with_a_map(steps in prop::collection::vec((0u64..200, any::<bool>()), 0..600)) {
             let (mut slab, mut table) = (Slab::new(), Table::new());

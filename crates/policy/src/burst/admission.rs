@@ -95,7 +95,7 @@ pub struct Admission {
     period_ends: Option<Time>,
     open: BTreeMap<u64, Request>,
     bucket: Throttle,
-    /// Writes that go on at a known time.
+    /// Writes that are released at a known time.
     timed: BTreeMap<(Time, u64), u64>,
     serial: u64,
     piece: u64,
@@ -278,7 +278,7 @@ impl Admission {
         self.timed.insert((at, self.serial), write);
     }
 
-    /// Releases held writes of a checkpoint as far as there is room, each at its time.
+    /// Releases held writes of a checkpoint while there is room, each at its time.
     fn serve(&mut self, now: Time, request: u64) {
         loop {
             let Some(of) = self.open.get_mut(&request).filter(|of| of.going && !of.paused) else { return };
@@ -340,7 +340,7 @@ impl Admission {
                 self.actions.push_back(Action::Buffer(action));
                 let Some(of) = self.open.get_mut(&request) else { return };
                 (of.version, of.direct) = (Some(version), direct);
-                // It has the requested room, which may be 0.
+                // The checkpoint has the requested room, which may be 0.
                 if std::mem::take(&mut of.again) {
                     of.going = true;
                     self.actions.push_back(Action::Prepare { request });

@@ -168,8 +168,7 @@ impl Buffer {
         if self.config.scheme == Scheme::DataWarp {
             return;
         }
-        // The room of copies that could not be dropped was granted already: its writer meets a full device, and waits
-        // there.
+        // The room of copies that could not be dropped was granted already. Its writer waits at the full device.
         let stuck: f64 = self.stuck.iter().map(|(_, bytes)| *bytes as f64).sum();
         assert!(self.used <= self.config.device.capacity * 1.000_001 + stuck, "the buffer holds more than it can");
         let (_, dirty) = self.tables.in_buffer();

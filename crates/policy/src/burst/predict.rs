@@ -1,5 +1,4 @@
-//! Prediction of the next checkpoints from each application's period, and demotion rates for them instead of for the
-//! worst case.
+//! Prediction of the next checkpoints from each application's period, and demotion rates for that prediction.
 //!
 //! The paper plans demotion for `DWPP - S` as if checkpoints followed each other without pauses. Usually they do not,
 //! and the pauses empty the buffer faster, without slowing writers. With known times of the next checkpoints, demotion

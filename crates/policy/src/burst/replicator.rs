@@ -1,5 +1,4 @@
-//! The replicator: copies versions on the capacity tier without a replica to the replica group, one at a time and
-//! beside demotion.
+//! The replicator copies versions on the capacity tier to the replica group, one at a time and beside demotion.
 //!
 //! ```text
 //!   on the capacity tier --> R-order --> under way --> has its replica
@@ -66,7 +65,7 @@ impl Replicator {
         self.pauses.first().map(|(at, _)| *at).filter(|_| self.under_way.is_none())
     }
 
-    /// Ends the current copy: its version has its replica, or needs none.
+    /// Ends the current copy: its version has a replica, or needs none.
     pub fn done(&mut self) {
         if let Some((version, _)) = self.under_way.take() {
             self.failures.remove(&version);
@@ -82,7 +81,7 @@ impl Replicator {
         self.pauses.insert((now + pause, version));
     }
 
-    /// Forgets versions that are gone.
+    /// Forgets removed versions.
     pub fn gone(&mut self, is_gone: impl Fn(Version) -> bool) {
         self.order.retain(|version| !is_gone(*version));
         self.pauses.retain(|(_, version)| !is_gone(*version));
@@ -119,7 +118,7 @@ mod tests {
         r.failed(at(0));
         assert_eq!(r.next(at(0)), Some(v(2)));
         r.done();
-        // The second version is forgotten, and may be added again; the first is known.
+        // The second version is forgotten, and may be added again. The first is known.
         [1, 2].into_iter().for_each(|n| r.lacks(v(n)));
         assert_eq!(r.next(at(1)), Some(v(3)));
         r.done();

@@ -10,8 +10,7 @@
 //! Reading A-22: an application enters E-order with its second version. A-23: a version is registered after it was
 //! written. A-24: the highest MTBF, and so the lowest failure rate, is demoted first.
 //!
-//! Other orders, for comparison: written first (FIFO), least recently used (LRU), and V-order without knowledge of
-//! versions.
+//! Other orders, for comparison: written first (FIFO), least recently used (LRU), V-order without versions.
 //!
 //! Source: Sung, Table 5.1 and section 5.2; the reference, sections 8.3 and 8.4.
 
@@ -235,8 +234,7 @@ impl Tables {
         }
     }
 
-    /// Deletes buffer copies that are on the capacity tier, too, oldest first, until `bytes` are free; returns the
-    /// freed copies.
+    /// Deletes buffer copies that the capacity tier has, too, oldest first, until `bytes` are free; returns them.
     pub fn delete_clean(&mut self, bytes: u64) -> Vec<(Version, u64)> {
         let mut freed = Vec::new();
         let mut sum = 0;
@@ -250,8 +248,7 @@ impl Tables {
         freed
     }
 
-    /// Returns the newest version, from which an application restarts, and whether it is in the buffer. Promotes
-    /// nothing.
+    /// Returns the newest version, which a restart needs, and whether it is in the buffer. Promotes nothing.
     pub fn restart(&mut self, app: App) -> Option<(Version, bool)> {
         let version = Version { app, number: *self.newest.get(&app)? };
         self.clock += 1;

@@ -27,8 +27,7 @@ pub enum Event {
     /// These blocks changed behind the cache, or their file was truncated. Blocks in flight are still delivered to
     /// waiting requests, but not kept.
     Forget(Span),
-    /// An application now waits for this request, which was a prefetch of the level above. Only levels with demand
-    /// labels use it.
+    /// An application now waits for this prefetch of the level above. Only levels with demand labels use it.
     Hurry(RequestId),
     /// A stream ended; its state can be dropped.
     StreamEnded(u32),
@@ -56,7 +55,7 @@ pub struct Fetch {
     pub file_blocks: u64,
     /// Algorithm behind the fetch.
     pub reason: Reason,
-    /// Priority in queues: whether a caller waits for any of the blocks, as far as this level can see.
+    /// Priority in queues: whether a caller waits for any of the blocks, as far as known here.
     pub class: Class,
 }
 
@@ -79,7 +78,7 @@ pub enum Action {
     Hit {
         /// Request to serve.
         request: RequestId,
-        /// Resident blocks of it.
+        /// Resident blocks of the request.
         span: Span,
     },
     /// These blocks of the request arrive with a fetch. Only with `announce`, and before the `Fetch` if that is new.
@@ -88,7 +87,7 @@ pub enum Action {
         request: RequestId,
         /// Blocks in flight.
         span: Span,
-        /// Fetch that brings them.
+        /// Fetch that delivers them.
         fetch: FetchId,
     },
     /// Fetch blocks from below.
@@ -102,14 +101,14 @@ pub enum Action {
     Store {
         /// Blocks to store.
         span: Span,
-        /// Fetch that brought them; `None` for a write.
+        /// Fetch that delivered them; `None` for a write.
         fetch: Option<FetchId>,
     },
     /// The block is no longer resident. Only with `announce`.
     Evict {
         /// Block to drop.
         block: Block,
-        /// Whether any request from above asked for it.
+        /// Whether any request from above needed the block.
         used: bool,
     },
     /// All blocks of the request are here: answer it.

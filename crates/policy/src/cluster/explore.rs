@@ -1,7 +1,7 @@
-//! Every order of every operation of small programs on three nodes, with faults: nothing acknowledged is lost, and
-//! whatever happened, the rest comes to its end. The same search convicts rules that are broken on purpose.
+//! Explores every order of every operation of small programs on three nodes, with faults. Nothing acknowledged is lost,
+//! and every program ends. The same search convicts rules that are broken on purpose.
 //!
-//! `ENTREPOT_EXPLORE_DEPTH` allows so many faults more of each kind; 0 is what `make check` runs.
+//! `ENTREPOT_EXPLORE_DEPTH` adds as many faults of each kind; `make check` runs with 0.
 
 mod model;
 mod scenario;
@@ -10,7 +10,7 @@ mod sizes;
 use model::{Label, State};
 use scenario::{Faults, Guilt, NODES, Op, Scenario, Start};
 
-/// The states that were seen: their hashes and numbers, in a table that is at most half full.
+/// Hashes and numbers of the visited states, in a table that is at most half full.
 struct VisitedStates {
     slots: Vec<(u64, u32)>,
     len: usize,
@@ -64,7 +64,7 @@ fn explore(scenario: &Scenario) -> SearchResult {
     let mut seen = VisitedStates::new();
     let mut states = vec![State::start(scenario)];
     let mut from: Vec<(u32, Label)> = vec![(0, Label { node: 0, what: "", fault: false })];
-    // Back along what happens without faults.
+    // Edges of steps without faults, reversed.
     let mut back: Vec<(u32, u32)> = Vec::new();
     seen.number(&states[0]);
     let (mut at, mut next) = (0, Vec::new());

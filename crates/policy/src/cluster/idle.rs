@@ -37,7 +37,7 @@ impl Share {
         }
     }
 
-    /// Whether the node measures an idle target whose last report has this age; `None`: there was none.
+    /// Whether the node measures an idle target whose last report has this age; `None`: without a report.
     pub fn looks_at(self, target: TargetId, known: Option<Time>) -> bool {
         known.is_none_or(|age| age >= STALE)
             || match self {

@@ -16,8 +16,8 @@
 //! expelled node cannot renew. A watcher waits for the node's lease, plus the drift of clocks, from its first sight of
 //! that beat. The renewal was requested before, so the lease has ended on the node's own clock, too.
 //!
-//! **A node is over only when its `N.over` was seen.** A listing made during a rename may show both names or neither,
-//! so a missing lease file proves nothing.
+//! **A node is over only when its `N.over` was seen.** A listing during a rename may have both names or neither. So a
+//! missing lease file proves nothing.
 //!
 //! The leader is the lowest node that is not over and does not *drain*; it leads while it holds its lease. Numbers have
 //! no gaps, so a node leads only after it has seen *every* lower number over or draining. A name missing from a listing
@@ -74,7 +74,7 @@ struct Watch {
     beat: u64,
     lease: Time,
     drains: bool,
-    /// When this beat was first seen here.
+    /// Time at which this node first saw the beat.
     since: Time,
     expelling: bool,
 }
@@ -181,7 +181,7 @@ impl Membership {
         self.leader() == Some(self.node) && self.holds(now)
     }
 
-    /// Lowest node that is not over and does not drain, once every lower number was seen. It leads if it holds its
+    /// Lowest node that neither is over nor drains, once every lower number was seen. It leads while it holds its
     /// lease.
     pub fn leader(&self) -> Option<Node> {
         // Runs after each event: only the lowest of the others is examined.
@@ -293,8 +293,7 @@ impl Membership {
         }
     }
 
-    /// Keeps a node that was not expelled: lists again soon, and expels it only after its beat has stood still once
-    /// more.
+    /// Keeps a node that was not expelled. Lists again soon, and expels it only if its beat still stands still.
     fn stays(&mut self, now: Time, node: Node) {
         self.not_expelled(node);
         if let Some(watch) = self.others.get_mut(&node) {

@@ -52,7 +52,7 @@ pub enum Refusal {
     Elsewhere,
     /// A lock of this node; its release is reported as [`Event::Freed`].
     Here,
-    /// A lock of this node whose file was closed, so that it is being released.
+    /// A lock of this node whose file was closed, and which is being released.
     Closed,
 }
 
@@ -186,7 +186,7 @@ impl Asking {
         state.pause = match (freed, refusal) {
             // The lock was released during the try: retry soon.
             (true, _) => self.config.pause,
-            // `Freed` will come. Until then, tries only detect an interrupted caller.
+            // `Freed` will arrive. Until then, tries only detect an interrupted caller.
             (false, Refusal::Here) => self.config.pause_max.max(many),
             _ => Time(state.pause.0 * 2).clamp(self.config.pause, self.config.pause_max.max(many)),
         };

@@ -1,5 +1,4 @@
-//! Scan of a volume by all its nodes: assigns parts of the names, retries lost messages, and records whether the scan
-//! is complete.
+//! Scan of a volume by all its nodes: assigns parts, retries lost messages, records whether the scan is complete.
 //!
 //! ```text
 //!   Begin    each node reports the objects in creation   all lists of objects are older, all layouts are read later

@@ -5,7 +5,7 @@
 
 use crate::time::Time;
 
-/// Age up to which a name that was seen counts as known. A guess: longer than any rename takes.
+/// Age up to which a name counts as known after it was found. A guess: longer than any rename takes.
 pub const KNOWN_MAX: Time = Time::from_secs(2);
 
 /// Pauses in milliseconds before the retries of a lookup: 350 ms in all. A rename in GlusterFS takes 10 ms. On a loaded

@@ -23,9 +23,9 @@
 //! of them sees the other. A registration of a node that is over counts for nothing. Its write is not acknowledged
 //! unless it was done before the node's lease ended, which is before the changer looked.
 //!
-//! **A claim ends only with its generation.** Whatever a frozen node still asks for, its `layout.(G+1)` is refused
-//! once that exists, so a dead node's claim is ended by publishing the next generation as it is. A node that gives its
-//! own claim up does the same: no claim is made twice under one name, so no late removal hits another's.
+//! **A claim ends only with its generation.** Once `layout.(G+1)` exists, a frozen node cannot create it later. So a
+//! dead node's claim is ended by publishing the next generation unchanged. A node that gives up its own claim does the
+//! same. No claim is made twice under one name, so no late removal removes another's.
 //!
 //! **A record that was loaded counts once a later look shows its generation as the highest**, for readers, too. The
 //! record of an older generation may have been removed, and then created again by a node that had been frozen.
@@ -149,14 +149,15 @@ pub fn claimed(listed: &BTreeSet<Mark>) -> Option<u64> {
 }
 
 impl Marks {
-    /// From the attributes of one listing, and the claim that [`claimed`] names. If that is gone, look again.
+    /// Derived from the attributes of one listing, and the claim that [`claimed`] names. If that claim is missing, list
+    /// again.
     pub fn new(listed: &BTreeSet<Mark>, claim: Option<Claim>) -> Marks {
         let writer = |mark: &Mark| if let Mark::Writer { node, .. } = mark { Some(*node) } else { None };
         Marks { generation: generation(listed), writers: listed.iter().filter_map(writer).collect(), claim }
     }
 }
 
-/// The highest generation that is there.
+/// The highest existing generation.
 fn generation(listed: &BTreeSet<Mark>) -> u64 {
     let layout = |mark: &Mark| if let Mark::Layout(generation) = mark { Some(*generation) } else { None };
     listed.iter().filter_map(layout).max().unwrap_or_default()
@@ -199,7 +200,7 @@ pub fn agree(before: &Marks, grows: bool, after: &Marks) -> bool {
     (before.generation, before.claim) == (after.generation, after.claim) && !(grows && before.claim.is_some())
 }
 
-/// Whether one that waits for a claim has to wait on.
+/// Whether a node that waits for a claim has to go on waiting.
 pub fn stands(claim: &Claim, marks: &Marks, over: impl Fn(Node) -> bool) -> bool {
     marks.claim == Some(*claim) && !over(claim.node)
 }
@@ -207,11 +208,11 @@ pub fn stands(claim: &Claim, marks: &Marks, over: impl Fn(Node) -> bool) -> bool
 /// Outcome of a finished write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// It may be acknowledged.
+    /// The write may be acknowledged.
     Acknowledge,
     /// The lease may still be renewed: check again.
     Wait,
-    /// It is done again from the start: register, look, load the layout, write.
+    /// The write must be repeated from the start: register, list, load the layout, write.
     Again,
 }
 
@@ -230,10 +231,10 @@ pub fn written(standing: Standing, drained: bool) -> Written {
 pub enum Begin {
     /// Create this claim; if it exists, look again.
     Claim(Claim),
-    /// Another node changes the file. One that is registered removes that first, or both wait for ever.
+    /// Another node changes the file. A registered node removes its registration first, or both wait for ever.
     Wait(Claim),
-    /// The claim's node is over, or the claim is left from an earlier change of this node: publish the next generation
-    /// as it is, then look again.
+    /// The claim's node is over, or the claim is left from an earlier change of this node. Publish the next generation
+    /// as it is, then list again.
     End(Claim),
 }
 
@@ -271,11 +272,11 @@ pub fn step(claim: &Claim, marks: &Marks, over: impl Fn(Node) -> bool) -> Step {
 /// The answer to the create of a layout record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
-    /// It was created now.
+    /// This call created the record.
     Yes,
-    /// It was there.
+    /// The record exists.
     Exists {
-        /// It is this very record, from an earlier try.
+        /// Whether the record is this very one, from an earlier try.
         mine: bool,
     },
 }
@@ -283,9 +284,9 @@ pub enum Created {
 /// Outcome of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// The layout is the new one: what only older ones named may go.
+    /// The new layout is published, so objects that only older layouts name may be removed.
     Happened,
-    /// The layout is another's: what this change made may go.
+    /// Another layout is published, so objects that this change made may be removed.
     Not,
     /// The lease may still be renewed: check again.
     Wait,

@@ -12,9 +12,9 @@ use crate::time::Time;
 /// Direction of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// From the server.
+    /// Bytes from the server.
     Read,
-    /// To the server.
+    /// Bytes to the server.
     Write,
 }
 
@@ -25,7 +25,7 @@ pub struct Request {
     pub direction: Direction,
     /// Length in bytes.
     pub bytes: u64,
-    /// Whether it must go over one connection.
+    /// Whether the operation must go over one connection.
     pub whole: bool,
 }
 
@@ -254,8 +254,7 @@ impl Chooser {
         choice
     }
 
-    /// Gives a written file its home: the connection with the fewest such files, and of these the one with the least
-    /// under way.
+    /// Assigns a home to a written file: of the connections with the fewest such files, the one with the least load.
     fn settle(&mut self, file: &mut Use, usable: u64) -> ConnectionId {
         self.close(file);
         self.turn = self.turn.wrapping_add(1);

@@ -53,7 +53,7 @@ pub struct Config {
     pub failures_max: u32,
     /// Age after which a failure is forgotten.
     pub forgive: Time,
-    /// Wait before the second try to mount; the first try comes at once.
+    /// Wait before the second try to mount. The first try is immediate.
     pub backoff_min: Time,
     /// Limit on the doubled wait.
     pub backoff_max: Time,
@@ -273,7 +273,7 @@ impl Machine for Link {
                 self.change(State::Out, Cause::MountFailed);
             }
             (Event::Tick, _) => self.tick(now),
-            // Ignored: a late result of a mount that is already gone.
+            // A late result of a removed mount is ignored.
             _ => {}
         }
     }

@@ -27,7 +27,7 @@ const REST_WINDOWS: u32 = 32;
 /// Limit on the windows between rounds.
 const REST_WINDOWS_MAX: u32 = 1024;
 
-/// Reads of one open file that come one at a time.
+/// Reads of one open file that follow each other without overlap.
 #[derive(Clone, Debug)]
 pub struct Lone {
     on: Option<ConnectionId>,

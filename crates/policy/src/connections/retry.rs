@@ -22,9 +22,9 @@ pub enum Operation {
 /// Progress of an operation when its connection broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sent {
-    /// The server has surely not seen it.
+    /// The server has certainly not received it.
     Never,
-    /// The server may have seen it.
+    /// The server may have received it.
     Maybe,
 }
 

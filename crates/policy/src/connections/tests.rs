@@ -304,7 +304,7 @@ proptest! {
         }
     }
 
-    /// For any events: a connection is never mounted twice, never taken out twice, and always has a deadline.
+    /// Tests for any events that no connection is mounted twice or taken out twice, and that each has a deadline.
     #[test]
     fn a_link_is_mounted_or_out_and_never_stuck(events in prop::collection::vec((0u8..6, 0u64..20_000), 1..200)) {
         let mut link = link();

@@ -217,8 +217,7 @@ impl Share {
         }
     }
 
-    /// Whether a read-ahead of `window` blocks pays: the seek saved if they are requested, against their transfer if
-    /// not.
+    /// Whether a read-ahead of `window` blocks pays: the seek saved if they are used, against their transfer if not.
     fn pays(self, window: u64) -> bool {
         u64::from(self.yes) * BLOCKS_PER_SEEK > u64::from(self.all - self.yes) * window
     }

@@ -1,5 +1,5 @@
-//! Every order of three opens of every kind beside a change of the layout: each acknowledged write is seen by every read,
-//! no layout changes under the kernel, and the change comes to its end. Rules that are broken on purpose are convicted.
+//! Explores every order of three opens of every kind beside a change of the layout. Every read returns each
+//! acknowledged write, no layout changes under the kernel, and the change ends. Broken rules are convicted.
 
 use super::{Holders, Mode, OpenRequest};
 use std::collections::BTreeSet;
@@ -12,9 +12,9 @@ enum Kind {
     Write,
     /// `O_APPEND`: never passed through.
     Append,
-    /// For reading, with a mapping that outlives the close.
+    /// A mapping for reading, which outlives the close.
     MapRead,
-    /// For reading and writing, likewise.
+    /// A mapping for reading and writing.
     MapWrite,
 }
 

@@ -37,7 +37,7 @@ const CRC_LEN: usize = 4;
 pub enum CodecError {
     /// The magic bytes are missing.
     NotARecord,
-    /// The record has a version that this program does not know.
+    /// The record has an unknown version.
     Version(u8),
     /// The checksum does not match: damaged or cut off.
     Checksum,

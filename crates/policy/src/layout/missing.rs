@@ -4,7 +4,7 @@
 
 use super::{OPEN_END, Segment};
 
-/// A range of the file and where it goes in the object.
+/// A range of the file and its place in the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// First byte in the file.

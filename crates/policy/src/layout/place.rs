@@ -27,7 +27,7 @@ pub struct Placement {
     pub stripe_count: usize,
     /// Largest size of a file on one target.
     pub single_bytes_max: u64,
-    /// Bytes of one segment, so that a long file can have several shapes; 0: the last segment is open-ended. See
+    /// Bytes of one segment, so that a long file can have several shapes; 0: the last is open-ended. See
     /// [`plan_growth`].
     pub segment_bytes: u64,
     /// Number of copies. At least 1.

@@ -11,7 +11,7 @@ use std::fmt;
 pub enum VerbError {
     /// No such mirror, segment or object exists.
     NoSuchPosition(Position),
-    /// It is the last mirror in sync; without it the file could not be read.
+    /// The mirror is the last one in sync; without it the file could not be read.
     LastInSync,
     /// These two mirrors have different segments.
     NotAlike(usize, usize),
@@ -110,8 +110,7 @@ impl Layout {
         })
     }
 
-    /// Replaces the objects of a segment and, if wanted, its stripe size and count. Its range stays, whatever `to`
-    /// contains.
+    /// Replaces the objects of a segment and, if wanted, its stripe size and count. Its range stays.
     pub fn move_segment(&self, mirror: usize, segment: usize, to: Segment, at: Time, reason: Reason) -> Verb {
         self.changed(at, reason, |new| {
             let old = new.mirrors.get_mut(mirror).and_then(|m| m.segments.get_mut(segment));

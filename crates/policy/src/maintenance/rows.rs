@@ -24,7 +24,7 @@ impl Class {
     /// Maximum of tasks of the class that run at the same time.
     pub fn at_once(self) -> usize {
         match self {
-            // As many as there are rows: none waits for a slow device or state store of another.
+            // As many threads as rows: none waits for another's slow device or state store.
             Class::Upkeep => 4,
             // One more than needed, so that garbage on a slow target delays no resync.
             Class::Repair => 2,
@@ -89,7 +89,7 @@ impl Row {
         Row { pause: Time::from_secs(seconds), pause_max: Time::from_secs(max), ..self }
     }
 
-    /// For tasks on files that applications use.
+    /// Row for tasks on files that applications use.
     const fn of_files(self) -> Row {
         Row { is_put_off: true, waiting_max: 10_000, ..self }
     }

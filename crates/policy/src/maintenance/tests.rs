@@ -223,7 +223,7 @@ fn only_the_leader_repairs() {
     assert_eq!(world.starts_at(AT(30)), [Task::Usage]);
     world.on(Event::Leads(true));
     assert_eq!(world.starts(), [file(1), Task::Rebuild]);
-    // One that was started ends by itself, and is repeated by the next leader only.
+    // A started task ends by itself, and only the next leader repeats it.
     world.on(Event::Leads(false));
     world.ended(file(1), Outcome::Again);
     world.ended(Task::Rebuild, Outcome::Again);

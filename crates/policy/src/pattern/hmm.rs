@@ -27,7 +27,7 @@ pub const LEARN_EVERY: usize = 32;
 const ROUNDS: usize = 6;
 /// Smallest probability of a prediction.
 pub const SURE: f64 = 0.6;
-/// Smallest probability of anything: an event never seen is not impossible.
+/// Smallest probability of any event, since an event without samples is not impossible.
 const FLOOR: f64 = 1e-4;
 
 type Row = [f64; STATES];
@@ -96,7 +96,7 @@ impl Hmm {
         Hmm::default()
     }
 
-    /// Records a request, and learns at times.
+    /// Records a request, and updates the model at times.
     pub fn observe(&mut self, request: Request) {
         let Some(last) = self.last.replace(request) else { return };
         let end = last.offset.saturating_add(last.len);

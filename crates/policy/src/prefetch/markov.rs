@@ -35,7 +35,7 @@ impl Markov {
             self.files.pop_first();
         }
         let model = self.files.entry(file).or_default();
-        // In blocks: the model uses only differences.
+        // Steps are in blocks, since the model uses only differences.
         let (offset, len) = (context.span.first.index(), u64::from(context.read_len()));
         model.observe(Request { write: false, offset, len });
         for next in model.predict(self.degree as usize) {

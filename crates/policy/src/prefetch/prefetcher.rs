@@ -107,7 +107,7 @@ impl Prefetcher {
         }
     }
 
-    /// Records that its prefetch is resident or in flight: all of it, or as much of it as there were frames for.
+    /// Records that the blocks of a prefetch are resident or in flight, as far as there were frames.
     pub(crate) fn placed(&mut self, pages: &mut Pages, set: Span, mark: Option<Block>, context: &Context) {
         match self {
             Prefetcher::Sarc(sarc) => sarc.placed(pages, set, context),

@@ -1,5 +1,4 @@
-//! Availability of waiting jobs' input: checked now and then and when a target fails. Lost objects are restored before
-//! the jobs start.
+//! Availability of waiting jobs' input: checked regularly and after a failure, and restored before the jobs start.
 //!
 //! ```text
 //!   queue --Line--> +--------------+ --Look--> files of the waiting jobs --Looked--> lost, in the order of repair
@@ -78,7 +77,7 @@ pub struct Lost {
 pub enum Event {
     /// All waiting jobs with input, in the order of the scheduler.
     Line(Vec<Waiting>),
-    /// A target failed or came back.
+    /// A target failed or returned.
     TargetsChanged,
     /// The answer to [`Action::Look`] for one of its jobs: the losses of its files, which may be empty.
     Looked {
@@ -131,7 +130,7 @@ pub enum Action {
 pub enum LookReason {
     /// The jobs have joined the queue.
     Joined,
-    /// A target failed or came back.
+    /// A target failed or returned.
     TargetsChanged,
     /// `Config::every` has passed since the last check.
     Periodic,

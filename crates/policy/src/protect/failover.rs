@@ -79,9 +79,9 @@ pub enum Event {
         /// The file and the target that failed.
         key: Key,
     },
-    /// The file or its replica is gone: nothing is rebuilt, and the next complaint starts a new request.
+    /// The file or its replica was removed: nothing is rebuilt, and the next complaint starts a new request.
     Forget {
-        /// A file that is gone, or has lost its replica.
+        /// File that was removed, or has lost its replica.
         file: FileId,
     },
     /// A target was replaced or came back: the next complaint about it starts a new request. A rebuild that is due goes

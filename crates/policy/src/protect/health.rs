@@ -47,7 +47,7 @@ pub struct Health {
     doubt: bool,
     /// Start of the doubt.
     doubt_since: Time,
-    /// State of the shared file system that it lies on; `None`: it lies on none.
+    /// State of the target's shared file system; `None`: it lies on none.
     file_system: Option<FileSystem>,
     /// Start of the current probe, and of the last one if that succeeded.
     probe_began: Time,
@@ -124,7 +124,7 @@ impl Health {
         self.file_system
     }
 
-    /// Returns what it shows of its shared file system, on which a target is in doubt since `since`.
+    /// Returns the target's report for its shared file system, on which a target is in doubt since `since`.
     pub fn member(&self, since: Time) -> Member {
         let answered = self.answered.is_some_and(|began| began >= since);
         Member { in_doubt: self.doubt, is_failed: self.state == State::Failed, answered }

@@ -151,17 +151,17 @@ pub enum Event {
         /// The file whose copy is complete.
         file: FileId,
     },
-    /// A copy could not be made; nothing of it is left.
+    /// A copy failed, and was removed completely.
     CreateFailed {
         /// The file that could not be copied.
         file: FileId,
     },
     /// A copy was removed.
     Removed {
-        /// The file whose copy is gone.
+        /// The file whose copy was removed.
         file: FileId,
     },
-    /// A complete copy became useless (a target of it failed and could not be replaced); nothing of it is left.
+    /// A complete copy became useless after a failed target could not be replaced, and was removed completely.
     Lost {
         /// The file whose copy a failed target held.
         file: FileId,
@@ -190,7 +190,7 @@ pub enum Action {
     },
     /// Remove a file's copy, or stop making it and remove its parts.
     Remove {
-        /// The file whose copy goes.
+        /// The file whose copy is to be removed.
         file: FileId,
         /// The need that ended.
         reason: RemoveReason,

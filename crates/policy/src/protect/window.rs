@@ -29,7 +29,7 @@ pub struct NoShare;
 const ONE: u64 = 1_000_000;
 
 impl Share {
-    /// No share at all.
+    /// The share zero.
     pub const ZERO: Share = Share(0);
     /// The whole system.
     pub const ONE: Share = Share(ONE);

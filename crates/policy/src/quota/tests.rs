@@ -60,7 +60,7 @@ fn what_was_remembered_goes_on_after_a_restart() {
     assert_eq!(does(&mut machine, 100, event.clone()), [], "what is used is not known yet");
     let told = does(&mut machine, 101, used(ALICE, 90));
     assert_eq!(told, [stands(Standing::Expired { since: Time::from_secs(20) }, 90), ceiling(ALICE, 80)]);
-    // Saved by a clock that was ahead.
+    // A clock that was ahead saved this time.
     let mut machine = Quota::default();
     does(&mut machine, 5, event);
     let over = Standing::Over { since: Time::from_secs(5), until: Time::from_secs(65) };

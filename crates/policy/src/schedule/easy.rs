@@ -11,13 +11,13 @@
 //!       now
 //! ```
 //!
-//! Each queue has capacity of its own and is scheduled by itself: `batch` charges cores, `dataxfer` charges one of a
-//! few slots and no core. A job enters its queue when all jobs it depends on have ended well; if one of them does not,
-//! it is dropped, and what depends on it in turn. A job that only must not run beside another waits for its end, however
-//! that is. The order of a queue is the order of entering.
+//! Each queue has its own capacity and schedule: `batch` charges cores, `dataxfer` charges one of a few slots and no
+//! core. A job enters its queue when all its dependencies have ended well. If one fails, the job is dropped, and its
+//! dependants in turn. A job that only must not run beside another waits for its end, with or without success. A
+//! queue's order is that of entering.
 //!
-//! Invariant: the shadow time computed when a job first blocks the queue's head is a promise; it starts no later, as
-//! long as jobs end by their estimates.
+//! Invariant: the shadow time when a job first blocks the queue's head is a promise. The job starts no later, as long
+//! as jobs end by their estimates.
 //!
 //! Scheduling happens in [`Easy::poll`], so that all events of one instant are taken in before the first decision.
 //!
@@ -72,7 +72,7 @@ impl Easy {
         self
     }
 
-    /// Where a job stands; `None` if it is not known (any more).
+    /// State of a job; `None` for an unknown one.
     pub fn standing(&self, id: JobId) -> Option<Standing> {
         self.jobs.find(id).map(|slot| self.jobs[slot].standing)
     }
@@ -83,7 +83,7 @@ impl Easy {
         line.into_iter().flat_map(|line| line.waiting.iter()).map(|slot| self.jobs[slot].id)
     }
 
-    /// When the first waiting job of a queue was promised to start, once it blocked.
+    /// First waiting job of a queue and its promised start, once it blocked the queue.
     pub fn promise(&self, queue: QueueId) -> Option<(JobId, Time)> {
         self.queues.get(usize::from(queue.0)).and_then(|q| q.promise)
     }
@@ -114,7 +114,7 @@ impl Easy {
         }
     }
 
-    /// Takes a job on, if it can ever run.
+    /// Accepts a job if it can ever run.
     fn admit(&mut self, job: &Job) -> Option<u32> {
         let queue = usize::from(job.queue.0);
         let refusal = match self.queues.get(queue) {
@@ -186,7 +186,7 @@ impl Easy {
         }
     }
 
-    /// One of the jobs that a job waits for has ended.
+    /// Records the end of a job that this job waits for.
     fn met(&mut self, id: JobId) {
         let Some(slot) = self.jobs.find(id) else { return };
         self.jobs[slot].unmet -= 1;
@@ -216,7 +216,7 @@ impl Easy {
         }
     }
 
-    /// Drops a job that does not run, and all that depends on it.
+    /// Drops a job that does not run, and all jobs that depend on it.
     fn drop_with_dependants(&mut self, id: JobId, reason: DropReason) {
         let mut doomed = vec![(id, reason)];
         while let Some((id, reason)) = doomed.pop() {
@@ -241,7 +241,7 @@ impl Easy {
         self.actions.push_back(Action::Drop { id, reason });
     }
 
-    /// Takes the capacity for a job.
+    /// Starts a job and takes its capacity.
     fn run(&mut self, slot: u32, started: Time) {
         let job = &mut self.jobs[slot];
         job.end = started + job.estimate;
@@ -261,7 +261,7 @@ impl Easy {
         self.actions.push_back(Action::Start { id: self.jobs[slot].id, reason });
     }
 
-    /// Starts what can start in one queue.
+    /// Starts all jobs of one queue that can start.
     fn schedule(&mut self, queue: usize) {
         self.compact(queue);
         let fits = |this: &Easy, head: &u32| this.queues[queue].fits(this.jobs[*head].need);
@@ -290,13 +290,13 @@ impl Easy {
         self.queues[queue].room = Some(left);
     }
 
-    /// Starts those at or after a place that fit beside the head; gives what they left.
+    /// Starts jobs from place `from` on that fit beside the head; returns the room left.
     fn backfill(&mut self, queue: usize, mut from: u64, mut room: Room) -> Room {
         let to = match self.scan_max {
             usize::MAX => u64::MAX,
             n => self.queues[queue].waiting.behind(from, n),
         };
-        // A span of the largest time means for ever, as adding to a time stops there.
+        // The largest time stands for an unlimited span, because additions to a time saturate there.
         let span = if room.shadow == Time(u64::MAX) { room.shadow } else { room.shadow.since(self.now) };
         while self.queues[queue].free > 0 {
             let line = &mut self.queues[queue];
@@ -313,7 +313,7 @@ impl Easy {
         room
     }
 
-    /// Gives those that wait new places when most places are empty.
+    /// Renumbers the places of waiting jobs when most places are empty.
     fn compact(&mut self, queue: usize) {
         let Easy { jobs, queues, .. } = self;
         let line = &mut queues[queue];

@@ -5,11 +5,11 @@
 //!      |------- waits -------|======= transfer =======|--- margin ---|
 //!                            ^ estimated start - estimated transfer - margin
 //! ```
-//! The start is the queue's own estimate, corrected as often as the queue corrects it; without one, and after some time in
-//! which the queue may still find one, the data come at once.
-//! The transfer is reckoned from the rate that its source has shown, and the limits that it is held to ([`Rates`], [`Load`]). The margin is a fixed part and a part of
-//! the transfer, for estimates err and jobs end early. Space is reserved before a transfer begins and given back when
-//! its job is gone; when there is none, the soonest job's data come first as soon as there is.
+//! The start is the queue's latest estimate. If the queue has none for some time, the transfer begins at once. The
+//! transfer time follows from the measured rate of the source and the limits of the transfer ([`Rates`], [`Load`]). The
+//! margin is a fixed part and a part of the transfer, because estimates err and jobs end early. Space is reserved
+//! before a transfer begins, and released with its job. If there is none, the job that starts soonest gets the next
+//! free space.
 //!
 //! A stage-in is *too late* if the job could have started before its data were there. It is *too early* if they lay
 //! there for longer than `early_max`. Both are counted, with the time lost. A job that could have started so soon after
@@ -40,9 +40,9 @@ use crate::time::Time;
 pub struct Config {
     /// The least margin.
     pub margin_min: Time,
-    /// More of it, in percent of the estimated transfer.
+    /// Further margin, in percent of the estimated transfer.
     pub margin_percent: u32,
-    /// Data that lie there for longer before the job starts came too early.
+    /// Longest time for data to wait for their job; longer counts as too early.
     pub early_max: Time,
     /// Longest wait for a first estimate of a job's start from its queue.
     pub estimate_wait: Time,
@@ -55,8 +55,8 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Guesses: five minutes and half of the transfer cover an estimate that errs by as much; 10 MB/s is a slow remote
-    /// source, so that the first transfer from one errs towards early. A minute is two rounds of Slurm's backfilling.
+    /// Guesses. Five minutes and half of the transfer cover an estimate that errs by as much. 10 MB/s is a slow remote
+    /// source, so that its first transfer rather begins early. A minute is two rounds of Slurm's backfilling.
     fn default() -> Config {
         Config {
             margin_min: Time::from_secs(300),
@@ -73,18 +73,18 @@ impl Default for Config {
 /// Input of the just-in-time machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A job waits that needs data.
+    /// A waiting job needs data.
     Submitted {
         /// Number of the job.
         job: JobId,
-        /// Data to be brought.
+        /// Data to be staged in.
         load: Load,
         /// Source of the data.
         source: SourceId,
         /// Start that the queue estimates; `None` without an estimate.
         start: Option<Time>,
     },
-    /// New estimate of a job's start from the queue; `None` if it has none any more.
+    /// New estimate of a job's start from the queue; `None` if it has none now.
     Estimated {
         /// The job, by the driver's number.
         job: JobId,
@@ -96,30 +96,30 @@ pub enum Event {
         /// The job, by the driver's number.
         job: JobId,
     },
-    /// There is not enough space for them.
+    /// There is not enough space for the data.
     NoSpace {
         /// The job, by the driver's number.
         job: JobId,
     },
-    /// There is not enough space for them, and none is waited for.
+    /// There is not enough space for the data, and the job must not wait for it.
     Refused {
         /// The job, by the driver's number.
         job: JobId,
     },
-    /// Space became free: those that found none may try again at once.
+    /// Space became free: jobs that found none may try again at once.
     SpaceFreed,
-    /// The data of a job are there and verified; the transfer took this long.
+    /// The data of a job were verified on the volume; the transfer took this long.
     Arrived {
         /// The job, by the driver's number.
         job: JobId,
-        /// From the beginning of the transfer.
+        /// Time since the beginning of the transfer.
         took: Time,
     },
     /// A transfer failed.
     Failed {
         /// The job, by the driver's number.
         job: JobId,
-        /// Whether to try again is of no use.
+        /// Whether a retry is useless.
         permanent: bool,
     },
     /// The job has started, or would have but for its data.
@@ -127,7 +127,7 @@ pub enum Event {
         /// The job, by the driver's number.
         job: JobId,
     },
-    /// The job is no more, or its data are in other hands.
+    /// The job has ended or was removed, or its data are managed elsewhere.
     Gone {
         /// The job, by the driver's number.
         job: JobId,
@@ -141,9 +141,9 @@ pub enum Event {
 pub enum Action {
     /// Set space aside.
     Reserve {
-        /// For which job.
+        /// Job that needs the space.
         job: JobId,
-        /// To set aside.
+        /// Bytes to set aside.
         bytes: u64,
         /// The rule that decided.
         reason: Reason,
@@ -155,14 +155,14 @@ pub enum Action {
         /// The rule that decided.
         reason: Reason,
     },
-    /// Give back what was reserved and not used.
+    /// Release the unused part of a reservation.
     Release {
-        /// For which job.
+        /// Job of the reservation.
         job: JobId,
-        /// To give back.
+        /// Bytes to release.
         bytes: u64,
     },
-    /// The data of a job will not come: it should not be started.
+    /// The transfer failed for good: the job should not be started.
     GiveUp {
         /// The job, by the driver's number.
         job: JobId,
@@ -172,7 +172,7 @@ pub enum Action {
 /// Why a stage-in begins now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The job is expected to start then, and this much is reckoned for the transfer and to be safe.
+    /// The job is expected to start at `start`, and the transfer and the margin take the time until then.
     Due {
         /// When the job starts.
         start: Time,
@@ -181,7 +181,7 @@ pub enum Reason {
         /// Margin before the start.
         margin: Time,
     },
-    /// No start of the job is known.
+    /// The queue has no estimate of the job's start.
     StartUnknown,
     /// The job waits for its data.
     Waited,
@@ -207,26 +207,26 @@ pub enum Phase {
         /// When they were there.
         at: Time,
     },
-    /// Will not come.
+    /// The data were given up.
     GivenUp,
 }
 
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Jobs whose data were there when they started, within `early_max`.
+    /// Jobs whose data were complete before the start, by at most `early_max`.
     pub in_time: u64,
-    /// Jobs that would have started before their data were there.
+    /// Jobs that would have started before their data were complete.
     pub too_late: u64,
-    /// How long these waited for their data, in all.
+    /// Total time for which late jobs waited for their data.
     pub too_late_total: Time,
-    /// Jobs that would have started before their data were there, though these began to come at once.
+    /// Late jobs whose transfer began as soon as they were submitted.
     pub no_lead: u64,
-    /// Jobs whose data lay there for longer than `early_max`.
+    /// Jobs whose data waited for longer than `early_max`.
     pub too_early: u64,
-    /// How long the data of all jobs lay there before their start.
+    /// Total time for which the data of all jobs waited for the start.
     pub idle_total: Time,
-    /// Jobs whose data never came.
+    /// Jobs whose data were given up.
     pub given_up: u64,
     /// Reservations that found no space.
     pub no_space: u64,

@@ -61,7 +61,7 @@ impl RetainedJobs {
 
     fn drop_oldest(&mut self) -> Option<Finished> {
         let job = self.jobs.pop_front()?;
-        // Summed again where the sum was cut off.
+        // The sum is computed again, since it may have saturated.
         self.bytes = self.jobs.iter().fold(0, |sum: u64, job| sum.saturating_add(job.bytes));
         Some(job)
     }

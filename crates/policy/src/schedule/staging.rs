@@ -19,13 +19,13 @@ use crate::time::Time;
 
 /// The pause after the first attempt that failed; each further one is twice as long.
 pub const PAUSE_MIN: Time = Time::from_secs(1);
-/// The longest: a guess, so that a server that comes back is not waited for much longer.
+/// The longest pause. A guess: work goes on soon after a server returns.
 pub const PAUSE_MAX: Time = Time::from_secs(60);
 
 /// Directives of a script, already parsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directives {
-    /// Commands that bring data in, in order.
+    /// Commands that stage data in, in order.
     pub stage_in: Vec<String>,
     /// Most retries of a failed stage-in.
     pub stage_in_retries: u32,
@@ -58,7 +58,7 @@ pub enum PartQueue {
 }
 
 impl PartQueue {
-    /// The name of the queue as users and schedulers know it.
+    /// Name of the queue for users and schedulers.
     pub fn name(self) -> &'static str {
         match self {
             PartQueue::Dataxfer => "dataxfer",
@@ -102,7 +102,7 @@ pub fn plan(directives: &Directives) -> Vec<Part> {
     parts
 }
 
-/// Decides after each attempt of a command whether there is another, and when.
+/// Decides after each attempt of a command whether and when the next follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempts {
     retries: u32,
@@ -115,9 +115,9 @@ pub struct Attempts {
 pub enum Attempt {
     /// The command succeeded.
     Succeeded,
-    /// It failed in a way that may pass.
+    /// It failed, and a retry may succeed.
     Failed,
-    /// It failed for good: the source has no such file, the user may not, the words are wrong.
+    /// It failed for good: the source has no such file, the user lacks permission, or the command is wrong.
     FailedForGood,
 }
 
@@ -126,7 +126,7 @@ pub enum Attempt {
 pub enum Verdict {
     /// Try the command again.
     Again {
-        /// The number of the attempt to come, from 2.
+        /// Number of the next attempt, from 2.
         attempt: u32,
         /// How many there may be in all.
         of: u32,

@@ -305,8 +305,8 @@ impl Striper {
         }
     }
 
-    /// Returns a shape with which requests of `bytes` span about `width` devices: the widest one up to there with which
-    /// the devices, at their present performance, can bear the load.
+    /// Returns the widest shape with which requests of `bytes` span up to about `width` devices, and which the devices
+    /// can bear at their present performance.
     fn ruled(&self, classes: &[Class], bytes: f64, width: f64, devices: Option<u32>, beside: OtherLoad) -> Shape {
         let (most, all) = (self.allowed(width), self.config.parameters.devices);
         let shape = |width: u32, devices: u32| {

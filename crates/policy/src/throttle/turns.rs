@@ -58,7 +58,7 @@ impl Turns {
         self.lines.values_mut().for_each(|line| line.pieces.retain(|(other, _)| *other != turn));
     }
 
-    /// Returns the next piece that may go now. Call it until `None`, after each `ask` and at the deadline.
+    /// Returns the next piece that may be sent now. Call it until `None`, after each `ask` and at the deadline.
     pub fn poll(&mut self, now: Time) -> Option<Turn> {
         if self.paying.is_none() {
             let (user, start) = self.first()?;

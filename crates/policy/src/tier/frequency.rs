@@ -6,8 +6,8 @@ use super::table::LocalityTable;
 use super::{Location, Move, Reason, Tier};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the moves that bring the `capacity` most frequently accessed locations to the fast tier. Among equals,
-/// present ones stay.
+/// Returns the moves of the `capacity` most frequently accessed locations to the fast tier. Among equals, present ones
+/// stay.
 pub fn plan(read: &LocalityTable, write: &LocalityTable, fast: &BTreeSet<Location>, capacity: u64) -> Vec<Move> {
     let mut counts: BTreeMap<Location, u32> = BTreeMap::new();
     for (at, entry) in read.iter().chain(write.iter()) {

@@ -13,7 +13,7 @@ pub struct Stay {
     pub reads: u32,
     /// Writes in the stay.
     pub writes: u32,
-    /// Number of its last access, from 1; 0 if it has none.
+    /// Number of its last access, from 1; 0 without accesses.
     pub last: u64,
 }
 

@@ -62,7 +62,7 @@ pub struct HitRate {
     further: Vec<f64>,
     /// Number of the access at the last update.
     turned: u64,
-    /// Accesses for which the list keeps an unused location; 0 if none has left it.
+    /// Accesses for which the list keeps an unused location; 0 until a location has left it.
     kept: f64,
     horizon: f64,
 }
@@ -221,7 +221,7 @@ mod tests {
         (0..20_000).for_each(|n| spot.touch(n * 7919 % 500));
         let expected = spot.hit_rate.further(40);
         assert!(spot.hit_rate.comes(40, 0) > 0.5 && expected > 1.0, "each was accessed 40 times: {expected}");
-        // The hot spot is gone: soon no further access is expected.
+        // The hot spot has moved: soon no further access is expected.
         (0..20_000).for_each(|block| spot.touch(10_000 + block));
         assert!(spot.hit_rate.further(40) < 0.05, "{}", spot.hit_rate.further(40));
     }

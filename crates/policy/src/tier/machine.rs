@@ -27,8 +27,8 @@ use crate::throttle::Throttle;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Requests of the tuned planner's first pane, if its window is longer; each pane that follows may have twice as many. As many as
-/// [`super::hit_rate`] learns from at a time.
+/// Requests of the tuned planner's first pane, if its window is longer; each later pane may have twice as many.
+/// [`super::hit_rate`] learns from as many at a time.
 const FIRST_PANE: u64 = 128;
 
 /// The machine that plans moves between tiers.
@@ -49,9 +49,9 @@ pub struct Reorganizer {
     urgent: VecDeque<arrive::Urgent>,
     /// Locations that may leave the fast tier before the next plan; the one with the least loss first.
     victims: VecDeque<Location>,
-    /// Locations that cannot be reached.
+    /// Locations that cannot be read or written.
     away: BTreeSet<Location>,
-    /// When they were ranked, and how many accesses ago.
+    /// Time of the last ranking of victims, and the accesses since then.
     ranked: (Time, u64),
     /// Since when each tier is idle.
     idle_since: [Option<Time>; 2],
@@ -119,7 +119,7 @@ impl Reorganizer {
         }
     }
 
-    /// The next move of the plan, if it may be made.
+    /// The next move of the plan, if it is permitted now.
     fn poll_plan(&mut self, now: Time) -> Option<Move> {
         if self.plan.is_empty() || self.under_way() >= self.config.moves_max || now < self.may_at()? {
             return None;
@@ -129,7 +129,7 @@ impl Reorganizer {
             if pointless || (of.to == Tier::Fast && self.room() == 0) {
                 continue;
             }
-            // A copy that is still there costs nothing.
+            // A move to the slow tier costs nothing if the slow copy still exists.
             let free = of.to == Tier::Slow && self.copies.contains(of.location);
             self.spend(now, if free { 0 } else { self.config.block_bytes });
             return Some(of);
@@ -142,13 +142,13 @@ impl Reorganizer {
         self.moving.len() + self.copies.making()
     }
 
-    /// Takes what a move costs from the budget; the next one waits for it.
+    /// Charges a move to the budget; the next move waits until it is paid.
     fn spend(&mut self, now: Time, bytes: u64) {
         let budget = if self.is_idle(now) { &mut self.idle_budget } else { &mut self.busy_budget };
         self.budget_at = budget.take(now, bytes);
     }
 
-    /// Keeps what goes in and comes out from now on.
+    /// Logs all events and actions from now on.
     pub fn start_log(&mut self) {
         self.log.start();
     }
@@ -158,8 +158,8 @@ impl Reorganizer {
         self.log.lines()
     }
 
-    /// How what was just begun gives way to others, and the bytes of its steps; `None` if it does not: what is at hand is moved at once, and
-    /// where moves have a share of busy devices, that is their pace.
+    /// Pace of an action towards applications, and the bytes of its steps. `None` if it does not yield: urgent moves
+    /// run at once, and moves with a share of busy devices have that as their pace.
     pub fn yielding(&self, action: &Action) -> Option<(Yielding, u64)> {
         let to = match action {
             Action::Move(Move { reason: Reason::AtHand { .. }, .. }) => return None,
@@ -175,7 +175,7 @@ impl Reorganizer {
         self.away.contains(&location)
     }
 
-    /// Where a location lies.
+    /// Tier of a location.
     pub fn tier(&self, location: Location) -> Tier {
         if self.fast.contains(&location) { Tier::Fast } else { Tier::Slow }
     }
@@ -209,7 +209,7 @@ impl Reorganizer {
         }
     }
 
-    /// Moves that wait, and that are under way.
+    /// Numbers of waiting moves and of moves under way.
     pub fn pending(&self) -> (usize, usize) {
         (self.plan.len(), self.moving.len())
     }
@@ -255,7 +255,7 @@ impl Reorganizer {
         }
     }
 
-    /// Requests after which the tuned planner's present pane ends at the latest: short at first, so that it soon knows anything at all.
+    /// Most requests in the tuned planner's present pane: few at first, so that it soon has data.
     fn young_pane(&self) -> u64 {
         if self.tuned.is_some() { FIRST_PANE << self.stats.panes.min(32) } else { u64::MAX }
     }
@@ -351,7 +351,7 @@ impl Reorganizer {
         moves
     }
 
-    /// Locations that still fit on the fast tier, counting those on their way.
+    /// Number of locations that still fit on the fast tier, with moves under way counted.
     fn room(&self) -> u64 {
         let coming = self.moving.values().filter(|of| of.to == Tier::Fast).count();
         (self.config.fast_bytes / self.config.block_bytes).saturating_sub((self.fast.len() + coming) as u64)
@@ -361,13 +361,13 @@ impl Reorganizer {
         self.idle_since.iter().all(|since| since.is_some_and(|since| now.since(since) >= self.config.idle))
     }
 
-    /// Since when both tiers have been idle for long enough, or until when they must be.
+    /// Time at which both tiers have been idle for long enough.
     fn idle_at(&self) -> Option<Time> {
         let [Some(one), Some(other)] = self.idle_since else { return None };
         Some(one.max(other) + self.config.idle)
     }
 
-    /// When the next move may be made; `None` if only something that happens can tell.
+    /// Earliest time of the next move; `None` if it depends on an event.
     fn may_at(&self) -> Option<Time> {
         match (self.idle_at(), self.config.busy_bytes_per_s) {
             (Some(idle_at), 0) => Some(idle_at.max(self.budget_at)),

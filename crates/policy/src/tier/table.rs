@@ -81,7 +81,7 @@ impl LocalityTable {
         self.entries.iter().map(|(location, entry)| (*location, entry))
     }
 
-    /// Removes a location that is cold or gone.
+    /// Removes a cold or removed location.
     pub fn remove(&mut self, location: Location) {
         self.entries.remove(&location);
     }

@@ -8,8 +8,8 @@
 //! ```
 //! Expected accesses follow from hit rates ([`super::hit_rate`]). [`Tuned::threshold`] returns the equivalent H.
 //!
-//! The fast tier is not overloaded: once it would be busier than the slow one and nearly saturated, promotions stop,
-//! because two tiers serve more than one.
+//! The fast tier is not overloaded: promotions stop when it would be nearly saturated and busier than the slow one. Two
+//! tiers serve more than one.
 //!
 //! Ours, beyond the paper: it replaces H and L, weighs moves by bytes, and keeps scans from flushing the fast tier.
 
@@ -36,7 +36,7 @@ pub struct Pane {
     pub span_ns: f64,
     /// Device time of the accesses to the fast tier, summed over its devices.
     pub fast_busy_ns: f64,
-    /// Device time of the accesses to the slow tier, likewise.
+    /// Device time of the accesses to the slow tier, in the same way.
     pub slow_busy_ns: f64,
     /// Mean bytes of a read.
     pub read_bytes: f64,

@@ -186,7 +186,7 @@ impl Burst {
         self.admission.handle(now, admission::Event::Buffer(event));
     }
 
-    /// Forgets versions that are gone, with the tasks on their files.
+    /// Forgets removed versions, with the tasks on their files.
     fn forget(&mut self, now: Time, is_gone: impl Fn(Version) -> bool) -> BTreeSet<FileId> {
         let tasks: Vec<Task> = self.tasks.extract_if(.., |task| is_gone(task.version)).collect();
         for task in tasks {

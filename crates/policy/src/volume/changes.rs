@@ -89,7 +89,7 @@ pub struct Changes {
     repairs: bool,
     wanted: BTreeMap<Mechanism, VecDeque<Wanted>>,
     under_way: BTreeMap<Ticket, Wanted>,
-    /// Files that are being changed: these segments, or (none of them) the file as a whole.
+    /// Files that are being changed: these segments of them, or (without segments) the whole file.
     busy: BTreeMap<FileId, BTreeSet<u64>>,
     latest: Option<Mechanism>,
     tickets: Ticket,
@@ -165,7 +165,7 @@ impl Changes {
             let max = match by {
                 // Copy costs are measured for them: one at a time.
                 Mechanism::Stripes => 1,
-                // They limit their own requests.
+                // These mechanisms limit their own requests.
                 Mechanism::Tiers | Mechanism::Replicas => usize::MAX,
                 _ => self.max,
             };

@@ -29,18 +29,18 @@ pub enum Event {
     Stripes(striper::Event),
     /// Event of a job.
     Job(replica::Event),
-    /// A target that failed is back, or another is in its place.
+    /// A failed target is back or was replaced.
     TargetReturned(TargetId),
     /// Event of a checkpoint or of a write to it.
     Checkpoint(admission::Event),
-    /// A version of a checkpoint that an earlier life of the driver knew. Sent in the order of writing, each after the
+    /// A version of a checkpoint from an earlier life of the driver. Sent in the order of writing, each after the
     /// layout of its files, and before any other event of checkpoints.
     Found {
         /// Version that was found.
         version: Version,
-        /// Total of its bytes.
+        /// Bytes of the version.
         bytes: u64,
-        /// Its files that are still there.
+        /// Files of it that still exist.
         files: Vec<FileId>,
     },
     /// A change is over.
@@ -60,7 +60,7 @@ pub enum FileEvent {
     /// New layout. Sent before any other event of the file, and after each change of its layout, before
     /// [`Event::Done`].
     LaidOut(Lies),
-    /// An application reads or writes some of one segment.
+    /// An application reads or writes part of one segment.
     Accessed {
         /// Index of the segment.
         segment: u64,
@@ -68,14 +68,14 @@ pub enum FileEvent {
         region: Region,
         /// Bytes of the request that fall into the segment.
         bytes: u64,
-        /// The last segment that the request touches.
+        /// Whether it is the last segment of the request.
         ends_request: bool,
     },
     /// Requests of applications since the last event of this kind. Sent before the tick at which stripes look.
     Asked {
         /// Requests by size.
         counts: Box<Counts>,
-        /// Its last requests, oldest first.
+        /// Last requests, oldest first.
         recent: Vec<Request>,
     },
     /// The file is written for this checkpoint. Sent before the checkpoint is complete.
@@ -88,18 +88,19 @@ pub enum FileEvent {
         /// Target that failed.
         target: TargetId,
     },
-    /// It is gone.
+    /// The file was removed.
     Removed,
 }
 
-/// How a file lies.
+/// Layout of a file, as far as the machines need it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lies {
     /// Size of the file.
     pub bytes: u64,
-    /// How many have it open.
+    /// Number of open handles.
     pub users: u32,
-    /// The tier of each segment that tiers may move, of the mirror that is read; of one that lies on both: slow.
+    /// Tier of each segment of the mirror that is read, for segments that tiers may move. A segment on both tiers
+    /// counts as slow.
     pub segments: Vec<Tier>,
     /// Segments among them with an object on a failed target.
     pub away: Vec<u64>,
@@ -107,7 +108,7 @@ pub struct Lies {
     pub mirrors: Vec<Mirror>,
     /// Whether a user requested this layout.
     pub asked_for: bool,
-    /// Whether some of it lies on targets that files are not striped over by load.
+    /// Whether part of it lies on targets that are excluded from striping by load.
     pub elsewhere: bool,
 }
 
@@ -137,22 +138,22 @@ pub enum Purpose {
     Fork,
 }
 
-/// Names a change under way.
+/// Number of a change under way.
 pub type Ticket = u64;
 
 /// How a change went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is made.
+    /// The change was made.
     Made {
         /// Number of bytes copied.
         bytes: u64,
-        /// How long it took.
+        /// Duration of the change.
         took: Time,
     },
-    /// Nothing of it is left.
+    /// The change failed, and was undone.
     Failed,
-    /// Nothing of it is left: the file is in use in a way that excludes the change.
+    /// The change was undone, because the file is in use in a way that excludes it.
     Busy,
 }
 
@@ -189,7 +190,7 @@ pub enum Action {
         /// Reason for that shape.
         why: Why,
     },
-    /// Reads of a file choose among its mirrors with this.
+    /// Reads of a file choose among its mirrors by this chooser.
     Prefer {
         /// File that is read.
         file: FileId,
@@ -273,7 +274,7 @@ pub enum Verb {
 /// Why a layout is changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
-    /// The burst buffer needs a copy below before it needs the room.
+    /// The burst buffer needs a copy on the lower tier before it needs the room.
     Demote(tables::Reason),
     /// The burst buffer needs the room, or the version is superseded.
     BufferRoom,
@@ -285,11 +286,11 @@ pub enum Reason {
     Idle,
     /// Load on the stripes of the file.
     Stripes(Why),
-    /// A job that starts soon needs it.
+    /// A job that starts soon needs the file.
     Protect(CreateReason),
     /// No job needs the replica any longer.
     Unneeded(RemoveReason),
-    /// Targets of it failed; other mirrors are intact.
+    /// Targets of a mirror failed; other mirrors are intact.
     Damaged {
         /// Number of intact mirrors.
         intact: usize,

@@ -33,7 +33,7 @@ impl Repair {
         self.order.insert(turn);
     }
 
-    /// Removes a file that is intact or gone.
+    /// Removes an intact or removed file.
     pub fn whole(&mut self, file: FileId) {
         self.forget(file);
         self.retries.retain(|(_, other)| *other != file);

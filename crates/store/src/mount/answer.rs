@@ -1,4 +1,4 @@
-//! Answers to the kernel: given once, on any thread, as the requested result or as an error.
+//! Answers to the kernel: sent once, on any thread, as the requested result or as an error.
 
 use super::convert::{errno, kind, no_attributes};
 use super::counted::Counted;
@@ -27,7 +27,7 @@ pub trait Reply: Send + 'static {
     type Good<'a>;
     /// Sends the result.
     fn good(self, good: Self::Good<'_>, ttl: Ttl);
-    /// Bytes of file data that were read or written for it.
+    /// Bytes of file data that were read or written for the reply.
     fn moved(_good: &Self::Good<'_>) -> u64 {
         0
     }
@@ -61,7 +61,7 @@ impl<R: Reply> Answer<R> {
         }
     }
 
-    /// Sends the answer. It is counted first: a caller that has its answer finds it in the statistics.
+    /// Sends the answer. The operation is counted first, so that a caller with an answer finds it in the statistics.
     pub fn give(self, done: Result<R::Good<'_>>) {
         let Answer { reply, ttl, counted } = self;
         match done {
@@ -203,7 +203,7 @@ impl Changes {
     }
 }
 
-/// Requests those of `wanted` that this kernel's FUSE supports, and goes on without the rest.
+/// Requests those capabilities of `wanted` that this kernel's FUSE supports.
 pub fn ask_capabilities(config: &mut KernelConfig, wanted: impl IntoIterator<Item = InitFlags>) {
     for flag in wanted {
         if config.add_capabilities(flag).is_err() {
@@ -243,7 +243,7 @@ pub struct Ttl {
 }
 
 impl Ttl {
-    /// The shorter time, for replies that have one for both.
+    /// The shorter time, for replies with one time for both.
     pub fn both(&self) -> Duration {
         self.entry.min(self.attr)
     }
@@ -254,7 +254,7 @@ impl Ttl {
 }
 
 impl Answer<ReplyDirectory> {
-    /// Fills the reply from `offset` on, and moves `offset` behind the last entry taken.
+    /// Fills the reply from `offset` on, and moves `offset` behind the last entry of the reply.
     pub fn fill(&mut self, listing: &mut Listing, namespace: &Namespace, offset: &mut u64) -> Result<()> {
         while let Some(entry) = listing.at(namespace, *offset)? {
             if self.reply.add(INodeNo(entry.id), entry.next, kind(entry.kind), &entry.name) {
@@ -288,7 +288,7 @@ impl Answer<ReplyDirectoryPlus> {
                 examined => examined.and_then(found),
             };
             let known = match known {
-                // A name that is gone since it was read is left out.
+                // A name that was removed since it was read is left out.
                 Err(Errno::NOENT) => None,
                 // An attribute error concerns the name, not the directory: a lookup of the name returns it. The kernel
                 // takes no inode from an entry with the number of the root.

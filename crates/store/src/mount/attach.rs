@@ -27,8 +27,8 @@ pub fn attach(path: &Path, kind: &str, name: &str, allow_other: bool) -> io::Res
     if allow_other {
         data.push_str(",allow_other");
     }
-    // Devices and set-user-id programs as on a local file system of root; an operator who wants less remounts with
-    // less.
+    // Devices and set-user-id programs work as on a local file system of root. An operator may remount with fewer
+    // rights.
     match mount(name, path, kind, MountFlags::empty(), &*CString::new(data)?) {
         Ok(()) => Ok(Some(device)),
         Err(Errno::PERM) => Ok(None),

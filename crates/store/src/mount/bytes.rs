@@ -1,8 +1,8 @@
 //! Reading and writing: the hot path.
 //!
-//! A read of one piece on one healthy target runs right here, watched. When the target hangs, the watchdog takes the
-//! answer from its slot and passes the request to the slow pool, which tries mirrors and recovery. A write that hangs
-//! is answered with an error: any part of it may still reach the target.
+//! A read of one piece on one healthy target runs on this thread, watched. When the target hangs, the watchdog takes
+//! the answer from its slot and passes the request to the slow pool, which tries mirrors and recovery. A write that
+//! hangs is answered with an error: any part of it may still reach the target.
 
 use super::Server;
 use super::answer::Answer;
@@ -83,7 +83,7 @@ struct SlowWrite {
     handle: Arc<Handle>,
     offset: u64,
     data: Vec<u8>,
-    /// Append: the offset of the end is determined only by the write.
+    /// Whether it is an append: only the write determines the offset of the end.
     appends: bool,
     /// As in [`WriteRequest::sync`].
     sync: Option<bool>,

@@ -9,7 +9,7 @@ use std::time::Instant;
 pub struct Counted {
     stats: Arc<Stats>,
     op: Op,
-    /// Its user, if known.
+    /// User of the operation, if known.
     user: Option<u32>,
     /// Usage record of the file, for an operation on an open one.
     file: Option<Arc<Usage>>,
@@ -28,12 +28,12 @@ impl Counted {
         self.user.get_or_insert(user);
     }
 
-    /// Sets the file that it reads or writes.
+    /// Sets the file that the operation reads or writes.
     pub fn is_on(&mut self, file: Arc<Usage>) {
         self.file = Some(file);
     }
 
-    /// Ends it with success, and the bytes of files that were read or written.
+    /// Ends the operation with success, and the bytes of files that were read or written.
     pub fn went_well(mut self, bytes: u64) {
         self.moved = Some(bytes);
     }

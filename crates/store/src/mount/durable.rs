@@ -38,7 +38,7 @@ impl Server {
             self.texts.remove(handle);
             return answer.give(Ok(()));
         }
-        // Done before the number is reused.
+        // The locks are released before the number is reused.
         self.end_its_locks(handle);
         let Some(handle) = self.handles.remove(handle) else { return answer.give(Err(Errno::BADF)) };
         answer.is_of(handle.uid());
@@ -47,7 +47,7 @@ impl Server {
             self.close(&handle);
             return answer.give(Ok(()));
         }
-        // The last user of a file settles and may sync it; that waits for targets.
+        // The last user of a file settles and may sync it, which waits for targets.
         let (server, uid) = (self.clone(), handle.uid());
         let work = move || {
             server.settle_and_finish(&handle);

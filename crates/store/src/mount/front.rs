@@ -1,7 +1,7 @@
 //! FUSE server for all our file systems: decodes requests of the kernel, passes them on, and sends the answers.
 //!
-//! A [`FileSystem`] handles nodes, handles and errors. A method that never blocks for long returns its result; one that
-//! may block gets an [`Answer`] to give later, on any thread. A dropped answer is an I/O error.
+//! A [`FileSystem`] handles nodes, handles and errors. A method that never blocks for long returns its result. One that
+//! may block gets an [`Answer`] to send later, on any thread. A dropped answer is an I/O error.
 
 mod mounting;
 mod server;
@@ -48,7 +48,7 @@ pub struct ReadRequest {
     pub len: usize,
     /// The thread that reads.
     pub thread: u32,
-    /// Set if the kernel fills pages of the inode: a read for a process names its owner.
+    /// Whether the kernel fills pages of the inode: a read without an owner of locks.
     pub for_pages: bool,
 }
 
@@ -64,9 +64,10 @@ pub struct WriteRequest {
     pub thread: u32,
     /// The caller, if it may not keep setuid and setgid.
     pub drops: Option<Caller>,
-    /// Append at the end of the file. Write-back of the page cache has a fixed offset, even through such a handle.
+    /// Whether to append at the end of the file. Write-back of the page cache has a fixed offset, even through such a
+    /// handle.
     pub appends: bool,
-    /// Make the write durable before the answer; true: only the data.
+    /// Whether to make the write durable before the answer; true: only the data.
     pub sync: Option<bool>,
 }
 
@@ -94,7 +95,7 @@ pub struct LockRequest {
     pub process: u32,
     /// Thread of the caller.
     pub thread: u32,
-    /// Wait until the lock is free.
+    /// Whether to wait until the lock is free.
     pub waits: bool,
 }
 
@@ -147,7 +148,7 @@ pub trait FileSystem: Send + Sync + Sized + 'static {
 
     /// Opens a file.
     fn open(self: &Arc<Self>, caller: Caller, id: NodeId, flags: OFlags, answer: Answer<ReplyOpen>);
-    /// Creates and opens a file; opens it if it is there and that is allowed.
+    /// Creates and opens a file. Opens an existing one if that is allowed.
     fn create(
         self: &Arc<Self>,
         caller: Caller,
@@ -230,12 +231,12 @@ pub enum Make<'a> {
     Node(Caller, u32, u64),
     /// A symbolic link to a path.
     Symlink(Caller, &'a OsStr),
-    /// One more name of a node.
+    /// Another name of a node.
     Link(NodeId),
 }
 
 impl Make<'_> {
-    /// Makes it in a namespace.
+    /// Makes the inode or link in a namespace.
     pub fn in_namespace(self, namespace: &Namespace, parent: NodeId, name: &OsStr) -> Made {
         match self {
             Make::Directory(caller, mode) => namespace.make_directory(caller, parent, name, mode),

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::sync::Arc;
 
 impl Server {
-    /// Runs a user's `work` on the slow pool with the answer; refuses the request when there is no place for it.
+    /// Runs a user's `work` on the slow pool with the answer. Refuses the request if the pool is full.
     pub fn hand_over<R: Reply>(
         self: &Arc<Self>,
         uid: u32,

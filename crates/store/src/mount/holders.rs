@@ -1,5 +1,5 @@
-//! Users that have a file open, and the one that is charged for the descriptors of its objects. It is the last one that
-//! opened it for writing, else the first. When that user has closed it, another holder is charged.
+//! Users that have a file open, and the one charged for the descriptors of its objects. It is the last user that opened
+//! the file for writing, else the first. After that user closed it, another holder is charged.
 
 use crate::admission::{Admission, Held};
 use crate::file::Payer;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Errno for a user that may not open more: that of a system without free open files.
+/// Errno for a user that may not open more files: the system's own for its limit of open files.
 pub fn errno(_: Refusal) -> Errno {
     Errno::NFILE
 }

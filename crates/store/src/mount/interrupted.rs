@@ -4,11 +4,11 @@
 /// State of a waiting thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// It still waits.
+    /// The thread still waits.
     Waits,
-    /// A signal is pending for it.
+    /// A signal is pending for the thread.
     Interrupted,
-    /// It is in a PID namespace that is not visible from here.
+    /// The thread is in a PID namespace that is not visible from here.
     Unseen,
 }
 
@@ -22,7 +22,7 @@ pub fn waits(thread: u32) -> Wait {
 }
 
 /// Whether a signal to the thread or its process is pending and not blocked. EINTR without a signal would reach the
-/// application as an errno that does not exist. A signal to a process goes to its first thread, unless that blocks it.
+/// application as an errno that does not exist. The first thread of a process gets its signal, unless it blocks it.
 /// Other threads go on, unless the signal ends the process: then each gets SIGKILL.
 fn is_interrupted(status: &str) -> bool {
     let word = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);

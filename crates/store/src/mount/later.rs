@@ -1,5 +1,4 @@
-//! Work of the mount that waits for a moment: one thread of the slow pool sleeps until the next is due, and ends when
-//! none waits.
+//! Delayed work of the mount. One thread of the slow pool sleeps until the next work is due, and ends when none waits.
 
 use super::slow::{OWN, Slow, Work};
 use parking_lot::{Condvar, Mutex};
@@ -7,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Limit of waiting work; beyond it the oldest is done at once. A guess: each holds a descriptor.
+/// Limit of waiting work; beyond it the oldest is executed at once. A guess: each holds a descriptor.
 const WAITING_MAX: usize = 128;
 
 /// Queue of work with the times at which it is due.
@@ -31,7 +30,7 @@ impl Later {
         Arc::new(Later { slow, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Does some work after a span, or at once if too much waits or the mount ends.
+    /// Executes work after a span, or at once if too much waits or the mount ends.
     pub fn add(self: &Arc<Self>, after: Duration, work: Work) {
         let mut state = self.state.lock();
         if state.has_ended {
@@ -54,7 +53,7 @@ impl Later {
         }
     }
 
-    /// Does all work that waits, and later work at once.
+    /// Executes all waiting work now, and later work at once.
     pub fn end(&self) {
         let mut state = self.state.lock();
         state.has_ended = true;

@@ -1,10 +1,10 @@
-//! A layout as text, as `user.entrepot.layout` shows it.
+//! A layout as the text of the attribute `user.entrepot.layout`.
 
 use policy::TargetId;
 use policy::layout::{Layout, MirrorState, OPEN_END, ObjectState};
 use std::fmt::Write;
 
-/// One line per mirror and segment; `name` gives a target's name.
+/// One line per mirror and segment; `name` returns a target's name.
 pub fn describe(layout: &Layout, name: impl Fn(TargetId) -> Option<String>) -> String {
     let mut text = format!("generation={} mirrors={}\n", layout.generation, layout.mirrors.len());
     for (number, mirror) in layout.mirrors.iter().enumerate() {

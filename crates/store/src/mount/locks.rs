@@ -47,7 +47,7 @@ pub struct Caller {
     pub uid: u32,
     /// Thread of the caller.
     pub thread: u32,
-    /// Wait for the lock.
+    /// Whether to wait for the lock.
     pub waits: bool,
 }
 
@@ -112,7 +112,7 @@ impl Locks {
             Err(_) if gives => self.calls.force(caller.uid, 1),
             Err(_) => return done(Err(Errno::NOLCK)),
         };
-        // A thread whose interruption cannot be seen here must not wait: no signal would end it.
+        // A thread whose interruption is invisible here must not wait: no signal would end the wait.
         let waits = caller.waits && waits(caller.thread) != Wait::Unseen;
         let mut state = self.state.lock();
         if state.ended {
@@ -154,7 +154,7 @@ impl Locks {
                     return self.happened(Event::Ended { call });
                 }
                 let locks = self.clone();
-                // The queue cannot overflow: each call is in it once, and calls are counted.
+                // The queue cannot overflow, since each call is in it once, and the number of calls is limited.
                 if self.slow.push_now(uid, Box::new(move || locks.ask(call))).is_err() {
                     self.end(call, Err(Errno::IO));
                     self.happened(Event::Ended { call });
@@ -172,7 +172,7 @@ impl Locks {
         Some((uid, thread, waits))
     }
 
-    /// Asks the file, on the slow pool.
+    /// Calls the file, on the slow pool.
     fn ask(self: &Arc<Self>, call: Call) {
         let Some((id, file, caller, what)) = ({
             let state = self.state.lock();

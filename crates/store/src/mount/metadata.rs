@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-/// Name of the virtual file at the root that shows what the mount does.
+/// Name of the virtual file at the root with the mount's statistics.
 pub const STATS_NAME: &str = ".stats";
 /// Node number of that file, which no file system assigns.
 pub const STATS_ID: NodeId = u64::MAX - 1;
@@ -32,7 +32,7 @@ impl Server {
             Some(open) => self.shown_open(&open, &mut stat),
             None => {
                 if stat.st_nlink > 1 && stat.st_size as u64 > self.parts.pool.inline_bytes_max {
-                    // Its mark may have been counted just before the last user left; now it is gone.
+                    // The mark may have been counted just before the last user left, and is removed by now.
                     stat.st_nlink = self.parts.namespace.stat(id).map_or(stat.st_nlink, |now| now.st_nlink);
                 }
                 self.shown_closed(id, &mut stat);
@@ -104,7 +104,7 @@ impl Server {
         self.entry(made)
     }
 
-    /// Gives a new directory the layout request of its parent.
+    /// Sets a new directory's layout request from its parent.
     fn inherit_request(&self, parent: NodeId, name: &OsStr, node: &Node) {
         let Some(text) = self.request_text(parent) else { return };
         let (attribute, none) = (OsStr::new(REQUEST), XattrFlags::empty());
@@ -284,7 +284,7 @@ impl Server {
         }
     }
 
-    /// Gives a new file the layout request of its directory. One object for the whole file is made at once, so that the
+    /// Sets a new file's layout request from its directory. One object for the whole file is made at once, so that the
     /// kernel can pass the very first write through.
     fn lay_out_new(&self, parent: NodeId, open: &Open) {
         let Some(placement) = self.inherited_in(parent) else { return };
@@ -333,7 +333,7 @@ impl Server {
         }
     }
 
-    /// Targets are not asked how much of an object is holes: `stat` would wait for all of them. The figure of the last
+    /// Targets are not queried for an object's holes, because `stat` would wait for all of them. The figure of the last
     /// close counts; without one, the whole size.
     fn with_objects(&self, id: NodeId, stat: &mut Stat) {
         let size = stat.st_size as u64;

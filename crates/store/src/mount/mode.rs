@@ -1,5 +1,5 @@
-//! Flags by which the kernel learns how an open does its I/O. The decision is made in `policy::holders`; its reasons
-//! are in `docs/internals/page-cache.md`.
+//! Flags of an open's answer, which set how the kernel does its I/O. The decision is made in `policy::holders`; its
+//! reasons are in `docs/internals/page-cache.md`.
 
 use fuser::FopenFlags;
 use policy::holders::Mode;
@@ -10,14 +10,14 @@ pub fn flags(mode: Mode) -> FopenFlags {
     match mode {
         Mode::Cached => FopenFlags::FOPEN_KEEP_CACHE,
         Mode::Direct => FopenFlags::FOPEN_KEEP_CACHE | direct,
-        // The inode's pages do not get the kernel's own writes.
+        // The inode's pages lack the kernel's own writes.
         Mode::Passed { direct: false } => FopenFlags::empty(),
         Mode::Passed { direct: true } => direct | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
     }
 }
 
-/// Whether reads through an open may put pages into the inode. Beside opens that are passed through none may be there:
-/// their writes go to the object alone. Mappings are the object's, so only `splice` of a direct open would read such
+/// Whether reads through an open may put pages into the inode. No pages may exist beside opens that are passed through,
+/// whose writes reach the object alone. Mappings are the object's, so only `splice` of a direct open would read such
 /// pages.
 pub fn may_fill_pages(mode: Mode) -> bool {
     !matches!(mode, Mode::Passed { .. })

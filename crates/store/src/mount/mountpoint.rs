@@ -34,11 +34,11 @@ pub fn unmount_unused(mountpoint: &Path) -> io::Result<()> {
     }
 }
 
-/// Unmounts at once for new users, and for present ones when they leave.
+/// Unmounts at once for new users, and for present ones when they close their files.
 pub fn detach(mountpoint: &Path) -> io::Result<()> {
     match unmount(mountpoint, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         Ok(()) => return Ok(()),
-        // Nothing is mounted: the wanted result.
+        // Nothing is mounted, which is the wanted result.
         Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
         Err(Errno::PERM) => {}
         Err(error) => return Err(error.into()),
@@ -75,27 +75,27 @@ pub fn connection(mountpoint: &Path) -> Option<u32> {
         let minor = std::str::from_utf8(device).ok()?.split_once(':')?.1;
         (at == wanted).then(|| minor.parse().ok())?
     };
-    // The last one is on top.
+    // The last mount is on top.
     table.split(|b| *b == b'\n').filter_map(of_line).next_back()
 }
 
-/// Signal that a mount has no server any more, or is to end. Never reset.
+/// Signal that a mount has lost its server, or is to end. Never reset.
 pub struct Ended(OwnedFd);
 
 impl Ended {
-    /// Not set yet.
+    /// Creates the signal, not set.
     pub fn new() -> io::Result<Ended> {
         Ok(Ended(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
     /// Sets the signal.
     pub fn ring(&self) {
-        // Fails only if it was set many times before.
+        // This fails only if the signal was set many times before.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 }
 
-/// Table of mounts, to wait for changes of.
+/// Table of mounts, as a source of change events.
 pub struct Table(Option<fs::File>);
 
 /// Interval of checks where the kernel does not signal changes.
@@ -137,8 +137,8 @@ pub fn control(connection: u32) -> PathBuf {
     PathBuf::from(format!("/sys/fs/fuse/connections/{connection}"))
 }
 
-/// Raises the kernel's read-ahead to the size of our largest request; its default is an eighth of that. Only root may.
-/// Without it sequential reads through the page cache are slower, with no other effect.
+/// Raises the kernel's read-ahead to the size of our largest request, eight times its default. Only root may. Without
+/// it, sequential reads through the page cache are slower, with no other effect.
 pub fn widen_read_ahead(connection: u32, kib: u32) {
     let knob = format!("/sys/class/bdi/0:{connection}/read_ahead_kb");
     if let Err(error) = fs::write(&knob, kib.to_string()) {

@@ -31,32 +31,32 @@ const REPLACED: Duration = Duration::from_millis(100);
 pub struct Open {
     pub id: NodeId,
     pub file: Arc<File>,
-    /// The stub, for what concerns the inode rather than its bytes.
+    /// Descriptor of the stub, for operations on the inode rather than its bytes.
     stub: Arc<OwnedFd>,
     /// Birth time of the stub, in nanoseconds since 1970; 0 if the file system has none.
     born_ns: u64,
     holders: Arc<Holders>,
     users: AtomicUsize,
-    /// Set if a name of it was removed on this node.
+    /// Set if a name of the file was removed on this node.
     lost_name_here: AtomicBool,
     /// The stream of the newest ordinary handle, to which the next one opened with `O_NOATIME` belongs.
     newest: Mutex<Option<WeakStream>>,
-    /// Attributes and time of its creation, for requests within the system call that created it. Kept where fetching
+    /// Attributes and time of creation, for requests within the system call that created the file. Kept where fetching
     /// them is slow.
     made: Mutex<Option<(Stat, Instant)>>,
-    /// Time at which a lookup kept it open for the next request.
+    /// Time at which a lookup kept the file open for the next request.
     pinned: Mutex<Option<Instant>>,
     /// Latest attributes, where another node may remove the file: its file system may return none afterwards.
     last: Mutex<Option<Stat>>,
 }
 
 impl Open {
-    /// Records that a lookup keeps it open for the next request.
+    /// Records that a lookup keeps the file open for the next request.
     pub fn set_pinned(&self, now: Instant) {
         *self.pinned.lock() = Some(now);
     }
 
-    /// Whether a lookup keeps it open.
+    /// Whether a lookup keeps the file open.
     fn is_pinned(&self) -> bool {
         self.pinned.lock().is_some_and(|pinned| pinned.elapsed() < LOST)
     }
@@ -65,18 +65,18 @@ impl Open {
         self.stub.as_fd()
     }
 
-    /// Adds a user, for whom [`Server::leave`] leaves.
+    /// Adds a user, whom [`Server::leave`] removes.
     fn enter(self: &Arc<Self>) -> Arc<Open> {
         self.users.fetch_add(1, Ordering::AcqRel);
         self.clone()
     }
 
-    /// Whether a name of it was removed on this node.
+    /// Whether a name of the file was removed on this node.
     pub fn lost_name_here(&self) -> bool {
         self.lost_name_here.load(Ordering::Acquire)
     }
 
-    /// Records the attributes of an inode created just now. They are the newest until a change.
+    /// Records the attributes of an inode created just now. They are valid until a change.
     pub fn made_with(&self, stat: &Stat) {
         if self.file.is_shared() {
             *self.made.lock() = Some((*stat, Instant::now()));
@@ -90,13 +90,13 @@ impl Open {
         }
     }
 
-    /// Attributes as of now, as recorded at its creation, or as they were before another node removed the file.
+    /// Present attributes, or those recorded at the creation, or the last ones before another node removed the file.
     pub fn stat(&self) -> rustix::io::Result<Stat> {
         let made = self.made.lock().take().filter(|(_, made)| made.elapsed() < FRESH && self.file.is_in_stub());
         match made.map_or_else(|| fstat(self.stub()), |(stat, _)| Ok(stat)) {
             Ok(stat) if self.file.is_shared() => Ok(*self.last.lock().insert(stat)),
             Err(Errno::NOENT | Errno::STALE) if self.file.is_shared() => {
-                // Without them the kernel has to look the name up again.
+                // Without attributes, the kernel has to look the name up again.
                 let mut stat = self.last.lock().ok_or(Errno::STALE)?;
                 stat.st_nlink = 0;
                 Ok(stat)
@@ -114,7 +114,7 @@ impl Open {
 /// Open files by inode.
 pub struct OpenFiles {
     shards: Vec<Mutex<HashMap<NodeId, Arc<Open>>>>,
-    /// Set if the namespace's file system has no birth times: a request may go to its server, so one is enough.
+    /// Set if the namespace's file system has no birth times. One request shows that, since it may reach a server.
     no_births: AtomicBool,
 }
 
@@ -164,12 +164,12 @@ pub struct User<'a> {
 }
 
 impl User<'_> {
-    /// Reads what other nodes changed in the stub, unless that was read just now.
+    /// Reads changes of the stub by other nodes, unless they were read just now.
     pub fn refresh(&self) -> Result<()> {
         if self.looked { Ok(()) } else { self.open.file.refresh().map(drop) }
     }
 
-    /// Stays a user, for whom [`Server::leave`] leaves.
+    /// Keeps the user, whom [`Server::leave`] removes.
     pub fn keep(self) -> Arc<Open> {
         self.open.enter()
     }
@@ -182,7 +182,7 @@ impl Drop for User<'_> {
 }
 
 impl Server {
-    /// Uses a file by its node, opening its stub if nothing has.
+    /// Uses a file by its node. Opens its stub if it is not open.
     pub fn user(&self, id: NodeId) -> Result<User<'_>> {
         if let Some(open) = self.open.enter(id) {
             return Ok(User { server: self, open, uid: OWN, looked: false });
@@ -227,7 +227,8 @@ impl Server {
     /// Leaves an open file. The last user of a file without a name removes its objects.
     pub fn leave(&self, open: &Arc<Open>, uid: u32) {
         if open.users.load(Ordering::Acquire) == 1 {
-            // Done while other threads still find the file here, and with it how many of its links are names.
+            // This precedes the removal from the table: other threads find the file there, and the number of its links
+            // that are names.
             open.file.settle_mark();
         }
         let mut shard = self.open.shard(open.id).lock();
@@ -239,7 +240,7 @@ impl Server {
         shard.remove(&open.id);
         drop(shard);
         self.counts_no_more_if_nameless(open);
-        // A node that removes a file with objects has read its layout by then: this file has none.
+        // A node that removes a file with objects has read its layout before, so this file has none.
         if open.file.is_shared() && open.file.is_in_stub() {
             return;
         }
@@ -255,7 +256,7 @@ impl Server {
         let Some(stub) = removed.stub.take() else { return Some(None) };
         match self.user_of_stub(removed.id, stub) {
             Ok(user) => {
-                // Resolved by its name, which it still has.
+                // The payers are resolved by the file's name, which it still has.
                 user.open.file.learn_payers();
                 Some(Some(user))
             }
@@ -309,7 +310,7 @@ impl Server {
         let home = fstat(open.stub()).map(|stat| stat.st_dev).ok();
         let device = |target| self.parts.targets.get(target).and_then(|t| t.space().device);
         let beside = home.is_some() && layout.objects().all(|(_, object)| device(object.target) == home);
-        // Other nodes may read it.
+        // Other nodes may read the objects.
         let space = |target| self.parts.targets.get(target).map(|t| (t.space().free_bytes, t.space().total_bytes));
         let spaces = layout.objects().filter_map(|(_, object)| space(object.target));
         let stay = open.file.is_shared().then(|| names::stay(spaces)).flatten();

@@ -1,7 +1,7 @@
 //! Files kept open between the kernel's lookup of a name and its next request, where other nodes replace the name.
 //!
-//! The kernel repeats a system call once if the file that it looked up is gone. A name that is replaced often may lose
-//! its file again. So after one such loss the lookup opens the file, and the next request finds it open.
+//! The kernel repeats a system call once if the file that it looked up was removed. A name that is replaced often may
+//! lose its file again. So after one such loss the lookup opens the file, and the next request finds it open.
 
 use super::Server;
 use super::answer::Made;
@@ -18,8 +18,8 @@ use std::time::Instant;
 const TRIES: usize = 4;
 
 impl Server {
-    /// Keeps the file that was just found under a name open for a moment, if other nodes replace the name. Looks it up
-    /// again if the file is gone.
+    /// Keeps the file just found under a name open for a moment, if other nodes replace the name. Looks the name up
+    /// again if the file was removed.
     pub(super) fn pin(self: &Arc<Self>, parent: NodeId, name: &OsStr, mut found: Made) -> Made {
         if !self.parts.namespace.was_replaced(parent, name) {
             return found;

@@ -68,7 +68,7 @@ impl Server {
     }
 }
 
-/// Answers a seek if the kernel may have stores in its pages: it sends none of them before the request.
+/// Answers a seek if the kernel may have unsent stores in its pages: it does not send them before the request.
 fn all_data(size: u64, offset: u64, whence: Whence) -> Result<u64> {
     match whence {
         _ if offset >= size => Err(Errno::NXIO.into()),
@@ -77,8 +77,9 @@ fn all_data(size: u64, offset: u64, whence: Whence) -> Result<u64> {
     }
 }
 
-/// How much of a copy to `offset` may be made here; `None`: nothing. The kernel drops all pages that it touches, with
-/// stores of a mapping to their other bytes. So partial pages are left to it: it copies with ordinary reads and writes.
+/// Length of the part of a copy to `offset` that may be made here; `None`: nothing. The kernel drops all pages of the
+/// range, with stores of a mapping to their other bytes. So it copies partial pages itself, with ordinary reads and
+/// writes.
 fn whole_pages(offset: u64, len: u64, size: u64) -> Option<u64> {
     let end = offset.saturating_add(len);
     let end = if end >= size { end } else { end & !(PAGE - 1) };

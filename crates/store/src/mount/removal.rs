@@ -1,12 +1,12 @@
-//! Files that lost their last name: their objects go once that is durable.
+//! Files that lost their last name. Their objects are removed once that is durable.
 //!
 //! ```text
 //!  unlinked, or replaced ---> waiting ---> the namespace is synced, once for all that wait ---> objects removed
 //! ```
 //!
-//! The namespace and a target may be different file systems, each with a journal of its own. So the removal of the name
-//! must be durable before that of an object. Otherwise a loss of power could bring back the name, with a file without
-//! bytes. On one file system its journal keeps the order, and nothing is synced.
+//! The namespace and a target may be different file systems with separate journals. So the removal of the name must be
+//! durable before that of an object. Otherwise a loss of power could restore the name, with a file without bytes. On
+//! one file system its journal keeps the order, and nothing is synced.
 //!
 //! If the namespace cannot be synced the objects stay; `entrepot check` finds them.
 //!

@@ -40,7 +40,7 @@ impl FileSystem for Server {
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-            // The kernel alone changes bytes and sizes, so it drops no page for what it reads in attributes.
+            // Only the kernel changes bytes and sizes, so it drops no page because of changed attributes.
             InitFlags::FUSE_EXPLICIT_INVAL_DATA,
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
@@ -60,8 +60,8 @@ impl FileSystem for Server {
 
     fn ttl(&self) -> Ttl {
         let attr = self.options.attr_timeout;
-        // On a path walk the kernel requests the attributes of each directory after its name, which brought them. Names
-        // are requested each time all the same.
+        // On a path walk the kernel requests the attributes of each directory after its name, whose answer had them.
+        // Names are requested each time all the same.
         Ttl { entry: self.options.entry_timeout, attr, directory: attr.max(DIRECTORY_TTL) }
     }
 

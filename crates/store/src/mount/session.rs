@@ -22,14 +22,14 @@ use std::time::Duration;
 
 /// Limit of threads of the slow pool; one user alone gets 56 of them (half of seven eighths).
 const SLOW_THREADS_MAX: usize = 128;
-/// Limit of requests that wait for one of them.
+/// Limit of requests that wait for one of these threads.
 const SLOW_QUEUE_MAX: usize = 512;
 /// Timeout at the end for requests under way on the slow pool.
 const END_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Timeout at the end for FUSE threads: only hung targets keep them.
 const JOIN_PATIENCE: Duration = Duration::from_secs(5);
-/// Interval of checks for them.
+/// Interval of checks for FUSE threads.
 const JOIN_LOOK: Duration = Duration::from_millis(5);
 
 /// Read-ahead of the kernel: one request of the largest size. Measured: 512 KiB to 4 MiB are alike, and a third faster
@@ -55,7 +55,7 @@ pub enum MountError {
         /// Error of the system call.
         error: io::Error,
     },
-    /// It cannot be ended in the requested way.
+    /// The mount cannot be ended in the requested way.
     #[error("the mount at {path} cannot be ended: {error}. `fusermount3 -u -z {path}` detaches it", path = .path.display())]
     End {
         /// Canonical path of the mount point.
@@ -65,7 +65,7 @@ pub enum MountError {
     },
 }
 
-/// A mounted volume. Dropping it detaches it.
+/// A mounted volume. Dropping this detaches the volume.
 pub struct Mount {
     path: PathBuf,
     connection: Option<u32>,
@@ -121,24 +121,25 @@ impl Mount {
         &self.path
     }
 
-    /// Unmounts: refused with `EBUSY` while it is in use. Requests under way are finished.
+    /// Unmounts, or fails with `EBUSY` if the mount is in use. Requests under way are finished.
     pub fn unmount(&self) -> Result<(), MountError> {
         self.take_away()?;
         self.wait().map_err(|error| MountError::End { path: self.path.clone(), error })
     }
 
-    /// Takes the mount away: refused with `EBUSY` while it is in use. Does not wait for requests under way.
+    /// Unmounts, or fails with `EBUSY` if the mount is in use. Does not wait for requests under way.
     pub fn take_away(&self) -> Result<(), MountError> {
         unmount_unused(&self.path).map_err(|error| MountError::End { path: self.path.clone(), error })
     }
 
-    /// Ends it at once: requests under way and later ones fail. Nothing acknowledged is lost.
+    /// Ends the mount at once: requests under way and later ones fail. Nothing acknowledged is lost.
     pub fn abort(&self) -> Result<(), MountError> {
         let aborted = abort_connection(self.connection, &self.path);
         let detached = detach(&self.path);
         match (aborted, detached) {
             (Ok(()), _) => Ok(()),
-            // Detached, it ends with its last user; the end of the process turns the rest into errors.
+            // A detached mount ends with its last user. The end of the process turns its remaining requests into
+            // errors.
             (Err(error), Ok(())) => {
                 tracing::warn!(%error, "the connection cannot be aborted (is /sys/fs/fuse/connections mounted?); waiting calls end with this process");
                 Ok(())
@@ -147,19 +148,19 @@ impl Mount {
         }
     }
 
-    /// Whether the objects of all removed files are gone, once the mount has ended.
+    /// Whether the objects of all removed files are removed, once the mount has ended.
     pub fn has_removed_all(&self) -> bool {
         self.server.removal.is_complete()
     }
 
-    /// Waits until it is unmounted, by any process, or has no server any more, or `told` is set.
+    /// Waits until the volume is unmounted, by any process, or has no server any more, or `told` is set.
     pub fn watch(&self, told: &Ended) {
         let table = Table::open();
         let is_there = || self.connection.is_none() || connection(&self.path) == self.connection;
         while is_there() && !table.wait(&[&self.server.ended, told]) {}
     }
 
-    /// Waits until it is unmounted, by any process, and until requests under way are done.
+    /// Waits until the volume is unmounted, by any process, and until requests under way are done.
     pub fn wait(&self) -> io::Result<()> {
         let session = self.session.lock().take();
         let ended = session.map_or(Ok(true), |session| self.join(session));
@@ -181,7 +182,7 @@ impl Mount {
 }
 
 impl Mount {
-    /// Joins the FUSE threads. Once the connection is gone, threads that hang in a target are left behind, and the
+    /// Joins the FUSE threads. After the end of the connection, threads that hang in a target are left behind, and the
     /// result is `false`.
     fn join(&self, session: BackgroundSession) -> io::Result<bool> {
         let table = Table::open();

@@ -1,4 +1,4 @@
-//! Threads for requests that may wait for long: several mirrors, recovery, objects to be created, syncing.
+//! Threads for requests that may wait for long: for several mirrors, recovery, new objects or syncs.
 //!
 //! The numbers of threads and of waiting requests are bounded. When both are used up, the FUSE thread with the next
 //! request waits, unless too many of them wait already. The rest stay free for requests that need no target, so that
@@ -43,7 +43,7 @@ struct State {
 }
 
 impl Slow {
-    /// Makes a pool for `fuse_threads` threads that bring work.
+    /// Makes a pool for the work of `fuse_threads` threads.
     pub fn new(threads_max: usize, queue_max: usize, fuse_threads: usize) -> Arc<Slow> {
         let all = |n: usize| Shares::new(n as u64, n as u64 / 8);
         let (queued, running) = (all(queue_max), all(threads_max));
@@ -90,7 +90,7 @@ impl Slow {
         }
         state.queue.push_back((uid, work));
         state.queued.force(uid, 1);
-        // Work beyond its user's threads is started when one of these is done.
+        // Work beyond its user's threads is started when one of these ends.
         if state.running.admits(self.taker(uid), 1).is_err() {
             return Ok(());
         }
@@ -104,7 +104,7 @@ impl Slow {
         Ok(())
     }
 
-    /// Serves requests until none is left that may run.
+    /// Executes requests until none is left that may run.
     fn serve(&self) {
         let mut state = self.state.lock();
         let next =
@@ -118,7 +118,7 @@ impl Slow {
         }
     }
 
-    /// Refuses more work and waits until the rest is done, for at most `patience`. Returns whether it is.
+    /// Refuses more work and waits until the rest is done, for at most `patience`. Returns whether all is done.
     pub fn end(&self, patience: Duration) -> bool {
         self.state.lock().ended = true;
         self.went.notify_all();

@@ -17,7 +17,7 @@ const WAIT_MAX: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(2);
 
 impl Server {
-    /// Answers at once with figures that are new, else on the slow pool after a measurement.
+    /// Answers at once if the figures are new, else on the slow pool after a measurement.
     pub fn statfs(self: &Arc<Self>, uid: u32, answer: Answer<ReplyStatfs>) {
         if !self.parts.targets.measure_older(AGE_MAX) {
             return answer.give(self.space());

@@ -50,7 +50,7 @@ impl Server {
         match sort(name) {
             Name::Layout => Ok(self.layout_text(id)?.ok_or(Errno::NODATA)?.into_bytes()),
             Name::Source => {
-                // A stub without a record is the rule; it is not opened to find that out.
+                // Most stubs have no record, so the check opens no stub.
                 if self.open.get(id).is_none() {
                     self.stored(id, name)?;
                 }
@@ -111,14 +111,14 @@ impl Server {
             answer.give(done.map_err(|error| error.errno()));
         };
         if ours {
-            // Laying out a file makes objects.
+            // The layout of a file is made with its objects.
             return self.hand_over(caller.uid, answer, work);
         }
         work(answer);
     }
 
     /// Reserves the room for a layout's pointer before a user's attribute is set. Users' attributes may fill the file
-    /// system's space for them, and then the file could not get a layout any more.
+    /// system's space for them, so that the file could not get a layout any more.
     fn keep_room(&self, id: NodeId) -> rustix::io::Result<()> {
         if self.parts.namespace.node(id)?.kind() != FileType::RegularFile {
             return Ok(());
@@ -211,7 +211,8 @@ impl Server {
         for name in stored.split(|b| *b == 0).filter(|name| !name.is_empty()) {
             let name = match sort(OsStr::from_bytes(name)) {
                 Name::Hidden if name == REQUEST.as_bytes() => LAYOUT.as_bytes(),
-                // Shown on request only: a copy of the text is no layout, and tools that copy attributes would stumble.
+                // The attribute is shown on request only: a copy of its text is no layout, and would confuse tools that
+                // copy attributes.
                 Name::Hidden | Name::Layout => continue,
                 _ => name,
             };

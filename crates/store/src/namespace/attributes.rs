@@ -38,8 +38,8 @@ impl Namespace {
         })
     }
 
-    /// Whether its file system has access control lists. If it has none, the kernel must not request any: it would take
-    /// the error for the result of its permission check, and refuse every user but root.
+    /// Whether the file system has access control lists. If not, the kernel must not request any: it would use the
+    /// error as the result of its permission check, and refuse every user but root.
     pub fn has_acls(&self) -> bool {
         self.attribute(ROOT, OsStr::new(ACL)) != Err(Errno::OPNOTSUPP)
     }

@@ -69,7 +69,7 @@ impl Namespace {
         Ok(target.into_bytes())
     }
 
-    /// Gives an inode one more name.
+    /// Adds a name to an inode.
     pub fn link(&self, id: NodeId, parent: NodeId, name: &OsStr) -> Result<Made> {
         let from = self.pinned(id)?;
         let directory = self.directory(parent)?;
@@ -92,7 +92,7 @@ impl Namespace {
     }
 
     /// As [`Namespace::rename`]. `before` is called while the inode about to be replaced still has its name. If it
-    /// returns `false` the file has gone, and the next one under the name is examined.
+    /// returns `false`, the file was removed, and the next file under the name is examined.
     pub fn rename_after(
         &self,
         (parent, name): (NodeId, &OsStr),

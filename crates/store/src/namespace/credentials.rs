@@ -1,4 +1,4 @@
-//! Actions on behalf of a caller: with its file mode creation mask, and as root with its user and group.
+//! Actions on behalf of a caller: with its file mode creation mask, and for root's daemon with its user and group.
 //!
 //! The kernel has checked the permissions of a request before it reaches us, so capabilities stay as they are. Only the
 //! identity of new inodes must be the caller's. Creating as the caller, rather than changing the owner afterwards,
@@ -35,7 +35,7 @@ impl Caller {
         Caller { uid: geteuid().as_raw(), gid: rustix::process::getegid().as_raw(), umask: 0, thread: 0 }
     }
 
-    /// Whether the caller is root, which may keep setuid bits while writing, set trusted attributes and any layout.
+    /// Whether the caller is root, which may keep setuid bits while writing, and set trusted attributes and any layout.
     pub fn is_root(&self) -> bool {
         self.uid == 0
     }
@@ -46,7 +46,7 @@ impl Caller {
     }
 }
 
-/// Supplementary groups of a thread; none if it is gone.
+/// Supplementary groups of a thread; empty if it has ended.
 fn supplementary(thread: u32) -> Vec<u32> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
@@ -64,7 +64,7 @@ thread_local! {
     static THREAD: Cell<Option<Thread>> = const { Cell::new(None) };
 }
 
-/// Gives this thread a mask of its own.
+/// Unshares the mask of this thread.
 fn prepare() -> Result<Thread> {
     if let Some(thread) = THREAD.get() {
         return Ok(thread);
@@ -79,7 +79,7 @@ fn prepare() -> Result<Thread> {
     Ok(thread)
 }
 
-/// Takes the daemon's identity again when it goes out of scope.
+/// Restores the daemon's identity at the end of the scope.
 struct Switched;
 
 impl Drop for Switched {
@@ -87,7 +87,7 @@ impl Drop for Switched {
         let uid = set_thread_res_uid(None, Uid::ROOT, None);
         let gid = set_thread_res_gid(None, Gid::ROOT, None);
         if uid.is_err() || gid.is_err() {
-            // A thread that stays another user would give this caller's files to the next one.
+            // A thread with another user's identity would create files of the next caller as this one's.
             tracing::error!("a thread cannot take its own identity again; stopping before it acts as a user");
             std::process::abort();
         }

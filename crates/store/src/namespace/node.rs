@@ -39,7 +39,7 @@ struct Inner {
     kind: FileType,
     references: u64,
     generation: u64,
-    /// Set if the kernel's pages are not of this inode: with the next lookup it becomes another node for the kernel.
+    /// Set if the kernel's pages are not of this inode. The next lookup then makes it another node for the kernel.
     distrusted: bool,
     names: Vec<(NodeId, OsString)>,
     directory: Option<Arc<OwnedFd>>,
@@ -56,8 +56,8 @@ impl Node {
         self.inner.lock().generation
     }
 
-    /// Whether the kernel's node is the inode that was made at `born_ns`, as far as that is known. If not, the number
-    /// was reused by another node, and the next lookup gets a new generation.
+    /// Whether the kernel's node is the inode that was made at `born_ns`, as far as known. If not, another node reused
+    /// the number, and the next lookup returns a new generation.
     pub fn is_of(&self, born_ns: u64) -> bool {
         let known = self.born_ns.compare_exchange(0, born_ns, Ordering::AcqRel, Ordering::Acquire);
         let same = known.is_ok() || known == Err(born_ns) || born_ns == 0;
@@ -87,12 +87,12 @@ impl Node {
         *self.request.lock() = Some(request);
     }
 
-    /// Name it was last seen under.
+    /// Last known name of the node.
     pub fn name(&self) -> Option<(NodeId, OsString)> {
         self.inner.lock().names.last().cloned()
     }
 
-    /// Its open directory, if it has one.
+    /// Open directory of the node, if it has one.
     pub fn directory(&self) -> Option<Arc<OwnedFd>> {
         self.used.store(true, Ordering::Relaxed);
         self.inner.lock().directory.clone()
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn what_is_remembered_of_an_inode_is_less_than_the_kernel_keeps_of_it() {
         // A dentry has 192 bytes and an inode of FUSE more than 800. Both are accounted to the control group of the
-        // process that looked, and go when memory is short; the node goes with them.
+        // process that looked the name up. The kernel drops them when memory is short, and the node with them.
         let entry = 2 * size_of::<(NodeId, Arc<Node>)>();
         let name = size_of::<(NodeId, OsString)>() + 255;
         assert!(size_of::<Node>() + entry + name < 800, "{} bytes", size_of::<Node>());

@@ -43,7 +43,7 @@ impl Namespace {
             let below = openat(&*fd, &name, flags, Mode::empty());
             fd = match below {
                 Ok(below) if self.is(node.id, &remembered(&below)?) => Arc::new(below),
-                // It was renamed since: use the path that waits for renames.
+                // The directory was renamed since, so use the path that waits for renames.
                 _ => Arc::new(self.pinned(node.id)?),
             };
             self.nodes.opened(&node, fd.clone());
@@ -62,8 +62,8 @@ impl Namespace {
         self.open(id, OFlags::PATH)
     }
 
-    /// Opens a node by the name it was last seen under, checked to be that node. A regular file whose mode forbids an
-    /// ordinary user's daemon to write is refused with `ACCESS`, as by the namespace.
+    /// Opens a node by its last known name, checked to be that node. A regular file whose mode forbids an ordinary
+    /// user's daemon to write is refused with `ACCESS`, as by the namespace.
     pub fn open(&self, id: NodeId, flags: OFlags) -> Result<OwnedFd> {
         if let Some(fd) = self.open_seen(id, flags) {
             return Ok(fd);

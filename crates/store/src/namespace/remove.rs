@@ -14,12 +14,12 @@ use std::os::fd::OwnedFd;
 pub struct Removed {
     /// Node of the removed name.
     pub id: NodeId,
-    /// Its attributes before the removal.
+    /// Attributes of the inode before the removal.
     pub stat: Stat,
     /// Whether it was the last name.
     pub last: bool,
-    /// Open stub of a regular file with objects that may have lost its last name. The objects go when the file is not
-    /// open any more.
+    /// Open stub of a regular file with objects that may have lost its last name. The objects are removed when the file
+    /// is not open any more.
     pub stub: Option<OwnedFd>,
     /// Set if the name led to another file, or to none, when the stub was opened.
     pub is_outdated: bool,
@@ -34,8 +34,8 @@ impl Namespace {
         self.unlink_after(parent, name, |_| true)
     }
 
-    /// As [`Namespace::unlink`]. `before` is called while the name is still there, with the file about to be removed.
-    /// If it returns `false` the file has gone, and the next one under the name is examined.
+    /// As [`Namespace::unlink`]. `before` is called while the name still exists, with the file about to be removed. If
+    /// it returns `false`, the file was removed, and the next file under the name is examined.
     pub fn unlink_after(
         &self,
         parent: NodeId,
@@ -75,14 +75,15 @@ impl Namespace {
         Ok(self.now_removed(removed, parent, name))
     }
 
-    /// Reads all that can be read only while the name is there. With `any` opens a file without objects too.
+    /// Reads all data that are readable only while the name exists. With `any`, opens a file without objects too.
     pub(super) fn about_to_remove(&self, directory: &OwnedFd, name: &OsStr, stat: Stat, any: bool) -> Removed {
         let id = self.id_of(stat.st_ino);
         let kind = FileType::from_raw_mode(stat.st_mode);
         let last = kind == FileType::Directory || stat.st_nlink <= 1;
         let (mut stub, mut is_outdated) = (None, false);
         if kind == FileType::Directory {
-            // A process may have it as working directory: opened now, since it cannot be opened by name any more.
+            // A process may have the directory as working directory. Without a name it cannot be opened later, so it is
+            // opened now.
             if self.node(id).is_ok() {
                 let _ = self.directory(id);
             }
@@ -115,7 +116,7 @@ impl Namespace {
     }
 }
 
-/// The name leads to another file by now, or to none.
+/// The name now leads to another file, or to none.
 #[derive(Debug)]
 struct Outdated;
 
@@ -132,7 +133,7 @@ fn stub_with_objects(
     }
     let open = |access| openat(directory, name, access | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
     let opened = open(OFlags::RDWR).or_else(|_| open(OFlags::RDONLY)).or_else(|error| {
-        // Its mode forbids access even to its owner.
+        // The file's mode forbids access even to its owner.
         chmodat(directory, name, Mode::RUSR | Mode::WUSR, AtFlags::empty()).map_err(|_| error)?;
         let opened = open(OFlags::RDWR);
         chmodat(directory, name, Mode::from_raw_mode(stat.st_mode & 0o7777), AtFlags::empty())?;
@@ -143,7 +144,7 @@ fn stub_with_objects(
             Ok(now) if (now.st_dev, now.st_ino) != (stat.st_dev, stat.st_ino) => Err(Outdated),
             _ => Ok(Some(stub)),
         },
-        // Another thread or node removed it first, or put another inode in its place.
+        // Another thread or node removed the file first, or replaced it.
         Err(Errno::NOENT | Errno::STALE | Errno::LOOP | Errno::NXIO) => Err(Outdated),
         Err(error) => {
             tracing::warn!(?name, %error, "a file being removed cannot be opened; `entrepot check` will find its objects");
@@ -186,7 +187,7 @@ mod tests {
         assert_eq!(namespace.lookup(ROOT, name).expect("a file").0.id, inode(&dir.path().join("name")));
     }
 
-    /// Another node replaces the file that is about to be replaced or removed. [S-412]
+    /// Another node replaces the file that this node is about to replace or remove. [S-412]
     #[test]
     fn a_file_that_another_node_put_in_the_way_is_the_one_that_is_replaced() {
         let (dir, namespace) = tree(&["old", "theirs", "mine"]);
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(replaced.map(|removed| removed.id), Some(theirs));
         assert_eq!(met, [old, theirs]);
 
-        // One that is gone is absent.
+        // A removed file is absent.
         let name = OsStr::new("old");
         let gone = |_: &mut Removed| {
             std::fs::remove_file(at("old")).expect("unlink");

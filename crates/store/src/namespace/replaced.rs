@@ -1,9 +1,9 @@
-//! Names that other nodes replace by rename. A shared file system may report such a name as absent for a moment, or its
-//! file may go between the kernel's lookup and the next request.
+//! Names that other nodes replace by rename. A shared file system may report such a name as absent for a moment. The
+//! file may also be removed between the kernel's lookup and the next request.
 //!
-//! A name that this node saw lately is looked up again a few times before it is reported absent; other names cost
-//! nothing. A name whose file went between two requests is recorded, so that the mount keeps the next file under it
-//! open ([`Namespace::was_replaced`]).
+//! A name that this node found lately is looked up again a few times before it is reported absent; other names cost
+//! nothing. A name whose file was removed between two requests is recorded, so that the mount keeps the next file under
+//! it open ([`Namespace::was_replaced`]).
 
 use super::Namespace;
 use super::node::NodeId;
@@ -27,7 +27,7 @@ const LOST_MAX: usize = 32;
 /// Age up to which a replacement counts. A guess: the kernel repeats its lookup at once.
 pub const LOST: Duration = Duration::from_secs(1);
 
-/// Names that this node saw lately, and names whose file went.
+/// Names that this node found lately, and names whose file was removed.
 pub(super) struct Replaced {
     /// `None` in tests, where time stands still.
     began: Option<Instant>,
@@ -63,7 +63,7 @@ impl Replaced {
         self.began.map_or(0, |began| began.elapsed().as_millis() as u64 & u64::from(u32::MAX))
     }
 
-    /// Records that a name is there.
+    /// Records that a name exists.
     pub(super) fn saw(&self, parent: NodeId, name: &OsStr) {
         let (slot, tag) = self.slot(parent, name);
         slot.store(tag | self.now_ms(), Relaxed);
@@ -78,7 +78,7 @@ impl Replaced {
         }
     }
 
-    /// Time since a name was seen.
+    /// Time since a name was found.
     fn age(&self, parent: NodeId, name: &OsStr) -> Option<Time> {
         let (slot, tag) = self.slot(parent, name);
         let seen = slot.load(Relaxed);
@@ -86,7 +86,7 @@ impl Replaced {
         Some(Time::from_millis(self.now_ms().wrapping_sub(at) & u64::from(u32::MAX)))
     }
 
-    /// Looks a name up by `look`, repeatedly if it was there a moment ago.
+    /// Looks a name up by `look`, repeatedly if it existed a moment ago.
     pub(super) fn look_up(&self, parent: NodeId, name: &OsStr, look: impl Fn() -> Result<Stat>) -> Result<Stat> {
         for tries in 0.. {
             let errno = match look() {

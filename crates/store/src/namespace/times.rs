@@ -103,7 +103,7 @@ fn timespec(time: Option<SetTime>) -> Timespec {
 }
 
 impl Namespace {
-    /// Holds a node for changes; through its open stub if there is one, the only way to a file without a name.
+    /// Holds a node for changes: through its open stub, if any, which is the only way to a file without a name.
     pub fn hold<'a>(&self, id: NodeId, stub: Option<BorrowedFd<'a>>) -> Result<Held<'a>> {
         let fd = match stub {
             Some(fd) => Holder::Stub(fd),

@@ -22,14 +22,14 @@ const ASK_EVERY: Duration = Duration::from_secs(2);
 const ASK_WAIT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Whether this node is to drain.
+/// Whether this node was ordered to drain.
 #[derive(Default)]
 pub(super) struct DrainRequest(Mutex<bool>);
 
 /// Record of a draining node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Draining {
-    /// Number under which it was written.
+    /// Number of the node when it wrote the record.
     node: u32,
     /// Work that a shutdown now would cut off; `None` before the first check.
     #[serde(default)]
@@ -48,28 +48,29 @@ fn key(own: &str) -> String {
 }
 
 impl Nodes {
-    /// Whether this node is to be shut down.
+    /// Whether this node drains.
     pub fn drains(&self) -> bool {
         *self.wish.0.lock()
     }
 
-    /// Starts or stops to drain: nothing new begins at once. The lease file follows by [`Nodes::say_draining`].
+    /// Starts or stops to drain. A draining node begins no new work from now on. The lease file follows by
+    /// [`Nodes::say_draining`].
     pub fn set_drains(&self, drains: bool) {
         *self.wish.0.lock() = drains;
     }
 
-    /// Whether its lease file agrees with the wish.
+    /// Whether the lease file agrees with the order.
     pub fn says_draining(&self) -> bool {
-        // The text of a new number is unknown until it was read.
+        // The lease's text of a new number is unknown until it was read.
         self.leases.info(self.me_now()).is_none_or(|info| info.drains == self.drains())
     }
 
-    /// Gives its number up, to join again under one whose lease file has the wish.
+    /// Gives the number up, to join again under one whose lease file agrees with the order.
     pub fn say_draining(&self) {
         self.gives_up.store(self.me_now().0, Ordering::Release);
     }
 
-    /// Records what keeps this node from being shut down, for all nodes.
+    /// Records the work that prevents a shutdown of this node, for all nodes.
     pub fn say_kept_by(&self, kept_by: Vec<String>) -> Result<()> {
         let said = Draining { node: self.me_now().0, kept_by: Some(kept_by) };
         let bytes = serde_json::to_vec(&said).map_err(|error| Error::State(error.to_string()))?;
@@ -82,7 +83,7 @@ impl Nodes {
         said.filter(|said| said.node == node.0).unwrap_or_default()
     }
 
-    /// Whether a text is an order to drain; follows it if it names this node.
+    /// Whether a text is an order to drain. Executes it if it names this node.
     pub(super) fn is_asked_to_drain(&self, text: &str) -> bool {
         let Some(asked) = text.strip_prefix(WORD).and_then(|rest| rest.strip_prefix(' ')) else { return false };
         if let Some((verb, own)) = asked.split_once(' ')
@@ -117,7 +118,7 @@ impl Nodes {
         }
     }
 
-    /// Nodes that are over, where their records are readable.
+    /// Nodes that are over and have a readable record.
     pub fn over(&self) -> Result<Vec<(Node, Info)>> {
         Ok(self.leases.of_over()?)
     }

@@ -1,5 +1,5 @@
 //! Records of numbers that had the volume. A node writes one to the state store when it joins, and removes it when it
-//! leaves. A record of a number that is over means that the node was killed or stood still: its work may be half done.
+//! leaves. A record of a number that is over shows that the node's work may be half done.
 
 use super::Nodes;
 use crate::Result;
@@ -18,8 +18,8 @@ impl Nodes {
         }
     }
 
-    /// Has the leader search for orphans, also if it did so after the last life of this node. A number of that life is
-    /// over, or its record is still there.
+    /// Makes the leader search for orphans, even if it did so after the last life of this node. A number of that life
+    /// is over, or its record still exists.
     pub fn search_for_orphans_again(&self) {
         let over = self.membership.lock().last_over();
         over.into_iter().for_each(|node| self.say_here(node));

@@ -3,7 +3,8 @@
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// Limit, above which the oldest are dropped. A guess: the messages of a thousand busy nodes in a second or two.
+/// Limit of the bytes in the queue; the oldest messages beyond it are dropped. A guess: the messages of a thousand busy
+/// nodes in a second or two.
 const BYTES_MAX: usize = 64 << 20;
 
 /// Texts in the order of their arrival. Bounded.

@@ -21,7 +21,7 @@ pub fn config() -> Config {
 
 pub(super) struct Keeper {
     nodes: Arc<Nodes>,
-    /// Results of actions, with the node number they were done under; results of old numbers are dropped.
+    /// Results of actions, with the node number that requested them. Results of old numbers are dropped.
     told: Receiver<(Node, Event)>,
     tell: Sender<(Node, Event)>,
     renew: Sender<(Node, u64)>,
@@ -98,7 +98,7 @@ impl Keeper {
             let mut membership = self.nodes.membership.lock();
             let asked = self.nodes.asks.swap(false, Ordering::AcqRel).then_some(Event::Asked);
             asked.into_iter().chain([event]).for_each(|event| membership.handle(now(), event));
-            // A lease being given up protects nothing from here on, before its end can be seen by other nodes.
+            // From here on, a lease being given up protects nothing, even before other nodes see its end.
             publish(&self.nodes, &membership);
             drop(membership);
             if self.carry() {
@@ -107,7 +107,7 @@ impl Keeper {
         }
     }
 
-    /// Executes the actions of the state machine. Returns whether it is over.
+    /// Executes the actions of the state machine. Returns whether the machine is over.
     fn carry(&mut self) -> bool {
         let mut over = false;
         let nodes = self.nodes.clone();
@@ -151,7 +151,7 @@ impl Keeper {
         over
     }
 
-    /// Gives the lease up, and waits up to `LEAVE_WAIT`.
+    /// Gives the lease up, and waits up to `LEAVE_WAIT` for that.
     pub fn leave(nodes: &Nodes) {
         let until = Instant::now() + LEAVE_WAIT;
         let mut membership = nodes.membership.lock();
@@ -168,7 +168,7 @@ impl Keeper {
 
 /// Publishes the state that data threads read.
 fn publish(nodes: &Nodes, membership: &Membership) {
-    // No lease of the old number may pass for one of the new.
+    // A lease of the old number must not count for the new one.
     if nodes.node.load(Ordering::Acquire) != membership.node().0 {
         nodes.held_until.store(0, Ordering::Release);
         nodes.node.store(membership.node().0, Ordering::Release);
@@ -197,7 +197,7 @@ fn look_at(nodes: &Nodes, leases: &Leases, look: KeeperTask) -> Option<Event> {
     }
 }
 
-/// Takes another number. Retries until it has one.
+/// Joins under another number. Retries until that succeeds.
 fn rejoin(nodes: &Nodes) {
     while !nodes.ends.load(Ordering::Acquire) {
         let Some(volume) = nodes.volume.upgrade() else { return };

@@ -49,7 +49,7 @@ pub struct Info {
     pub epoch: u32,
     /// Duration of its lease, in milliseconds.
     pub lease_ms: u64,
-    /// Set if it is to be shut down: it does not lead.
+    /// Whether the node is to be shut down, so that it does not lead.
     #[serde(default)]
     pub drains: bool,
     /// Random name in its state directory. The lock of that directory makes it unique among live nodes.
@@ -130,7 +130,7 @@ impl Leases {
     /// Takes a number for a future lease. Returns false if it is taken.
     pub(super) fn take(&self, node: Node, new: &str) -> Result<bool> {
         match fs::symlinkat(new, &self.directory, node.0.to_string()) {
-            // It was taken, and folded since the listing.
+            // Another node took the number, and it was folded after the listing.
             Ok(()) if self.is_folded(node)? => {
                 fs::unlinkat(&self.directory, node.0.to_string(), AtFlags::empty())?;
                 Ok(false)
@@ -201,7 +201,7 @@ impl Leases {
             let info = self.read(node, beat)?;
             Some(Seen { node, beat, lease: Time::from_millis(info.lease_ms), drains: info.drains })
         };
-        // A lease whose text is unreadable now was just renamed, and is seen by the next listing.
+        // A lease whose text is unreadable now was just renamed, and the next listing has it.
         listing.leases = beats.into_iter().filter_map(read).collect();
         let past = self.look_at_past(files, &listing.over);
         listing.last = listing.last.max(past.last());

@@ -1,7 +1,7 @@
 //! Whether locks of the shared file system exclude other nodes: some file systems have no locks, and some keep them
 //! local to a node. So each node locks a byte of one file, and others check whether they see the lock.
 //!
-//! A server that restarts drops the lock silently, so it is taken again every few seconds.
+//! A server that restarts drops the lock silently, so the node locks the byte again every few seconds.
 
 use super::Nodes;
 use crate::Result;
@@ -54,11 +54,11 @@ impl Nodes {
                 file.insert(openat(&self.leases.directory, FILE, flags, Mode::RUSR | Mode::WUSR)?)
             }
         };
-        // The byte of an earlier number of this node is of no interest.
+        // The byte of an earlier number of this node does not matter.
         file.lock(&byte(self.me_now()), Some(Kind::Exclusive)).map(drop)
     }
 
-    /// Whether another host's lock is seen here, or there is no other host with a lock to see.
+    /// Whether another host's lock is visible here, or no other host has a lock.
     pub(super) fn sees_locks(&self) -> bool {
         if self.reach.seen.load(Ordering::Acquire) {
             return true;

@@ -26,7 +26,7 @@ const BYTES_MAX: u64 = 8 << 20;
 #[derive(Default)]
 pub(super) struct Folded {
     files: BTreeMap<String, Past>,
-    /// Numbers that are over, with names still beside the leases.
+    /// Numbers that are over, and whose names are still beside the leases.
     named: Vec<Node>,
 }
 
@@ -39,7 +39,7 @@ impl Folded {
 }
 
 impl Leases {
-    /// The numbers in these files. Keeps those that are in no file yet.
+    /// Reads the numbers in these files. Keeps the named numbers that are in no file yet.
     pub(super) fn look_at_past(&self, files: BTreeSet<String>, named: &[Node]) -> Past {
         let mut folded = self.folded.lock();
         folded.files.retain(|name, _| files.contains(name));
@@ -55,7 +55,7 @@ impl Leases {
         folded.all()
     }
 
-    /// Whether a number was given, and its names are folded.
+    /// Whether a number was taken, and its names are folded.
     pub(super) fn is_folded(&self, node: Node) -> Result<bool, Errno> {
         match fs::statat(&self.directory, format!("{PAST}/{}", node.0), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),
@@ -69,12 +69,12 @@ impl Leases {
         let (old, mut all, named) = {
             let mut folded = self.folded.lock();
             let count = past::to_fold(folded.named.len());
-            // Taken, so that a second fold waits for the next listing.
+            // The names are removed here, so that a second fold waits for the next listing.
             let mut named = if count > 0 { std::mem::take(&mut folded.named) } else { return Ok(()) };
             named.truncate(count);
             (folded.files.keys().cloned().collect::<Vec<_>>(), folded.all(), named)
         };
-        // A fold that was cut off has written the numbers already.
+        // An interrupted fold has written the numbers already.
         let replaced = if named.iter().all(|node| all.contains(*node)) {
             Vec::new()
         } else {
@@ -87,7 +87,7 @@ impl Leases {
             Err(errno) => return Err(errno.into()),
         }
         for node in &named {
-            // The number goes first: a fold that is cut off then leaves a name from which the next one goes on.
+            // The number's name is removed first, so that an interrupted fold leaves a name for the next one.
             let (number, over) = (node.0.to_string(), format!("{}.{OVER}", node.0));
             self.rename(&number, &format!("{PAST}/{number}"))?;
             self.rename(&over, &format!("{PAST}/{over}"))?;
@@ -112,7 +112,7 @@ impl Leases {
         file.write_all(all.to_string().as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
         self.rename(&fresh, &format!("{PAST}.{id}"))?;
         match fs::fsync(&self.directory) {
-            // Some file systems have no such call, and are synchronous.
+            // Some file systems lack this call, and are synchronous.
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(errno) => Err(errno.into()),
         }

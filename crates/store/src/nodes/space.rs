@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 /// First word of a letter with a target's number, its total bytes and the free ones, repeated for each target.
 const WORD: &str = "space";
 
-/// The other nodes, as targets use them.
+/// The other nodes, for targets that request measurements.
 struct Lookers(Weak<Nodes>);
 
 impl Others for Lookers {

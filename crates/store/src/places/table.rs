@@ -1,7 +1,7 @@
-//! The rows of [`super::Places`] in a SQLite file of their own, which may be thrown away at any time.
+//! The rows of [`super::Places`] in a SQLite file of their own, which may be deleted at any time.
 //!
-//! It is not the state store: each of that store's calls is durable and in its backup, and a row per file would make
-//! both slow.
+//! The state store is unsuitable: its calls are durable and its backup has all rows, and a row per file would make both
+//! slow.
 
 use super::{Changes, Place};
 use policy::FileId;
@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The version of these tables; a file of another is begun again.
+/// Version of these tables. A file of another version is replaced by an empty one.
 const VERSION: u32 = 1;
 
 const TABLES: &str = "
@@ -24,12 +24,12 @@ const TABLES: &str = "
 /// The open file.
 pub struct Table {
     file: PathBuf,
-    /// `None` if it cannot be made: then every lookup is a walk.
+    /// `None` if the file cannot be created: then every lookup is a walk.
     connection: Option<Connection>,
 }
 
 impl Table {
-    /// Opens it; begins it again if it cannot be read.
+    /// Opens the file. An unreadable file is replaced by an empty one.
     pub fn open(file: &Path) -> Table {
         let mut table = Table { file: file.to_path_buf(), connection: None };
         match connect(file) {
@@ -61,7 +61,7 @@ impl Table {
             Err(error) => {
                 use rusqlite::ErrorCode::{DiskFull, SystemIoFailure};
                 match error.sqlite_error_code() {
-                    // It may go better the next time.
+                    // A retry may succeed.
                     Some(DiskFull | SystemIoFailure) => {
                         tracing::debug!("{} takes nothing now: {error}", self.file.display());
                     }
@@ -86,7 +86,7 @@ impl Table {
         self.try_on(|c| c.prepare_cached(sql)?.query_row([id as i64], place).optional()).flatten()
     }
 
-    /// Writes changes in one step. Whether that went well.
+    /// Writes changes in one step. Returns whether that succeeded.
     pub fn write(&mut self, changes: &Changes) -> bool {
         self.try_on(|connection| {
             let transaction = connection.transaction()?;
@@ -129,7 +129,7 @@ fn connect(file: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(file)?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-    // After a loss of power it may be damaged, and is begun again.
+    // A file damaged by a loss of power is replaced by an empty one.
     connection.pragma_update(None, "synchronous", "OFF")?;
     let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if version != VERSION {

@@ -1,4 +1,4 @@
-//! The table against what happens to names: seen, unseen, and while no daemon ran.
+//! Tests of the table against renames and removals: reported, unreported, and while no daemon ran.
 
 use super::*;
 use crate::file::{File, FileTable, Pool};
@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A namespace with one target, and what a daemon has of it.
+/// A namespace with one target, and a daemon's objects for it.
 struct World {
     places: Arc<Places>,
     files: Arc<FileTable>,
@@ -27,7 +27,7 @@ impl World {
         World::on(home, Arc::new(AtomicU64::new(1)))
     }
 
-    /// A daemon over what is there.
+    /// Starts a daemon on an existing namespace.
     fn on(home: tempfile::TempDir, next: Arc<AtomicU64>) -> World {
         let identity = Identity { volume: VolumeId(1), target: TargetId(0), name: "t0".into() };
         let at = home.path().join("target");
@@ -52,7 +52,7 @@ impl World {
         World { places, files, next, home }
     }
 
-    /// The daemon was killed, or ended and wrote what it had noted.
+    /// Restarts the daemon after a kill, or (`clean`) after an end that wrote all changes.
     fn again(self, clean: bool) -> World {
         let World { places, files, next, home } = self;
         if clean {
@@ -71,7 +71,7 @@ impl World {
         file.expect("is there")
     }
 
-    /// A file with a layout; its number.
+    /// Makes a file with a layout; returns its number.
     fn made(&self, path: &str) -> FileId {
         fs::create_dir_all(self.tree(path).parent().expect("in a directory")).expect("a directory");
         fs::write(self.tree(path), []).expect("a stub");
@@ -160,7 +160,7 @@ fn a_table_that_is_missing_damaged_or_of_another_namespace_is_made_anew() {
             "damaged" => fs::write(&table, [7; 9000]).expect("well"),
             "cut" => fs::File::options().write(true).open(&table).expect("opens").set_len(5000).expect("well"),
             _ => {
-                // Put back from a backup: every inode is another, and the names have changed.
+                // The tree was restored from a backup: every inode is new, and the names have changed.
                 fs::rename(home.path().join("ns/tree"), home.path().join("old")).expect("well");
                 fs::create_dir(home.path().join("ns/tree")).expect("well");
                 fs::rename(home.path().join("old/a"), home.path().join("ns/tree/three")).expect("well");

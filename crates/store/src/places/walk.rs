@@ -14,7 +14,7 @@ impl Places {
         self.walked.load(Ordering::Acquire)
     }
 
-    /// Goes through the tree and notes where all files are, unless another did since there had been so many walks.
+    /// Walks the tree and records the places of all files, unless another walk began after walk number `since`.
     pub fn walk(&self, since: u64) {
         let _one = self.walks.lock();
         if self.walks() != since {

@@ -1,17 +1,17 @@
-//! One account: what is there, up to where it may grow, and how much came and went.
+//! One account: its usage, its limit, and the sums of its growth and shrinkage.
 
 use policy::quota::{Both, Resource, Subject};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-/// How much more, or less: bytes and files.
+/// Increase or decrease of bytes and files.
 pub(crate) type Changed = Both<u64>;
 
 /// Account of one subject.
 pub struct Account {
     subject: Subject,
-    /// Nothing was counted from the beginning as long as no look at all files has ended.
+    /// False until a scan of all files has ended: before, usage counts only changes.
     is_known: AtomicBool,
-    /// May be below zero for a moment: what went was counted before what came.
+    /// Negative for a moment if a removal is counted before the growth that it undoes.
     used: Both<AtomicI64>,
     most: Both<AtomicU64>,
     grown: Both<AtomicU64>,
@@ -19,7 +19,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// One of which it is known what it has, or not; it may grow as it likes.
+    /// Account without a limit, with its usage if known.
     pub(crate) fn new(subject: Subject, used: Option<Both<u64>>) -> Account {
         let start = used.unwrap_or_default();
         Account {
@@ -43,25 +43,25 @@ impl Account {
         self.is_known.load(Ordering::Acquire).then(|| Both::each(used))
     }
 
-    /// Up to where it may grow.
+    /// Limit of the account.
     pub(crate) fn most(&self) -> Both<u64> {
         Both::each(|resource| self.most.of(resource).load(Ordering::Relaxed))
     }
 
-    /// May grow up to there from now on.
+    /// Sets the limit of the account.
     pub(crate) fn set_most(&self, most: Both<u64>) {
         for resource in Resource::ALL {
             self.most.of(resource).store(*most.of(resource), Ordering::Relaxed);
         }
     }
 
-    /// All that ever came and went.
+    /// Sums of all growth and all shrinkage.
     pub(crate) fn changes(&self) -> (Both<u64>, Both<u64>) {
         let read = |all: &Both<AtomicU64>| Both::each(|resource| all.of(resource).load(Ordering::Relaxed));
         (read(&self.grown), read(&self.shrunk))
     }
 
-    /// A look at all files ended: `right` gives what is there, for what was counted.
+    /// Corrects the usage after a scan of all files: `right` maps the counted value to the right one.
     pub(crate) fn correct(&self, mut right: impl FnMut(Resource, Option<u64>) -> u64) {
         let counted = self.used();
         for resource in Resource::ALL {
@@ -112,13 +112,13 @@ impl Account {
         taken
     }
 
-    /// Counts what came in any case.
+    /// Counts growth, even beyond the limit.
     pub(super) fn force(&self, resource: Resource, more: u64) {
         self.used.of(resource).fetch_add(i64::try_from(more).unwrap_or(i64::MAX), Ordering::Relaxed);
         self.grown.of(resource).fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Counts what went.
+    /// Counts a decrease of usage.
     pub(super) fn give(&self, resource: Resource, less: u64) {
         self.used.of(resource).fetch_sub(i64::try_from(less).unwrap_or(i64::MAX), Ordering::Relaxed);
         self.shrunk.of(resource).fetch_add(less, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The accounts that one file counts for: all of them take, or none does.
+//! Accounts that one file is charged to: all of them are charged, or none.
 
 use super::account::{Account, Changed};
 use crate::rights::name_of;
@@ -13,9 +13,9 @@ pub struct Refused {
     pub subject: Subject,
     /// Resource that is used up.
     pub resource: Resource,
-    /// How much that is.
+    /// Present usage of the subject.
     pub used: u64,
-    /// How much it may be.
+    /// Limit of the usage.
     pub most: u64,
 }
 
@@ -40,7 +40,7 @@ impl Payers {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// Whether there are none: then the file has no limit.
+    /// Whether the file has no account, and so no limit.
     pub fn is_empty(&self) -> bool {
         self.all().is_empty()
     }
@@ -49,12 +49,12 @@ impl Payers {
         self.all().len() == other.all().len() && self.all().iter().zip(other.all()).all(|(a, b)| Arc::ptr_eq(a, b))
     }
 
-    /// Does something with each.
+    /// Calls `act` for each account.
     pub fn each(&self, act: impl FnMut(&Arc<Account>)) {
         self.all().iter().for_each(act);
     }
 
-    /// Whether so much more would be there within all limits now.
+    /// Whether `more` fits within all limits now.
     pub fn admit(&self, more: Changed) -> Result<(), Refused> {
         let fits = |account: &Account, resource| {
             let (more, most) = (*more.of(resource), *account.most().of(resource));
@@ -65,7 +65,7 @@ impl Payers {
         self.all().iter().try_for_each(|account| Resource::ALL.iter().try_for_each(|of| fits(account, *of)))
     }
 
-    /// All take so much more, or none.
+    /// Charges `more` to all accounts, or to none.
     pub(super) fn take(&self, more: Changed) -> Result<(), Refused> {
         let wanted = self.all().iter().flat_map(|account| Resource::ALL.map(|resource| (account, resource)));
         for (at, (account, resource)) in wanted.clone().enumerate() {
@@ -78,12 +78,12 @@ impl Payers {
         Ok(())
     }
 
-    /// So much more is there, in any case.
+    /// Adds growth to all accounts, even beyond the limits.
     pub fn force(&self, more: Changed) {
         self.each(|account| Resource::ALL.iter().for_each(|of| account.force(*of, *more.of(*of))));
     }
 
-    /// So much less is there.
+    /// Subtracts removed bytes and files from all.
     pub fn give(&self, less: Changed) {
         self.each(|account| Resource::ALL.iter().for_each(|of| account.give(*of, *less.of(*of))));
     }
@@ -105,7 +105,7 @@ impl Reserved {
         self.payers = Payers::default();
     }
 
-    /// It is made, and these pay for it: others, if it became another's than was thought.
+    /// Keeps the reservation for a created file, and moves it to `payers` if other accounts pay than expected.
     pub fn keep(mut self, payers: Payers) {
         let thought = std::mem::take(&mut self.payers);
         if !thought.is_same(&payers) {

@@ -86,7 +86,7 @@ fn a_look_at_all_files_puts_the_count_right_and_loses_nothing_that_came_meanwhil
     assert_eq!((account.used(), account.changes()), (Some(both(71, 101)), (both(10, 0), both(30, 0))));
 }
 
-/// Threads that take at the same time never have more than may be.
+/// Threads that charge at the same time never exceed the limit together.
 #[test]
 fn threads_never_take_more_than_there_is_together() {
     let user = account(Subject::User(1), both(0, 0), both(10_000, u64::MAX));

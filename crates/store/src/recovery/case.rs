@@ -15,7 +15,7 @@ use policy::protect::recovery::Key;
 
 /// A lost object.
 pub(super) struct Case {
-    /// The file at the last request: after a close by all users, the next open creates another one.
+    /// The file at the last request. After all users closed it, the next open creates another one.
     file: Mutex<Weak<File>>,
     /// Keeps the file in use while work is under way; released when the recovery broke.
     held: Mutex<Option<Arc<File>>>,
@@ -45,7 +45,7 @@ impl Case {
         *self.held.lock() = Some(file.clone());
     }
 
-    /// Releases the file when work pauses. The caller drops it without holding a lock.
+    /// Returns the held file when work pauses. The caller drops it without holding a lock.
     pub fn let_go(&self) -> Option<Arc<File>> {
         self.held.lock().take()
     }

@@ -79,7 +79,7 @@ pub struct Report {
     pub objects: u64,
     /// Problems that the check found.
     pub findings: Vec<Finding>,
-    /// Parts of the volume that could not be scanned: while there are any, nothing may be removed.
+    /// Parts of the volume that could not be scanned. If there are any, nothing may be removed.
     #[serde(default)]
     pub unseen: Vec<String>,
     /// Bytes read and compared.
@@ -89,7 +89,7 @@ pub struct Report {
     pub repaired_bytes: u64,
     /// Duration in seconds.
     pub took_s: f64,
-    /// The nodes of the volume; empty where there is one.
+    /// Nodes of the volume; empty if there is only one.
     #[serde(default)]
     pub nodes: Vec<Part>,
 }

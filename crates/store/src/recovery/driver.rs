@@ -32,7 +32,7 @@ const BROKEN_MAX: usize = 256;
 /// progress at once.
 const WORKERS_MAX: usize = 12;
 
-/// A caller that waits.
+/// A waiting caller.
 pub(super) struct Wait {
     began: Instant,
     told: Mutex<Option<Outcome>>,
@@ -64,7 +64,7 @@ impl Wait {
 /// Task of a thread.
 enum Work {
     Carry(Action),
-    /// Remove an object that never came into a layout. Its case may be gone by then.
+    /// Remove an object that no layout ever named. Its case may have ended by then.
     Remove(TargetId, ObjectId),
     /// Drop a case that was removed: the last user of a file may have I/O to do.
     Drop(Arc<Case>),
@@ -94,7 +94,7 @@ pub(super) struct Driver {
     pub log: Log,
     began: Instant,
     state: Mutex<State>,
-    /// Signalled at the end, and when the next deadline may be another.
+    /// Signalled at the end, and when the next deadline may have changed.
     bell: Condvar,
     threads: workers::Pool,
     timer: workers::Pool,
@@ -228,7 +228,7 @@ impl Driver {
         self.staff(state);
     }
 
-    /// Has a thread take the work, and one wait for the next deadline.
+    /// Lets one thread take the work, and one wait for the next deadline.
     fn staff(&self, state: &State) {
         let Some(me) = self.me.upgrade().filter(|_| !state.stopped) else { return };
         // Failures to start are logged; the next event tries again.
@@ -274,7 +274,7 @@ impl Driver {
         self.handle(Event::Abandoned { key });
     }
 
-    /// Does what waits. The first of several wakes the next thread.
+    /// Executes the waiting work. The first of several tasks wakes the next thread.
     fn work(&self) {
         let mut state = self.state.lock();
         while !state.stopped

@@ -128,8 +128,7 @@ impl Driver {
         }
     }
 
-    /// Removes an object that never came into a layout. An object that may be in one, by the state of this node,
-    /// stays: `check` finds it.
+    /// Removes an object that no layout ever named. An object that one may name stays: `check` finds it.
     pub(super) fn discard(&self, target: TargetId, object: ObjectId) {
         if File::may_discard(&self.pool, object) {
             self.pool.remove_object(target, object);

@@ -13,7 +13,7 @@ use policy::layout::{Chunk, missing_chunks};
 use policy::protect::recovery::FetchError;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rows that the sweep of one source has brought.
+/// Rows that the sweep of one source has read.
 #[derive(Default)]
 pub(super) struct Sweep {
     state: Mutex<Progress>,

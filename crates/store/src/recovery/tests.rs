@@ -304,7 +304,7 @@ fn a_recovery_that_was_cut_off_begins_again() {
     let half = *file.layout().expect("l").object(at).expect("o");
     assert_eq!(half.state, ObjectState::Partial);
     assert_ne!(half.id, lost);
-    // Another daemon, without knowledge of the patched rows.
+    // This daemon has no knowledge of the patched rows.
     world.repair.stop();
     let stub = file.stub().clone();
     drop(file);
@@ -347,7 +347,7 @@ fn a_spare_that_fails_is_replaced_by_another() {
     assert!(read_all(&file).expect("read") == bytes);
 }
 
-/// The recovery is dropped while a worker still has to remove its spare.
+/// The recovery is dropped while a worker has yet to remove its spare.
 #[test]
 fn a_spare_that_came_into_no_layout_is_removed() {
     let (world, stub) = (World::new(), Arc::new(MemoryStub::new()));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Result of a look at one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetState {
-    /// It is what it was.
+    /// It is present with its identity.
     Here {
         /// Number of the target.
         id: TargetId,
@@ -32,7 +32,7 @@ pub enum TargetState {
 }
 
 impl TargetState {
-    /// The number of one that is there.
+    /// Number of a target that is present.
     pub fn here(&self) -> Option<TargetId> {
         match self {
             TargetState::Here { id, .. } => Some(*id),
@@ -41,7 +41,7 @@ impl TargetState {
     }
 }
 
-/// Looks at all of them; what is there and belongs to another volume, or under another name, is refused.
+/// Examines all targets. A directory of another volume, or of a target with another name, is refused.
 pub fn look(config: &Config, servers: &dyn FileServers, volume: VolumeId) -> Result<Vec<TargetState>, Problems> {
     let host = host::name();
     let paths: Vec<PathBuf> =

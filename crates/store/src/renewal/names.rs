@@ -21,7 +21,7 @@ use std::sync::mpsc::sync_channel;
 const READERS: usize = 16;
 /// Names that wait for a reader, for each of them: each may keep a directory open.
 const WAITING: usize = 4;
-/// So many of what cannot be read are named; the rest is counted.
+/// Maximum of unreadable entries that are named; the rest is counted.
 const NAMED_MAX: usize = 20;
 
 /// The files of which a target has objects.
@@ -31,7 +31,7 @@ pub struct On {
     pub files: u64,
     /// Files that have neither another mirror in sync nor a source.
     pub alone: u64,
-    /// One of them, below the mount point.
+    /// Path of one such file, below the mount point.
     pub example: String,
 }
 
@@ -53,8 +53,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// Reads all stubs: those in the tree, those that are being staged in, those that were in use. Targets that are `here` need no look at
-    /// what their files have besides.
+    /// Reads all stubs: those in the tree, of files being staged in, and of files that were in use. For targets that
+    /// are `here`, it does not check for other mirrors and sources.
     pub fn read(namespace: &Path, shared: bool, here: &BTreeSet<TargetId>) -> Result<Names> {
         let mut names = Names::default();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -67,7 +67,7 @@ impl Names {
             let descent = Descent::new(&below)?;
             let read = |names: &mut Names, met: Met| {
                 let name = String::from_utf8_lossy(met.name.to_bytes()).into_owned();
-                // Beside stubs there are names of what is not finished.
+                // Beside stubs, the directory has names of unfinished work.
                 if !is_tree && name.contains('.') {
                     return;
                 }
@@ -95,7 +95,7 @@ impl Names {
             let all = self.on.entry(target).or_default();
             all.files += on.files;
             all.alone += on.alone;
-            // The smallest path, so that the result does not depend on the order of the threads.
+            // The smallest path is kept, so that the result does not depend on the order of the threads.
             if all.example.is_empty() || (!on.example.is_empty() && on.example < all.example) {
                 all.example = on.example;
             }
@@ -162,7 +162,7 @@ impl Names {
     }
 }
 
-/// Walks on one thread, and reads on several what it meets.
+/// Walks on one thread, and reads the entries on several.
 fn read_together(descent: Descent, part: &str, read: &(dyn Fn(&mut Names, Met) + Sync)) -> Names {
     let mut names = Names::default();
     let (walked, met) = sync_channel(READERS * WAITING);
@@ -204,7 +204,7 @@ fn stub_of(met: &Met, namespace: &Path, shared: bool) -> Result<Option<FdStub>, 
     Ok(is_file.then(|| FdStub::sharing(Arc::new(fd), namespace, shared)))
 }
 
-/// Below the mount point, where it is in the tree.
+/// Path below the mount point, if the file is in the tree.
 fn path_of(stub: &FdStub, namespace: &Path) -> String {
     let path = stub.path().unwrap_or_default();
     let real = namespace.canonicalize().unwrap_or_else(|_| namespace.to_owned());

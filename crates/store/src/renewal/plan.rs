@@ -31,7 +31,7 @@ pub struct Found {
     pub on: BTreeMap<TargetId, On>,
     /// The largest epoch of layouts and of the namespace.
     pub epoch: u32,
-    /// Everything in the namespace could be read.
+    /// Whether everything in the namespace could be read.
     pub all_read: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct Found {
 pub struct Plan {
     /// The targets, by number.
     pub targets: Vec<TargetRecord>,
-    /// The last number that a target has or had.
+    /// The largest number that a target has or had.
     pub last_target: u16,
     /// The epoch above which numbers go on.
     pub epoch: u32,
@@ -66,7 +66,7 @@ struct Planning<'a> {
     numbers: BTreeMap<TargetId, TargetRecord>,
 }
 
-/// Works it out.
+/// Computes the plan.
 ///
 /// # Errors
 /// All reasons for the refusal.

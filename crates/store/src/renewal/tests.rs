@@ -1,4 +1,4 @@
-//! Volumes in temporary directories that lose their state: what comes back, what is refused, death at each step.
+//! Volumes in temporary directories that lose their state: what is restored, what is refused, a crash at each step.
 
 use super::*;
 use crate::state::{SqliteState, State as _};
@@ -77,7 +77,7 @@ impl World {
         died.expect_err("it dies").to_string()
     }
 
-    /// Refused, and all files are as they were.
+    /// Checks that a rebuild is refused and changes no file; returns the message.
     fn refuses(&self, wish: &Wish) -> String {
         let before = self.all();
         let refused = self.rebuild(wish).expect_err("refused").to_string();
@@ -139,7 +139,7 @@ fn a_state_comes_back_from_namespace_and_targets_wherever_the_rebuild_dies() {
         let rebuilt = world.rebuild(&Wish::default()).unwrap();
         assert_eq!((rebuilt.files, rebuilt.laid_out, rebuilt.epoch, rebuilt.unread.1), (1, 1, epoch, 0), "{rebuilt:?}");
         assert_eq!((rebuilt.objects["fast0"], rebuilt.objects["fast2"]), (1, 0));
-        // Nobody has opened it: it may be done again.
+        // No daemon has opened the state, so a rebuild may be repeated.
         world.rebuild(&Wish::default()).unwrap();
         let volume = world.open();
         assert_eq!(world.targets(&volume), before, "{died:?}");
@@ -161,14 +161,14 @@ fn nobody_loses_a_state_that_is_there_or_in_use() {
     let refused = world.rebuild(&Wish::default()).unwrap_err().to_string();
     assert!(refused.contains(&format!("open already, in process {}", std::process::id())), "{refused}");
     drop(volume);
-    // What is there and cannot be read is kept as well.
+    // A state that exists but cannot be read is kept as well.
     world.lose_state();
     fs::write(world.at("state/state.db"), vec![7; 9000]).unwrap();
     let refused = world.rebuild(&Wish::default()).unwrap_err().to_string();
     assert!(refused.contains("state.db cannot be used"), "{refused}");
     assert_eq!(fs::read(world.at("namespace/state.id")).unwrap(), before);
     world.lose_state();
-    // A start that is refused leaves a store that holds nothing.
+    // A refused start leaves an empty store.
     assert!(world.refusal_to_open().unwrap().contains("another state"));
     world.rebuild(&Wish::default()).unwrap();
 }
@@ -207,7 +207,7 @@ fn a_target_that_is_away_is_refused_and_then_a_failed_one() {
         assert_eq!((target.state(), target.id()), (State::Failed, TargetId(2)));
         assert!(!world.at("targets/fast1/target.id").exists(), "it is not made anew");
         assert!(volume.order_target("fast1", Order::Restore).is_err());
-        // It was not lost after all.
+        // The target was not lost after all.
         drop(fs::remove_dir(world.at("targets/fast1")));
         fs::rename(world.at("targets/away"), world.at("targets/fast1")).unwrap();
         assert_eq!(volume.order_target("fast1", Order::Restore), Ok(State::Ok));
@@ -276,7 +276,7 @@ fn numbers_go_on_above_what_layouts_targets_and_namespace_have_seen() {
     let late = ObjectId(60 << 32);
     fs::write(target.join("objects/00").join(late.to_string()), b"late").unwrap();
     assert_eq!(world.rebuild(&Wish::default()).unwrap().epoch, 60);
-    // One that is named by a layout alone.
+    // An epoch that only a layout names.
     let stub = fs::File::options().read(true).write(true).open(world.at("namespace/tree/d/f")).unwrap();
     let stub = FdStub::new(stub.into(), &world.at("namespace"));
     let mut layout = stub.layout().unwrap().unwrap();

@@ -9,14 +9,14 @@ use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Programs are looked for here, whatever the daemon's own environment is.
+/// Search path of programs, whatever the daemon's own environment is.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Others have no access to files that these children make.
+/// Files made by these children are inaccessible to other users.
 const UMASK: Mode = Mode::from_raw_mode(0o077);
 
 /// A program that runs as `who`, in `/`, with `PATH`, `HOME`, `USER` and `LOGNAME` in its environment. A daemon of root
-/// drops all privileges in the child, for good; the start fails if one is left.
+/// drops all privileges in the child, for good. The start fails if one is left.
 pub fn command(program: impl AsRef<OsStr>, who: &Identity) -> Result<Command, SourceError> {
     let mut rights = switch_to(who)?;
     let mut command = Command::new(program);

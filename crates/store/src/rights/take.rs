@@ -56,7 +56,7 @@ pub struct Rights {
     uid: Uid,
     gid: Gid,
     groups: Vec<Gid>,
-    /// Room to read the groups back: one more than there are, so that an additional one is noticed.
+    /// Buffer to read the groups back: one place more than there are groups, so that an additional one is detected.
     room: Vec<libc::gid_t>,
 }
 
@@ -77,21 +77,21 @@ impl Rights {
         Ok(Rights { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), groups, room })
     }
 
-    /// Gives this thread the user's effective ids, for its remaining life. Real and saved ids stay, so that the user can
-    /// neither signal nor trace the thread.
+    /// Sets the thread's effective ids to the user's, for its remaining life. Real and saved ids stay, so that the user
+    /// can neither signal nor trace the thread.
     pub(super) fn take_effective(&mut self) -> Result<(), RightsError> {
         self.take(Extent::Effective)?;
         set_no_new_privs(true).map_err(|e| RightsError::Refused("no_new_privs", e))
     }
 
-    /// Gives this process the user's rights for good. It must have one thread. A setuid program that it executes gets
-    /// its rights, as in a login session.
+    /// Sets all ids of this process to the user's, for good. The process must have one thread. A setuid program that it
+    /// executes gets its rights, as in a login session.
     pub fn take_for_good(&mut self) -> Result<(), RightsError> {
         self.take(Extent::All)?;
         close_on_exec()
     }
 
-    /// The same, and no program that it executes can ever gain rights.
+    /// Does the same, so that no executed program can ever gain rights.
     pub(super) fn take_without_return(&mut self) -> Result<(), RightsError> {
         empty_bounding_set();
         self.take(Extent::All)?;
@@ -102,8 +102,8 @@ impl Rights {
         close_on_exec()
     }
 
-    /// Groups before the group and the group before the user: afterwards it may no longer. Securebits first, since they
-    /// could keep capabilities across the change of the user.
+    /// Sets the groups, then the group, then the user, since each step needs privileges that the later ones drop.
+    /// Securebits are first, because they could keep capabilities across the change of the user.
     fn take(&mut self, extent: Extent) -> Result<(), RightsError> {
         let refused = |step| move |errno| RightsError::Refused(step, errno);
         if capabilities_secure_bits().map_err(refused("securebits"))? != CapabilitiesSecureBits::empty() {
@@ -122,7 +122,7 @@ impl Rights {
         self.read_back(extent)
     }
 
-    /// Compares with the kernel's report. The ambient set is a subset of the permitted one, so it needs no look.
+    /// Compares with the kernel's report. The ambient set is a subset of the permitted one, so it needs no check.
     fn read_back(&mut self, extent: Extent) -> Result<(), RightsError> {
         let same = |ids: [u32; 3], id: u32| if extent == Extent::All { ids == [id; 3] } else { ids[1] == id };
         let (mut uids, mut gids) = ([u32::MAX; 3], [u32::MAX; 3]);
@@ -154,7 +154,7 @@ impl Rights {
     }
 }
 
-/// Empties the bounding set where this is allowed; without CAP_SETPCAP no_new_privs alone has to do.
+/// Empties the bounding set where this is allowed. Without CAP_SETPCAP, only no_new_privs protects.
 fn empty_bounding_set() {
     for bit in 0..u64::BITS {
         if remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)).is_err() {
@@ -171,7 +171,7 @@ pub(super) fn close_on_exec() -> Result<(), RightsError> {
     if done == 0 {
         return Ok(());
     }
-    // Kernels before 5.11 do not have the call or its flag: one by one.
+    // Kernels before 5.11 lack the call or its flag, so each descriptor is marked by itself.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let limit = limit.and_then(|limit| libc::c_int::try_from(limit).ok()).unwrap_or(libc::c_int::MAX);
     for descriptor in FIRST_DESCRIPTOR..limit {

@@ -1,9 +1,9 @@
 //! Threads that work for a user.
 //!
-//! Linux keeps credentials per thread: a thread of its own takes the user's effective ids and groups, does the one
-//! thing, and ends. Its real and saved ids stay root's, so the user can neither signal nor trace it. Supplementary
-//! groups come from `/etc/group` only: a group that a directory service knows may be missing, which refuses and never
-//! allows.
+//! Linux keeps credentials per thread. A thread of its own takes the user's effective ids and groups, does one piece of
+//! work, and ends. Its real and saved ids stay root's, so the user can neither signal nor trace it. Supplementary
+//! groups are from `/etc/group` only. A group that only a directory service has may be missing, which never grants
+//! access.
 
 use super::take::Rights;
 use super::users::groups_of;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// A local file system that does not answer within this time is given up; its thread is left behind.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Rights to take in order to act for `who`; none where the daemon has them already.
+/// Rights needed to act for `who`; `None` if the daemon has them already.
 pub(super) fn switch_to(who: &Identity) -> Result<Option<Rights>, SourceError> {
     let own = rustix::process::geteuid().as_raw();
     if own == who.uid {
@@ -52,7 +52,7 @@ pub fn with_rights_of<T: Send + 'static>(
     }
 }
 
-/// Gives this thread a mask of its own: it shared that of the thread that started it.
+/// Unshares and sets this thread's mask, which it shared with the thread that started it.
 fn take_mask(mask: u32) -> rustix::io::Result<()> {
     // SAFETY: only the mask, root and working directory are unshared, no descriptor table.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS)? };

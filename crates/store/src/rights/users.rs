@@ -1,4 +1,4 @@
-//! Users as the password and group files know them.
+//! Users and groups in the password and group files.
 
 use crate::source::Identity;
 use std::path::PathBuf;

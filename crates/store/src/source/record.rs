@@ -56,7 +56,7 @@ pub struct Place {
 /// Failure to parse a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// Not JSON, or JSON of another shape.
+    /// The text is not JSON, or JSON of another shape.
     #[error("the source record cannot be read: {0}; set it anew with `entrepot source set`")]
     Shape(String),
     /// Written by a later version.

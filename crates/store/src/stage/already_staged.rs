@@ -1,5 +1,5 @@
-//! Repeated staging: a file that came from the same source and is unchanged is kept, a verified one can be verified
-//! again, and remains of an abandoned staging can be removed.
+//! Repeated staging. An unchanged file from the same source is kept, and a verified one can be verified again. Remains
+//! of an abandoned staging can be removed.
 
 use super::checksum::{Checksum, Expected};
 use super::place::{Place, names, open_at};
@@ -136,8 +136,8 @@ impl Stager {
         whole.compare()
     }
 
-    /// Discards what interrupted stagings of this user to `path` (or below it) fetched. Waits for those that are being
-    /// stopped. Returns their number.
+    /// Discards the data of interrupted stagings by this user to `path` (or below it). Waits for stagings that are
+    /// being stopped. Returns their number.
     pub fn forget(&self, path: &str, who: &Identity) -> Result<usize, StageError> {
         let path = names(path)?.join("/");
         let below =

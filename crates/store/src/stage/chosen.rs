@@ -27,8 +27,8 @@ impl Chosen {
     }
 }
 
-/// A pattern as users write it: without a slash it matches the last name at any depth; with a slash at its end it
-/// matches everything below.
+/// A pattern as users write it. Without a slash, it matches the last name at any depth; with a slash at its end,
+/// everything below.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern {
@@ -43,7 +43,7 @@ impl std::str::FromStr for Pattern {
         let below = if text.ends_with('/') { "**" } else { "" };
         let whole = match text.contains('/') {
             true => format!("{}{below}", text.strip_prefix('/').unwrap_or(text)),
-            // Within a name no wildcard crosses a slash.
+            // Wildcards within a name match no slash.
             false => format!("**/{}", text.split("**").collect::<Vec<_>>().join("*")),
         };
         Ok(Pattern { text: text.to_owned(), glob: whole.parse()? })

@@ -62,7 +62,7 @@ pub enum StageError {
     /// A malformed source record.
     #[error("{0}")]
     Record(#[from] RecordError),
-    /// Not enough free space.
+    /// There is not enough free space.
     #[error("{} are needed and {} are free; nothing was fetched", show_bytes(*needed_bytes), show_bytes(*free_bytes))]
     Space {
         /// Bytes that the staging needs.

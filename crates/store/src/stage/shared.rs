@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub enum Said {
     /// The result of the request.
     Answer(Value),
-    /// Refused: the node does nothing more.
+    /// The request is refused: the node does nothing more.
     Refused,
     /// No answer: the node may still be working.
     Nothing,
@@ -122,7 +122,7 @@ impl Stager {
         (!names.is_empty()).then(|| Helpers { others, uid: who.uid, gid: who.gid, umask: who.umask, names, lost })
     }
 
-    /// The helpers of a file with so many units.
+    /// Helpers of a file with this many units.
     pub(super) fn helpers_for(&self, who: &Identity, units: u64) -> Option<Helpers> {
         let wanted = units >= UNITS_MIN && self.pace.as_ref().is_none_or(|pace| pace.wants_help());
         if wanted { self.helpers(who) } else { None }
@@ -268,7 +268,7 @@ pub(super) fn work_off<T: Send>(
             }
         }
     };
-    // The second pass does what the helpers left.
+    // The second pass does the work that helpers left undone.
     for helpers in [helpers, None] {
         let threads = threads.min(todo.lock().len());
         let calls: Vec<_> =

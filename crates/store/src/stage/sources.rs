@@ -167,8 +167,8 @@ fn stopped_or(uri: &str, e: Option<SourceError>) -> StageError {
     e.map_or(StageError::Stopped, |e| StageError::of_source(uri, e))
 }
 
-/// Runs a request to a source on a thread of its own and waits for the answer or the stop flag: a source without an
-/// answer delays no stopped transfer. The thread ends at the source's own deadline.
+/// Runs a request to a source on a thread of its own, and waits for the answer or the stop flag. So a source without an
+/// answer delays no stop. The thread ends at the source's own deadline.
 fn unless_stopped<T: Send + 'static>(
     stop: &Stop,
     source: &Arc<dyn Source>,
@@ -177,7 +177,7 @@ fn unless_stopped<T: Send + 'static>(
     unless_stopped_watched(stop, source, ask, || ())
 }
 
-/// The same; `watch` is called now and then while there is no answer.
+/// Does the same, and calls `watch` repeatedly while there is no answer.
 fn unless_stopped_watched<T: Send + 'static>(
     stop: &Stop,
     source: &Arc<dyn Source>,
@@ -226,7 +226,7 @@ mod tests {
     use crate::stage::Progress;
     use parking_lot::{Condvar, Mutex};
 
-    /// A source that sends half of a range, and the rest when that was seen.
+    /// A source that sends half of a range, and the rest after the test has received that.
     struct Halting(Arc<(Mutex<bool>, Condvar)>);
 
     impl Source for Halting {

@@ -40,7 +40,7 @@ impl Stager {
         let files = files_of(what, &entries)?.into_iter().map(|(file, _)| file).collect();
         let report = |progress: &Progress| report(&whole.of(progress));
         staged.add(self.stage_in_all(files, who, &report, stop, &|file| whole.add(file.bytes), None)?);
-        // Links come last, so that nothing of this tree is ever written through one.
+        // Links are made last, so that nothing of this tree is ever written through one.
         for entry in &entries {
             if let EntryKind::Symlink(to) = &entry.kind {
                 self.make_link(&below(&entry.path), to, who, &mut staged)?;

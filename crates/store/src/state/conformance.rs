@@ -157,7 +157,7 @@ fn a_record_is_replaced_only_where_it_is_as_it_was_read(state: &dyn State) {
     assert_eq!(state.life().unwrap(), state.life().unwrap());
 }
 
-/// Adds one to the number of a record, unless another was quicker.
+/// Adds one to the number in a record, unless another thread was quicker.
 fn add_one(state: &dyn State) -> bool {
     let read = state.record_get("jobs.swap", "k").unwrap();
     let number: u64 = std::str::from_utf8(read.as_deref().unwrap()).unwrap().parse().unwrap();

@@ -1,4 +1,4 @@
-//! A state store as rows of text, the same for every kind of store: what a backup holds.
+//! A state store as rows of text, the same for every kind of store: the content of a backup.
 //!
 //! ```text
 //! {"entrepot_state":1,"volume":"...","epoch":7,"rows":1234}
@@ -19,13 +19,13 @@ use std::path::{Path, PathBuf};
 /// The format that this program writes and reads.
 const FORMAT: u32 = 1;
 
-/// Bytes: as text where they are text.
+/// Bytes, written as text if they are UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Bytes {
-    /// They are UTF-8.
+    /// Bytes in UTF-8.
     Text(String),
-    /// They are not.
+    /// Any other bytes.
     Raw(Vec<u8>),
 }
 
@@ -36,7 +36,7 @@ impl From<Vec<u8>> for Bytes {
 }
 
 impl Bytes {
-    /// As they are.
+    /// The bytes of either form.
     pub fn as_slice(&self) -> &[u8] {
         match self {
             Bytes::Text(text) => text.as_bytes(),
@@ -49,8 +49,8 @@ impl Bytes {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Row {
-    /// The last number of a sequence; the store's own are `epoch`, `target` and, for when a target had its last order, `order:N`; those of records
-    /// begin with `record:`.
+    /// Last number of a sequence. The store's own are `epoch`, `target`, and `order:N` for the time of a target's last
+    /// order. The names of others begin with `record:`.
     Sequence {
         /// Name of the counter.
         name: String,
@@ -63,7 +63,7 @@ pub enum Row {
         id: u16,
         /// Name of the target.
         name: String,
-        /// As `super::state_name` writes it.
+        /// State as written by `super::state_name`.
         state: String,
         /// Whether the operator failed it.
         by_operator: bool,
@@ -72,16 +72,16 @@ pub enum Row {
     Journal {
         /// The number of the file that a move changes.
         file: u64,
-        /// Where its stub was.
+        /// Path of its stub when the move began.
         path: Bytes,
         /// Inode of the file.
         inode: u64,
-        /// Targets and objects.
+        /// Objects that the move creates, with their targets.
         objects: Vec<(u16, u64)>,
     },
     /// An object to be removed.
     Garbage {
-        /// On this target.
+        /// Target of the object.
         target: u16,
         /// The number of the object to remove.
         object: u64,
@@ -119,7 +119,7 @@ impl From<JournalEntry> for Row {
     }
 }
 
-/// The entry of a row that is one.
+/// Journal entry of a row.
 pub(super) fn journal_entry(file: u64, path: &Bytes, inode: u64, objects: &[(u16, u64)]) -> JournalEntry {
     JournalEntry {
         file: FileId(file),
@@ -142,12 +142,12 @@ struct Tail {
     blake3: String,
 }
 
-/// A backup that was read whole.
+/// Complete backup, as read from its file.
 #[derive(Debug)]
 pub struct Backup {
-    /// The volume that it is of.
+    /// Volume of the backup.
     pub volume: String,
-    /// The last epoch when it was made.
+    /// Last epoch at the time of the backup.
     pub epoch: u32,
     /// Rows of the backup.
     pub rows: Vec<Row>,
@@ -189,7 +189,7 @@ pub fn write(state: &dyn State, volume: VolumeId, file: &Path) -> Result<usize> 
     Ok(rows.len())
 }
 
-/// Reads a backup and looks whether it is whole. The error is a cause for people.
+/// Reads a backup and checks that it is complete. The error is a cause for people.
 pub fn read(file: &Path) -> Result<Backup, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
     parse(&text).map_err(|why| format!("{} is no whole backup of a state: {why}", file.display()))

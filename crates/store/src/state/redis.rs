@@ -77,13 +77,13 @@ struct Link {
 pub struct RedisState {
     server: Server,
     prefix: String,
-    /// The node whose journal, stagings and records these are; all are together where one daemon has the volume.
+    /// Node that owns the journal, stagings and records; `None` if only one daemon has the volume.
     own: Option<String>,
     timed: Timed,
 }
 
 impl Server {
-    /// Connects, and looks whether the server keeps what it acknowledges.
+    /// Connects, and checks whether the server keeps acknowledged writes.
     pub fn reach(address: &Address) -> Result<Server> {
         let server = Server::at(address);
         server.with(is_synced)?.map_err(|why| server.refused(&why))?;
@@ -100,7 +100,7 @@ impl Server {
         Server { address: address.clone(), link: Mutex::default(), pinned: OnceLock::new() }
     }
 
-    /// Its address, without a password.
+    /// Address of the server, without a password.
     fn address(&self) -> String {
         self.address.shown()
     }
@@ -117,8 +117,8 @@ impl Server {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
-        // One that was idle may have been closed at the other end, and one of a process that was stopped for a while gives up waiting; all
-        // calls may be done twice.
+        // The server may have closed an idle connection, and the client gives up waiting after its process was stopped.
+        // A repetition is safe, as all calls are idempotent.
         let dropped = held && error.is_connection_dropped() && !error.is_timeout();
         if dropped || is_interrupted(&error) || is_replica(&error) || is_loading(&error) {
             match self.attempt(&mut link, &mut act)? {
@@ -144,7 +144,7 @@ impl Server {
             None => self.connect(link)?,
         };
         let done = act(&mut connection);
-        // After any other error of the connection an answer may still come, and would be taken for the next one's.
+        // After another error, a late answer on this connection would be taken for the next request's.
         if !done.as_ref().is_err_and(broken) {
             link.connection = Some(connection);
         }
@@ -168,7 +168,7 @@ impl Server {
                 }
                 std::thread::sleep(LOADING_SPAN);
             }
-            // A server that took another's place may have other settings, or other data.
+            // A server that replaced another may have other settings, or other data.
             let synced = if self.address.may_change() { is_synced(&mut connection)? } else { Ok(()) };
             let usable = match self.pinned.get() {
                 Some(pinned) if synced.is_ok() => pinned.check(&mut connection)?,
@@ -304,12 +304,12 @@ impl RedisState {
         if schema <= SCHEMA { Ok(()) } else { Err(Error::Newer(newer_than(&what(), schema, SCHEMA))) }
     }
 
-    /// The same without changing anything, to be looked at.
+    /// Returns the state without changing anything in the server, for inspection.
     pub fn untouched(server: Server, volume: &str) -> RedisState {
         RedisState::of(server, volume, None)
     }
 
-    /// Whether it holds more than what a start leaves that was refused, of whatever node.
+    /// Whether any node stored more than the rows that a refused start leaves.
     pub fn is_used(&self) -> Result<bool> {
         let keys: Vec<String> = self.with(|c| redis::cmd("KEYS").arg(format!("{}*", self.prefix)).query(c))?;
         Ok(keys.iter().any(|key| !["schema", "record.state"].map(|name| self.key(name)).contains(key)))
@@ -330,7 +330,7 @@ impl RedisState {
         }
     }
 
-    /// Takes over what was there before several nodes could have the volume.
+    /// Takes over keys from a time when only one node had the volume.
     fn take_over(&self) -> Result<()> {
         let Some(own) = &self.own else { return Ok(()) };
         let prefix = format!("{}record.", self.prefix);
@@ -342,13 +342,13 @@ impl RedisState {
                 self.rename(&from, &to)?;
             }
         }
-        // The burst buffer was one node's before.
+        // The burst buffer used to belong to one node.
         let own = format!("{}at.{own}:", self.prefix);
         let mine: Vec<String> = self.with(|c| redis::cmd("KEYS").arg(format!("{own}record.burst.*")).query(c))?;
         mine.iter().try_for_each(|key| self.rename(key, &self.key(key.strip_prefix(&own).unwrap_or(key))))
     }
 
-    /// Gives what is there, if it is, another name that nothing has.
+    /// Renames a key, if it exists, unless the new name exists.
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.with(|c| match redis::cmd("RENAMENX").arg(from).arg(to).exec(c) {
             Err(error) if error.code() == Some("ERR") => Ok(()),
@@ -356,7 +356,7 @@ impl RedisState {
         })
     }
 
-    /// Takes what another node had for itself out of its reach, unless something that was taken before is still there: that comes first.
+    /// Renames another node's keys, out of its reach. If keys of an earlier takeover remain, returns those first.
     fn take_from(&self, own: &str) -> Result<RedisState> {
         let taken = format!("{own}{TAKEN}");
         let (from, to) = (format!("{}at.{own}:", self.prefix), format!("{}at.{taken}:", self.prefix));

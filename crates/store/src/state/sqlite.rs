@@ -25,7 +25,7 @@ const END_SPAN: Duration = Duration::from_secs(5);
 
 /// A state store in one file.
 pub struct SqliteState {
-    /// Nothing after the end.
+    /// `None` after the end.
     connection: Mutex<Option<Connection>>,
     timed: Box<Timed>,
 }
@@ -97,7 +97,7 @@ impl SqliteState {
         Ok(SqliteState { connection: Mutex::new(Some(connection)), timed: Box::default() })
     }
 
-    /// Does all of it or nothing.
+    /// Makes a change in one transaction.
     fn write<T>(&self, change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T> {
         self.timed.during(|| {
             let mut connection = self.connection.lock();
@@ -115,7 +115,7 @@ impl SqliteState {
     }
 }
 
-/// Makes the file, and closes it and its log to others; they were open once. The log gets the mode of the file.
+/// Creates the file, and denies other users access to it and its log. The log gets the mode of the file.
 fn close_to_others(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
     std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;

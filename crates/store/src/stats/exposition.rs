@@ -11,7 +11,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::fmt::Error;
 
-/// The MIME type of what [`Snapshot::open_metrics`] gives.
+/// MIME type of the text of [`Snapshot::open_metrics`].
 pub const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Current value of a quantity.

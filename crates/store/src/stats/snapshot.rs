@@ -107,7 +107,7 @@ impl Snapshot {
         self.numbers.iter().find(|(name, _)| name == metric.name()).map_or(0, |(_, value)| *value)
     }
 
-    /// For people: what happened at all, in columns.
+    /// Text for people: all counters that are not zero, in columns.
     pub fn text(&self) -> String {
         let mut out = format!("uptime {:.1} s\n\n", self.uptime_ns as f64 / 1e9);
         let us = |ns: u64| ns as f64 / 1e3;

@@ -13,11 +13,11 @@ use crate::counters::{SHARDS, shard};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Users that are told apart. A guess: more than have accounts on most machines.
+/// Number of users that are counted separately. A guess: more than have accounts on most machines.
 pub const USERS_MAX: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 10;
 
-/// Slots that are looked at for a user, so that a full table costs no walk through it. A guess.
+/// Slots that are tried for a user, so that a full table costs no walk through it. A guess.
 const PROBES_MAX: usize = 32;
 
 /// Slot of the users without a slot of their own.
@@ -41,7 +41,7 @@ pub struct Users {
 /// Counts of one user's operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserCounts {
-    /// The user; `None`: all those for whom the table had no room.
+    /// The user; `None`: all users without a slot of their own.
     pub uid: Option<u32>,
     /// Name of the user, where the command line looked it up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,7 +52,7 @@ pub struct UserCounts {
     pub read_bytes: u64,
     /// Bytes of files that they wrote.
     pub written_bytes: u64,
-    /// Nanoseconds until they were answered, all together.
+    /// Total nanoseconds of the answered operations.
     pub total_ns: u64,
 }
 
@@ -66,7 +66,7 @@ impl Default for Users {
 }
 
 impl Users {
-    /// An operation of a user ended. A copy inside the mount reads what it writes.
+    /// Counts an operation of a user. A copy inside the mount reads as many bytes as it writes.
     pub fn count(&self, uid: u32, op: Op, bytes: u64, took_ns: u64) {
         let line = &self.lines[shard() * (USERS_MAX + 1) + self.slot(uid)];
         line.ops.fetch_add(1, Ordering::Relaxed);
@@ -91,7 +91,7 @@ impl Users {
         known
     }
 
-    /// The slot of a user, theirs from now on.
+    /// The slot of a user, assigned on first use.
     fn slot(&self, uid: u32) -> usize {
         let key = u64::from(uid) + 1;
         // Fibonacci hashing (Knuth, volume 3, section 6.4): numbers in a row lie far apart.

@@ -38,7 +38,7 @@ impl Kind {
 pub trait Locker: Send + Sync {
     /// Locks or releases bytes, replacing the owner's locks on them. Returns false on a conflict with another owner.
     fn lock(&self, bytes: &Bytes, kind: Option<Kind>) -> Result<bool>;
-    /// Lock of another owner that conflicts with this one.
+    /// Lock of another owner that conflicts with such a lock.
     fn in_the_way(&self, bytes: &Bytes, kind: Kind) -> Result<Option<(Bytes, Kind)>>;
 }
 
@@ -94,7 +94,7 @@ fn ask(fd: &OwnedFd, command: libc::c_int, bytes: &Bytes, kind: Option<Kind>) ->
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
         (lock.l_type, lock.l_whence) = (kind as libc::c_short, libc::SEEK_SET as libc::c_short);
         (lock.l_start, lock.l_len) = (start as libc::off_t, len as libc::off_t);
-        // SAFETY: the file is open, the lock is there until the call returns.
+        // SAFETY: the file is open, and the lock lives until the call returns.
         if unsafe { libc::fcntl(fd.as_raw_fd(), command, &raw mut lock) } == 0 {
             return Ok(lock);
         }

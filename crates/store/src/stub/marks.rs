@@ -27,12 +27,11 @@ use std::ffi::CStr;
 use std::time::Duration;
 
 /// Limit of retries of a listing that other nodes change, and number of retries without a pause. A guess: names of a
-/// file go one at a time, and a thousand nodes that close it are done within a second.
+/// file are removed one at a time, and a thousand nodes close it within a second.
 const LISTS_MAX: usize = 1000;
 const LISTS_AT_ONCE: usize = 20;
-/// Number of equal listings in a row before one is trusted. GlusterFS 10.3 fetches the names of a list and then the
-/// value of each. When one has gone in between, it returns only the names before it, without an error unless there are
-/// none.
+/// Number of equal listings in a row before one is trusted. GlusterFS 10.3 fetches the names, then the value of each.
+/// If a name was removed in between, it returns only the names before it. It returns an error only if there are none.
 const AGREE: usize = 2;
 /// As `AGREE`, for a caller that relies on the absence of a mark (claim, writer).
 const AGREE_SURELY: usize = 4;
@@ -63,7 +62,7 @@ pub struct Look {
     pub has_sums: bool,
 }
 
-/// Adds the generation of the plain layout attribute, left from when one node had the volume, if there is no other.
+/// Adds the generation of the plain layout attribute, from a time of one node, if there is no other.
 pub(super) fn listed_with(mut listed: BTreeSet<Mark>, plain: Option<u64>) -> BTreeSet<Mark> {
     if let Some(generation) = plain.filter(|_| !listed.iter().any(|mark| matches!(mark, Mark::Layout(_)))) {
         listed.insert(Mark::Layout(generation));
@@ -112,12 +111,12 @@ pub(super) fn texts(names: &[u8]) -> impl Iterator<Item = &str> {
     names.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok()?.to_str().ok())
 }
 
-/// Lists the names of a file's attributes, except those that come and go during the call.
+/// Lists the names of a file's attributes. Names added or removed during the call may be missing.
 pub(crate) fn list(ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
     agreed(AGREE, ask)
 }
 
-/// Returns a listing that came `times` times in a row, or one without names.
+/// Returns a listing that was equal `times` times in a row, or one without names.
 fn agreed(times: usize, mut ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
     let (mut buffer, mut last, mut same) = (vec![0; 1024], None, 0);
     for asked in 0..LISTS_MAX {
@@ -137,7 +136,7 @@ fn agreed(times: usize, mut ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usi
                 last = Some(names);
             }
             Err(Errno::RANGE) if buffer.len() < ATTRIBUTE_BYTES_MAX => buffer.resize(ATTRIBUTE_BYTES_MAX, 0),
-            // The first name went during the call.
+            // The first name was removed during the call.
             Err(Errno::NODATA) => {}
             Err(errno) => return Err(errno),
         }
@@ -181,9 +180,9 @@ impl FdStub {
                 let layout = self.plain_layout()?;
                 return Ok((layout.as_ref().map_or(0, |layout| layout.generation), layout));
             };
-            // A newer one may have come, and this one gone.
+            // A newer generation may have replaced this one.
             let Some(record) = self.attribute(&name_of(Mark::Layout(generation)))? else { continue };
-            // A node that was frozen may have made an old generation again, after its removal.
+            // A frozen node may have created an old generation again after its removal.
             if newest(&self.names(AGREE)?) != Some(generation) {
                 continue;
             }
@@ -242,7 +241,7 @@ impl FdStub {
                 done => return done,
             }
         }
-        // A name that only this node uses.
+        // Only this node uses the name.
         let beside = format!("{}.{generation}.{}.layout", layout.file, node.0);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let path = self.side().join(&beside);
@@ -295,7 +294,7 @@ impl FdStub {
         self.create(&name, MAKING.as_bytes()).map(drop)
     }
 
-    /// Replaces the mark in one step, so that one removed by another node does not come back.
+    /// Replaces the mark in one step, so that a mark removed by another node does not return.
     pub(super) fn count_sums(&self, id: &str, text: &str) -> Result<bool> {
         let (fd, name) = (self.fd(), format!("{OURS}sums.{id}"));
         match permitted(fd.as_fd(), || fs::fsetxattr(&*fd, &name, text.as_bytes(), XattrFlags::REPLACE)) {
@@ -353,7 +352,7 @@ fn claim_of(generation: u64, value: &[u8]) -> Result<Claim> {
 mod tests {
     use super::*;
 
-    /// Lists names from a server that gives these answers. Returns the number of requests, too.
+    /// Lists names from a server with these answers. Returns the number of requests, too.
     fn asked(times: usize, answers: &[rustix::io::Result<&str>]) -> (rustix::io::Result<String>, usize) {
         let mut given = 0;
         let listed = agreed(times, |buffer| {

@@ -48,10 +48,10 @@ struct Inner {
     now: State,
     since_sync: Vec<Change>,
     marks: BTreeSet<InUse>,
-    /// Set when it has no name any more.
+    /// Set when the file has no name any more.
     nameless: bool,
     kernel_writes: bool,
-    /// Generations of nodes, like the claims, writers and copies below. A loss of power of one node takes none of it.
+    /// Generations of nodes, like the claims, writers and copies below. One node's loss of power removes none of them.
     generations: BTreeMap<u64, Option<Layout>>,
     claims: BTreeMap<u64, Claim>,
     said: BTreeSet<NodeMark>,
@@ -135,7 +135,7 @@ impl MemoryStub {
         inner.unanswered = first..first + calls;
     }
 
-    /// Removes its last name and all its state, from the n-th call from now on (counting from 1), as on GlusterFS.
+    /// Removes the last name and all state, from the n-th call from now on (counting from 1), as on GlusterFS.
     pub fn goes_at(&self, nth: u64) {
         let mut inner = self.0.lock();
         inner.gone_from = Some(inner.calls + nth);

@@ -39,7 +39,7 @@ pub struct FdStub {
     inode: Option<Inode>,
     side: PathBuf,
     open: PathBuf,
-    /// Set if other nodes use it, too.
+    /// Set if several nodes use the stub.
     shared: bool,
     /// Set after a side file was replaced, until the next sync.
     side_unsynced: Unsynced<Errno>,
@@ -65,7 +65,7 @@ impl FdStub {
         }
     }
 
-    /// Offers another descriptor of the same file: it replaces ours if only it can write.
+    /// Offers another descriptor of the same file. It replaces the present one if only it can write.
     pub fn offer(&self, fd: Arc<OwnedFd>) {
         if is_writable(&fd) && !is_writable(&self.fd()) {
             leave_access_time(&fd);
@@ -112,8 +112,8 @@ impl FdStub {
     }
 }
 
-/// Runs `act` on attributes. They obey the file's mode, even for its owner: an ordinary user's daemon widens it for a
-/// moment if it must. Root needs not.
+/// Runs `act` on attributes. The file's mode binds even its owner, so an ordinary user's daemon widens it for a moment
+/// if necessary. Root need not.
 pub(super) fn permitted<T>(fd: BorrowedFd<'_>, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     match act() {
         Err(Errno::ACCESS) => {}
@@ -213,7 +213,7 @@ impl Stub for FdStub {
     }
 
     fn grow_to(&self, size: u64) -> Result<()> {
-        // Writes one byte that is never read: unlike setting the size, that never cuts bytes that others wrote beyond.
+        // Writes one byte that is never read. Setting the size could cut bytes that other nodes wrote beyond.
         if size > 0 { self.write_at(size - 1, &[0]) } else { Ok(()) }
     }
 
@@ -324,7 +324,7 @@ impl Stub for FdStub {
             let fd = self.fd();
             match fs::linkat(fs::CWD, descriptor_path(fd), fs::CWD, &name, AtFlags::SYMLINK_FOLLOW) {
                 Ok(()) | Err(Errno::EXIST) => {}
-                // The file was unlinked: it dies with its last user, there is nothing to settle after a crash.
+                // The file was unlinked and ends with its last user, so there is nothing to settle after a crash.
                 Err(Errno::NOENT) => return Ok(()),
                 Err(e) => return Err(e.into()),
             }
@@ -358,7 +358,7 @@ impl Stub for FdStub {
         let beside = [self.side_file(file), self.open.join(by.to_string())].into_iter().chain(sums);
         for path in beside {
             match fs::unlink(&path) {
-                // Another node may have removed it first.
+                // Another node may have removed the mark first.
                 Ok(()) | Err(Errno::NOENT | Errno::STALE) => {}
                 Err(e) => return Err(e.into()),
             }
@@ -381,7 +381,7 @@ impl Stub for FdStub {
     fn links(&self) -> Option<u64> {
         match fs::fstat(&*self.fd()) {
             Ok(stat) => Some(stat.st_nlink),
-            // A shared file system drops a file whose last link went.
+            // A shared file system drops a file whose last link was removed.
             Err(Errno::NOENT | Errno::STALE) => Some(0),
             Err(_) => None,
         }

@@ -61,10 +61,10 @@ impl Changes {
         }
     }
 
-    /// Has a thread deliver what is queued.
+    /// Makes a thread deliver the queued changes.
     pub fn deliver_soon(self: &Arc<Self>) {
         let changes = self.clone();
-        // A failure to start has been logged; the next change brings this one along.
+        // A failure to start has been logged, and the next change delivers this one, too.
         drop(self.notifier.wake(move || changes.deliver()));
     }
 
@@ -89,7 +89,7 @@ impl Changes {
         Some(change)
     }
 
-    /// Waits until all is delivered, and delivers no more.
+    /// Waits until all changes are delivered, and delivers no more.
     pub fn stop(&self) {
         self.notifier.stop(END_SPAN);
     }

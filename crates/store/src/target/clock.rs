@@ -1,7 +1,8 @@
-//! Time as the targets of one volume see it: real, or counted for deterministic tests.
+//! Time of the targets of one volume: real, or counted for deterministic tests.
 //!
 //! A process may stand still for reasons of its own: SIGSTOP, a suspended or starved machine. A deadline then counts
-//! from the time at which it went on. A sleeper beside an operation notices, since it slept longer than requested.
+//! from the time at which it went on. The thread that sleeps beside an operation detects this, since it slept longer
+//! than requested.
 
 use policy::Time;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +17,7 @@ pub enum Clock {
         /// Time at which the process last went on after it stood still.
         went_on: AtomicU64,
     },
-    /// Clock that moves by a microsecond with every reading, so that a later event has a later time, and by hand.
+    /// Clock that advances by a microsecond with every reading, so that times differ, and by [`Clock::advance`].
     Counted(AtomicU64),
 }
 

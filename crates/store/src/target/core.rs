@@ -43,8 +43,8 @@ pub struct Core {
     pub counters: Arc<Counters>,
     shared: Arc<Shared>,
     health: Mutex<Health>,
-    /// The state, doubt (bit 3) and whether it takes new objects (bit 4), as of the last change of [`Health`]: all that
-    /// the hot path reads.
+    /// State, doubt (bit 3) and acceptance of new objects (bit 4), as of the last change of [`Health`]: all that the
+    /// hot path reads.
     published: AtomicU8,
     probing: AtomicBool,
     /// Operations of the daemon's own watch: probes and measurements of space.
@@ -56,7 +56,7 @@ pub struct Core {
     space_at: AtomicU64,
     total_bytes: AtomicU64,
     free_bytes: AtomicU64,
-    /// Set when it had no room for an operation, until it has more than a little.
+    /// Set when the target had no room for an operation, until more than a little is free.
     full: AtomicBool,
     /// Nodes that reach it.
     pub whereabouts: Whereabouts,
@@ -66,7 +66,7 @@ pub struct Core {
     failed_ms: AtomicU64,
 }
 
-/// Share of its bytes (1/64) below which a target that had no room is passed over. A guess.
+/// Share of its bytes (1/64) that a full target must have free before it is used again. A guess.
 const LITTLE_SHARE: u64 = 64;
 
 const DOUBT: u8 = 8;
@@ -225,7 +225,7 @@ impl Core {
         if let Some(durable) = probe {
             self.shared.bell.want_probe(self.id, durable);
         }
-        // The prober wakes up soon enough by itself.
+        // The prober wakes soon enough by itself.
         if probe.is_some()
             || self.next_deadline().is_some_and(|at| at < self.now() + super::clock::time(super::watch::SPACE_SPAN))
         {
@@ -243,7 +243,7 @@ impl Core {
         })
     }
 
-    /// Converts an errno of the medium for the caller, and reports it to health where it concerns that.
+    /// Converts an errno of the medium for the caller, and reports it to health if it concerns health.
     pub fn error(&self, errno: Errno) -> TargetError {
         if self.shared.execution == Execution::Inline && errno == MISSED_DEADLINE {
             self.counters.deadline_misses.add(1);
@@ -261,7 +261,7 @@ impl Core {
             self.counters.errors.add(1);
             self.report(Event::ReadOnly);
         } else if errno == Errno::NOENT {
-            // Either only the object is gone, or the whole target.
+            // The object is gone, or the whole target is.
             self.report(Event::ObjectMissing);
         }
         TargetError::Io(errno)
@@ -321,7 +321,7 @@ impl Core {
         self.shared.clock.counts_from(began)
     }
 
-    /// Sleeps beside an operation on the target until then, or for a part of that.
+    /// Sleeps beside an operation on the target until the given time, or for a part of that.
     pub fn sleep_beside<T>(&self, until: Time, sleep: impl FnOnce(Duration) -> T) -> T {
         let deadline = self.limits.deadline;
         let span = Duration::from_nanos(until.since(self.now()).0).min(super::clock::nap(deadline));

@@ -1,5 +1,5 @@
-//! A medium that counts its bytes and the operations under way, so that no layer above has to. It also times every
-//! sixteenth read or write, and reports failed syncs.
+//! A medium that counts its bytes and the operations under way for all layers above. It also times every sixteenth read
+//! or write, and reports failed syncs.
 
 use super::Counters;
 use super::core::Core;

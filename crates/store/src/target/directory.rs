@@ -36,9 +36,9 @@ const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// Access to the directory of a target.
 pub trait DirectoryAccess: Send + Sync + 'static {
-    /// Opens it, as it is now.
+    /// Opens the directory in its present state.
     fn open(&self) -> Result<OwnedFd, Errno>;
-    /// Its path, if it has one.
+    /// Path of the directory, if it has one.
     fn path(&self) -> Option<&Path> {
         None
     }
@@ -119,7 +119,7 @@ impl DirectoryMedium {
         DirectoryMedium::reached(Box::new(path.to_owned()), identity)
     }
 
-    /// As [`DirectoryMedium::new`], for a directory that is not reached by a path.
+    /// As [`DirectoryMedium::new`], for a directory without a path.
     pub fn reached(way: Box<dyn DirectoryAccess>, identity: Identity) -> DirectoryMedium {
         DirectoryMedium {
             way,
@@ -135,7 +135,7 @@ impl DirectoryMedium {
         Path::new("objects").join(object_path(id))
     }
 
-    /// Reopens the directory, also if it seems to be the same as before.
+    /// Reopens the directory, even if it seems to be the same as before.
     pub fn move_along(&self) -> Result<(), Errno> {
         self.enter(true).map(drop)
     }
@@ -200,13 +200,14 @@ impl DirectoryMedium {
     }
 }
 
-/// Maps the errors of a missing directory to those of a medium that is gone; a missing object is another error.
+/// Maps the errors of a missing directory to those of a missing medium. A missing object has another error.
 fn absent(errno: Errno) -> Errno {
     if matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP) { Errno::NODEV } else { errno }
 }
 
-/// Whether it is a local file system whose SEEK_HOLE and SEEK_DATA see bytes that are only in memory yet. Others are
-/// unknown: network file systems may ask the server, and some local ones ignored dirty pages in some versions.
+/// Whether it is a local file system whose SEEK_HOLE and SEEK_DATA report bytes that are only in memory yet. Other ones
+/// count as unknown: network file systems may query the server, and some local ones ignored dirty pages in some
+/// versions.
 fn is_local(directory: &OwnedFd) -> bool {
     const EXT: i64 = 0xef53;
     const XFS: i64 = 0x5846_5342;

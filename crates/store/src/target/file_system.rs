@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Targets {
-    /// Reports to each target on a shared file system what the others on it show.
+    /// Reports the state of a shared file system, as shown by its other targets, to each target on it.
     pub(super) fn compare_file_systems(&self, all: &[Arc<Target>]) {
         let mut file_systems: BTreeMap<u64, Vec<&Target>> = BTreeMap::new();
         for target in all {

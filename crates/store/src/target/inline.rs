@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Called when an operation on its caller's own thread passed its deadline, at most once per operation.
 pub trait OnDeadline: Send + Sync {
-    /// Deals with the request in place of the hung thread. Must not block.
+    /// Answers the request in place of the hung thread. Must not block.
     fn missed(&self);
 }
 
@@ -33,7 +33,7 @@ pub enum InlineError {
     /// No operation was started: use `run`.
     #[error("no inline slot is free")]
     NotNow,
-    /// The operation returned after its deadline; `on_deadline` has dealt with the request.
+    /// The operation returned after its deadline, and `on_deadline` has answered the request.
     #[error("the operation returned after its deadline")]
     Taken,
     /// Error of the target.

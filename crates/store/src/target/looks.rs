@@ -21,7 +21,7 @@ use std::time::Duration;
 const LOOKERS: usize = 4;
 /// Limit of threads with the hung ones. A guess: when so many hang, each target is left to its own workers.
 const LOOKERS_MAX: usize = 32;
-/// Checks that wait when one more thread takes some. A guess: so many of local disks take as long as a thread's start.
+/// Number of waiting checks per further thread. A guess: their time on local disks equals a thread's start.
 const CHECKS_EACH: usize = 8;
 /// Idle time after which a thread ends: three rounds of probes.
 const IDLE_SPAN: Duration = Duration::from_secs(30);
@@ -44,7 +44,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Hands the check to the target's own workers.
+    /// Passes the check to the target's own workers.
     fn alone(self) {
         if let Err(error) = Pool::push(&self.core, self.work, Class::Awaited) {
             self.core.not_looked(self.at, &error);
@@ -73,7 +73,7 @@ impl Crew {
         self.began.values().filter(|began| now.since(**began) >= time(patience)).count()
     }
 
-    /// Takes the checks that match, as far as their targets' own workers have room.
+    /// Removes the matching checks from the queue, as far as their targets' own workers have room.
     fn take(&mut self, is_meant: impl Fn(Time) -> bool) -> Vec<Check> {
         let has_room = |look: &Check| look.core.pool.has_room(&look.core.limits);
         let (taken, left) =
@@ -111,7 +111,7 @@ impl Checks {
         left.into_iter().for_each(Check::alone);
     }
 
-    /// Hands checks that waited too long to the targets' own workers. Returns when to call again, if checks still wait.
+    /// Passes checks that waited too long to the targets' own workers. Returns when to call again, if any wait.
     pub fn hand_over(&self, now: Time) -> Option<Duration> {
         let mut crew = self.crew.lock();
         let late = crew.take(|since| now.since(since) >= time(self.patience));
@@ -142,7 +142,7 @@ impl Checks {
         drop(self.threads.wake(move || looks.work()));
     }
 
-    /// Does what waits. Each check of many wakes the next thread.
+    /// Executes waiting checks. If many wait, each thread wakes the next.
     fn work(self: &Arc<Checks>) {
         let mut crew = self.crew.lock();
         while let Some((_, look)) = crew.queue.pop_front() {
@@ -159,7 +159,8 @@ impl Checks {
 }
 
 impl Core {
-    /// Whether its own workers do the checks: they are at work on it, or it is in doubt and a check may hang.
+    /// Whether the target's own workers do the checks: they are busy with it anyway, or it is in doubt and a check may
+    /// hang.
     fn has_own_workers(&self) -> bool {
         (self.in_doubt() || !self.state().accepts_io() || self.pool.is_at_work()) && self.pool.has_room(&self.limits)
     }

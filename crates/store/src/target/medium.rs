@@ -16,22 +16,22 @@ pub struct Space {
     pub total_bytes: u64,
     /// Free space that we may use.
     pub free_bytes: u64,
-    /// File system that it lies on, so that the space of two targets on one is not counted twice.
+    /// File system of the medium, so that the space of two targets on one is not counted twice.
     pub device: Option<u64>,
 }
 
 /// A store of objects.
 pub trait Medium: Send + Sync + 'static {
-    /// Its directory, if it is one. Touches no device.
+    /// Directory of the medium, if it is one. Touches no device.
     fn directory(&self) -> Option<&std::path::Path> {
         None
     }
-    /// Makes an empty object. `EXIST` if one has that name, which is left as it is. Not yet durable.
+    /// Makes an empty object, not yet durable. `EXIST` if another has that name, and stays as it is.
     fn create(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno>;
     /// Opens an object for reading and writing. `NOENT` if it is not there.
     fn open(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno>;
-    /// Makes another name for an object, which opens and removes it like any name; the object goes with its last name.
-    /// `EXIST` if the name is taken, `OPNOTSUPP` where the medium cannot. Not yet durable.
+    /// Makes another name for an object, which opens and removes it like any name; the object ends with its last name.
+    /// `EXIST` if the name is taken, `OPNOTSUPP` if the medium cannot. Not yet durable.
     fn link(&self, _id: ObjectId, _name: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
         Err(Errno::OPNOTSUPP)
     }
@@ -52,7 +52,7 @@ pub trait Medium: Send + Sync + 'static {
     fn disown(&self) -> Result<(), Errno> {
         Ok(())
     }
-    /// Reads the last epoch written to it; `None` if none was.
+    /// Reads the last epoch written to the medium; `None` if none was.
     fn epoch(&self) -> Result<Option<u32>, Errno> {
         Ok(None)
     }
@@ -66,8 +66,7 @@ pub trait Medium: Send + Sync + 'static {
     fn over_network(&self) -> bool {
         false
     }
-    /// Number of the shared file system that it lies on: faults of that file system are no faults of the target. Sends no
-    /// request.
+    /// Number of the shared file system of the medium, whose faults are no faults of the target. Sends no request.
     fn shared_file_system(&self) -> Option<u64> {
         None
     }
@@ -149,9 +148,9 @@ pub trait Handle: Send + Sync {
     }
     /// Advises the layers below, if they read ahead, of the pattern of the next reads. Cheap if it changes nothing.
     fn advise(&self, _advice: Advice) {}
-    /// Asks the device to start to make a range durable, where possible. No guarantee.
+    /// Requests that the device starts to make a range durable, where possible. Guarantees nothing.
     fn begin_sync(&self, _offset: u64, _len: u64) {}
-    /// Waits until the device has done that for a range. No guarantee either.
+    /// Waits until the device has completed that request. Guarantees nothing.
     fn end_sync(&self, _offset: u64, _len: u64) {}
     /// Makes data and length durable.
     fn sync(&self) -> Result<(), Errno>;

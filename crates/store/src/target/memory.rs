@@ -33,7 +33,7 @@ struct Shared {
     /// Number of crashes; handles of an earlier life are dead.
     life: AtomicU64,
     cuts_requests: AtomicBool,
-    /// Number of its shared file system; 0: none.
+    /// Number of the medium's shared file system; 0: none.
     file_system: AtomicU64,
 }
 
@@ -77,7 +77,7 @@ impl MemoryMedium {
         self.0.cuts_requests.store(true, Ordering::Relaxed);
     }
 
-    /// Puts it on a shared file system with that number.
+    /// Sets the number of the medium's shared file system.
     pub fn set_shared_file_system(&self, number: u64) {
         self.0.file_system.store(number, Ordering::Relaxed);
     }
@@ -87,7 +87,7 @@ impl MemoryMedium {
         self.0.plan.lock().set(faults);
     }
 
-    /// Makes all operations fail with `ENODEV` (`true`), or brings the medium back as it was (`false`).
+    /// Makes all operations fail with `ENODEV` (`true`), or restores the medium unchanged (`false`).
     pub fn set_gone(&self, gone: bool) {
         self.0.plan.lock().gone = gone;
     }
@@ -295,7 +295,7 @@ impl MemoryHandle {
         Ok(())
     }
 
-    /// Seeks data or a hole in the part of the object that the medium can see.
+    /// Seeks data or a hole in the part of the object that the medium reports.
     fn sought(&self, seek: impl FnOnce(&Content) -> Option<u64>) -> Result<u64, Errno> {
         let lags = self.shared.plan.lock().seeks_lag();
         let object = self.object.lock();

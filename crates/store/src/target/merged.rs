@@ -95,7 +95,7 @@ impl Handle for Part {
             if self.merged.shared(own) == found {
                 return Ok(own);
             }
-            // It belongs to another file: go on with our next unit behind it.
+            // The unit belongs to another file, so continue with this file's next unit.
         }
     }
 
@@ -153,7 +153,7 @@ impl Handle for Part {
         self.handle.sync()
     }
 
-    /// None: the kernel cannot tell the parts apart.
+    /// `None`, because the kernel cannot separate the parts.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -169,7 +169,7 @@ mod tests {
     const UNIT: u64 = 4096;
     const FILES: u16 = 3;
 
-    /// One object, a part of it for each file, each opened under its own name.
+    /// Parts of one object, one for each file, each opened under its own name.
     fn parts(medium: &MemoryMedium) -> Vec<Arc<dyn Handle>> {
         let part = |slot: u16| {
             let name = ObjectId(u64::from(slot));

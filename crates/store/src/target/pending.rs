@@ -1,4 +1,4 @@
-//! One operation on its way through a worker, and the caller that waits for it with a deadline.
+//! One operation of a worker, and the caller that waits for it with a deadline.
 
 use super::TargetError;
 use super::clock::time;
@@ -29,7 +29,7 @@ pub struct Queued {
 }
 
 impl Queued {
-    /// Moves it before all prefetches for a caller that waits. Returns whether it was still queued.
+    /// Moves the operation before all prefetches for a waiting caller. Returns whether it was still queued.
     pub fn raise(&self) -> bool {
         self.work.upgrade().is_some_and(|work| self.core.pool.raise(&work))
     }
@@ -56,7 +56,7 @@ enum Phase<T> {
         since: Time,
     },
     Done(Result<T, Errno>),
-    /// The result is not wanted any more; `missed`: the hang was reported to health.
+    /// The result is not needed any more; `missed`: the hang was reported to health.
     Abandoned {
         error: TargetError,
         missed: bool,
@@ -144,7 +144,7 @@ impl<T: Send + 'static> Pending<T> {
         Pending(Stage::Under { task, core })
     }
 
-    /// Its place among the prefetches of its target; `None` if it is over.
+    /// Place of the operation among the prefetches of its target; `None` if it is over.
     pub fn queued(&self) -> Option<Queued> {
         match &self.0 {
             Stage::Ready(_) => None,

@@ -44,7 +44,7 @@ struct Crew {
     free_seats: Vec<usize>,
     live: usize,
     idle: usize,
-    /// Number of hung workers without a waiter. Signed: one may return before it was counted.
+    /// Number of hung workers without a waiter. Signed, because one may return before it was counted.
     lost: isize,
     stopped: bool,
 }

@@ -1,4 +1,4 @@
-//! A state store that was lost is replaced by what was found of it.
+//! Replaces a lost state store by one rebuilt from namespace and targets.
 //!
 //! ```text
 //!   killed before     Loaded              Named
@@ -21,21 +21,21 @@ use crate::{Error, Result};
 /// Step that has just been completed; tests crash there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The store answers, and holds what it held.
+    /// The store answers, and is unchanged.
     Reached,
-    /// It holds what was found.
+    /// The store holds the rebuilt rows.
     Loaded,
-    /// The namespace names it.
+    /// The namespace names the store.
     Named,
 }
 
 impl Step {
-    /// All of them, in order.
+    /// All steps, in order.
     pub const ALL: [Step; 3] = [Step::Reached, Step::Loaded, Step::Named];
 }
 
 impl AtRest {
-    /// Whether the place of its state is free, and the volume one that `volume.toml` can open.
+    /// Checks that no state in use exists at its place, and that `volume.toml` can open the volume.
     pub fn may_be_rebuilt(&self, config: &Config) -> Result<(), Problems> {
         if !config.is_shared() && had_nodes(&config.namespace) {
             return Err(Problems::unchanged(of_several_nodes(config)));
@@ -56,7 +56,7 @@ impl AtRest {
         namespace::read_epoch(&config.namespace).map_err(|error| Problems::refused(error, "Mend the namespace"))
     }
 
-    /// Puts what was found in the place of the state; gives how many rows that has then.
+    /// Replaces the state by the rebuilt rows; returns their number.
     pub fn rebuild(
         &self,
         config: &Config,

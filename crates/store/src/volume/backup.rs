@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const DAMAGED: &str = "See docs/guide/operate/backup.md, \"The state store is damaged\"";
 
-/// A volume that no daemon has open, for as long as this is there.
+/// A closed volume. Daemons cannot open it while this exists.
 pub(crate) struct AtRest {
     /// Identity of the volume.
     pub volume: VolumeId,
@@ -20,7 +20,7 @@ pub(crate) struct AtRest {
 }
 
 impl AtRest {
-    /// Keeps daemons out.
+    /// Locks the volume against daemons.
     pub fn take(config: &Config) -> Result<AtRest, Problems> {
         config.make_state_dir().map_err(|e| {
             Problems::refused(format!("{}: {e}", config.state.display()), "Name another as `state_dir`")
@@ -35,7 +35,7 @@ impl AtRest {
         Ok(AtRest { volume, _lock: lock })
     }
 
-    /// Its state, which is made where there is none.
+    /// Opens the volume's state, and creates it if it is missing.
     pub fn state(&self, config: &Config) -> Result<Arc<dyn State>, Problems> {
         Reached::open(config)
             .and_then(|reached| reached.of(config, self.volume))
@@ -43,14 +43,14 @@ impl AtRest {
     }
 }
 
-/// Writes a backup of the state; gives how many rows it has.
+/// Writes a backup of the state; returns the number of its rows.
 pub fn dump_state(config: &Config, file: &Path) -> Result<usize, Problems> {
     let rest = AtRest::take(config)?;
     dump::write(&*rest.state(config)?, rest.volume, file)
         .map_err(|e| Problems::refused(e, "Name a file where there is room"))
 }
 
-/// Puts a backup in the place of the volume's state, which with `replace` may hold something. Gives how many rows it has.
+/// Replaces the volume's state by a backup; returns the number of rows. A state that is not empty needs `replace`.
 pub fn load_state(config: &Config, file: &Path, replace: bool) -> Result<usize, Problems> {
     let mut backup = dump::read(file).map_err(|why| Problems::refused(why, "Use another backup"))?;
     let rest = AtRest::take(config)?;
@@ -64,14 +64,14 @@ pub fn load_state(config: &Config, file: &Path, replace: bool) -> Result<usize, 
         let cause = format!("the state in {} is in use already", config.state.display());
         return Err(Problems::refused(cause, "Use `entrepot state load --replace BACKUP` if what it holds may go"));
     }
-    // The backup's records about the state itself are of another time.
+    // The backup's records about the state itself are outdated.
     backup.rows.retain(|row| !matches!(row, Row::Record { kind, .. } if identity::is_of_the_state_itself(kind)));
     state.load(&backup.rows).map_err(failed)?;
     adopt(config, &rest, &*state, Some(backup.epoch))?;
     Ok(backup.rows.len())
 }
 
-/// From now on the namespace goes with the state that `volume.toml` names, as it is.
+/// Assigns the namespace to the present state that `volume.toml` names.
 pub fn adopt_state(config: &Config) -> Result<(), Problems> {
     let rest = AtRest::take(config)?;
     let kept = Kept::look(config, rest.volume).map_err(|error| Problems::refused(error, DAMAGED))?;

@@ -1,4 +1,4 @@
-//! Whether the directories that a `volume.toml` names are there, apart from each other, and ours. Changes nothing.
+//! Checks that the directories of a `volume.toml` exist, are separate, and belong to the volume. Changes nothing.
 
 use super::VolumeId;
 use super::config::{Config, Keeping, TargetConfig};
@@ -35,13 +35,13 @@ pub fn check(config: &Config) -> Result<(), Problems> {
     check.all(known)
 }
 
-/// The same, if these targets were known.
+/// Finds all problems, given the known targets.
 pub(crate) fn check_as(config: &Config, known: &[TargetRecord]) -> Result<(), Problems> {
     formats(config)?;
     Check { config, problems: Vec::new() }.all(Some(known.to_vec()))
 }
 
-/// Whether what is on a target's file servers, or in its directory, belongs to this volume under its name.
+/// Checks that the identity on a target's file servers, or in its directory, is of this volume and target.
 pub(crate) fn found_on(
     config: &Config,
     target: &TargetConfig,
@@ -104,7 +104,7 @@ impl Check<'_> {
                 self.problem(target.place, cause, "Mend the device, or name another directory");
                 continue;
             }
-            // So is one that can only be read: what lies on it is read.
+            // A target that became read-only is accepted, too: its objects can be read.
             let read_only = || rustix::fs::access(path, Access::WRITE_OK) == Err(Errno::ROFS);
             if (is_known && read_only()) || self.directory(path, target.place, &format!("target \"{}\"", target.name)) {
                 let found = (Identity::read(path), path.display().to_string());
@@ -142,7 +142,7 @@ impl Check<'_> {
         })
     }
 
-    /// Whether a directory is there for us.
+    /// Checks that a directory exists and can be used.
     fn directory(&mut self, path: &Path, place: (usize, usize), what: &str) -> bool {
         let shown = path.display();
         let mut denied = false;
@@ -177,7 +177,7 @@ impl Check<'_> {
         false
     }
 
-    /// Whether the namespace can hold attributes, and whose it is.
+    /// Checks that the namespace can hold attributes; returns its volume.
     fn namespace(&mut self) -> Option<VolumeId> {
         let (path, place) = (&self.config.namespace, self.config.namespace_place);
         if !path.is_dir() {
@@ -195,7 +195,7 @@ impl Check<'_> {
         })
     }
 
-    /// Whether what was found in a target's directory, of that name for people, belongs to this volume under its name.
+    /// Checks that the identity found in a target's directory is of this volume and target. `name` is for messages.
     fn identity(
         &mut self,
         (found, shown): (Result<Identity, IdentityError>, String),
@@ -230,7 +230,7 @@ impl Check<'_> {
         self.problem(target.place, cause, mend);
     }
 
-    /// No directory may lie in another one: what one removes as foreign would be the other's data.
+    /// Checks that no directory lies in another: one would remove the other's data as foreign.
     fn apart(&mut self, targets: &[&TargetConfig], real: &[Option<PathBuf>]) {
         let config = self.config;
         let mut all = vec![

@@ -38,7 +38,7 @@ pub struct Config {
     pub mount: Mount,
     /// The mount's block cache.
     pub cache: Cache,
-    /// When a target is given up.
+    /// Limits after which a target counts as failed.
     pub health: Health,
     /// Options of the mover.
     pub mover: Mover,
@@ -83,7 +83,7 @@ pub struct TargetConfig {
     pub near: Vec<String>,
     /// Measured cost of the target's device.
     pub device: Option<policy::stripe::device::Measured>,
-    /// Line and column of its path, or of its block if it has none.
+    /// Line and column of its path, or of its block if it has no path.
     pub(super) place: (usize, usize),
 }
 
@@ -115,7 +115,7 @@ impl TargetConfig {
         self.only_on.iter().chain(&self.near).any(|one| one == host)
     }
 
-    /// Whether some host reaches both.
+    /// Whether some host reaches both targets.
     pub fn meets(&self, other: &TargetConfig) -> bool {
         self.only_on.is_empty() || other.only_on.is_empty() || self.only_on.iter().any(|host| other.is_on(host))
     }
@@ -176,7 +176,7 @@ impl Config {
         self.state_is_derived.then(|| super::sections::roots_directory(&self.name)).flatten()
     }
 
-    /// Whether several nodes may have the volume: they do where the state is in a server.
+    /// Whether several nodes may have the volume, which needs a state store on a server.
     pub fn is_shared(&self) -> bool {
         self.state_store != super::sections::StateStore::Embedded
     }

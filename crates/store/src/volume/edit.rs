@@ -16,7 +16,7 @@ pub fn append_target(file: &Path, name: &str, path: &str, tier: &str) -> Result<
     })
 }
 
-/// Removes the block of that name. Nothing happens if there is none.
+/// Removes the block of that name, if there is one.
 pub fn remove_target(file: &Path, name: &str) -> Result<(), Problems> {
     change(file, name, false, |text| {
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
@@ -52,7 +52,7 @@ pub fn set_device(file: &Path, name: &str, device: &Measured) -> Result<(), Prob
     replace(file, &edited).map_err(|error| failed(error.to_string()))
 }
 
-/// The lines of a target's block, but for comments and blank lines at its end, which belong to what follows.
+/// Lines of a target's block, without comments and blank lines at its end, which belong to the next block.
 fn block(lines: &[&str], name: &str) -> Option<RangeInclusive<usize>> {
     let headers: Vec<usize> = (0..lines.len()).filter(|&i| lines[i].trim_start().starts_with('[')).collect();
     let (from, end) = headers.iter().enumerate().find_map(|(i, &from)| {
@@ -70,7 +70,7 @@ fn names(block: &str) -> Option<String> {
     target.get("name")?.as_str().map(str::to_owned)
 }
 
-/// Replaces the file in one step, if the result has the target (or has it not) and the others as before.
+/// Replaces the file in one step, after a check that only this target was added or removed.
 fn change(file: &Path, name: &str, present: bool, edit: impl FnOnce(&str) -> Option<String>) -> Result<(), Problems> {
     let failed = |cause: String| {
         Problems::one(Problem::new(

@@ -21,18 +21,18 @@ use crate::{Error, Result};
 use std::ops::Range;
 use std::path::Path;
 
-/// Records about the state itself. A backup does not bring them back.
+/// Kind of the records about the state itself, which a backup does not restore.
 pub(crate) const KIND: &str = "state";
 const ID: &str = "id";
 /// Key present from the load of a backup, or the adoption of a state, until the next start: the epoch of the backup.
 const RETURNED: &str = "returned";
 /// Key present from the rebuild of the state out of namespace and targets until the next start.
 const REBUILT: &str = "rebuilt";
-/// The epochs of which not all names are known.
+/// Key of the epochs whose names may be incomplete.
 const UNKNOWN: &str = "unknown";
-/// The largest size of the file system of a namespace that nodes share.
+/// Key of the largest size of the file system of a namespace that nodes share.
 const SIZE: &str = "size";
-/// A part of it that may come and go; a guess: less than one server of a thousand.
+/// Fraction of the size by which it may shrink. A guess: less than one server of a thousand.
 const SIZE_PART: u64 = 2000;
 /// Key of the inode and birth time of the namespace's directory `tree`.
 const TREE: &str = "tree";
@@ -46,7 +46,7 @@ struct Id {
 /// Epochs that are compared at a start; 0 for none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Epochs {
-    /// The last epoch that the state store gave.
+    /// The last epoch assigned by the state store.
     pub state: u32,
     /// Last epoch recorded in the namespace.
     pub namespace: u32,
@@ -80,7 +80,7 @@ pub(super) fn is_of_the_state_itself(kind: &str) -> bool {
     kind == KIND || kind == NAMES
 }
 
-/// Whether a state is of this volume. Gives its number.
+/// Checks that a state belongs to this volume; returns its number.
 pub(super) fn check_volume(config: &Config, state: &dyn State, volume: VolumeId) -> Result<String, Problems> {
     let id = own(state, volume).map_err(super::open::problem)?;
     if id.volume == volume.to_string() {
@@ -92,7 +92,7 @@ pub(super) fn check_volume(config: &Config, state: &dyn State, volume: VolumeId)
     Err(Problems::one(Problem::new(cause, "the volume is not opened: each has its own state", mend)))
 }
 
-/// Whether the namespace goes with this state. One that names no state yet is given this one.
+/// Checks that the namespace belongs to this state. A namespace without a state gets this one.
 pub(super) fn check(config: &Config, state: &dyn State, volume: VolumeId) -> Result<(), Problems> {
     let namespace = &config.namespace;
     let named = namespace::read_state_id(namespace).map_err(super::open::problem)?;
@@ -122,7 +122,7 @@ pub(super) fn check(config: &Config, state: &dyn State, volume: VolumeId) -> Res
     )))
 }
 
-/// From now on the namespace goes with this state, whatever went with it before. `epoch` is that of the backup that was loaded.
+/// Assigns the namespace to this state, whatever state it named before. `epoch` is that of the loaded backup.
 pub(super) fn adopt(config: &Config, state: &dyn State, volume: VolumeId, epoch: Option<u32>) -> Result<()> {
     put(state, RETURNED, &epoch.unwrap_or(u32::MAX))?;
     // A new number, so that a remaining copy of the saved state cannot be used with this namespace.
@@ -152,13 +152,14 @@ pub(super) fn is_rebuilt(state: &dyn State) -> Result<bool> {
     Ok(state.record_get(KIND, REBUILT)?.is_some())
 }
 
-/// Notes what is unknown when namespace or state are older than the targets, before anything is removed. `epoch` is that of this daemon.
+/// Records the unknown epochs when namespace or state are older than the targets, before anything is removed. `epoch`
+/// is that of this daemon.
 pub(super) fn note_return(state: &dyn State, namespace: &Path, seen: Epochs, epoch: u32) -> Result<()> {
     let top = seen.state.max(seen.namespace).max(seen.targets);
     let returned: Option<u32> = get(state, RETURNED)?;
     let tree = namespace::tree_identity(namespace);
     let other_tree = get::<String>(state, TREE)?.is_some_and(|known| Some(known) != tree);
-    // An interrupted start may have recorded an epoch in the state alone; none of its numbers were given.
+    // An interrupted start may have recorded an epoch in the state alone, and assigned none of its numbers.
     let older_namespace = seen.namespace < seen.targets || seen.namespace + 1 < seen.state;
     let older = older_namespace || (seen.state > 0 && seen.state < top);
     if top > 0 && (older || other_tree || returned.is_some()) {
@@ -173,8 +174,7 @@ pub(super) fn note_return(state: &dyn State, namespace: &Path, seen: Epochs, epo
             range.end - 1
         );
         put(state, UNKNOWN, &range)?;
-        // The records of names that a loss of power may have taken are of another time: a missing object counts as
-        // lost.
+        // The records of names that a loss of power may have removed are outdated: a missing object counts as lost.
         for (key, _) in state.records(NAMES)? {
             state.record_remove(NAMES, &key)?;
         }
@@ -186,13 +186,13 @@ pub(super) fn note_return(state: &dyn State, namespace: &Path, seen: Epochs, epo
     state.record_remove(KIND, RETURNED).map(drop)
 }
 
-/// The epochs of which not all names are known.
+/// Epochs whose names may be incomplete.
 pub(super) fn unknown(state: &dyn State) -> Result<Option<Range<u32>>> {
     get(state, UNKNOWN)
 }
 
-/// Whether the file system of the names is as large as it ever was. One of several servers (GlusterFS) that lacks one lists directories
-/// without the names there, and gives no error; it is smaller then.
+/// Whether the file system of the names has its largest size. If one of several servers (GlusterFS) is away,
+/// directories lack its names without an error, and the file system is smaller.
 pub(super) fn is_whole(state: &dyn State, bytes: u64) -> Result<bool> {
     let largest: u64 = get(state, SIZE)?.unwrap_or(0);
     if bytes > largest {
@@ -201,12 +201,12 @@ pub(super) fn is_whole(state: &dyn State, bytes: u64) -> Result<bool> {
     Ok(bytes >= largest - largest / SIZE_PART)
 }
 
-/// The operator says that the names are all there.
+/// Records the operator's order that all names are present at this size.
 pub(super) fn is_so_large(state: &dyn State, bytes: u64) -> Result<()> {
     put(state, SIZE, &bytes)
 }
 
-/// The operator says that nothing else will come back.
+/// Records the operator's order that nothing else will be restored.
 pub(super) fn all_known(state: &dyn State) -> Result<()> {
     state.record_remove(KIND, UNKNOWN).map(drop)
 }

@@ -33,7 +33,7 @@ impl Ids {
         self.next.lock().0
     }
 
-    /// Numbers go on with a new epoch, which is given back.
+    /// Starts a new epoch, and returns it.
     pub fn new_epoch(&self) -> Result<u32> {
         let mut next = self.next.lock();
         *next = (new_epoch(&*self.state, &self.namespace, &self.targets)?.0, 0);
@@ -52,7 +52,7 @@ impl Ids {
         Ok(u64::from(epoch) << 32 | u64::from(count))
     }
 
-    /// A target is there that may not have been there when the epoch was chosen: from now on numbers are above its own, too.
+    /// Raises the epoch above that of a target that may have been away when the epoch was chosen.
     pub fn heed(&self, target: &crate::target::Target) -> Result<()> {
         let read = |medium: &dyn Medium| known_to(medium, false);
         let known = target.run(read).map_err(|error| Error::Target { target: target.id(), error })?;
@@ -79,7 +79,7 @@ fn new_epoch(state: &dyn State, namespace: &Path, targets: &Targets) -> Result<(
     let failed = |error: std::io::Error| Error::State(format!("the epoch in {}: {error}", namespace.display()));
     let mut seen =
         Epochs { state: state.epoch()?, namespace: namespace::read_epoch(namespace).map_err(failed)?, targets: 0 };
-    // Two that agree have not gone back; only then a target where nothing is written may be left unasked.
+    // State and namespace that agree are no backups. Only then may a target without a recorded epoch be skipped.
     let look = seen.state != seen.namespace || seen.state == 0;
     let all = targets.all();
     let asked: Vec<_> = all.iter().map(|t| (t, t.submit(move |medium| known_to(medium, look)))).collect();

@@ -1,5 +1,5 @@
-//! Nodes that open one volume: one after the other, so that what is new is formatted once, and a number that one is about to write down
-//! is not taken for one that was lost.
+//! Nodes open a volume one after the other. So a new volume is formatted once, and a number that one node is about to
+//! record does not count as lost.
 //!
 //! The node that has its turn records progress in the locked file. So even a thousand waiting nodes see that the queue
 //! moves, and give up only when one turn takes too long.
@@ -26,17 +26,17 @@ const LOCK: &str = "join";
 const TURN_BYTES: usize = 32;
 /// Time limit of one node's turn. A guess: the node queries all targets, and one of them may hang.
 const TURN_MAX: Duration = Duration::from_secs(60);
-/// From one look to the next: first, and at most. A thousand that wait look a thousand times a second then, so the next turn begins soon
-/// all the same.
+/// Interval of checks for the turn: the first, and the longest. A thousand waiting nodes check a thousand times a
+/// second then, so the next turn still begins soon.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Whether several nodes ever had the volume of a namespace.
+/// Whether the volume of a namespace ever had several nodes.
 pub fn had_nodes(namespace: &Path) -> bool {
     namespace.join(DIRECTORY).is_dir()
 }
 
-/// A lease file whose number is not this program's.
+/// A lease file whose format differs from this program's.
 struct Foreign {
     node: u64,
     beat: u64,
@@ -56,7 +56,7 @@ pub fn foreign_node(namespace: &Path) -> Option<(String, bool)> {
             let format = u32::try_from(newer.format).unwrap_or(u32::MAX);
             return Some((newer_than(&shown(newer), format, NODE_FORMAT), true));
         }
-        // One that was killed is expelled once this node watches it.
+        // A killed node is expelled once this node watches it.
         if known.is_empty() || Instant::now() >= until {
             return None;
         }
@@ -97,7 +97,7 @@ fn foreign_nodes(namespace: &Path) -> Vec<Foreign> {
     found
 }
 
-/// Where the leases of nodes are.
+/// Directory of the nodes' leases.
 pub fn nodes_directory(namespace: &Path) -> Result<OwnedFd> {
     let path = namespace.join(DIRECTORY);
     match fs::mkdir(&path, Mode::RWXU) {
@@ -107,7 +107,7 @@ pub fn nodes_directory(namespace: &Path) -> Result<OwnedFd> {
     Ok(fs::open(&path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Keeps other nodes from opening the volume until it is dropped.
+/// Locks the volume against opening by other nodes until the result is dropped.
 pub fn join(namespace: &Path) -> Result<OwnedFd> {
     wait(namespace, TURN_MAX)
 }

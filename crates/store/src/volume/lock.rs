@@ -1,8 +1,8 @@
 //! One daemon per volume: exclusive locks on a file in the state directory and on one in the namespace. Both files name
 //! their holder.
 //!
-//! The one in the state directory keeps two volumes from one state; the one in the namespace two daemons from one volume, whatever their
-//! state directories are.
+//! The lock in the state directory keeps a second volume from one state. The lock in the namespace keeps a second
+//! daemon from one volume, whatever their state directories are.
 
 use super::problem::{Problem, Problems};
 use rustix::fs::{FlockOperation, Mode, OFlags};

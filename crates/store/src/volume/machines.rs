@@ -10,12 +10,12 @@ use policy::tier::machine::{Config, Planner};
 use policy::tier::reorganize::Thresholds;
 use policy::volume::{BurstConfig, ReplicasConfig};
 
-/// Between two looks at the space of the buffer's devices, while something is on its way. A guess.
+/// Interval of checks of the space on the buffer's devices, while a transfer is under way. A guess.
 const LOOK_EVERY: Time = Time::from_millis(250);
 
 impl Tiering {
-    /// The machine over devices with these costs, with so many bytes of the fast tier, segments of so many, and moves
-    /// at the same time.
+    /// Parameters of the machine for devices with these costs, the bytes of the fast tier and of a segment, and the
+    /// limit of concurrent moves.
     pub fn machine(&self, costs: Costs, fast_bytes: u64, segment_bytes: u64, moves_max: usize) -> Config {
         let thresholds = Thresholds {
             hot: self.hot,
@@ -46,14 +46,14 @@ impl Tiering {
         }
     }
 
-    /// Whether what lies on the fast tier may have a slow copy.
+    /// Whether segments on the fast tier may have slow copies.
     pub fn keeps_copies(&self) -> bool {
         self.keep_copies && self.policy == TieringPolicy::Tuned
     }
 }
 
 impl Burst {
-    /// The burst buffer over a tier of so many bytes.
+    /// Parameters of the burst buffer on a tier of this size.
     pub fn machine(&self, fast_bytes: u64) -> BurstConfig {
         let mut admission = self.admission();
         admission.buffer.device.capacity = if self.size > 0 { self.size } else { fast_bytes } as f64;
@@ -62,7 +62,7 @@ impl Burst {
 }
 
 impl Replication {
-    /// Replicas over a system of so many nodes, and failover to them.
+    /// Parameters of replicas for a system of this many nodes, and of failover to them.
     pub fn machine(&self, system_nodes: u32) -> ReplicasConfig {
         let replication = replica::Config {
             strategy: match self.policy {

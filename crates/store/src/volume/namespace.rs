@@ -9,7 +9,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Newest format of a namespace, and all that belongs to it, that this program can read.
+/// Newest format of a namespace, and of all its files, that this program can read.
 pub const FORMAT: u32 = 1;
 const FORMAT_FILE: &str = "format";
 const ID_FILE: &str = "volume.id";
@@ -72,7 +72,7 @@ fn read_line(file: &Path) -> std::io::Result<Option<String>> {
     }
 }
 
-/// The last epoch that this namespace has seen; 0 if it is new, or if its file is damaged: then state store and targets know.
+/// Last epoch in this namespace; 0 if it is new or its file is damaged. State store and targets have it, too.
 pub fn read_epoch(namespace: &Path) -> std::io::Result<u32> {
     let text = read_line(&namespace.join(EPOCH_FILE))?;
     let number = text.as_deref().map_or(Some(0), |text| text.parse().ok());
@@ -92,12 +92,12 @@ pub fn write_state_id(namespace: &Path, id: &str) -> std::io::Result<()> {
     write_whole(namespace, STATE_ID_FILE, id)
 }
 
-/// The largest size up to which files of this namespace were ever kept in their stubs, `now` among them; remembered.
+/// Largest size ever configured for files kept in their stubs, `now` included. Recorded in the namespace.
 pub fn inline_bytes_ever(namespace: &Path, now: u64) -> std::io::Result<u64> {
     let before = read_line(&namespace.join(INLINE_FILE))?.and_then(|text| text.parse().ok()).unwrap_or(0);
     if now > before {
         match write_whole(namespace, INLINE_FILE, &now.to_string()) {
-            // It is needed only once `inline_max` is made smaller.
+            // The value is needed only after `inline_max` was lowered.
             Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {}
             written => written?,
         }

@@ -38,13 +38,13 @@ pub(super) fn problem(cause: impl ToString) -> Problems {
     Problems::one(Problem::new(cause.to_string(), "the volume is not opened", mend))
 }
 
-/// As above, for a failed state store or namespace: the input has no error.
+/// As above, for a failed state store or namespace, without an error in the input.
 fn failed(cause: impl ToString) -> Problems {
     let Problems(all) = problem(cause);
     Problems(all.into_iter().map(Problem::failed).collect())
 }
 
-/// A state store that cannot be opened: by its device or its server, unless the error names the configuration.
+/// Problem of a state store that its device or server keeps closed, unless the error names the configuration.
 fn unreached(error: Error) -> Problems {
     match error {
         Error::Newer(_) | Error::Invalid(_) => problem(error),
@@ -53,9 +53,8 @@ fn unreached(error: Error) -> Problems {
 }
 
 impl Volume {
-    /// Checks everything, then takes the lock, formats what is new and opens everything. A target of the volume whose
-    /// directory is missing, or is not the one that it was, is opened as failed. So is one whose `servers` do not answer;
-    /// a new one is refused then.
+    /// Checks everything, then takes the lock, formats new parts and opens everything. A known target is opened as
+    /// failed if its directory is missing or replaced, or its `servers` do not answer. A new target is refused then.
     pub fn open(config: Config, servers: &dyn FileServers) -> Result<Volume, Problems> {
         check::check(&config)?;
         let shared = config.is_shared();
@@ -82,7 +81,7 @@ impl Volume {
         let known = state.targets().map_err(failed)?;
         let (targets, new) = add_all(&config, servers, id, &*state, &known)?;
         remember_changes(&targets, &state, shared);
-        // To ask all targets takes the longest, and others need not wait for it.
+        // Requests to all targets take longest, and other nodes need not wait for them.
         drop(joining);
         for unwell in targets.probe_all() {
             targets.give_up(unwell);
@@ -119,8 +118,8 @@ impl Volume {
     }
 }
 
-/// Adds the targets of the configuration, and as failed those that only the state knows. Returns the numbers of new
-/// targets, too.
+/// Adds the targets of the configuration. Targets that only the state store has are added as failed. Returns the
+/// numbers of new targets, too.
 fn add_all(
     config: &Config,
     servers: &dyn FileServers,
@@ -180,7 +179,7 @@ fn close_to_others(state_dir: &std::path::Path) -> Result<(), Problems> {
 pub(super) enum Found<'a> {
     Directory(&'a Path),
     Server(Box<dyn FileServer>),
-    /// Nowhere that is known.
+    /// Its place is unknown.
     Away,
 }
 
@@ -236,8 +235,8 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Makes the directory of a new target a target. Its number is drawn first and remembered last: a crash between the
-/// two leaves an identity that the next start finds, or a number that is never used.
+/// Formats the directory of a new target. Its number is drawn first and recorded last. A crash in between leaves an
+/// identity that the next start finds, or a number that is never used.
 pub(super) fn format_target(
     state: &dyn State,
     volume: VolumeId,
@@ -274,7 +273,7 @@ pub(super) fn found_here<'a>(target: &TargetConfig, path: &'a Path) -> Found<'a>
     if target.is_on(&host::name()) { Found::Directory(path) } else { Found::Away }
 }
 
-/// Adds a target as this host sees it.
+/// Adds a target, as seen from this host.
 pub(super) fn add(
     targets: &Targets,
     config: &Config,
@@ -300,8 +299,8 @@ pub(super) fn add(
     added
 }
 
-/// Good probes after which a failed target is used again where several nodes share it, if `volume.toml` gives no number: two seconds of
-/// good answers. A guess.
+/// Good probes after which a failed target of several nodes is used again, if `volume.toml` gives no number. A guess:
+/// two seconds of good answers.
 const AUTO_RESTORE_SHARED: u32 = 4;
 
 fn options(config: &Config) -> TargetsOptions {

@@ -1,4 +1,4 @@
-//! Orders for targets that were given while the state store was away: they hold on this node, and are kept until the store has them.
+//! Orders for targets given while the state store was away. They hold on this node, and are kept for the store.
 //!
 //! ```text
 //!   order ──> targets of this node ──> store, with its time ──> bell ──> other nodes
@@ -29,7 +29,7 @@ const FORMAT: u32 = 1;
 /// Number of attempts against faster nodes. A guess: people give orders one at a time.
 const TRIES: usize = 8;
 
-/// An order as it is remembered.
+/// An order as it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     pub state: TargetState,
@@ -102,7 +102,7 @@ impl Orders {
         Ok(Orders { dir: dir.to_owned(), volume, known: Mutex::new(OrderState { kept, ..OrderState::default() }) })
     }
 
-    /// The time of an order that is given now.
+    /// Time for an order that is given now.
     pub fn time(&self, target: TargetId) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let known = self.known.lock();
@@ -115,7 +115,7 @@ impl Orders {
         Asking { orders: self, target }
     }
 
-    /// Whether another order for a target holds here than the store may say.
+    /// Whether this node holds an order for a target that the store may lack.
     pub fn holds(&self, target: TargetId) -> bool {
         let known = self.known.lock();
         known.asked.contains_key(&target) || known.kept.contains_key(&target)
@@ -129,7 +129,7 @@ impl Orders {
         self.known.lock().kept.len()
     }
 
-    /// Keeps an order. An error costs it only if the daemon ends.
+    /// Keeps an order. After an error it is lost only if the daemon ends.
     pub fn keep(&self, target: TargetId, order: Order) -> std::io::Result<()> {
         let mut known = self.known.lock();
         known.kept.insert(target, order);
@@ -145,7 +145,7 @@ impl Orders {
         }
     }
 
-    /// There is no such target any more.
+    /// Forgets the orders of a removed target.
     pub fn forget(&self, target: TargetId) {
         let mut known = self.known.lock();
         known.last_ms.remove(&target);
@@ -198,8 +198,8 @@ impl Orders {
     }
 }
 
-/// Sends a new order to the store, with a time later than all that it has. The store never
-/// chooses the time: a delayed attempt must not overwrite a later order. Returns the order as stored, or as last sent.
+/// Sends a new order to the store, with a time later than all that it has. Only the node chooses the time: a delayed
+/// attempt must not overwrite a later order. Returns the order as stored, or as last sent.
 pub(super) fn tell_now(
     mut order: Order,
     mut tell: impl FnMut(Order) -> Result<Option<Remembered>>,
@@ -212,7 +212,7 @@ pub(super) fn tell_now(
         if there.last_ms == order.given_ms && state_name(there.state) == state_name(order.state) {
             return (order, Ok(Some(there)));
         }
-        // The clock of another host is ahead of this one's.
+        // The other host's clock is ahead.
         order.given_ms = there.last_ms + 1;
     }
     (order, Err(Error::Busy("other nodes get orders for the target all the time".into())))

@@ -127,7 +127,7 @@ fn targets(
             continue;
         }
         let target = target(reading, section, !declared.is_empty());
-        // Each is held against the first alone: of n of one name n - 1 have to be mended.
+        // Each duplicate is compared with the first only: of n equal names, n - 1 must change.
         let mend = |first: &TargetConfig| format!("Give it another (the first is in line {})", first.place.0);
         if let Some(first) = targets.iter().find(|other| other.name == target.name && !target.name.is_empty()) {
             reading.problem(block.span(), format!("two targets are named \"{}\"", target.name), mend(first));

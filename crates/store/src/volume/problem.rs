@@ -4,13 +4,13 @@ use crate::exit;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Consequence if nothing was begun.
+/// Consequence if no change was begun.
 pub(super) const UNCHANGED: &str = "nothing was changed";
 
 /// One problem of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// File, line and column (from 1), where it has a place in a file.
+    /// File, line and column (from 1), if the problem has a place in a file.
     pub place: Option<(PathBuf, usize, usize)>,
     /// Cause of the problem.
     pub cause: String,
@@ -18,7 +18,7 @@ pub struct Problem {
     pub consequence: String,
     /// Advice for the operator.
     pub mend: String,
-    /// The exit code of the command, where it is not that of a wrong input.
+    /// Exit code of the command, if it differs from that of a wrong input.
     pub exit_code: Option<u8>,
 }
 
@@ -34,7 +34,7 @@ impl Problem {
         }
     }
 
-    /// The exit code is that of an operation that failed.
+    /// Sets the exit code of a failed operation.
     pub fn failed(self) -> Problem {
         Problem { exit_code: Some(exit::FAILED), ..self }
     }
@@ -51,12 +51,12 @@ impl Problems {
         Problems(vec![problem])
     }
 
-    /// A single cause for which something was not begun.
+    /// A single reason for a refused operation.
     pub fn refused(cause: impl ToString, mend: impl Into<String>) -> Problems {
         Problems::one(Problem::new(cause.to_string(), UNCHANGED, mend))
     }
 
-    /// The same problems of something that was not begun for them.
+    /// Sets the consequence of all problems to "nothing was changed".
     pub fn unchanged(Problems(all): Problems) -> Problems {
         Problems(all.into_iter().map(|problem| Problem { consequence: UNCHANGED.into(), ..problem }).collect())
     }

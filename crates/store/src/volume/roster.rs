@@ -1,4 +1,4 @@
-//! Targets that come, go and change at run time: orders of the operator that outlive the daemon.
+//! Targets that are added, removed and changed at run time, by orders of the operator that outlive the daemon.
 
 use super::config::{Keeping, TargetConfig};
 use super::open::{self, Found};
@@ -23,7 +23,7 @@ pub(super) fn ordered_text(ids: &[TargetId]) -> String {
     format!("{ORDERS} {}", numbers.join(" "))
 }
 
-/// The targets that are named, if a text is one of [`ordered_text`].
+/// Targets in a text made by [`ordered_text`]; `None` for any other text.
 pub(crate) fn ordered(text: &str) -> Option<Vec<TargetId>> {
     let numbers = text.strip_prefix(ORDERS)?.strip_prefix(' ')?.split(' ');
     numbers.map(|number| number.parse().ok().map(TargetId)).collect()
@@ -32,17 +32,17 @@ pub(crate) fn ordered(text: &str) -> Option<Vec<TargetId>> {
 /// Result of reading the recorded orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Followed {
-    /// An operation still hangs on a target that is to be restored: it ends soon, and the order is to be tried again.
+    /// An operation still hangs on a target to be restored. It ends soon, and the order is then tried again.
     Waiting,
-    /// An order cannot be executed here now.
+    /// An order cannot be executed on this node now.
     Partly,
-    /// The state here is the recorded one.
+    /// This node's state is the recorded one.
     All,
 }
 
 impl Volume {
-    /// Fails, restores or drains a target; durable when it returns. Gives the target's state after that. While a store that nodes share
-    /// is away the order holds here and is kept, which is an error.
+    /// Fails, restores or drains a target, durably; returns its state after that. While a shared store is away, the
+    /// order holds on this node and is kept, which is reported as an error.
     pub fn order_target(&self, name: &str, order: Order) -> Result<State, Problems> {
         let target = self.targets.by_name(name).ok_or_else(|| self.unknown(name))?;
         if target.reach() == Reach::Elsewhere && order != Order::Fail {
@@ -88,7 +88,7 @@ impl Volume {
         Ok(state)
     }
 
-    /// The order holds here, and the store is away.
+    /// Problem of an order that holds on this node while the store is away.
     fn kept(&self, target: &Target, order: Given, error: &crate::Error) -> Problems {
         let until = match self.orders.keep(target.id(), order) {
             Ok(()) => "it is kept, also over a restart of this daemon".to_owned(),
@@ -103,12 +103,12 @@ impl Volume {
         Problems::one(problem)
     }
 
-    /// The store has all orders that were kept while it was away, or later ones.
+    /// Sends all kept orders to the store, which may have later ones.
     fn send_orders(&self) -> crate::Result<()> {
         self.orders.send(|id, order| tell(&*self.state, id, order))
     }
 
-    /// Carries out what operators ordered on other nodes, of these targets.
+    /// Executes orders for these targets that operators gave on other nodes.
     pub(crate) fn follow_orders(&self, ids: &[TargetId]) -> crate::Result<Followed> {
         self.send_orders()?;
         let followed = self.follow(self.state.targets_of(ids)?);
@@ -118,8 +118,8 @@ impl Volume {
         Ok(followed)
     }
 
-    /// Carries out the orders that this node may have missed. It reads all targets only after a change, since many nodes
-    /// may reconnect at the same time.
+    /// Executes orders that this node may have missed. It reads all targets only after a change, since many nodes may
+    /// reconnect at the same time.
     pub(crate) fn follow_missed_orders(&self) -> crate::Result<Followed> {
         self.send_orders()?;
         // Read before the targets: a change during the read has another value.
@@ -181,7 +181,7 @@ impl Volume {
         followed
     }
 
-    /// A target that another node added. Whether it is used here now.
+    /// Adds a target of another node. Returns whether it is used here now.
     fn learn(&self, record: &TargetRecord) -> bool {
         let text = std::fs::read_to_string(&self.config.file).unwrap_or_default();
         let config = super::Config::parse(&self.config.file, &text).ok();
@@ -228,7 +228,7 @@ impl Volume {
             device: None,
             place: (0, 0),
         };
-        // The same check as at a start, of the file as it will be.
+        // The check is that of a start, on the future file.
         let mut config = super::Config::load(&self.config.file).map_err(Problems::unchanged)?;
         if config.targets.iter().any(|known| known.name == name) || self.targets.by_name(name).is_some() {
             return Err(Problems::refused(format!("there is a target \"{name}\" already"), "Choose another name"));
@@ -278,7 +278,7 @@ impl Volume {
         edit::remove_target(&self.config.file, name)
     }
 
-    /// Whether objects are all noted as garbage: no file has them, and their target did not let go of them.
+    /// Whether all objects are recorded as garbage: no file has them, and their target failed to remove them.
     pub(crate) fn is_garbage(&self, target: TargetId, objects: &[ObjectId]) -> bool {
         let noted = || self.state.garbage_of(target, usize::MAX).unwrap_or_default();
         objects.is_empty()

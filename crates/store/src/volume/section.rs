@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 const REFUSED: &str = "the volume is not opened";
 
-/// A file being read and what was found wrong with it.
+/// A file being read, and its problems so far.
 pub struct Reading<'a> {
     pub file: &'a Path,
     pub text: &'a str,
@@ -27,7 +27,7 @@ pub struct Given<'g> {
 }
 
 impl Given<'_> {
-    /// A text, or a number as it is written.
+    /// A text, or a number as it is written in the file.
     pub fn word(&self) -> Option<String> {
         let number = || self.value.as_float().map(|f| f.as_str()).or(self.value.as_integer().map(|i| i.as_str()));
         self.value.as_str().or_else(number).map(str::to_owned)
@@ -57,7 +57,7 @@ impl<'a> Reading<'a> {
         });
     }
 
-    /// All problems by their place, or nothing.
+    /// All problems in the order of their places; `None` without any.
     pub fn into_problems(self) -> Option<Problems> {
         let mut problems = self.problems.into_inner();
         problems.sort_by(|a, b| a.place.cmp(&b.place));
@@ -120,7 +120,7 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
         kind(&given).unwrap_or_else(|mend| panic!("the default {written}: {mend}"))
     }
 
-    /// A key that must be there.
+    /// Reports a problem if this required key is missing.
     pub fn missing<T: Default>(&self, key: &'static str, example: &str) -> T {
         if self.get(key).is_none() {
             let whereabouts = if self.name.is_empty() { String::new() } else { format!(" in `[[{}]]`", self.name) };
@@ -130,7 +130,7 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
         T::default()
     }
 
-    /// A problem at a key, or at the section if it is not given.
+    /// Reports a problem at a key, or at the section if the key is missing.
     pub fn problem(&self, key: &'static str, cause: impl Into<String>, mend: impl Into<String>) {
         let span = self.get(key).map_or(self.span.clone(), |value| value.span());
         self.reading.problem(span, cause, mend);
@@ -161,7 +161,7 @@ pub fn integer(value: &DeValue<'_>) -> Option<u64> {
     u64::from_str_radix(integer.as_str(), integer.radix()).ok()
 }
 
-/// Letters to change, add or drop to get from one word to the other (Levenshtein).
+/// Number of letters to change, add or drop between two words (Levenshtein distance).
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

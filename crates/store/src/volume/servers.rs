@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 /// Connects to file servers.
 pub trait FileServers: Send + Sync {
-    /// Connects to those of a target; says why not, for people.
+    /// Connects to the servers of a target. The error is a cause for people.
     fn reach(&self, target: &ConnectionsConfig) -> Result<Box<dyn FileServer>, String>;
 }
 
-/// File servers that were reached, with the directory that a target is made of.
+/// Connected file servers, with the directory of a target.
 pub trait FileServer {
     /// Returns the server's root directory.
     fn root(&self) -> Result<OwnedFd, Errno>;
-    /// The target in it.
+    /// Returns the target as a medium.
     fn medium(self: Box<Self>, identity: Identity) -> Arc<dyn Medium>;
 }
 
-/// For volumes of directories.
+/// Implementation for volumes of directories.
 #[cfg(test)]
 pub(crate) struct NoServers;
 

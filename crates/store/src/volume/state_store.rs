@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// File with the node's name in the state store.
 const NODE_FILE: &str = "node";
 
-/// A store that was reached; a server's tables are found once the volume is known.
+/// A connected store; a server's tables are found once the volume is known.
 pub(super) enum Reached {
     Embedded(SqliteState),
     Redis(Box<Server>),
@@ -49,7 +49,7 @@ impl Reached {
     }
 }
 
-/// The name under which the store keeps what is this node's alone: a random number in its state directory.
+/// Name of this node in the store: a random number in its state directory.
 pub(super) fn own(config: &Config) -> Result<String> {
     let failed = |error: std::io::Error| Error::State(format!("{}: {error}", config.state.join(NODE_FILE).display()));
     match std::fs::read_to_string(config.state.join(NODE_FILE)) {
@@ -74,7 +74,7 @@ pub(crate) enum Kept {
 }
 
 impl Kept {
-    /// Looks; makes and changes nothing.
+    /// Examines the store; changes nothing.
     pub fn look(config: &Config, volume: VolumeId) -> Result<Kept> {
         let (state, holds): (Box<dyn State>, bool) = match &config.state_store {
             StateStore::Embedded if !file(config).exists() => return Ok(Kept::Nothing),
@@ -100,8 +100,8 @@ impl Kept {
     }
 }
 
-/// The targets that a volume has had so far, without changing anything; none before it is formatted, `None` if only the daemon that has
-/// it open can tell.
+/// All targets that a volume has had, without changing anything. None before it is formatted; `None` if a daemon has
+/// the store open.
 ///
 /// # Errors
 /// A store that cannot be read.

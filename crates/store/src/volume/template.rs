@@ -24,7 +24,7 @@ const TARGETS_HEAD: &str = "
 # `entrepot up`; afterwards use `entrepot target add|drain|remove`. Of each may be said besides:
 ";
 
-/// Beside `volume.toml`, if the volume is to be watched.
+/// File of the token beside `volume.toml`, if the volume has an endpoint.
 const TOKEN_FILE: &str = "endpoint.token";
 
 const HEAD: &str = r#"# An Entrepot volume: one scratch file system of directories on devices that are already there.
@@ -32,7 +32,7 @@ const HEAD: &str = r#"# An Entrepot volume: one scratch file system of directori
 # "2min" or seconds. A line that starts with `#` shows a default; remove the `#` to change it.
 "#;
 
-/// The text of a `volume.toml` with every key, its default and what it does, named after the directory.
+/// Text of a `volume.toml` with every key, its default and its purpose, named after the directory.
 pub fn template(dir: &Path) -> String {
     let usable = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let name: String =
@@ -92,7 +92,7 @@ pub(super) fn block(name: &str, path: &str, tier: &str) -> String {
     format!("\n[[target]]\nname = {}\npath = {}\ntier = {}\n", quoted(name), quoted(path), quoted(tier))
 }
 
-/// The directory around it all: when root makes it, others pass through to the control socket and see nothing.
+/// Creates the directory around it. If root does, other users reach the control socket but cannot list the directory.
 fn make_outer(dir: &Path) -> std::io::Result<()> {
     if let Some(parent) = dir.parent() {
         std::fs::create_dir_all(parent)?;
@@ -118,8 +118,8 @@ fn watched(text: &str, listen: SocketAddr) -> String {
     text[..at].to_owned() + &set(&endpoint, "token_file", TOKEN_FILE)
 }
 
-/// Writes a `volume.toml` and makes the directories that it names below `dir`; gives the file's path. Refuses to
-/// overwrite. With `listen` the volume can be watched at that address, with a token that it makes.
+/// Writes a `volume.toml` and creates its directories below `dir`; returns the file's path. Refuses to overwrite.
+/// `listen` adds an endpoint at that address, with a new token.
 pub fn init(dir: &Path, listen: Option<SocketAddr>) -> Result<PathBuf, Problems> {
     let file = dir.join("volume.toml");
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());

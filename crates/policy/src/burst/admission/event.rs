@@ -34,8 +34,8 @@ pub enum Event {
     },
     /// The volume stops: all held writes fail.
     Close,
-    /// Another node takes over admission, or this node does, without the state of the others. Held writes go on, and
-    /// the state is dropped.
+    /// Another node, or this one, takes over admission without earlier state. Held writes go on, and the state is
+    /// dropped.
     HandOver,
     /// An event of the buffer.
     Buffer(buffer::Event),

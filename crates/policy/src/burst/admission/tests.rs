@@ -283,8 +283,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// From any state: once each application waits only for its own writes, each write goes on or fails in bounded
-    /// time. The driver returns only at the deadlines.
+    /// Tests from any state that each write goes on or fails in bounded time, if each application waits only for its
+    /// own writes. The driver returns only at the deadlines.
     #[test]
     fn no_write_is_held_for_ever(steps in steps(), waits in any::<bool>(), scheme in 0usize..4) {
         let scheme = [Scheme::MaxBw, Scheme::MaxEff, Scheme::Bbos, Scheme::Predicted][scheme];
@@ -342,7 +342,7 @@ proptest! {
         // Each of eight may wait five seconds for room, and be idle for two.
         world.run(now + ms(8 * 8000));
         let waiting = (1..=world.writes).filter(|write| world.is_held(*write)).count();
-        // One may have gone on without being held.
+        // A write may have been released without being held.
         prop_assert_eq!((waiting, world.admission.held()), (0, 0));
     }
 }

@@ -22,7 +22,7 @@ pub enum Event {
         /// Additional bytes that it needs.
         bytes: f64,
     },
-    /// A checkpoint gives up the room that it waits for.
+    /// A checkpoint no longer waits for room.
     Refused {
         /// Request number of the checkpoint.
         request: u64,
@@ -51,7 +51,7 @@ pub enum Event {
         /// Final size of the checkpoint.
         bytes: f64,
     },
-    /// A checkpoint will never be complete; its written bytes are gone.
+    /// A checkpoint will never be complete, and its written bytes were removed.
     Abandoned {
         /// Request number of the checkpoint.
         request: u64,
@@ -105,7 +105,7 @@ pub enum Event {
     },
     /// State of the capacity tier.
     Capacity {
-        /// Whether it accepts writes.
+        /// Whether the tier accepts writes.
         usable: bool,
         /// Whether none of its devices has failed.
         whole: bool,
@@ -117,8 +117,7 @@ pub enum Event {
         /// Bytes of its copy in the buffer.
         bytes: u64,
     },
-    /// A checkpoint returns granted room that it could not use, because the devices had less space. It waits for the
-    /// room again.
+    /// A checkpoint returns granted room that the devices did not have, and waits for the room again.
     Back {
         /// Request number of the checkpoint.
         request: u64,

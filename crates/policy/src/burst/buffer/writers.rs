@@ -125,7 +125,7 @@ impl Buffer {
             .filter_map(|(r, of)| Some((*r, of.wants?, of.direct)))
             .collect();
         for (request, bytes, mut direct) in short {
-            // It fits only the capacity tier, which was unusable when it arrived.
+            // The checkpoint fits only the capacity tier, which was unusable when it arrived.
             let only = !direct && self.only_direct(bytes);
             if let Some(of) = self.writing.get_mut(&request).filter(|of| only && of.reserved == 0.0)
                 && let Some(version) = of.version
@@ -151,7 +151,7 @@ impl Buffer {
             return true;
         }
         if bytes > self.config.device.capacity {
-            // It waits for the capacity tier; deletions would not help.
+            // The checkpoint waits for the capacity tier; deletions would not help.
             return false;
         }
         let short = self.used + bytes - self.room();

@@ -93,8 +93,7 @@ impl Level {
         at
     }
 
-    /// Whether a caller waits for blocks, by the number requested from above and the number demanded, as far as this
-    /// level can see.
+    /// Whether a caller waits for blocks, given the numbers requested from above and demanded, as far as known here.
     fn waits(&self, wanted_len: u32, demand_len: u32) -> bool {
         wanted_len > 0 && (demand_len > 0 || !self.config.coordination.knows_labels())
     }
@@ -123,8 +122,7 @@ impl Level {
         }
     }
 
-    /// Ends the plan of a replay, which has no fetches: placed blocks are resident already, blocks passed through are
-    /// gone.
+    /// Ends the plan of a replay, which has no fetches: its placed blocks are resident already.
     fn arrive_at_once(&mut self) {
         for at in 0..self.plan.placed.len() {
             let placed = self.plan.placed[at];

@@ -98,7 +98,7 @@ impl Level {
         }
     }
 
-    /// Drops a block, resident or in flight. One in flight still arrives for the requests that wait, but is not kept.
+    /// Drops a block, resident or in flight. A block in flight still arrives for waiting requests, but is not kept.
     pub(super) fn drop_slot(&mut self, slot: u32) {
         let block = self.pages.block(slot);
         let flags = self.pages.flags(slot);

@@ -1,5 +1,4 @@
-//! Path of a request: through the coordinator, then block by block through table, prefetcher and lists, then into
-//! fetches.
+//! Path of a request: through the coordinator, then each block through table, prefetcher and lists, then fetches.
 
 use super::Level;
 use super::plan::Verdict;

@@ -42,8 +42,7 @@ impl Level {
         self.plain
     }
 
-    /// Serves reads of one block each, as [`Level::replay`] one by one, but faster: it looks ahead itself and counts
-    /// once for all.
+    /// Serves reads of one block each, like single calls of [`Level::replay`], but faster, by looking ahead.
     pub fn replay_blocks(&mut self, now: Time, blocks: &[Block]) -> Outcome {
         let mut sum = Outcome::default();
         if !self.plain || self.config.coordination.du {

@@ -1,6 +1,6 @@
-//! Any level under any requests, with completions in any order, failures, writes and changes behind its back. Every
-//! request is answered once, with every block once and none older than allowed, and the invariants hold after every
-//! event.
+//! Any level under any requests, with completions in any order, failures, writes and changes behind its back. The tests
+//! check that every request is answered once, with every block once and none older than allowed. They check the
+//! invariants after every event.
 
 use crate::cache::*;
 use crate::coordinate::{Coordination, Labels, Large, Pfc, Scope};
@@ -94,7 +94,7 @@ struct Asked {
     since: BTreeMap<Block, u64>,
     got: BTreeMap<Block, u64>,
     waits: BTreeMap<Block, FetchId>,
-    /// Whether an application waits for it, as far as the level can see.
+    /// Whether an application waits for the request, as far as the level can detect.
     awaited: bool,
 }
 

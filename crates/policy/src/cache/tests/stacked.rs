@@ -132,7 +132,7 @@ fn a_prefetch_that_somebody_comes_to_wait_for_is_hurried_once() {
     blind.demand_len = 0;
     assert_eq!(blind.start(1, Span::new(0, 0, 8))[0].class, Class::Awaited, "a request is a request");
 
-    // A level sees by itself that its own prefetch is awaited.
+    // A level detects by itself that a caller waits for its own prefetch.
     let mut own = Driver::new(LevelConfig::new(100, Prefetch::Ra { degree: 4 }));
     own.read(0, 1);
     let triggered = own.start(50, Span::new(0, 1, 1))[0];

@@ -24,10 +24,10 @@ const GENERATIONS: usize = 12;
 const OBJECTS: usize = 12;
 const NUMBERS: usize = 16;
 const WRITES: usize = 8;
-/// An object of block 1 that holds nothing.
+/// Value of a new object of block 1 without content.
 const EMPTY: u8 = WRITES as u8 + 1;
 
-/// Where a node is in its program; named by what it does next.
+/// Place of a node in its program, named by its next operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Register,
@@ -38,14 +38,14 @@ enum At {
     MarkGrowth,
     Write,
     LookAtLease,
-    /// A writer that ends sets the size of the file, and removes its mark.
+    /// A writer sets the size of the file before it removes its mark.
     SaySize,
     Unmark,
     Deregister,
     Await,
     EndLoad,
     EndCreate,
-    /// Lists the marks that may go, and removes them; then continues at `then`.
+    /// The node lists and removes obsolete marks, then continues at `then`.
     Tidy,
     Remove,
     Begin,
@@ -54,7 +54,7 @@ enum At {
     Step,
     Ring,
     Retry,
-    /// One that is alone settles what nodes that are over have made longer.
+    /// A node with exclusive use of the file reads the size of growth by nodes that are over.
     AskReach,
     SettleSize,
     SettleMarks,
@@ -87,9 +87,9 @@ struct Host {
     lapsed: bool,
     registered: bool,
     entry: u8,
-    /// It was requested to drain.
+    /// Whether the node was requested to drain.
     bell: bool,
-    /// The layout that it writes by; zeros: none.
+    /// Layout by which the node writes; zeros: none.
     layout: [u8; 2],
     generation: u8,
     /// The generation of `layout`, until a look has shown that it is the highest; 0: none.
@@ -109,7 +109,7 @@ struct Host {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// The writer looks again.
+    /// The writer lists the marks again.
     List,
     /// The changer starts again.
     Begin,
@@ -117,7 +117,7 @@ enum Then {
     DeleteOld,
     /// The cut is acknowledged.
     Cut,
-    /// Nothing lies beyond the end.
+    /// The objects hold no bytes beyond the end.
     Clean,
 }
 
@@ -126,20 +126,20 @@ enum Then {
 struct Sizes {
     /// Size in blocks that a writer will set, or that a reader has found.
     known: u8,
-    /// It needs the file for itself, to cut what an unfinished cut has left beyond its end.
+    /// Whether the node needs exclusive use to cut bytes that an unfinished cut left beyond the end.
     cleans: bool,
-    /// The generation of the layout that it writes or reads by.
+    /// Generation of the layout by which the node writes or reads.
     basis: u8,
-    /// It has marked that it makes the file longer.
+    /// Whether the node has set its mark of growth.
     marked: bool,
-    /// By its listing the objects must be queried for the size; there is a mark of a cut.
+    /// Whether the objects must be queried for the size, since a listing showed a mark of a cut.
     asks: bool,
     was_cut: bool,
-    /// Marks of cuts that it removes.
+    /// Marks of cuts that the node removes.
     cuts: u16,
     /// Writes cut away before a read began.
     gone: u8,
-    /// Looks of a reader that found nothing within the size: the first is due, or the second.
+    /// Listings of a reader that found no byte within the size: the first or the second is due.
     looks: u8,
 }
 
@@ -160,23 +160,23 @@ pub struct State {
     writers: [u8; NUMBERS],
     /// The size in the stub, in blocks.
     size: u8,
-    /// By number: the entry and generation of a mark of growth, as in `code`; 0: none.
+    /// Marks of growth by node number: entry and generation as in `code`; 0: none.
     grows: [u8; NUMBERS],
     cuts: u16,
-    /// Content of each object; 0: it is not there.
+    /// Content of each object; 0: no such object.
     objects: [u8; OBJECTS],
     next_object: u8,
     over: u16,
-    /// A removal that comes late.
+    /// Removal that the file system carries out late.
     late: Option<(u8, u8, u8)>,
     faults: Faults,
     begun: u8,
     acknowledged: u8,
-    /// By write: those that were acknowledged when it began.
+    /// For each write, the writes that were acknowledged when it began.
     before: [u8; WRITES],
     /// Generations whose changer got the result that its change happened.
     happened: u16,
-    /// Cuts that have set the size, and what they took away.
+    /// Cuts that have set the size, and the writes that they removed.
     shortened: u8,
     gone: u8,
     /// Writes that nodes did after they were over.
@@ -205,7 +205,7 @@ const BROKEN: [&str; 13] = [
 pub struct Label {
     pub node: u8,
     pub what: &'static str,
-    /// Whether it has to happen at all; what can be left out is a fault.
+    /// Whether the step is a fault; all other steps have to happen.
     pub fault: bool,
 }
 
@@ -274,7 +274,7 @@ impl State {
         self.hosts.iter().all(|host| host.crashed || host.at == At::Done)
     }
 
-    /// All that can happen next.
+    /// Adds all possible next steps and their states.
     pub fn next(&self, scenario: &Scenario, out: &mut Vec<(Label, State)>) {
         for i in 0..NODES {
             if !self.hosts[i].crashed {

@@ -82,13 +82,13 @@ pub enum Start {
     Short,
 }
 
-/// How much may go wrong.
+/// Number of faults of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Leases that end while their node goes on; it may renew, or be expelled.
     pub lapses: u8,
-    /// Leases that end while their node goes on, and it is expelled in the same step: fewer states, and as much that
-    /// can go wrong, for a node that has lapsed and renews is one that was slow.
+    /// Leases that end while their node goes on, which is expelled in the same step. This has fewer states and covers
+    /// as much: a node that renews after a lapse behaves like a slow one.
     pub expulsions: u8,
     pub crashes: u8,
     /// Doorbells that ring at any time.
@@ -106,7 +106,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// So many more of each kind that there is.
+    /// Allows `depth` more faults of each kind that is allowed at all.
     pub fn more(self, depth: u8) -> Faults {
         let more = |n: u8| if n > 0 { n + depth } else { 0 };
         Faults {
@@ -147,7 +147,7 @@ impl Scenario {
     }
 }
 
-/// Values 1 and 2 are what the blocks hold at the start.
+/// Returns the block of a value. The blocks hold values 1 and 2 at the start.
 pub fn block_of(scenario: &Scenario, value: u8) -> u8 {
     let of = |op: &Op| match op {
         Op::Write { block, value: v } if *v == value => Some(*block),

@@ -11,8 +11,7 @@ pub struct Config {
     pub renew_every: Time,
     /// Interval of listings for the [`Config::watchers`] lowest nodes.
     pub look_every: Time,
-    /// Number of lowest nodes that list at [`Config::look_every`]. [`Config::look_every_at`] gives the interval of the
-    /// rest.
+    /// Number of lowest nodes that list at [`Config::look_every`]; [`Config::look_every_at`] is for the rest.
     pub watchers: u32,
     /// Largest difference between the rates of two nodes' clocks, as a share.
     pub drift: f64,

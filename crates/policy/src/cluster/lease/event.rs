@@ -54,7 +54,7 @@ pub enum Event {
         /// The node that was to be expelled.
         node: Node,
     },
-    /// The node ends: it gives its lease up at once, so that other nodes need not wait for it.
+    /// The node ends and gives its lease up, so that other nodes need not wait for it.
     Leave,
     /// A caller waits for another node, or requests the members: for a while this node lists at the rate of the lowest.
     Asked,
@@ -76,7 +76,7 @@ pub enum Action {
     Expel {
         /// The node to expel; this node itself when it leaves.
         node: Node,
-        /// Beat of the file; `None` if none was ever seen: then the file that the number's symlink points to.
+        /// Beat of the file; `None` for a file never seen, which the number's symlink points to.
         beat: Option<u64>,
         /// Time since the beat last changed.
         silent: Time,

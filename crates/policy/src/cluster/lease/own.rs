@@ -6,7 +6,7 @@ use crate::time::Time;
 /// State of the own lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnLease {
-    /// Not known to be lost; it may have expired.
+    /// The lease is not known to be lost, but may have expired.
     Held,
     /// The lease file did not have its expected name, at this time.
     Unsure(Time),
@@ -63,8 +63,7 @@ impl Membership {
         }
     }
 
-    /// Decides an unsure lease: only a listing requested after the failed rename shows whether the file has the next
-    /// beat.
+    /// Decides an unsure lease: only a listing begun after the failed rename shows whether the next beat exists.
     pub(super) fn resolve(&mut self, now: Time, asked: Time, leases: &[Seen]) {
         let OwnLease::Unsure(since) = self.own else { return };
         if asked < since {

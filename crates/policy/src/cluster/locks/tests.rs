@@ -52,7 +52,7 @@ fn pauses_grow_and_a_lock_that_is_given_back_here_ends_them() {
     clock.refused(1, Refusal::Here);
     assert_eq!(clock.does(Event::Freed { file: 8 }), [], "another file");
     assert_eq!(clock.does(Event::Freed { file: 7 }), asks(1));
-    // Released during a try: tried again soon.
+    // The lock was released during a try, and is tried again soon.
     clock.does(Event::Freed { file: 7 });
     clock.refused(1, Refusal::Here);
     assert_eq!(clock.next(), (1, asks(1)));

@@ -62,8 +62,7 @@ impl Rates {
         Some(Rates { trigger, share, rates: Vec::new(), active: Vec::new(), sample_at: None, fetch_secs: None })
     }
 
-    /// Records a read of a stream; `fresh` if its state is another stream's. After a jump a stream has the default
-    /// distance.
+    /// Records a read of a stream; `fresh` for a new state. After a jump a stream has the default distance.
     pub(crate) fn read(&mut self, now: Time, stream: usize, fresh: bool, span: Span) {
         self.sample(now);
         let share = &self.share;

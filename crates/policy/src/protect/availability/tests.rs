@@ -119,7 +119,7 @@ fn a_repair_that_fails_is_tried_again_after_a_growing_pause_and_stops_when_it_is
         }
     }
     m.handle(secs(now), Event::RepairFailed { object: ObjectId(1) });
-    // Its target is back: a check finds it intact.
+    // The object's target is back: a check finds it intact.
     m.handle(secs(now), Event::TargetsChanged);
     m.handle(secs(now + 5), Event::Tick);
     answer(&mut m, secs(now + 5), &[]);

@@ -10,7 +10,7 @@
 /// State of a shared file system, as seen by its targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystem {
-    /// No target of it is in doubt, or one of them answers.
+    /// No target of the file system is in doubt, or one of them answers.
     Answers,
     /// A target is in doubt, and others have not been probed since.
     Unknown,

@@ -316,7 +316,7 @@ fn a_shared_file_system_that_is_away_fails_no_target() {
     assert!(shared.0.iter().all(Health::accepts_new_objects), "no target is better than another");
     shared.run_until(Time(80 * SEC), away(15, 75));
     assert_eq!(shared.states(), [State::Ok; 3], "and it is used as soon as it answers");
-    // One that stays away for longer than its client waits fails them.
+    // A file system that is away for longer than its client waits fails its targets.
     shared.run_until(Time(400 * SEC), away(100, 1000));
     assert_eq!(shared.states(), [State::Failed; 3]);
 }

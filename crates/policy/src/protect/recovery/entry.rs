@@ -19,7 +19,7 @@ pub(super) enum Phase {
     Patching,
     /// Every row is patched; the layout does not record it yet.
     Closing,
-    /// Not every row could be patched. Refuses readers for a while.
+    /// Some rows could not be patched. Readers are refused for a while.
     Broken {
         /// Time from which it may be retried.
         until: Time,
@@ -61,7 +61,7 @@ pub(super) struct Entry {
     pub ahead: Ahead,
     /// Rows below this one are taken, in ascending order.
     pub cursor: u64,
-    /// Whether its key is in the queue of those with rows to fetch in order.
+    /// Whether its key is in the queue of keys with rows to fetch in order.
     pub in_turn: bool,
     /// Waiters, by place in the order of requests.
     pub waiting: BTreeSet<u64>,

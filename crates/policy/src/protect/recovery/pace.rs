@@ -1,10 +1,9 @@
 //! Limit on the fetches under way before an unrequested row is fetched, while readers are active.
 //!
-//! Fetches ahead use the source: with twelve rows under way at six rows per second, a requested row arrives after two
-//! seconds instead of a sixth of one. So while readers are active, the limit grows as long as rows arrive within a
-//! goal, and shrinks when they take longer. It approaches the number of rows that the source delivers in that time:
-//! many for a fast source, few for a slow one. It is never below [`FLOOR`], which keeps the source busy between two
-//! requests.
+//! Fetches ahead use the source. With twelve rows under way at six rows per second, a requested row takes two seconds
+//! instead of a sixth of one. So while readers are active, the limit grows as long as rows arrive within a goal, and
+//! shrinks when they take longer. It approaches the number of rows that the source delivers in that time: many for a
+//! fast source, few for a slow one. It is never below [`FLOOR`], which keeps the source busy between two requests.
 //!
 //! Without recent waits no reader can be delayed, and only the configured limits apply.
 //!

@@ -191,7 +191,7 @@ impl Driver {
 }
 
 proptest! {
-    /// In any order of events, answers match actions, and once all jobs have gone no copy is left.
+    /// Tests with any order of events that answers match actions, and that no copy is left after all jobs ended.
     #[test]
     fn no_copy_outlives_its_jobs(
         steps in prop::collection::vec((0u8..10, 0u64..6, 1u32..400), 1..200),

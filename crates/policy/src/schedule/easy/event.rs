@@ -15,7 +15,7 @@ pub struct QueueId(pub u8);
 pub enum Charge {
     /// Number of its cores.
     Cores,
-    /// One slot, whatever cores it asks for.
+    /// One slot, whatever its number of cores.
     Slot,
 }
 
@@ -39,10 +39,10 @@ pub struct Job {
     pub cores: u32,
     /// Longest run, as submitted.
     pub estimate: Time,
-    /// Jobs that must end well before. The driver leaves out those that already did; a number that is not known (never
-    /// submitted, or ended badly) drops the job.
+    /// Jobs that must succeed first. The driver leaves out those that already did. An unknown number (never submitted,
+    /// or failed) drops the job.
     pub after_ok: Vec<JobId>,
-    /// Jobs that must have ended before, well or not. A number that is not known has.
+    /// Jobs that must end first, with or without success. An unknown number counts as ended.
     pub after_any: Vec<JobId>,
 }
 
@@ -55,7 +55,7 @@ pub enum Event {
     Ended {
         /// The job, by the driver's number.
         id: JobId,
-        /// Whether with success.
+        /// Whether the job succeeded.
         ok: bool,
     },
     /// The user cancelled a job, waiting or running.
@@ -108,7 +108,7 @@ pub enum Action {
 pub enum StartReason {
     /// It was the first of its queue and fits.
     Head,
-    /// It fits beside what runs and ends before the head of the queue can start.
+    /// It fits beside the running jobs and ends before the head of the queue can start.
     EndsInTime {
         /// When the head can start.
         shadow: Time,
@@ -124,16 +124,16 @@ pub enum DropReason {
     Cancelled,
     /// A job it depends on ended badly, was cancelled or dropped.
     DependencyFailed(JobId),
-    /// It depends on a job that is not known.
+    /// It depends on an unknown job.
     DependencyUnknown(JobId),
-    /// It needs more than its queue has.
+    /// It needs more than its queue's capacity.
     TooLarge {
         /// Capacity of the queue.
         capacity: u32,
     },
     /// There is no such queue.
     NoSuchQueue,
-    /// A job of that number is there already.
+    /// Another job has that number.
     NumberInUse,
 }
 
@@ -154,7 +154,7 @@ pub struct Stats {
     pub promises_broken: u64,
 }
 
-/// Where a job stands.
+/// State of a known job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Waits for jobs it depends on.

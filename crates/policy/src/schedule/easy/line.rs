@@ -8,9 +8,9 @@ use crate::time::Time;
 /// Capacity left beside the blocked head of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
-    /// When the head fits, by the estimates of those that run.
+    /// Time at which the head fits, by the estimates of running jobs.
     pub shadow: Time,
-    /// Capacity that is free then beside the head.
+    /// Capacity that is free beside the head at that time.
     pub extra: i64,
 }
 
@@ -18,13 +18,13 @@ pub(super) struct Room {
 #[derive(Debug)]
 pub(super) struct Line {
     pub queue: Queue,
-    /// Negative while more runs than a lowered capacity allows.
+    /// Free capacity; negative while jobs use more than a lowered capacity allows.
     pub free: i64,
     pub waiting: Waiting,
     /// The place of the first job that entered since the queue was last scheduled.
     pub fresh: Option<u64>,
     pub running: Running,
-    /// Room beside the head at the last look; `None` when something ended since.
+    /// Room beside the head at the last scan; `None` when a job ended since.
     pub room: Option<Room>,
     /// The head with the first start promised to it.
     pub promise: Option<(JobId, Time)>,

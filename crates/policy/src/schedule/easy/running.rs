@@ -1,10 +1,9 @@
-//! The running jobs of one queue by estimated end, in chunks with sums: the time at which enough is free takes few
-//! steps.
+//! The running jobs of one queue by estimated end, in chunks with sums, so that the shadow time takes few steps.
 
 use super::JobId;
 use crate::time::Time;
 
-/// A chunk with more is split, two neighbours with fewer than half of that together are joined.
+/// A larger chunk is split. Two neighbours with fewer than half of this together are joined.
 const CHUNK_MAX: usize = 64;
 
 /// Running job: its end by its estimate, its number, and the capacity that it takes.
@@ -67,8 +66,8 @@ impl Running {
         }
     }
 
-    /// Time at which at least `lack` will have come free (or as much as ever will), and the capacity freed by the end
-    /// of that instant. Jobs that run past their estimate count as ending now.
+    /// Time at which at least `lack` (or all capacity, if less) is free, and the capacity freed by the end of that
+    /// instant. Jobs that run past their estimate count as ending now.
     pub(super) fn frees(&self, lack: i64, now: Time) -> (Time, i64) {
         let (mut sum, mut at) = (0, now);
         let mut chunks = self.chunks.iter();
@@ -86,7 +85,7 @@ impl Running {
                     break;
                 }
             }
-            // All that end at that very time count.
+            // All jobs that end at that instant count.
             let rest = entries.chain(chunks.flat_map(|chunk| &chunk.entries));
             let same = rest.take_while(|(end, ..)| (*end).max(now) == at);
             return (at, sum + same.map(|e| i64::from(e.2)).sum::<i64>());
@@ -121,7 +120,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// The same by a walk from the first that ends.
+    /// Computes the same by a walk from the earliest end.
     fn walked(running: &BTreeMap<(Time, JobId), u32>, lack: i64, now: Time) -> (Time, i64) {
         let (mut freed, mut at) = (0, now);
         for ((end, _), taken) in running {

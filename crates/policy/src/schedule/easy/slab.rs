@@ -1,4 +1,4 @@
-//! The jobs, in slots that are used again, so that a job costs no allocation of its own.
+//! The jobs, in reusable slots, so that a job costs no allocation of its own.
 
 use super::{JobId, Standing};
 use crate::time::Time;
@@ -19,13 +19,13 @@ pub(super) struct Slot {
     pub need: u32,
     pub estimate: Time,
     pub standing: Standing,
-    /// When it ends by its estimate, once it runs.
+    /// Estimated end of a running job.
     pub end: Time,
     /// Dependencies that have not ended yet.
     pub unmet: u32,
     /// The jobs that wait for its end.
     pub dependants: Vec<Dependant>,
-    /// Its place in the queue while it waits there.
+    /// Place of a waiting job in its queue.
     pub place: u64,
 }
 
@@ -33,11 +33,11 @@ pub(super) struct Slot {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dependant {
     pub id: JobId,
-    /// Whether it is dropped if the other does not end well.
+    /// Whether the dependant is dropped if the other job fails.
     pub must_succeed: bool,
 }
 
-/// All jobs that are known.
+/// All known jobs.
 #[derive(Debug, Default)]
 pub(super) struct Slab {
     slots: Vec<Slot>,
@@ -46,7 +46,7 @@ pub(super) struct Slab {
     by_id: HashMap<JobId, u32, BuildHasherDefault<OfNumber>>,
 }
 
-/// Spreads job numbers, which mostly count up, over a table; the same in every run.
+/// Hash of job numbers, which mostly count up; the same in every run.
 #[derive(Debug, Default)]
 struct OfNumber(u64);
 
@@ -66,12 +66,12 @@ impl Hasher for OfNumber {
 }
 
 impl Slab {
-    /// Where a job is kept.
+    /// Slot of a job.
     pub(super) fn find(&self, id: JobId) -> Option<u32> {
         self.by_id.get(&id).copied()
     }
 
-    /// Keeps a new job, as one that is held.
+    /// Adds a new job, which is held.
     pub(super) fn insert(&mut self, id: JobId, queue: usize, need: u32, estimate: Time) -> u32 {
         let job = Slot {
             id,
@@ -98,7 +98,7 @@ impl Slab {
         slot
     }
 
-    /// Forgets a job; gives those that waited for it.
+    /// Removes a job; returns the jobs that waited for it.
     pub(super) fn remove(&mut self, slot: u32) -> Vec<Dependant> {
         let id = self[slot].id;
         self.by_id.remove(&id);

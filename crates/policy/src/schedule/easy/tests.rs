@@ -49,7 +49,7 @@ struct Sample {
     run: u64,
 }
 
-/// Runs jobs through the machine; gives the start of each. Checks each promise.
+/// Runs jobs through the machine, checks each promise, and returns the start of each job.
 fn simulate(capacity: u32, samples: &[Sample]) -> Vec<u64> {
     let mut easy = queues(capacity, 1);
     let mut ends: BTreeSet<(u64, usize)> = BTreeSet::new();
@@ -79,7 +79,7 @@ fn simulate(capacity: u32, samples: &[Sample]) -> Vec<u64> {
     starts
 }
 
-/// The algorithm once more, as plainly as can be.
+/// Plain restatement of the algorithm.
 fn restated(capacity: u32, samples: &[Sample]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..samples.len()).collect();
     order.sort_by_key(|n| (samples[*n].submit, *n));
@@ -126,7 +126,7 @@ fn restated(capacity: u32, samples: &[Sample]) -> Vec<u64> {
     starts
 }
 
-/// The start of a job; one that begins in this very instant starts now.
+/// Start of a job; a job that begins in this instant starts now.
 fn starts_or(now: u64, starts: &[u64], n: usize) -> u64 {
     if starts[n] == u64::MAX { now } else { starts[n] }
 }
@@ -228,7 +228,7 @@ fn what_must_not_run_beside_others_waits_for_their_end_however_that_is() {
     let cancelled = after(&mut easy, 6, Event::Cancelled { id: JobId(2) });
     assert_eq!(cancelled, [Action::Stop { id: JobId(2) }]);
     assert_eq!(started(&after(&mut easy, 7, Event::Ended { id: JobId(2), ok: false })), [3]);
-    // One that is dropped while it waits ends for those that wait for it.
+    // A job dropped while it waits counts as ended for the jobs that wait for it.
     easy.handle(Time(8), beside(5, &[3]));
     easy.handle(Time(8), beside(6, &[5]));
     let dropped_one = after(&mut easy, 8, Event::Cancelled { id: JobId(5) });

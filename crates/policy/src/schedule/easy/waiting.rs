@@ -87,7 +87,7 @@ impl Waiting {
         self.slots[self.first..].iter().copied().filter(|slot| *slot != NOBODY)
     }
 
-    /// Puts a job at the end; gives its place.
+    /// Puts a job at the end; returns its place.
     pub(super) fn push(&mut self, slot: u32, need: u32, estimate: Time) -> u64 {
         if self.slots.len().is_multiple_of(BLOCK) {
             self.blocks.push(Least::NOBODY);

@@ -1,4 +1,4 @@
-//! How much of data under way is still to come: what has landed is used space, and not promised any more.
+//! Bytes of a running transfer that have yet to arrive: arrived bytes count as used space, no longer as promised.
 //!
 //! ```text
 //!   left
@@ -20,12 +20,12 @@ pub const SURE_AFTER: Time = Time(5_000_000_000);
 pub struct Coming {
     promised: u64,
     left: u64,
-    /// Since when less was left, and the most that was left since then.
+    /// Time of the last decrease, and the most that was left since.
     less: Option<(Time, u64)>,
 }
 
 impl Coming {
-    /// Nothing of it is there.
+    /// Starts with all promised bytes still to arrive.
     pub fn new(promised: u64) -> Coming {
         Coming { promised, left: promised, less: None }
     }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compared with all reports.
+        /// Compares the promise with all earlier reports.
         #[test]
         fn no_less_is_promised_than_was_left_at_any_time_in_the_last_seconds(
             steps in prop::collection::vec((0u64..4, prop::option::of(0u64..120)), 1..100)

@@ -17,22 +17,22 @@ pub enum WhenFull {
     /// It waits until there is some.
     #[default]
     Wait,
-    /// It fails at once if the free space is too small even without what is promised to others.
+    /// It fails at once if the free space would be too small even without the promises to others.
     Fail,
 }
 
 /// The answer to a job that requests space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is promised.
+    /// The space is promised.
     Granted,
     /// Wait for space.
     Wait,
-    /// Not now, and not by waiting for others' data to be there.
+    /// The space would be too small even after all other transfers.
     Refused,
 }
 
-/// The space of the volume, as one look finds it.
+/// Space of the volume, as measured once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// Bytes that are free, promised or not.
@@ -51,7 +51,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Nothing is promised. `kept` bytes never are.
+    /// Ledger without promises. `kept` bytes are never promised.
     pub fn new(when_full: WhenFull, kept: u64) -> Ledger {
         Ledger { when_full, kept, promised: BTreeMap::new() }
     }
@@ -76,17 +76,17 @@ impl Ledger {
         }
     }
 
-    /// A job's data come already, granted or not: a daemon before this one promised it.
+    /// Adopts a transfer that an earlier daemon promised space to, whether or not there is room.
     pub fn adopt(&mut self, job: JobId, bytes: u64) {
         self.promised.insert(job, bytes);
     }
 
-    /// So much of what was promised to a job is still to come.
+    /// Reduces a job's promise to the bytes that have yet to arrive.
     pub fn comes(&mut self, job: JobId, left: u64) {
         self.promised.entry(job).and_modify(|bytes| *bytes = left);
     }
 
-    /// A job's data are there, or will not come.
+    /// A job's data are complete, or were given up.
     pub fn settle(&mut self, job: JobId) {
         self.promised.remove(&job);
     }
@@ -118,7 +118,7 @@ mod tests {
         ledger.comes(A, 20);
         ledger.comes(JobId(3), 20);
         assert_eq!((ledger.promised(), ledger.room(free(60))), (50, 0), "most of A's data are there");
-        // All of them are: they took their space.
+        // All data have arrived and use their space.
         ledger.settle(A);
         assert_eq!((ledger.promised(), ledger.ask(B, 31, free(40))), (30, Answer::Wait));
         assert_eq!(ledger.ask(B, 30, free(40)), Answer::Granted);

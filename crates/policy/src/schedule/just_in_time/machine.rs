@@ -8,17 +8,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 struct Job {
     load: Load,
     source: SourceId,
-    /// When it starts, by the latest estimate.
+    /// Latest estimate of the job's start.
     estimate: Option<Time>,
-    /// When it started, or would have but for its data.
+    /// Time at which it started, or would have but for its data.
     started: Option<Time>,
     phase: Phase,
-    /// When the next try comes, while reserving or after a failed transfer.
+    /// Time of the next try, while reserving or after a failed transfer.
     retry_at: Option<Time>,
     reserved: bool,
     failures: u32,
     submitted: Time,
-    /// Whether nothing but the queue's silence ever held its data back.
+    /// Whether only a missing estimate ever delayed its data.
     at_once: bool,
 }
 
@@ -28,14 +28,14 @@ pub struct JustInTime {
     config: Config,
     rates: Rates,
     jobs: BTreeMap<JobId, Job>,
-    /// When something is to be done for a job.
+    /// Times of the next step for each job.
     due: BTreeSet<(Time, JobId)>,
     actions: VecDeque<Action>,
     stats: Stats,
 }
 
 impl JustInTime {
-    /// No job waits; `rates` is what is known of the sources.
+    /// Machine without jobs; `rates` are the known rates of the sources.
     pub fn new(config: Config, rates: Rates) -> JustInTime {
         JustInTime {
             config,
@@ -112,14 +112,14 @@ impl JustInTime {
         (Reason::Due { start, transfer, margin }, start.since(transfer + margin))
     }
 
-    /// How long that takes, and the margin on it.
+    /// Estimated time of a transfer, and the margin on it.
     fn lead(&self, source: SourceId, load: &Load) -> (Time, Time) {
         let transfer = self.rates.transfer(source, load, self.config.rate_unknown);
         let part = u128::from(transfer.0) * u128::from(self.config.margin_percent) / 100;
         (transfer, self.config.margin_min + Time(u64::try_from(part).unwrap_or(u64::MAX)))
     }
 
-    /// When what is brought should begin to come for a job that starts then, without taking note of it.
+    /// Time at which a transfer should begin for a job with this start. Records nothing.
     pub fn due(&self, source: SourceId, load: &Load, start: Time) -> Time {
         let (transfer, margin) = self.lead(source, load);
         start.since(transfer + margin)
@@ -231,7 +231,7 @@ impl JustInTime {
                     self.stats.in_time += 1;
                 }
             }
-            // It waits for its data: they begin now.
+            // The job waits for its data, so they are transferred now.
             Phase::Waiting { due } => {
                 self.due.remove(&(due, id));
                 self.wait_until(now, id, now);
@@ -247,7 +247,7 @@ impl JustInTime {
             _ => job.retry_at,
         };
         due.map(|at| self.due.remove(&(at, id)));
-        // A reservation that was requested and not yet answered has no job any more: it is given back as well.
+        // The answer to an open request would find no job, so this reservation is released as well.
         if job.phase == Phase::Reserving && job.retry_at.is_none() {
             self.actions.retain(|action| !matches!(action, Action::Reserve { job, .. } if *job == id));
             self.actions.push_back(Action::Release { job: id, bytes: job.load.bytes });

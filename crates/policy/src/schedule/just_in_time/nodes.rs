@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 pub struct Config {
     /// Longest interval between a node's looks at the table.
     pub look_every: Time,
-    /// A node that was over or did not reach the server for no longer than this finds what it had promised.
+    /// Longest absence of a node or of its connection after which it still finds its promises.
     pub away_max: Time,
 }
 
@@ -47,7 +47,7 @@ impl Default for Config {
 /// Promises of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its number when it wrote that.
+    /// Number of the node when it wrote the entry.
     pub node: Node,
     /// Bytes promised and not there yet.
     pub bytes: u64,
@@ -56,9 +56,9 @@ pub struct Entry {
 /// Promises of all nodes, by the name that a node keeps for life. A node without promises has no entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// The life of the server in which this was last known to be whole.
+    /// Life of the server in which the table was last known to be complete.
     pub life: String,
-    /// Another for each change.
+    /// Number that differs after each change.
     pub turn: u64,
     /// Entries by name of the node.
     pub nodes: BTreeMap<String, Entry>,
@@ -69,15 +69,15 @@ pub struct Table {
 pub struct Seen {
     /// Bytes promised by other nodes.
     pub elsewhere: u64,
-    /// Time for which the table may be incomplete: until then nothing is to be promised.
+    /// Time for which the table may be incomplete, so that nothing may be promised.
     pub settles_in: Time,
     read: Table,
     next: Table,
 }
 
 impl Seen {
-    /// Table to replace the one read, with this node's new entry; none if nothing changes. After something was
-    /// `granted` it is written even so: only the replacement proves that no other node changed the table.
+    /// Table with this node's new entry, to replace the one read; `None` if nothing changes. After a promise was
+    /// `granted` it is always written: only the replacement proves that no other node changed the table.
     pub fn with(self, own: &str, entry: Entry, granted: bool) -> Option<Table> {
         let Seen { read, mut next, .. } = self;
         match entry.bytes {
@@ -88,24 +88,24 @@ impl Seen {
     }
 }
 
-/// How one node reads the table. Its time only ever grows.
+/// One node's reader of the table. Its time never goes back.
 #[derive(Clone, Debug)]
 pub struct Reader {
     config: Config,
     own: String,
-    /// The life of the server, and since when it is known.
+    /// Life of the server, and the time at which it was first seen.
     life: Option<(String, Time)>,
-    /// Since when nodes in the table are known to be over.
+    /// Time at which nodes in the table were first known to be over.
     over: BTreeMap<Node, Time>,
 }
 
 impl Reader {
-    /// For the node of that name.
+    /// Reader for the node of that name.
     pub fn new(config: Config, own: &str) -> Reader {
         Reader { config, own: own.to_owned(), life: None, over: BTreeMap::new() }
     }
 
-    /// Reads a table, of a server that is in that life.
+    /// Reads a table from a server in that life.
     pub fn read(&mut self, now: Time, read: Table, life: &str, is_over: impl Fn(Node) -> bool) -> Seen {
         let (mut next, mut over) = (read.clone(), BTreeMap::new());
         next.nodes.retain(|name, entry| {

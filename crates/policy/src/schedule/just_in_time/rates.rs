@@ -1,4 +1,4 @@
-//! How fast sources are: a moving mean of what their transfers have shown.
+//! Rates of sources: a moving mean over their transfers.
 
 use crate::time::Time;
 use std::collections::BTreeMap;
@@ -7,22 +7,22 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub u64);
 
-/// Data to be brought from one source.
+/// Data to be staged in from one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Bytes in all.
     pub bytes: u64,
-    /// Bytes held to a rate below the source's, by that rate. They come one after the other.
+    /// Bytes with a rate limit below the source's rate, by that limit. They are sent one after the other.
     pub limited: BTreeMap<u64, u64>,
 }
 
 impl Load {
-    /// So many bytes that nothing but their source holds back.
+    /// Bytes that only their source limits.
     pub fn free(bytes: u64) -> Load {
         Load { bytes, limited: BTreeMap::new() }
     }
 
-    /// Adds what one command brings.
+    /// Adds the load of one command.
     pub fn add(&mut self, bytes: u64, limit: Option<u64>) {
         self.bytes = self.bytes.saturating_add(bytes);
         if let Some(limit) = limit {
@@ -31,7 +31,7 @@ impl Load {
         }
     }
 
-    /// Mean bytes per second over all of it, from a source of that rate.
+    /// Mean bytes per second over the whole load, from a source of that rate.
     pub fn mean_rate(&self, source_rate: u64) -> u64 {
         let took = self.takes(source_rate).0;
         let rate = u128::from(self.bytes) * 1_000_000_000;
@@ -78,7 +78,7 @@ impl Rates {
         self.0.insert(source, bytes_per_sec.max(1));
     }
 
-    /// All that is known.
+    /// All known rates.
     pub fn iter(&self) -> impl Iterator<Item = (SourceId, u64)> {
         self.0.iter().map(|(source, rate)| (*source, *rate))
     }
@@ -88,8 +88,8 @@ impl Rates {
         self.0.get(&source).copied()
     }
 
-    /// Learns from a transfer that succeeded. A transfer held by its limits gives no rate of its source, but for its
-    /// part without limits.
+    /// Updates the rates after a successful transfer. A transfer held by its limits shows its source's rate only with
+    /// its part without limits.
     pub fn measured(&mut self, source: SourceId, load: &Load, took: Time) {
         let held = load.held();
         let was_held = !load.limited.is_empty() && took <= held + Time(held.0 / LIMIT_MARGIN);

@@ -1,4 +1,4 @@
-//! Tests of the machine: by example, and that nothing is forgotten whatever happens.
+//! Tests of the machine: by example, and with any events.
 
 use super::*;
 use crate::machine::Machine;

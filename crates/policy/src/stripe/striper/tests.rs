@@ -120,7 +120,7 @@ fn rules_do_not_follow_chance() {
     let mut world = World::new(striper(Mode::Fuzzy, |config| config.window = Time::from_secs(2)), 1024);
     world.run(4, &[(8, 1024)], 0);
     let (before, width) = (world.changes().len(), world.forks[0].spans(1e6));
-    // From about thirty-three a second on the rules would halve its width.
+    // Above about thirty-three requests a second the rules would halve its width.
     for rate in [24, 34, 35, 36, 22, 29, 36, 36, 34, 24, 27, 35, 36, 36, 23] {
         world.run(1, &[(rate, 1024)], 0);
     }

@@ -12,9 +12,9 @@ pub enum Event {
         location: Location,
         /// Reading or writing.
         region: Region,
-        /// How many bytes of it.
+        /// Bytes of the access.
         bytes: u64,
-        /// The last location that its request touches: [`super::Window::Requests`] counts these.
+        /// Whether it is the last location of its request: [`super::Window::Requests`] counts these.
         ends_request: bool,
     },
     /// A location has data now, on this tier.
@@ -34,23 +34,24 @@ pub enum Event {
         /// File that was removed.
         file: u64,
     },
-    /// A location can be reached, or not: one of its targets has failed. Then it is neither moved nor copied.
+    /// A location became reachable or unreachable, because a target of it failed. An unreachable location is neither
+    /// moved nor copied.
     Reach {
         /// Location on that target.
         location: Location,
         /// Whether all of it can be read.
         reached: bool,
     },
-    /// No device of the tier has anything to do.
+    /// All devices of the tier are idle.
     Idle(Tier),
-    /// A device of the tier has something to do.
+    /// A device of the tier is busy.
     Busy(Tier),
     /// A move was carried out.
     Moved {
         /// Location that was moved.
         location: Location,
     },
-    /// A move was given up, and the location is where it was; or a copy was given up.
+    /// A move was given up, so the location stays; or a copy was given up.
     Failed {
         /// Location of the move or copy.
         location: Location,
@@ -65,9 +66,9 @@ pub enum Event {
         /// Location that lost it.
         location: Location,
     },
-    /// The fast tier has this room for hot data now.
+    /// Present room of the fast tier for hot data.
     FastBytes(u64),
-    /// The slow tier has this room for copies now, beside those that there are; those under way come out of it.
+    /// Present room of the slow tier for further copies, including copies under way.
     CopyBytes(u64),
     /// Moves are suspended by the operator, or resumed. Moves under way go on to their end.
     Paused(bool),
@@ -104,7 +105,7 @@ pub struct Stats {
     pub cancelled: u64,
     /// Slow copies that were made while the devices were idle.
     pub copied: u64,
-    /// Such copies that were given up, as a rule because of a write.
+    /// Slow copies that were given up, usually because of a write.
     pub copies_failed: u64,
     /// Accesses to the fast tier.
     pub fast_accesses: u64,

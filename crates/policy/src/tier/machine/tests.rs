@@ -175,8 +175,8 @@ fn a_file_that_is_removed_takes_its_locations_along_and_gives_its_room_back() {
 }
 
 proptest! {
-    /// After any events: the fast tier is never over its share, no location has two moves at a time, a move always goes
-    /// to the other tier, and accounts add up.
+    /// Tests after any events that the fast tier is never over its share and no location has two moves at a time. A
+    /// move always goes to the other tier, and accounts add up.
     #[test]
     fn invariants_hold_under_random_events(
         tuned: bool,

@@ -78,7 +78,7 @@ fn a_superseded_version_leaves_all_its_mirrors_in_the_buffer() {
     assert_eq!(places(FAST), (false, true));
 }
 
-/// A version in both places, and one that needs its room.
+/// A version in both places, and another that needs its room.
 fn one_that_needs_room() -> Volume {
     let mut volume = Volume::new(config(), Time::ZERO);
     let files = vec![FileId(1)];

@@ -75,14 +75,14 @@ fn lock_request(
 
 impl<F: FileSystem> Filesystem for Front<F> {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Not FUSE_ATOMIC_O_TRUNC: an open that truncates would reach us before the kernel's check for a running
-        // program (ETXTBSY), and cut the program under its feet.
+        // FUSE_ATOMIC_O_TRUNC is not set. With it, an open that truncates would arrive before the kernel's check for a
+        // running program (ETXTBSY), and cut that program.
         let always = [InitFlags::FUSE_DONT_MASK, InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_ASYNC_DIO];
         let wanted = self.0.wanted();
         let passes = wanted.capabilities.contains(&InitFlags::FUSE_PASSTHROUGH);
         answer::ask_capabilities(config, always.into_iter().chain(wanted.capabilities));
         if !passes {
-            // Without a stack depth of its own, so that files of this mount can be passed through by another mount.
+            // No stack depth is requested, so that another mount can pass files of this mount through.
         } else if config.capabilities().contains(InitFlags::FUSE_PASSTHROUGH) {
             let _ = config.set_max_stack_depth(1);
         } else {
@@ -414,7 +414,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
         _room: u32,
         reply: ReplyIoctl,
     ) {
-        // No file here has ioctls, and a process that tests for a terminal leaves no line in the log.
+        // No file here has ioctls. A process that tests for a terminal should not fill the log.
         tracing::debug!(command, "an ioctl that no file here has");
         reply.error(fuser::Errno::ENOTTY);
     }
@@ -429,7 +429,7 @@ impl<F: FileSystem> Filesystem for Front<F> {
         _flags: PollFlags,
         reply: ReplyPoll,
     ) {
-        // The kernel then takes every file to be ready, and sends no more of these.
+        // The kernel then treats every file as ready, and sends no more of these requests.
         reply.error(fuser::Errno::ENOSYS);
     }
 

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// One open of a file.
 pub struct Handle {
     pub open: Arc<Open>,
-    /// Whether it may write.
+    /// Whether the handle may write.
     pub writable: bool,
     pub mode: Mode,
     /// Position up to which errors of syncs have been reported to this handle.
@@ -85,7 +85,7 @@ impl Server {
         match self.user(id) {
             Ok(user) if user.open.file.is_in_stub() => self.open_user(caller, user, flags, answer),
             Ok(user) => {
-                // It may need its target: to open the object for the kernel, or to cut it.
+                // The open may need the target, to open the object for the kernel or to cut it.
                 let waiting = Waiting { server: self.clone(), looked: user.looked, open: user.keep() };
                 self.hand_over(caller.uid, answer, move |answer| {
                     waiting.server.open_user(caller, waiting.user(), flags, answer);
@@ -152,7 +152,7 @@ impl Server {
             return Err(Errno::STALE.into()); // the kernel looks the name up again
         }
         match user.open.file.forget_what_others_changed(user.looked) {
-            // It was removed after the kernel had looked it up: it is opened as it was then.
+            // The file was removed after the kernel's lookup, and is opened as it was then.
             Err(error) if error.is_gone() && user.open.is_pinned() => {}
             done => done?,
         }
@@ -201,9 +201,9 @@ impl Server {
             fopen &= !FopenFlags::FOPEN_KEEP_CACHE; // other nodes may have written since
         }
         if (!writable || !striped) && !open.file.is_shared() {
-            // Not where several nodes have the volume: there a close releases locks. A file in its stub has its size
-            // and times there already. If it outgrows the stub through this handle, its size is in the stub all the
-            // same, and its times follow at the release.
+            // The flag is not set if several nodes have the volume, because a close releases locks there. A file in its
+            // stub has its size and times in the stub. If it outgrows the stub through this handle, the size is in the
+            // stub, too, and the times follow at the release.
             fopen |= FopenFlags::FOPEN_NOFLUSH;
         }
         let synced = open.file.sync_cursor();
@@ -215,8 +215,8 @@ impl Server {
         (handle, fopen)
     }
 
-    /// Returns the stream of a new handle in the block cache. A handle opened with `O_NOATIME` makes the prefetches of
-    /// a cache above, for the ordinary handle that was opened last.
+    /// Returns the stream of a new handle in the block cache. A handle opened with `O_NOATIME` does the prefetches of a
+    /// cache above, for the ordinary handle that was opened last.
     fn stream(&self, uid: u32, open: &Open, flags: OFlags) -> Option<Stream> {
         let cache = self.parts.pool.cache.get().filter(|_| !flags.contains(OFlags::WRONLY))?;
         let mut newest = open.newest.lock();
@@ -229,18 +229,18 @@ impl Server {
         Some(stream)
     }
 
-    /// `passable`: whether the kernel could do it by itself as far as the file and its open are concerned.
+    /// `passable`: whether the file and its open permit passthrough.
     fn open_request(&self, writes: bool, passable: bool, stat: impl FnOnce() -> Option<Stat>) -> OpenRequest {
         let cached = self.parts.pool.cache.get().is_some();
         let direct = match self.options.io {
-            // With a block cache of our own the page cache would hide the reads from it.
+            // The page cache would hide the reads from a block cache of our own.
             Io::Auto => cached,
             Io::Direct => true,
             Io::Cached => false,
         };
         let shared = self.parts.pool.cluster.get().is_some();
         let wanted = self.options.passthrough == Passthrough::Auto && self.passthrough.load(Ordering::Relaxed);
-        // The kernel does not take setuid and setgid away when it writes by itself.
+        // The kernel keeps setuid and setgid when it writes by itself.
         let plain = || stat().is_some_and(|s| s.st_mode & 0o6000 == 0);
         let pass = wanted && !cached && !shared && passable && plain();
         OpenRequest { writes, direct, pass, shared }

@@ -74,7 +74,7 @@ fn a_fold_that_was_cut_off_is_gone_on_with_by_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let (leases, alive) = with_past(dir.path(), 64);
     let nodes = dir.path().join("nodes");
-    // The file was written, and for some numbers one or both names had gone.
+    // The file was written, and one or both names of some numbers were removed.
     let all = Past::parse("1-64").unwrap();
     leases.write(&all).unwrap();
     let written = lists(&nodes);

@@ -14,7 +14,7 @@ impl Checker {
         self.files.get_or_open(self.stub_at(path)?).ok()
     }
 
-    /// The stub of a regular file.
+    /// Stub of the regular file at a path.
     pub fn stub_at(&self, path: &str) -> Option<OwnedFd> {
         let fd = self.open(&names(path).ok()?, OFlags::RDWR | OFlags::NONBLOCK).ok()?;
         let is_file = fstat(&fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);

@@ -1,6 +1,6 @@
 //! Checksums of a file that is not being written, made from the bytes of all its mirrors once they are durable.
 //!
-//! They certify bytes as the targets return them. Hashing while writing would also prove the way to the device, but
+//! They certify bytes as the targets return them. Hashing while writing would also prove the way to the device. But
 //! writes arrive in any order and in parts of stripes, and passed-through writes never reach the daemon.
 
 use super::Checker;
@@ -31,7 +31,7 @@ fn stripe_bytes(layout: &Layout) -> u64 {
 /// Checksums made since the last change of a file, and the name under which its stub holds them.
 pub(super) fn of(checker: &Checker, file: &File, layout: &Layout, size: u64) -> Result<Option<(String, Sums)>> {
     let Some((id, text)) = file.stub().sums()? else { return Ok(None) };
-    // Checksums in the format of a later release are left to it.
+    // Checksums in the format of a later release are ignored.
     let Some(closed) = serde_json::from_str::<Closed>(&text).ok().filter(|closed| closed.size == size) else {
         return Ok(None);
     };
@@ -63,7 +63,7 @@ impl Checker {
         }
         let made = self.make_sums(file, &id, paced, stop);
         if !matches!(made, Ok(true)) {
-            // Without the name on its stub the file is checked again at its next close.
+            // Its stub has no name for the checksums, so the file is checked again at its next close.
             file.end_making_sums();
             let _ = fs::unlinkat(self.volume.side(), sums::name_of_closing(layout.file, &id), fs::AtFlags::empty());
         }

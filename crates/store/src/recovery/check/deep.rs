@@ -1,4 +1,4 @@
-//! Reading every byte: files with checksums are compared with these, mirrors of others with each other.
+//! Reads every byte: files with checksums are compared with these, mirrors of other files with each other.
 //!
 //! Differences are checked once more while nothing writes the file, and count only if the checksums still belong to
 //! its content. The reads are paced.
@@ -39,7 +39,7 @@ struct Wrong {
     kind: FindingKind,
     /// Affected bytes of the file, from the first to the last.
     range: Range<u64>,
-    /// Whether another mirror holds all of them right.
+    /// Whether another mirror has all these bytes right.
     is_elsewhere: bool,
 }
 
@@ -104,7 +104,7 @@ impl Checker {
             paced(len * view.in_sync().count() as u64)?;
             if self.differs(&file, &view, &with, at, len)?.is_some() {
                 let again = file.while_unwritten(&view, || {
-                    // Data written since is not damage.
+                    // Data written in the meantime are not damage.
                     match self.is_still(&file, &with, size) {
                         true => self.differs(&file, &view, &with, at, len).map(Some),
                         false => Ok(None),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Work between two pauses of a background scan. A guess: short beside delays that users notice.
 const WORK: Duration = Duration::from_millis(10);
 
-/// Objects that no file named, and that were removed.
+/// Removed objects that no file named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Left {
     /// Number of objects.

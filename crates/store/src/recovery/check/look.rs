@@ -48,7 +48,7 @@ pub(super) struct Found {
     pub fences: bool,
     /// Whether to collect the names of objects without comparing them.
     pub only_left: bool,
-    /// The scan runs in the background, at half speed.
+    /// Pauses of a scan in the background, at half speed.
     pub rests: bool,
 }
 
@@ -129,8 +129,8 @@ impl Checker {
         self.open(names, OFlags::RDONLY | OFlags::DIRECTORY).is_ok()
     }
 
-    /// Checks which targets answer, all at the same time; with `lists` also lists their objects. For a few files the
-    /// objects are looked up one by one instead: a list is as long as the volume is large.
+    /// Checks at the same time which targets answer. With `lists` also lists their objects. For a few files each object
+    /// is looked up instead, since a list grows with the volume.
     pub(super) fn ask_targets(&self, found: &mut Found, lists: bool) {
         let targets = self.volume.targets();
         let unwell: BTreeSet<TargetId> = targets.probe_all().into_iter().collect();
@@ -320,7 +320,7 @@ impl Checker {
             let another = layout.in_sync_count() > 1; // perhaps incomplete, but complete where this one is not
             let damaged = *kind == FindingKind::ObjectShort;
             let recoverable = another || staged || bytes == 0;
-            // A target that the volume has forgotten does not come back.
+            // A target that the volume has forgotten does not return.
             let is_away = *kind == FindingKind::TargetAway && self.volume.targets().get(object.target).is_some();
             let outcome = match (recoverable, is_away) {
                 (true, _) => Outcome::Repairable,
@@ -403,7 +403,7 @@ impl Checker {
         let (size, staged) = (file.size(), file.is_recoverable());
         let wrong = |(at, object): (Position, &Object)| {
             let segment = &layout.mirrors[at.mirror].segments[at.segment];
-            // Every byte of it came from the source; in other files a part may never have been written.
+            // Every byte of a staged object was written; in other files a part may never have been written.
             let bytes = if staged { object_len(segment, at.index, size) } else { 0 };
             self.wrong_with(object, bytes, found)
         };
@@ -422,7 +422,7 @@ impl Checker {
             return None;
         }
         let Some(there) = found.there.get(&object.target) else { return Some(FindingKind::TargetAway) };
-        // It may be newer than the list, or there is no list.
+        // The object may be newer than the list, or there is no list.
         if bytes > 0 || !there.contains(&object.id) {
             let (id, merged, target) = (object.id, object.merged, self.volume.targets().get(object.target));
             let len = target.map(|t| t.run(move |medium| own_part(medium.open(id)?, merged).len()));

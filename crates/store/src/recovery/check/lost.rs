@@ -29,7 +29,7 @@ impl Starts {
         }
     }
 
-    /// Time when a file is needed; none if no job waits for it.
+    /// Time when a file is needed; `None` if no job waits for it.
     pub fn of(&self, file: FileId) -> Option<Time> {
         self.starts.lock().get(&file).copied()
     }

@@ -1,8 +1,8 @@
 //! Orphans: objects that no file names, searched once every name of the volume was seen.
 //!
-//! A part of a shared file system may be away during the listing of directories, and be back at the test whether the
-//! file system is whole. So an orphan is removed only if two whole scans, one after the other, find no name of it.
-//! Objects newer than the first scan are left.
+//! Part of a shared file system may be away while directories are listed, and be back when the file system is checked.
+//! So an orphan is removed only if two whole scans, one after the other, find no name of it. Objects newer than the
+//! first scan stay.
 
 use super::look::Found;
 use super::{CheckOptions, Checker, Finding, FindingKind, Outcome};
@@ -130,7 +130,7 @@ impl Checker {
         Ok(self.changed(found).is_empty())
     }
 
-    /// One such round. Returns whether any directory had changed.
+    /// Executes one such round. Returns whether any directory had changed.
     pub(super) fn look_again(&self, found: &mut Found, stop: &Stop) -> Result<bool> {
         let changed = self.changed(found);
         for names in &changed {
@@ -209,7 +209,7 @@ impl Checker {
         self.note_orphans(found, orphans, options)
     }
 
-    /// Whether all names and all targets are present: checked before and after each scan.
+    /// Checks before and after each scan whether all names and all targets are present.
     pub(super) fn look_whether_whole(&self, found: &mut Found, options: &CheckOptions) -> Result<()> {
         if !options.drop_unknown && !self.volume.namespace_is_whole()? {
             found.unseen(
@@ -318,7 +318,7 @@ impl Found {
         for (finding, orphan) in std::mem::take(&mut self.orphans) {
             match (complete, confirmed.contains(&orphan)) {
                 (true, true) => self.orphans.push((finding, orphan)),
-                // It was being removed during the first scan, or a node answers for it by now.
+                // The object was being removed during the first scan, or a node answers for it by now.
                 (true, false) => self.report.findings[finding].outcome = Outcome::Repaired,
                 (false, _) => self.report.findings[finding].outcome = Outcome::Failed(NOT_ALL_SEEN.into()),
             }

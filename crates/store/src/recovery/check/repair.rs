@@ -97,7 +97,7 @@ impl Checker {
         self.repair.replace(file, candidate.at)
     }
 
-    /// Removes the orphans of the check; there are some only if every name of the volume was seen.
+    /// Removes the orphans of the check, which exist only if every name of the volume was seen.
     pub(super) fn sweep(&self, found: &mut Found, options: &CheckOptions) {
         if let Err(error) = self.sweep_all(found, options) {
             tracing::warn!("that nothing is unknown any more cannot be remembered: {error}");

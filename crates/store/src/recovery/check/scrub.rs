@@ -48,7 +48,7 @@ struct Done {
     left: Option<String>,
 }
 
-/// Whether a finding is the scrub's work: wrong bytes. Absent targets and stale copies are the work of others.
+/// Whether a finding is about wrong bytes. Only these are the scrub's work.
 fn is_scrubs(kind: FindingKind) -> bool {
     match kind {
         FindingKind::ObjectMissing
@@ -90,7 +90,7 @@ impl Checker {
             };
             let names = [&directory[..], &[name]].concat();
             let is_done = names <= after && (names == after || !after.starts_with(&names));
-            // A name that is gone, or is no file, has no bytes.
+            // A name that was removed, or is no file, has no bytes.
             let Ok(stat) = fs::statat(self.volume.tree(), names.join("/"), AtFlags::SYMLINK_NOFOLLOW) else { continue };
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory if !is_done => {

@@ -32,7 +32,7 @@ pub(super) struct Work {
     pub checker: Checker,
     pub found: Found,
     before: Option<Before>,
-    /// Whether it scans the files without a name, for all nodes.
+    /// Whether this node scans the files without a name, for all nodes.
     has_it_done: bool,
 }
 
@@ -162,8 +162,7 @@ impl Work {
         let mut answer = Answer::default();
         match task {
             WireTask::Begin => {
-                // Before any list of its own: objects made from here on are newer than the list of the requesting
-                // node.
+                // This precedes the node's own listing: later objects are newer than the requesting node's list.
                 let now = checker.before_layouts(options.fences());
                 let making = now.making.iter().map(|object| object.0).collect();
                 let epoch = checker.files.pool().cluster.get().map_or(0, |cluster| cluster.epoch());
@@ -173,7 +172,7 @@ impl Work {
                 }
             }
             WireTask::Walk { part, of } => {
-                // The part of a node that is gone: directories that were read before hold names of the part.
+                // Directories read before have names of the lost node's part, so all are read again.
                 found.directories.clear();
                 (found.parts.1, found.only_left) = (of, options.only_left);
                 found.fences = options.fences();

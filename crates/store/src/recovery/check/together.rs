@@ -35,7 +35,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Interval at which nodes that have finished their part are notified that the scan goes on.
 const STAY_EVERY: Duration = Duration::from_secs(10);
 
-/// Scans by all nodes: those of this node, and those of others.
+/// Scans by all nodes, requested by this node or by others.
 pub struct Together {
     checker: Checker,
     nodes: Arc<dyn Talk>,
@@ -72,12 +72,12 @@ struct Pages {
 }
 
 impl Together {
-    /// Scans with these nodes.
+    /// Returns scans with these nodes.
     pub fn new(checker: Checker, nodes: Arc<dyn Talk>) -> Arc<Together> {
         Together::with_patience(checker, nodes, Config::default())
     }
 
-    /// The same with other timeouts.
+    /// Returns the same with other timeouts.
     pub(super) fn with_patience(checker: Checker, nodes: Arc<dyn Talk>, patience: Config) -> Arc<Together> {
         Arc::new(Together { checker, nodes, patience, sessions: Mutex::default(), hears: Mutex::default() })
     }
@@ -305,7 +305,7 @@ impl Together {
         for node in look.gone() {
             work.found.unseen(asking.shown(*node), "it did not answer");
         }
-        // Its moves under way are unknown.
+        // The node joined during the scan, and its moves under way are unknown.
         for other in self.nodes.members().iter().filter(|other| !asking.there.contains_key(&other.node)) {
             work.found.unseen(format!("{} on {}", other.node, other.host), "it came meanwhile; check again");
         }

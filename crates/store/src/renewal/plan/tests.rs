@@ -47,7 +47,7 @@ fn one_that_is_away_is_refused_with_the_files_that_may_be_on_it() {
     assert!(said.contains("\"b\" cannot be looked at: it is not mounted") && said.contains("--lost b"), "{said}");
     assert!(said.contains("2 (3 files, such as dir/of2)"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
-    // With its number it is known what follows.
+    // A known number makes the consequence known.
     let said = refusals(&all, &wish(&[], &[("b", 2)]));
     assert!(said.contains("1 of them have neither another mirror in sync nor a source"), "{said}");
 }
@@ -60,7 +60,7 @@ fn one_that_is_lost_is_failed_under_its_own_number_and_never_empty() {
     assert!(lost.targets[1].by_operator && lost.epoch > 5 + 1000, "it may have seen later numbers: {lost:?}");
     let told = plan(&all, &wish(&["b", "7"], &[("b", 3)])).unwrap();
     assert_eq!(records(&told), [(1, "a", State::Ok), (3, "b", State::Failed), (7, "lost-7", State::Failed)]);
-    // No file names it: it gets a number that nothing has.
+    // No file names a number for it, so it gets an unused one.
     let all = found(&[("a", here(6, 1)), ("b", away())], &[6]);
     let lost = plan(&all, &wish(&["b"], &[])).unwrap();
     assert_eq!(records(&lost), [(6, "a", State::Ok), (7, "b", State::Failed)]);

@@ -20,7 +20,7 @@ fn cannot_act_for_others() -> bool {
     cannot
 }
 
-/// Runs `work` on a thread that has created something for a user, as a thread of the mount does.
+/// Runs `work` on a thread that has created a file for a user, as a thread of the mount does.
 fn on_a_thread_that_creates(work: impl FnOnce() + Send + 'static) {
     let run = move || {
         let caller = Caller { uid: HER, gid: HER, umask: 0o027, thread: 0 };
@@ -101,7 +101,7 @@ fn a_child_gets_the_standard_descriptors_only() {
     let own = Identity { uid: rustix::process::geteuid().as_raw(), ..nobody() };
     let mut command = command("/bin/ls", &own).expect("a user");
     let done = command.arg("/proc/self/fd").output().expect("it starts");
-    // The fourth is that of `ls` for the directory itself.
+    // The fourth descriptor is that of `ls` for the directory itself.
     assert_eq!(String::from_utf8_lossy(&done.stdout), "0\n1\n2\n3\n");
 }
 

@@ -56,7 +56,7 @@ fn a_transfer_that_waits_for_its_limit_is_stopped() {
             let (begun, heard) = std::sync::mpsc::channel();
             let told = stop.clone();
             scope.spawn(move || heard.into_iter().take(1).for_each(|()| told.set()));
-            // The first report comes before the first byte, which would take hours.
+            // The first report precedes the first byte, which would take hours.
             let report: Report = &|_| begun.send(()).unwrap_or_default();
             matches!(work(&limited, &stop, report), Err(StageError::Stopped))
         })

@@ -87,7 +87,7 @@ impl Address {
         matches!(self.servers, Servers::Sentinels { .. })
     }
 
-    /// For people, without a password.
+    /// Text for people, without a password.
     pub fn shown(&self) -> String {
         match &self.servers {
             Servers::One(url) => open(url).map_or_else(
@@ -100,7 +100,7 @@ impl Address {
         }
     }
 
-    /// Connects to it, or to the one that is the master now.
+    /// Connects to the server, or to the present master.
     pub fn connect(&self, span: Duration) -> RedisResult<Connection> {
         let password = self.password_file.as_deref().map(read_password).transpose()?;
         match &self.servers {

@@ -6,13 +6,13 @@ pub(super) const NEXT_ABOVE: &str = "\
     redis.call('HSET', KEYS[1], ARGV[1], string.format('%d', last)) \
     return last";
 
-/// Puts a value in the place of `ARGV[3]`, which is missing where there is to be none.
+/// Replaces the value `ARGV[3]`; without that argument, sets a missing value.
 pub(super) const SWAP: &str = "\
     if (redis.call('HGET', KEYS[1], ARGV[1]) or nil) ~= ARGV[3] then return 0 end \
     redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) \
     return 1";
 
-/// Remembers a target, unless it is known; its number is drawn from then on.
+/// Records a target unless it is known, and counts its number as drawn.
 pub(super) const REMEMBER: &str = "\
     if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then \
       if redis.call('HEXISTS', KEYS[2], ARGV[2]) == 1 then return 0 end \

@@ -36,7 +36,7 @@ impl RedisState {
         self.with(|connection| ask.query(connection))
     }
 
-    /// All of it or nothing.
+    /// Executes a transaction.
     fn all<T: FromRedisValue>(&self, all: &Pipeline) -> Result<T> {
         self.with(|connection| all.query(connection))
     }
@@ -70,12 +70,12 @@ impl RedisState {
         self.ask::<u64>(cmd("HDEL").arg(self.key(hash)).arg(key)).map(|n| n > 0)
     }
 
-    /// The kinds of records that there are, in order.
+    /// Kinds of this node's records, in order.
     fn kinds(&self) -> Result<Vec<String>> {
         self.kinds_below(&self.key("record."), "")
     }
 
-    /// The same with those that all nodes share.
+    /// Kinds of records that all nodes share.
     fn kinds_of_all(&self) -> Result<Vec<String>> {
         let mut kinds = self.kinds()?;
         for of_all in super::OF_ALL {
@@ -218,7 +218,7 @@ impl State for RedisState {
     }
 
     fn targets_change(&self) -> Result<Option<String>> {
-        // One that nothing was done to yet has none, which is a value as well.
+        // The identifier of an unchanged table is missing, which is a value as well.
         let change: Option<String> = self.ask(cmd("GET").arg(self.key(CHANGE)))?;
         Ok(Some(change.unwrap_or_default()))
     }
@@ -331,7 +331,7 @@ impl State for RedisState {
         self.hash(&format!("record.{kind}"))
     }
 
-    /// A kind of record that comes in between is found at the second look.
+    /// Repeats the dump if a new kind of record was added during it.
     fn dump(&self) -> Result<Vec<Row>> {
         loop {
             let kinds = self.kinds_of_all()?;

@@ -17,7 +17,7 @@ struct Redis {
 }
 
 impl Redis {
-    /// Starts one; nothing where there is none to start.
+    /// Starts a server; `None` if none is installed.
     fn start(words: &[&str]) -> Option<Redis> {
         let dir = tempfile::tempdir().unwrap();
         let process = run(dir.path(), words)?;
@@ -26,7 +26,7 @@ impl Redis {
         Some(redis)
     }
 
-    /// One that syncs every write, as it must.
+    /// Starts a server that syncs every write, as required.
     fn synced() -> Option<Redis> {
         Redis::start(&["--appendonly", "yes", "--appendfsync", "always"])
     }
@@ -60,7 +60,7 @@ impl Redis {
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     }
 
-    /// Kills it, and starts it again on what it left.
+    /// Kills the server, and restarts it with its files.
     fn kill_and_start(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -119,7 +119,7 @@ fn what_was_acknowledged_outlives_the_server() {
         let life = state.life().unwrap();
         redis.kill_and_start();
         assert!(life.is_some() && state.life().unwrap() != life, "it may have forgotten something: {life:?}");
-        // The connection of before is broken; nobody need know.
+        // The old connection is broken; no caller gets an error.
         assert_eq!(state.records("burst.version").unwrap().len(), 50 * usize::from(round));
     }
 }
@@ -260,7 +260,7 @@ fn what_a_node_had_for_itself_is_taken_once_and_what_all_have_stays() {
     assert_eq!((left.stagings().unwrap().len(), left.record_kinds().unwrap()), (1, vec!["job".to_owned()]));
     assert!(one.journal().unwrap().is_empty() && one.stagings().unwrap().is_empty(), "it is out of reach");
     assert_eq!((other.stagings().unwrap().len(), other.records("job").unwrap().len()), (1, 1), "a name alike");
-    // One that wakes begins anew; what was taken first is settled first.
+    // A node that wakes begins with an empty state. The earlier takeover is settled first.
     one.staging_put("s", b"again").unwrap();
     let again = other.left_by("1").unwrap().expect("a state");
     assert_eq!(again.staging_get("s").unwrap().as_deref(), Some(&b"half"[..]));

@@ -21,7 +21,7 @@ pub(super) fn state_of(text: &str) -> Option<(TargetState, bool)> {
     Some((named_state(state)?, by == "operator"))
 }
 
-/// The sequence that has the time of a target's last order.
+/// Name of the sequence that holds the time of a target's last order.
 pub(super) fn order_of(target: TargetId) -> String {
     format!("order:{}", target.0)
 }
@@ -30,12 +30,12 @@ pub(super) fn state_text(state: &str, by_operator: bool) -> String {
     format!("{state} {}", if by_operator { "operator" } else { "-" })
 }
 
-/// As ordered as the pair of numbers.
+/// Text that is ordered as the pair of numbers.
 pub(super) fn member((target, object): &(TargetId, ObjectId)) -> String {
     format!("{:04x}:{:016x}", target.0, object.0)
 }
 
-/// From and to of a target's members.
+/// First and last possible member of a target.
 pub(super) fn members_of(target: TargetId) -> (String, String) {
     (format!("[{:04x}:", target.0), format!("({:04x};", target.0))
 }

@@ -1,7 +1,7 @@
 //! The calls of a state store as statements.
 //!
-//! Numbers of files and objects use all 64 bits; SQLite's integers are signed, so they are stored as their bit pattern
-//! and ordered as unsigned by comparing the sign first.
+//! Numbers of files and objects use all 64 bits, but SQLite's integers are signed. They are stored as their bit
+//! pattern, and ordered as unsigned by comparing the sign first.
 
 use super::SqliteState;
 use crate::Result;
@@ -297,7 +297,7 @@ impl State for SqliteState {
         })
     }
 
-    /// Brings the log into the file, so that a copy of the file is complete, and gives the file back.
+    /// Merges the log into the file, so that a copy of the file is complete, and closes the file.
     fn finish(&self) -> Result<()> {
         let mut open =
             self.connection.try_lock_for(super::END_SPAN).ok_or_else(|| crate::Error::State("it hangs".into()))?;

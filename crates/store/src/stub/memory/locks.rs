@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Locks of all owners that have it open for them.
+/// Locks of all owners with a descriptor for locks.
 #[derive(Default)]
 pub(super) struct Locks {
     held: BTreeMap<u64, Held>,

@@ -1,12 +1,12 @@
 //! The layout record of a stub: in an attribute, or in a side file.
 //!
-//! It lies in the hidden attribute `user.entrepot.layout`. One that is too large for an attribute lies in
+//! The record lies in the hidden attribute `user.entrepot.layout`. A record that is too large for an attribute lies in
 //! `side/ID.layout`. The attribute is then a pointer to it: the word `side`, the file's number and the generation at
 //! which it was written.
 //!
 //! A side file is replaced by renaming, durable before the pointer is set. So after a crash the attribute and its side
-//! file are the old record or the new one, whole. A side file newer than its pointer is the new record: the crash came
-//! between the two.
+//! file are completely the old record or the new one. A side file newer than its pointer is the new record: the crash
+//! was between the two steps.
 //!
 //! Before a user's own attribute is set on a file without layout, [`ROOM`] is kept for the pointer.
 
@@ -29,11 +29,11 @@ pub const LAYOUT_ATTRIBUTE: &str = "user.entrepot.layout";
 /// Prefix of a pointer to a side file; no layout record has it.
 pub(super) const POINTER: &[u8; 4] = b"side";
 
-/// Value that keeps the room of a pointer while there is no layout. It is as long as one and has the same name, so a
-/// pointer can replace it even where nothing else fits.
+/// Value that reserves the room of a pointer while there is no layout. It has a pointer's name and length, so a pointer
+/// can replace it even where nothing else fits.
 pub const ROOM: &[u8; 20] = b"room for the layout\n";
 
-/// File number of the stub of that name in a directory; `None` if it has no layout, or is no stub. Opens nothing.
+/// File number in a directory's stub of that name; `None` if it has no layout, or is no stub. Opens nothing.
 pub fn number_at(directory: impl AsFd, name: &OsStr) -> io::Result<Option<FileId>> {
     let mut path = descriptor_path(directory).into_bytes();
     path.push(b'/');
@@ -62,7 +62,7 @@ fn shared_number_at(path: &[u8]) -> io::Result<Option<FileId>> {
     marks::number_in(&value[..len])
 }
 
-/// Whether a stub has a layout, or may have one. Any descriptor of it will do.
+/// Whether a stub has a layout, or may have one. Accepts any descriptor of the stub.
 pub fn is_laid_out(stub: impl AsFd) -> io::Result<bool> {
     let path = descriptor_path(stub);
     let names = marks::list(|names| fs::listxattr(path.as_str(), names))?;
@@ -116,7 +116,7 @@ impl FdStub {
         Ok(layout)
     }
 
-    /// Layout of a volume that one node has.
+    /// Layout in a volume of a single node.
     pub(in crate::stub) fn plain_layout(&self) -> Result<Option<Layout>> {
         match self.attribute(LAYOUT_ATTRIBUTE)? {
             None => Ok(None),
@@ -126,7 +126,7 @@ impl FdStub {
         }
     }
 
-    /// Sets the layout of a volume that one node has.
+    /// Sets the layout in a volume of a single node.
     pub(super) fn set_plain_layout(&self, layout: &Layout) -> Result<()> {
         let record = layout.encode();
         let fd = self.fd();

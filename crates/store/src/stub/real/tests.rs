@@ -88,13 +88,13 @@ fn a_record_too_large_for_an_attribute_lies_beside() {
     assert_eq!(place.stub().attribute(LAYOUT_ATTRIBUTE).expect("attribute"), Some(pointer));
     assert_eq!(place.stub().layout().expect("read"), Some(next));
 
-    // A small one goes back into the attribute, and the side file is ignored.
+    // A small record returns to the attribute, and the side file is ignored.
     let small = layout(5, 1);
     place.stub().set_layout(&small).expect("set");
     std::fs::write(place.side(), b"old").expect("write");
     assert_eq!(place.stub().layout().expect("read"), Some(small));
 
-    // From small to large again: pointer and side file are of one generation.
+    // After small and large records, pointer and side file are of one generation.
     let again = layout(6, 100);
     place.stub().set_layout(&again).expect("set");
     assert_eq!(place.stub().layout().expect("read"), Some(again));
@@ -116,7 +116,7 @@ fn a_side_file_that_is_older_foreign_or_cut_off_is_refused() {
     refused(&whole[..whole.len() / 2]);
     std::fs::remove_file(place.side()).expect("remove");
     place.stub().layout().expect_err("it is missing");
-    // A crash after the renaming and before the pointer was set leaves a newer one: it is valid.
+    // A crash between the renaming and the new pointer leaves a newer side file, which is valid.
     let newer = layout(10, 100);
     std::fs::write(place.side(), newer.encode()).expect("write");
     assert_eq!(place.stub().layout().expect("read"), Some(newer));

@@ -1,5 +1,5 @@
-//! Read-ahead from a target that lies on another Entrepot mount. A second handle, opened with `O_NOATIME`, shows the
-//! volume below which reads are prefetches. No protocol of its own, and of no effect anywhere else.
+//! Read-ahead from a target that lies on another Entrepot mount. A second handle, opened with `O_NOATIME`, marks its
+//! reads as prefetches for the volume below. It needs no protocol, and has no effect elsewhere.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Properties of the file system that objects lie on.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Below {
-    /// Whether it is an Entrepot mount, which can tell prefetches apart.
+    /// Whether it is an Entrepot mount, which can distinguish prefetches.
     pub on_entrepot: bool,
     /// Whether it is a local one that distinguishes holes from bytes not yet on the device.
     pub knows_holes: bool,
@@ -85,7 +85,7 @@ impl FileHandle {
         }
     }
 
-    /// The descriptor that was written through, if any: only a sync through it returns the errors of its writes.
+    /// Descriptor of the writes, if any: only a sync through it returns their errors.
     fn written(&self) -> &OwnedFd {
         match &self.writing {
             Writing::Later(opened) => opened.get().unwrap_or(&self.fd),
@@ -95,8 +95,8 @@ impl FileHandle {
 
     fn sync_range(&self, offset: u64, len: u64, what: libc::c_uint) {
         let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into()) else { return };
-        // SAFETY: the descriptor is ours and open; the call touches no memory of this process. Its result is ignored:
-        // the sync at the end covers what failed.
+        // SAFETY: the descriptor is ours and open, and the call touches no memory of this process. Its result is
+        // ignored, because the final sync reports errors.
         unsafe { libc::sync_file_range(self.written().as_raw_fd(), offset, len, what) };
     }
 }
@@ -221,7 +221,7 @@ impl Handle for FileHandle {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        // A file for passthrough must have one descriptor for everything.
+        // A file for passthrough must have one descriptor for reads and writes.
         (!matches!(self.writing, Writing::Later(_))).then(|| self.fd.as_fd())
     }
 }

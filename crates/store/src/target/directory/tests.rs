@@ -139,7 +139,7 @@ fn names_that_are_no_objects_are_not_listed() {
     assert_eq!(medium.list().unwrap(), []);
 }
 
-/// Bytes that this thread read from devices; none where the kernel does not count them.
+/// Bytes that this thread read from devices; `None` if the kernel does not count them.
 fn asked_of_devices() -> Option<u64> {
     let io = fs::read_to_string("/proc/thread-self/io").ok()?;
     io.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
@@ -153,7 +153,7 @@ fn of_random_reads_the_kernel_reads_nothing_ahead() {
     handle.write_at(0, &vec![7; LEN]).unwrap();
     handle.sync().unwrap();
     rustix::fs::fadvise(handle.fd().unwrap(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    // Sequential reads, which a kernel likes to read ahead of; each time at another place.
+    // Sequential reads, which a kernel reads ahead of, each at another place.
     let read = |advice: Advice, from: u64| {
         let before = asked_of_devices()?;
         handle.advise(advice);

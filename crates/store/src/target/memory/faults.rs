@@ -84,7 +84,7 @@ impl FaultPlan {
         self.faults = faults;
     }
 
-    /// Whether seeking sees only what is durable.
+    /// Whether seeking reports only durable bytes.
     pub fn seeks_lag(&self) -> bool {
         self.faults.seeks_lag
     }

@@ -20,7 +20,7 @@ impl Site {
         self.0.path().canonicalize().unwrap().join(name)
     }
 
-    /// What is wrong with targets in these directories, named as they are; nothing if nothing is.
+    /// Problems of targets in these directories, named like them; empty if there are none.
     fn check(&self, namespace: &str, targets: &[&str]) -> String {
         let blocks: String = targets
             .iter()

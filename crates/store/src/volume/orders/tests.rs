@@ -1,10 +1,10 @@
-//! Orders while a store is away that is a map with times, or fails.
+//! Orders while the store, a map with times, is away or fails.
 
 use super::*;
 
 const T: TargetId = TargetId(3);
 
-/// What other nodes see.
+/// Targets and times in the shared store.
 #[derive(Default)]
 struct Store {
     is_away: bool,
@@ -12,7 +12,7 @@ struct Store {
 }
 
 impl Store {
-    /// As [`State::order_target`] says.
+    /// Behaves like [`State::order_target`].
     fn order(&mut self, id: TargetId, order: Order) -> Result<Option<Remembered>> {
         if self.is_away {
             return Err(Error::State("it is away".into()));
@@ -50,7 +50,7 @@ impl Node {
         self.orders = Orders::read(self.dir.path(), volume()).expect("understood");
     }
 
-    /// As `Volume::order_target` does.
+    /// Behaves like `Volume::order_target`.
     fn order(&self, store: &mut Store, state: TargetState) {
         let order = Order { state, given_ms: self.orders.time(T) };
         match tell_now(order, |order| store.order(T, order)) {
@@ -90,7 +90,7 @@ fn of_two_orders_the_later_one_holds_whichever_the_store_hears_first() {
         let (early, late, mut store) = (Node::new(), Node::new(), Store::with(T));
         store.is_away = true;
         early.order(&mut store, TargetState::Failed);
-        // The clock of the other host may be as slow as it likes where it knows of the first.
+        // The other host's clock may be slow by any amount if that host has received the first order.
         let after = early.orders.known.lock().kept[&T].given_ms;
         late.orders.told(T, after);
         late.order(&mut store, TargetState::Draining);
@@ -105,7 +105,7 @@ fn of_two_orders_the_later_one_holds_whichever_the_store_hears_first() {
 #[test]
 fn an_order_that_was_given_meanwhile_on_another_node_is_not_undone() {
     let (here, other, mut store) = (Node::new(), Node::new(), Store::with(T));
-    // This node alone is cut off.
+    // Only this node is cut off.
     store.is_away = true;
     here.order(&mut store, TargetState::Failed);
     store.is_away = false;
@@ -114,7 +114,7 @@ fn an_order_that_was_given_meanwhile_on_another_node_is_not_undone() {
     other.order(&mut store, TargetState::Ok);
     here.send(&mut store).expect("it is back");
     assert_eq!((store.state(), here.orders.count()), (TargetState::Ok, 0));
-    // And one that was given here since counts for more than what was kept.
+    // An order given here later replaces the kept one.
     store.is_away = true;
     here.order(&mut store, TargetState::Draining);
     store.is_away = false;
@@ -122,7 +122,7 @@ fn an_order_that_was_given_meanwhile_on_another_node_is_not_undone() {
     assert_eq!((store.state(), here.orders.count()), (TargetState::Failed, 0));
 }
 
-/// What the store hears twice, or long after its answer was given up, changes nothing that was ordered since.
+/// An order that reaches the store twice, or long after its deadline, changes no later order.
 #[test]
 fn an_order_that_hangs_on_its_way_to_the_store_is_as_old_as_it_is() {
     let (here, other, mut store) = (Node::new(), Node::new(), Store::with(T));

@@ -184,7 +184,7 @@ fn the_template_and_its_comments_are_the_defaults() {
     let plain = parsed(&text);
     assert_eq!((plain.name.as_str(), plain.targets.len()), ("myvolume", 6));
     assert_eq!(plain.tiers, ["fast", "capacity"]);
-    // Every commented key is one that is known, and its value is the default where it does not depend on the machine.
+    // Every commented key is valid, and its value is the default unless that depends on the machine.
     let assignment =
         |line: &&str| line.starts_with("# ") && line.split_once(" = ").is_some_and(|(key, _)| !key[2..].contains(' '));
     let shown: Vec<&str> = text.lines().filter(assignment).collect();

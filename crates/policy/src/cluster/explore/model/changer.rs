@@ -60,7 +60,7 @@ impl State {
         let host = &mut self.hosts[i];
         let seen = |claim: Claim| Some((claim.node.0 as u8, claim.generation as u8, claim.drains));
         match decision {
-            // Its claim is gone: there is nothing to end.
+            // The node's claim is gone, so there is nothing to end.
             Begin::Claim(_) | Begin::Wait(_) if gives_up => self.begin_anew(scenario, i),
             Begin::Claim(claim) => (host.at, host.claim, host.generation) = (At::Claim, seen(claim), 0),
             Begin::Wait(claim) => (host.at, host.claim, host.generation) = (At::Await, seen(claim), 0),

@@ -36,7 +36,7 @@ impl State {
         if self.faults.crashes > 0 {
             push("crashes", true, &|s| {
                 s.faults.crashes -= 1;
-                // Nothing of what it knew matters any more.
+                // A crashed node loses all its state but its number.
                 s.hosts[i] = Host { crashed: true, number: host.number, ..State::start(scenario).hosts[i] };
                 s.hosts[i].at = At::Done;
             });
@@ -52,7 +52,7 @@ impl State {
         }
     }
 
-    /// How the next step of a node may go wrong.
+    /// Adds the states after each possible failure of a node's next step.
     pub(super) fn mishaps(&self, scenario: &Scenario, i: usize, out: &mut Vec<(Label, State)>) {
         let host = self.hosts[i];
         let fault = |what| Label { node: i as u8, what, fault: true };

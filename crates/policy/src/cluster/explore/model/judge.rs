@@ -33,21 +33,22 @@ impl State {
         }
     }
 
-    /// Value beyond the end, which would be read once a node leaves a hole there; data that came too late are exempt.
+    /// Value beyond the end, which would be read once a node leaves a hole there. Data that arrived too late are
+    /// exempt.
     fn lies_beyond(&self, scenario: &Scenario, value: u8) -> u8 {
         let lies = value != EMPTY && self.stray & 1 << (value - 1) == 0 && self.cuts == 0;
-        // The guilty are convicted by what users see; of what lies there only one.
+        // Reads convict the other broken rules; bytes beyond the end convict only this one.
         if lies && matches!(scenario.guilt, Guilt::None | Guilt::FailureForgotten) { 11 } else { 0 }
     }
 
-    /// The size, as one that opens the file now finds it.
+    /// Size of the file for a node that opens it now.
     fn blocks(&self, scenario: &Scenario) -> u8 {
         let marked = self.grows.iter().any(|mark| *mark > 0);
         let asks = marked && self.asks(scenario, &self.listed());
         if asks { self.size.max(self.reach(self.layouts[self.highest()].objects)) } else { self.size }
     }
 
-    /// Whether block 1 has to be there by one of these writes: each cut that has set the size came before it.
+    /// Whether block 1 must have the value of one of these writes: each cut that set the size came before it.
     pub(super) fn is_due(&self, scenario: &Scenario, by: u8) -> bool {
         let by = by & !scenario.cuts();
         let mut writes = (2..=WRITES as u8).filter(|value| by & 1 << (value - 1) != 0);
@@ -55,7 +56,7 @@ impl State {
         writes.any(|value| block_of(scenario, value) == 1 && stays(value))
     }
 
-    /// Cuts that will not be done any further, for their node is no more.
+    /// Cuts that stay unfinished because their node is over.
     pub(super) fn cuts_left(&self, scenario: &Scenario) -> u8 {
         let cuts = |program: &[Op]| {
             program.iter().fold(0, |cuts, op| match op {
@@ -67,7 +68,7 @@ impl State {
         self.begun & crashed.fold(0, |left, (program, _)| left | cuts(program))
     }
 
-    /// Whether one of these writes began after this one was acknowledged.
+    /// Whether one of the writes `by` began after the write of `value` was acknowledged.
     pub(super) fn is_replaced(&self, scenario: &Scenario, value: u8, by: u8) -> bool {
         let write = |value: u8| 1u8 << (value - 1);
         let later = |other: u8| by & write(other) != 0 && self.before[other as usize - 1] & write(value) != 0;

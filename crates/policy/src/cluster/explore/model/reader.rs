@@ -48,8 +48,8 @@ impl State {
         }
     }
 
-    /// A look of a reader that found nothing within the size. Whether it takes that for a hole; there is none in the model.
-    /// It reads again unless the look is `valid`.
+    /// A listing of a reader that found no byte within the size. Returns whether the reader takes the missing byte for
+    /// a hole; the model has no holes. It starts over unless the listing is `valid`.
     fn looks_again(&mut self, i: usize, valid: bool, marks: &Marks) -> bool {
         let host = &mut self.hosts[i];
         let seen = |(node, generation, drains)| Claim {

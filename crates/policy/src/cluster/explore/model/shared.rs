@@ -65,7 +65,7 @@ impl State {
         }
     }
 
-    /// Whether the record is there now, and if not whose is.
+    /// Creates a layout record, and returns whether it exists now, or whose record exists.
     pub(super) fn publish(&mut self, generation: u8, record: Record) -> Created {
         let highest = self.highest();
         let there = &mut self.layouts[generation as usize];

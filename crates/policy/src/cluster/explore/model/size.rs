@@ -1,13 +1,13 @@
 //! The steps by which a size is set later: marks of growth, settling, cuts.
 //!
-//! A size is set, and a tail is cut, in one step with the look at the lease. A system call of a frozen node that comes
-//! later still is the one thing that no protocol over a plain file system stops.
+//! One step checks the lease and sets a size or cuts a tail. No protocol over a plain file system can stop a later
+//! system call of a frozen node.
 
 use super::shared::code;
 use super::*;
 
 impl Sizes {
-    /// A listing counts no more.
+    /// Discards the listing.
     pub(super) fn unlist(&mut self) {
         (self.asks, self.was_cut) = (false, false);
     }
@@ -23,7 +23,7 @@ impl Host {
         }
     }
 
-    /// A registered writer writes this block: what it does first.
+    /// First step of a registered writer for a write to this block.
     pub(super) fn writes(&mut self, scenario: &Scenario, block: u8) -> At {
         let sizes = &mut self.sizes;
         if !scenario.sizes() || block < sizes.known || sizes.marked {
@@ -36,7 +36,7 @@ impl Host {
         self.lets_go(scenario)
     }
 
-    /// The mark that it has set.
+    /// Mark of growth that the node has set.
     fn mark_of_growth(&self) -> (u8, u8, u8) {
         (3, self.number, self.entry | self.sizes.basis << 2)
     }
@@ -51,7 +51,7 @@ impl State {
         !share::growers(listed).is_empty()
     }
 
-    /// How many blocks these objects reach.
+    /// Size in blocks up to the end of these objects.
     pub(super) fn reach(&self, objects: [u8; 2]) -> u8 {
         1 + u8::from(![0, EMPTY].contains(&self.objects[objects[1] as usize]))
     }
@@ -73,13 +73,13 @@ impl State {
         self.stray = self.stray & !(1 << (value - 1)) | u8::from(late) << (value - 1);
     }
 
-    /// A write failed, maybe half way: it queries the objects for their size now.
+    /// A write failed, maybe half way, so the node queries the objects for their size.
     pub(super) fn has_failed(&mut self, scenario: &Scenario, i: usize, known: u8) {
         let reach = if scenario.guilt == Guilt::FailureForgotten { 0 } else { self.reach(self.hosts[i].layout) };
         self.hosts[i].sizes.known = known.max(reach);
     }
 
-    /// The mark that the next step removes.
+    /// Mark that the next step removes.
     pub(super) fn unmarks(&self, i: usize) -> Option<(u8, u8, u8)> {
         let host = &self.hosts[i];
         match host.at {
@@ -133,7 +133,7 @@ impl State {
         if scenario.guilt == Guilt::SizedUnseen { Standing::Held } else { self.standing(i) }
     }
 
-    /// In one step, for while it is registered nothing but growth happens beside it.
+    /// This is one step, because only growth happens beside a registered writer.
     fn ask_size(&mut self, scenario: &Scenario, i: usize) -> &'static str {
         let host = self.hosts[i];
         let reach = if host.sizes.asks { self.reach(host.layout) } else { 0 };
@@ -144,7 +144,7 @@ impl State {
         "asks for the size"
     }
 
-    /// A changer that drains is alone: what it settles first.
+    /// A changer that drains has exclusive use; returns what it must settle first.
     pub(super) fn is_alone(&mut self, scenario: &Scenario, i: usize, listed: &BTreeSet<Mark>) {
         if !scenario.sizes() || !self.drains(scenario, i) {
             return;
@@ -200,7 +200,7 @@ impl State {
         }
     }
 
-    /// One that is alone has loaded the layout: whether it cuts.
+    /// A node with exclusive use has loaded the layout, and decides whether to cut.
     pub(super) fn cuts_next(&mut self, scenario: &Scenario, i: usize) {
         let host = &mut self.hosts[i];
         let cuts = matches!(scenario.programs[i].get(host.op as usize), Some(Op::Cut { .. }));
@@ -218,7 +218,7 @@ impl State {
         }
     }
 
-    /// Cuts the file, or only what lies beyond its end.
+    /// Cuts the file, or only the bytes beyond its end.
     pub(super) fn cut(&mut self, scenario: &Scenario, i: usize) -> Option<&'static str> {
         let host = self.hosts[i];
         let standing = self.sized_standing(scenario, i);
@@ -259,7 +259,7 @@ impl State {
         }
     }
 
-    /// A claim was ended: for one that cut, this is the end of it.
+    /// Ends the program of a cut when its claim was ended.
     pub(super) fn has_ended(&mut self, scenario: &Scenario, i: usize) {
         let host = &mut self.hosts[i];
         match (host.then, scenario.programs[i].get(host.op as usize)) {

@@ -3,7 +3,7 @@
 use super::*;
 
 impl State {
-    /// Goes to the next operation, as far as it needs no look at anything shared.
+    /// Advances to the next operation that needs the shared file system.
     pub(super) fn next_op(&mut self, scenario: &Scenario, i: usize) {
         let host = &mut self.hosts[i];
         let op = scenario.programs[i].get(host.op as usize);
@@ -54,7 +54,7 @@ impl State {
         }
     }
 
-    /// The node joins again under a new number, and does what it was at once more.
+    /// The node joins again under a new number, and repeats its operation.
     pub(super) fn rejoin(&mut self, scenario: &Scenario, i: usize) {
         let host = &mut self.hosts[i];
         host.number += NODES as u8;
@@ -64,7 +64,7 @@ impl State {
         self.next_op(scenario, i);
     }
 
-    /// Possible next states after a step of one node; several outcomes are as many states.
+    /// Adds the possible next states after a step of one node, one per outcome.
     pub(super) fn steps(&self, scenario: &Scenario, i: usize, out: &mut Vec<(Label, State)>) {
         let mut next = *self;
         let node = i as u8;

@@ -6,7 +6,7 @@ use super::*;
 impl State {
     pub(super) fn register(&mut self, scenario: &Scenario, i: usize) -> &'static str {
         let me = self.hosts[i].number;
-        // A name that was never there: in the model, one that no late removal is about to hit.
+        // A name that was never used before: in the model, a name that no late removal is about to hit.
         let hits = |entry: u8| {
             matches!(self.late, Some((2, number, of)) if number == me && of == entry)
                 || matches!(self.late, Some((3, number, of)) if number == me && of & 3 == entry)

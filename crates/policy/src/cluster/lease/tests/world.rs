@@ -1,5 +1,4 @@
-//! Nodes over a simulated namespace: own clocks, freezes, crashes, lost answers, and listings that miss a file being
-//! renamed.
+//! Nodes over a simulated namespace: own clocks, freezes, crashes, lost answers, and incomplete listings.
 
 use super::*;
 use proptest::prelude::*;
@@ -402,7 +401,7 @@ fn when_the_lowest_are_gone_at_once_another_takes_over_soon() {
         let from = world.now;
         while world.led.is_some_and(|led| lowest.contains(&led)) {
             world.run(world.now + 100 * MS);
-            // One listing shows the last beat; the next but one at most shows that it stood still for too long.
+            // One listing shows the last beat. At most two more show that it stood still for too long.
             let look = config.look_every_at(gone);
             let most = config.patience(config.lease) + look + look + Time::from_secs(3);
             assert!(world.now < from + most.0, "seed {seed}: {gone} gone, and nobody leads after {most}");

@@ -1,4 +1,4 @@
-//! A slow oracle: it plays the driver in a world with random failures, tracks all rows of all keys one by one, and
+//! A slow oracle: it plays the driver in a world with random failures, and tracks all rows of all keys one by one. It
 //! checks each action against the coordinator's promises.
 
 use super::*;

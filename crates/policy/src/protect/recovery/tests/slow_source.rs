@@ -15,7 +15,7 @@ struct Reader {
     file: u64,
     block: u64,
     end_block: u64,
-    /// Time of its next request; none while it waits for a row, and at its end.
+    /// Time of its next request; `None` while it waits for a row, and at its end.
     ready_ms: Option<f64>,
     /// Time of its last request.
     asked_ms: f64,
@@ -29,7 +29,7 @@ impl Reader {
         Reader { file, block, end_block, ready_ms: Some(begin_ms as f64), asked_ms: 0.0, end_ms: 0.0 }
     }
 
-    /// Gives it its block, so that it computes.
+    /// Passes the rank its block, so that it computes.
     fn has_read(&mut self, now_ms: f64) {
         self.block += 1;
         self.end_ms = now_ms + COMPUTE_MS;

@@ -1,4 +1,4 @@
-//! The table by example, and three nodes that go by it in any order: they never promise more than there is.
+//! Tests of the table by example, and with three nodes in any order: they never promise more than the free space.
 
 use super::*;
 use crate::schedule::just_in_time::{Answer, JobId, Ledger, Space, WhenFull};
@@ -40,7 +40,7 @@ fn what_a_node_promised_that_is_over_counts_for_a_while() {
     assert_eq!(seen.elsewhere, 0);
     let next = seen.with("a", Entry { node: Node(1), bytes: 10 }, false).expect("it goes");
     assert_eq!(next.nodes.keys().collect::<Vec<_>>(), ["a"]);
-    // Its daemon is there again, under another number.
+    // The daemon was restarted under another number.
     assert_eq!(reader.read(s(231), table("1", &[("b", 5, 20)]), "1", over).elsewhere, 20);
     assert_eq!(reader.read(s(300), table("1", &[("b", 5, 20)]), "1", |_| true).elsewhere, 20, "that one is over now");
     assert_eq!(reader.read(s(330), table("1", &[("b", 5, 20)]), "1", |_| true).elsewhere, 0);
@@ -59,7 +59,7 @@ fn after_the_server_was_started_anew_nothing_is_promised_until_all_had_time_to_s
     assert_eq!(seen.settles_in, Time::ZERO);
     let next = seen.with("a", Entry { node: Node(1), bytes: 0 }, false).expect("the table is whole");
     assert_eq!(next.life, "2");
-    // One that comes later need not wait again.
+    // A later node need not wait again.
     let mut other = Reader::new(Config::default(), "b");
     assert_eq!(other.read(s(0), next, "2", |_| false).settles_in, Time::ZERO);
 }
@@ -82,13 +82,13 @@ enum Mistake {
     None,
     /// Space is measured before the table is read.
     MeasuresFirst,
-    /// The own promises are taken after the space was measured.
+    /// A node reads its own promises after the space was measured.
     TakesOwnLast,
-    /// Whatever is in the table is replaced.
+    /// The table is replaced, whatever its content.
     Overwrites,
     /// A table with equal content counts as unchanged.
     NoTurn,
-    /// A server that lost changes is trusted at once.
+    /// A node trusts a server that lost changes at once.
     NeverSettles,
     /// No check whether the server lost changes during the decision.
     NoSecondLook,
@@ -96,7 +96,7 @@ enum Mistake {
     ForgetsAtOnce,
 }
 
-/// How far a node is with its look.
+/// Progress of a node's decision.
 #[derive(Clone, Debug, Default)]
 struct Look {
     step: u32,
@@ -109,14 +109,14 @@ struct Look {
 struct Daemon {
     number: u32,
     runs: bool,
-    /// When one that was killed is started again.
+    /// Restart time of a killed node.
     back_at: Time,
     ledger: Ledger,
     reader: Reader,
     look: Look,
     looked_at: Time,
     asks: Vec<(JobId, u64)>,
-    /// Bytes still to come, for jobs whose transfers the host runs even without its daemon.
+    /// Bytes yet to arrive, for jobs whose transfers run even without the node's daemon.
     coming: BTreeMap<JobId, u64>,
 }
 
@@ -171,7 +171,7 @@ impl World {
         self.daemons.iter().all(|daemon| !daemon.runs || daemon.number != node.0)
     }
 
-    /// One step of a node's look. Whether the look came to its end.
+    /// Executes one step of a node's decision. Returns whether the decision is complete.
     fn step(&mut self, n: usize) -> bool {
         let order = match self.mistake {
             Mistake::MeasuresFirst => [2, 0, 1],
@@ -210,7 +210,7 @@ impl World {
         false
     }
 
-    /// Decides and puts the table. Whether the look goes on.
+    /// Decides and replaces the table. Returns whether the decision goes on.
     fn swap(&mut self, n: usize) -> bool {
         let mistake = self.mistake;
         let daemon = &mut self.daemons[n];
@@ -256,7 +256,7 @@ impl World {
         while !self.step(n) {}
     }
 
-    /// Some of what comes is there; the last of it settles the promise.
+    /// Some bytes of a transfer arrive; its last byte settles the promise.
     fn land(&mut self, n: usize) {
         let all = self.random.below(2) == 0;
         let daemon = &mut self.daemons[n];
@@ -273,7 +273,7 @@ impl World {
         }
     }
 
-    /// A node brings something from its promise to its end while the others do nothing.
+    /// A node completes a promise while the others do nothing.
     fn is_quick(&mut self, n: usize) {
         self.daemons[n].look = Look::default();
         self.daemons[n].asks = vec![(JobId(self.next_job), 30)];
@@ -333,13 +333,13 @@ impl World {
         self.now = self.now + s(1);
     }
 
-    /// Bytes that come and for which there is no room.
+    /// Whether the bytes yet to arrive exceed the free space.
     fn over_promised(&self) -> bool {
         let coming: u64 = self.daemons.iter().flat_map(|daemon| daemon.coming.values()).sum();
         coming > 0 && coming + KEPT > self.free
     }
 
-    /// How many promises were given in so many steps; nothing where there were too many.
+    /// Returns the number of promises after so many steps; `None` if too much was promised.
     fn run(mut self, steps: u32) -> Option<u32> {
         let mut fast = 0;
         for _ in 0..steps {
@@ -371,7 +371,7 @@ impl World {
     }
 }
 
-/// [S-332] In any order, with nodes that die and come back and a server that forgets.
+/// [S-332] Any order of steps, with nodes that crash and restart and a server that loses writes.
 #[test]
 fn no_order_of_steps_over_three_nodes_promises_more_than_there_is() {
     let mut granted = 0;
@@ -381,7 +381,7 @@ fn no_order_of_steps_over_three_nodes_promises_more_than_there_is() {
     assert!(granted > 6000, "they go on: {granted}");
 }
 
-/// The test above would notice.
+/// Checks that the test above detects each mistake.
 #[test]
 fn every_part_of_the_order_is_needed() {
     let mistakes = [

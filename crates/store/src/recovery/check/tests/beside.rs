@@ -63,7 +63,7 @@ fn a_check_at_any_step_of_a_move_finds_nothing_wrong_and_its_repair_takes_nothin
     assert_eq!(c.objects(), c.layout("m").objects().count());
 }
 
-/// Scans these directories; `meanwhile` runs after the first of them was read.
+/// Scans these directories, and runs `meanwhile` after the first of them was read.
 fn look_while(c: &Checked, directories: &[&str], meanwhile: impl FnOnce()) -> Report {
     let (mut found, options) = (Found::default(), CheckOptions { repair: true, ..CheckOptions::default() });
     c.checker.ask_targets(&mut found, true);

@@ -1,4 +1,4 @@
-//! Objects whose bytes or lengths are wrong, and the copy that is right.
+//! Objects with wrong bytes or lengths, and their right copy.
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Whether the object of [`Checked::orphan`] is there.
+/// Whether the object of [`Checked::orphan`] exists.
 fn is_there(orphan: &crate::target::Target) -> bool {
     orphan.run(|medium| medium.open(ObjectId(5)).map(drop)).is_ok()
 }

@@ -1,4 +1,4 @@
-//! Several nodes scan one volume. Here they share its parts; `Post` delivers or drops their letters.
+//! Scans of one volume by several nodes in one process. `Post` delivers or drops their letters.
 
 use super::*;
 use crate::recovery::check::FindingKind;

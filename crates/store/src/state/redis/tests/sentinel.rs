@@ -53,7 +53,7 @@ fn what_sentinels_name_as_master_has_the_state_also_after_a_failover() {
     assert_eq!(state.record_get("job", "1").unwrap().as_deref(), Some(&b"x"[..]));
     assert_eq!(say(second, &["HGET", "entrepot:v:record.job", "2"]).trim(), "y");
 
-    // A master that does not sync is refused, whoever names it; and so is one that nobody knows.
+    // A master that does not sync is refused, even if a Sentinel names it. So is an unknown master.
     say(second, &["CONFIG", "SET", "appendfsync", "everysec"]);
     let refused = Server::reach(&address).err().expect("it must be refused").to_string();
     assert!(refused.contains("state of the Sentinels") && refused.contains("`appendfsync` is everysec"), "{refused}");

@@ -1,4 +1,4 @@
-//! A server with TLS and a password, and who vouches for it.
+//! A server with TLS and a password, and the authority that signed its certificate.
 
 use super::*;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ fn openssl(dir: &Path, words: &str) -> bool {
     made.is_ok_and(|made| made.status.success())
 }
 
-/// Keys of a server, of who vouches for it and of a stranger; none where no keys can be made.
+/// Makes keys of a server, of its authority and of a stranger; false if `openssl` fails.
 fn keys(dir: &Path) -> bool {
     std::fs::write(dir.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n").unwrap();
     let ca = |name: &str| {
