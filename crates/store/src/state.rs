@@ -2,7 +2,7 @@
 //! jobs.
 //!
 //! [`State`] is what callers use; [`SqliteState`] keeps it in one file on this machine, [`RedisState`] in a server. Every call that
-//! returned is durable. The suite [`conformance`] holds for every implementation.
+//! returned is durable. The suite [`conformance()`] holds for every implementation.
 
 mod conformance;
 pub mod dump;

@@ -40,7 +40,7 @@ pub struct Handle {
     pub stream: Option<Stream>,
     /// I/O side of the open; taken at the close.
     io: Mutex<Option<FileOpen>>,
-    /// Guard of [`super::Openers::opened`], dropped with the handle.
+    /// Guard of [`crate::mount::Openers::opened`], dropped with the handle.
     heard: Option<Box<dyn Send + Sync>>,
     entered: Entered,
 }
