@@ -58,7 +58,7 @@ pub enum Event {
     Leave,
     /// A caller waits for another node, or requests the members: for a while this node lists at the rate of the lowest.
     Asked,
-    /// Time passed; to be sent at [`super::Membership::next_deadline`].
+    /// Time passed; to be sent at [`crate::machine::Machine::next_deadline`].
     Tick,
 }
 
