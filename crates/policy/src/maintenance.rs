@@ -255,7 +255,7 @@ impl Machine for Maintenance {
     fn next_deadline(&self) -> Option<Time> {
         let after_now = self.now + Time(1);
         let of = |(row, queue): (_, &BTreeSet<_>)| {
-            let later = queue.range((after_now, Task::Accounts)..).next().filter(|_| self.may_run(row)).copied();
+            let later = queue.range((after_now, Task::FIRST)..).next().filter(|_| self.may_run(row)).copied();
             self.startable((row, queue)).into_iter().chain(later).map(|(at, _)| at).min()
         };
         let next = self.running.values().filter_map(|running| running.next.filter(|next| *next > self.now));

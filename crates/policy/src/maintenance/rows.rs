@@ -24,8 +24,8 @@ impl Class {
     /// Maximum of tasks of the class that run at the same time.
     pub fn at_once(self) -> usize {
         match self {
-            // As many threads as rows: none waits for another's slow device or state store.
-            Class::Upkeep => 4,
+            // No row waits for a slow device or state store of another.
+            Class::Upkeep => ROWS.iter().filter(|row| row.class == Class::Upkeep).count(),
             // One more than needed, so that garbage on a slow target delays no resync.
             Class::Repair => 2,
             // A rebuild may last for days and a purge for hours. A guess.
@@ -99,6 +99,13 @@ impl Row {
     }
 }
 
+/// The first of several variants, which has no argument.
+macro_rules! first {
+    ($kind:ident, $($others:tt)*) => {
+        Task::$kind
+    };
+}
+
 /// Declares a variant of [`Task`] and its [`Row`] for each line; the most urgent is first.
 macro_rules! rows {
     ($($(#[doc = $doc:literal])+ $kind:ident $(($of:ty))? = $row:expr;)+) => {
@@ -114,6 +121,9 @@ macro_rules! rows {
         }
 
         impl Task {
+            /// The least task.
+            pub const FIRST: Task = first!($($kind $(($of))?,)+);
+
             /// Position of the task's row in [`ROWS`].
             pub fn row(self) -> usize {
                 match self {

@@ -69,10 +69,11 @@ impl World {
 #[test]
 fn the_rows_keep_their_bounds() {
     assert!(ROWS.iter().all(|row| row.pause <= row.pause_max && row.waiting_max > 0 && row.runs_max > 0));
-    assert_eq!((Task::Accounts.row(), Task::Drain(TargetId(7)).row()), (0, ROWS.len() - 1));
-    let upkeep = ROWS.iter().filter(|row| row.class == Class::Upkeep).count();
-    assert_eq!(Class::Upkeep.at_once(), upkeep);
-    assert!(upkeep + Class::Repair.at_once() + Class::Walk.at_once() + Class::Pass.at_once() < 16, "threads");
+    let upkeep = Class::Upkeep.at_once();
+    assert!(
+        upkeep > 0 && upkeep + Class::Repair.at_once() + Class::Walk.at_once() + Class::Pass.at_once() < 16,
+        "threads"
+    );
 }
 
 #[test]
