@@ -1,4 +1,5 @@
-//! The words of a directive as they are run: ours with the running version, and never fetching what is there already.
+//! Words of a directive as they are run: our own command becomes the running program, and fetches no data that are
+//! there already.
 
 use std::path::Path;
 

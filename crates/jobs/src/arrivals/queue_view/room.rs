@@ -20,7 +20,7 @@ pub enum Room {
 /// Decision that is not carried out yet.
 pub struct Decided {
     room: Room,
-    /// Queue view with the granted requests applied.
+    /// Promises including those just granted.
     ledger: Ledger,
     answers: Vec<(JobId, u64, Answer)>,
 }
