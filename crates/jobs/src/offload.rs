@@ -17,8 +17,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use store::workers::apart;
 
-/// Interval between two checks of the results of running jobs. A result must be closed and unchanged from one to the
-/// next.
+/// Interval between two checks of results. A result must be closed and unchanged from one to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// A stage-out line of a job: the job, and the index of the command.

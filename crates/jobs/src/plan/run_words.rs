@@ -1,5 +1,4 @@
-//! Words of a directive as they are run: our own command becomes the running program, and fetches no data that are
-//! there already.
+//! Words of a directive as they are run: our own command becomes the running program, and skips data that are there.
 
 use std::path::Path;
 
