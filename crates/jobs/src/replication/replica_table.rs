@@ -43,8 +43,7 @@ impl ReplicaTable {
         fresh.map(|job| (job.id.clone(), job.inputs.clone())).collect()
     }
 
-    /// Applies a snapshot, and returns the events. `inputs` are the files of the jobs that [`ReplicaTable::unknown`]
-    /// returned.
+    /// Applies a snapshot, and returns the events. `inputs` are the files of jobs from [`ReplicaTable::unknown`].
     pub fn take(&mut self, picture: &Snapshot, inputs: BTreeMap<String, Vec<FileId>>) -> Vec<Event> {
         let first = !self.seen;
         // A scheduler that reports no nodes leaves the system's size open.

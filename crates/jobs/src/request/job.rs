@@ -150,7 +150,7 @@ pub struct Watched {
     /// Progress of its stage-in, while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrival: Option<Arrival>,
-    /// Running transfers.
+    /// Transfers that run at this moment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transfers: Vec<Transfer>,
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub struct Plan {
     /// Name of the job.
     pub name: String,
-    /// Parts of the job in order. Those without commands are left out, except compute.
+    /// Parts of the job in order. A part without commands is left out, except compute.
     pub parts: Vec<Part>,
     /// Files marked as checkpoints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
