@@ -292,8 +292,7 @@ fn known_job<B: Backend>(known: &KnownJobs, job: &Job<B::JobData>) -> KnownJob {
 }
 
 impl<B: Backend> JobTable<B> {
-    /// Finished jobs that are to be forgotten. `bytes_of` measures what a job keeps in the state directory, once for
-    /// each end.
+    /// Finished jobs to forget. `bytes_of` measures a job's part of the state directory, once for each end.
     pub fn excess(
         &mut self,
         retention: &Retention,

@@ -31,8 +31,7 @@ use store::calls::Calls;
 use store::control::Handler;
 use store::state::State;
 
-/// The runner, shared by the daemon's connections. Ends when dropped or by [`Runner::shut_down`]; its jobs go on
-/// running.
+/// The runner, shared by the daemon's connections. Its jobs outlive [`Runner::shut_down`] and drop.
 pub struct Runner {
     core: Arc<Core>,
 }

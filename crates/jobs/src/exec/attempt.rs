@@ -139,8 +139,7 @@ fn ours() -> Vec<i32> {
     process::descendants(Pid::as_raw(Some(rustix::process::getpid())))
 }
 
-/// Kills the remaining processes. The supervisor inherits the children of killed ones, so it repeats until none is
-/// left.
+/// Kills the remaining processes, again and again: the supervisor inherits children of killed ones.
 fn end_all(ears: &mut Ears) -> bool {
     let until = Instant::now() + KILL_WAIT_MAX;
     while Instant::now() < until {

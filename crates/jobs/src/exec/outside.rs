@@ -109,8 +109,7 @@ impl Supervisor {
     }
 }
 
-/// Returns a part's end from its supervisor's status file. Without that file, the part's remaining processes are
-/// killed.
+/// Returns a part's end from its status file. Without that file, its remaining processes are killed.
 pub(crate) fn report(dir: &Path, kind: PartKind) -> PartReport {
     let status = std::fs::read(file(dir, kind, "status")).ok();
     if let Some(status) = status.and_then(|bytes| serde_json::from_slice::<Status>(&bytes).ok()) {

@@ -183,8 +183,7 @@ impl Runner {
         }
     }
 
-    /// Handles the end of the commands of the stage-in part: records sources, and checks the data. An error ends the
-    /// part.
+    /// Handles the end of the stage-in part: records sources, and checks the data. An error fails the part.
     pub fn staged(&self, caller: Caller, id: JobId) -> Result<CheckReport, Error> {
         let core = &self.core;
         let record = self.look(caller, id, Record::clone)?;

@@ -21,8 +21,7 @@ impl Runner {
         })
     }
 
-    /// Queue of another scheduler, for jobs that were submitted there from here. It is polled only while there are such
-    /// jobs.
+    /// Queue of another scheduler, polled only while jobs were submitted there from here.
     pub fn queue_elsewhere(&self, kind: Kind) -> Arc<dyn Queue> {
         Arc::new(Elsewhere { core: Arc::downgrade(&self.core), kind, inputs_of: self.inputs_of() })
     }

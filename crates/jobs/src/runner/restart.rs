@@ -39,11 +39,9 @@ fn take_up_job(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
             Progress::Done | Progress::Failed | Progress::Dropped => {}
             Progress::Running => {
                 let started = Time::from_millis(part.dispatched_ms.unwrap_or_default());
-                // This is checked before the adoption. In the other order, a supervisor that begins in between would
-                // count as lost.
+                // Checked before the adoption: a supervisor that begins in between must not count as lost.
                 if !outside::was_begun(&super::spool::dir(&core.config, id), kind) {
-                    // The daemon ended between the record of the start and the start itself. The part's lock prevents a
-                    // second run.
+                    // The daemon ended before the recorded start took place. The part's lock prevents a second run.
                     let Some(record) = table.jobs.get_mut(&id) else { return };
                     record.part_mut(kind).into_iter().for_each(|part| part.progress = Progress::Waiting);
                     record.enter(JobState::Queued, "waits for its turn, after a restart of the daemon");

@@ -39,8 +39,7 @@ impl Core {
         table.own.transfers = transfers.map(|transfer: Transfer| (transfer.number, transfer)).collect();
         let coming = |job: &&mut Job| matches!(job.state, JobState::StagingIn | JobState::Verifying);
         table.jobs.values_mut().filter(coming).for_each(|job| self.tell(job, Now::UnderWay));
-        // The last daemon ended between the record of the start and the start itself. The transfer's lock prevents a
-        // second run.
+        // The last daemon ended before the recorded start took place. The transfer's lock prevents a second run.
         let not_begun = |t: &&mut Transfer| {
             t.state == Progress::Running && !outside::was_begun(&spool::dir(&self.config, t.number), t.kind)
         };
@@ -115,7 +114,7 @@ impl Core {
         }
     }
 
-    /// Submits a transfer to the scheduler. Of two transfers to the same file, the later waits for the earlier.
+    /// Submits a transfer to the scheduler. It waits for an earlier transfer to the same file, if there is one.
     pub fn submit(&self, table: &mut JobTable, number: u64) {
         let Some(transfer) = table.own.transfers.get(&number) else { return };
         let meets = |other: &&Transfer| other.brings.iter().any(|path| transfer.brings.contains(path));

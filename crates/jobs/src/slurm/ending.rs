@@ -6,8 +6,7 @@
 use super::scontrol::{ShownJob, ended};
 use std::time::Duration;
 
-/// Longest polling while the state still changes, or slurmctld does not answer. The epilogs of all nodes run in this
-/// time. A guess.
+/// Longest polling of a changing state or a silent slurmctld, while the epilogs of all nodes run. A guess.
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// The end of a script.

@@ -104,8 +104,7 @@ impl Backend for Hooks {
 }
 
 impl Job {
-    /// Whether the job runs or may still run. That includes a failed stage-in: Slurm holds the job, and its owner can
-    /// retry.
+    /// Whether the job runs or may still run. After a failed stage-in it may: Slurm holds it, for a retry.
     pub fn may_start(&self) -> bool {
         !self.state.is_final() || (self.state == JobState::Failed && self.has_failed_in(PartKind::StageIn))
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 /// A job as `scontrol show job` reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ShownJob {
-    /// `JobState`; empty if Slurm has no such job (any more).
+    /// `JobState`; `None` if Slurm has no such job (any more).
     pub state: Option<String>,
     /// `ExitCode`: status and signal.
     pub exit_code: Option<String>,
