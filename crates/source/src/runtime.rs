@@ -143,7 +143,7 @@ impl Pace {
 }
 
 /// Waits for a transfer while it moves. It fails temporarily if no byte arrives for the whole timeout, or fewer than
-/// [`LEAST_BYTES_S`] per second.
+/// `LEAST_BYTES_S` per second.
 pub async fn while_moving<T>(
     what: &str,
     patience: Duration,
