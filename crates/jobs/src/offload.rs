@@ -2,7 +2,7 @@
 //! works with the built-in runner, Slurm with hooks, and another scheduler with three dependent jobs.
 //!
 //! A result is sent by the command of its line, as the job's owner, under a separate supervisor. The stage-out part
-//! sends only results that failed or were changed since. So that part still decides about success, and it ends sooner
+//! skips results that were sent and not changed since. So that part still decides about success, and it ends sooner
 //! after more early results. The daemon has no access to the environment of another scheduler's job. Only the stage-out
 //! part can use credentials from it.
 
