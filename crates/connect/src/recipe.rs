@@ -127,7 +127,7 @@ impl Recipe {
         for cache in GLUSTER_CACHES {
             command.arg(format!("--xlator-option=*-{cache}.pass-through=true"));
         }
-        // We bypass this mount's page cache with `O_DIRECT`, which the server's disk need not do.
+        // `O_DIRECT` bypasses the page cache of this mount; the server's disk need not use it.
         command.arg("--xlator-option=*-client-*.filter-O_DIRECT=on");
         for timeout in ["attribute", "entry", "negative"] {
             command.arg(format!("--{timeout}-timeout=0"));

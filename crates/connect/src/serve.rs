@@ -234,7 +234,7 @@ impl FileSystem for Shared {
 
     fn sync_directory(self: &Arc<Self>, handle: u64, answer: Answer<ReplyEmpty>) {
         answer.give(match self.listed(handle, &mut |listing, _| listing.sync()) {
-            // Some file systems have nothing to do for a directory, and say so.
+            // Some file systems need no sync of a directory, and return an error.
             Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
             done => done,
         });
@@ -244,7 +244,7 @@ impl FileSystem for Shared {
         self.ask(Namespace::space)
     }
 
-    /// One of the mount point is ours: what the connections do.
+    /// Adds our own attribute of the mount point: the state of the connections.
     fn attribute(&self, id: NodeId, name: &OsStr) -> Result<Vec<u8>> {
         if id == ROOT && name == ATTRIBUTE {
             return serde_json::to_vec(&self.world.status()).map_err(|_| Errno::IO);

@@ -99,7 +99,7 @@ fn killing_connections_under_writers_and_readers_loses_nothing() {
     }
 }
 
-/// Its packets are held back so far that it hangs: found out by the probe, taken out, mounted again.
+/// Its packets are delayed so far that it hangs: the probe detects it, and it is taken out and mounted again.
 #[test]
 fn a_connection_that_hangs_is_replaced() {
     let Some(mut gluster) = Gluster::start() else { return };

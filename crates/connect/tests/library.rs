@@ -27,10 +27,10 @@ use std::time::{Duration, Instant};
 /// Injected faults of the server.
 #[derive(Debug, Default)]
 struct Faults {
-    /// One operation out of so many fails as on a connection that breaks; 0 for none.
+    /// Fails every n-th operation, as a broken connection does; 0 for none.
     one_of: AtomicU64,
     operations: AtomicU64,
-    /// Nothing is answered, and nothing can be mounted.
+    /// Whether the server answers nothing, and no mount succeeds.
     away: AtomicBool,
     /// Writes wait for it, and so many do.
     gate: Mutex<()>,
@@ -102,7 +102,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// Does it on a thread of its own, or never.
+    /// Runs the operation on a separate thread, or never.
     fn begin<T: Send + 'static>(
         &self,
         act: impl FnOnce(&OwnedFd) -> Result<T> + Send + 'static,
@@ -250,8 +250,7 @@ fn nothing_is_lost_by_a_server_that_goes_away_and_comes_back() {
     });
 }
 
-/// A program that is started closes the files that it does not get. No server takes their bytes, and it starts all the
-/// same.
+/// A started program closes the files that it does not inherit. It starts even if no server takes their bytes.
 #[test]
 fn a_program_that_is_started_does_not_wait_for_what_its_parent_wrote() {
     let Some(behind) = Behind::start(2, Policy::Load) else { return };

@@ -83,7 +83,7 @@ fn one_of_many_creates_what_must_not_be_there() {
     }
 }
 
-/// Every connection sees what another one wrote, cut and renamed, at once.
+/// Writes, truncations and renames over one connection are visible at once over every other.
 #[test]
 fn open_files_follow_truncation_renaming_and_removal() {
     let Some(behind) = Behind::bind(4, Policy::Multiple) else { return };

@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use world::{Behind, clients, options};
 
-/// sshd with keys of its own; gone at the end.
+/// An sshd with its own keys, which ends with the test.
 struct Sshd {
     dir: tempfile::TempDir,
     port: u16,

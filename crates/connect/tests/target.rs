@@ -1,4 +1,4 @@
-//! A volume's target on file servers: its objects, and what becomes of them when connections break.
+//! A volume's target on file servers: its objects, and their state after connections break.
 
 #[allow(dead_code)]
 mod world;

@@ -25,15 +25,15 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
-/// Connections at a time. Prometheus needs one, a dashboard one.
+/// Maximum of connections. Prometheus needs one, a dashboard one.
 const CONNECTIONS_MAX: usize = 32;
-/// The head of a request comes within this time, and so does what TLS has to say before.
+/// Time limit of the head of a request, including the TLS handshake.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
-/// Threads that look at what may hang: one for each thing that is looked at.
+/// Threads for queries that may hang: one for each kind of query.
 const LOOKS_MAX: usize = 4;
-/// Bytes of a head.
+/// Maximum size of a head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// A connection lasts no longer, whatever it does.
+/// Longest life of a connection.
 const CONNECTION_MAX: Duration = Duration::from_secs(300);
 /// Pause of `accept` after an error of the system.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -77,7 +77,7 @@ impl Listening {
         self.listener.local_addr()
     }
 
-    /// Answers from now on.
+    /// Starts to answer requests.
     pub fn serve(self, watched: Arc<dyn Watched>) -> io::Result<Endpoint> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(LOOKS_MAX).build()?;
@@ -115,7 +115,7 @@ fn run(runtime: Runtime, listener: TcpListener, server: Server, stops: &Notify) 
     if let Err(error) = served {
         tracing::error!("the endpoint cannot be served: {error}");
     }
-    // A look at a store that hangs is not waited for.
+    // Shutdown does not wait for a query that hangs.
     runtime.shutdown_background();
 }
 
@@ -125,7 +125,7 @@ async fn accept(listener: &tokio::net::TcpListener, server: &Arc<Server>) {
             Ok((stream, _)) => {
                 let inside = server.clone();
                 let task = tokio::spawn(async move {
-                    // Ended in time or not: it is over.
+                    // After the end or the time limit, the connection is over.
                     let _ = tokio::time::timeout(CONNECTION_MAX, connection(stream, &inside, number)).await;
                     inside.places.leave(number);
                 });

@@ -23,11 +23,11 @@ struct Daemon {
     looks: AtomicU64,
     failing: Vec<String>,
     hangs: bool,
-    /// The counting hangs.
+    /// Whether the scan of the names hangs.
     counts_never: bool,
     targets: u64,
     jobs: u64,
-    /// How often the volume was looked at, and files.
+    /// Number of queries of the volume, and of files.
     glances: AtomicU64,
     files: AtomicU64,
 }
@@ -226,7 +226,7 @@ fn what_is_no_http_or_too_long_is_refused() {
         &format!("GET / HTTP/1.1\r\nA: {}", "x".repeat(70_000)),
     ] {
         let mut stream = TcpStream::connect(served.at).expect("connects");
-        // It may have hung up before all was sent.
+        // The server may close the connection before it has received everything.
         let _ = stream.write_all(format!("{head}\r\n\r\n").as_bytes());
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);

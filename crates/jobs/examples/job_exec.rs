@@ -1,4 +1,4 @@
-//! The supervisor by itself, as the tests of the runner start it; in the product it is `entrepot job-exec`.
+//! The supervisor alone, for the tests of the runner. In the product it is `entrepot job-exec`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

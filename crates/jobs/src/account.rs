@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use store::source::JOB_VARIABLE;
 
-/// Makes a directory that others may pass where they must, and never list.
+/// Makes a directory that other users may traverse if necessary, but never list.
 pub(crate) fn make_dir(dir: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(dir)?;
     std::fs::set_permissions(dir, Permissions::from_mode(dir_mode()))
@@ -36,13 +36,13 @@ pub(crate) fn account(uid: u32, needed: bool) -> Result<Account, Error> {
     }
 }
 
-/// The number of a user whom a queue shows by that name, or, without an account, by the number.
+/// User id of the user whom a queue shows by that name, or by the number if there is no account.
 pub fn uid_of(user: &str) -> Option<u32> {
     let known = nix::unistd::User::from_name(user).ok().flatten();
     known.map(|user| user.uid.as_raw()).or_else(|| user.parse().ok())
 }
 
-/// Mode of the directory: ours alone, or passable for all where jobs run as other users.
+/// Mode of the directory: private, or traversable for all where jobs run as other users.
 fn dir_mode() -> u32 {
     if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 }
 }
@@ -91,8 +91,8 @@ pub(crate) fn base(
     }
 }
 
-/// The submitter's variables without those that change what runs before the user's command, that belong to the
-/// terminal left behind, or that are ours to set.
+/// The submitter's variables, except those that change what runs before the user's command, those of the terminal, and
+/// those that we set.
 fn filtered(environment: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     const DROPPED: [&str; 9] =
         ["BASH_ENV", "ENV", "IFS", "OLDPWD", "PROMPT_COMMAND", "PS4", "SHELLOPTS", "BASHOPTS", "TERM"];

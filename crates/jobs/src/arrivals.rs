@@ -5,12 +5,12 @@
 //!   runner, Slurm --ask--> sizes (from the sources) --> QueueView --begin, give up--> runner, Slurm
 //!                           queues (when they start) --^   ^-- free space of the volume
 //! ```
-//! On a volume of several nodes, each node publishes its promises before a byte of them comes ([`Peers`]). So all
-//! nodes together promise no more than there is.
+//! On a volume of several nodes, each node publishes its promises before it fetches a byte of them ([`Peers`]). So all
+//! nodes together promise no more than the free space.
 //!
-//! A job requests a time for its data; it begins when that time is due and space is promised to it. Sizes are
+//! A job requests a time for its data. Its stage-in begins when that time is due and space is promised to it. Sizes are
 //! requested from the sources on separate threads; one thread polls the queues while jobs wait. If a source reports no
-//! size, nothing is promised and the data come at once.
+//! size, nothing is promised and the stage-in begins at once.
 
 mod landed;
 mod nodes;
@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use store::state::State;
 use store::workers::{Pool, apart};
 
-/// The name under which rates of sources are kept in the state store.
+/// Key of the measured rates of sources in the state store.
 const RATES: &str = "source-rate";
 /// Threads that request sizes from the sources. A guess: one source that does not answer delays few others.
 const ASKERS_MAX: usize = 4;
@@ -43,20 +43,20 @@ const ASKERS_MAX: usize = 4;
 pub struct Settings {
     /// Margins and the rate of unknown sources.
     pub machine: Config,
-    /// Whether the queue decides when data come; else they come at once, as soon as there is room.
+    /// Whether stage-ins begin by the start estimates of the queue; otherwise as soon as there is space.
     pub by_queue: bool,
     /// Treatment of jobs that find no space.
     pub when_full: WhenFull,
-    /// Bytes that are never promised.
+    /// Free bytes that are kept back and never promised.
     pub keep_free: u64,
-    /// Between two looks at the queues.
+    /// Interval between two polls of the queues.
     pub poll: Duration,
 }
 
 /// The queue that estimates when a job starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QueueKind {
-    /// The built-in runner's.
+    /// Queue of the built-in runner.
     Local,
     /// Queue of Slurm.
     Slurm,
@@ -65,26 +65,26 @@ pub enum QueueKind {
     Elsewhere,
 }
 
-/// A job, by its number there.
+/// A job, by its number in its queue.
 pub type Ticket = (QueueKind, u64);
 
-/// When a waiting job starts, as its queue sees it.
+/// Expected start of a waiting job, as its queue estimates it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
     /// Milliseconds since 1970, if the queue has an estimate.
     pub at_ms: Option<u64>,
-    /// Whether it would have started by now if its data were there.
+    /// Whether the job would have started by now if its data were there.
     pub kept_waiting: bool,
 }
 
 /// The waiting jobs of one queue. Calls may block; none is made under a lock.
 pub trait WaitingJobs: Send + Sync {
-    /// Jobs that wait for their turn or their data, if the queue's estimate can be trusted. Nothing if the queue does
+    /// Jobs that wait for their turn or their data, if the queue's estimate can be trusted. `None` if the queue does
     /// not answer.
     fn starts(&self) -> Option<BTreeMap<u64, Start>>;
-    /// The data of a job may begin to come.
+    /// Reports that the stage-in of the job may begin.
     fn begin(&self, job: u64);
-    /// The data of the job will not come, for this cause.
+    /// Reports that the stage-in of the job will not begin, with the cause.
     fn give_up(&self, job: u64, cause: String);
 }
 
@@ -92,7 +92,7 @@ struct ArrivalRequest {
     ticket: Ticket,
     owner: Caller,
     wanted: Vec<StageInput>,
-    /// Whether its data are already in transit.
+    /// Whether the job's data are already in transit.
     under_way: bool,
 }
 
@@ -104,7 +104,7 @@ struct Shared {
     nodes: Option<Nodes>,
     view: Mutex<QueueView>,
     queues: Mutex<BTreeMap<QueueKind, Arc<dyn WaitingJobs>>>,
-    /// Something to look at, for the thread of the queues.
+    /// Wakes the thread that polls the queues.
     woken: Condvar,
     flags: Mutex<Flags>,
     /// Threads that query sources.
@@ -115,7 +115,7 @@ struct Shared {
 struct Flags {
     look: bool,
     stopped: bool,
-    /// All whose data come already are known.
+    /// Whether all jobs whose stage-in already runs have been added.
     taken_up: bool,
     /// Jobs whose sources are still to be queried for sizes.
     asked: VecDeque<ArrivalRequest>,
@@ -163,21 +163,21 @@ impl Arrivals {
         self.shared.look();
     }
 
-    /// A job could bring its data. Returns at once; `begin` or `give_up` follows. A second call changes nothing.
+    /// Requests the stage-in of a job. Returns at once; `begin` or `give_up` follows. A second call changes nothing.
     pub fn ask(&self, ticket: Ticket, owner: Caller, wanted: Vec<StageInput>) {
         if self.shared.view.lock().expect(ticket) {
             self.take(ArrivalRequest { ticket, owner, wanted, under_way: false });
         }
     }
 
-    /// Adds a job whose data come already, started by an earlier daemon that promised it `promised` bytes.
+    /// Adds a job whose stage-in runs already: an earlier daemon started it and promised it `promised` bytes.
     pub fn adopt(&self, ticket: Ticket, owner: Caller, wanted: Vec<StageInput>, promised: u64) {
         if self.shared.view.lock().adopt(ticket, promised) {
             self.take(ArrivalRequest { ticket, owner, wanted, under_way: true });
         }
     }
 
-    /// All jobs of the last daemon whose data come already were adopted.
+    /// Records that all jobs whose stage-in ran under the last daemon have been added.
     pub fn taken_up(&self) {
         self.shared.flags.lock().taken_up = true;
         self.shared.look();
@@ -193,38 +193,38 @@ impl Arrivals {
         self.shared.view.lock().promised()
     }
 
-    /// Records that a job's data are there. `took_ms` is the duration of the transfer, if it is a measure of their
+    /// Records that a job's data are there. `took_ms` is the duration of the transfer, if it measures the rate of the
     /// source.
     pub fn arrived(&self, ticket: Ticket, took_ms: Option<u64>) {
         self.shared.view.lock().arrived(now(), ticket, took_ms);
         self.shared.look();
     }
 
-    /// A job's data will not come.
+    /// Records that a job's data will not be staged in.
     pub fn failed(&self, ticket: Ticket) {
         self.shared.view.lock().failed(now(), ticket);
         self.shared.look();
     }
 
-    /// A job was started.
+    /// Records that a job was started.
     pub fn started(&self, ticket: Ticket) {
         self.shared.view.lock().started(now(), ticket);
         self.shared.look();
     }
 
-    /// A job is no more.
+    /// Removes a job that is over.
     pub fn gone(&self, ticket: Ticket) {
         self.shared.view.lock().gone(now(), ticket);
         self.shared.look();
     }
 
-    /// How a job's data stand.
+    /// Progress of a job's data.
     pub fn told(&self, ticket: Ticket) -> Option<Arrival> {
         self.shared.view.lock().told(now(), ticket)
     }
 
-    /// Start of a stage-in that another scheduler runs, for a job that would start at `start_ms`. In milliseconds
-    /// since 1970; nothing means at once. Queries the sources.
+    /// Start of a stage-in that another scheduler runs, for a job that would start at `start_ms`: milliseconds since
+    /// 1970, or `None` for at once. Queries the sources.
     pub fn due_ms(&self, owner: Caller, wanted: &[StageInput], start_ms: u64) -> Option<u64> {
         let known = self.shared.settings.by_queue.then(|| self.shared.volume.incoming(owner, wanted))??;
         let due_ms = self.shared.view.lock().due(&known, Time::from_millis(start_ms)).0 / 1_000_000;
@@ -285,7 +285,7 @@ fn ask_sources(shared: &Arc<Shared>) {
     }
 }
 
-/// The thread that looks at the queues and at the space.
+/// The thread that polls the queues and measures the free space.
 fn watch(shared: &Arc<Shared>) {
     let (mut told, mut landed) = (Stats::default(), Landed::default());
     let mut queues_at = Instant::now();
@@ -317,7 +317,7 @@ fn watch(shared: &Arc<Shared>) {
     }
 }
 
-/// Waits for work. Returns whether it was woken by a call; nothing when stopped.
+/// Waits for work. Returns whether a call woke it; `None` when stopped.
 fn wait(shared: &Shared, queues_at: Instant) -> Option<bool> {
     let nobody = shared.view.lock().is_empty();
     let mut flags = shared.flags.lock();

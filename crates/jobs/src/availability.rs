@@ -31,13 +31,13 @@ pub struct Looked<L> {
 
 /// The files of the volume. All calls may block.
 pub trait Inputs: Send + Sync + 'static {
-    /// Something lost, as the volume names it.
+    /// A loss, as the volume names it.
     type Lost: Clone + Send + std::fmt::Display;
-    /// A number that is another one after a target failed or came back.
+    /// Number that changes whenever a target fails or returns.
     fn target_changes(&self) -> u64;
-    /// Looks at the files at or below the paths of each job.
+    /// Checks the files at or below the paths of each job.
     fn look(&self, jobs: &[Vec<PathBuf>]) -> Result<Vec<Looked<Self::Lost>>, String>;
-    /// Repairs one loss. Does nothing if it is repaired already.
+    /// Repairs one loss. No effect if it is repaired already.
     fn repair(&self, lost: &Self::Lost) -> Result<(), String>;
     /// Replaces the order of files by the starts of the jobs that read them.
     fn starts(&self, starts: BTreeMap<FileId, Time>);
@@ -48,7 +48,7 @@ pub trait Inputs: Send + Sync + 'static {
 pub struct Settings {
     /// The machine's settings.
     pub machine: Config,
-    /// Between two looks at the queues.
+    /// Interval between two polls of the queues.
     pub poll: Duration,
 }
 
@@ -57,14 +57,14 @@ enum GuardMessage {
     Stop,
 }
 
-/// The thread that looks. Ends with [`Guard::stop`].
+/// The thread that checks. It ends with [`Guard::stop`].
 pub struct Guard {
     tell: Sender<GuardMessage>,
     thread: parking_lot::Mutex<Option<Receiver<()>>>,
 }
 
 impl Guard {
-    /// Starts it over some queues; a job of the first is not the same as a job of that number in the second.
+    /// Starts the thread over some queues. Jobs with equal numbers in two queues are different jobs.
     pub fn start(settings: Settings, queues: Vec<Arc<dyn Queue>>, inputs: Arc<impl Inputs>) -> std::io::Result<Guard> {
         let (tell, told) = channel();
         let own = tell.clone();
@@ -88,14 +88,14 @@ impl Guard {
         Ok(Guard { tell, thread: parking_lot::Mutex::new(Some(thread)) })
     }
 
-    /// Ends the thread. Repairs under way go on until the volume's mover stops.
+    /// Ends the thread. Running repairs continue until the volume's mover stops.
     pub fn stop(&self) {
         drop(self.tell.send(GuardMessage::Stop));
         let _ = self.thread.lock().take().map(|thread| thread.recv());
     }
 }
 
-/// The waiting jobs of a queue: their numbers there, expected starts and inputs, in its order.
+/// The waiting jobs of a queue, in its order: their numbers there, expected starts and inputs.
 #[derive(Default)]
 struct Picture {
     jobs: Vec<(String, Option<Time>, Vec<PathBuf>)>,
@@ -108,7 +108,7 @@ struct Driver<I: Inputs> {
     pictures: Vec<Picture>,
     inputs: Arc<I>,
     tell: Sender<GuardMessage>,
-    /// The machine's numbers of the jobs, by queue and number there.
+    /// The machine's numbers of the jobs, by queue and number in the queue.
     jobs: BTreeMap<(usize, String), JobId>,
     lost: BTreeMap<ObjectId, I::Lost>,
     next_job: u64,
@@ -342,7 +342,7 @@ mod tests {
         *memory.changes.lock() += 1;
         until("all are repaired", &|| memory.log.lock().len() == 4);
         assert_eq!(*memory.log.lock(), [3, 7, 2, 1], "by start; what has no data yet is left alone");
-        // The data of job 4 have come.
+        // The data of job 4 have arrived.
         here.0.lock().jobs[3].waits_for = WaitsFor::Nodes;
         until("who joins the line is looked at", &|| memory.log.lock().len() == 5);
         guard.stop();

@@ -37,11 +37,11 @@ use store::workers::{Pool, apart};
 
 /// Backend that runs jobs: the built-in runner, another scheduler on our behalf, or Slurm through its hooks.
 pub(crate) trait Backend: Sized + Send + Sync + 'static {
-    /// How the volume names its jobs, before their numbers.
+    /// Prefix of the job's number in the name by which the volume lists a job.
     const NAME: &'static str;
-    /// The name under which its jobs are kept in the state store.
+    /// Kind under which its jobs are kept in the state store.
     const RECORDS: &'static str;
-    /// The directory of its results that leave early.
+    /// Directory for sending results early.
     const EARLY: &'static str;
     /// Data that the backend keeps of each job beside the common ones.
     type JobData: Clone + Send + Serialize + DeserializeOwned;
@@ -50,11 +50,11 @@ pub(crate) trait Backend: Sized + Send + Sync + 'static {
 
     /// Queue whose estimates apply to the job.
     fn queue_of(job: &Job<Self::JobData>) -> QueueKind;
-    /// The queue of another scheduler in which a job finds what it has brought, and its number there.
+    /// Queue of another scheduler in which the job looks up its staged input, and its number there.
     fn queued(job: &Job<Self::JobData>) -> Option<(Kind, String)>;
     /// Whether the files that a job names must stay.
     fn needs_files(job: &Job<Self::JobData>) -> bool;
-    /// Whether the script of a job runs, and its results may leave.
+    /// Whether the job's script runs, so that results may be sent early.
     fn runs(job: &Job<Self::JobData>) -> bool;
     /// Why a job failed.
     fn why(job: &Job<Self::JobData>) -> Option<String>;
@@ -69,13 +69,13 @@ pub(crate) struct Core<B: Backend> {
     pub volume: Arc<dyn Volume>,
     pub recogniser: Recogniser,
     pub table: Mutex<JobTable<B>>,
-    /// The jobs whose end still removes what they had in the volume.
+    /// Jobs that have ended and whose resources in the volume are still being removed.
     pub clearing: Arc<clearing::Clearing>,
-    /// Notified when a job changed, and at the end.
+    /// Notified when a job changes, and at shutdown.
     pub changed: Condvar,
-    /// Thread that looks at a scheduler while it has jobs.
+    /// Thread that polls a scheduler while it has jobs.
     pub watcher: Pool,
-    /// Readable at the end.
+    /// Readable at shutdown.
     pub closing: OwnedFd,
     /// Data of the backend that need no lock.
     pub own: B,
@@ -87,12 +87,12 @@ pub(crate) struct Core<B: Backend> {
 pub(crate) struct JobTable<B: Backend> {
     pub machine: Easy,
     pub jobs: BTreeMap<JobId, Job<B::JobData>>,
-    /// The supervisors that run, by the numbers that the machine knows.
+    /// Running supervisors, by the machine's job numbers.
     pub running: BTreeMap<easy::JobId, Arc<OwnedFd>>,
     /// End and bytes of finished jobs, as last measured.
     measured: BTreeMap<JobId, (u64, u64)>,
     pub own: B::Shelf,
-    /// The end: nothing more is decided.
+    /// Whether shutdown has begun: no more decisions are made.
     pub closed: bool,
 }
 
@@ -173,7 +173,7 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Saves a job's change. If that fails the job goes on; a restart then finds its processes and status files.
+    /// Saves a change of a job. If that fails, the job goes on; a restart then finds its processes and status files.
     pub fn keep(&self, job: &Job<B::JobData>) {
         self.keep_as(B::RECORDS, job.id.0, job);
         self.tell_volume(job);
@@ -205,7 +205,7 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// The jobs that the last daemon kept. The other nodes know of these, and of no others.
+    /// Loads the jobs that the last daemon kept, and publishes exactly these to the other nodes.
     pub fn kept_jobs(&self) -> store::Result<BTreeMap<JobId, Job<B::JobData>>> {
         let jobs =
             self.records(B::RECORDS)?.into_iter().map(|job: Job<B::JobData>| (job.id, job)).collect::<BTreeMap<_, _>>();
@@ -228,14 +228,14 @@ impl<B: Backend> Core<B> {
         self.state.record_put(kind, &key(number), &bytes).map_err(|e| e.to_string())
     }
 
-    /// Forgets what was remembered under a number.
+    /// Removes the record with a number; failure is logged.
     pub fn forget_as(&self, kind: &str, number: u64) {
         if let Err(error) = self.state.record_remove(kind, &key(number)) {
             tracing::warn!("{kind} {number} could not be forgotten: {error}");
         }
     }
 
-    /// How the volume knows a job.
+    /// The volume's name of a job.
     pub fn mark(id: JobId) -> String {
         format!("{} {id}", B::NAME)
     }
@@ -245,7 +245,7 @@ impl<B: Backend> Core<B> {
         self.table.lock().jobs.get(&id).map(|job| job.owner.uid)
     }
 
-    /// Watches a supervisor on a thread of its own, unless the end comes first.
+    /// Watches a supervisor on a separate thread, until its end or shutdown.
     pub fn watch(
         self: &Arc<Self>,
         table: &mut JobTable<B>,
@@ -263,7 +263,7 @@ impl<B: Backend> Core<B> {
         }));
     }
 
-    /// Waits; whether to go on.
+    /// Waits; returns false at shutdown.
     pub fn nap(&self, span: Duration) -> bool {
         let mut table = self.table.lock();
         let until = Instant::now() + span;
@@ -292,7 +292,7 @@ fn known_job<B: Backend>(known: &KnownJobs, job: &Job<B::JobData>) -> KnownJob {
 }
 
 impl<B: Backend> JobTable<B> {
-    /// The finished jobs to forget. `bytes_of` measures what a job keeps in the state directory, once for each end.
+    /// Finished jobs to forget. `bytes_of` measures a job's part of the state directory, once for each end.
     pub fn excess(
         &mut self,
         retention: &Retention,
@@ -314,7 +314,7 @@ impl<B: Backend> JobTable<B> {
     }
 }
 
-/// Keys sort as numbers do.
+/// Keys are padded, so that they sort as numbers do.
 fn key(number: u64) -> String {
     format!("{number:020}")
 }

@@ -1,4 +1,4 @@
-//! Bodies of requests and answers on the control socket: from JSON and to JSON, for all handlers of jobs.
+//! Bodies of requests and answers on the control socket, from and to JSON, for all handlers of jobs.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,4 +1,4 @@
-//! How jobs are run here: limits, directories, and the supervisor.
+//! Configuration of the runner: limits, directories, and the supervisor.
 
 use crate::arrivals::Arrivals;
 use crate::known::KnownJobs;
@@ -9,11 +9,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Enough jobs for a user's history, and few enough bytes for the file system of the state (guesses).
+/// Kept records: enough for a user's history, and small enough for the file system of the state (guesses).
 const RETENTION: Retention =
     Retention { per_user: Bound { n_max: 1000, bytes_max: 1 << 30 }, total: Bound { n_max: 4000, bytes_max: 8 << 30 } };
 
-/// How the runner runs.
+/// Configuration of the runner.
 pub struct Config {
     /// Directory for spools and logs: `STATE/jobs`.
     pub jobs_dir: PathBuf,
@@ -21,31 +21,31 @@ pub struct Config {
     pub cores: u32,
     /// Staging parts that may run at once.
     pub n_transfers_max: u32,
-    /// Longest run of a compute part that names none, in seconds.
+    /// Longest run in seconds of a compute part that requests no time.
     pub walltime_default_s: u64,
     /// Finished jobs that are remembered, with their scripts and logs.
     pub retention: Retention,
     /// Jobs that one user may have unfinished at once.
     pub n_unfinished_per_user_max: usize,
-    /// Largest log of a stream of a part; the rest is dropped and noted.
+    /// Largest log of a stream of a part; further output is dropped, with a note.
     pub log_bytes_max: u64,
     /// Time between SIGTERM and SIGKILL, in milliseconds.
     pub grace_ms: u64,
-    /// From a staging command that failed to its next try, in milliseconds; doubled after each further one.
+    /// Pause in milliseconds before the first retry of a failed staging command; doubled for each further one.
     pub retry_pause_ms: u64,
-    /// Program that the word `entrepot` in directives stands for, and that is the supervisor: the running binary.
+    /// Program that replaces the word `entrepot` in directives, and that runs as the supervisor: the running binary.
     pub program: PathBuf,
-    /// Words between the program and `--spec FILE` when it is started as the supervisor: `job-exec`.
+    /// Arguments before `--spec FILE` when the program is started as the supervisor: `job-exec`.
     pub supervisor_args: Vec<OsString>,
-    /// Whether results named in `#STAGEOUT` leave as soon as they are closed.
+    /// Whether results named in `#STAGEOUT` are sent as soon as they are closed.
     pub offload_on_close: bool,
-    /// Schedule of stage-ins; without it they begin as soon as there is a place in the queue `dataxfer`.
+    /// Schedule of stage-ins; without it they begin as soon as the queue `dataxfer` has a slot.
     pub arrivals: Option<Arc<Arrivals>>,
     /// Table of jobs that is shared with other nodes; nothing on a volume of one node.
     pub known: Option<Arc<KnownJobs>>,
     /// Sender of notices of the ends of jobs.
     pub notices: Option<Arc<Notices>>,
-    /// Variables that every job gets, such as where the control socket is.
+    /// Environment variables that every job gets, such as the path of the control socket.
     pub environment: Vec<(String, String)>,
 }
 

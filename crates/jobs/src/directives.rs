@@ -1,7 +1,7 @@
 //! The head of a job script: staging directives, checkpoints and resource lines.
 //!
-//! The head ends with the first line that is neither blank nor a comment. Everything below is the user's program, is
-//! never looked into except for directives that came too late, and runs byte for byte as it is.
+//! The head ends with the first line that is neither blank nor a comment. Everything below is the user's program, and
+//! runs unchanged. It is only searched for directives that are too late.
 
 mod checkpoint;
 pub mod datawarp;
@@ -37,7 +37,7 @@ pub struct Directive {
 /// Content of a staging directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Says {
-    /// `-retry N`: try a failed command again, up to that often.
+    /// `-retry N`: number of retries of a failed command.
     Retry(u32),
     /// Parameters for the scheduler of the data job.
     Parameters(Vec<String>),
@@ -46,13 +46,13 @@ pub enum Says {
 }
 
 impl fmt::Display for Directive {
-    /// As it stands in a script, on one line.
+    /// The command as a script has it, on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = if self.kind == PartKind::StageIn { "#STAGEIN" } else { "#STAGEOUT" };
         match &self.says {
             Says::Retry(n) => write!(f, "{word} -retry {n}"),
             Says::Parameters(words) | Says::Command(words) => {
-                // Words come from a splitter that refuses NUL, the one thing that cannot be quoted.
+                // The splitter refuses NUL, the only character that cannot be quoted.
                 let quoted = shlex::try_join(words.iter().map(String::as_str)).map_err(|_| fmt::Error)?;
                 write!(f, "{word} {quoted}")
             }
@@ -69,7 +69,7 @@ pub struct Head {
     pub directives: Vec<Directive>,
     /// Files marked as checkpoints.
     pub checkpoints: Vec<Checkpoint>,
-    /// Resources requested in DataWarp directives, besides data that come and go.
+    /// Resources requested in DataWarp directives, except staged data.
     pub datawarp: DataWarp,
     /// Resources that are requested.
     pub resources: Resources,

@@ -1,5 +1,5 @@
-//! Directories in the volume that a script for DataWarp finds by its variables. They are made when the job gets its
-//! number; the job's own one is removed when its results are home.
+//! Directories in the volume that a script for DataWarp finds by its variables. They are created when the job gets its
+//! number; the job's own one is removed when its results have been sent.
 //!
 //! ```text
 //! MOUNT/.datawarp/job-7/striped        the job's, mode 0700, its owner's
@@ -19,13 +19,13 @@ use std::path::Path;
 
 /// Parent of all directories of jobs, at the top of the volume.
 const TOP: &str = ".datawarp";
-/// Directory of those that outlive their jobs.
+/// Directory of the persistent directories.
 const KEPT: &str = "persistent";
 
 /// Number of nodes of the job, which decides about node-local directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nodes {
-    /// The job runs on one.
+    /// The job runs on one node.
     One,
     /// Another scheduler chooses the number.
     Any,
@@ -37,7 +37,7 @@ pub fn variables_of(own: &JobDirectory) -> impl Iterator<Item = (&'static str, &
     striped.into_iter().chain(own.private.then_some((PRIVATE, "private")))
 }
 
-/// The variables that a script finds its directories by, once they are made.
+/// Variables that name the created directories for a script.
 pub fn variables(datawarp: &DataWarp) -> Vec<(String, String)> {
     let shown = |path: &Path| path.to_string_lossy().into_owned();
     let own = datawarp.own.iter().flat_map(|own| {
@@ -83,7 +83,7 @@ pub fn give(volume: &dyn Volume, owner: Caller, job: &str, nodes: Nodes, plan: &
     Ok(())
 }
 
-/// Requests that cannot be satisfied: more space than there is, and a directory of its own for each of many nodes.
+/// Requests that cannot be satisfied: more space than is free, and a separate directory for each of several nodes.
 fn wrong(volume: &dyn Volume, nodes: Nodes, datawarp: &DataWarp) -> Vec<Complaint> {
     let own = datawarp.own.iter().map(|own| (own.line, own.capacity_bytes));
     let made = datawarp.persistent.iter().filter_map(|one| Some((one.line, one.create_bytes?)));
@@ -135,7 +135,7 @@ fn persistent(top: &OwnedFd, at: &Path, owner: Caller, plan: &mut Plan) -> Resul
     if complaints.is_empty() { Ok(()) } else { Err(Error::Script(complaints)) }
 }
 
-/// Puts paths where the words of a plan's commands begin with variables.
+/// Replaces variables at the beginning of words of a plan's commands by paths.
 fn put_paths(plan: &mut Plan) {
     let known = variables(&plan.datawarp);
     let words = plan.parts.iter_mut().flat_map(|part| &mut part.commands).flat_map(|command| &mut command.argv);
@@ -156,7 +156,7 @@ pub fn remove(datawarp: &DataWarp) {
     }
 }
 
-/// Removes it if it can be reached: the volume may not be mounted yet. One that is gone is no error.
+/// Removes the directory if it can be reached: the volume may not be mounted yet. A missing one is no error.
 pub fn try_to_remove(datawarp: &DataWarp) -> std::io::Result<()> {
     let path = datawarp.own.as_ref().and_then(|own| own.path.as_deref());
     let Some((at, name)) = path.and_then(|path| path.parent().zip(path.file_name())) else { return Ok(()) };
@@ -179,7 +179,7 @@ fn open(at: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(at, path, flags, Mode::empty())
 }
 
-/// A directory that only the daemon's user changes and all may pass.
+/// Opens or creates a directory that only the daemon's user changes and all may traverse.
 fn make_ours(at: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
     match rustix::fs::mkdirat(&at, path, Mode::from_raw_mode(0o711)) {
         Ok(()) | Err(Errno::EXIST) => {}
@@ -196,7 +196,7 @@ fn is_ours(dir: &OwnedFd) -> Result<(), Errno> {
     if is_ours { Ok(()) } else { Err(Errno::PERM) }
 }
 
-/// A directory of that user, made now or before.
+/// Opens or creates a directory of that user.
 fn make(at: &OwnedFd, name: &str, owner: Caller) -> Result<OwnedFd, Errno> {
     match rustix::fs::mkdirat(at, name, Mode::RWXU) {
         Ok(()) => {

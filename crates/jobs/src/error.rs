@@ -1,4 +1,4 @@
-//! Refusals of requests about jobs, and their form on the control socket.
+//! Reasons to refuse requests about jobs, and their form on the control socket.
 
 use crate::request::{Complaint, JobId};
 use store::control::Problem;
@@ -9,7 +9,7 @@ pub enum Error {
     /// The script cannot be planned.
     #[error("the script was not submitted: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Script(Vec<Complaint>),
-    /// No such job, or not one that the caller may see: the two look the same on purpose.
+    /// No such job, or one that the caller may not see: the message is the same on purpose.
     #[error("there is no job {0} of yours; `entrepot job list --all` shows those there are")]
     NoJob(JobId),
     /// The request cannot be granted.
@@ -20,7 +20,7 @@ pub enum Error {
         /// Remedy for the user.
         mend: String,
     },
-    /// The machine failed: disk, state store, processes.
+    /// An error of the machine: disk, state store, processes.
     #[error("{0}")]
     World(String),
 }

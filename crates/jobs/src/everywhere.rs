@@ -15,17 +15,17 @@ use std::time::Duration;
 use store::calls::{Answer, Calls, SILENT, Service, To};
 use store::control::{self, Handler, Problem, Responder, exit};
 
-/// A list waits no longer for the jobs of a node.
+/// Time limit of a list for the answer of each node.
 const LIST_MAX: Duration = Duration::from_secs(3);
 
-/// A request that travels.
+/// A request that is forwarded.
 #[derive(Serialize, Deserialize)]
 struct Request {
     command: String,
     args: Value,
 }
 
-/// Serves requests of other nodes, which are about jobs of this one.
+/// Serves other nodes' requests, which concern jobs of this node.
 struct Here(Arc<dyn Handler>);
 
 impl Service for Here {
@@ -36,7 +36,7 @@ impl Service for Here {
     }
 }
 
-/// Handler of `PREFIX.*` on a node of a volume of several nodes.
+/// Handler of `PREFIX.*` on a volume of several nodes.
 pub struct Everywhere {
     here: Arc<dyn Handler>,
     prefix: &'static str,
@@ -61,7 +61,7 @@ impl Everywhere {
 
     /// The job that a request is about, if another node has it and the caller may know of it.
     fn elsewhere(&self, caller: &control::Caller, verb: &str, id: JobId) -> Option<KnownJob> {
-        // Slurm asks about a part of a job of the runner's.
+        // Slurm requests a part of a job of the runner.
         let records = if verb == "part" { OF_RUNNER } else { self.records };
         let found = self.known.find(records, id);
         let found = found.inspect_err(|error| tracing::warn!("jobs of other nodes are not known: {error}")).ok()??;
@@ -102,7 +102,7 @@ impl Handler for Everywhere {
         if verb == "list" {
             return self.list(caller, &Request { command: command.to_owned(), args }, out);
         }
-        // A request about no job, such as a new script, is for this node, and may be long.
+        // A request without a job, such as a new script, is for this node, and may be long.
         let Some(id) = job_of(&args) else { return self.here.handle(caller, command, args, out) };
         let request = Request { command: command.to_owned(), args: args.clone() };
         let here = self.here.handle(caller, command, args, out);

@@ -35,10 +35,10 @@ pub struct Spec {
     pub steps: Vec<Vec<String>>,
     /// Number of retries of a failed command.
     pub retries: u32,
-    /// The first pause before that, in milliseconds; each further one is twice as long, up to a minute.
+    /// Pause before the first retry, in milliseconds; each further one is twice as long, up to a minute.
     #[serde(default = "pause_ms")]
     pub retry_pause_ms: u64,
-    /// User that the commands run as; nothing for the user of the supervisor.
+    /// User that the commands run as; `None` for the supervisor's own.
     pub user: Option<User>,
     /// Working directory of the commands.
     pub cwd: PathBuf,
@@ -52,7 +52,7 @@ pub struct Spec {
     pub grace_ms: u64,
     /// Largest log of a stream.
     pub log_bytes_max: u64,
-    /// Input of its commands; nothing where there is none.
+    /// Standard input of the commands; `None` for an empty one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
     /// Whether each attempt is announced in the log.
@@ -72,20 +72,20 @@ pub struct User {
     pub gid: u32,
 }
 
-/// How a part ended, as the supervisor leaves it behind.
+/// How a part ended: the status file of the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// When it started, in milliseconds since 1970.
+    /// Start of the part, in milliseconds since 1970.
     pub started_ms: u64,
-    /// When it ended.
+    /// End of the part.
     pub ended_ms: u64,
     /// Outcome of the part.
     pub ending: Ending,
-    /// Commands of the part, as far as they ran.
+    /// Commands of the part that ran.
     pub steps: Vec<StepReport>,
 }
 
-/// The processes of a part, as the supervisor leaves them behind.
+/// The processes of a part, as the supervisor records them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Processes {
     /// Identity of the supervisor.
@@ -99,13 +99,13 @@ pub fn pause_ms() -> u64 {
     policy::schedule::staging::PAUSE_MIN.0 / 1_000_000
 }
 
-/// Statuses of our own commands that stay what they are: wrong words, not allowed, not there, damaged.
+/// Permanent statuses of our own commands: wrong usage, permission denied, not found, damaged.
 pub(crate) const OURS_FOR_GOOD: [u8; 4] = [exit::WRONG_INPUT, exit::DENIED, exit::NOT_FOUND, exit::INCOMPLETE];
 /// Statuses of foreign commands that are permanent: a shell's "not found" and "not executable". Other statuses have no
 /// common meaning.
 pub(crate) const FOREIGN_FOR_GOOD: [u8; 2] = [126, 127];
 
-/// Whether a command that ended so may end otherwise when it is run again. `ours`: it is this program.
+/// Whether a retry of a command with this end may succeed. `ours`: the command is this program.
 pub(crate) fn may_pass(ours: bool, ending: &Ending) -> bool {
     let for_good: &[u8] = if ours { &OURS_FOR_GOOD } else { &FOREIGN_FOR_GOOD };
     match ending {
@@ -120,7 +120,7 @@ pub fn file(dir: &Path, kind: PartKind, suffix: &str) -> PathBuf {
     dir.join(format!("{kind}.{suffix}"))
 }
 
-/// Runs the part that the file describes. With a step it becomes that command itself, as the user.
+/// Runs the part that the file describes. With a step, it becomes the command of that step, as the user.
 pub fn main(spec: &Path, step: Option<usize>) -> ExitCode {
     let read = std::fs::read(spec).map_err(|e| e.to_string());
     let spec: Spec = match read.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|e| e.to_string())) {
@@ -136,7 +136,7 @@ pub fn main(spec: &Path, step: Option<usize>) -> ExitCode {
     }
 }
 
-/// Replaces a file as a whole: a reader sees the old bytes or the new ones.
+/// Replaces a file atomically: a reader gets the old bytes or the new ones.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
@@ -148,7 +148,7 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     path.parent().map_or(Ok(()), |dir| std::fs::File::open(dir)?.sync_all())
 }
 
-/// How files of the spool are made: for us alone, never through a symbolic link.
+/// Options for files of the spool: private, never through a symbolic link.
 pub(crate) fn private() -> std::fs::OpenOptions {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = std::fs::OpenOptions::new();

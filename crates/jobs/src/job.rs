@@ -1,4 +1,4 @@
-//! One record for a job, whichever backend runs it, in memory and in the state store.
+//! Record of a job, the same for all backends, in memory and in the state store.
 
 use crate::exec::now_ms;
 use crate::plan::paths;
@@ -6,12 +6,12 @@ use crate::request::{Arrival, Caller, CheckReport, Early, JobId, JobState, Momen
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// All about one job. Its script and its environment are in the spool. `X` is what its backend alone knows.
+/// All data of one job, except script and environment, which are in the spool. `X` is the data of its backend.
 ///
-/// Records of earlier versions are read, too: there the built-in runner called the phase `state`.
+/// Records of earlier versions can be read: in them the built-in runner named the phase `state`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job<X> {
-    /// Our number, or Slurm's where its hooks handed the job over.
+    /// The job's number: our own, or Slurm's if its hooks handed the job over.
     pub id: JobId,
     /// Caller that submitted it.
     pub owner: Caller,
@@ -29,14 +29,14 @@ pub struct Job<X> {
     /// Activity or reason for waiting, in a few words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// The states that it was in.
+    /// Past states of the job.
     pub timeline: Vec<Moment>,
     /// Result of the check just before the start.
     pub check: Option<CheckReport>,
-    /// Results that left while the script ran.
+    /// Results that were sent while the script ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub early: Vec<Early>,
-    /// How its data came, as last seen.
+    /// Last seen progress of its stage-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrival: Option<Arrival>,
     /// Data that its backend keeps of it.
@@ -48,7 +48,7 @@ pub struct Job<X> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Progress {
-    /// Others are before it.
+    /// Queued behind others.
     Waiting,
     /// Dispatched; its data are being checked.
     Checking,
@@ -60,19 +60,19 @@ pub enum Progress {
     Done,
     /// The part failed.
     Failed,
-    /// The part will never run, or is no longer needed.
+    /// The part will never run, or is not needed any more.
     Dropped,
 }
 
 impl Progress {
-    /// Whether nothing more happens to it by itself.
+    /// Whether the phase is final, unless the job is retried.
     pub fn is_over(self) -> bool {
         matches!(self, Progress::Done | Progress::Failed | Progress::Dropped)
     }
 }
 
 impl<X> Job<X> {
-    /// Enters a state; the moment before it ends now. The same state with the same words is no new moment.
+    /// Enters a state, which ends the previous one. The same state with the same detail changes nothing.
     pub fn enter(&mut self, state: JobState, detail: impl Into<String>) {
         let (at_ms, detail) = (now_ms(), detail.into());
         (self.state, self.detail) = (state, detail.clone());
@@ -86,7 +86,7 @@ impl<X> Job<X> {
         self.timeline.push(Moment { state, at_ms, detail, lasted_ms });
     }
 
-    /// Since when it stands where it stands, in milliseconds since 1970.
+    /// Time of the entry into the present state, in milliseconds since 1970.
     pub fn since_ms(&self) -> u64 {
         self.timeline.last().map_or(0, |moment| moment.at_ms)
     }
@@ -96,12 +96,12 @@ impl<X> Job<X> {
         caller.uid == 0 || caller.uid == self.owner.uid
     }
 
-    /// Paths that its stage-in brings into the volume.
+    /// Paths in the volume that its stage-in creates.
     pub fn staged_paths(&self) -> Vec<PathBuf> {
         paths::staged(&self.plan, &self.cwd, self.mount.as_deref())
     }
 
-    /// Results that its own stage-out commands send: number of the command and path.
+    /// Results that our own client sends in its stage-out: index of the command, and path.
     pub fn results(&self) -> Vec<(usize, PathBuf)> {
         paths::results(&self.plan, &self.cwd, self.mount.as_deref())
     }
@@ -111,7 +111,7 @@ impl<X> Job<X> {
         paths::needed(&self.plan, &self.cwd, self.mount.as_deref())
     }
 
-    /// The paths whose bytes come or go now.
+    /// The paths whose bytes are transferred now.
     pub fn moving_paths(&self) -> Vec<PathBuf> {
         match self.state {
             JobState::StagingIn => self.staged_paths(),

@@ -1,6 +1,6 @@
 //! Table of the jobs of all nodes of a volume: the node of each job, and the files that it needs.
 //!
-//! It is kept in the records that all nodes share, so it outlives the node. The jobs themselves are their node's.
+//! The table is kept in records that all nodes share, so it outlives each node. Each node keeps its own jobs.
 
 use crate::queue::InputsOf;
 use crate::request::{Caller, JobId, Kind};
@@ -12,31 +12,31 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::state::{KNOWN_JOBS as KIND, State};
 
-/// In which records a node keeps the jobs of its runner.
+/// Kind of the records in which a node keeps its runner's jobs.
 pub(crate) const OF_RUNNER: &str = "job";
-/// Longest age of the cached inputs of jobs elsewhere, since they are read for each job of a queue.
+/// Longest age of the cached inputs of jobs elsewhere: they are read for each job of a queue.
 const INPUTS_FOR: Duration = Duration::from_secs(5);
 
-/// A job, as other nodes know it.
+/// A job, as published to other nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownJob {
     /// Name under which its node receives calls.
     pub node: String,
     /// Host of that node.
     pub host: String,
-    /// In which records its node keeps it.
+    /// Kind of the records in which its node keeps the job.
     pub records: String,
     /// Number of the job in those records.
     pub id: JobId,
     /// User id of its owner.
     pub uid: u32,
-    /// The queue of another scheduler that it waits in, and its number there.
+    /// Queue of another scheduler in which the job waits, and its number there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<(Kind, String)>,
     /// Staged input of the job, for readers of that queue.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<PathBuf>,
-    /// Files that must stay until it is over.
+    /// Files that must stay until the job is over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<PathBuf>,
 }
@@ -46,7 +46,7 @@ impl KnownJob {
         key(&self.node, &self.records, self.id)
     }
 
-    /// Whether that user may see it and act on it.
+    /// Whether that user may see the job and act on it.
     pub fn is_open_to(&self, caller: Caller) -> bool {
         caller.uid == 0 || caller.uid == self.uid
     }
@@ -80,7 +80,7 @@ impl KnownJobs {
         &self.host
     }
 
-    /// A job of this node that nothing is known of but where it is kept.
+    /// A job of this node with nothing but its place in the records.
     pub(crate) fn job(&self, records: &str, id: JobId, uid: u32) -> KnownJob {
         KnownJob {
             node: self.node.clone(),
@@ -107,14 +107,14 @@ impl KnownJobs {
         Ok(())
     }
 
-    /// A job of this node is forgotten.
+    /// Removes a job of this node.
     pub(crate) fn remove(&self, records: &str, id: JobId) -> store::Result<()> {
         let key = key(&self.node, records, id);
         self.written.lock().remove(&key);
         self.state.record_remove(KIND, &key).map(drop)
     }
 
-    /// Publishes all jobs that this node keeps in some records, and removes the others.
+    /// Publishes all jobs that this node keeps in records of this kind, and removes the others.
     pub(crate) fn settle(&self, records: &str, jobs: impl Iterator<Item = KnownJob>) -> store::Result<()> {
         let mut there = BTreeSet::new();
         for job in jobs {
@@ -138,17 +138,17 @@ impl KnownJobs {
         Ok(self.all()?.into_iter().filter(|job| job.node != self.node).collect())
     }
 
-    /// A job of another node, by the records that it is kept in there.
+    /// A job of another node, by the kind of its records and its number.
     pub fn find(&self, records: &str, id: JobId) -> store::Result<Option<KnownJob>> {
         Ok(self.elsewhere()?.into_iter().find(|job| job.id == id && job.records == records))
     }
 
-    /// Owners of the jobs of other nodes, by the name of their records and their numbers.
+    /// Owners of the jobs of other nodes, by kind of records and number.
     pub fn owners_elsewhere(&self) -> store::Result<BTreeMap<(String, JobId), u32>> {
         Ok(self.elsewhere()?.into_iter().map(|job| ((job.records, job.id), job.uid)).collect())
     }
 
-    /// The paths in the volume that jobs of other nodes need which have not ended.
+    /// The paths in the volume that unfinished jobs of other nodes need.
     pub fn needed_elsewhere(&self) -> store::Result<Vec<PathBuf>> {
         Ok(self.elsewhere()?.into_iter().flat_map(|job| job.needs).collect())
     }

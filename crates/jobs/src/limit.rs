@@ -1,11 +1,11 @@
-//! How fast a staging may be, as it is written behind `--limit`: the same in the command line and in job scripts.
+//! Rate limit of a staging, in the words after `--limit`: the same in the command line and in job scripts.
 
 use policy::units;
 
-/// A lower rate keeps a connection open for longer than its source may tolerate (a guess).
+/// Lowest limit: a lower rate keeps a connection open for longer than its source may tolerate (a guess).
 const BYTES_S_MIN: u64 = 64 << 10;
 
-/// Bytes per second of such a word.
+/// Parses a limit as bytes per second.
 pub fn of(text: &str) -> Result<u64, String> {
     match units::rate(text) {
         None => Err("give bytes per second, such as 100MiB/s".into()),
@@ -14,7 +14,7 @@ pub fn of(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The limit among the words of a command, if it has one; the error is the complaint about its form.
+/// The limit among the words of a command, if any; the error describes its wrong form.
 pub fn among(argv: &[String]) -> Result<Option<u64>, String> {
     let mut words = argv.iter();
     while let Some(word) = words.next() {

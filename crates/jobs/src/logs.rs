@@ -8,7 +8,7 @@ use std::path::Path;
 /// Largest piece of a log in one answer.
 const BYTES_MAX: usize = 256 * 1024;
 
-/// A piece of a stream of a part whose files lie in `dir`. `over`: nothing more will come.
+/// A piece of a stream of a part whose files lie in `dir`. `over`: the part writes no more.
 pub(crate) fn piece(dir: &Path, kind: PartKind, stream: Stream, offset: u64, over: bool) -> Result<LogPiece, Error> {
     let path = crate::exec::file(dir, kind, if stream == Stream::Out { "out" } else { "err" });
     let unread = |e| Error::World(format!("the log cannot be read: {e}; see {}", path.display()));

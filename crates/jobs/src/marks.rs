@@ -1,4 +1,4 @@
-//! Checkpoints that a script marks: registered in the volume at submission, removed when the job is over.
+//! Checkpoints that a script marks: registered in the volume at submission, removed at the end of the job.
 
 use crate::error::Error;
 use crate::plan::paths;

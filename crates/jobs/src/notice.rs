@@ -5,9 +5,9 @@
 //!   runner, Slurm's hooks ── over ──> [ a line for each user ] ── 4 threads at most ──> supervisor ──> command, as operator
 //!                                                                                        └──> sendmail, as the job's owner
 //! ```
-//! Each runs under a supervisor, like a part of a job: without a shell, as its user, for a minute at most. It leaves
-//! no process. A notice that fails is an event of the volume, and changes nothing for the job. It is sent at most
-//! once; lost if the daemon stops first.
+//! Each runs under a supervisor, like a part of a job: without a shell, as its user, for a minute at most. No process
+//! remains. A notice that fails is an event of the volume, and changes nothing for the job. It is sent at most once;
+//! lost if the daemon stops first.
 
 use crate::exec::{Spec, User, now_ms, outside};
 use crate::job::Job;
@@ -22,24 +22,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use store::workers::Pool;
 
-/// Notices that go at once, and that wait of one user: guesses, as is how long one may take.
+/// Maxima of running notices and of waiting notices of a user, and their time limit: guesses.
 const PLACES: usize = 4;
 const WAITING_MAX: usize = 1000;
 const SECONDS_MAX: u64 = 60;
-/// Results that a mail lists.
+/// Maximum of results that a mail lists.
 const RESULTS_MAX: usize = 50;
 
 /// Settings of the notices.
 pub struct Settings {
-    /// The operator's command and its words; none where there is none.
+    /// The operator's command as words; `None` without one.
     pub on_end: Vec<String>,
     /// Path of the program that sends mail.
     pub sendmail: PathBuf,
-    /// The supervisor, and the words before `--spec`.
+    /// The supervisor program.
     pub program: PathBuf,
-    /// The words between.
+    /// Arguments of the supervisor before `--spec`.
     pub supervisor_args: Vec<OsString>,
-    /// A directory for what runs.
+    /// Directory for the files of running notices.
     pub dir: PathBuf,
 }
 
@@ -135,7 +135,7 @@ struct Notice {
     /// Name of the action in the message of its failure.
     what: &'static str,
     argv: Vec<String>,
-    /// Whether as the job's owner.
+    /// Whether it runs as the job's owner.
     as_owner: bool,
     input: Option<String>,
 }
@@ -162,7 +162,7 @@ pub struct Notices {
 impl Notices {
     /// Creates the notices.
     pub fn new(settings: Settings, volume: Arc<dyn Volume>) -> Notices {
-        // Remove the leftovers of an earlier daemon.
+        // Leftovers of an earlier daemon.
         let _ = std::fs::remove_dir_all(&settings.dir);
         let line = Mutex::new((notices::Notices::new(PLACES, WAITING_MAX), Line::default()));
         let threads = Pool::new("notice", PLACES);
@@ -181,7 +181,7 @@ impl Notices {
         (!sendmail.is_file()).then(why)
     }
 
-    /// A job is over. Quick: locks may be held.
+    /// Queues the notices of a job that is over. Quick: locks may be held.
     pub(crate) fn over(&self, over: Over) {
         let over = Arc::new(over);
         let settings = &self.shared.settings;
@@ -219,7 +219,7 @@ impl Drop for Notices {
     }
 }
 
-/// Sends the notices that may go now.
+/// Sends the notices that may be sent now.
 fn work(shared: &Shared) {
     let next = || {
         let mut line = shared.line.lock();

@@ -1,10 +1,10 @@
-//! Results that leave early: the files of a `#STAGEOUT` line are sent as soon as they are closed, while the script
-//! runs. This works with the built-in runner, Slurm with hooks, and another scheduler with three dependent jobs.
+//! Early results: the files of a `#STAGEOUT` line are sent as soon as they are closed, while the script runs. This
+//! works with the built-in runner, Slurm with hooks, and another scheduler with three dependent jobs.
 //!
-//! A result is sent by the very command of its line, as the job's owner, under a supervisor of its own. If it was not
-//! written to since, the stage-out part does not send it again; failed or changed results it does. So success is still
-//! decided by that part, and it ends sooner if more has left before. The environment of another scheduler's job is
-//! unknown to the daemon: only the part reaches destinations with credentials from it.
+//! A result is sent by the command of its line, as the job's owner, under a separate supervisor. The stage-out part
+//! skips results that were sent and not changed since. So that part still decides about success, and it ends sooner
+//! after more early results. The daemon has no access to the environment of another scheduler's job. Only the stage-out
+//! part can use credentials from it.
 
 use crate::backend::{Backend, Core};
 use crate::config::Config;
@@ -17,18 +17,18 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use store::workers::apart;
 
-/// Between two looks at the results of running jobs. A result must be closed and unchanged from one look to the next.
+/// Interval between two checks of results. A result must be closed and unchanged from one to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// A line of a job.
+/// A stage-out line of a job: the job, and the index of the command.
 type Line = (JobId, usize);
 
-/// State of a result between two looks.
+/// State of a result between two checks.
 #[derive(Default)]
 struct ResultState {
-    /// Version of the result at the last look.
+    /// Version of the result at the last check.
     last: Option<String>,
-    /// The version that was sent, or tried.
+    /// Version of the result at the last try to send it.
     tried: Option<String>,
     sending: bool,
 }
@@ -90,7 +90,7 @@ fn look<B: Backend>(core: &Arc<Core<B>>, seen: &Lines) {
     }
 }
 
-/// Sends one result and notes how that ended.
+/// Sends one result and records the outcome.
 fn send<B: Backend>(core: &Weak<Core<B>>, (id, command): Line, path: PathBuf) {
     let Some(core) = core.upgrade() else { return };
     let at_ms = now_ms();
@@ -110,7 +110,7 @@ fn send<B: Backend>(core: &Weak<Core<B>>, (id, command): Line, path: PathBuf) {
     core.changed.notify_all();
 }
 
-/// How one of a job's stage-out commands is run.
+/// Supervisor's spec for one stage-out command of a job.
 fn spec<B: Backend>(core: &Core<B>, id: JobId, command: usize) -> Result<Spec, String> {
     let job = core.table.lock().jobs.get(&id).cloned().ok_or("the job is gone")?;
     let part = job.plan.part(PartKind::StageOut).ok_or("it takes nothing home")?;

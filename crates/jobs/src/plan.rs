@@ -27,14 +27,14 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// This machine, and a day for parts that name no time.
+    /// Limits of this machine, and a day for parts that request no time.
     pub fn of_machine() -> Limits {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         Limits { cores, walltime_default_s: 24 * 3600, arrays: false }
     }
 }
 
-/// Plans a script. `file_name` names the job where nothing else does.
+/// Plans a script. `file_name` is the name of a job that names itself nowhere else.
 pub fn plan(
     script: &[u8],
     file_name: &str,
@@ -48,8 +48,7 @@ pub fn plan(
     }
 }
 
-/// The plan as far as the script is understood, and all complaints. Callers that find more errors can report all at
-/// once.
+/// The plan as far as the script is valid, and all complaints. A caller can add further errors and report all at once.
 pub fn draft(
     script: &[u8],
     file_name: &str,
@@ -110,7 +109,7 @@ pub fn draft(
     (plan, draft.complaints)
 }
 
-/// Events of which the owner gets mail, and whether only lines request it that a scheduler reads, too.
+/// Events of which the owner gets mail, and whether only lines request it that a scheduler reads as well.
 fn mail(own: &Resources, all: &Resources) -> Option<Mail> {
     let mail = all.mail.clone().filter(|mail| !mail.is_none())?;
     Some(Mail { theirs: own.mail.is_none(), ..mail })
@@ -181,7 +180,7 @@ impl Draft {
     }
 }
 
-/// The parts in their order and dependence, as the policy has it, filled with what they run.
+/// The parts in their order and dependence, as the policy defines them, with their commands.
 fn chain(stage_in: Staging, compute: Part, stage_out: Staging, limits: Limits, recognise: Recognise<'_>) -> Vec<Part> {
     let line = |(_, argv): &(u32, Vec<String>)| argv.join(" ");
     let cut = staging::plan(&staging::Directives {

@@ -1,7 +1,7 @@
 //! Snapshot of a scheduler's queue: running jobs, waiting jobs in order, their expected starts and their inputs.
 //!
 //! [`Queue`] is one trait over Slurm, PBS and the built-in runner. Decisions by the queue (when to bring data, what to
-//! protect) do not depend on the scheduler. A snapshot ages: take another after a few seconds.
+//! protect) do not depend on the scheduler. A snapshot is outdated after a few seconds.
 
 mod forecast;
 pub mod pbs;
@@ -26,7 +26,7 @@ pub trait Queue: Send + Sync {
     fn snapshot(&self) -> Result<Snapshot, Error>;
 }
 
-/// Why there is no picture.
+/// Why there is no snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The scheduler's command failed or could not be run.
@@ -37,7 +37,7 @@ pub enum Error {
         /// Error output of the command, or the reason why it did not run.
         cause: String,
     },
-    /// The answer has another shape than those of the known versions.
+    /// The answer has a form of no known version.
     #[error("{command} wrote what is not understood: {line:?}")]
     Answer {
         /// Command that was run.
@@ -50,7 +50,7 @@ pub enum Error {
 /// A queue at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// When it was taken, in milliseconds since 1970.
+    /// Time of the snapshot, in milliseconds since 1970.
     pub taken_ms: u64,
     /// Nodes of the system (cores for the built-in runner, whose one machine has one).
     pub nodes: u32,
@@ -64,7 +64,7 @@ impl Snapshot {
         self.jobs.iter().filter(|job| job.state == State::Running)
     }
 
-    /// Jobs that wait for nodes and nothing else, first in line first. The replication window is a prefix of these.
+    /// Jobs that wait only for nodes, first in line first. The replication window is a prefix of these.
     pub fn in_line(&self) -> impl Iterator<Item = &QueuedJob> {
         self.jobs.iter().filter(|job| job.state == State::Pending && job.waits_for == WaitsFor::Nodes)
     }
@@ -82,7 +82,7 @@ pub struct QueuedJob {
     pub id: String,
     /// Login name of the owner.
     pub user: String,
-    /// The queue (partition) it is in.
+    /// Queue (partition) of the job.
     pub queue: String,
     /// Nodes that it requests or has (cores for the built-in runner).
     pub nodes: u32,
@@ -92,19 +92,19 @@ pub struct QueuedJob {
     pub waits_for: WaitsFor,
     /// Why it waits, in the scheduler's words.
     pub reason: String,
-    /// When the scheduler thinks that it starts, or when it started; milliseconds since 1970.
+    /// Actual or estimated start, in milliseconds since 1970.
     pub start_ms: Option<u64>,
-    /// Time limit in seconds; nothing if there is none.
+    /// Time limit in seconds; `None` for no limit.
     pub time_limit_s: Option<u64>,
     /// When it was submitted, in milliseconds since 1970.
     pub submitted_ms: Option<u64>,
-    /// Files of the volume that it reads: absolute paths, as far as its directives name them.
+    /// Files of the volume that the job reads: absolute paths, as far as its directives name them.
     pub inputs: Vec<PathBuf>,
 }
 
 impl QueuedJob {
-    /// Records that the input of the job is known, so that it does not wait for data. Slurm updates the reason of the
-    /// first jobs only: later ones seem to wait for data that are there.
+    /// Records that the data of the job are there. Slurm updates the reason of the first jobs only; later ones still
+    /// seem to wait for data.
     pub(crate) fn knows_its_data(&mut self) {
         if self.waits_for == WaitsFor::Data && !self.inputs.is_empty() {
             self.waits_for = WaitsFor::Nodes;
@@ -120,9 +120,9 @@ pub enum State {
     Pending,
     /// The job has its nodes.
     Running,
-    /// Gives its nodes back, or takes its results home: it reads no input any more.
+    /// The job releases its nodes, or stages out: it reads no input any more.
     Ending,
-    /// Is over, and still remembered.
+    /// The job is over, but still listed.
     Ended,
 }
 
@@ -136,7 +136,7 @@ pub enum WaitsFor {
     Dependency,
     /// Release by a user or the operator.
     Release,
-    /// A time of day.
+    /// A start time.
     Time,
     /// Staging of its data.
     Data,
@@ -144,10 +144,10 @@ pub enum WaitsFor {
     Nothing,
 }
 
-/// Finds the input files of a job by its number: the schedulers do not know them.
+/// Returns the input files of a job by its number, since the schedulers do not have them.
 pub type InputsOf = std::sync::Arc<dyn Fn(&str) -> Vec<PathBuf> + Send + Sync>;
 
-/// Runs a scheduler's command in the time zone that its answer is parsed in; returns its output.
+/// Runs a scheduler's command in the time zone in which its output is parsed; returns the output.
 pub(crate) fn ask(program: &str, args: &[&str], environment: &[(&str, &str)]) -> Result<String, Error> {
     let command = || format!("{program} {}", args.join(" "));
     let done = std::process::Command::new(program)

@@ -23,26 +23,26 @@ use store::workers::apart;
 
 /// The volume that has the copies. All calls may block.
 pub trait Copies: Send + Sync + 'static {
-    /// Whether it is for this node to have any made.
+    /// Whether this node makes the copies.
     fn is_here(&self) -> bool;
     /// The files at or below these paths that can be copied.
     fn files_of(&self, inputs: &[PathBuf]) -> Vec<FileId>;
     /// Reports events of jobs, in this order.
     fn tell(&self, events: Vec<Event>);
-    /// Whether there are any, also of an earlier daemon.
+    /// Whether there are any copies, including those of an earlier daemon.
     fn any(&self) -> bool;
-    /// Protection of the input of a job, and the time on the same clock.
+    /// Protection of the input of a job, and the present time on the same clock.
     fn protection(&self, job: JobId) -> (Vec<Protection>, Time);
     /// Whether processes of that user's job had the file open and have closed it. False where it cannot be observed.
     fn has_closed(&self, job: &str, user: &str, file: FileId) -> bool;
 }
 
-/// How replication works.
+/// Settings of the replication.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Whether any job's input is copied.
     pub on: bool,
-    /// Between two looks at the queue.
+    /// Interval between two polls of the queue.
     pub poll: Duration,
 }
 
@@ -109,7 +109,7 @@ fn why_text(reason: Option<CreateReason>, life: Option<Life>) -> String {
 }
 
 impl Shared {
-    /// Waits; whether to go on.
+    /// Waits; returns false at shutdown.
     fn nap(&self, span: Duration) -> bool {
         let until = Instant::now() + span;
         let mut stopped = self.stopped.lock();
@@ -153,7 +153,7 @@ fn watch(shared: &Shared, queue: &dyn Queue, Settings { on, poll }: Settings) {
     }
 }
 
-/// Files that running jobs had open and have open no more.
+/// Files that running jobs had open and have closed.
 fn look_for_closed(shared: &Shared) {
     let watched = shared.table.lock().in_use();
     for (job, name, user, file) in watched {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// A job. Numbers rise from 1 and are never given twice in one volume.
+/// Number of a job. Numbers start at 1, rise, and are never reused in a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JobId(pub u64);
@@ -44,7 +44,7 @@ pub enum Script {
 }
 
 impl Script {
-    /// The bytes as they were.
+    /// The bytes of the script.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Script::Text(text) => text.as_bytes(),
@@ -95,11 +95,11 @@ pub struct Submit {
     pub overrides: Overrides,
 }
 
-/// `job.register`: the parts of a job will be run by another scheduler. The answer is a [`Registered`]; then follows
+/// `job.register`: another scheduler will run the parts of a job. The answer is a [`Registered`]. Then follows
 /// `job.submitted`, or `job.unregister` ([`OneJob`]) if a part could not be submitted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Register {
-    /// The job; its environment and mask are the scheduler's affair and left out.
+    /// The job; without environment and mask, which the scheduler keeps.
     pub job: Submit,
     /// Scheduler that runs the job.
     pub scheduler: Kind,
@@ -117,7 +117,7 @@ pub struct Registered {
     pub plan: Plan,
     /// Variables that its data parts need to find the volume.
     pub environment: Vec<(String, String)>,
-    /// Variables that its script finds its directories by.
+    /// Variables that name the directories for its script.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub script_environment: Vec<(String, String)>,
     /// Least delay of the stage-in part, in seconds.
@@ -147,7 +147,7 @@ pub struct Submitted {
 /// `job.list`. The answer is `Vec<JobSummary>`, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct List {
-    /// Finished jobs too.
+    /// Whether finished jobs are listed, too.
     #[serde(default)]
     pub all: bool,
 }
@@ -167,7 +167,7 @@ pub struct OneJob {
     pub id: JobId,
 }
 
-/// `job.retry`: takes up a failed job at the part that failed. The answer is a [`JobSummary`].
+/// `job.retry`: continues a failed job at the part that failed. The answer is a [`JobSummary`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
     /// The number that `entrepot job list` shows.
@@ -175,7 +175,7 @@ pub struct Retry {
     /// The caller's file creation mask.
     #[serde(default)]
     pub umask: u32,
-    /// The caller's environment; the runner filters it. A stage-out has the one of its submission.
+    /// The caller's environment, which the runner filters. A stage-out gets that of its submission.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
 }
@@ -202,7 +202,7 @@ pub struct LogPiece {
     pub data: Script,
     /// Offset of the next piece.
     pub next_offset: u64,
-    /// Whether there is nothing more now and nothing will come: the part has ended or never will start.
+    /// Whether the log is complete: the part has ended or will never start.
     pub ended: bool,
 }
 
@@ -221,11 +221,11 @@ pub enum Stream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PartKind {
-    /// Bring the data.
+    /// Stages the data in.
     StageIn,
-    /// Run the script.
+    /// Runs the script.
     Compute,
-    /// Take the results home.
+    /// Stages the results out.
     StageOut,
 }
 

@@ -31,16 +31,16 @@ use store::calls::Calls;
 use store::control::Handler;
 use store::state::State;
 
-/// The runner. Shared by the daemon's connections; ends when dropped or [`Runner::shut_down`], the jobs go on running.
+/// The runner, shared by the daemon's connections. Its jobs outlive [`Runner::shut_down`] and drop.
 pub struct Runner {
     core: Arc<Core>,
 }
 
 impl Runner {
-    /// The records that its jobs are kept in.
+    /// Kind of the records in which its jobs are kept.
     pub const RECORDS: &str = Local::RECORDS;
 
-    /// Takes up the jobs that the state store knows and starts what can start.
+    /// Loads the jobs of the state store and starts those that can start.
     pub fn open(
         config: Config,
         state: Arc<dyn State>,
@@ -68,7 +68,7 @@ impl Runner {
         Everywhere::over(self.clone(), PREFIX, Local::RECORDS, self.core.config.known.as_ref(), calls)
     }
 
-    /// The paths in the volume that jobs need which have not ended: what they read and what they write.
+    /// The paths in the volume that unfinished jobs read or write.
     pub fn needed_paths(&self) -> Vec<PathBuf> {
         let table = self.core.table.lock();
         table.jobs.values().filter(|record| Local::needs_files(record)).flat_map(Record::needed_paths).collect()

@@ -1,7 +1,8 @@
 //! Schedulers that run the three dependent parts of a job elsewhere: submission commands and queries about a part.
 //!
-//! The paper's way, for schedulers without hooks: stage-in in the queue of data jobs, the script after it succeeded,
-//! stage-out after that. The user runs the commands, from the command line; the daemon only sends queries.
+//! The paper's method, for schedulers without hooks: a stage-in in the queue of data jobs, then the script, then the
+//! stage-out. Each part depends on the one before. The command line submits them as the user; the daemon only sends
+//! queries.
 //!
 //! Source: the reference, section 6.1.
 
@@ -17,7 +18,7 @@ use crate::request::{Ending, Kind, PartKind};
 use std::path::{Path, PathBuf};
 
 impl Kind {
-    /// As users write it.
+    /// Name of the scheduler, as users write it.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Slurm => "slurm",
@@ -42,25 +43,25 @@ impl Kind {
     }
 }
 
-/// One scheduler: words in, words out. Nothing here submits or cancels by itself.
+/// One scheduler: builds commands and parses their output. It submits and cancels nothing itself.
 pub trait Scheduler: Send + Sync {
     /// Program and arguments that submit a part; the script goes to its standard input.
     fn submit(&self, part: &Submission<'_>) -> Vec<String>;
 
-    /// Variables that the command which submits a part needs besides the user's own.
+    /// Variables that the submission command needs in addition to the user's own.
     fn environment(&self, part: &Submission<'_>) -> &'static [(&'static str, &'static str)] {
         let _ = part;
         &[]
     }
 
-    /// Start of the script if it were submitted now and had its data, in milliseconds since 1970; nothing without an
+    /// Start of the script if it were submitted now with its data there, in milliseconds since 1970; `None` without an
     /// estimate. Blocks while the scheduler is queried.
     fn start_of(&self, script: &ScriptToEstimate<'_>) -> Option<u64>;
 
-    /// The number in what that command wrote.
+    /// Parses the number in the output of the submission command.
     fn read_id(&self, said: &str) -> Option<String>;
 
-    /// Program and arguments that cancel these.
+    /// Program and arguments that cancel these parts.
     fn cancel(&self, ids: &[String]) -> Vec<String>;
 
     /// State of a part. Blocks while the scheduler is queried.
@@ -74,25 +75,25 @@ pub struct Submission<'a> {
     pub name: &'a str,
     /// Stage-in, compute or stage-out.
     pub kind: PartKind,
-    /// The part that must have succeeded before.
+    /// Scheduler number of the part that must succeed before this one.
     pub after: Option<&'a str>,
     /// Queue of the data parts.
     pub data_queue: &'a str,
-    /// Cores and longest run, where the user said so to us and not to the scheduler.
+    /// Requested cores, if the user gave them to us and not to the scheduler.
     pub cores: Option<u32>,
-    /// Longest run in seconds, likewise.
+    /// Longest run in seconds, if the user gave it to us and not to the scheduler.
     pub walltime_s: Option<u64>,
     /// Least delay in seconds of a data part that is not due yet.
     pub delay_s: Option<u64>,
-    /// Log file of a data part; a compute part writes where its script directs it.
+    /// Log file of a data part; a compute part writes to the file that its script names.
     pub log: &'a Path,
     /// Parameters from directives, in the scheduler's own words.
     pub parameters: &'a [Vec<String>],
-    /// Variables that the script needs. They are in the environment of the command that submits it, too.
+    /// Variables that the script needs. The submission command has them in its environment, too.
     pub variables: &'a [(String, String)],
 }
 
-/// A script for which a start is estimated.
+/// A script, for an estimate of its start.
 #[derive(Clone, Copy, Debug)]
 pub struct ScriptToEstimate<'a> {
     /// Text of the script, with the scheduler's own lines.
@@ -107,18 +108,18 @@ pub struct ScriptToEstimate<'a> {
     pub walltime_in_all_s: u64,
 }
 
-/// A part, as the scheduler knows it.
+/// State of a part in the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartStatus {
-    /// Outcome, if it has ended; nothing if the scheduler has forgotten the part.
+    /// Outcome, if it has ended; `None` if the scheduler has forgotten the part.
     pub ending: Option<Ending>,
-    /// File of its output.
+    /// File of its standard output.
     pub out: Option<PathBuf>,
-    /// File of its errors.
+    /// File of its standard error.
     pub err: Option<PathBuf>,
 }
 
-/// Whether a number can be one of a scheduler's: it is put on command lines.
+/// Whether a text can be a job number of a scheduler: it is put on command lines.
 pub fn is_id(id: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-[]".contains(c);
     !id.is_empty() && id.len() <= 128 && id.starts_with(|c: char| c.is_ascii_digit()) && id.chars().all(plain)

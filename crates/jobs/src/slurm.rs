@@ -1,14 +1,15 @@
-//! Jobs of a real Slurm: their data brought before they start, checked just before, results sent home after.
+//! Jobs of a real Slurm: their data are staged in before they start, checked just before, and the results staged out
+//! after.
 //!
 //! ```text
 //!   slurmctld -- burst_buffer.lua -- `entrepot slurm hook ...` -- control socket -- this
 //!      setup, data_in, pre_run, data_out, teardown                jobs --< transfers (one command each, supervised)
 //! ```
 //!
-//! Slurm decides when each step is due; the script in its plug-in passes on the job's number and script and polls its
-//! progress. The work is the daemon's: a transfer goes on when slurmctld restarts or its hook is killed, and every
-//! step may be requested again. Jobs of one user that bring the same data share one transfer, which ends only with the
-//! last. A transfer runs as the job's owner, under the same supervisor as the parts of the built-in runner.
+//! Slurm decides when each step is due. The script in its plug-in forwards the job's number and script, and polls the
+//! progress. The daemon does the work: a transfer goes on when slurmctld restarts or its hook is killed. Every step may
+//! be requested again. Jobs of one user that stage the same data share one transfer, which ends only with the last job.
+//! A transfer runs as the job's owner, under the same supervisor as the parts of the built-in runner.
 
 mod core;
 mod ending;
@@ -51,16 +52,16 @@ use store::state::State;
 /// The jobs of Slurm that use this volume. Ends when dropped or [`Slurm::shut_down`]; transfers go on running.
 pub struct Slurm {
     core: Arc<Core>,
-    /// Runner of the jobs whose parts are submitted to Slurm by themselves.
+    /// Runner of the jobs whose parts users submit to Slurm themselves.
     runner: OnceLock<Weak<Runner>>,
 }
 
 impl Slurm {
-    /// The records that its jobs are kept in.
+    /// Kind of the records in which its jobs are kept.
     pub const RECORDS: &str = Hooks::RECORDS;
 
-    /// Takes up what the state store knows. `config` is the built-in runner's: directories, limits, the supervisor.
-    /// `slurm_user` (none if empty) may call the hooks besides root and whoever runs the daemon.
+    /// Loads the jobs of the state store. `config` is the built-in runner's: directories, limits, the supervisor.
+    /// `slurm_user` (none if empty) may call the hooks, besides root and the daemon's user.
     pub fn open(
         config: Config,
         slurm_user: &str,
@@ -97,7 +98,7 @@ impl Slurm {
         Everywhere::over(self.clone(), PREFIX, Hooks::RECORDS, self.core.config.known.as_ref(), calls)
     }
 
-    /// Sets the runner that knows which parts are expected from users. Only the first call counts.
+    /// Sets the runner, which has the list of parts expected from users. Only the first call counts.
     pub fn set_runner(&self, runner: &Arc<Runner>) {
         drop(self.runner.set(Arc::downgrade(runner)));
     }
@@ -114,12 +115,12 @@ impl Slurm {
         })
     }
 
-    /// The queue as far as hooks have handed jobs to us whose data are there.
+    /// Queue of the jobs that hooks handed over and whose data are there.
     pub fn queue(&self) -> Arc<dyn crate::queue::Queue> {
         Arc::new(stage_in::Hooked(Arc::downgrade(&self.core), self.inputs_of()))
     }
 
-    /// The paths in the volume that jobs need which have not ended: what they bring and what they take home.
+    /// The paths in the volume that unfinished jobs stage in or out.
     pub fn needed_paths(&self) -> Vec<PathBuf> {
         let table = self.core.table.lock();
         table.jobs.values().filter(|job| Hooks::needs_files(job)).flat_map(Job::needed_paths).collect()

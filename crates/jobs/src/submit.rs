@@ -1,4 +1,4 @@
-//! Request to submit a job, as a client gathers it: the script and the environment of the submission.
+//! Submission of a job by a client: its script and its environment.
 
 use crate::directives::SCRIPT_BYTES_MAX;
 use crate::request::{Overrides, Script, Submit};
@@ -7,10 +7,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use store::host::umask;
 
-/// Reads a script, never more than may be submitted and never from what is no plain file.
+/// Reads a script, at most the permitted size, and only from a plain file.
 pub fn read_script(path: &Path) -> std::io::Result<Vec<u8>> {
     let wrong = |why: String| std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
-    // Without NONBLOCK the opening of a fifo would wait for a writer.
+    // Without `NONBLOCK`, opening a fifo would wait for a writer.
     let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file = std::fs::OpenOptions::new().read(true).custom_flags(nonblock).open(path)?;
     if !file.metadata()?.is_file() {

@@ -11,37 +11,37 @@ use store::daemon::JobFacts;
 /// Paths are absolute, below the mount point, and free of `.` and `..`; symbolic links are not resolved: the
 /// implementation must resolve them inside the volume, with the owner's rights.
 pub trait Volume: Send + Sync {
-    /// Mount point, or nothing while the volume is not mounted.
+    /// Mount point, or `None` while the volume is not mounted.
     fn mount_point(&self) -> Option<PathBuf>;
 
-    /// Looks whether the data of a job are all there and mends what can be mended, before the job is dispatched.
-    /// A path may be a directory: all below it is meant. The error is a reason that the user can understand.
+    /// Checks before dispatch whether the data of a job are all there, and repairs them if possible. A path may be a
+    /// directory: all files below it are checked. The error is a reason for the user.
     fn check_before_job(&self, owner: Caller, paths: &[PathBuf]) -> Result<CheckReport, String>;
 
-    /// Reads what was staged in at `paths` and compares size and checksums with those recorded on arrival. Returns the
+    /// Compares the size and checksums of the files staged in at `paths` with those recorded on arrival. Returns the
     /// bytes compared. The error names the file and the difference.
     fn verify_staged(&self, owner: Caller, paths: &[PathBuf]) -> Result<u64, String>;
 
-    /// Removes the partial data of an abandoned staging to `path`. None there is no error.
+    /// Removes the partial data of an abandoned staging to `path`. Missing data are no error.
     fn forget_staging(&self, owner: Caller, path: &Path) -> Result<(), String>;
 
     /// Records `uri` as the source of the file at `path`, which an ordinary command just fetched from there. If `path`
     /// is a directory, the file in it with the last name of the URI is meant. Returns the file.
     fn record_source(&self, owner: Caller, path: &Path, uri: &str) -> Result<PathBuf, String>;
 
-    /// Size of a job's stage-in, requested from the sources as the owner. Nothing if a source reports no size.
+    /// Size of a job's stage-in, requested from the sources as the owner. `None` if a source reports no size.
     fn incoming(&self, owner: Caller, wanted: &[StageInput]) -> Option<Incoming> {
         let _ = (owner, wanted);
         None
     }
 
-    /// Bytes still to come of one command of `bytes`, as far as is known. Must be quick.
+    /// Bytes still to come of one command of `bytes`, as an estimate. Must be quick.
     fn left(&self, owner: Caller, wanted: &StageInput, bytes: u64) -> Option<u64> {
         let _ = (owner, wanted, bytes);
         None
     }
 
-    /// Bytes of new files that fit; nothing if unknown.
+    /// Free bytes for new files; `None` if unknown.
     fn free_bytes(&self) -> Option<u64> {
         None
     }
@@ -52,7 +52,7 @@ pub trait Volume: Send + Sync {
         let _ = (job, owner, paths, facts);
     }
 
-    /// Counts how data arrived between two looks, for the metrics of the volume.
+    /// Counts arrivals of data since the last call, for the metrics of the volume.
     fn count_arrivals(&self, before: &just_in_time::Stats, after: &just_in_time::Stats) {
         let _ = (before, after);
     }
@@ -74,10 +74,10 @@ pub trait Volume: Send + Sync {
         Ok(false)
     }
 
-    /// The job is over and marks nothing any more. Quick: locks may be held.
+    /// Removes the checkpoint marks of a job that is over. Quick: locks may be held.
     fn unmark_checkpoints(&self, _job: &str) {}
 
-    /// Identifies the version of a result; nothing while it is missing, open, or no file of the owner's.
+    /// Identifies the version of a result; `None` while it is missing, open, or not a file of the owner.
     fn closed_version(&self, owner: Caller, path: &Path) -> Option<String> {
         let _ = (owner, path);
         None
@@ -89,7 +89,7 @@ pub trait Volume: Send + Sync {
         Vec::new()
     }
 
-    /// Transfers of the owner's commands to or from these paths now, with their progress.
+    /// Running transfers of the owner's commands to or from these paths, with their progress.
     fn transfers(&self, owner: Caller, paths: &[PathBuf]) -> Vec<Transfer> {
         let _ = (owner, paths);
         Vec::new()
@@ -99,18 +99,18 @@ pub trait Volume: Send + Sync {
     /// those still remembered, and to files that the owner may reach.
     fn recoveries(&self, owner: Caller, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent>;
 
-    /// Counts a job that came to be in `state`, for the metrics of the volume. Quick: locks may be held.
+    /// Counts a job that entered `state`, for the metrics of the volume. Quick: locks may be held.
     fn count_job(&self, _state: JobState) {}
 }
 
-/// Files of a job that are checkpoints.
+/// Checkpoint files of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marked {
     /// Application that writes them.
     pub app: String,
     /// Pattern below the mount point; may hold `{version}`, `*` and `**`.
     pub path: PathBuf,
-    /// Nodes that the application runs on.
+    /// Number of nodes of the application.
     pub nodes: Option<u64>,
     /// Seconds between two of its failures.
     pub mtbf_s: Option<u64>,
@@ -118,7 +118,7 @@ pub struct Marked {
     pub interval_s: Option<u64>,
 }
 
-/// A volume that nothing is known of: no mount point, nothing to check, no source to keep.
+/// A volume without a mount point: checks find nothing, and no source is kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoVolume;
 

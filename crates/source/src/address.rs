@@ -1,9 +1,9 @@
-//! A URI taken apart and checked, so that nothing in it can be mistaken for an option, a command or another path.
+//! Parses and checks a URI, so that no part of it can be mistaken for an option, a command or another path.
 
 use std::fmt;
 use url::Url;
 
-/// How a source is spoken to.
+/// Protocol of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// `http`, `https`.
@@ -18,13 +18,13 @@ pub enum Scheme {
     Sftp,
     /// `file`.
     File,
-    /// `zenodo`, `doi`: a record of a repository, which is a directory of files that lie elsewhere.
+    /// `zenodo`, `doi`: a record of a repository, which is a directory of files on other servers.
     Repository,
-    /// Anything else, for an external command.
+    /// Any other scheme, for an external command.
     Other,
 }
 
-/// The names of the schemes that are spoken without a command of the operator's.
+/// Names of the schemes that need no command of the operator.
 pub const SCHEMES: &str = "http, https, webdav, webdavs, s3, ftp, ftps, sftp, file, zenodo, doi";
 
 /// A URI in its parts, decoded.
@@ -54,19 +54,19 @@ pub enum AddressError {
     /// A URI that must not be stored; see `store::source::check_uri`.
     #[error("{0}")]
     Uri(String),
-    /// A part that could be mistaken for something else.
+    /// A part that could be mistaken for an option or another path.
     #[error("the {part} of the URI has a character that is not allowed there; write it without")]
     Part {
         /// Name of the part.
         part: &'static str,
     },
-    /// No server, or a file with one.
+    /// A URI without a server, or a file with one.
     #[error("{0}")]
     Host(&'static str),
 }
 
 impl Address {
-    /// Takes a URI apart.
+    /// Parses a URI.
     pub fn parse(uri: &str) -> Result<Address, AddressError> {
         store::source::check_uri(uri).map_err(|e| AddressError::Uri(e.to_string()))?;
         let url = Url::parse(uri).map_err(|e| AddressError::Uri(e.to_string()))?;
@@ -88,8 +88,7 @@ impl Address {
         if path.chars().any(char::is_control) {
             return Err(part("path"));
         }
-        // A name that climbs is never needed: the parser resolved the plain ones, what is left was hidden in percent
-        // signs.
+        // A `..` is never needed: the parser has resolved plain ones, so the rest was hidden in percent signs.
         if scheme != Scheme::Other && path.split('/').any(|name| name == "..") {
             return Err(part("path"));
         }
@@ -103,7 +102,7 @@ impl Address {
         Ok(Address { uri: uri.to_string(), scheme, secure, host, port: url.port(), user, path, query })
     }
 
-    /// The directory that a name lies in and the name; `None` where the path ends in `/`.
+    /// The directory and the last name of the path; `None` if the path ends in `/`.
     pub fn parent_and_name(&self) -> Option<(&str, &str)> {
         let (parent, name) = self.path.rsplit_once('/')?;
         (!name.is_empty()).then_some((if parent.is_empty() { "/" } else { parent }, name))
@@ -145,7 +144,7 @@ fn is_plain(word: &str, more: &str) -> bool {
     !word.is_empty() && !word.starts_with('-') && word.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
 }
 
-/// Resolves percent signs; `None` if what comes out is no UTF-8 or a percent sign stands alone.
+/// Resolves percent signs; `None` if the result is not UTF-8 or a percent sign stands alone.
 pub(crate) fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,7 +1,7 @@
 //! Checks whether an http answer matches its request: the server is not trusted.
 //!
-//! A cache or a proxy that answers a range with another one, or with the whole file, would put right bytes at the
-//! wrong place.
+//! A cache or proxy may answer with another range, or with the whole file. Its bytes would then be stored at the wrong
+//! offset.
 
 use crate::failure;
 use crate::guard::same;
@@ -12,10 +12,11 @@ use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 use store::source::{SourceError, Version};
 
-/// The longest tag that is remembered: it is kept with the file, where there is room for a page.
+/// Longest tag that is stored: it is kept with the file, where there is room for a page.
 const TAG_BYTES_MAX: usize = 256;
 
-/// A tag that guards. A weak one does not: the server may keep it when bytes change, and If-Match never accepts it.
+/// A tag that can guard reads. A weak one cannot: it may stay the same when bytes change, and `If-Match` never accepts
+/// it.
 pub fn guarding(tag: &str) -> Option<String> {
     (!tag.starts_with("W/") && tag.len() <= TAG_BYTES_MAX).then(|| tag.to_string())
 }
@@ -28,12 +29,12 @@ pub fn version(headers: &HeaderMap, size: u64) -> Version {
     Version { size, etag, modified_ns }
 }
 
-/// The length of the body that is announced.
+/// The announced length of the body.
 pub fn length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// Range and size from `Content-Range`: the range, if it names one, and the size of the whole, if it is known.
+/// Range and size from `Content-Range`: the range, if present, and the size of the whole file, if known.
 pub fn content_range(headers: &HeaderMap) -> (Option<Range<u64>>, Option<u64>) {
     let text = headers.get(CONTENT_RANGE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let Some((range, size)) = text.trim().strip_prefix("bytes").and_then(|rest| rest.trim().split_once('/')) else {
@@ -61,7 +62,7 @@ pub fn check_range(status: StatusCode, headers: &HeaderMap, asked: &Range<u64>) 
     }
 }
 
-/// The answer to a request for a range, or for all of it, brings those bytes of that version.
+/// Checks that the answer to a request, for a range or the whole file, contains these bytes of this version.
 pub fn check(
     status: StatusCode,
     headers: &HeaderMap,

@@ -1,4 +1,4 @@
-//! The http client: hyper's, and redirects.
+//! The http client: that of hyper, with redirects.
 
 use crate::connect::{BoxError, Connector};
 use bytes::Bytes;
@@ -18,23 +18,23 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::source::SourceError;
 
-/// Redirects that are followed for one request. As reqwest has it.
+/// Maximum of redirects per request, the same as in reqwest.
 const REDIRECTS_MAX: usize = 10;
 
 /// Body of a request.
 pub type Body = UnsyncBoxBody<Buffer, BoxError>;
 
-/// A body that is there already, perhaps empty.
+/// A complete body, perhaps empty.
 pub fn whole(buffer: Buffer) -> Body {
     Full::new(buffer).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A body whose blocks come one by one; an error among them breaks the connection.
+/// A body that arrives in blocks; an error among them breaks the connection.
 pub fn blocks(stream: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Body {
     StreamBody::new(stream.map_ok(|block| Frame::data(Buffer::from(block))).map_err(BoxError::from)).boxed_unsync()
 }
 
-/// The server sends from one place to the next.
+/// More redirects than permitted.
 #[derive(Debug, thiserror::Error)]
 #[error("more than {REDIRECTS_MAX} redirects")]
 pub struct Endless;
@@ -48,7 +48,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Prepares a client; nothing is sent yet. A connection may take the timeout; the caller bounds the rest.
+    /// Creates a client; nothing is sent yet. A connection may take the timeout; the caller limits the rest.
     pub fn new(patience: Duration, redirects: bool) -> Result<Client, SourceError> {
         Client::through(Matcher::from_env(), patience, redirects)
     }
@@ -61,7 +61,7 @@ impl Client {
         Ok(Client { pool, proxies, redirects })
     }
 
-    /// Sends a request, and follows redirects, unless it has a body.
+    /// Sends a request. Follows redirects only for a request without a body.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
         let (mut parts, body) = request.into_parts();
         let follow = self.redirects && body.is_end_stream();

@@ -1,8 +1,8 @@
 //! Sources of other schemes through an external program: gridftp, xrootd, a tape archive.
 //!
-//! The words of the template are arguments as they stand, never a shell line: `{uri}`, `{offset}` and `{length}` are
-//! replaced inside them. The program runs as the requesting user, without privileges that a setuid program could give
-//! back. Its environment holds only the user's name, their home and a plain search path.
+//! The words of the template are arguments, never a shell line: `{uri}`, `{offset}` and `{length}` are replaced inside
+//! them. The program runs as the requesting user, and cannot gain privileges through setuid programs. Its environment
+//! holds only the user's name, their home and a plain search path.
 
 use crate::failure;
 use crate::guard::Guard;
@@ -14,14 +14,14 @@ use store::rights;
 use store::source::{Identity, Source, SourceError, Version};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Bytes that are taken from a program at once.
+/// Bytes that are read from a program at once.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// How a program is called for a scheme.
+/// Commands of the program for a scheme.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandTemplate {
-    /// The scheme it serves, as `gsiftp`.
+    /// Scheme, such as `gsiftp`.
     pub scheme: String,
     /// Writes `{length}` bytes from `{offset}` of `{uri}` to its standard output.
     pub read: Vec<String>,
@@ -44,7 +44,7 @@ impl CommandSource {
         CommandSource { template, uri: uri.to_string(), who: who.clone(), guard: Guard::default(), runtime }
     }
 
-    /// Runs the program and hands what it writes to `take`.
+    /// Runs the program and passes its output to `take`.
     async fn run<T>(
         &self,
         words: &[String],
@@ -72,10 +72,10 @@ impl CommandSource {
     }
 }
 
-/// Puts the values into the words. A value is never split and never begins a word that the template did not begin.
+/// Replaces the placeholders in the words. A value is never split, and begins a word only where the template has it.
 fn fill(words: &[String], uri: &str, offset: u64, length: u64) -> Vec<String> {
     let put = |word: &String| {
-        // The URI last: its content is not substituted again.
+        // The URI is last, so that its content is not substituted again.
         let word = word.replace("{offset}", &offset.to_string()).replace("{length}", &length.to_string());
         word.replace("{uri}", uri)
     };
@@ -121,7 +121,7 @@ impl Source for CommandSource {
         self.runtime.wait("read", length, run)
     }
 
-    /// With one run of the program: without version tags, two runs could bring two versions.
+    /// The program runs only once: without version tags, two runs could return two versions.
     fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
         self.guard.check(version, || self.stat())?;
         let run = self.run(&self.template.read, 0, version.size, async |output| {

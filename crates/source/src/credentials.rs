@@ -46,13 +46,13 @@ const DEFAULT_FILE: &str = ".config/entrepot/credentials.toml";
 /// The largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A word that is never shown.
+/// A secret, which is never printed.
 #[derive(Clone, PartialEq, Eq, Hash, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The word, for the library that sends it.
+    /// The secret, for the library that sends it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -94,7 +94,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Credentials of `who` for the server of `address`: the environment first, then the file.
+    /// Credentials of `who` for the server of `address`, from the environment first, then from the file.
     pub fn find(address: &Address, who: &Identity) -> Result<Credentials, SourceError> {
         let mut found = from_file(address, who)?;
         overlay(&mut found, address.scheme, &who.environment);

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use store::source::{Entry, EntryKind, Source, SourceError, Upload, Version};
 use tokio::sync::Semaphore;
 
-/// Entries that one listing may have.
+/// Maximum of entries of a listing.
 pub const ENTRIES_MAX: usize = 1_000_000;
 
 /// Part size of an upload to s3, in bytes; 10 000 parts are allowed, so files up to 312 GiB.
@@ -29,13 +29,13 @@ pub struct DalSession {
     operator: Operator,
     scheme: Scheme,
     slots: Semaphore,
-    /// Queries do not wait behind bytes: a slow transfer would hold up a query for a size.
+    /// Queries have slots of their own: otherwise a slow transfer would delay a query for a size.
     question_slots: Semaphore,
     runtime: Arc<Runtime>,
 }
 
 impl DalSession {
-    /// Prepares a session; nothing is sent yet.
+    /// Creates a session; nothing is sent yet.
     pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<DalSession, SourceError> {
         DalSession::below(address, who, runtime, "/")
     }
@@ -49,7 +49,7 @@ impl DalSession {
         root: &str,
     ) -> Result<DalSession, SourceError> {
         let operator = operator(address, who, root, runtime.patience())?;
-        // Connections of ftp are dear (a login each) and servers allow few of them.
+        // Connections of ftp are expensive (a login each), and servers limit their number.
         let (transfers, questions) = if address.scheme == Scheme::Ftp { (3, 2) } else { (8, 8) };
         let (slots, question_slots) = (Semaphore::new(transfers), Semaphore::new(questions));
         Ok(DalSession { operator, scheme: address.scheme, slots, question_slots, runtime })
@@ -77,7 +77,7 @@ impl DalSession {
         let modified = meta.last_modified().map(SystemTime::from);
         let mut modified_ns = modified.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map(|d| d.as_nanos() as u64);
         if self.scheme == Scheme::Ftp {
-            // A listing shows hour and minute only for the last half year; for older files the day alone.
+            // A listing has hour and minute only for the last half year, and only the day for older files.
             modified_ns = modified_ns.map(|ns| ns - ns % DAY_NS);
         }
         Version { size: meta.content_length(), etag, modified_ns }
@@ -120,8 +120,8 @@ impl DalSession {
         self.operator.info().capability().read_with_if_match
     }
 
-    /// All below a directory. Directory by directory where the service lists that way anyway: OpenDAL's own walk leaves
-    /// empty ones out.
+    /// Lists all entries below a directory. Directory by directory if the service lists that way anyway: OpenDAL's own
+    /// walk omits empty ones.
     async fn list(&self, path: &str) -> Result<Vec<Entry>, SourceError> {
         let dir = if path.ends_with('/') { path.to_string() } else { format!("{path}/") };
         let prefix = dir.trim_start_matches('/').to_string();
@@ -221,7 +221,7 @@ pub struct DalSource {
 }
 
 impl DalSource {
-    /// Names a file; nothing is sent yet.
+    /// Creates the file; nothing is sent yet.
     pub fn new(session: Arc<DalSession>, path: &str) -> DalSource {
         DalSource { session, path: path.to_string(), guard: Guard::default() }
     }
@@ -273,8 +273,8 @@ impl Source for DalSource {
         Ok(true) // s3 and ftp's REST are ranges by definition; a server without REST fails the read
     }
 
-    /// The times of ftp are whole days. On the day of the file, or in another zone on the next, a replacement cannot
-    /// be noticed.
+    /// Times of ftp are whole days. So a replacement on the day of the file, or the next one in another zone, goes
+    /// unnoticed.
     fn notices_replacement(&self, version: &Version) -> bool {
         match (self.session.scheme, version.modified_ns) {
             (Scheme::Ftp, Some(at)) => UNIX_EPOCH + Duration::from_nanos(at + 2 * DAY_NS) < SystemTime::now(),

@@ -8,7 +8,7 @@ use openssh_sftp_client::error::SftpErrorKind;
 use std::error::Error;
 use store::source::SourceError;
 
-/// Longer texts of a server are pages for people, less informative than the status.
+/// A server's longer texts are pages for people, and less informative than the status.
 const SAID_MAX: usize = 300;
 
 /// Maps an error of OpenDAL.
@@ -40,13 +40,13 @@ pub fn of_opendal(e: opendal::Error) -> SourceError {
     }
 }
 
-/// The status that OpenDAL put into the text of an error.
+/// The status in the text of an error of OpenDAL.
 fn http_status(text: &str) -> Option<StatusCode> {
     let (_, rest) = text.split_once("status: ")?;
     StatusCode::from_bytes(rest.get(..3)?.as_bytes()).ok()
 }
 
-/// Maps an error of an http request, before its answer or in the middle of it.
+/// Maps an error of an http request, before or during its answer.
 pub fn of_http(e: BoxError) -> SourceError {
     if e.is::<Endless>() {
         return SourceError::Permanent("the server sends from one place to the next without an end".into());
@@ -69,9 +69,9 @@ fn innermost<'a>(e: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     inner
 }
 
-/// A failure of the network passes, but a name that no server has is not known at the next try either.
+/// A failure of the network is temporary, but a name that does not exist will not exist at the next try either.
 fn of_network(text: String) -> SourceError {
-    // Words of the C library's resolver. A name server that does not answer has others.
+    // Texts of the C library's resolver. A name server that does not answer causes other texts.
     let unknown = ["Name or service not known", "No address associated with hostname", "Could not resolve hostname"];
     if unknown.iter().any(|words| text.contains(words)) && !text.contains("Temporary failure") {
         return SourceError::Permanent(format!("there is no server of this name ({text})"));
@@ -95,7 +95,7 @@ pub fn of_status(status: StatusCode) -> SourceError {
     }
 }
 
-/// The error that ended an upload, with what became of what was sent.
+/// Adds to the error of an upload whether the sent bytes were removed.
 pub fn left(e: SourceError, removed: Result<(), SourceError>, temporary: &str) -> SourceError {
     let lies = lies(removed, temporary).unwrap_or_else(|| "what was sent was removed again".into());
     e.map(|text| format!("{text}; {lies}"))
@@ -114,7 +114,7 @@ pub fn same_size(there: u64, sent: u64) -> Result<(), SourceError> {
     Err(SourceError::Passing(format!("{there} bytes arrived, {sent} were sent")))
 }
 
-/// A transfer that ended before its end.
+/// Error of a transfer that ended early.
 pub fn short(came: u64, wanted: u64) -> SourceError {
     SourceError::Passing(format!("the server sent {came} of {wanted} bytes"))
 }
@@ -130,7 +130,7 @@ pub fn of_sftp(what: &str, e: openssh_sftp_client::Error) -> SourceError {
     }
 }
 
-/// Maps the last line of `ssh`, or else the error of the library that uses it.
+/// Maps the last line of `ssh`, or without one the error of the sftp library.
 pub fn of_ssh(said: &str, otherwise: &str) -> SourceError {
     let text = format!("ssh: {}", if said.is_empty() { otherwise } else { said });
     match () {
@@ -156,19 +156,19 @@ pub fn of_io(what: &str, e: &std::io::Error) -> SourceError {
     }
 }
 
-/// A transfer of which nothing came any more.
+/// Error of a transfer that received no more bytes.
 pub fn stalled(what: &str, patience: std::time::Duration) -> SourceError {
     SourceError::Passing(format!("{what}: nothing came for {} s; is the network there?", patience.as_secs_f32()))
 }
 
-/// A transfer of which too little came to wait for the rest.
+/// Error of a transfer that was too slow.
 pub fn slow(what: &str, bytes_s: u64, least_bytes_s: u64) -> SourceError {
     SourceError::Passing(format!(
         "{what}: only {bytes_s} bytes a second came, and less than {least_bytes_s} are not waited for"
     ))
 }
 
-/// No answer in time.
+/// Error of a call without an answer in time.
 pub fn timeout(what: &str) -> SourceError {
     SourceError::Passing(format!("{what}: no answer within the deadline"))
 }

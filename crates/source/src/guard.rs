@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 use store::source::{SourceError, Version};
 
-/// Validity of a check. A guess: short against a staging, long against a range.
+/// Validity of a check. A guess: short compared with a staging, long compared with a range.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Time of the last check.
@@ -15,7 +15,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 pub struct Guard(Mutex<Option<Instant>>);
 
 impl Guard {
-    /// Checks the version when a check is due: `stat` returns the present one.
+    /// Checks the version when a check is due: `stat` returns the present version.
     pub fn check(
         &self,
         expected: &Version,
@@ -30,7 +30,7 @@ impl Guard {
     }
 }
 
-/// `Changed` if the two cannot be the same data.
+/// Returns `Changed` if the two versions cannot have the same data.
 pub fn same(expected: &Version, now: &Version) -> Result<(), SourceError> {
     let changed = |what: &str, was: String, is: String| {
         Err(SourceError::Changed(format!("{what} was {was} and is {is}; stage it in again")))

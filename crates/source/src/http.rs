@@ -1,4 +1,4 @@
-//! Sources over http and webdav: ranges and whole files, each answer compared with its request.
+//! Sources over http and webdav: ranges and whole files. Each answer is compared with its request.
 
 use crate::address::Address;
 use crate::answer;
@@ -22,16 +22,16 @@ use std::time::Duration;
 use store::source::{Source, SourceError, Version};
 use tokio::sync::Semaphore;
 
-/// Transfers over one session at once.
+/// Parallel transfers of a session.
 const TRANSFERS_MAX: usize = 8;
 
-/// Parallel queries. They do not wait behind bytes: a slow transfer would hold up a query for a size.
+/// Parallel queries. They have slots of their own: otherwise a slow transfer would delay a query for a size.
 const QUESTIONS_MAX: usize = 8;
 
-/// A page that is read whole: a listing of a hundred thousand names is smaller.
+/// Maximum size of a page that is read as a whole: enough for a listing of a hundred thousand names.
 const PAGE_BYTES_MAX: usize = 64 << 20;
 
-/// A server, and how to authenticate there.
+/// A server, and the authentication there.
 #[derive(Clone)]
 pub struct HttpAccess {
     client: Client,
@@ -40,7 +40,7 @@ pub struct HttpAccess {
 }
 
 impl HttpAccess {
-    /// Prepares a client; nothing is sent yet.
+    /// Creates a client; nothing is sent yet.
     pub fn new(address: &Address, who: &Credentials, patience: Duration) -> Result<HttpAccess, SourceError> {
         HttpAccess::with(address, who, Client::new(patience, true)?)
     }
@@ -106,8 +106,7 @@ impl HttpAccess {
         found.version.ok_or_else(|| SourceError::Permanent("the server does not say how large the file is".into()))
     }
 
-    /// Requests byte 1 alone, inspects the answer's head, and reads no body: a server that ignores `Range` sends the
-    /// whole file.
+    /// Requests byte 1 alone, and reads only the answer's head: a server that ignores `Range` sends the whole file.
     async fn probe(&self, path: &str) -> Result<Probe, SourceError> {
         let answer = self.send(self.request(Method::GET, path).header(RANGE, "bytes=1-1")).await?;
         let (status, headers) = (answer.status(), answer.headers());
@@ -116,7 +115,7 @@ impl HttpAccess {
                 let ranges = answer::check_range(status, headers, &(1..2)).is_ok();
                 (ranges, answer::content_range(headers).1.filter(|_| ranges))
             }
-            // No byte 1: the file is empty or has one byte; ranges are understood.
+            // There is no byte 1: the file is empty or has one byte, and the server supports ranges.
             StatusCode::RANGE_NOT_SATISFIABLE => (true, answer::content_range(headers).1.or(Some(0))),
             StatusCode::OK => (false, answer::length(headers)),
             status => return Err(failure::of_status(status)),
@@ -127,14 +126,14 @@ impl HttpAccess {
     /// Sends a request that changes something and must succeed; `what` names its purpose in messages.
     pub async fn done(&self, request: Builder, body: Body, what: &str) -> Result<(), SourceError> {
         match self.send_with(request, body).await?.status() {
-            // 207 lists what did not succeed.
+            // The body of a 207 lists failures.
             status if status.is_success() && status != StatusCode::MULTI_STATUS => Ok(()),
             status => Err(failure::of_status(status).map(|text| format!("{what}: {text}"))),
         }
     }
 }
 
-/// The value of `Authorization`, if there is something to prove.
+/// Value of `Authorization`, if there are credentials.
 fn authorization(who: &Credentials) -> Result<Option<HeaderValue>, SourceError> {
     let value = match (&who.token, &who.user) {
         (Some(token), _) => format_authorization_by_bearer(token.reveal()),
@@ -164,14 +163,14 @@ pub struct HttpSession {
 }
 
 impl HttpSession {
-    /// Prepares a session; nothing is sent yet.
+    /// Creates a session; nothing is sent yet.
     pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<HttpSession, SourceError> {
         let access = HttpAccess::new(address, who, runtime.patience())?;
         let (transfers, questions) = (Semaphore::new(TRANSFERS_MAX), Semaphore::new(QUESTIONS_MAX));
         Ok(HttpSession { access, transfers, questions, runtime })
     }
 
-    /// Runtime that it waits on.
+    /// Runtime of the session.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
@@ -253,12 +252,12 @@ pub struct HttpSource {
     path: String,
     guard: Guard,
     ranges: OnceLock<bool>,
-    /// Held while the server is probed, so that of several readers one does it.
+    /// Held during the probe, so that only one of several readers probes the server.
     probing: Mutex<()>,
 }
 
 impl HttpSource {
-    /// Names a file; nothing is sent yet.
+    /// Creates the file; nothing is sent yet.
     pub fn new(session: Arc<HttpSession>, path: &str) -> HttpSource {
         HttpSource {
             session,
@@ -269,7 +268,7 @@ impl HttpSource {
         }
     }
 
-    /// With a tag each request is guarded by it.
+    /// If there is a tag, it guards each request.
     fn check(&self, version: &Version) -> Result<(), SourceError> {
         if version.etag.is_some() { Ok(()) } else { self.guard.check(version, || self.stat()) }
     }

@@ -1,4 +1,4 @@
-//! The tree below a directory on a plain http server, by the listings that the server makes of its directories.
+//! The tree below a directory on a plain http server, from the server's listings of directories.
 
 use crate::http::HttpSession;
 use crate::listing::{self, Kind};
@@ -12,7 +12,7 @@ const ENTRIES_MAX: usize = 100_000;
 const DIRECTORIES_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 32;
 
-/// Sizes asked for at once. As many as a session has slots for questions.
+/// Parallel requests for sizes: the number of query slots of a session.
 const QUESTIONS: usize = 8;
 
 /// Time limit of a listing, in bytes at the slowest rate.

@@ -1,16 +1,14 @@
-//! Names in the page that a server makes of a directory: nginx's and Apache's listings, similar ones of other servers,
-//! and nginx's as json.
+//! Parses a server's listing of a directory: pages of nginx, Apache and similar servers, and nginx's json.
 //!
-//! The page is hostile input. Only links to what lies directly in the directory are taken, on the same server, without
-//! a query: so neither the links by which columns are sorted nor that to the parent count. One pass, however the page
-//! is made.
+//! The page is hostile input. Only links to direct entries of the directory on the same server count, without a query.
+//! So links to the parent or for sorting do not count. Any page takes one pass.
 
 use crate::address::decode;
 use std::collections::BTreeMap;
 use store::source::EntryKind;
 use url::Url;
 
-/// Entries of a directory by name. A file's size is known where the page gives it exactly.
+/// Entries of a directory by name. The size of a file is set if the page has it exactly.
 pub type Names = BTreeMap<String, Kind>;
 
 /// Kind of an entry, as the page shows it.
@@ -21,7 +19,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As an entry has it, with the size that was found out otherwise.
+    /// The kind as an entry has it, with the size from another request.
     pub fn with_size(self, size: u64) -> EntryKind {
         match self {
             Kind::Directory => EntryKind::Directory,
@@ -30,7 +28,7 @@ impl Kind {
     }
 }
 
-/// Reads the page of the directory at `base`, whose path ends in `/`.
+/// Parses the page of the directory at `base`, whose path ends in `/`.
 pub fn read(base: &Url, content_type: &str, page: &[u8]) -> Result<Names, String> {
     let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match kind.as_str() {
@@ -97,7 +95,7 @@ fn checked(name: String) -> Result<String, String> {
     if bad { Err(format!("its listing has a name that cannot be taken: {name:?}")) } else { Ok(name) }
 }
 
-/// Target of a tag, if it is a link, and the text after the tag. `tag` begins behind its `<`.
+/// Target of a tag, if it is a link, and the text after the tag. `tag` begins after its `<`.
 fn link(tag: &str) -> (Option<String>, &str) {
     let is_link = tag.starts_with(['a', 'A']) && tag[1..].starts_with(|c: char| c.is_ascii_whitespace());
     if !is_link {
@@ -126,7 +124,7 @@ fn link(tag: &str) -> (Option<String>, &str) {
     }
 }
 
-/// A value without the entities that servers write.
+/// Replaces the entities that servers write by their characters.
 fn plain(value: &str) -> String {
     let named = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#34;", "\""), ("&#39;", "'"), ("&#x27;", "'")];
     let value = named.iter().fold(value.to_string(), |value, (entity, plain)| value.replace(entity, plain));

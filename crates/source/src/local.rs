@@ -1,4 +1,4 @@
-//! `file://`: opened with the rights of the user who asks, never inside the volume's own directories.
+//! `file://`: files opened with the rights of the requesting user, never inside the volume's own directories.
 
 use crate::failure;
 use crate::guard::same;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use store::rights::with_rights_of;
 use store::source::{Entry, EntryKind, Identity, Source, SourceError, Upload, Version};
 
-/// Bytes of one read: what stays in a processor's cache.
+/// Bytes of one read: small enough for a processor's cache.
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// Opens with the user's rights, and refuses what lies inside `refused`, by whatever links it was reached.
@@ -27,7 +27,7 @@ fn open_as(
     opened_as(who, refused, path, flags, mode)?.map_err(|e| failure::of_io(&path.display().to_string(), &e))
 }
 
-/// Opens as `who`; the error of the system is left to the caller.
+/// Opens as `who`; the caller maps the error.
 fn opened_as(
     who: &Identity,
     refused: &Arc<Vec<PathBuf>>,
@@ -54,7 +54,7 @@ fn opened_as(
     }
 }
 
-/// Whether that is a directory, as the user sees it.
+/// Whether the path is a directory, with the rights of the user.
 pub fn is_directory(who: &Identity, path: &str) -> Result<bool, SourceError> {
     let path = PathBuf::from(path);
     with_rights_of(who, move || path.is_dir())
@@ -98,9 +98,9 @@ fn kind_of_other(entry: &std::fs::Metadata) -> Option<&'static str> {
     }
 }
 
-/// Makes a directory and those above it that are missing, as the user.
+/// Creates a directory and its missing parents, as the user.
 fn make_directories(who: &Identity, refused: &Arc<Vec<PathBuf>>, dir: &Path) -> Result<(), SourceError> {
-    // The nearest existing one decides whether this leads into the volume.
+    // The nearest existing parent shows whether this path leads into the volume.
     for above in dir.ancestors() {
         match opened_as(who, refused, above, OFlags::PATH | OFlags::DIRECTORY, 0)? {
             Ok(_) if above == dir => return Ok(()),
@@ -142,7 +142,7 @@ impl LocalSource {
         Ok(LocalSource { file: Arc::new(file), runtime })
     }
 
-    /// Fills a buffer, which is given back: a new one of this size costs more than reading into it.
+    /// Fills a buffer, which is returned for reuse: a new one of this size costs more than the read into it.
     fn read_into(&self, mut bytes: Vec<u8>, offset: u64, len: usize) -> Result<Vec<u8>, SourceError> {
         let file = self.file.clone();
         let read = async move {
@@ -205,7 +205,7 @@ pub struct LocalUpload {
 }
 
 impl LocalUpload {
-    /// Creates the temporary file beside the destination, and the directories that are not there.
+    /// Creates the temporary file beside the destination, and the missing directories.
     pub fn start(
         who: &Identity,
         refused: &Arc<Vec<PathBuf>>,
@@ -275,7 +275,7 @@ impl Upload for LocalUpload {
 
 /// The tree below a directory, links as they are.
 pub fn list(who: &Identity, refused: &Arc<Vec<PathBuf>>, path: &str) -> Result<Vec<Entry>, SourceError> {
-    // Opening it refuses the volume's own directories before anything is read.
+    // Opening refuses the volume's own directories before any read.
     open_as(who, refused, Path::new(path), OFlags::RDONLY | OFlags::DIRECTORY, 0)?;
     let root = PathBuf::from(path);
     let walked = with_rights_of(who, move || walk(&root))?;

@@ -69,13 +69,13 @@ impl HttpUpload {
             .header("Overwrite", "T");
         let renamed = access.done(rename, client::whole(Buffer::new()), "MOVE to the final name");
         self.runtime.wait("MOVE", 0, renamed)?;
-        // The server's success is not trusted: the file is looked up under its name.
+        // The server's success is not trusted: the file is checked under its name.
         let there = self.runtime.wait("stat", 0, access.stat(&self.path))?;
         failure::same_size(there.size, expect_size)?;
         Ok(there)
     }
 
-    /// Removes the temporary file. One that is gone already is no error.
+    /// Removes the temporary file. A missing one is no error.
     fn remove(&mut self) -> Result<(), SourceError> {
         let delete = self.access.request(Method::DELETE, &self.temporary);
         let gone = async {
@@ -113,8 +113,8 @@ impl Upload for HttpUpload {
 
     fn abort(mut self: Box<Self>) -> Option<String> {
         if let Some(blocks) = self.blocks.take() {
-            // An error in the body makes the client break the connection, so that the server keeps no half file as
-            // whole.
+            // After an error in the body, the client breaks the connection, so that the server does not keep half a
+            // file as complete.
             let broken = async {
                 blocks.send(Err(std::io::Error::other("given up"))).await.map_err(|_| failure::timeout("abort"))
             };

@@ -112,7 +112,7 @@ impl CommandWords {
         self.options.iter().any(|(name, _)| names.contains(&name.as_str()))
     }
 
-    /// Source and destination, where there is exactly one of each.
+    /// Source and destination, if there is exactly one of each.
     fn pair(&self) -> Option<(&str, &str)> {
         match self.operands.as_slice() {
             [from, to] => Some((from, to)),
@@ -202,7 +202,7 @@ fn ssh_uri(word: &str, port: Option<&str>) -> Option<String> {
     Some(format!("sftp://{server}{port}/{}", encode(&path)))
 }
 
-/// An absolute local path as a URI; where a relative one starts is not known here.
+/// An absolute local path as a URI; the base of a relative one is unknown here.
 fn file_uri(path: &str) -> Option<String> {
     (path.starts_with('/') && !path.contains(['*', '?', '['])).then(|| format!("file://{}", encode(path)))
 }
@@ -251,7 +251,7 @@ fn wget(words: &CommandWords) -> Option<Recognised> {
     recognised(uri, &destination)
 }
 
-/// Only what is surely a URI, and has no query whose answer may differ each time.
+/// Accepts only a certain URI without a query, since answers to a query may differ each time.
 fn with_scheme(word: &str) -> Option<String> {
     let known = ["http://", "https://", "ftp://", "ftps://", "sftp://", "file://"];
     let sure = known.iter().any(|scheme| word.starts_with(scheme)) && !word.contains(['?', '{', '[']);

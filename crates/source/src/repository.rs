@@ -8,13 +8,13 @@ use serde::Deserialize;
 use store::source::{Deposited, SourceError};
 use url::Url;
 
-/// The prefix of DOIs that Zenodo gives; a record's number follows.
+/// Prefix of Zenodo's DOIs, followed by a record's number.
 const ZENODO_DOI: &str = "10.5281/zenodo.";
 
-/// Files that a record may have. Zenodo allows 100, other repositories some thousands.
+/// Maximum of files of a record. Zenodo allows 100, other repositories some thousands.
 const FILES_MAX: usize = 100_000;
 
-/// Files that a DOI may name itself: each is asked for its size.
+/// Maximum of files that a DOI names itself: the size of each needs a request.
 const CONTENT_MAX: usize = 1000;
 
 /// Time limit of an answer, in bytes at the slowest rate.
@@ -34,7 +34,7 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// Takes what stands behind `zenodo:` or `doi:`.
+    /// Parses the text after `zenodo:` or `doi:`.
     pub fn parse(scheme: &str, name: &str) -> Result<Asked, SourceError> {
         let name = name.trim_matches('/');
         let is_number = |text: &str| !text.is_empty() && text.len() <= 20 && text.bytes().all(|b| b.is_ascii_digit());
@@ -84,7 +84,7 @@ struct Attributes {
     content: serde_json::Value,
 }
 
-/// The files of a record. `session` gives the session with the server of a base address.
+/// The files of a record. `session` returns the session with the server of a base address.
 pub fn files(
     asked: &Asked,
     bases: &Bases,
@@ -126,7 +126,7 @@ fn of_record(number: &str, base: &str, session: &HttpSession) -> Result<Vec<Depo
     taken.collect()
 }
 
-/// The number of the record that a page at Zenodo is about.
+/// The number of the record that a page of Zenodo describes.
 fn record_at(page: &str, zenodo: &str) -> Option<String> {
     let (page, zenodo) = (Url::parse(page).ok()?, Url::parse(zenodo).ok()?);
     let mut names = page.path_segments().filter(|_| page.host_str() == zenodo.host_str())?;
@@ -134,7 +134,7 @@ fn record_at(page: &str, zenodo: &str) -> Option<String> {
     number.bytes().all(|b| b.is_ascii_digit()).then(|| number.to_string()).filter(|number| !number.is_empty())
 }
 
-/// Files that a DOI names itself, whose sizes are asked for.
+/// Files that a DOI names itself; their sizes are requested.
 fn content(
     doi: &str,
     leads_to: &str,
@@ -159,7 +159,7 @@ fn content(
     sized.collect()
 }
 
-/// Reads a server's answer in json.
+/// Parses a server's answer in json.
 fn answer<T: serde::de::DeserializeOwned>(session: &HttpSession, base: &str, path: &str) -> Result<T, SourceError> {
     let below = Url::parse(base).map_or(String::new(), |url| url.path().trim_end_matches('/').to_string());
     let shown = |why: String| format!("{base}/{path}: {why}");

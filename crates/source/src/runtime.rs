@@ -1,4 +1,4 @@
-//! The blocking face over one small asynchronous runtime: every call has a deadline.
+//! Blocking interface over one small asynchronous runtime: every call has a deadline.
 
 use crate::failure;
 use std::future::Future;
@@ -10,13 +10,13 @@ use store::source::SourceError;
 /// Threads that drive the protocols. They only move bytes between sockets and buffers.
 const WORKER_THREADS: usize = 2;
 
-/// Threads inside calls of local file systems, at most.
+/// Maximum of threads inside calls of local file systems.
 const BLOCKING_THREADS_MAX: usize = 32;
 
-/// The slowest source that is still waited for. A guess: a modem.
+/// Slowest tolerated source. A guess: a modem.
 const SLOWEST_BYTES_S: u64 = 32 << 10;
 
-/// The runtime, with the timeout of a transfer that stands still. Its threads start with the first request.
+/// The runtime, with the timeout of a stalled transfer. Its threads start with the first request.
 pub struct Runtime {
     tokio: OnceLock<tokio::runtime::Runtime>,
     patience: Duration,
@@ -42,8 +42,7 @@ impl Runtime {
         Ok(self.tokio.get_or_init(|| tokio))
     }
 
-    /// Waits for a future that moves about `bytes`, not longer than the timeout and the slowest source's time for
-    /// them.
+    /// Waits for a future that moves about `bytes`, at most for the timeout plus the time of the slowest source.
     pub fn wait<T>(
         &self,
         what: &str,
@@ -70,8 +69,8 @@ impl Runtime {
     }
 }
 
-/// The least that a transfer has to bring within the timeout, in bytes a second. A guess: an eighth of the slowest
-/// source, because so many transfers share one.
+/// Lowest tolerated rate of a transfer, in bytes per second. A guess: an eighth of the slowest source, since so many
+/// transfers share one.
 const LEAST_BYTES_S: u64 = SLOWEST_BYTES_S / 8;
 
 /// Number of checks of a transfer within its timeout.
@@ -90,7 +89,7 @@ impl Moved {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Hands bytes to their taker. The source is not to blame for the time that takes.
+    /// Passes bytes to their consumer, whose time does not count against the source.
     pub fn hand_over<T>(&self, take: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let result = take();
@@ -99,20 +98,20 @@ impl Moved {
     }
 }
 
-/// How a transfer goes.
+/// Verdict about a transfer.
 #[derive(Debug, PartialEq, Eq)]
 enum Going {
     Well,
-    /// No byte came within the timeout.
+    /// No byte arrived within the timeout.
     Stalled,
-    /// Only so many bytes a second came.
+    /// Too slow: this many bytes per second.
     Slowly(u64),
 }
 
-/// Judges a transfer by what had come at what time since its begin.
+/// Judges a transfer by the times at which its bytes arrived.
 struct Pace {
     patience: Duration,
-    /// When the last byte was seen, and how many there were then.
+    /// Time of the last arrival, and number of bytes then.
     last: (Duration, u64),
     /// Start of the measurement of the rate; not before the first byte, for which a source may take its whole timeout.
     window: Option<(Duration, u64)>,
@@ -143,8 +142,8 @@ impl Pace {
     }
 }
 
-/// Waits for a transfer while it moves. It fails temporarily if no byte has come for the whole timeout. The same holds
-/// if it brings so little in that time that it would only hold its place.
+/// Waits for a transfer while it moves. It fails temporarily if no byte arrives for the whole timeout, or fewer than
+/// `LEAST_BYTES_S` per second.
 pub async fn while_moving<T>(
     what: &str,
     patience: Duration,
@@ -195,7 +194,7 @@ mod tests {
         assert!(said.contains("nothing came for"), "{said}");
     }
 
-    /// Verdict after each second of a transfer that brings `bytes(k)` in second `k`, until it is given up.
+    /// Verdicts after each second of a transfer that brings `bytes(k)` in second `k`, until it fails.
     fn judged(patience_s: u64, seconds: u64, bytes: impl Fn(u64) -> u64) -> (u64, Going) {
         let mut pace = Pace::new(Duration::from_secs(patience_s));
         let mut sum = 0;
@@ -221,7 +220,7 @@ mod tests {
         );
         assert_eq!(judged(30, 1000, |_| LEAST_BYTES_S), (1000, Going::Well), "slow, but worth waiting for");
         assert_eq!(judged(30, 1000, |k| if k < 100 { 1 << 20 } else { 2 }).1, Going::Slowly(2), "it was fast once");
-        // The first byte may take the whole timeout, also when a trickle follows that becomes a stream.
+        // The first byte may take the whole timeout, even if a trickle follows before the stream.
         assert_eq!(judged(30, 40, |k| if k < 29 { 0 } else { 1 << 20 }), (40, Going::Well));
     }
 

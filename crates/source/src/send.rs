@@ -6,7 +6,7 @@ use openssh_sftp_client::file::File;
 use std::sync::Arc;
 use store::source::{SourceError, Upload, Version};
 
-/// A file being sent.
+/// A running upload.
 pub struct SftpUpload {
     session: Arc<SftpSession>,
     live: Arc<Live>,
@@ -27,7 +27,7 @@ impl SftpUpload {
                 file.map_err(|e| failure::of_sftp("create the temporary file", e))
             })
         };
-        // The session of an earlier upload may have died since: once more over a new one.
+        // The session of an earlier upload may have died since: the call is repeated over a new one.
         let created = create().or_else(|e| if matches!(e, SourceError::Passing(_)) { create() } else { Err(e) });
         let (live, file) = created?;
         Ok(SftpUpload { session, live, file: Some(file), temporary, path, arrived: None })

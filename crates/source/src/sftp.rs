@@ -28,23 +28,23 @@ const IN_FLIGHT_MAX: usize = 8;
 /// Temporary files that are remembered because they could not be removed.
 const LEFT_MAX: usize = 1000;
 
-/// Bytes of one request: what every server takes.
+/// Bytes of one request: every server supports this size.
 const REQUEST_BYTES: usize = 32 << 10;
 
-/// Bytes that are asked for at once where all of a file is read.
+/// Bytes that are requested at once to read a whole file.
 const BLOCK_BYTES: usize = 2 << 20;
 
 /// Treatment of servers with unknown host keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostKeys {
-    /// Only servers in the user's known hosts.
+    /// Connects only to servers in the user's known hosts.
     #[default]
     Strict,
-    /// New ones are remembered, changed ones refused.
+    /// New host keys are recorded, changed ones refused.
     AcceptNew,
 }
 
-/// One `ssh` child, started when it is first needed and again when it died.
+/// One `ssh` child, started at the first use and again after its death.
 pub struct SftpSession {
     arguments: Vec<String>,
     who: Identity,
@@ -63,7 +63,7 @@ pub(crate) struct Live {
 }
 
 impl SftpSession {
-    /// Prepares a session; nothing is started yet.
+    /// Creates a session; nothing is started yet.
     pub fn new(
         address: &Address,
         found: &Credentials,
@@ -123,7 +123,7 @@ impl SftpSession {
         }
     }
 
-    /// A temporary file could not be removed: the next upload to the same destination tries it again.
+    /// Records a temporary file that could not be removed: the next upload to the same destination tries again.
     pub(crate) fn remember_left(&self, path: &str, temporary: &str) {
         let mut left = self.left.lock();
         if left.len() < LEFT_MAX {
@@ -131,7 +131,7 @@ impl SftpSession {
         }
     }
 
-    /// Removes the temporary files of uploads to that destination that failed.
+    /// Removes the temporary files of failed uploads to that destination.
     pub(crate) fn remove_left(&self, path: &str) {
         let left: Vec<_> = self.left.lock().extract_if(.., |(of, _)| of == path).collect();
         for (path, temporary) in left {
@@ -143,7 +143,7 @@ impl SftpSession {
         }
     }
 
-    /// Removes a file, over another child if the one that is there is dead.
+    /// Removes a file, over another child if the present one is dead.
     pub(crate) fn remove(&self, path: &str) -> Result<(), SourceError> {
         let remove = || {
             self.run("remove", 0, async |sftp| {
@@ -153,7 +153,7 @@ impl SftpSession {
         remove().or_else(|e| if matches!(e, SourceError::Passing(_)) { remove() } else { Err(e) })
     }
 
-    /// Runs one piece of work over the child; a child that failed in passing is not used again.
+    /// Runs an operation over the child; after a temporary failure the child is not used again.
     pub(crate) fn run<T>(
         &self,
         what: &str,
@@ -180,7 +180,7 @@ impl SftpSession {
             result.map(|done| (live, done))
         });
         if matches!(result, Err(SourceError::Passing(_))) {
-            // Also after a deadline, where the piece of work above did not come to its end.
+            // This also covers a deadline, at which the operation above did not end.
             let _ = self.runtime.wait("forget", 0, async {
                 self.live.lock().await.take();
                 Ok(())
@@ -190,7 +190,7 @@ impl SftpSession {
     }
 }
 
-/// The words of the command line after `ssh`. No word comes from a user unchecked, and `--` ends the options.
+/// Arguments of `ssh`. No word from a user is unchecked, and `--` ends the options.
 fn arguments(address: &Address, found: &Credentials, host_keys: HostKeys) -> Vec<String> {
     let checking = match host_keys {
         HostKeys::Strict => "yes",
@@ -235,7 +235,7 @@ async fn last_words(stderr: tokio::process::ChildStderr) -> String {
     last
 }
 
-/// The path as the server is to see it: `/~/x` is `x` in the home directory.
+/// The path for the server: `/~/x` is `x` in the home directory.
 pub fn remote_path(path: &str) -> &str {
     path.strip_prefix("/~/").unwrap_or(path)
 }
@@ -259,14 +259,14 @@ pub struct SftpSource {
 }
 
 impl SftpSource {
-    /// Names a file; nothing is sent yet.
+    /// Creates the file; nothing is sent yet.
     pub fn new(session: Arc<SftpSession>, path: &str) -> SftpSource {
         SftpSource { session, path: remote_path(path).to_string(), guard: Guard::default() }
     }
 }
 
-/// Fills one request's part of the buffer. The library moves its own offset by what was asked for, not by what came,
-/// so it is set before every request.
+/// Fills one request's part of the buffer. The library advances its offset by the requested bytes, not the received
+/// ones, so it is set before every request.
 async fn read_part(mut file: File, offset: u64, part: &mut [u8], came: &impl Fn(usize)) -> Result<(), SourceError> {
     let mut filled = 0;
     while filled < part.len() {
@@ -292,7 +292,7 @@ async fn read_range(file: &File, offset: u64, buf: &mut [u8], came: &impl Fn(usi
 }
 
 impl SftpSource {
-    /// Opens the file and reads of it while bytes come.
+    /// Opens the file and reads while bytes arrive.
     fn read(
         &self,
         version: &Version,
@@ -326,7 +326,7 @@ impl Source for SftpSource {
         })
     }
 
-    /// Through one open file: a file that takes its name during the read is not mixed in.
+    /// One open file serves the whole read, so a file that replaces it is not mixed in.
     fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
         self.read(version, version.size, async |file, moved| {
             let mut buf = vec![0; BLOCK_BYTES.min(version.size as usize)];

@@ -19,15 +19,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use store::source::{Deposited, Entry, Identity, Opener, Source, SourceError, Started, Upload};
 
-/// Sessions that are kept; the one not used for longest goes first.
+/// Maximum of kept sessions; the least recently used one is closed first.
 const SESSIONS_MAX: usize = 32;
 
 /// Settings of the operator for sources.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Timeout of a call of a server without bytes.
+    /// Timeout of a call in which a server sends no bytes.
     pub patience: Duration,
-    /// Whether unknown ssh servers are talked to.
+    /// Whether connections to unknown ssh servers are permitted.
     pub host_keys: HostKeys,
     /// Directories that no `file://` may reach into: namespace, targets, state.
     pub refused: Vec<PathBuf>,

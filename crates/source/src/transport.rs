@@ -1,4 +1,4 @@
-//! OpenDAL's http with an eye on its answers: OpenDAL takes what comes for what it asked for.
+//! OpenDAL's http transport with checked answers, since OpenDAL trusts that an answer matches its request.
 
 use crate::answer;
 use crate::client::{self, Client, Endless};
@@ -11,7 +11,7 @@ use opendal::raw::{parse_content_encoding, parse_content_length};
 use opendal::{Buffer, Error, ErrorKind, HttpBody, HttpTransport, HttpTransporter, OperationContext};
 use std::ops::Range;
 
-/// Hands an answer to a range on only if it is that range.
+/// Forwards the answer to a range request only if it contains that range.
 struct Checked(Client);
 
 impl HttpTransport for Checked {
@@ -33,7 +33,7 @@ impl HttpTransport for Checked {
     }
 }
 
-/// A request that met no answer, or not all of it, may be sent again.
+/// A request without a complete answer may be repeated.
 fn broken(what: &'static str, e: BoxError) -> Error {
     let passing = !e.is::<Endless>();
     Error::new(ErrorKind::Unexpected, what).with_temporary(passing).set_source(std::io::Error::other(e))

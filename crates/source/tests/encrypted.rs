@@ -10,7 +10,7 @@ use source::{Settings, Sources};
 use std::process::Command;
 use store::source::{Identity, Opener};
 
-/// The variable that names the source to the process that asks.
+/// Variable with the source, for the child process that reads.
 const URI: &str = "TEST_URI";
 const ENDPOINT: &str = "TEST_ENDPOINT";
 
@@ -28,7 +28,7 @@ fn asked(uri: &str, endpoint: &str, trusted: Option<&Authority>) -> String {
     line.unwrap_or_else(|| panic!("{said}\n{}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// A part of the tests below: reads a range where one of them starts it, and does nothing else.
+/// Helper of the tests below: reads a range if one of them starts it; otherwise no effect.
 #[test]
 fn a_process_that_asks() {
     let (Ok(uri), Ok(endpoint)) = (std::env::var(URI), std::env::var(ENDPOINT)) else { return };
@@ -49,7 +49,7 @@ fn a_process_that_asks() {
     }
 }
 
-/// The file is read where the server's authority is trusted, and refused with a reason where it is not.
+/// Checks that the file can be read with the server's authority trusted, and is refused with a reason otherwise.
 fn trust_decides(uri: &str, endpoint: &str, authority: &Authority) {
     let refused = asked(uri, endpoint, None);
     assert!(refused.contains("certificate") && refused.contains("UnknownIssuer"), "{refused}");
@@ -69,7 +69,7 @@ fn https_and_webdavs() {
     }
 }
 
-/// A file server answers as s3 does as long as only objects are read.
+/// A plain file server can replace s3, as long as objects are only read.
 #[test]
 fn s3_over_https() {
     let Some(authority) = Authority::new() else { return };

@@ -11,7 +11,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use store::source::{EntryKind, Opener, SourceError};
 
-/// A tree with names that a URI has to write otherwise.
+/// A tree with names that need escapes in a URI.
 fn make(root: &Path) {
     fs::create_dir_all(root.join("set/sub dir/deep")).expect("directories");
     fs::create_dir_all(root.join("set/empty")).expect("directory");
@@ -49,7 +49,7 @@ fn the_tree_is_what_the_listings_say() {
     for way in ["listed/set", "listed/set/", "json/set/"] {
         assert_eq!(list(&nginx.uri(way)).expect("a tree"), expected(), "{way}");
     }
-    // No listing is no empty directory.
+    // A missing listing is not an empty directory.
     let refused = list(&nginx.uri("set/")).expect_err("autoindex is off here");
     let SourceError::Denied(why) = &refused else { panic!("{refused}") };
     assert!(why.contains("/set/: ") && why.contains("--manifest"), "{why}");

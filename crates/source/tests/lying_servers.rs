@@ -1,4 +1,4 @@
-//! Servers that do not do what they were asked for, and say so or not.
+//! Servers whose answers do not match the request, with and without a sign of it.
 
 use source::{Settings, Sources};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::source::{Identity, Opener, Source, SourceError, Upload};
 
-/// A request: its first line and the headers that matter here.
+/// A request: its first line and the relevant headers.
 struct Request {
     method: String,
     path: String,
@@ -22,7 +22,7 @@ struct Answer {
     status: &'static str,
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
-    /// The body ends with the connection; there is no length.
+    /// The end of the connection ends the body; there is no length.
     unmeasured: bool,
 }
 
@@ -80,7 +80,7 @@ impl Liar {
         format!("http://{}/x", self.authority)
     }
 
-    /// A user whose environment names this server as that of s3.
+    /// A user whose environment names this server for s3.
     fn s3_user(&self) -> Identity {
         let environment = [
             ("AWS_ENDPOINT_URL", format!("http://{}", self.authority)),
@@ -147,7 +147,7 @@ fn honest(request: &Request, bytes: &[u8]) -> Answer {
     }
 }
 
-/// The bytes of one range under the name of another.
+/// The bytes of one range, declared as another.
 fn part(bytes: &[u8], sent: Range<usize>, said: Range<usize>) -> Answer {
     let range = format!("bytes {}-{}/{}", said.start, said.end - 1, bytes.len());
     answer("206 Partial Content").with("Content-Range", range).body(&bytes[sent])
@@ -284,7 +284,7 @@ fn a_status_is_said_with_its_name() {
     assert_eq!(liar.source().stat().expect("by GET then").size, bytes.len() as u64);
 }
 
-/// How an upload of a few bytes ends at a server that answers so.
+/// Result of an upload of a few bytes to a server that gives this answer.
 fn upload(lie: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> (Result<(), SourceError>, Vec<String>) {
     let liar = Liar::start(lie);
     let mut upload: Box<dyn Upload> = sources().create(&liar.uri(), &who()).expect("create").upload;

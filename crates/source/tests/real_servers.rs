@@ -63,7 +63,7 @@ fn reads_back(sources: &Sources, at: &str, who: &Identity, expected: &[u8]) {
     assert!(all == expected);
 }
 
-/// Uploads, replaces, aborts, and looks what lies there.
+/// Uploads, replaces, aborts, and checks the files that remain.
 fn writes_well(sources: &Sources, uri: &str, who: &Identity, dir: &std::path::Path) {
     for size in [3_000_000, 17] {
         let bytes = data(size, 9);
@@ -181,10 +181,10 @@ fn an_sftp_session_that_died_is_replaced_and_what_it_left_is_removed() {
     assert!(matches!(sent, Err(SourceError::Passing(_))), "{sent:?}");
     assert_eq!(cut.abort(), None, "removed over a session of its own");
     writes_well(&sources, &uri, &who, &up);
-    // The session that is there dies while nothing is sent over it.
+    // The present session dies while it is idle.
     sshd.end_sessions();
     writes_well(&sources, &uri, &who, &up);
-    // Out of reach at the end of an upload: the next one to the same place removes it.
+    // The server is out of reach at the end of an upload. The next one to the same path removes the temporary file.
     let mut lost = sources.create(&uri, &who).expect("create").upload;
     lost.append(b"half").expect("append");
     std::fs::rename(&up, sshd.dir().join("away")).expect("rename");
@@ -274,7 +274,7 @@ fn ftp() {
     listed.sort_by(|a, b| a.path.cmp(&b.path));
     assert_eq!(listed.into_iter().map(|e| e.path).collect::<Vec<_>>(), ["up", "x"]);
 
-    // Without temporary names: what is completed is there, and what is given up then is gone.
+    // Without temporary names: a completed file is there, and an aborted one is gone.
     let (uri, path) = (ftpd.uri("pub/up/result"), ftpd.root().join("pub/up/result"));
     for size in [3_000_000, 17] {
         let bytes = data(size, 9);

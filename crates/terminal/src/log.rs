@@ -22,7 +22,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// When the log is larger than this it becomes `daemon.log.1`, replacing the one before: at most twice this is kept.
 const LOG_BYTES_MAX: u64 = 8 << 20;
 
-/// The crates that know which of their words are secrets.
+/// Crates that keep secrets out of their messages.
 const OURS: [&str; 11] = [
     "entrepot",
     "entrepot_lab",
@@ -77,10 +77,10 @@ fn is_harmless(what: &Metadata<'_>) -> bool {
     *what.level() <= Level::WARN || OURS.contains(&what.target().split("::").next().unwrap_or_default())
 }
 
-/// The start of what fuser logs as an error when the kernel has ended a request by a signal before its answer.
+/// Prefix of fuser's error when a signal has ended a request in the kernel before its answer.
 const TOO_LATE: &str = "Failed to send FUSE reply: No such file or directory";
 
-/// Leaves out that an answer came too late: a signal of an ordinary user does it.
+/// Drops messages about a late answer: a signal of an ordinary user causes them.
 struct OnTime;
 
 impl<S: Subscriber> Layer<S> for OnTime {
@@ -96,7 +96,7 @@ impl<S: Subscriber> Layer<S> for OnTime {
     }
 }
 
-/// The form of lines that is asked for.
+/// The configured form of lines.
 fn form() -> Result<Form> {
     Form::wanted().map_err(|why| {
         let next = "`json` is for programs, `journal` for systemd; without the variable it is text";
@@ -104,7 +104,7 @@ fn form() -> Result<Form> {
     })
 }
 
-/// Has the log written from now on. Fails silently only when there is one already, which is as good.
+/// Starts the log. No effect if there is a log already, which is no error.
 fn start<W>(to: W, ansi: bool) -> Result<()>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -119,12 +119,12 @@ where
     Ok(())
 }
 
-/// The log goes to standard error, with colours if that is a terminal.
+/// Logs to standard error, with colours if that is a terminal.
 pub fn to_stderr() -> Result<()> {
     start(io::stderr, io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
 }
 
-/// The log goes to a file, panics too.
+/// Logs to the file, including panics.
 pub fn to_file(path: &Path) -> Result<()> {
     start(Mutex::new(Rotating::open(path)?), false)?;
     std::panic::set_hook(Box::new(|panic| tracing::error!("bug: {panic}")));
@@ -199,7 +199,7 @@ mod tests {
         assert!(!log.contains("No such file") && log.contains("Invalid argument"), "{log}");
     }
 
-    /// Each crate of this workspace that may log is known, so that its words are not taken for those of others.
+    /// The list has every crate of this workspace that may log, so that none is filtered as foreign.
     #[test]
     fn all_our_crates_may_speak() {
         let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();

@@ -1,4 +1,4 @@
-//! How numbers, times and answers are shown.
+//! Formats of numbers, times and answers.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -12,7 +12,7 @@ const DAY_S: u64 = 86_400;
 /// Width that the last column of a table needs to be wrapped. A guess: narrower, it is harder to read than a long line.
 const WRAPPED_COLUMNS_MIN: usize = 20;
 
-/// How an answer is written.
+/// Format of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// Text for people.
@@ -36,7 +36,7 @@ pub fn json_line(value: &impl Serialize) -> io::Result<()> {
     out.flush()
 }
 
-/// The same JSON without a character that steers a terminal: such ones occur in its strings only.
+/// Equivalent JSON without control characters for a terminal, which occur only in its strings.
 pub fn inert_json(json: &str) -> String {
     let inert = |c: char| if c != '\n' && steers(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
     if json.chars().any(steers) { json.chars().map(inert).collect() } else { json.to_owned() }
@@ -62,8 +62,7 @@ pub fn text(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// A text from users on one line: what would move the cursor, or turn what stands beside it around, is shown as it is
-/// written in source code.
+/// A text from users on one line: characters that move the cursor or change the text direction are escaped.
 pub fn plain(text: &str) -> String {
     escaped(text, steers)
 }
@@ -82,7 +81,7 @@ fn steers(c: char) -> bool {
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// How long one of several operations took, from what all took; a dash where there was none.
+/// Mean duration of `count` operations; a dash for none.
 pub fn mean_span(total_ns: u64, count: u64) -> String {
     match total_ns.checked_div(count) {
         None => "-".into(),
@@ -98,29 +97,29 @@ pub fn moment_ms(ms: u64) -> String {
     humantime::format_rfc3339_seconds(at).to_string()
 }
 
-/// The number of a day since 1970, in UTC, that is written as `2026-11-01`.
+/// Parses a date such as `2026-11-01` to the number of the day since 1970, in UTC.
 pub fn day(text: &str) -> Option<u64> {
     let at = humantime::parse_rfc3339(&format!("{text}T00:00:00Z")).ok()?;
     at.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs() / DAY_S)
 }
 
-/// The same the other way.
+/// Formats such a day; the inverse of [`day`].
 pub fn of_day(day: u64) -> String {
     moment_ms(day.saturating_mul(DAY_S * 1000)).chars().take(10).collect()
 }
 
-/// A cell of a column that is so wide, as a terminal shows it.
+/// Pads a cell to the width of its column on a terminal.
 pub fn padded(cell: &str, width: usize, to_the_right: bool) -> String {
     let room = " ".repeat(width.saturating_sub(cell.width()));
     if to_the_right { room + cell } else { cell.to_owned() + &room }
 }
 
-/// How many columns of a terminal a text takes.
+/// Columns of a terminal that a text occupies.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The end of a text, after an ellipsis if the whole text is wider than so many columns.
+/// The end of a text, after an ellipsis if the whole text is wider than `columns`.
 pub fn end_of(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
@@ -133,7 +132,7 @@ pub fn end_of(text: &str, columns: usize) -> String {
     format!("…{}", &text[at..])
 }
 
-/// Lines of at most so many columns, broken at spaces where possible.
+/// Breaks a text into lines of at most `columns`, at spaces where possible.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -4,9 +4,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
 use store::workers::apart;
 
-/// Signals of a user who ends a command.
+/// Signals by which a user ends a command.
 pub const INTERRUPTS: &[i32] = &[SIGINT, SIGTERM];
-/// The same, and the end of the terminal.
+/// These signals, and the end of the terminal.
 pub const ENDS: &[i32] = &[SIGINT, SIGTERM, SIGHUP];
 
 /// Calls `end` at each of these signals until it returns `true`. Its argument is `true` for SIGTERM and from the second

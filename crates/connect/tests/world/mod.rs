@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The mount point; gone at the end.
+/// The mount point, removed at the end.
 pub struct Behind {
     pub connected: Connected,
     dir: tempfile::TempDir,
@@ -118,7 +118,7 @@ pub struct Gluster {
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 impl Gluster {
-    /// A server, or nothing where that cannot be had.
+    /// Starts a server; `None` if that is not possible here.
     pub fn start() -> Option<Gluster> {
         let there = |tool: &&str| {
             Command::new("sh").args(["-c", &format!("command -v {tool} >/dev/null")]).status().unwrap().success()

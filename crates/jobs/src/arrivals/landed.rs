@@ -1,13 +1,13 @@
-//! Staged data that have landed: they are used space and no longer count as promised.
+//! Staged data that have landed: they occupy space and no longer count as promised.
 
 use super::Shared;
 use policy::Time;
 use std::time::{Duration, Instant};
 
-/// Shortest interval between two looks, so that callers are not delayed each time. A guess.
+/// Shortest interval between two measurements, so that callers are not delayed each time. A guess.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The looks at it.
+/// State of the measurements.
 pub struct Landed {
     began: Instant,
     next: Instant,
@@ -20,7 +20,7 @@ impl Default for Landed {
 }
 
 impl Landed {
-    /// Requests from the volume the bytes that are still to come.
+    /// Requests from the volume the number of bytes that are still to come.
     pub fn look(&mut self, shared: &Shared) {
         if Instant::now() < self.next {
             return;

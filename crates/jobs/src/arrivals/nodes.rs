@@ -12,20 +12,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::state::{PROMISED as KIND, State};
 
-/// The key of the one record.
+/// Key of the single record.
 const KEY: &str = "nodes";
 
-/// The nodes of the volume, as far as promises go by them.
+/// The nodes of the volume, as the promises need them.
 pub trait Peers: Send + Sync {
-    /// The name that this node keeps for life.
+    /// Name that this node keeps for its life.
     fn own(&self) -> String;
     /// Number of this node, while it has its lease.
     fn number(&self) -> Option<Node>;
-    /// Whether a node is over for ever, as far as is known.
+    /// Whether a node is known to be over.
     fn is_over(&self, node: Node) -> bool;
 }
 
-/// The table as it is written down: for each node its number and its bytes.
+/// The stored table: for each node its number and its promised bytes.
 #[derive(Default, Serialize, Deserialize)]
 struct Written {
     life: String,
@@ -45,12 +45,12 @@ impl Written {
     }
 }
 
-/// One look at the table.
+/// One reading of the table.
 pub struct TableView {
     seen: Seen,
     node: Node,
     life: String,
-    /// Bytes of the table as read, for the compare-and-replace.
+    /// Bytes of the record as read, for the compare-and-replace.
     read: Option<Vec<u8>>,
 }
 
@@ -83,12 +83,12 @@ impl Nodes {
         Nodes { state, peers, own, reader, began: Instant::now() }
     }
 
-    /// From one look to the next, at most.
+    /// Maximum interval between two readings.
     pub fn look_every() -> Duration {
         Duration::from_nanos(Config::default().look_every.0)
     }
 
-    /// Looks, before the space is measured.
+    /// Reads the table. Call it before the free space is measured.
     pub fn look(&self) -> Result<TableView, String> {
         let node = self.peers.number().ok_or("this node has no lease now, so nothing is promised here")?;
         let life = self.life().map_err(away)?;
@@ -103,8 +103,8 @@ impl Nodes {
         Ok(TableView { seen, node, life, read })
     }
 
-    /// Writes what this node has promised, after `granted` if some of it is new. False where another was quicker: then
-    /// nothing that was decided on this look counts. After an error neither.
+    /// Publishes this node's promises, after `granted` if some of them are new. False if another node was quicker.
+    /// Then, or after an error, no decision based on this reading counts.
     pub fn put(&self, look: TableView, bytes: u64, granted: bool) -> Result<bool, String> {
         let entry = Entry { node: look.node, bytes };
         let Some(table) = look.seen.with(&self.own, entry, granted) else { return Ok(true) };

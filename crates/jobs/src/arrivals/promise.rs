@@ -1,12 +1,12 @@
-//! One look at the space: grants requests, and publishes the promises to other nodes before a byte comes.
+//! One measurement of the space: grants requests, and publishes the promises to other nodes before a byte is fetched.
 
 use super::nodes::{Nodes, TableView};
 use super::queue_view::{Action, Decided, Room};
 use super::{Shared, Ticket, now};
 use policy::schedule::just_in_time::Space;
 
-/// Most tries when other nodes are promised space at the same moment; then the job waits. A guess: in each round one
-/// of the nodes succeeds.
+/// Most tries when several nodes promise space at the same moment; after them the job waits. A guess: in each round one
+/// node succeeds.
 const LOOKS_MAX: u32 = 20;
 
 /// Measures the space, grants requests, and publishes the promises of this node.

@@ -1,4 +1,4 @@
-//! State of each job's data. Translates outside events to events of the machine; does no I/O.
+//! State of each job's data. Translates outside events to events of the policy's machine; does no I/O.
 
 mod room;
 
@@ -15,7 +15,7 @@ pub use room::{Decided, Room};
 use room::{NoRoom, no_space};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Shortest span that is worth a word: spans are shown in seconds.
+/// Shortest span that is shown: spans are shown in seconds.
 const SHOWN_MIN: Time = Time::from_millis(1000);
 
 /// Next step for the data of a job.
@@ -35,11 +35,11 @@ pub struct Part {
 
 struct Known {
     id: JobId,
-    /// Size of the stage-in; nothing while it is being requested, or cannot be known.
+    /// Size of the stage-in; `None` while it is being requested, or if it cannot be known.
     incoming: Option<Incoming>,
-    /// Whether the machine knows it.
+    /// Whether the job was added to the machine.
     submitted: bool,
-    /// Whether it was measured and waits for a snapshot of its queue.
+    /// Whether the job was measured and waits for a snapshot of its queue.
     fresh: bool,
     under_way: bool,
     started: bool,
@@ -47,11 +47,11 @@ struct Known {
     reason: Option<Reason>,
     /// Reason of the last refusal of space.
     no_room: Option<NoRoom>,
-    /// Whether all of its data have come.
+    /// Whether all of the job's data have arrived.
     settled: bool,
-    /// Data of each of its commands.
+    /// Data of each of the job's commands.
     parts: Vec<Part>,
-    /// Outcome of its stage-in, once that is decided.
+    /// Outcome of the stage-in, once it is decided.
     verdict: Option<String>,
 }
 
@@ -59,11 +59,11 @@ pub struct QueueView {
     machine: JustInTime,
     config: Config,
     ledger: Ledger,
-    /// Bytes that could be promised at the last look.
+    /// Bytes that could be promised at the last measurement.
     room: u64,
     /// Jobs that wait for a promise of space, with the bytes, in order.
     asking: Vec<(JobId, u64)>,
-    /// Decided but not yet delivered.
+    /// Actions that are decided but not yet carried out.
     todo: Vec<(Ticket, Action)>,
     by_queue: bool,
     jobs: BTreeMap<Ticket, Known>,
@@ -96,7 +96,7 @@ impl QueueView {
         }
     }
 
-    /// A job will be measured. Whether it is new.
+    /// Adds a job whose size will be requested. Returns whether it is new.
     pub fn expect(&mut self, ticket: Ticket) -> bool {
         if self.jobs.contains_key(&ticket) {
             return false;
@@ -122,7 +122,7 @@ impl QueueView {
         true
     }
 
-    /// Adds a job whose data come already, with the bytes promised to it earlier.
+    /// Adds a job whose stage-in already runs, with the bytes promised to it earlier.
     pub fn adopt(&mut self, ticket: Ticket, promised: u64) -> bool {
         let is_new = self.expect(ticket);
         if let Some(known) = self.jobs.get(&ticket).filter(|_| is_new) {
@@ -141,7 +141,7 @@ impl QueueView {
         let by_queue = self.by_queue && ticket.0 != QueueKind::Elsewhere && incoming.is_some() && !under_way;
         let Some(known) = self.jobs.get_mut(&ticket) else { return };
         (known.incoming, known.under_way, known.fresh) = (incoming, under_way, true);
-        // Without an estimate of the queue there is nothing to wait for.
+        // Without an estimate from the queue, there is no reason to wait.
         if !by_queue {
             self.submit(now, ticket, Some(now));
             self.jobs.entry(ticket).and_modify(|known| known.start = None);
@@ -174,7 +174,7 @@ impl QueueView {
         self.jobs.iter().filter(|(_, known)| waits(known)).map(|((queue, _), _)| *queue).collect()
     }
 
-    /// Whether there is no job in it.
+    /// Whether it holds no job.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
@@ -213,7 +213,7 @@ impl QueueView {
         known.parts = wanted.map(part).collect();
     }
 
-    /// Jobs whose data come now: promised, and not all there.
+    /// Jobs whose stage-in runs: promised, and not complete.
     pub fn coming(&self) -> Vec<(Ticket, Vec<Part>)> {
         let comes = |known: &Known| known.under_way && !known.settled && !known.parts.is_empty();
         self.jobs
@@ -273,7 +273,7 @@ impl QueueView {
         self.ledger.settle(known.id);
     }
 
-    /// When the data of a job should begin to come that starts then.
+    /// Time at which the stage-in should begin for a job that starts then.
     pub fn due(&mut self, incoming: &Incoming, start: Time) -> Time {
         let source = self.source(&incoming.source);
         self.machine.due(source, &incoming.load(), start)

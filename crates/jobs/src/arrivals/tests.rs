@@ -15,7 +15,7 @@ const A: Ticket = (QueueKind::Local, 1);
 const B: Ticket = (QueueKind::Local, 2);
 const MB: u64 = 1_000_000;
 
-/// Margin 10 s and half of the transfer; 10 MB/s.
+/// Margin: 10 s and half of the transfer. Rate: 10 MB/s.
 fn settings(by_queue: bool, when_full: WhenFull) -> Settings {
     let machine = Config { margin_min: Time::from_secs(10), early_max: Time::from_secs(60), ..Config::default() };
     Settings { machine, by_queue, when_full, keep_free: 0, poll: Duration::from_millis(20) }
@@ -37,14 +37,14 @@ fn view(by_queue: bool, when_full: WhenFull) -> QueueView {
     QueueView::new(&settings(by_queue, when_full), BTreeMap::new())
 }
 
-/// As a volume of one node does, with so much free.
+/// Measures the space as a volume of one node does, with this many bytes free.
 fn decide(view: &mut QueueView, now: Time, free: Option<u64>) -> Vec<(Ticket, Action)> {
     let room = free.map_or(Room::Unknown, |free| Room::Space(Space { free, elsewhere: 0 }));
     let decided = view.decide(now, view.promises(), room);
     view.carry(now, decided)
 }
 
-/// [S-332] A decision counts once other nodes have it; jobs go on until then.
+/// [S-332] A decision counts once other nodes have it; jobs may change until then.
 #[test]
 fn between_a_decision_and_its_end_jobs_may_go_and_come() {
     let mut view = view(false, WhenFull::Wait);
@@ -58,7 +58,7 @@ fn between_a_decision_and_its_end_jobs_may_go_and_come() {
     view.gone(s(0), A);
     assert_eq!(view.carry(s(0), decided), [], "B was told to wait, and A is gone");
     assert_eq!(view.promised(), 0, "nothing is promised to a job that is gone");
-    // Another node was quicker: what was decided is dropped, and decided again with what that one promised.
+    // Another node was quicker: the decision is dropped, and made again with the promises of that node.
     view.estimates(s(31), QueueKind::Local, &BTreeMap::new());
     drop(view.decide(s(31), view.promises(), room()));
     let decided = view.decide(s(31), view.promises(), Room::Space(Space { free: 100 * MB, elsewhere: 50 * MB }));
@@ -89,7 +89,7 @@ fn the_queue_decides_when_data_begin_to_come_and_rates_are_learnt() {
     view.estimates(s(0), QueueKind::Local, &says(1, 1000, false));
     assert_eq!(decide(&mut view, s(0), Some(u64::MAX)), []);
     assert!(standing(&view, 0, A).contains("begin to come in 16 min"), "{}", standing(&view, 0, A));
-    // A job before it ended early, and the queue corrects itself.
+    // A job ahead ended early, and the queue corrects its estimate.
     view.estimates(s(100), QueueKind::Local, &says(1, 500, false));
     assert_eq!(decide(&mut view, s(459), Some(u64::MAX)), []);
     assert_eq!(decide(&mut view, s(460), Some(u64::MAX)), [(A, Action::Begin)]);
@@ -100,7 +100,7 @@ fn the_queue_decides_when_data_begin_to_come_and_rates_are_learnt() {
     assert_eq!(standing(&view, 600, A), "its data came 30 s before its start");
     view.gone(s(700), A);
     assert_eq!((view.told(s(700), A), view.stats().in_time, view.stats().idle_total), (None, 1, s(30)));
-    // The next is reckoned with the rate that was seen: 10 s and 15 s of margin.
+    // The next begin is computed with the measured rate: 10 s of transfer and 15 s of margin.
     assert_eq!(view.due(&incoming(200 * MB).expect("some"), s(2000)), s(1975));
 }
 
@@ -133,7 +133,7 @@ fn too_late_too_early_and_without_any_lead_are_told_apart() {
     view.estimates(s(0), QueueKind::Local, &[says(1, 1000, false), says(2, 80, false)].concat_maps());
     assert_eq!(decide(&mut view, s(60), None), [(B, Action::Begin)]);
     view.arrived(s(65), B, None);
-    // Everything before A was cancelled: it could start now, but for its data.
+    // All jobs ahead of A were cancelled: A could start now if its data were there.
     view.estimates(s(70), QueueKind::Local, &says(1, 70, true));
     assert_eq!(decide(&mut view, s(70), None), [(A, Action::Begin)]);
     assert!(standing(&view, 71, A).contains("the job waits for them"));
@@ -176,7 +176,7 @@ fn two_jobs_are_not_promised_the_same_space() {
     assert_eq!(decide(&mut view, s(0), Some(100 * MB)), [(A, Action::Begin)]);
     let why = standing(&view, 1, B);
     assert!(why.contains("57.2 MiB needed, 95.4 MiB free, of which 57.2 MiB are promised"), "{why}");
-    // The data of A are there, and still take space; then A ends, and a user removes them.
+    // A's data are there, and still occupy space; then A ends, and a user removes them.
     view.arrived(s(10), A, Some(6000));
     assert_eq!(decide(&mut view, s(40), Some(40 * MB)), []);
     view.gone(s(50), A);
@@ -226,7 +226,7 @@ fn space_that_becomes_free_is_used_at_the_next_look() {
     view.expect(c);
     view.measured(s(3), c, incoming(60 * MB), false);
     assert_eq!(decide(&mut view, s(3), Some(120 * MB)), []);
-    // B's data will not come: what it was promised is free.
+    // B's stage-in is given up: its promised space is free.
     view.failed(s(4), B);
     assert_eq!(decide(&mut view, s(5), Some(120 * MB)), [(c, Action::Begin)]);
 }
@@ -261,7 +261,7 @@ fn what_is_not_known_comes_at_once_and_what_comes_already_is_not_begun_again() {
     assert_eq!(decide(&mut view, s(31), Some(100 * MB)), [(c, Action::Begin)]);
 }
 
-/// A volume with so much room, whose sources have 60 MB each.
+/// A volume with this much free space, whose sources have 60 MB each.
 struct Disk(Lock<u64>);
 
 impl Volume for Disk {
@@ -344,7 +344,7 @@ fn the_driver_lets_one_begin_after_the_other_and_remembers_rates() {
         std::thread::yield_now();
     }
     arrivals.stop();
-    // 20 MB/s were seen, and are known to the next daemon.
+    // The measured rate of 20 MB/s is kept for the next daemon.
     let (arrivals, told) = driver(100 * MB, &state);
     arrivals.ask(A, owner, wanted);
     assert_eq!(told.recv(), Ok((1, Ok(()))));

@@ -1,4 +1,4 @@
-//! A job's data and the arrivals: when they may begin to come, and what there is to tell of them.
+//! Connects a backend's jobs to the arrivals: requests when stage-ins may begin, and reports their progress.
 
 use super::{Backend, Core};
 use crate::arrivals::Ticket;
@@ -6,14 +6,14 @@ use crate::job::Job;
 use crate::plan::paths;
 use crate::request::{Arrival, StageInput};
 
-/// Progress of a job, for the arrivals.
+/// Progress of a job, as reported to the arrivals.
 #[derive(Clone, Copy)]
 pub(crate) enum Now {
     /// Its data were in transit before this daemon started.
     UnderWay,
-    /// Its data are there. The value is the duration of the transfer, if it is a measure of their source.
+    /// The data are there. The value is the duration of the transfer, if it measures the rate of the source.
     Arrived(Option<u64>),
-    /// Its data will not come.
+    /// The data will not be staged in.
     Failed,
     /// The job was started.
     Started,
@@ -32,8 +32,8 @@ impl<B: Backend> Core<B> {
         (B::queue_of(job), job.id.0)
     }
 
-    /// Requests a time for the job's data. Returns whether the arrivals will decide; otherwise there is nothing to
-    /// wait for.
+    /// Requests a time for the job's data. Returns whether the arrivals will decide; if not, the stage-in need not
+    /// wait.
     pub fn ask(&self, job: &Job<B::JobData>) -> bool {
         let arrivals = self.config.arrivals.as_ref();
         arrivals.map(|arrivals| arrivals.ask(Self::ticket(job), job.owner, wanted(job))).is_some()
@@ -59,7 +59,7 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// How a job's data stand now, or stood when it ended.
+    /// Progress of a job's data now, or at the job's end.
     pub fn told(&self, job: &Job<B::JobData>) -> Option<Arrival> {
         let told = self.config.arrivals.as_ref().and_then(|arrivals| arrivals.told(Self::ticket(job)));
         told.or_else(|| job.arrival.clone())

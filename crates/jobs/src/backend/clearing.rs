@@ -1,5 +1,5 @@
-//! Jobs whose end is still removing their resources in the volume. A retry waits for it: else the removal would take
-//! the recreated ones.
+//! Ended jobs whose resources in the volume are still being removed. A retry waits for the removal, which would
+//! otherwise remove the recreated ones.
 
 use crate::request::JobId;
 use parking_lot::{Condvar, Mutex};
@@ -20,7 +20,7 @@ impl Clearing {
         Begun { of: self.clone(), id }
     }
 
-    /// Waits until nothing of the job is being removed; false when that takes longer.
+    /// Waits until the removal for the job has ended; false after `longest`.
     pub fn wait(&self, id: JobId, longest: Duration) -> bool {
         let until = Instant::now() + longest;
         let mut under_way = self.under_way.lock();

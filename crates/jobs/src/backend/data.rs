@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::workers::apart;
 
-/// A volume is mounted so soon after its daemon began: a guess, and generous.
+/// Time within which a volume is mounted after the start of its daemon: a generous guess.
 const MOUNTED_WITHIN_S: u32 = 60;
 
 impl<B: Backend> Core<B> {
-    /// Records the sources of what ordinary stage-in commands fetched into the volume. Without one a file only lacks
+    /// Records the sources of files that ordinary stage-in commands fetched. A file without a source only lacks
     /// recovery.
     pub fn record_sources(&self, job: &Job<B::JobData>) -> Vec<RecordedSource> {
         let commands = job.plan.part(PartKind::StageIn).map_or(&[][..], |part| &part.commands);
@@ -31,7 +31,7 @@ impl<B: Backend> Core<B> {
             .collect()
     }
 
-    /// Looks whether the data of a job are all there; nothing where it brings none.
+    /// Checks whether a job's data are all there; `None` for a job without staged data.
     pub fn check(&self, job: &Job<B::JobData>) -> Result<Option<CheckReport>, String> {
         let paths = job.staged_paths();
         if paths.is_empty() { Ok(None) } else { self.volume.check_before_job(job.owner, &paths).map(Some) }
@@ -46,8 +46,8 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Removes the partial data of stage-ins that did not succeed, and the directory of a job, on a thread of its own: the
-    /// table may be locked and the volume slow. `begun` is dropped at the end.
+    /// Removes partial data of failed stage-ins and a job's directory. A separate thread does it: the table may be
+    /// locked and the volume slow. `begun` is dropped at the end.
     pub fn clear(
         self: &Arc<Self>,
         staged: Vec<(Caller, Vec<PathBuf>)>,
@@ -65,7 +65,7 @@ impl<B: Backend> Core<B> {
         }));
     }
 
-    /// Goes on to remove the directories of jobs that are over, where the end of the last daemon came between.
+    /// Removes directories of ended jobs, if the last daemon ended before it did so.
     pub fn remove_left(self: &Arc<Self>, jobs: &BTreeMap<JobId, Job<B::JobData>>) {
         let leaves = |job: &&Job<B::JobData>| job.plan.datawarp.own.as_ref().is_some_and(|own| own.leaves);
         let begun = |job: &Job<B::JobData>| (self.clearing.begin(job.id), job.plan.datawarp.clone());
@@ -85,7 +85,7 @@ impl<B: Backend> Core<B> {
         }));
     }
 
-    /// The data of a job that come or go now.
+    /// Transfers of a job's data that run now.
     pub fn transfers(&self, job: &Job<B::JobData>) -> Vec<Transfer> {
         let paths = job.moving_paths();
         if paths.is_empty() { Vec::new() } else { self.volume.transfers(job.owner, &paths) }

@@ -1,11 +1,11 @@
-//! Facts of a job for the accounts of the volume.
+//! Description of a job for the volume's accounting.
 
 use crate::exec::now_ms;
 use crate::job::Job;
 use crate::request::JobState;
 use store::daemon::JobFacts;
 
-/// A job as it stands.
+/// Present facts of a job.
 pub(super) fn facts<X>(job: &Job<X>) -> JobFacts {
     let runs = || job.timeline.iter().filter(|moment| moment.state == JobState::Running);
     JobFacts {

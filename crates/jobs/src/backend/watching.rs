@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::request::{JobId, Watched};
 use std::time::{Duration, Instant};
 
-/// Between two looks at what moves, where nothing else changes: often enough for eyes.
+/// Interval between two checks of running transfers: often enough for a user at a terminal.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Interval at which an unchanged state is repeated, so that a disconnected client is noticed.
 const TOLD_EVERY: Duration = Duration::from_secs(5);

@@ -1,5 +1,5 @@
 //! `#DW` and `#BB` lines, as in scripts for Cray's DataWarp and for Slurm's plug-in for it: a directive with an
-//! equivalent here is translated, any other is refused by its name.
+//! equivalent here is translated, any other is refused with a message that names it.
 //!
 //! ```text
 //! #DW jobdw type=scratch access_mode=striped capacity=10GB      a directory of the job in the volume
@@ -14,21 +14,21 @@ use crate::request::{JobDirectory, PartKind, Persistent};
 pub const STRIPED: &str = "DW_JOB_STRIPED";
 /// The variable of the directory that each node has for itself.
 pub const PRIVATE: &str = "DW_JOB_PRIVATE";
-/// The beginning of the variables of directories that outlive their jobs.
+/// Prefix of the variables of persistent directories.
 pub const PERSISTENT: &str = "DW_PERSISTENT_STRIPED_";
 
 /// Content of a DataWarp line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// The job has a directory.
+    /// The job requests a directory of its own.
     Own(JobDirectory),
-    /// The job uses a directory that outlives it.
+    /// The job uses a persistent directory.
     Persistent(Persistent),
-    /// Data come or go. The words name directories by their variables.
+    /// Data are staged in or out. The words name directories by their variables.
     Stage(PartKind, Vec<String>),
 }
 
-/// The variable that a word begins with, and what follows it: `$NAME/rest` or `${NAME}/rest`.
+/// Splits a word that begins with a variable, `$NAME/rest` or `${NAME}/rest`, into name and rest.
 pub fn variable(word: &str) -> Option<(&str, &str)> {
     let word = word.strip_prefix('$')?;
     let (name, rest) = match word.strip_prefix('{') {
@@ -137,7 +137,7 @@ fn stage_out(words: &mut Fields) -> Result<Line, Refusal> {
     Ok(Line::Stage(PartKind::StageOut, ["entrepot".into(), "stage".into(), "out".into(), source, uri].into()))
 }
 
-/// `KEY=VALUE` words of a line; each may be taken once.
+/// `KEY=VALUE` words of a line; each key may be taken once.
 struct Fields {
     /// The line's own words, for messages.
     of: String,

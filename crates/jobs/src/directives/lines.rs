@@ -14,7 +14,7 @@ pub fn parse(script: &[u8]) -> Result<Head, Vec<Complaint>> {
     }
 }
 
-/// Reads a script: what is understood of it, and all that is wrong.
+/// Reads a script: returns the understood directives, and all errors.
 pub fn read(script: &[u8]) -> (Head, Vec<Complaint>) {
     if script.len() > SCRIPT_BYTES_MAX {
         let complaint = Complaint {
@@ -38,7 +38,7 @@ pub fn read(script: &[u8]) -> (Head, Vec<Complaint>) {
 /// The word for files that are checkpoints.
 const CHECKPOINT: &str = "#CHECKPOINT";
 
-/// The word of Slurm's plug-in for directives; what follows `entrepot` there is ours, the rest is for others.
+/// Directive word of Slurm's plug-in. A line that goes on with `entrepot` is ours; others are for other programs.
 const BB_LUA: &str = "#BB_LUA";
 
 type Lines<'a, 'b> = &'a mut dyn Iterator<Item = (&'b [u8], u32)>;
@@ -49,7 +49,7 @@ struct Reader {
     ours: Resources,
     theirs: Resources,
     past_head: bool,
-    /// Lines of DataWarp's by which data come or go.
+    /// DataWarp directives that stage data.
     datawarp_lines: Vec<u32>,
     complaints: Vec<Complaint>,
 }
@@ -59,11 +59,11 @@ enum Sort {
     Staging(PartKind),
     Checkpoint,
     Resource(&'static str),
-    /// Looks like a directive but is none.
+    /// The line resembles a directive but is none.
     NearMiss(&'static str),
-    /// `#BB_LUA entrepot` and then something that is no directive.
+    /// `#BB_LUA entrepot`, followed by something that is no directive.
     NoStaging,
-    /// A line as DataWarp has them.
+    /// A DataWarp directive.
     DataWarp(&'static str),
     Comment,
     Program,
@@ -117,7 +117,7 @@ fn sort(line: &[u8]) -> Sort {
     }
 }
 
-/// Whether one letter is wrong, missing or too much, or two beside each other are.
+/// Whether two words differ in one letter (wrong, missing or extra), or in two adjacent ones that are swapped.
 fn nearly(word: &[u8], wanted: &[u8]) -> bool {
     let same = |(one, other): &(&u8, &u8)| one == other;
     let head = word.iter().zip(wanted).take_while(same).count();
@@ -303,12 +303,12 @@ impl Reader {
         }
     }
 
-    /// Complains about data that come to or go from a directory that no line requests.
+    /// Reports staging to or from a directory that no line requests.
     fn without_directory(&mut self) {
         let datawarp = &self.head.datawarp;
         let is_there = |name: &str| match name {
             datawarp::STRIPED => datawarp.own.as_ref().is_some_and(|own| own.striped),
-            // Which node's would it be?
+            // A directory per node is ambiguous here.
             datawarp::PRIVATE => false,
             _ => datawarp.persistent.iter().any(|one| name.strip_prefix(datawarp::PERSISTENT) == Some(&one.name)),
         };
@@ -345,7 +345,7 @@ impl Reader {
             return self.warn(number, cause, "move it up, above the first command");
         }
         let read = text(after_word(line, word).unwrap_or_default()).and_then(|text| {
-            // A comment after the options is usual here, and harmless: nothing of it is run.
+            // A comment after the options is usual here, and harmless: it is not run.
             let words = shlex::split(text.trim()).ok_or_else(|| Refusal::new("a quote is not closed", "close it"))?;
             match word {
                 "#PBS" => self.theirs.read_pbs(&words),
@@ -387,7 +387,7 @@ impl Reader {
     }
 }
 
-/// Whether an option makes many jobs of one script: Slurm's `--array`, `-J` of OpenPBS, `-t` of Torque.
+/// Whether an option requests an array of jobs: Slurm's `--array`, `-J` of OpenPBS, `-t` of Torque.
 fn asks_for_array(word: &str, option: &str) -> bool {
     let is = |name: &str| option.starts_with(name) && !option.starts_with("--");
     match word {
@@ -396,7 +396,7 @@ fn asks_for_array(word: &str, option: &str) -> bool {
     }
 }
 
-/// The line without its end and its directive word; of a continued line also without the `#` of a comment.
+/// The line without its end and its directive word. A continued line also loses the `#` of a comment.
 fn after_kind(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     after_word(line, "#STAGEIN")

@@ -1,4 +1,4 @@
-//! Tests of reading scripts: the forms that work, the traps that are refused, and that nothing crashes it.
+//! Tests of reading scripts: valid forms, refused mistakes, and no crash on any input.
 
 use super::*;
 

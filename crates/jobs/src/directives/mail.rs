@@ -3,7 +3,7 @@
 use super::words::Refusal;
 use crate::request::Mail;
 
-/// The longest address that mail takes.
+/// The longest address that mail supports.
 const ADDRESS_BYTES_MAX: usize = 254;
 
 /// Parses the value of `--mail-type`. Returns the types that are not sent here.
@@ -22,7 +22,7 @@ pub fn types(value: &str, mail: &mut Mail) -> Vec<String> {
     others
 }
 
-/// An address that can be nothing else to whatever sends the mail: no option, no file, no program, no further line.
+/// Checks an address: the mail program must not take it for an option, a file, a program or a further line.
 pub fn address(value: &str) -> Result<String, Refusal> {
     let good = |c: char| c.is_ascii_alphanumeric() || "._%+-=@".contains(c);
     if value.is_empty() || value.len() > ADDRESS_BYTES_MAX || value.starts_with('-') || !value.chars().all(good) {

@@ -1,4 +1,4 @@
-//! Resource lines: `#ENTREPOT`, and of `#SBATCH` and `#PBS` what means something on one machine: cores, time, name.
+//! Resource lines: `#ENTREPOT`, and those `#SBATCH` and `#PBS` options that apply to one machine: cores, time, name.
 
 use super::mail;
 use super::words::Refusal;
@@ -15,7 +15,7 @@ pub struct Resources {
     pub cores_per_task: Option<u32>,
     /// Longest run in seconds.
     pub walltime_s: Option<u64>,
-    /// When its owner gets mail.
+    /// Events of which the owner gets mail.
     pub mail: Option<Mail>,
 }
 
@@ -28,7 +28,7 @@ impl Resources {
         }
     }
 
-    /// These values, completed by those of `other`.
+    /// These values; missing ones are taken from `other`.
     pub fn or(self, other: Resources) -> Resources {
         let says_cores = self.cores().is_some();
         Resources {
@@ -40,8 +40,7 @@ impl Resources {
         }
     }
 
-    /// Reads options as Slurm writes them, and ours, which are the same. Returns the options that have no meaning
-    /// here.
+    /// Reads options in Slurm's form, which is also that of `#ENTREPOT`. Returns the options that have no effect here.
     pub fn read_slurm(&mut self, words: &[String]) -> Result<Vec<String>, Refusal> {
         let mut foreign = Vec::new();
         let mut words = words.iter().peekable();
@@ -86,7 +85,7 @@ impl Resources {
         Ok(foreign)
     }
 
-    /// Reads options as PBS writes them. Returns the options that have no meaning here.
+    /// Reads options in PBS's form. Returns the options that have no effect here.
     pub fn read_pbs(&mut self, words: &[String]) -> Result<Vec<String>, Refusal> {
         let mut foreign = Vec::new();
         let mut words = words.iter().peekable();
@@ -116,7 +115,7 @@ impl Resources {
         match key {
             "walltime" => self.walltime_s = Some(pbs_time(value)?),
             "ncpus" | "procs" => self.n_tasks = Some(count(key, value)?),
-            // nodes=2:ppn=4+1:ppn=2, select=1:ncpus=4: chunks, each a number and what one of them has.
+            // `nodes=2:ppn=4+1:ppn=2`, `select=1:ncpus=4`: chunks, each with a count and the resources of one.
             "nodes" | "select" => {
                 let mut sum = 0u32;
                 for chunk in value.split('+') {
@@ -172,7 +171,7 @@ fn positive(seconds: Option<u64>, value: &str) -> Result<u64, Refusal> {
     seconds.filter(|s| *s > 0).ok_or_else(|| bad_time(value))
 }
 
-/// A time as Slurm reads it, with our units besides; nothing for "no limit".
+/// A time in Slurm's form, or with our units; `None` for "no limit".
 fn slurm_time(value: &str) -> Result<Option<u64>, Refusal> {
     if matches!(value.to_ascii_uppercase().as_str(), "0" | "UNLIMITED" | "INFINITE") {
         return Ok(None);
@@ -198,7 +197,7 @@ fn slurm_time(value: &str) -> Result<Option<u64>, Refusal> {
     positive(seconds, value).map(Some)
 }
 
-/// A time as PBS reads it.
+/// A time in PBS's form.
 fn pbs_time(value: &str) -> Result<u64, Refusal> {
     let seconds = numbers(value).map(|list| list.iter().fold(0, |sum, n| sum * 60 + n));
     positive(seconds, value)

@@ -1,9 +1,9 @@
-//! A directive's words: split by a shell's quoting rules, with everything refused that only a shell could carry out.
+//! Splits a directive into words by a shell's quoting rules, and refuses everything that only a shell could do.
 //!
-//! The words go to the program as they are. So whatever a user would expect a shell to do with them must be refused
-//! here: passed on literally it would do something else than was meant, handed to a shell it would be a way in.
+//! The program gets the words as they are. A construct for a shell must be refused: taken literally it has another
+//! effect than the user meant, and a shell would open a way for injection.
 
-/// Longest directive, continued lines together.
+/// Longest directive, including its continued lines.
 pub const DIRECTIVE_BYTES_MAX: usize = 16 * 1024;
 /// Most words of a directive.
 pub const WORDS_MAX: usize = 1024;
@@ -11,13 +11,13 @@ pub const WORDS_MAX: usize = 1024;
 /// The words of a directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fields {
-    /// As the program gets them.
+    /// The words, as the program gets them.
     pub words: Vec<String>,
-    /// An unquoted character that a shell would have expanded if a file matched.
+    /// An unquoted character that a shell would have expanded if a file had matched.
     pub pattern: Option<char>,
 }
 
-/// Why a directive was refused: cause and mend.
+/// Why a directive was refused: cause and remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Cause of the refusal.
@@ -125,7 +125,7 @@ impl Splitter<'_> {
         Err(Refusal::new("a \" is not closed", "close it, or write \\\" for the character itself"))
     }
 
-    /// Refuses what a shell would act upon.
+    /// Refuses characters that a shell would interpret.
     fn refuse_shell(&self, c: char) -> Result<(), Refusal> {
         let quoted = format!("if the character itself is meant, quote it: '{c}'");
         let starts_word = self.word.is_none();

@@ -1,4 +1,4 @@
-//! One attempt at one command: started, watched for its end, its time and the daemon's wish, and cleaned up after.
+//! One attempt at one command: started, watched for its end, its time limit and a cancel, and cleaned up.
 
 use super::{Spec, file, process, pump};
 use crate::request::Ending;
@@ -10,9 +10,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 use store::workers::apart;
 
-/// Longest wait for processes that SIGKILL was sent to: one that hangs in the kernel must not hang the supervisor.
+/// Longest wait for processes after SIGKILL: one that hangs in the kernel must not hang the supervisor.
 const KILL_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Between two looks for processes that were left behind.
+/// Interval between two searches for remaining processes.
 const KILL_AGAIN: Duration = Duration::from_millis(20);
 /// Longest wait for the end of output when all processes are gone.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
@@ -47,7 +47,7 @@ fn lost(cause: String) -> Outcome {
 
 /// Runs a command to its end. `started` receives its process id.
 pub(super) fn run(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, started: impl FnOnce(i32)) -> Outcome {
-    // The running binary itself, even if its file was replaced since.
+    // This path is the running binary, even if its file was replaced since.
     let mut command = Command::new("/proc/self/exe");
     command.args(std::env::args_os().skip(1)).arg("--step").arg(step.to_string());
     command.env_clear().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -58,7 +58,7 @@ pub(super) fn run(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, 
     };
     let pid = child.id() as i32;
     started(pid);
-    // The step waits for this byte: nothing of the user's runs before its process is noted for a clean-up.
+    // The step waits for this byte: the user's command starts only after its process is recorded for a clean-up.
     if let Some(mut go) = child.stdin.take() {
         let _ = go.write_all(b"g");
     }
@@ -80,13 +80,13 @@ pub(super) fn run(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, 
 pub(super) fn open_log(spec: &Spec, suffix: &str) -> Option<File> {
     let log = super::private().append(true).open(file(&spec.dir, spec.kind, suffix)).ok()?;
     if let Some(user) = &spec.user {
-        // If it fails the user reads the log through the daemon all the same.
+        // If this fails, the user can still read the log through the daemon.
         let _ = std::os::unix::fs::fchown(&log, Some(user.uid), Some(user.gid));
     }
     Some(log)
 }
 
-/// Reaps the command and all that falls to the supervisor, until nothing is left.
+/// Reaps the command and all orphans that the supervisor inherits, until none is left.
 fn reap(pid: i32, send: SyncSender<Event>) {
     drop(apart("reaper", move || {
         loop {
@@ -109,8 +109,7 @@ fn ending(status: WaitStatus) -> Ending {
     }
 }
 
-/// Waits for the command's end; ends it at the deadline or at the daemon's request. The second value: no process of it
-/// is left.
+/// Waits for the command's end; ends it at the deadline or on a cancel. The second value: no process of it is left.
 fn wait(spec: &Spec, deadline: Instant, ears: &mut Ears) -> (Ending, bool) {
     match ears.receive.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
         Ok(Event::Ended(ending)) => return (ending, false),
@@ -121,7 +120,7 @@ fn wait(spec: &Spec, deadline: Instant, ears: &mut Ears) -> (Ending, bool) {
     process::signal_all(&ours(), Signal::TERM);
     let killed_at = Instant::now() + Duration::from_millis(spec.grace_ms);
     let mut gone = false;
-    // The grace is for all of its processes, not just the first.
+    // The grace period is for all processes, not just the first.
     while let Ok(event) = ears.receive.recv_timeout(killed_at.saturating_duration_since(Instant::now())) {
         match event {
             Event::Cancel => ears.cancelled = true,
@@ -140,7 +139,7 @@ fn ours() -> Vec<i32> {
     process::descendants(Pid::as_raw(Some(rustix::process::getpid())))
 }
 
-/// Kills what is left. Children of the killed fall to the supervisor, so it looks again until nothing comes.
+/// Kills the remaining processes, again and again: the supervisor inherits children of killed ones.
 fn end_all(ears: &mut Ears) -> bool {
     let until = Instant::now() + KILL_WAIT_MAX;
     while Instant::now() < until {

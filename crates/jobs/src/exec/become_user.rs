@@ -1,7 +1,7 @@
 //! The last step before a user's command: a session of its own, the user's identity, directory and environment.
 //!
-//! The directory is entered only as the user, so that no job starts where its user could not go. Jobs may use setuid
-//! programs (`fusermount3`, `sudo`, container runtimes), so no_new_privs is not set here.
+//! The directory is entered only as the user, so that no job starts in a directory that its user may not enter. Jobs
+//! may use setuid programs (`fusermount3`, `sudo`, container runtimes), so no_new_privs is not set here.
 
 use super::{Spec, User};
 use nix::unistd::Gid;
@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use store::rights::Rights;
 
-/// Becomes the command. Returns only when that failed: 126 when it may not, 127 when there is no such program.
+/// Becomes the command. Returns only on failure: 126 without permission, 127 if there is no such program.
 pub(super) fn run(spec: &Spec, step: usize) -> ExitCode {
     let Some((program, arguments)) = spec.steps.get(step).and_then(|argv| argv.split_first()) else {
         eprintln!("entrepot: this part has no command {step}");
@@ -46,7 +46,7 @@ fn input(text: &str) -> std::io::Result<Stdio> {
 }
 
 fn prepare(spec: &Spec) -> Result<(), String> {
-    // Fails only where the process leads a session already, which serves as well.
+    // This fails only if the process leads a session already, which is enough.
     let _ = rustix::process::setsid();
     if let Some(user) = &spec.user {
         become_user(user).map_err(|e| format!("cannot become user {}: {e}", user.name))?;

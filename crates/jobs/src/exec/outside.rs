@@ -14,10 +14,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use store::workers::apart;
 
-/// Time beyond its grace after which a supervisor is killed with its part.
+/// Time after the grace period until a supervisor is killed with its part.
 const PATIENCE_MS: u64 = 15_000;
 
-/// A supervisor that runs.
+/// A running supervisor.
 pub(crate) struct Supervisor {
     /// Readable when it has ended.
     pub process: Arc<OwnedFd>,
@@ -34,7 +34,7 @@ pub(crate) fn start(program: &Path, args: &[OsString], dir: &Path, kind: PartKin
         .arg(file(dir, kind, "spec"))
         .env_clear()
         .current_dir("/")
-        // Out of reach of the signals of the daemon's terminal.
+        // The process group of its own keeps signals of the daemon's terminal away.
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -53,8 +53,8 @@ pub(crate) fn start(program: &Path, args: &[OsString], dir: &Path, kind: PartKin
     }
 }
 
-/// Runs a part under a supervisor of its own in a directory of its own, and waits for its end. The directory then holds
-/// the environment of a user.
+/// Runs a part under its own supervisor in its own directory, and waits for its end. The directory then holds the
+/// environment of a user.
 ///
 /// # Errors
 /// The outcome if it failed, with the last line of its output.
@@ -77,22 +77,22 @@ pub(crate) fn run_to_end(program: &Path, args: &[OsString], spec: Spec, dir: &Pa
 pub(crate) fn adopt(dir: &Path, kind: PartKind) -> Option<Supervisor> {
     let who = processes(dir, kind)?.supervisor;
     let process = pidfd_open(Pid::from_raw(who.pid)?, PidfdFlags::empty()).ok()?;
-    // Looked at after it is held: now it cannot be another process of the same number.
+    // Checked after the descriptor is open: the process id cannot belong to another process now.
     who.is_alive().then(|| Supervisor { process: Arc::new(process), child: None })
 }
 
-/// Whether a supervisor began that part. One that was started a moment ago may not have come so far.
+/// Whether a supervisor has begun that part. False also for a supervisor that is just starting.
 pub(crate) fn was_begun(dir: &Path, kind: PartKind) -> bool {
     ["pid", "status"].iter().any(|suffix| file(dir, kind, suffix).exists())
 }
 
-/// The processes that a part's supervisor noted.
+/// The processes that a part's supervisor recorded.
 pub(crate) fn processes(dir: &Path, kind: PartKind) -> Option<Processes> {
     serde_json::from_slice(&std::fs::read(file(dir, kind, "pid")).ok()?).ok()
 }
 
 impl Supervisor {
-    /// Waits for its end, or for `closing` to become readable. Whether it ended.
+    /// Waits for the end of the supervisor, or for `closing` to become readable. Returns whether the supervisor ended.
     pub fn wait(&mut self, closing: &OwnedFd) -> bool {
         let ended = loop {
             let mut fds = [PollFd::new(&*self.process, PollFlags::IN), PollFd::new(closing, PollFlags::IN)];
@@ -109,7 +109,7 @@ impl Supervisor {
     }
 }
 
-/// How a part ended, from what its supervisor left; without that, what is left of the part is ended now.
+/// Returns a part's end from its status file. Without that file, its remaining processes are killed.
 pub(crate) fn report(dir: &Path, kind: PartKind) -> PartReport {
     let status = std::fs::read(file(dir, kind, "status")).ok();
     if let Some(status) = status.and_then(|bytes| serde_json::from_slice::<Status>(&bytes).ok()) {
@@ -126,13 +126,13 @@ pub(crate) fn report(dir: &Path, kind: PartKind) -> PartReport {
 }
 
 fn kill_orphans(command: Option<&Identity>) {
-    // The leader may be gone while others of its session live; its number is not reused as long as they do.
+    // The leader may be gone while others of its session live. Its number is not reused before they end.
     if let Some(command) = command.filter(|c| c.is_alive() || process::identify(c.pid).is_none()) {
         process::signal_all(&process::session(command.pid), Signal::KILL);
     }
 }
 
-/// The report of a part that nothing is known of.
+/// The report of a part whose outcome is unknown.
 pub(crate) fn lost_report(kind: PartKind, cause: String) -> PartReport {
     let now = now_ms();
     PartReport { kind, started_ms: now, ended_ms: now, ending: Ending::Lost { cause }, steps: Vec::new() }

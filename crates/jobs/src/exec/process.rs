@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use store::host::boot;
 
-/// A process for certain: its number, when it started, and in which boot.
+/// Unique identity of a process: its number, its start, and the boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Process id, which the kernel reuses.
@@ -32,7 +32,7 @@ struct Status {
 fn status(pid: i32) -> Option<Status> {
     let bytes = std::fs::read(format!("/proc/{pid}/status")).ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    // With nested namespaces the field has one number for each: the first is that of this namespace.
+    // With nested namespaces the field has one number per namespace: the first is that of this one.
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name))?.split_ascii_whitespace().next();
     Some(Status {
         state: *field("State:")?.as_bytes().first()?,
@@ -43,7 +43,7 @@ fn status(pid: i32) -> Option<Status> {
 
 fn stat(pid: i32) -> Option<Stat> {
     let bytes = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may hold anything, parentheses too: count from the last one.
+    // The name stands in parentheses and may contain anything, parentheses too: split at the last one.
     let end = bytes.iter().rposition(|b| *b == b')')?;
     let fields: Vec<&str> = std::str::from_utf8(&bytes[end + 1..]).ok()?.split_ascii_whitespace().collect();
     Some(Stat { state: *fields.first()?.as_bytes().first()?, start_ticks: fields.get(19)?.parse().ok()? })
@@ -55,7 +55,7 @@ pub fn identify(pid: i32) -> Option<Identity> {
 }
 
 impl Identity {
-    /// Whether it is still there and not just a zombie.
+    /// Whether the process still exists and is not a zombie.
     pub fn is_alive(&self) -> bool {
         stat(self.pid).is_some_and(|s| s.start_ticks == self.start_ticks && s.state != b'Z' && s.state != b'X')
             && boot() == self.boot
@@ -68,12 +68,12 @@ fn all() -> BTreeMap<i32, Status> {
     pids.filter_map(|pid| Some((pid, status(pid)?))).collect()
 }
 
-/// All living processes below that one.
+/// All living descendants of a process.
 pub fn descendants(of: i32) -> Vec<i32> {
     let all = all();
     let descends = |pid: i32| {
         let mut at = pid;
-        // A chain of parents cannot be longer than the table, whatever changed while it was read.
+        // A chain of parents cannot be longer than the table, even if processes changed while it was read.
         for _ in 0..all.len() {
             match all.get(&at).map(|stat| stat.parent) {
                 Some(parent) if parent == of => return true,
@@ -91,7 +91,7 @@ pub fn session(leader: i32) -> Vec<i32> {
     all().into_iter().filter(|(_, stat)| stat.session == leader && stat.state != b'Z').map(|(pid, _)| pid).collect()
 }
 
-/// Sends a signal to each; those that are gone already do not matter.
+/// Sends a signal to each process; missing ones are ignored.
 pub fn signal_all(pids: &[i32], signal: Signal) {
     for pid in pids.iter().filter_map(|pid| Pid::from_raw(*pid)) {
         let _ = kill_process(pid, signal);

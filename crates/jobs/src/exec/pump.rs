@@ -1,4 +1,4 @@
-//! Carries what a command writes into its log, up to a limit, and keeps the last lines for the report.
+//! Copies a command's output into its log, up to a limit, and keeps the last lines for the report.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use store::workers::apart;
 const TAIL_BYTES_MAX: usize = 2048;
 const TAIL_LINES_MAX: usize = 10;
 
-/// Starts a thread that reads to the end; the receiver gets the last lines then.
+/// Starts a thread that reads to the end, and then sends the last lines to the receiver.
 pub(super) fn start(
     mut from: impl Read + Send + 'static,
     log: Option<File>,
@@ -43,7 +43,7 @@ struct Log {
 }
 
 impl Log {
-    /// A log that cannot be written must not stop the command: its bytes are dropped.
+    /// A log that cannot be written must not stop the command: further output is dropped.
     fn append(&mut self, bytes: &[u8]) {
         if self.room == 0 {
             return;

@@ -14,10 +14,10 @@ use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 use store::workers::apart;
 
-/// Longest wait for a new daemon after one ended under a staging command. A guess: a crash and a restart, not an
-/// outage.
+/// Longest wait for a new daemon after one ended during a staging command. A guess: covers a crash and a restart, not
+/// an outage.
 const DAEMON_AWAITED_MAX: Duration = Duration::from_secs(120);
-/// Between two tries to find another.
+/// Interval between two checks for a new daemon.
 const DAEMON_LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs a part. Does nothing if it ended already or another supervisor has it.
@@ -32,8 +32,8 @@ pub(super) fn run(spec: &Spec) -> ExitCode {
 }
 
 fn supervise(spec: &Spec) -> std::io::Result<()> {
-    // Held until this process ends: a part never has two supervisors. A second one, started by a daemon that could
-    // not know of the first, waits here for the first and then finds its status.
+    // The lock is held until this process ends, so a part never has two running supervisors. A daemon that missed the
+    // first may start a second: it waits here, and then finds the status.
     let lock = super::private().open(file(&spec.dir, spec.kind, "lock"))?;
     rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
     let status_file = file(&spec.dir, spec.kind, "status");
@@ -55,7 +55,7 @@ fn supervise(spec: &Spec) -> std::io::Result<()> {
         let report = run_step(spec, step, deadline, &mut ears, &mut |pid| {
             processes.command = process::identify(pid);
             if let Ok(bytes) = serde_json::to_vec(&processes) {
-                // Only needed to clean up after a killed supervisor; the part goes on without.
+                // The file only serves to clean up after a killed supervisor, so an error is ignored.
                 let _ = write_whole(&pid_file, &bytes);
             }
         });
@@ -79,7 +79,7 @@ fn listen() -> std::io::Result<Ears> {
     Ok(Ears { send, receive, cancelled: false })
 }
 
-/// A command with its retries. The last attempt counts.
+/// Runs a command with its retries. The last attempt counts.
 fn run_step(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, started: &mut dyn FnMut(i32)) -> StepReport {
     let began = Instant::now();
     let mut attempts = Attempts::new(spec.retries, Time::from_millis(spec.retry_pause_ms));
@@ -125,14 +125,14 @@ fn run_step(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, starte
     }
 }
 
-/// Whether a staging command of ours failed only because the daemon ended while it was at work: it goes on where it was
-/// once there is another, and that is no attempt.
+/// Whether a staging command of ours failed only because the daemon ended during it. It then resumes with the next
+/// daemon, which does not count as an attempt.
 fn lost_the_daemon(spec: &Spec, step: usize, ending: &Ending) -> bool {
     let lost = Ending::Exited { code: store::control::exit::NO_DAEMON.into() };
     is_ours(spec, step) && spec.kind != PartKind::Compute && *ending == lost
 }
 
-/// Whether a step runs this very program, or the one that has its place since an upgrade.
+/// Whether a step runs this program, or its upgraded version at the same path.
 fn is_ours(spec: &Spec, step: usize) -> bool {
     let me = std::env::current_exe().unwrap_or_default();
     spec.steps[step].first().is_some_and(|word| has_place(&me, word))

@@ -1,4 +1,4 @@
-//! Files of the volume that a plan's commands name. Only words decide; the volume resolves symbolic links, with the
+//! Files of the volume that a plan's commands name, from the words alone; the volume resolves symbolic links, with the
 //! owner's rights.
 
 use crate::limit;
@@ -13,11 +13,11 @@ pub struct StageInWords {
     pub uris: Vec<String>,
     /// Destination, as written.
     pub path: String,
-    /// Bytes per second, at most.
+    /// Maximum of bytes per second.
     pub limit: Option<u64>,
 }
 
-/// Options of `entrepot stage` that are followed by a value.
+/// Options of `entrepot stage` that take a value.
 const WITH_VALUE: [&str; 15] = [
     "--also",
     "--blake3",
@@ -74,15 +74,15 @@ pub fn manifest(argv: &[String]) -> Option<&str> {
     None
 }
 
-/// The files and directories that a command brings into the volume.
+/// The files and directories that a command creates in the volume.
 pub fn brought_by(command: &Command, cwd: &Path, mount: Option<&Path>) -> Vec<PathBuf> {
     let ours = stage_in_words(&command.argv).map(|words| words.path);
     let found = command.sources.iter().map(|found| found.path.clone());
     found.chain(ours).filter_map(|path| in_volume(&path, cwd, mount?)).collect()
 }
 
-/// Data that a plan's stage-in commands fetch, with their sources, from the words alone. Nothing if a command's data
-/// cannot be known: a manifest, or any other program.
+/// Data that a plan's stage-in commands fetch, with their sources, from the words alone. `None` if a command's data
+/// cannot be derived: a manifest, or any other program.
 pub fn wanted(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Option<Vec<StageInput>> {
     let commands = plan.parts.iter().filter(|part| part.kind == PartKind::StageIn).flat_map(|p| &p.commands);
     let mut all = Vec::new();
@@ -109,8 +109,8 @@ pub fn wanted(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Option<Vec<Stage
     Some(all)
 }
 
-/// Paths that a plan's stage-in brings into the volume mounted at `mount`, seen from the job's directory: sorted, each
-/// once.
+/// Paths that a plan's stage-in creates in the volume mounted at `mount`, as seen from the job's directory; sorted,
+/// without duplicates.
 pub fn staged(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Vec<PathBuf> {
     let commands = plan.parts.iter().filter(|part| part.kind == PartKind::StageIn).flat_map(|p| &p.commands);
     let mut paths: Vec<PathBuf> = commands.flat_map(|command| brought_by(command, cwd, mount)).collect();
@@ -119,7 +119,7 @@ pub fn staged(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Vec<PathBuf> {
     paths
 }
 
-/// The results that our own client takes out: the number of the stage-out command, and the path.
+/// The results that our own client sends: index of the stage-out command, and path.
 pub fn results(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Vec<(usize, PathBuf)> {
     let commands = plan.parts.iter().filter(|part| part.kind == PartKind::StageOut).flat_map(|p| &p.commands);
     let ours = commands.enumerate().filter_map(|(step, command)| match command.argv.as_slice() {
@@ -145,14 +145,14 @@ pub fn needed(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Vec<PathBuf> {
     let out = plan.parts.iter().filter(|part| part.kind == PartKind::StageOut).flat_map(|p| &p.commands);
     let words = out.flat_map(|command| &command.argv).filter(|word| !word.contains("://"));
     let named = words.filter_map(|word| in_volume(word, cwd, mount?));
-    // The root of the mount is no file's name; a job that merely runs there does not need all of it.
+    // The root of the mount is not a file's name: a job that merely runs there does not need all of it.
     let named = named.filter(|path| Some(path.as_path()) != mount);
     let own = plan.datawarp.own.iter().filter_map(|own| own.path.clone());
     let kept = plan.datawarp.persistent.iter().filter_map(|one| one.path.clone());
     staged(plan, cwd, mount).into_iter().chain(named).chain(own).chain(kept).collect()
 }
 
-/// A path of a directive as an absolute path in the volume, or nothing if it lies outside.
+/// A path of a directive as an absolute path in the volume, or `None` outside of it.
 pub fn in_volume(path: &str, cwd: &Path, mount: &Path) -> Option<PathBuf> {
     let mut absolute = PathBuf::new();
     for component in cwd.join(path).components() {

@@ -1,4 +1,4 @@
-//! The words of a directive as they are run: ours with the running version, and never fetching what is there already.
+//! Words of a directive as they are run: our own command becomes the running program, and skips data that are there.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The plan as a person reads it.
+//! The plan as text for users.
 
 use crate::directives::datawarp;
 use crate::directory;

@@ -1,4 +1,4 @@
-//! The queue of PBS: `qstat -f -F json`, and what of it counts.
+//! The queue of PBS: parses the output of `qstat -f -F json`.
 
 use super::{Error, InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, ask};
 use crate::exec::now_ms;
@@ -39,7 +39,7 @@ impl Queue for Pbs {
     }
 }
 
-/// Reads what `qstat -f -F json` wrote: what runs, then what waits in the order of the server.
+/// Parses the output of `qstat -f -F json`: running jobs, then waiting jobs in the server's order.
 pub fn parse(text: &str) -> Result<Vec<QueuedJob>, Error> {
     let strange = || Error::Answer { command: "qstat".into(), line: text.chars().take(200).collect() };
     let answer: Value = serde_json::from_str(text).map_err(|_| strange())?;
@@ -53,10 +53,10 @@ pub fn parse(text: &str) -> Result<Vec<QueuedJob>, Error> {
 }
 
 /// Start of a job of `cores` that is submitted now and may run for `length_ms`. It is the first time at which it fits
-/// beside running jobs and those with a plan (`estimated.start_time`). Waiting jobs without a plan are ignored, so
-/// this errs to the early side. Nothing if the server does not report its cores.
+/// beside running jobs and those with a plan (`estimated.start_time`). Waiting jobs without a plan are ignored, so the
+/// estimate may be too early. `None` if the server does not report its cores.
 ///
-/// `jobs` and `nodes` are what `qstat -f -F json` and `pbsnodes -a -F json` wrote; times are in milliseconds since
+/// `jobs` and `nodes` are the output of `qstat -f -F json` and `pbsnodes -a -F json`; times are in milliseconds since
 /// 1970.
 pub fn start_of_another(jobs: &str, nodes: &str, now_ms: u64, cores: u32, length_ms: u64) -> Option<u64> {
     let taken = taken(jobs, now_ms)?;
@@ -78,7 +78,7 @@ pub fn start_of_another(jobs: &str, nodes: &str, now_ms: u64, cores: u32, length
     times.into_iter().find(fits)
 }
 
-/// (start, end, cores) of what runs and of what is planned.
+/// (start, end, cores) of running and planned jobs.
 fn taken(jobs: &str, now_ms: u64) -> Option<Vec<(u64, u64, u64)>> {
     let answer: Value = serde_json::from_str(jobs).ok()?;
     let none = Map::new();
@@ -103,7 +103,7 @@ fn taken(jobs: &str, now_ms: u64) -> Option<Vec<(u64, u64, u64)>> {
     Some(taken)
 }
 
-/// Cores of the nodes that take jobs.
+/// Cores of the nodes that accept jobs.
 fn cores_of(nodes: &str) -> u64 {
     let answer: Value = serde_json::from_str(nodes).unwrap_or_default();
     let Some(nodes) = answer["nodes"].as_object() else { return 0 };
@@ -118,7 +118,7 @@ fn cores_of(nodes: &str) -> u64 {
     nodes.values().filter(up).map(cores).sum()
 }
 
-/// How a job that is over ended, as `qstat -x -f -F json ID` knows it: its exit status.
+/// Exit status of a finished job, from the output of `qstat -x -f -F json ID`.
 pub fn exit_status(text: &str, id: &str) -> Option<i64> {
     let answer: Value = serde_json::from_str(text).ok()?;
     answer["Jobs"].get(id)?.get("Exit_status")?.as_i64()
@@ -157,7 +157,7 @@ fn state(letter: &str) -> (State, WaitsFor) {
         "E" => (State::Ending, WaitsFor::Nothing),
         "F" | "X" | "M" | "C" => (State::Ended, WaitsFor::Nothing),
         "W" => (State::Pending, WaitsFor::Time),
-        // The server holds a job with unmet dependencies as it holds any other, by itself.
+        // The server holds a job with unmet dependencies by itself, with the same state as any held job.
         "H" => (State::Pending, WaitsFor::Dependency),
         _ => (State::Pending, WaitsFor::Nodes),
     }
@@ -180,7 +180,7 @@ fn time(value: &Value) -> Option<u64> {
     Some((u64::try_from(days).ok()? * 86_400 + clock(at)?) * 1000)
 }
 
-/// Days of the Gregorian calendar, counted in years that begin in March, so that the leap day comes last.
+/// Days of the Gregorian calendar. Years begin in March here, so that the leap day is the last day.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468

@@ -8,10 +8,10 @@ use crate::exec::now_ms;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Fields of a line. `%A` is the number that hooks and the environment of the job know; no field can hold a `|`
-/// except the last, a node list or a reason.
+/// Fields of a line. `%A` is the number in hooks and in the environment of the job. No field can hold a `|` except the
+/// last, a node list or a reason.
 const FORMAT: &str = "%A|%u|%P|%T|%D|%l|%S|%V|%r";
-/// By state (pending last), then by priority, then by number.
+/// Sorted by state (pending last), then by priority, then by number.
 const SORT: &str = "-t,-p,i";
 
 /// The queue of a Slurm controller.
@@ -21,7 +21,7 @@ pub struct Slurm {
 }
 
 impl Slurm {
-    /// The queue that the commands of Slurm reach from here (`SLURM_CONF`, or the usual place).
+    /// The queue of the default Slurm of this environment (`SLURM_CONF`, or the usual place).
     pub fn new(inputs_of: InputsOf) -> Slurm {
         Slurm { inputs_of: Some(inputs_of), conf: None }
     }
@@ -60,8 +60,8 @@ impl Queue for Slurm {
     }
 }
 
-/// Reads what `squeue` wrote. A job in several partitions has a line for each; the first, where it is nearest to
-/// its start, counts.
+/// Parses the output of `squeue`. A job in several partitions has a line for each; the first one counts, in which it is
+/// nearest to its start.
 pub fn parse(text: &str) -> Result<Vec<QueuedJob>, Error> {
     let mut seen = BTreeSet::new();
     let mut jobs = Vec::new();
@@ -72,7 +72,7 @@ pub fn parse(text: &str) -> Result<Vec<QueuedJob>, Error> {
             jobs.push(job);
         }
     }
-    // A stable sort: what waits keeps the scheduler's order.
+    // A stable sort: waiting jobs keep the scheduler's order.
     jobs.sort_by_key(|job| job.state == State::Pending);
     Ok(jobs)
 }
@@ -109,7 +109,7 @@ fn state(name: &str) -> State {
     }
 }
 
-/// Reasons are names; one that names a burst buffer may go on with the plug-in's own words.
+/// Reasons are names; after one that names a burst buffer, the plug-in's own text may follow.
 fn waits_for(reason: &str) -> WaitsFor {
     let reason = reason.trim_matches(['(', ')']);
     match reason {
@@ -117,7 +117,7 @@ fn waits_for(reason: &str) -> WaitsFor {
         "JobHeldUser" | "JobHeldAdmin" => WaitsFor::Release,
         "BeginTime" | "Reservation" => WaitsFor::Time,
         _ if reason.starts_with("BurstBuffer") => WaitsFor::Data,
-        // The plug-in's own words stand there after a failure, and the job is held.
+        // After a failure the reason is the plug-in's own text, and the job is held.
         _ if reason.starts_with("burst_buffer") => WaitsFor::Release,
         _ => WaitsFor::Nodes,
     }
@@ -135,7 +135,7 @@ fn seconds(text: &str) -> Option<u64> {
     text.parse::<u64>().ok().filter(|s| *s > 0).map(|s| s * 1000)
 }
 
-/// `[days-]hours:minutes:seconds` or `minutes:seconds`; the inner nothing where there is no limit.
+/// `[days-]hours:minutes:seconds` or `minutes:seconds`; the inner `None` means no limit.
 fn time_limit(text: &str) -> Option<Option<u64>> {
     if matches!(text, "UNLIMITED" | "NOT_SET" | "INVALID" | "Partition_Limit" | "N/A" | "") {
         return Some(None);

@@ -3,7 +3,7 @@
 use super::{Error, Queue, Snapshot};
 use parking_lot::Mutex;
 
-/// Returns this snapshot for each request.
+/// The snapshot that each request returns.
 #[derive(Default)]
 pub struct FixedQueue(pub Mutex<Snapshot>);
 

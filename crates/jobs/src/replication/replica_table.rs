@@ -1,4 +1,4 @@
-//! From pictures of a queue to events for the machine, and back to names.
+//! Converts snapshots of a queue to events for the policy's machine, and its numbers back to names.
 
 use crate::queue::{QueuedJob, Snapshot, State, WaitsFor};
 use policy::FileId;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// State of the queue for replication. No I/O happens here.
 #[derive(Default)]
 pub struct ReplicaTable {
-    /// A picture was taken in.
+    /// Whether a first snapshot was applied.
     seen: bool,
     numbers: BTreeMap<String, JobId>,
     jobs: BTreeMap<JobId, Known>,
@@ -22,12 +22,12 @@ struct Known {
     rank: Rank,
     user: String,
     files: Vec<FileId>,
-    /// Files that it had open and has closed.
+    /// Files that the job had open and has closed.
     closed: BTreeSet<FileId>,
 }
 
 impl ReplicaTable {
-    /// The jobs of a picture that count and are not known yet, or whose input was not there yet, with their inputs.
+    /// Jobs of a snapshot that count and are new, or whose input was missing so far, with their inputs.
     pub fn unknown(&self, picture: &Snapshot) -> Vec<(String, Vec<PathBuf>)> {
         let counts = |job: &&QueuedJob| match job.state {
             State::Running => true,
@@ -43,7 +43,7 @@ impl ReplicaTable {
         fresh.map(|job| (job.id.clone(), job.inputs.clone())).collect()
     }
 
-    /// Takes in a picture: what happened. `inputs` are the files of the jobs that [`ReplicaTable::unknown`] named.
+    /// Applies a snapshot, and returns the events. `inputs` are the files of jobs from [`ReplicaTable::unknown`].
     pub fn take(&mut self, picture: &Snapshot, inputs: BTreeMap<String, Vec<FileId>>) -> Vec<Event> {
         let first = !self.seen;
         // A scheduler that reports no nodes leaves the system's size open.
@@ -80,7 +80,7 @@ impl ReplicaTable {
                 self.told.push(Event::Ranked { job: id, rank });
             }
         }
-        // A job that waits for something else now keeps what it has, until it ends.
+        // A job that now waits for something else keeps its copies, until it ends.
         let waits = |job: &&QueuedJob| job.state == State::Pending;
         present.extend(picture.jobs.iter().filter(waits).filter_map(|job| self.numbers.get(&job.id)));
         let gone: Vec<JobId> = self.jobs.keys().filter(|id| !present.contains(id)).copied().collect();
@@ -130,7 +130,7 @@ impl ReplicaTable {
         open.collect()
     }
 
-    /// A running job has closed an input file; whether that is news.
+    /// Records that a running job has closed an input file; returns whether that is new.
     pub fn closed(&mut self, job: JobId, file: FileId) -> bool {
         self.jobs.get_mut(&job).is_some_and(|known| known.closed.insert(file))
     }

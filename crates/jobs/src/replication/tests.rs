@@ -12,13 +12,13 @@ struct Memory {
     machine: Mutex<Replicas>,
     log: Mutex<Vec<String>>,
     changed: Condvar,
-    /// Jobs that had files open and closed them.
+    /// Pairs of a job and a file that the job had open and closed.
     closed: Mutex<BTreeSet<(String, String, FileId)>>,
     asked: Mutex<u64>,
 }
 
 impl Memory {
-    /// With the copies that an earlier daemon left.
+    /// Creates the volume with copies that an earlier daemon left.
     fn new(strategy: Strategy, removal: Removal, there: &[u64]) -> Arc<Memory> {
         let mut machine = Replicas::new(Config { strategy, alpha: Share::ZERO, removal, ..Config::new(0) });
         there.iter().for_each(|file| machine.handle(Time::ZERO, Event::Adopted { file: FileId(*file) }));
@@ -113,7 +113,7 @@ fn the_window_is_copied_and_removed_at_the_end_of_its_jobs() {
     show(&queue, waiting.to_vec());
     copies.until("create 11");
     show(&queue, vec![job("1", State::Running, 4, "11"), waiting[1].clone(), waiting[2].clone()]);
-    // R is 4 now: jobs 2 and 3 are needed for more.
+    // R is 4 now: it needs jobs 2 and 3, too.
     copies.until("create 22");
     copies.until("create 33");
     let kept = replication.kept("2", FileId(22)).expect("known");
@@ -156,7 +156,7 @@ fn a_copy_goes_when_the_last_running_job_that_reads_it_has_closed_it() {
         }
     };
     show(&queue, jobs(State::Running));
-    // Another user's job of that number, and one of the two that share the input.
+    // Only another user's job of that number, or one of the two jobs that share the input.
     close("3", "bob", 33);
     close("1", "ann", 11);
     look_on();

@@ -1,11 +1,11 @@
-//! The data of a job: what comes, what was found and mended, what protects it.
+//! The data of a job: what is staged, what was checked and repaired, and how it is protected.
 
 use policy::schedule::just_in_time::Load;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Data that one stage-in command brings.
+/// Data that one stage-in command fetches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageInput {
     /// Sources, the first preferred.
@@ -14,25 +14,25 @@ pub struct StageInput {
     pub path: PathBuf,
     /// Whether the source is a directory.
     pub recursive: bool,
-    /// Bytes per second, at most.
+    /// Maximum of bytes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// Whether another program brings it, of which the volume knows nothing.
+    /// Whether another program fetches it, whose progress the volume cannot observe.
     #[serde(default)]
     pub foreign: bool,
 }
 
-/// Data that all stage-in commands of a job bring.
+/// Data that all stage-in commands of a job fetch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incoming {
-    /// Bytes, without those that are there already.
+    /// Bytes to fetch, without those that are there already.
     pub bytes: u64,
     /// Bytes of each command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<u64>,
-    /// Protocol and host that most of the bytes come from: rates are kept by it.
+    /// Protocol and host of the source of most bytes: the key of its measured rate.
     pub source: String,
-    /// Bytes that are held to a rate, by that rate.
+    /// Bytes with a rate limit, by limit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub limited: BTreeMap<u64, u64>,
     /// Origin of the rate limit: `--limit` or `[stage] limit`.
@@ -47,16 +47,16 @@ impl Incoming {
     }
 }
 
-/// How the data of a job stand, for people.
+/// Progress of a job's stage-in, for users.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
-    /// Bytes to bring.
+    /// Bytes to fetch.
     pub bytes: u64,
     /// Protocol and host of the source.
     pub source: String,
-    /// Bytes per second that are reckoned with.
+    /// Assumed rate, in bytes per second.
     pub rate: u64,
-    /// Origin of the rate, unless the source itself is that slow.
+    /// Limit that sets the rate; `None` if it is the rate of the source itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<String>,
     /// Progress of the data, with the reason.
@@ -68,9 +68,9 @@ pub struct Arrival {
 pub struct CheckReport {
     /// Number of files checked.
     pub n_files: u64,
-    /// Files that had lost bytes and have them again.
+    /// Files that had lost bytes and were repaired.
     pub n_repaired: u64,
-    /// Bytes fetched from sources for that.
+    /// Bytes fetched from sources for the repair.
     pub fetched_bytes: u64,
 }
 
@@ -87,7 +87,7 @@ pub struct RecoveryEvent {
     pub n_stripes: u64,
     /// Bytes fetched from the source.
     pub fetched_bytes: u64,
-    /// The longest that a reader waited, in milliseconds.
+    /// Longest wait of a reader, in milliseconds.
     pub reader_wait_ms_max: u64,
 }
 
@@ -96,11 +96,11 @@ pub struct RecoveryEvent {
 pub struct Protected {
     /// Path of the file.
     pub path: PathBuf,
-    /// Copies in sync now.
+    /// Number of copies in sync.
     pub mirrors: usize,
-    /// Whether lost stripes can be fetched again from where it came.
+    /// Whether lost stripes can be fetched again from its source.
     pub has_source: bool,
-    /// State of its replication; nothing where no policy is in force.
+    /// State of its replication; `None` without a policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<InputReplica>,
 }
@@ -110,7 +110,7 @@ pub struct Protected {
 pub struct InputReplica {
     /// Progress of its copy.
     pub copy: String,
-    /// Why this job has one, or has none.
+    /// Reason why this job has a copy, or has none.
     pub why: String,
     /// Whether the job was dispatched before the copy was complete.
     pub at_risk: bool,

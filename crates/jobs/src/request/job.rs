@@ -1,4 +1,4 @@
-//! A job as its owner sees it: where it stands, how its parts ended, what was done about its data.
+//! A job as its owner sees it: its state, the outcome of its parts, and the treatment of its data.
 
 use super::{Arrival, CheckReport, JobId, PartKind, Plan, Protected, RecoveryEvent};
 use serde::{Deserialize, Serialize};
@@ -10,15 +10,15 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobState {
-    /// Waiting for its turn; [`JobSummary::detail`] names the reason.
+    /// The job waits for its turn; [`JobSummary::detail`] names the reason.
     Queued,
-    /// Named by Slurm; its data are not requested yet, or not due.
+    /// Slurm has set the job up; its data are not requested yet, or not due.
     SetUp,
     /// Its stage-in commands run.
     StagingIn,
     /// The staged data are compared with their source: size and checksums.
     Verifying,
-    /// Its data are there; Slurm starts it.
+    /// Its data are there; Slurm may start it.
     StagedIn,
     /// Its data are checked, and repaired where possible, before it is dispatched.
     Checking,
@@ -35,7 +35,7 @@ pub enum JobState {
 }
 
 impl JobState {
-    /// Whether nothing more will happen.
+    /// Whether the state is final.
     pub fn is_final(self) -> bool {
         matches!(self, JobState::Completed | JobState::Failed | JobState::Cancelled)
     }
@@ -76,7 +76,7 @@ pub struct JobSummary {
     pub id: JobId,
     /// Name of the job.
     pub name: String,
-    /// The host that has it, on a volume of several nodes.
+    /// The host that keeps the job, on a volume of several nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// User id of the owner.
@@ -88,7 +88,7 @@ pub struct JobSummary {
     /// Activity or reason for waiting, in a few words.
     #[serde(default)]
     pub detail: String,
-    /// Why it failed.
+    /// Cause of the failure, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// Cores of its compute part.
@@ -103,54 +103,54 @@ pub struct JobSummary {
     /// When it reached its final state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<u64>,
-    /// Progress of the data that come or go now.
+    /// Progress of the running transfers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staging: Option<Staging>,
 }
 
-/// Progress of data on their way.
+/// Progress of transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Staging {
-    /// Bytes that are there.
+    /// Bytes that have arrived.
     pub done_bytes: u64,
-    /// Bytes in all, of what is on its way now.
+    /// Total number of bytes of the running transfers.
     pub total_bytes: u64,
-    /// Seconds left at the present rate; none while there is none.
+    /// Seconds left at the present rate; `None` without a rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_s: Option<u64>,
 }
 
-/// A file or directory that comes to the volume, or leaves it, just now.
+/// A running transfer of a file or directory into the volume, or out of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transfer {
     /// Path in the volume.
     pub path: PathBuf,
-    /// Bytes that are there.
+    /// Bytes that have arrived.
     pub done_bytes: u64,
-    /// Bytes in all.
+    /// Total number of bytes.
     pub total_bytes: u64,
-    /// Bytes per second since it began.
+    /// Bytes per second since its start.
     pub rate_bytes_s: u64,
-    /// Seconds left at that rate; none while there is none.
+    /// Seconds left at that rate; `None` without a rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_s: Option<u64>,
-    /// Bytes per second that it is held to, and what holds it: `--limit`, `[stage] limit`.
+    /// Rate limit in bytes per second, and its origin: `--limit`, `[stage] limit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<(u64, String)>,
 }
 
-/// `job.watch`: at each change as progress, and as the answer when the job is over.
+/// Answer to `job.watch`: sent as progress at each change, and as the answer when the job is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watched {
     /// The line of `job list`.
     pub summary: JobSummary,
-    /// Expected start of its script, in milliseconds since 1970; nothing without an estimate, or if it is now.
+    /// Expected start of its script, in milliseconds since 1970; `None` without an estimate, or for a start right now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_ms: Option<u64>,
-    /// How its data stand, while it waits.
+    /// Progress of its stage-in, while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrival: Option<Arrival>,
-    /// Transfers under way now.
+    /// Transfers that run at this moment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transfers: Vec<Transfer>,
 }
@@ -166,7 +166,7 @@ pub struct JobDetail {
     pub cwd: PathBuf,
     /// States of the job in order, each with the time spent in it.
     pub timeline: Vec<Moment>,
-    /// How its parts ended, those that did.
+    /// Outcomes of the parts that have ended.
     pub parts: Vec<PartReport>,
     /// Sources recorded on the files that it staged in with ordinary commands.
     pub sources: Vec<RecordedSource>,
@@ -176,10 +176,10 @@ pub struct JobDetail {
     /// Recoveries that touched its files while it ran.
     #[serde(default)]
     pub recoveries: Vec<RecoveryEvent>,
-    /// Results that left while the script ran.
+    /// Results that were sent while the script ran.
     #[serde(default)]
     pub early: Vec<Early>,
-    /// How its data come, or came.
+    /// Present or last progress of its stage-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrival: Option<Arrival>,
     /// Protection of each of its input files, while it waits or runs.
@@ -192,17 +192,17 @@ pub struct JobDetail {
     pub external: Option<External>,
 }
 
-/// A state that a job was in. A pair of state and time is read, too: so did earlier versions keep it for jobs of Slurm.
+/// A state in a job's history. The pair of state and time of earlier versions, for jobs of Slurm, can be read, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
     /// State that was entered.
     pub state: JobState,
-    /// Since when, in milliseconds since 1970.
+    /// Time of its entry, in milliseconds since 1970.
     pub at_ms: u64,
     /// Activity or reason for waiting in this state.
     #[serde(default)]
     pub detail: String,
-    /// Duration in milliseconds; nothing for the present state.
+    /// Duration in milliseconds; `None` for the present state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lasted_ms: Option<u64>,
 }
@@ -218,7 +218,7 @@ pub struct PartReport {
     pub ended_ms: u64,
     /// Outcome of the part.
     pub ending: Ending,
-    /// Commands of the part, as far as they ran.
+    /// Commands of the part that ran.
     pub steps: Vec<StepReport>,
 }
 
@@ -231,7 +231,7 @@ pub struct StepReport {
     pub ending: Ending,
     /// Duration of all attempts, in milliseconds.
     pub lasted_ms: u64,
-    /// The last lines that it wrote to standard error, if it failed.
+    /// Last lines of its standard error, if it failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stderr_tail: String,
 }
@@ -242,7 +242,7 @@ pub struct StepReport {
 pub enum Ending {
     /// The process ended by itself.
     Exited {
-        /// 0 is success.
+        /// Exit status; 0 is success.
         code: i32,
     },
     /// A signal killed it.
@@ -259,13 +259,13 @@ pub enum Ending {
     Cancelled,
     /// The process could not be started, or its supervisor vanished.
     Lost {
-        /// Cause, as far as it was found.
+        /// Cause, as far as it could be determined.
         cause: String,
     },
 }
 
 impl Ending {
-    /// Whether it did what it should.
+    /// Whether the process ended with status 0.
     pub fn is_success(&self) -> bool {
         matches!(self, Ending::Exited { code: 0 })
     }
@@ -284,28 +284,28 @@ impl fmt::Display for Ending {
     }
 }
 
-/// A result that left, or tried to, while the script ran.
+/// A result that was sent while the script ran, or the failed try to send it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Early {
     /// Path of the file.
     pub path: PathBuf,
-    /// When that began, in milliseconds since 1970.
+    /// Start of the transfer, in milliseconds since 1970.
     pub at_ms: u64,
     /// Duration in milliseconds.
     pub lasted_ms: u64,
-    /// Why it failed, if it did; the stage-out part tries again.
+    /// Cause of the failure, if it failed; the stage-out part tries again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
 
-/// A source that a stage-in command's success put on a file.
+/// A source that was recorded on a file after a successful stage-in command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedSource {
     /// Path of the file.
     pub path: PathBuf,
     /// URI that the file came from.
     pub uri: String,
-    /// Why it could not be recorded, if so. The job runs all the same: only recovery is lost.
+    /// Error of the recording, if it failed. The job runs all the same: only recovery is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -327,7 +327,7 @@ pub struct External {
     pub scheduler: Kind,
     /// Parts of the job in that scheduler.
     pub parts: BTreeMap<PartKind, ExternalPart>,
-    /// When its stage-in was let begin, in milliseconds since 1970: space is promised since.
+    /// Time since which space is promised and its stage-in may begin, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted_ms: Option<u64>,
     /// Number of admissions of each data part to the queue of data jobs.
@@ -343,10 +343,10 @@ pub struct External {
 pub struct ExternalPart {
     /// Number of the part in that scheduler.
     pub id: String,
-    /// File of its output, as far as known. Its owner reads it themselves.
+    /// File of its standard output, if known. The owner reads the file directly.
     #[serde(default)]
     pub out: Option<PathBuf>,
-    /// File of its errors.
+    /// File of its standard error.
     #[serde(default)]
     pub err: Option<PathBuf>,
 }

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
-/// A job as it would be submitted.
+/// The plan of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// Name of the job.
     pub name: String,
-    /// Parts of the job in order; those without commands are left out, compute is always there.
+    /// Parts of the job in order. A part without commands is left out, except compute.
     pub parts: Vec<Part>,
     /// Files marked as checkpoints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -18,7 +18,7 @@ pub struct Plan {
     /// Resources requested in DataWarp directives.
     #[serde(default, skip_serializing_if = "DataWarp::is_empty")]
     pub datawarp: DataWarp,
-    /// When its owner gets mail.
+    /// Events of which the owner gets mail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mail: Option<Mail>,
     /// The compute script: the script with each directive line replaced by an empty comment, so that line numbers stay.
@@ -28,28 +28,28 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A part of it, if it has one of that kind.
+    /// The part of that kind, if there is one.
     pub fn part(&self, kind: PartKind) -> Option<&Part> {
         self.parts.iter().find(|part| part.kind == kind)
     }
 }
 
-/// When the owner of a job gets mail.
+/// Mail to the owner: address and events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mail {
     /// Address of the mail; the owner's name if the script sets none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// When it is over, however it ended.
+    /// Mail at the end of the job, whatever its outcome.
     #[serde(default)]
     pub end: bool,
-    /// When it failed.
+    /// Mail when the job has failed.
     #[serde(default)]
     pub fail: bool,
-    /// When its results are at home, or cannot go there.
+    /// Mail when the results were sent, or cannot be sent.
     #[serde(default)]
     pub stage_out: bool,
-    /// Whether only `#SBATCH` lines request it, which Slurm reads, too.
+    /// Whether only `#SBATCH` lines request the mail, which Slurm reads itself.
     #[serde(default)]
     pub theirs: bool,
 }
@@ -74,10 +74,10 @@ pub struct Part {
     pub kind: PartKind,
     /// Queue in which the part waits.
     pub queue: Queue,
-    /// The part that must have succeeded before.
+    /// The part that must succeed before this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<PartKind>,
-    /// Cores that it occupies.
+    /// Number of cores that the part occupies.
     pub cores: u32,
     /// Longest run in seconds.
     pub walltime_s: u64,
@@ -107,17 +107,17 @@ pub struct Command {
     pub line: u32,
     /// Words of the command, passed as they are: no shell sees them.
     pub argv: Vec<String>,
-    /// Sources recognised in it.
+    /// Sources recognised in its words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<NamedSource>,
 }
 
-/// A source that a staging command names, and the file or directory that it fetches it to, both as written.
+/// A source in a staging command, and the file or directory of its destination, both as written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedSource {
     /// URI of the source.
     pub uri: String,
-    /// Destination; may be relative to the job's directory, may be a directory.
+    /// Destination: a file or directory; may be relative to the job's directory.
     pub path: String,
 }
 
@@ -131,7 +131,7 @@ pub struct Checkpoint {
     /// Application that writes them; the name of the job if the line names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
-    /// Nodes that it runs on.
+    /// Number of nodes of the application.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u64>,
     /// Seconds between two failures.
@@ -142,10 +142,10 @@ pub struct Checkpoint {
     pub interval_s: Option<u64>,
 }
 
-/// Directories in the volume that a script written for DataWarp finds by its variables.
+/// Directories in the volume that the variables of a DataWarp script name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataWarp {
-    /// The one that the job has for itself.
+    /// The job's own directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<JobDirectory>,
     /// Persistent directories, which outlive the job.
@@ -160,7 +160,7 @@ impl DataWarp {
     }
 }
 
-/// A directory from before a job's data come until its results are home: `#DW jobdw`.
+/// A directory that exists from before a job's stage-in until its results were sent: `#DW jobdw`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobDirectory {
     /// Line of the script.
@@ -171,7 +171,7 @@ pub struct JobDirectory {
     pub striped: bool,
     /// Whether each of its nodes has one.
     pub private: bool,
-    /// Whether its job is over and it is removed, or was.
+    /// Whether the job is over, so that the directory is removed or about to be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leaves: bool,
     /// Absolute path; known once the job has a number.
@@ -179,14 +179,14 @@ pub struct JobDirectory {
     pub path: Option<PathBuf>,
 }
 
-/// A directory by its name: `#DW persistentdw`, `#BB create_persistent`.
+/// A persistent directory, found by its name: `#DW persistentdw`, `#BB create_persistent`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Persistent {
     /// Line of the script.
     pub line: u32,
     /// Name of the directory, which also ends the name of its variable.
     pub name: String,
-    /// Bytes requested if it is to be created where it is missing.
+    /// Requested bytes, if a missing directory is to be created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_bytes: Option<u64>,
     /// Absolute path; known once the job has a number.
@@ -194,7 +194,7 @@ pub struct Persistent {
     pub path: Option<PathBuf>,
 }
 
-/// Error in a script, with its place, cause and remedy.
+/// Error in a script, with line, cause and remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Complaint {
     /// Line of the script, from 1; 0 for the script as a whole.

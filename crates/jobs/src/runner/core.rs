@@ -19,7 +19,7 @@ use std::sync::Arc;
 const BATCH: easy::QueueId = easy::QueueId(0);
 const DATAXFER: easy::QueueId = easy::QueueId(1);
 
-/// Queues of the runner: cores of this machine, slots for data, and gates that are open to all.
+/// Queues of the runner: cores of this machine, slots for transfers, and gates without a limit.
 pub(super) fn queues(cores: u32, n_transfers_max: u32) -> [easy::Queue; 3] {
     [
         easy::Queue { capacity: cores, charge: easy::Charge::Cores },
@@ -29,7 +29,7 @@ pub(super) fn queues(cores: u32, n_transfers_max: u32) -> [easy::Queue; 3] {
 }
 
 impl Core {
-    /// A part as the scheduler sees it.
+    /// A part, as a job of the policy's scheduler.
     pub fn request(&self, record: &Record, kind: PartKind) -> easy::Job {
         let part = record.plan.part(kind);
         easy::Job {
@@ -106,7 +106,7 @@ impl Core {
         }
     }
 
-    /// Signals the running processes of a part to end. A part that is being checked ends when the check does.
+    /// Signals the running processes of a part to end. A part in its check ends after the check.
     fn stop(self: &Arc<Self>, table: &mut JobTable, (id, kind): (JobId, PartKind)) {
         if let Some(process) = table.running.get(&number(id, kind)) {
             watch::stop(self, id, kind, process.clone());
@@ -129,7 +129,7 @@ impl Core {
         }
     }
 
-    /// A part ended. Decides what becomes of the job and lets the scheduler go on.
+    /// Handles the end of a part: decides whether the job goes on, and informs the scheduler.
     pub fn ended(self: &Arc<Self>, table: &mut JobTable, id: JobId, kind: PartKind, report: PartReport) {
         table.running.remove(&number(id, kind));
         let Some(record) = table.jobs.get_mut(&id) else { return };
@@ -143,7 +143,7 @@ impl Core {
         if kind == PartKind::StageIn {
             self.tell(record, if ok { Now::Arrived(Some(took_ms)) } else { Now::Failed });
         }
-        // A cancel has dropped those that waited.
+        // A cancel has dropped the waiting parts.
         let more = record.own.parts.iter().any(|part| matches!(part.progress, Progress::Waiting | Progress::Dropped));
         if record.own.cancelled && (!ok || more) {
             self.finish(record, JobState::Cancelled, None);
@@ -191,7 +191,7 @@ impl Core {
         self.clear(staged, datawarp, Some(self.clearing.begin(record.id)));
     }
 
-    /// Forgets the finished jobs beyond what is remembered.
+    /// Removes the finished jobs that exceed the retention limits.
     pub fn prune(&self, table: &mut JobTable) {
         let bytes_of = |id| spool::bytes(&self.config, id);
         for id in table.excess(&self.config.retention, |record| !record.is_active(), bytes_of) {

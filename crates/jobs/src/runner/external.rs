@@ -1,7 +1,7 @@
-//! Jobs whose parts another scheduler runs: numbered and saved here, watched in the scheduler's queue.
+//! Jobs whose parts another scheduler runs. They are numbered and saved here, and watched in the scheduler's queue.
 //!
-//! Parts are submitted and cancelled by their owner, never by the daemon. The daemon only polls: one request for the
-//! whole queue every few seconds, and one for each part that is no longer in it.
+//! The owner submits and cancels the parts, never the daemon. The daemon only polls: one request for the whole queue
+//! every few seconds, and one for each part that has left it.
 
 use super::core::why;
 use super::local::{Core, JobTable, Record};
@@ -25,7 +25,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use store::source::JOB_VARIABLE;
 
-/// Between two looks at a queue. Five seconds are nothing for a scheduler's own commands, and soon enough for people.
+/// Interval between two polls of a queue. Five seconds are no load for a scheduler, and soon enough for users.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Interval of log messages about a scheduler that does not answer.
 const TOLD_EVERY: Duration = Duration::from_secs(600);
@@ -35,7 +35,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(600);
 const CLAIMS_MAX: u32 = 3;
 
 impl Runner {
-    /// Numbers a job that is about to be submitted elsewhere.
+    /// Registers a job that is about to be submitted elsewhere, and gives it a number.
     pub fn register(&self, caller: Caller, asked: Register) -> Result<Registered, Error> {
         let core = &self.core;
         spool::check_request(&asked.job)?;
@@ -92,7 +92,7 @@ impl Runner {
     }
 
     /// Checks a data part that a user submits: it must belong to a job that was numbered for that user and is being
-    /// submitted. A part is expected once; Slurm may repeat the request for one that it could not take at first.
+    /// submitted. Each part is expected once, but Slurm may repeat the request after a failure.
     pub fn claim(&self, uid: u32, id: JobId, kind: PartKind) -> Result<(), Error> {
         let mut table = self.core.table.lock();
         let record = table.jobs.get_mut(&id).filter(|r| r.owner.uid == uid && !r.state.is_final());
@@ -183,7 +183,7 @@ impl Runner {
         }
     }
 
-    /// The stage-in part has run its commands: records sources, and checks the data. An error ends the part.
+    /// Handles the end of the stage-in part: records sources, and checks the data. An error fails the part.
     pub fn staged(&self, caller: Caller, id: JobId) -> Result<CheckReport, Error> {
         let core = &self.core;
         let record = self.look(caller, id, Record::clone)?;
@@ -221,7 +221,7 @@ impl Waiting {
 }
 
 impl arrivals::WaitingJobs for Waiting {
-    /// Their scheduler has decided: they are due at the request.
+    /// Their scheduler chose the time already: they are due at the request.
     fn starts(&self) -> Option<BTreeMap<u64, Start>> {
         None
     }
@@ -235,7 +235,7 @@ impl arrivals::WaitingJobs for Waiting {
     }
 }
 
-/// After a restart of the daemon: those whose data come keep their space.
+/// After a restart of the daemon: jobs whose stage-in has begun keep their space.
 pub(super) fn take_up(core: &Core) {
     let mut table = core.table.lock();
     for record in table.jobs.values_mut().filter(|record| !record.state.is_final()) {
@@ -247,13 +247,13 @@ pub(super) fn take_up(core: &Core) {
     }
 }
 
-/// Looks from now on while there are jobs elsewhere.
+/// Starts to poll, as long as another scheduler has jobs.
 pub(super) fn watch(core: &Arc<Core>) -> std::io::Result<()> {
     let weak = Arc::downgrade(core);
     core.watcher.wake(move || while look_once(&weak).is_some() {})
 }
 
-/// One look. Nothing when the runner ends, or nothing is elsewhere.
+/// Polls once. `None` at shutdown, or if no other scheduler has jobs.
 fn look_once(weak: &Weak<Core>) -> Option<()> {
     let core = weak.upgrade()?;
     let watched: Vec<Record> = {
@@ -261,7 +261,7 @@ fn look_once(weak: &Weak<Core>) -> Option<()> {
         if !table.jobs.values().any(|r| !r.state.is_final() && r.own.external.is_some()) {
             return None;
         }
-        // Also woken by changes of other jobs, which is no reason to look sooner.
+        // Changes of other jobs wake this wait, too, but do not shorten the interval.
         let until = Instant::now() + LOOK_EVERY;
         while !table.closed && !core.changed.wait_until(&mut table, until).timed_out() {}
         if table.closed {
@@ -338,10 +338,10 @@ fn seen(core: &Core, kind: Kind, answer: Result<Snapshot, queue::Error>) -> Opti
     }
 }
 
-/// A submission takes seconds; one without a result after this time was killed in the middle. A guess.
+/// Time limit of a submission, which takes seconds: without a result after it, the submission was killed. A guess.
 const SUBMITTED_WITHIN_MS: u64 = 600_000;
 
-/// Jobs whose submission was cut off do not stay for ever.
+/// Fails the jobs whose submission was interrupted.
 fn cut_off(core: &Arc<Core>, table: &mut JobTable) {
     let old = now_ms().saturating_sub(SUBMITTED_WITHIN_MS);
     for record in table.jobs.values_mut().filter(|r| !r.state.is_final() && r.own.submitted_ms < old) {
@@ -359,7 +359,7 @@ enum Now {
     Over(Ending),
 }
 
-/// The parts of a job that are not over as far as we know, in their order.
+/// The parts of a job that have not ended according to our record, in order, with their present states.
 fn look_at(record: &Record, kind: Kind, snapshot: &Snapshot) -> Vec<(PartKind, Now)> {
     let Some(external) = &record.own.external else { return Vec::new() };
     let mut found = Vec::new();
@@ -370,7 +370,7 @@ fn look_at(record: &Record, kind: Kind, snapshot: &Snapshot) -> Vec<(PartKind, N
             Some((State::Running | State::Ending, job)) => Now::Runs(job.start_ms),
             Some((State::Ended, _)) | None => match kind.scheduler().look(&there.id) {
                 Ok(PartStatus { ending: Some(ending), .. }) => Now::Over(ending),
-                // The part appeared between the two requests, or is requeued: the next look decides.
+                // The part appeared between the two requests, or is requeued: the next poll decides.
                 Ok(_) => break,
                 Err(error) => {
                     tracing::warn!("{error}");

@@ -1,10 +1,10 @@
-//! The gate before a stage-in: a job of the scheduler that every stage-in part depends on. It ends when the data of its
-//! job may begin to come.
+//! The gate before a stage-in: a job of the scheduler that every stage-in part depends on. The gate ends when the
+//! stage-in may begin.
 //!
 //! ```text
 //!   gate (always room)  --afterok-->  stage-in (queue dataxfer)  --afterok-->  compute  --afterok-->  stage-out
 //! ```
-//! So a stage-in that is not due takes no place in the queue of data jobs, and a cancel finds it like any other part.
+//! So a stage-in that is not due takes no slot in the queue of data jobs, and can be cancelled like any other part.
 
 use super::local::{Core, JobTable, Record, part_of};
 use super::queued::picture;
@@ -21,17 +21,17 @@ use std::sync::{Arc, Weak};
 /// The queue of gates, after `batch` and `dataxfer`.
 pub(super) const QUEUE: easy::QueueId = easy::QueueId(2);
 
-/// The number of a job's gate; those of its parts end in 0 to 2.
+/// The number of a job's gate; the numbers of its parts end in 0 to 2, modulo 4.
 pub(super) fn number(id: JobId) -> easy::JobId {
     easy::JobId(id.0 * 4 + 3)
 }
 
-/// Whether a number is a gate's.
+/// Whether a number belongs to a gate.
 pub(super) fn is_gate(number: easy::JobId) -> bool {
     number.0 % 4 == 3
 }
 
-/// Whether a job has a gate that is still shut.
+/// Whether a job has a gate that is still closed.
 pub(super) fn is_before(record: &Record) -> bool {
     record.own.external.is_none() && record.is_at(PartKind::StageIn, Progress::Waiting)
 }
@@ -45,7 +45,7 @@ pub(super) fn submit(core: &Core, table: &mut JobTable, record: &Record) {
     }
 }
 
-/// The scheduler has come to the gate: from now on it is for the arrivals to open it.
+/// Handles the dispatch of a gate: the arrivals now decide when it opens.
 pub(super) fn reached(core: &Core, table: &mut JobTable, gate: easy::JobId) {
     let (id, _) = part_of(gate);
     match table.jobs.get_mut(&id).filter(|record| core.ask(record)) {
@@ -64,7 +64,7 @@ pub(super) fn cancelled(core: &Arc<Core>, table: &mut JobTable, gate: easy::JobI
     core.prune(table);
 }
 
-/// The runner as the arrivals see it.
+/// The runner's waiting jobs, for the arrivals.
 pub(super) struct Waiting(pub Weak<Core>);
 
 impl arrivals::WaitingJobs for Waiting {

@@ -1,5 +1,5 @@
-//! The built-in runner as a backend: the parts of its jobs run here, or another scheduler runs them at its owner's
-//! word.
+//! The built-in runner as a backend. The parts of its jobs run here, or in another scheduler at the request of their
+//! owner.
 
 use super::external::Unseen;
 use super::spool;
@@ -26,9 +26,9 @@ pub(super) type Record = Job<RunnerJob>;
 /// Data of the runner that need no lock.
 #[derive(Default)]
 pub(super) struct Local {
-    /// Schedulers that did not answer at the last look.
+    /// Schedulers that did not answer the last poll.
     pub unseen: Mutex<BTreeMap<Kind, Unseen>>,
-    /// When other schedulers expect to start scripts, as of the last look, in milliseconds since 1970.
+    /// Starts of scripts that other schedulers estimate, from the last poll, in milliseconds since 1970.
     pub starts: Mutex<BTreeMap<JobId, u64>>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Local {
 pub(super) struct RunnerJob {
     pub submitted_ms: u64,
     pub why: Option<String>,
-    /// Cancelled by its owner or the operator.
+    /// Whether its owner or the operator cancelled it.
     pub cancelled: bool,
     pub parts: Vec<PartRecord>,
     pub sources: Vec<RecordedSource>,
@@ -47,7 +47,7 @@ pub(super) struct RunnerJob {
     pub external: Option<External>,
 }
 
-/// One part of it.
+/// Record of one part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct PartRecord {
     pub kind: PartKind,
@@ -113,12 +113,12 @@ impl Record {
         self.own.parts.iter_mut().find(|part| part.kind == kind)
     }
 
-    /// Whether one of its parts holds a place in the machine.
+    /// Whether one of its parts occupies cores or a slot.
     pub fn is_active(&self) -> bool {
         self.own.parts.iter().any(|part| matches!(part.progress, Progress::Checking | Progress::Running))
     }
 
-    /// Whether a part of it stands so.
+    /// Whether a part has this progress.
     pub fn is_at(&self, kind: PartKind, progress: Progress) -> bool {
         self.part(kind).is_some_and(|part| part.progress == progress)
     }

@@ -1,4 +1,4 @@
-//! The runner's queue as a picture: its compute parts, their cores, and when those that wait are expected to start.
+//! Snapshot of the runner's queue: its compute parts, their cores, and the estimated starts of waiting ones.
 
 use super::Runner;
 use super::local::{Core, Record};
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 impl Runner {
-    /// The input of the jobs that another scheduler runs, by their numbers there.
+    /// Inputs of the jobs that another scheduler runs, by that scheduler's numbers.
     pub fn inputs_of(&self) -> InputsOf {
         let core = Arc::downgrade(&self.core);
         Arc::new(move |id: &str| -> Vec<PathBuf> {
@@ -21,7 +21,7 @@ impl Runner {
         })
     }
 
-    /// The queue of another scheduler for jobs submitted to it from here: it is polled only while there are some.
+    /// Queue of another scheduler, polled only while jobs were submitted there from here.
     pub fn queue_elsewhere(&self, kind: Kind) -> Arc<dyn Queue> {
         Arc::new(Elsewhere { core: Arc::downgrade(&self.core), kind, inputs_of: self.inputs_of() })
     }

@@ -70,7 +70,7 @@ impl Runner {
         Ok(Submitted { id, warnings })
     }
 
-    /// Returns an unused number. Jobs of a lost state store still have their directories, and may run.
+    /// Returns an unused number. After a loss of the state store, earlier jobs still have directories, and may run.
     pub(super) fn new_id(&self) -> Result<JobId, Error> {
         loop {
             let id = JobId(self.core.state.next_number("job").map_err(|e| Error::World(e.to_string()))?);
@@ -137,7 +137,7 @@ impl Runner {
         summary
     }
 
-    /// All about one job.
+    /// All data about a job.
     pub fn show(&self, caller: Caller, id: JobId) -> Result<JobDetail, Error> {
         let record = self.look(caller, id, Record::clone)?;
         let mut detail = record.detail(spool::dir(&self.core.config, id));
@@ -172,7 +172,7 @@ impl Runner {
         record.detail = "being cancelled".into();
         core.keep(record);
         if record.own.external.is_some() {
-            // The caller has cancelled it at the scheduler under its own account; the result is seen there.
+            // The caller has cancelled the job at the scheduler under its own account; the next poll shows the result.
             let summary = record.summary();
             core.changed.notify_all();
             return Ok(summary);

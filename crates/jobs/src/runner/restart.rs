@@ -1,4 +1,4 @@
-//! After a restart of the daemon: every job is taken up where it stands.
+//! Restart of the daemon: every job continues from its recorded state.
 
 use super::local::{Core, JobTable};
 use super::{gate, watch};
@@ -39,9 +39,9 @@ fn take_up_job(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
             Progress::Done | Progress::Failed | Progress::Dropped => {}
             Progress::Running => {
                 let started = Time::from_millis(part.dispatched_ms.unwrap_or_default());
-                // Looked at before it is adopted: one that began in between would count as lost.
+                // Checked before the adoption: a supervisor that begins in between must not count as lost.
                 if !outside::was_begun(&super::spool::dir(&core.config, id), kind) {
-                    // The daemon ended between writing down the start and starting; the part's lock makes sure of it.
+                    // The daemon ended before the recorded start took place. The part's lock prevents a second run.
                     let Some(record) = table.jobs.get_mut(&id) else { return };
                     record.part_mut(kind).into_iter().for_each(|part| part.progress = Progress::Waiting);
                     record.enter(JobState::Queued, "waits for its turn, after a restart of the daemon");
@@ -75,7 +75,7 @@ fn take_up_job(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
     finish_cancel(core, table, id);
 }
 
-/// A cancel that the last daemon did not see through.
+/// The last daemon had not finished this cancel.
 fn finish_cancel(core: &Core, table: &mut JobTable, id: JobId) {
     if table.jobs.get(&id).is_some_and(|r| r.own.cancelled && !r.state.is_final()) {
         core.cancel(table, id);

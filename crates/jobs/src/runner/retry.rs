@@ -1,4 +1,4 @@
-//! A failed job taken up again at the part that failed: what succeeded before is not done again.
+//! Retry of a failed job from the part that failed: earlier parts are not repeated.
 //!
 //! The environment of a job that is over is deleted, unless its stage-out failed. So a stage-in and a script run in
 //! the environment of the retry request.
@@ -20,7 +20,7 @@ use std::time::Duration;
 const CLEARED_WITHIN: Duration = Duration::from_secs(30);
 
 impl Runner {
-    /// Takes up a failed job at the part that failed.
+    /// Retries a failed job from the part that failed.
     pub fn retry(&self, caller: Caller, asked: Retry) -> Result<JobSummary, Error> {
         let (core, id) = (&self.core, asked.id);
         let record = self.look(caller, id, Record::clone)?;

@@ -1,6 +1,6 @@
-//! A job's directory: the copy of its script, what its parts need to run, and later their logs.
+//! A job's directory: the copy of its script, the specs of its parts, and later their logs.
 //!
-//! Users may enter the directories but not list them; of what lies there they own the script's copy and the logs.
+//! Users may traverse the directories but not list them. They own the script's copy and the logs.
 
 use super::local::{PartRecord, Record};
 use crate::account::make_dir;
@@ -21,13 +21,13 @@ pub(super) fn dir(config: &Config, id: JobId) -> PathBuf {
     config.jobs_dir.join(id.to_string())
 }
 
-/// Bytes in the directory of a job.
+/// Size of a job's directory in bytes.
 pub(super) fn bytes(config: &Config, id: JobId) -> u64 {
     let entries = std::fs::read_dir(dir(config, id)).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
-/// Whether another user can get to the script's copy.
+/// Whether another user can reach the script's copy.
 pub(super) fn reachable(config: &Config) -> Result<(), Error> {
     for dir in config.jobs_dir.ancestors() {
         if std::fs::metadata(dir).is_ok_and(|metadata| metadata.mode() & 0o001 == 0) {
@@ -40,7 +40,7 @@ pub(super) fn reachable(config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes all that the job needs.
+/// Writes all files of the job.
 pub(super) fn write(config: &Config, record: &Record, script: &[u8], base: &Spec) -> std::io::Result<()> {
     let dir = dir(config, record.id);
     make_dir(&dir)?;
@@ -53,7 +53,7 @@ pub(super) fn write(config: &Config, record: &Record, script: &[u8], base: &Spec
     write_parts(config, record, PartKind::StageIn, base)
 }
 
-/// Writes what its parts from that one on need.
+/// Writes the files that its parts need, from that part on.
 pub(super) fn write_parts(config: &Config, record: &Record, from: PartKind, base: &Spec) -> std::io::Result<()> {
     let dir = dir(config, record.id);
     for part in record.plan.parts.iter().filter(|part| part.kind >= from) {
@@ -84,7 +84,7 @@ fn spec(config: &Config, part: &Part, dir: &Path, base: &Spec) -> Spec {
     }
 }
 
-/// Refuses what no process could be started with.
+/// Refuses a request that no process could be started with.
 pub(super) fn check_request(request: &Submit) -> Result<(), Error> {
     let size: usize = request.environment.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     if size > ENVIRONMENT_BYTES_MAX {
@@ -103,8 +103,7 @@ pub(super) fn check_request(request: &Submit) -> Result<(), Error> {
     Ok(())
 }
 
-/// The job ended: its environment need not lie about any longer, but for a stage-out that failed and may be tried
-/// again.
+/// Removes the job's environment at its end, except for a failed stage-out, which may be retried.
 pub(super) fn forget_secrets(config: &Config, record: &Record) {
     let dir = dir(config, record.id);
     let failed = |part: &PartRecord| {

@@ -1,4 +1,4 @@
-//! The threads that wait: for a part's processes to end, and for the check before dispatch.
+//! Waiting threads: for the end of a part's processes, and for the check before dispatch.
 
 use super::local::{Core, JobTable, number};
 use super::spool;
@@ -18,7 +18,7 @@ pub(super) fn spawn(core: &Arc<Core>, table: &mut JobTable, id: JobId, kind: Par
     Ok(())
 }
 
-/// Takes over a part that another daemon started. Whether it still runs.
+/// Takes over a part that another daemon started. Returns whether the part still runs.
 pub(super) fn adopt(core: &Arc<Core>, table: &mut JobTable, id: JobId, kind: PartKind) -> bool {
     let adopted = outside::adopt(&spool::dir(&core.config, id), kind);
     adopted.map(|adopted| wait(core, table, id, kind, adopted)).is_some()

@@ -9,7 +9,7 @@ use crate::job::Progress;
 use crate::queue::State;
 use crate::request::{Caller, JobId, JobState, PartKind, Watched};
 
-/// A start that is nearer than this is now.
+/// An estimate this close counts as now.
 const SOON_MS: u64 = 2000;
 
 impl Runner {
@@ -38,7 +38,7 @@ impl Runner {
     }
 }
 
-/// When the queue would start the script of a job that waits.
+/// Estimated start of the script of a waiting job, from its queue.
 fn start_ms(core: &Core, record: &Record) -> Option<u64> {
     if record.own.external.is_some() {
         return core.own.starts.lock().get(&record.id).copied();

@@ -58,7 +58,7 @@ try() {{
     text
 }
 
-/// One word for a shell, whatever it holds.
+/// Quotes a word for a shell, whatever it contains.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -1,4 +1,4 @@
-//! PBS: `qsub` three times. It deletes the dependents of a part that failed by itself.
+//! PBS: three calls of `qsub`. PBS itself deletes the dependents of a failed part.
 
 use super::{PartStatus, Scheduler, ScriptToEstimate, Submission, is_id};
 use crate::exec::now_ms;
@@ -7,7 +7,7 @@ use crate::request::{Ending, PartKind};
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// The PBS that the commands here reach.
+/// The PBS that the commands on this machine reach.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pbs;
 
@@ -35,7 +35,7 @@ impl Scheduler for Pbs {
         if let Some(s) = part.walltime_s {
             option("-l", format!("walltime={:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60));
         }
-        // By its name alone: the value comes from the environment of `qsub`.
+        // Only the name is passed: the value comes from the environment of `qsub`.
         let names: Vec<&str> = part.variables.iter().map(|(name, _)| name.as_str()).collect();
         if !names.is_empty() {
             words.extend(["-v".to_string(), names.join(",")]);
@@ -49,8 +49,7 @@ impl Scheduler for Pbs {
         if part.delay_s.is_some() { &[("TZ", "UTC")] } else { &[] }
     }
 
-    /// From the starts that the server's scheduler has planned. It gives no estimate for a job that is not submitted
-    /// yet.
+    /// Estimated from the server's planned starts, since PBS gives no estimate for a job before its submission.
     fn start_of(&self, script: &ScriptToEstimate<'_>) -> Option<u64> {
         let jobs = ask("qstat", &["-f", "-F", "json"], &[]).ok()?;
         let nodes = ask("pbsnodes", &["-a", "-F", "json"], &[]).ok()?;

@@ -1,4 +1,4 @@
-//! Slurm without hooks: `sbatch` three times.
+//! Slurm without hooks: three calls of `sbatch`.
 
 use super::{PartStatus, Scheduler, ScriptToEstimate, Submission, is_id};
 use crate::queue::{Error, ask};
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The Slurm that the commands here reach.
+/// The Slurm that the commands on this machine reach.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slurm;
 
@@ -16,7 +16,7 @@ impl Scheduler for Slurm {
         let mut words: Vec<String> = vec!["sbatch".into(), "--parsable".into(), format!("--job-name={}", part.name)];
         if let Some(after) = part.after {
             words.push(format!("--dependency=afterok:{after}"));
-            // Without it a part whose data never come would wait for ever.
+            // Without this option, a part would wait for ever if its stage-in failed.
             words.push("--kill-on-invalid-dep=yes".into());
         }
         if part.kind != PartKind::Compute {
@@ -95,7 +95,7 @@ fn parse(text: &str) -> PartStatus {
     PartStatus { ending, out: path("StdOut"), err: path("StdErr") }
 }
 
-/// A field of `scontrol -o`: up to the next word that begins another. Values may hold blanks.
+/// A field of `scontrol -o`: up to the next field name. Values may contain blanks.
 fn field(text: &str, name: &str) -> Option<String> {
     let start = format!(" {name}=");
     let at = text.find(&start)? + start.len();

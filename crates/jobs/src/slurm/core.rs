@@ -18,10 +18,10 @@ use std::sync::Arc;
 
 const TRANSFERS: &str = "slurm-transfer";
 
-/// Most restarts of a transfer. Each is due to the end of a daemon, and more than a few are no accident. A guess.
+/// Most restarts of a transfer. Each follows the end of a daemon, and more than a few are no accident. A guess.
 const BEGUN_ANEW_MAX: u32 = 3;
 
-/// Whether it may be begun once more.
+/// Whether the transfer may be restarted once more.
 fn begin_anew(counts: &mut BTreeMap<u64, u32>, number: u64) -> bool {
     let count = counts.entry(number).or_default();
     *count += 1;
@@ -29,7 +29,7 @@ fn begin_anew(counts: &mut BTreeMap<u64, u32>, number: u64) -> bool {
 }
 
 impl Core {
-    /// Reads what the last daemon knew, finds its transfers again and goes on.
+    /// Loads the records of the last daemon, adopts its transfers and continues.
     pub fn take_up(self: &Arc<Self>) -> store::Result<()> {
         let mut table = self.table.lock();
         let table = &mut *table;
@@ -39,7 +39,7 @@ impl Core {
         table.own.transfers = transfers.map(|transfer: Transfer| (transfer.number, transfer)).collect();
         let coming = |job: &&mut Job| matches!(job.state, JobState::StagingIn | JobState::Verifying);
         table.jobs.values_mut().filter(coming).for_each(|job| self.tell(job, Now::UnderWay));
-        // The last daemon ended between writing down the start and starting; the transfer's lock makes sure of it.
+        // The last daemon ended before the recorded start took place. The transfer's lock prevents a second run.
         let not_begun = |t: &&mut Transfer| {
             t.state == Progress::Running && !outside::was_begun(&spool::dir(&self.config, t.number), t.kind)
         };
@@ -77,7 +77,7 @@ impl Core {
         self.keep_as(TRANSFERS, transfer.number, transfer);
     }
 
-    /// Takes a job as far as it goes without waiting.
+    /// Advances a job as far as possible without waiting.
     pub fn advance(self: &Arc<Self>, table: &mut JobTable, id: JobId) {
         let Some(job) = table.jobs.get(&id) else { return };
         let kind = match job.state {
@@ -114,7 +114,7 @@ impl Core {
         }
     }
 
-    /// Submits a transfer to the scheduler. If two bring the same file, the later waits for the earlier.
+    /// Submits a transfer to the scheduler. It waits for an earlier transfer to the same file, if there is one.
     pub fn submit(&self, table: &mut JobTable, number: u64) {
         let Some(transfer) = table.own.transfers.get(&number) else { return };
         let meets = |other: &&Transfer| other.brings.iter().any(|path| transfer.brings.contains(path));
@@ -159,7 +159,7 @@ impl Core {
         self.watch(table, easy::JobId(number), supervisor, move |core| {
             let report = outside::report(&spool::dir(&core.config, number), kind);
             let mut table = core.table.lock();
-            // No job waits for it any more: its remains are removed before its place is free for another.
+            // No job waits for this transfer any more. Its data are removed before another gets its slot.
             if let Some(transfer) = table.own.transfers.get(&number).filter(|t| t.jobs.is_empty()).cloned() {
                 drop(table);
                 verify::forget(core, &transfer);
@@ -172,7 +172,7 @@ impl Core {
         });
     }
 
-    /// A transfer ended: its jobs go on.
+    /// Handles the end of a transfer: its jobs go on.
     fn ended(self: &Arc<Self>, table: &mut JobTable, number: u64, report: &PartReport) {
         let id = easy::JobId(number);
         table.running.remove(&id);
@@ -201,7 +201,7 @@ impl Core {
         }
     }
 
-    /// Fails a step of a job. Its transfers are released when Slurm tears it down, or when it is retried.
+    /// Fails a step of a job. Its transfers are released when Slurm tears the job down, or at a retry.
     pub fn fail(&self, table: &mut JobTable, id: JobId, mut why: StepFailure) {
         let Some(job) = table.jobs.get_mut(&id) else { return };
         if why.part == PartKind::StageOut {
@@ -217,10 +217,10 @@ impl Core {
         self.is_over(job, true);
     }
 
-    /// A job is over.
+    /// Finishes a job that is over.
     pub fn finish(self: &Arc<Self>, table: &mut JobTable, id: JobId, state: JobState, note: Option<String>) {
         let Some(job) = table.jobs.get_mut(&id) else { return };
-        // Results that Slurm's word on a script, or nobody's, left in it are for its owner to look at.
+        // If the script failed or its end is unknown, its results stay in the directory for the owner.
         let left = job.state == JobState::Running
             || note.is_some() && job.timeline.iter().any(|m| m.state == JobState::Running);
         let kept = directory::kept(&job.plan.datawarp).filter(|_| left);
@@ -247,7 +247,7 @@ impl Core {
         self.prune(table);
     }
 
-    /// Removes the partial data of a job's failed transfers, unless another job brings the same.
+    /// Removes the partial data of a job's failed transfers, unless another job stages the same.
     pub fn give_up(self: &Arc<Self>, table: &JobTable, id: JobId) {
         let alive = |t: &Transfer| !t.jobs.is_empty() || t.state == Progress::Running;
         let kept: BTreeSet<_> =
@@ -280,7 +280,7 @@ impl Core {
         self.pump(table);
     }
 
-    /// Forgets the jobs that are over beyond what is remembered, with their transfers' logs. Several jobs may share a
+    /// Removes the jobs that exceed the retention limits, with their transfers' logs. Several jobs may share a
     /// transfer, so only their number counts.
     fn prune(self: &Arc<Self>, table: &mut JobTable) {
         for id in table.excess(&self.config.retention, |_| true, |_| 0) {
@@ -289,7 +289,7 @@ impl Core {
         self.remove_unused_transfers(table);
     }
 
-    /// Removes the transfers, with their logs, that no remembered job has seen.
+    /// Removes the transfers, with their logs, that no kept job has used.
     pub fn remove_unused_transfers(&self, table: &mut JobTable) {
         let running = &table.running;
         let forgotten = table
@@ -305,7 +305,7 @@ impl Core {
     }
 }
 
-/// A transfer as the scheduler sees it: how long it takes does not matter where each has a slot.
+/// A transfer as a job of the policy's scheduler. Its duration does not matter, since each has a slot.
 fn request(number: u64, after_any: Vec<easy::JobId>) -> easy::Job {
     let (id, queue, estimate) = (easy::JobId(number), easy::QueueId(0), Time::from_secs(1));
     easy::Job { id, queue, cores: 1, estimate, after_ok: Vec::new(), after_any }

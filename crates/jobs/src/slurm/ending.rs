@@ -6,13 +6,13 @@
 use super::scontrol::{ShownJob, ended};
 use std::time::Duration;
 
-/// Longest polling for a state that still changes, or of a silent slurmctld. Epilogs of all nodes run in it; a guess.
+/// Longest polling of a changing state or a silent slurmctld, while the epilogs of all nodes run. A guess.
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// The end of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// The job ended with 0: its results go home.
+    /// The job ended with 0: its results are staged out.
     Well,
     /// The job failed or was stopped, for this reason: its results stay.
     Badly(String),
@@ -90,7 +90,7 @@ mod tests {
         for state in ["PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"] {
             assert_eq!(of(state, "0:0", soon), Again, "{state}");
         }
-        // A job that was cancelled a moment ago is COMPLETING with 0:0, too.
+        // A job is also COMPLETING with 0:0 just after it was cancelled.
         for state in ["COMPLETING", "RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING"] {
             assert_eq!(of(state, "0:0", soon), Moving, "{state}");
             assert!(matches!(of(state, "0:0", late), Unknown(_)), "{state}");

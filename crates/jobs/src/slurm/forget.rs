@@ -1,4 +1,4 @@
-//! The owner drops the record of a job: of one that was cancelled, or whose staging failed for good.
+//! Removal of a job record at the request of its owner, if the job was cancelled or its staging failed for good.
 
 use super::Slurm;
 use super::hooked::{Core, JobTable};
@@ -8,8 +8,8 @@ use crate::request::{Caller, JobId, JobState, PartKind};
 use std::sync::Arc;
 
 impl Slurm {
-    /// Removes the record of a job that is over here. Where Slurm still has the job in its queue, it is cancelled
-    /// there. Files of the job stay: they are its owner's.
+    /// Removes the record of a job that is over here. A job still in Slurm's queue is cancelled there. The job's files
+    /// stay: they belong to the owner.
     pub fn forget(&self, caller: Caller, id: JobId) -> Result<String, Error> {
         let core = &self.core;
         let (state, conf) = {
@@ -28,7 +28,7 @@ impl Slurm {
                     .map_err(|e| Error::World(format!("{e}; nothing was forgotten")))?;
                 said = "it is cancelled in Slurm, and its record is gone";
             }
-            // A Slurm that is gone for good keeps no record here: the operator decides.
+            // A record must not depend on a Slurm that is gone for good: the operator decides.
             Err(error) if state == JobState::Failed && caller.uid != 0 => {
                 return Err(Error::World(format!(
                     "{error}; Slurm may still have the job, so nothing was forgotten; try again when it answers"
@@ -37,7 +37,7 @@ impl Slurm {
             _ => {}
         }
         let mut table = core.table.lock();
-        // A hook may have taken it up again.
+        // A hook may have restarted the job since.
         if table.jobs.get(&id).is_some_and(|job| job.state.is_final()) {
             core.forget(&mut table, id);
             core.remove_unused_transfers(&mut table);

@@ -1,4 +1,4 @@
-//! Slurm with its hooks as a backend: what is kept of a job that Slurm handed over.
+//! Slurm with its hooks as a backend: the data kept of a job that Slurm handed over.
 
 use super::spool;
 use super::transfer::Transfer;
@@ -24,7 +24,7 @@ pub type Job = job::Job<Hooked>;
 pub(super) struct Hooks {
     /// Users that may call the hooks besides root and the user of the daemon.
     pub slurm_users: Vec<u32>,
-    /// Whether Slurm's queue did not answer at the last look.
+    /// Whether Slurm's queue did not answer the last poll.
     pub is_unseen: AtomicBool,
 }
 
@@ -32,11 +32,11 @@ pub(super) struct Hooks {
 #[derive(Default)]
 pub(super) struct Shelf {
     pub transfers: BTreeMap<u64, Transfer>,
-    /// Restarts of each transfer after the daemon that it talked to had ended.
+    /// Restarts of each transfer because its daemon had ended.
     pub begun_anew: BTreeMap<u64, u32>,
     /// Begin of the polling for the outcome of a script, for jobs whose state still changes.
     pub ending_since: BTreeMap<JobId, Instant>,
-    /// Jobs whose data are being compared just now.
+    /// Jobs whose data are being verified.
     pub verifying: BTreeSet<JobId>,
 }
 
@@ -49,12 +49,12 @@ pub struct Hooked {
     pub why: Option<StepFailure>,
     /// Remark about its end for the owner.
     pub note: Option<String>,
-    /// Slurm did not report how the script ended: the results stay until the owner decides.
+    /// Whether Slurm did not report how the script ended: the results stay until the owner decides.
     #[serde(default)]
     pub ending_unknown: bool,
-    /// Slurm dropped the job: cancelled, or slurmctld restarted. The watcher finds out which.
+    /// Whether Slurm dropped the job: it was cancelled, or slurmctld restarted. The watcher finds out which.
     pub let_go: bool,
-    /// Transfers of its stage-in commands, in their order, as far as it came.
+    /// Transfers of its stage-in commands so far, in order.
     pub brought: Vec<u64>,
     /// Transfers of its stage-out commands.
     pub taken: Vec<u64>,
@@ -67,7 +67,7 @@ pub struct StepFailure {
     pub part: PartKind,
     /// Cause, with the URI where there is one.
     pub cause: String,
-    /// Whether it may pass by itself: a server that is down, unlike one that refuses.
+    /// Whether the failure may be temporary: a server that is down, not one that refuses.
     pub passing: bool,
 }
 
@@ -104,12 +104,12 @@ impl Backend for Hooks {
 }
 
 impl Job {
-    /// Whether it runs or may yet run: also when its stage-in failed, for then Slurm holds it and its owner can go on.
+    /// Whether the job runs or may still run. After a failed stage-in it may: Slurm holds it, for a retry.
     pub fn may_start(&self) -> bool {
         !self.state.is_final() || (self.state == JobState::Failed && self.has_failed_in(PartKind::StageIn))
     }
 
-    /// Whether it was this step that failed.
+    /// Whether this step failed.
     pub fn has_failed_in(&self, part: PartKind) -> bool {
         self.own.why.as_ref().is_some_and(|why| why.part == part)
     }
@@ -119,7 +119,7 @@ impl Job {
         if kind == PartKind::StageOut { &self.own.taken } else { &self.own.brought }
     }
 
-    /// Transfers of that kind, to add to.
+    /// Transfers of that kind, mutable.
     pub fn transfers_mut(&mut self, kind: PartKind) -> &mut Vec<u64> {
         if kind == PartKind::StageOut { &mut self.own.taken } else { &mut self.own.brought }
     }

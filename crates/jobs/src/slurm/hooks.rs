@@ -1,4 +1,4 @@
-//! Requests of Slurm's plug-in. Every step may be requested again, in any order in which Slurm returns to a job.
+//! Requests of Slurm's plug-in. Slurm may repeat every step, in any order.
 
 use super::ending::{self, Ending};
 use super::hooked::{Core, Hooked, Job, JobTable, StepFailure};
@@ -94,7 +94,7 @@ impl Slurm {
         Ok(())
     }
 
-    /// The variables that a job's script finds its directories by.
+    /// The variables that name the directories for a job's script.
     pub fn variables(&self, id: JobId) -> Result<Vec<(String, String)>, Error> {
         let table = self.core.table.lock();
         table.jobs.get(&id).map(|job| directory::variables(&job.plan.datawarp)).ok_or_else(|| unknown(id))
@@ -104,7 +104,7 @@ impl Slurm {
     pub fn data_in(&self, id: JobId) -> Result<Standing, Error> {
         let core = &self.core;
         let mut table = core.table.lock();
-        // A hook may still request data for a job that Slurm has dropped since; only a new set-up takes that back.
+        // A hook may request data for a job that Slurm has dropped since; only a new set-up revives the job.
         let job = table.jobs.get(&id).ok_or_else(|| unknown(id))?;
         if job.state == JobState::SetUp {
             stage_in::ask_for(core, &mut table, id);
@@ -118,7 +118,7 @@ impl Slurm {
         })
     }
 
-    /// Looks whether all data of a job are there, and mends what can be mended. Slurm starts the job only then.
+    /// Checks whether all data of a job are there, and repairs them if possible. Slurm starts the job only then.
     pub fn pre_run(&self, id: JobId) -> Result<Standing, Error> {
         let core = &self.core;
         let job = core.table.lock().jobs.get(&id).cloned().ok_or_else(|| unknown(id))?;
@@ -143,7 +143,7 @@ impl Slurm {
         }
     }
 
-    /// Takes a job's results home, or reports how that stands. Results of a script that did not end well stay in place.
+    /// Starts the stage-out of a job, or reports its progress. Results stay in place if the script failed.
     pub fn data_out(&self, id: JobId) -> Result<Standing, Error> {
         let core = &self.core;
         let state = core.table.lock().jobs.get(&id).map(|job| job.state).ok_or_else(|| unknown(id))?;
@@ -187,14 +187,14 @@ impl Slurm {
                 _ => Standing::UnderWay,
             }
         };
-        // A failure would keep a job that was requeued while its results were on their way in the queue for ever.
+        // A job may be requeued during its stage-out. A failure would then keep the job in the queue for ever.
         if matches!(standing, Standing::Failed { .. }) && self.ending(id, Duration::ZERO)? == Ending::Again {
             return self.runs_again(id);
         }
         Ok(standing)
     }
 
-    /// The end of a job's script, for a hook that polls until it is known or the wait is over.
+    /// The end of a job's script, for a hook that polls until the end is known or the time limit passes.
     fn ending_in_the_end(&self, id: JobId) -> Result<Ending, Error> {
         let since = *self.core.table.lock().own.ending_since.entry(id).or_insert_with(Instant::now);
         let ending = self.ending(id, since.elapsed())?;
@@ -212,7 +212,7 @@ impl Slurm {
         Ok(ending::ending(found.as_ref().ok(), waited))
     }
 
-    /// Slurm runs the job again: this run takes nothing home, and the next one is set up like the first.
+    /// Slurm runs the job again: this run stages nothing out, and the next one is set up like the first.
     fn runs_again(&self, id: JobId) -> Result<Standing, Error> {
         let core = &self.core;
         let mut table = core.table.lock();
@@ -253,7 +253,7 @@ fn unknown(id: JobId) -> Error {
     )
 }
 
-/// The reason as it stands in `squeue`: what, whether waiting helps, and what the owner can do.
+/// The reason as `squeue` shows it: the cause, whether waiting helps, and what the owner can do.
 pub(super) fn reason(job: &Job) -> String {
     let Some(why) = &job.own.why else { return "its data could not be brought".into() };
     let prospect = if why.passing { "this may pass" } else { "this will not pass by itself" };
@@ -263,7 +263,7 @@ pub(super) fn reason(job: &Job) -> String {
 /// Retries a failed step for its owner. `ending` is the end of its script as Slurm reports it. Returns the outcome.
 pub(super) fn retry(core: &Arc<Core>, table: &mut JobTable, id: JobId, ending: &Ending) -> Result<Retried, Error> {
     let job = table.jobs.get_mut(&id).ok_or(Error::NoJob(id))?;
-    // Slurm holds it, or will run it later; either way it requests the job's data itself.
+    // Slurm holds the job, or will run it later; in both cases Slurm itself requests the job's data.
     if *ending == Ending::Again {
         return Ok(Retried::NeedsRelease(job.own.conf.clone()));
     }
@@ -285,7 +285,7 @@ pub(super) fn retry(core: &Arc<Core>, table: &mut JobTable, id: JobId, ending: &
             _ => job.own.ending_unknown = false,
         }
     }
-    // Commands that succeeded are not done again.
+    // Commands that succeeded are not repeated.
     let failed = job.own.taken.pop();
     job.own.why = None;
     job.enter(JobState::StagingOut, "");
@@ -303,6 +303,6 @@ pub(super) fn retry(core: &Arc<Core>, table: &mut JobTable, id: JobId, ending: &
 pub(super) enum Retried {
     /// The retry is in progress.
     UnderWay,
-    /// Slurm holds the job and must release it; it then requests its data again. Its configuration, if not the usual.
+    /// Slurm holds the job and must release it; then it requests the data again. Its configuration, if not the usual.
     NeedsRelease(Option<PathBuf>),
 }

@@ -1,4 +1,4 @@
-//! The files that make Slurm call us, written without replacing files of others.
+//! The files that connect Slurm to the daemon, written without replacing files of other programs.
 
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ const SUBMIT_OWN: &str = include_str!("job_submit_own.lua");
 /// widen.
 const DATA_QUEUE: &str = "PartitionName=dataxfer Nodes=ALL MaxNodes=1 MaxCPUsPerNode=4 MaxTime=1-00:00:00 TRESBillingWeights=\"CPU=0,Mem=0\"";
 
-/// In the first line of every file of ours, whatever version wrote it.
+/// Mark in the first line of every file of ours, of any version.
 const SIGN: &str = "ntrepot";
 
 /// Changes that an installation would make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installation {
-    /// Files, with what they are to hold.
+    /// Files, with their new contents.
     pub files: Vec<Planned>,
-    /// Lines for `slurm.conf`, which is the administrator's.
+    /// Lines for `slurm.conf`, which the administrator edits.
     pub lines: Vec<String>,
     /// Calls that the administrator's `job_submit.lua` lacks.
     pub job_submit: Vec<String>,
@@ -43,7 +43,7 @@ pub struct Planned {
 pub enum Now {
     /// No such file.
     Nothing,
-    /// The very same.
+    /// The same content.
     Same,
     /// A script of Entrepot, of another version or for another volume.
     Ours,
@@ -58,7 +58,7 @@ pub enum InstallError {
         /// Path of that file.
         path: PathBuf,
     },
-    /// A path that the script cannot hold.
+    /// A path that the script cannot contain.
     #[error("{path:?} cannot be written into a script: {why}")]
     Path {
         /// Path that is refused.
@@ -66,7 +66,7 @@ pub enum InstallError {
         /// Reason of the refusal.
         why: &'static str,
     },
-    /// The file system.
+    /// An error of the file system.
     #[error("{path}: {error}")]
     Io {
         /// Path of the file.
@@ -136,7 +136,7 @@ fn missing_calls(conf_dir: &Path, submit_file: &Path) -> Result<Vec<String>, Ins
 }
 
 impl Installation {
-    /// Writes what is not there yet.
+    /// Writes the files that are missing or different.
     pub fn carry_out(&self) -> Result<(), InstallError> {
         for file in self.files.iter().filter(|file| file.now != Now::Same) {
             write(&file.path, &file.text).map_err(|error| InstallError::Io { path: file.path.clone(), error })?;
@@ -200,7 +200,7 @@ mod tests {
             std::fs::write(dir.path().join("job_submit.lua"), text).unwrap();
             plan(dir.path(), Path::new("/usr/bin/entrepot"), Path::new("/v"), true).unwrap().job_submit
         };
-        // As the package's example has it, whole; and as one of the administrator's own calls it.
+        // Complete, as in the package's example; and as a call inside the administrator's own script.
         assert_eq!(missing(&format!("{SUBMIT}{SUBMIT_OWN}")), [""; 0]);
         let calls = "dofile(\"/etc/slurm/entrepot_submit.lua\")\nfunction slurm_job_submit(j, p, uid)\n  \
                      return entrepot_submit(j, uid)\nend\n";

@@ -4,10 +4,10 @@ use crate::queue::{Error, ask};
 use crate::request::JobId;
 use std::path::Path;
 
-/// A job as `scontrol show job` has it.
+/// A job as `scontrol show job` reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ShownJob {
-    /// `JobState`, or nothing where Slurm knows no such job (any more).
+    /// `JobState`; `None` if Slurm has no such job (any more).
     pub state: Option<String>,
     /// `ExitCode`: status and signal.
     pub exit_code: Option<String>,
@@ -33,7 +33,7 @@ impl ShownJob {
         self.state.as_deref().is_none_or(|state| OVER.contains(&state))
     }
 
-    /// Whether it waits in the queue and its owner may release it: not one that an administrator holds.
+    /// Whether the job waits in the queue and its owner may release it, since no administrator holds it.
     pub fn is_releasable(&self) -> bool {
         self.state.as_deref() == Some("PENDING") && self.reason.as_deref() != Some("JobHeldAdmin")
     }
@@ -62,7 +62,7 @@ pub(super) fn look(id: JobId, conf: Option<&Path>) -> Result<ShownJob, Error> {
     }
 }
 
-/// Lets a held job go on, and one that waits for a time start now.
+/// Releases a held job, and lets a job with a later start time start now.
 pub(super) fn release(id: JobId, conf: Option<&Path>) -> Result<(), Error> {
     run(&["update", &format!("JobId={id}"), "StartTime=now"], conf)?;
     run(&["release", &id.to_string()], conf).map(drop)

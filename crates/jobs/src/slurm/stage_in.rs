@@ -1,4 +1,4 @@
-//! Start of the data of a job of Slurm: its hook requests them and waits, and the arrivals begin.
+//! Start of a stage-in for Slurm: the hook of the job requests the data and waits until the arrivals begin.
 //!
 //! Slurm requests the data of every queued job as soon as it can, at most 128 at a time, in the order of their planned
 //! starts. While a hook waits, Slurm corrects its planned start of the job; `squeue` shows it.
@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-/// An estimate this close means now: Slurm plans a job that waits only for its data for the present moment.
+/// An estimate this close counts as now: it is what Slurm plans for a job that waits only for its data.
 const NOW_MS: u64 = 2000;
 
-/// Handles a hook's request for a job's data. They begin to come when they are due.
+/// Handles a hook's request for a job's data. The stage-in begins when it is due.
 pub(super) fn ask_for(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
     if !table.jobs.get(&id).is_some_and(|job| core.ask(job)) {
         begin(core, table, id);
@@ -32,7 +32,7 @@ fn begin(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
     core.pump(table);
 }
 
-/// Total duration of the transfers of a job, if they came for it alone.
+/// Total duration of the transfers of a job, if no other job shared them.
 pub(super) fn took_ms(table: &JobTable, job: &Job) -> Option<u64> {
     let transfers = job.own.brought.iter().filter_map(|number| table.own.transfers.get(number));
     transfers.map(|t| t.took_ms.filter(|_| t.seen_by.len() == 1)).sum()
@@ -48,7 +48,7 @@ fn who_fits(environment: Vec<(&str, &str)>) -> Option<BTreeSet<String>> {
 }
 
 fn fitting(partitions: &str, jobs: &str) -> BTreeSet<String> {
-    // NAME|ALLOCATED/IDLE/OTHER/TOTAL, a line for each kind of node.
+    // The format is `NAME|ALLOCATED/IDLE/OTHER/TOTAL`, with a line for each kind of node.
     let mut idle: BTreeMap<&str, u64> = BTreeMap::new();
     for (name, cpus) in partitions.lines().filter_map(|line| line.trim().split_once('|')) {
         let n = cpus.split('/').nth(1).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
@@ -62,7 +62,7 @@ fn fitting(partitions: &str, jobs: &str) -> BTreeSet<String> {
     jobs.lines().filter_map(fits).collect()
 }
 
-/// Slurm as the arrivals see it.
+/// Slurm's waiting jobs, for the arrivals.
 pub(super) struct Waiting(pub Weak<Core>);
 
 impl arrivals::WaitingJobs for Waiting {
@@ -77,7 +77,7 @@ impl arrivals::WaitingJobs for Waiting {
         for conf in confs {
             let queue = SlurmQueue::with_conf(conf);
             let picture = queue.snapshot();
-            // Once for each time that it falls silent.
+            // Logged once for each outage.
             let before = core.own.is_unseen.swap(picture.is_err(), Ordering::AcqRel);
             let said = |error: &crate::queue::Error| {
                 if !before {

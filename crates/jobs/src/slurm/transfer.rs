@@ -1,4 +1,4 @@
-//! One staging command: shared where another job's does the same, run as the owner, and explained when it fails.
+//! One staging command: shared by jobs with the same command, run as the owner, and explained when it fails.
 
 use super::hooked::{Core, JobTable};
 use super::spool;
@@ -12,16 +12,16 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use store::control::exit;
 
-/// Tries of a command of ours after a failure that may pass, if the script sets no number. With waits of 1, 2 and 4 s
-/// between them, a guess: a restart of a server is bridged, an outage is not.
+/// Tries of a command of ours after a temporary failure, if the script sets no number. A guess: the waits of 1, 2 and 4
+/// s between them bridge a restart of a server, not an outage.
 const RETRIES_DEFAULT: u32 = 3;
 
-/// One staging command on its way, for one job or several.
+/// One staging command, for one job or several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transfer {
     /// Number of the transfer, which names its directory.
     pub number: u64,
-    /// In or out.
+    /// Stage-in or stage-out.
     pub kind: PartKind,
     /// The command as it stands in the script, and its line.
     pub argv: Vec<String>,
@@ -31,11 +31,11 @@ pub struct Transfer {
     pub share: Option<String>,
     /// User that it runs as.
     pub owner: Caller,
-    /// Files and directories of the volume that it brings.
+    /// Files and directories of the volume that it creates.
     pub brings: Vec<PathBuf>,
-    /// Jobs that need it. Without any it is over.
+    /// Jobs that need the transfer. It ends when there are none.
     pub jobs: BTreeSet<JobId>,
-    /// Jobs that ever needed it: as long as one is remembered, so are its logs.
+    /// Jobs that ever needed the transfer: its logs stay until all of them are forgotten.
     pub seen_by: BTreeSet<JobId>,
     /// Progress of the transfer.
     pub state: Progress,
@@ -71,7 +71,7 @@ pub(super) fn join(core: &Core, table: &mut JobTable, id: JobId, kind: PartKind)
         let spec = Spec {
             kind,
             steps: vec![run_words(&command.argv, &core.config.program, Some(retries))],
-            // Ours waits between its tries and knows which failures can pass.
+            // Our own client waits between its tries, and recognises temporary failures.
             retries: if ours { 0 } else { part.retries },
             walltime_s: part.walltime_s,
             announce: true,
@@ -121,7 +121,7 @@ fn share(command: &Command, owner: Caller, cwd: &Path, mount: Option<&Path>) -> 
     let words = paths::stage_in_words(&command.argv);
     let mut argv = command.argv.clone();
     if let Some(path) = words.map(|words| words.path) {
-        // The destination counts as the place that it is, however it was written.
+        // Different spellings of one destination count as equal.
         argv.retain(|word| *word != path);
     } else if command.sources.is_empty() {
         return None;
@@ -129,13 +129,13 @@ fn share(command: &Command, owner: Caller, cwd: &Path, mount: Option<&Path>) -> 
     serde_json::to_string(&(owner.uid, &brings, argv, brings.is_empty().then_some(cwd))).ok()
 }
 
-/// Whether a command of ours failed only because the daemon ended while it was at work.
+/// Whether a command of ours failed only because the daemon ended during it.
 pub(super) fn lost_the_daemon(transfer: &Transfer, report: &PartReport) -> bool {
     let ours = transfer.argv.first().is_some_and(|program| program == "entrepot");
     ours && matches!(report.ending, Ending::Exited { code } if code == i32::from(exit::NO_DAEMON))
 }
 
-/// The reason that the user sees, on one line, and whether it may pass by itself.
+/// The reason for the user, on one line, and whether the failure may be temporary.
 pub(super) fn why(transfer: &Transfer, report: &PartReport) -> (String, bool) {
     let words = shlex::try_join(transfer.argv.iter().map(String::as_str)).unwrap_or_default();
     let ours = transfer.argv.first().is_some_and(|program| program == "entrepot");

@@ -32,7 +32,7 @@ impl Slurm {
             .collect()
     }
 
-    /// All about one job.
+    /// All data about a job.
     pub fn show(&self, caller: Caller, id: JobId) -> Result<Detail, Error> {
         let table = self.core.table.lock();
         let job = table.jobs.get(&id).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(id))?;
@@ -46,7 +46,7 @@ impl Slurm {
         Ok(Detail { job, transfers, protection, staging })
     }
 
-    /// A piece of what a staging command wrote; of its last run, if it was run several times.
+    /// A piece of the output of a staging command, from its last run.
     pub fn log(&self, caller: Caller, asked: &Log) -> Result<LogPiece, Error> {
         let (number, ended) = {
             let table = self.core.table.lock();
@@ -60,7 +60,7 @@ impl Slurm {
             let last = table.own.transfers.values().rfind(mine);
             (last.map(|t| t.number), last.is_none_or(|t| t.state.is_over()))
         };
-        // A transfer that did not begin yet has no directory.
+        // A transfer has no directory before it begins.
         let dir = spool::dir(&self.core.config, number.unwrap_or_default());
         logs::piece(&dir, asked.part, asked.stream, asked.offset, ended)
     }

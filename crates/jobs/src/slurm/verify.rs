@@ -10,7 +10,7 @@ use crate::request::{JobId, JobState, PartKind};
 use std::sync::Arc;
 use store::workers::apart;
 
-/// Compares what a job's stage-in brought, on a thread of its own.
+/// Verifies the data of a job's stage-in, on a separate thread.
 pub(super) fn start(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
     let Some(job) = table.jobs.get(&id).cloned() else { return };
     if !table.own.verifying.insert(id) {
@@ -37,7 +37,7 @@ pub(super) fn start(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
                 core.keep(job);
             }
             Err(cause) => {
-                // So that they are brought again, instead of trusted again.
+                // The data are removed, so that they are fetched again.
                 for number in job.own.brought.clone() {
                     if let Some(transfer) = table.own.transfers.get_mut(&number) {
                         transfer.state = Progress::Failed;

@@ -9,15 +9,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Interval of looks at jobs that were dropped.
+/// Interval of polls for jobs that were dropped.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Between two looks at all jobs that are not over: hooks may have been lost with slurmctld.
+/// Interval of polls for all unfinished jobs, since a restart of slurmctld can lose hooks.
 const LOOK_AT_ALL_EVERY: Duration = Duration::from_secs(60);
-/// Interval of looks at jobs whose input is on its way. After a cancellation Slurm may call the hook only when the
-/// stage-in is through.
+/// Interval of polls for jobs in their stage-in. After a cancellation, Slurm may call the hook only at the end of the
+/// stage-in.
 const LOOK_AT_STAGING_EVERY: Duration = Duration::from_secs(4);
 
-/// Looks from now on while there are jobs.
+/// Starts to poll, as long as there are jobs.
 pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
     let weak = Arc::downgrade(core);
     core.watcher.wake(move || watch(&weak))
@@ -25,7 +25,7 @@ pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
 
 fn watch(weak: &Weak<Core>) {
     let (mut looked_at_all, mut looked_at_staging) = (Instant::now(), Instant::now());
-    // Jobs that were over at the last look at them: a hook that is on its way has until the next one.
+    // Jobs that were over at their last poll. A late hook has time until the next poll.
     let mut over_before = BTreeSet::new();
     loop {
         let Some(core) = weak.upgrade() else { return };
@@ -74,12 +74,12 @@ fn watch(weak: &Weak<Core>) {
     }
 }
 
-/// Whether the data still coming for it are no longer needed: it is cancelled, even if no hook has reported that yet.
+/// Whether the job was cancelled during its stage-in, even if no hook has reported that yet.
 fn unwanted(job: &Job, found: &ShownJob) -> bool {
     job.state == JobState::StagingIn && found.state.is_some() && found.is_cancelled()
 }
 
-/// A failed stage-in keeps what it fetched for a retry, as long as Slurm has the job.
+/// Data of a failed stage-in are kept for a retry, as long as Slurm has the job.
 fn needs_look(job: &Job) -> bool {
     let stage_in_failed = job.state == JobState::Failed && !job.has_failed_in(PartKind::StageOut);
     !job.state.is_final() || stage_in_failed
@@ -93,7 +93,7 @@ fn wait(core: &Core, table: &mut MutexGuard<'_, JobTable>) {
 fn end(core: &Arc<Core>, table: &mut JobTable, id: JobId, found: &ShownJob) {
     let Some(job) = table.jobs.get(&id) else { return };
     match job.state {
-        // The owner of a job whose stage-out failed can still send the results home.
+        // After a failed stage-out, the owner can still send the results.
         JobState::Completed | JobState::Cancelled => {}
         JobState::Failed if job.has_failed_in(PartKind::StageOut) => {}
         JobState::Running if found.is_cancelled() => core.finish(table, id, JobState::Cancelled, None),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// `slurm.setup`: Slurm names a job that has staging directives. Answer: nothing. May be sent again.
+/// `slurm.setup`: Slurm sets up a job that has staging directives. The answer is empty. Slurm may repeat the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetUp {
     /// Number in Slurm.
@@ -34,7 +34,7 @@ pub struct OneJob {
     pub job: JobId,
 }
 
-/// `slurm.part`: a user submits a data part of a job by itself. Answer: nothing, or a refusal.
+/// `slurm.part`: a user submits a data part of a job. The answer is empty, or a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnePart {
     /// User id of the submitter.
@@ -58,12 +58,12 @@ pub enum Standing {
     },
     /// The step failed.
     Failed {
-        /// Why, for the user.
+        /// Cause, for the user.
         cause: String,
     },
 }
 
-/// `slurm.log`: what a staging command of a job wrote. The answer is `jobs::request::LogPiece`.
+/// `slurm.log`: output of a staging command of a job. The answer is `jobs::request::LogPiece`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log {
     /// Number in Slurm.
@@ -85,14 +85,14 @@ pub struct Log {
 pub struct Summary {
     /// Number in Slurm.
     pub job: JobId,
-    /// The host that has it, on a volume of several nodes.
+    /// The host that keeps the job, on a volume of several nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Name of the owner.
     pub user: String,
     /// Current state of the job.
     pub phase: JobState,
-    /// Since when, in milliseconds since 1970.
+    /// Time of the entry into that state, in milliseconds since 1970.
     pub since_ms: u64,
     /// Current activity, in a few words that name no file.
     pub doing: String,
@@ -101,14 +101,14 @@ pub struct Summary {
 /// The answer to `slurm.show`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detail {
-    /// All about the job.
+    /// Details of the job.
     pub job: Job,
     /// Transfers of the job, stage-in first.
     pub transfers: Vec<Transfer>,
     /// Protection of each of its input files, while it waits or runs.
     #[serde(default)]
     pub protection: Vec<Protected>,
-    /// Progress of the data that come or go now.
+    /// Progress of the running transfers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staging: Option<Staging>,
 }
@@ -120,7 +120,7 @@ pub type Environment = BTreeMap<String, String>;
 /// plug-in.
 pub const MARK: &str = "#STAGE entrepot";
 
-/// The script as its owner wrote it: without our mark, so that lines have the numbers that the owner knows.
+/// The script as its owner wrote it: without our mark, so that line numbers are those of the owner.
 pub fn original(script: &[u8]) -> Vec<u8> {
     let mut lines = script.split_inclusive(|b| *b == b'\n');
     let mut original = lines.next().unwrap_or_default().to_vec();

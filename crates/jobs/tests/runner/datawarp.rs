@@ -1,4 +1,4 @@
-//! Scripts written for DataWarp: their directories, for how long they are there, and what cannot be had.
+//! Scripts written for DataWarp: lifetime of their directories, and refused requests.
 
 use crate::world::{World, again, me};
 use jobs::Error;
@@ -10,7 +10,7 @@ fn mount(world: &World) -> PathBuf {
     world.dir.path().join("mnt")
 }
 
-/// Waits for a thread without a join that removes the directory of a job.
+/// Waits for the thread that removes a job's directory, which is not joined.
 fn until_gone(path: &std::path::Path) {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(120);
     while path.exists() {
@@ -103,7 +103,7 @@ fn what_cannot_be_had_is_refused_with_its_line_and_nothing_is_left() {
     let jobs = std::fs::read_dir(mount(&world).join(".datawarp")).unwrap();
     assert_eq!(jobs.filter(|e| e.as_ref().unwrap().file_name() != "persistent").count(), 0);
 
-    // A link in the way leads the daemon nowhere.
+    // The daemon does not follow a link in the path.
     let elsewhere = World::new();
     std::os::unix::fs::symlink(elsewhere.home(), mount(&elsewhere).join(".datawarp")).unwrap();
     let answer = elsewhere.runner.submit(me(), elsewhere.request("#!/bin/sh\n#DW jobdw capacity=1\ntrue\n"));

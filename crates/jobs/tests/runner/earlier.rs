@@ -1,6 +1,6 @@
-//! Jobs that an earlier version of the daemon remembered go on after an update.
+//! Jobs that an earlier version of the daemon saved go on after an update.
 //!
-//! The records are what the version before the one record for all jobs wrote.
+//! The records have the form of the last version with a different record per backend.
 
 use crate::transfers::{brought, hand_over, slurm};
 use crate::world::{World, me};
@@ -13,10 +13,10 @@ const QUEUED: &str = r#"{"id":2,"owner":{"uid":UID,"gid":GID},"user":"ann","plan
 
 const FAILED: &str = r#"{"id":3,"owner":{"uid":UID,"gid":GID},"user":"ann","plan":{"name":"job.sh","parts":[{"kind":"compute","queue":"batch","cores":1,"walltime_s":86400,"retries":0,"commands":[{"line":0,"argv":["/bin/sh"]}]}],"compute_script":"","warnings":[]},"cwd":"HOME","mount":"HOME/../mnt","submitted_ms":1795371553248,"ended_ms":1795371553348,"state":"failed","detail":"","why":"the script exited with status 3","cancelled":false,"timeline":[{"state":"queued","detail":"waits for its turn","at_ms":1795371553248,"lasted_ms":15},{"state":"checking","detail":"looking whether its data are all there","at_ms":1795371553263,"lasted_ms":1},{"state":"running","detail":"its script runs","at_ms":1795371553264,"lasted_ms":84},{"state":"failed","detail":"","at_ms":1795371553348,"lasted_ms":0}],"parts":[{"kind":"compute","phase":"ended","dispatched_ms":1795371553263,"report":{"kind":"compute","started_ms":1795371553270,"ended_ms":1795371553331,"ending":{"how":"exited","code":3},"steps":[{"attempts":1,"ending":{"how":"exited","code":3},"lasted_ms":61}]}}],"sources":[],"check":null,"recoveries":[],"external":null,"early":[],"arrival":null}"#;
 
-/// In the queue of another scheduler.
+/// A job in the queue of another scheduler.
 const ELSEWHERE: &str = r#"{"id":4,"owner":{"uid":UID,"gid":GID},"user":"ann","plan":{"name":"job.sh","parts":[{"kind":"compute","queue":"batch","cores":1,"walltime_s":86400,"retries":0,"commands":[{"line":0,"argv":["/bin/sh"]}]}],"compute_script":"","warnings":[]},"cwd":"HOME","mount":"HOME/../mnt","submitted_ms":1795371553248,"ended_ms":null,"state":"queued","detail":"in the queue of pbs","why":null,"cancelled":false,"timeline":[{"state":"queued","detail":"waits for its turn","at_ms":1795371553248}],"parts":[{"kind":"compute","phase":"waiting","dispatched_ms":null,"report":null}],"sources":[],"check":null,"recoveries":[],"external":{"scheduler":"pbs","parts":{"compute":{"id":"12.head","out":null,"err":null}}},"early":[],"arrival":null}"#;
 
-/// Remembers a record in the words of the earlier version.
+/// Saves a record in the form of the earlier version.
 fn remember(world: &World, kind: &str, number: u64, record: &str) {
     let home = world.home();
     let record = record.replace("HOME", home.to_str().unwrap());

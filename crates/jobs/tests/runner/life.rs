@@ -103,7 +103,7 @@ fn what_cannot_pass_is_tried_once_and_a_cancel_ends_a_pause() {
     let id = world.submit("#!/bin/sh\n#STAGEIN -retry 5\n#STAGEIN sh -c 'echo x >> gone; exit 127'\ntrue\n");
     let detail = world.end(id);
     assert_eq!((detail.summary.state, world.read("gone").unwrap().lines().count()), (JobState::Failed, 1));
-    // A minute at most between two tries, doubled from a length that no test waits for.
+    // The pause is at most a minute. The first pause here is longer than any test waits.
     let world = World::tuned(2, |config| config.retry_pause_ms = 3_600_000);
     let id = world.submit("#!/bin/sh\n#STAGEIN -retry 5\n#STAGEIN sh -c 'echo x >> tries; exit 1'\ntrue\n");
     while world.read("tries").is_none() {

@@ -1,4 +1,4 @@
-//! The end of a job is told: to the operator's command, and by mail to its owner, with no more rights than each has.
+//! Notices of the end of a job: the operator's command and mail to the owner, each with the permissions of its user.
 
 use crate::world::{World, me};
 use jobs::request::*;

@@ -1,4 +1,4 @@
-//! Failed jobs taken up again at the part that failed.
+//! Retries of failed jobs from the part that failed.
 
 use crate::world::{World, again, me};
 use jobs::request::*;

@@ -1,4 +1,4 @@
-//! Permissions of users, and hostile scripts: they get nothing but their own words.
+//! Permissions of users, and hostile scripts: a command gets only its own words.
 
 use crate::world::{World, me};
 use jobs::Error;

@@ -1,4 +1,4 @@
-//! Transfers of jobs that Slurm handed over: how many run, and which wait for which.
+//! Transfers of jobs that Slurm handed over: how many run at once, and which ones wait for others.
 
 use crate::world::{World, me};
 use jobs::Config;
@@ -7,7 +7,7 @@ use jobs::slurm::Slurm;
 use jobs::slurm::wire::{SetUp, Standing};
 use std::sync::Arc;
 
-/// The hooks' side over the runner's directories and state. The command `sh -c SCRIPT NAME PATH` brings the path.
+/// The hooks' side over the runner's directories and state. The command `sh -c SCRIPT NAME PATH` creates the path.
 pub fn slurm(world: &World, n_transfers_max: u32) -> Slurm {
     let mut config = Config::new(world.dir.path().join("jobs")).unwrap();
     (config.program, config.supervisor_args) = (crate::world::supervisor(), Vec::new());
@@ -19,7 +19,7 @@ pub fn slurm(world: &World, n_transfers_max: u32) -> Slurm {
     Slurm::open(config, "", world.state.clone(), world.volume.clone(), Arc::new(recogniser)).unwrap()
 }
 
-/// Slurm names a job and asks for its data.
+/// Slurm sets up a job and requests its data.
 pub fn hand_over(slurm: &Slurm, world: &World, job: u64, script: &str) -> JobId {
     let home = world.home().display().to_string();
     let path = std::env::var("PATH").unwrap();
@@ -36,7 +36,7 @@ pub fn hand_over(slurm: &Slurm, world: &World, job: u64, script: &str) -> JobId 
     JobId(job)
 }
 
-/// Waits until the data of a job are there, or will not come.
+/// Waits until the stage-in of a job has succeeded or failed.
 pub fn brought(slurm: &Slurm, job: JobId) -> Standing {
     loop {
         match slurm.data_in(job).unwrap() {
@@ -58,7 +58,7 @@ fn two_transfers_that_bring_the_same_file_run_one_after_the_other() {
     };
     let first = hand_over(&slurm, &world, 1, &script("first", "data"));
     let second = hand_over(&slurm, &world, 2, &script("second", "data"));
-    // There is room for a transfer that delays no other.
+    // A slot is free for a transfer that delays no other.
     let other =
         hand_over(&slurm, &world, 3, "#!/bin/sh\n#STAGEIN sh -c 'echo other >> HOME/order' other HOME/../mnt/b\n");
     assert!(matches!(brought(&slurm, other), Standing::Done { .. }));
@@ -79,7 +79,7 @@ fn a_transfer_that_no_job_needs_any_more_gives_its_place_to_the_next() {
     hand_over(&slurm, &world, 1, "#!/bin/sh\n#STAGEIN sh -c 'read line < HOME/never'\n");
     let next = hand_over(&slurm, &world, 2, "#!/bin/sh\n#STAGEIN true\n");
     assert_eq!(slurm.data_in(next).unwrap(), Standing::UnderWay);
-    // The job starts again with another script: its first transfer is of no more use.
+    // The job starts again with another script: its first transfer is not needed any more.
     hand_over(&slurm, &world, 1, "#!/bin/sh\n#STAGEIN echo\n");
     for job in [next, JobId(1)] {
         assert!(matches!(brought(&slurm, job), Standing::Done { .. }));

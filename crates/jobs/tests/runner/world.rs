@@ -1,4 +1,4 @@
-//! A runner with real processes in a temporary directory, and a volume that remembers what it was asked.
+//! A runner with real processes in a temporary directory, and a volume that records its requests.
 
 use jobs::request::*;
 use jobs::runner::Runner;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use store::state::{SqliteState, State};
 
-/// Long enough for the slowest machine; reached only when something is broken.
+/// Time limit for the slowest machine; reached only after a failure.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A volume mounted at a plain directory.
@@ -21,7 +21,7 @@ pub struct FakeVolume {
     pub asked: Mutex<Vec<String>>,
     /// Signals a failure in a thread without a join.
     pub came: Condvar,
-    /// Answer of the check.
+    /// Result of the check before dispatch.
     pub check: Mutex<Result<CheckReport, String>>,
 }
 
@@ -88,7 +88,7 @@ impl Volume for FakeVolume {
     }
 }
 
-/// Everything a test needs.
+/// Runner, volume and directories of a test.
 pub struct World {
     pub dir: tempfile::TempDir,
     pub volume: Arc<FakeVolume>,
@@ -122,7 +122,7 @@ impl World {
         World { dir, volume, state, runner, cores, tune }
     }
 
-    /// Ends the runner and starts another on what it left, as a restart of the daemon does.
+    /// Ends the runner and starts another with the same state, as a restart of the daemon does.
     pub fn restart(&mut self) {
         self.stop();
         self.start();
@@ -197,7 +197,7 @@ impl World {
         asked.iter().find(|one| one.starts_with(what)).expect("the volume must be told").clone()
     }
 
-    /// Lets a job go on that reads from a fifo.
+    /// Releases a job that reads from a fifo.
     pub fn tell(&self, name: &str) {
         let path = self.home().join(name);
         bounded(move || writeln!(std::fs::OpenOptions::new().write(true).open(path).unwrap(), "go").unwrap());
@@ -241,7 +241,7 @@ pub fn supervisor() -> PathBuf {
     path
 }
 
-/// A wish to have a job taken up again, in an environment of its own.
+/// A request to retry a job, with an environment of its own.
 pub fn again(id: JobId) -> Retry {
     let variables = [("PATH", std::env::var("PATH").unwrap()), ("NOW", "retried".into())];
     Retry { id, umask: 0o022, environment: variables.map(|(name, value)| (name.to_string(), value)).into() }
@@ -252,7 +252,7 @@ pub fn me() -> Caller {
     Caller { uid: rustix::process::getuid().as_raw(), gid: rustix::process::getgid().as_raw() }
 }
 
-/// Whether a process lives; a zombie does not.
+/// Whether a process is alive; a zombie is not.
 pub fn is_alive(pid: &str) -> bool {
     jobs::exec::process::identify(pid.parse().unwrap()).is_some_and(|who| who.is_alive())
 }

@@ -16,7 +16,7 @@ pub const ENVIRONMENT: &str = "ENTREPOT_LOG_FORMAT";
 /// Form of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Time, level and words.
+    /// Time, level and message.
     Text,
     /// One JSON object a line.
     Json,

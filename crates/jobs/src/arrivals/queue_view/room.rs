@@ -1,4 +1,4 @@
-//! Whether there is room for what is due: from a look at the space to what begins, waits or is given up.
+//! Decides which due stage-ins begin, wait or are given up, by the free space.
 //!
 //! ```text
 //!   promises (taken first) --> look at the space --> decide --> other nodes know --> carry
@@ -7,11 +7,11 @@
 
 use super::*;
 
-/// Result of a look at the free space.
+/// Result of a measurement of the free space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Room {
     Space(Space),
-    /// The free space is unknown: all is granted.
+    /// The free space is unknown: every request is granted.
     Unknown,
     /// No promise is possible now, for this reason.
     Shut(String),
@@ -20,27 +20,27 @@ pub enum Room {
 /// Decision that is not carried out yet.
 pub struct Decided {
     room: Room,
-    /// With what was granted.
+    /// Promises including those just granted.
     ledger: Ledger,
     answers: Vec<(JobId, u64, Answer)>,
 }
 
 impl Decided {
-    /// Bytes promised here under this decision.
+    /// Bytes promised by this node under this decision.
     pub fn promised(&self) -> u64 {
         self.ledger.promised()
     }
 
-    /// Whether some of it is new.
+    /// Whether some of the promises are new.
     pub fn grants(&self) -> bool {
         self.answers.iter().any(|(_, bytes, answer)| *answer == Answer::Granted && *bytes > 0)
     }
 }
 
-/// Reason why a job got no space at the last look.
+/// Reason why a job got no space at the last measurement.
 #[derive(Clone, Debug)]
 pub(super) enum NoRoom {
-    /// Free bytes, those promised here and those promised by other nodes.
+    /// Too little space: free bytes, bytes promised by this node, bytes promised by other nodes.
     Full {
         free: u64,
         here: u64,
@@ -66,7 +66,7 @@ impl QueueView {
         self.ledger.clone()
     }
 
-    /// Bytes promised here and not there yet.
+    /// Bytes promised by this node and not there yet.
     pub fn promised(&self) -> u64 {
         self.ledger.promised()
     }
@@ -101,7 +101,7 @@ impl QueueView {
         Decided { room, ledger, answers }
     }
 
-    /// Carries out what was decided.
+    /// Carries out a decision.
     pub fn carry(&mut self, now: Time, decided: Decided) -> Vec<(Ticket, Action)> {
         let Decided { room, ledger, answers } = decided;
         self.room = if let Room::Space(space) = &room { ledger.room(*space) } else { 0 };

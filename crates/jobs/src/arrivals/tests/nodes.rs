@@ -1,4 +1,4 @@
-//! Several drivers over one store of the state, as on several nodes.
+//! Several drivers over one state store, as on several nodes.
 
 use super::*;
 use policy::cluster::Node;
@@ -33,7 +33,7 @@ fn store() -> Arc<dyn State> {
     Arc::new(SqliteState::in_memory().expect("state"))
 }
 
-/// The promises that all know.
+/// The published promises.
 fn known(state: &Arc<dyn State>) -> String {
     let read = state.record_get(PROMISED, "nodes").expect("read").unwrap_or_default();
     let text: serde_json::Value = serde_json::from_slice(&read).unwrap_or_default();
