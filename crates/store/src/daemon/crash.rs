@@ -68,7 +68,7 @@ pub(super) fn settle_journal(
     let recovered = mover.recover_journal(|entry| {
         if let Some((_, mark)) = marks.iter().find(|(by, _)| by.is_some_and(|by| by.file == entry.file)) {
             match files.open_at(volume.open_links(), &**mark).and_then(|file| file.map_or(Ok(None), layout_of)) {
-                Ok(Some(layout)) => return Ok(Found::Layout(Box::new(Layout::clone(&layout)))),
+                Ok(Some(layout)) => return Ok(found(&layout)),
                 Ok(None) => {}
                 Err(_) => return Ok(Found::Unknown),
             }
@@ -77,7 +77,7 @@ pub(super) fn settle_journal(
         if let Some(file) = files.at_place(entry.file)
             && let Some(layout) = layout_of(file)?
         {
-            return Ok(Found::Layout(Box::new(Layout::clone(&layout))));
+            return Ok(found(&layout));
         }
         if !of_another && !returned {
             return Ok(Found::Unseen);
@@ -95,6 +95,10 @@ pub(super) fn settle_journal(
         tracing::info!(moves = recovered.moves, objects = recovered.objects, "moves that were interrupted are settled");
     }
     Ok(recovered)
+}
+
+fn found(layout: &Layout) -> Found {
+    Found::Layout(Box::new(layout.clone()))
 }
 
 /// Files of the journal, found by a walk over the tree.
@@ -138,7 +142,7 @@ impl Walked {
 
     fn find(&self, file: FileId) -> Found {
         match self.layouts.get(&file) {
-            Some(layout) => Found::Layout(Box::new(Layout::clone(layout))),
+            Some(layout) => found(layout),
             None if self.complete => Found::Gone,
             None => Found::Unknown,
         }
