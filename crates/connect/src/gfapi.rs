@@ -22,13 +22,15 @@ use std::ffi::{CString, c_void};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use store::workers::apart;
 
 /// Time limit for a handle to connect.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
+/// Time after which a waiting open checks whether the connection was taken out.
+const OPEN_NAP: Duration = Duration::from_millis(100);
 /// Size of a file's identity.
 const GFID: usize = 16;
 /// Directory of GlusterFS's logs.
@@ -136,6 +138,22 @@ impl Session {
     fn check(&self) -> Result<()> {
         if self.gone.load(Ordering::Acquire) { Err(Errno::NOTCONN) } else { Ok(()) }
     }
+
+    fn open_by_identity(self: Arc<Session>, mut gfid: [u8; GFID], flags: i32) -> Result<Inner> {
+        // SAFETY: the handle is alive; the identity has the given length, and no attributes are requested.
+        let object = unsafe {
+            (self.library.h_create_from_handle)(self.fs.0, gfid.as_mut_ptr(), GFID as i32, std::ptr::null_mut())
+        };
+        if object.is_null() {
+            return Err(last_error());
+        }
+        // SAFETY: both are alive.
+        let fd = unsafe { (self.library.h_open)(self.fs.0, object, flags) };
+        let error = last_error();
+        // SAFETY: it is ours, and an open file does not need it.
+        unsafe { (self.library.h_close)(object) };
+        if fd.is_null() { Err(error) } else { Ok(Inner { session: self, fd: Handle(fd) }) }
+    }
 }
 
 /// Returns the error that the library left in `errno`.
@@ -151,20 +169,17 @@ impl Client for Session {
         if fgetxattr(mounted, c"glusterfs.gfid", &mut gfid)? != GFID {
             return Err(Errno::NODATA);
         }
-        // SAFETY: the handle is alive; the identity has the given length, and no attributes are requested.
-        let object = unsafe {
-            (self.library.h_create_from_handle)(self.fs.0, gfid.as_mut_ptr(), GFID as i32, std::ptr::null_mut())
-        };
-        if object.is_null() {
-            return Err(last_error());
-        }
         let flags = (flags & (OFlags::RWMODE | OFlags::SYNC | OFlags::DSYNC)).bits() as i32;
-        // SAFETY: both are alive.
-        let fd = unsafe { (self.library.h_open)(self.fs.0, object, flags) };
-        let error = last_error();
-        // SAFETY: it is ours, and an open file does not need it.
-        unsafe { (self.library.h_close)(object) };
-        if fd.is_null() { Err(error) } else { Ok(Arc::new(File(Arc::new(Inner { session, fd: Handle(fd) })))) }
+        // The library has no asynchronous open. A thread of its own waits for the server, so that the caller is free
+        // when the connection is taken out. A file that opens later is dropped.
+        let opened = apart("gfapi open", move || session.open_by_identity(gfid, flags)).map_err(|_| Errno::AGAIN)?;
+        loop {
+            match opened.recv_timeout(OPEN_NAP) {
+                Ok(file) => return file.map(|file| Arc::new(File(Arc::new(file))) as Arc<dyn ClientFile>),
+                Err(RecvTimeoutError::Timeout) => self.check()?,
+                Err(RecvTimeoutError::Disconnected) => return Err(Errno::IO),
+            }
+        }
     }
 
     fn probe(&self) -> Result<()> {

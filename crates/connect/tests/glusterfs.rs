@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use world::{Behind, Gluster, clients};
 
 const BLOCK: usize = 256 << 10;
@@ -121,6 +121,12 @@ fn a_connection_of_the_library_that_hangs_is_replaced() {
     let tell = std::cell::RefCell::new(&mut gluster);
     write_and_read(&behind, 24, || tell.borrow_mut().tell(&choke), || ());
     behind.whole_again(1);
+    // The library waits for an open until it gives up the server. The files are opened again, so an open hangs.
+    tell.borrow_mut().tell(&choke);
+    let began = Instant::now();
+    write_and_read(&behind, 4, || (), || ());
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    behind.whole_again(2);
     tell.borrow_mut().tell("unshape");
 }
 
