@@ -2,15 +2,17 @@
 //! jobs.
 //!
 //! [`State`] is what callers use; [`SqliteState`] keeps it in one file on this machine, [`RedisState`] in a server. Every call that
-//! returned is durable. The suite [`conformance()`] holds for every implementation.
+//! returned is durable. The suite in `conformance.rs` holds for every implementation.
 
+#[cfg(test)]
 mod conformance;
 pub mod dump;
 pub mod redis;
 mod sqlite;
 
 pub use self::redis::RedisState;
-pub use conformance::conformance;
+#[cfg(test)]
+use conformance::conformance;
 pub use sqlite::SqliteState;
 
 use crate::Result;

@@ -6,6 +6,7 @@
 
 pub mod locks;
 pub mod marks;
+#[cfg(any(test, feature = "doubles"))]
 pub mod memory;
 pub mod real;
 

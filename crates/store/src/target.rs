@@ -17,6 +17,7 @@ mod inline;
 mod lines;
 mod looks;
 pub mod medium;
+#[cfg(any(test, feature = "doubles"))]
 pub mod memory;
 mod merged;
 mod pending;
@@ -29,6 +30,7 @@ pub use changes::{Change, log_change};
 pub use directory::{DirectoryAccess, DirectoryMedium, FileHandle, Identity, IdentityError};
 pub use inline::{InlineError, InlineSlots, OnDeadline};
 pub use medium::{Handle, Medium, Space};
+#[cfg(any(test, feature = "doubles"))]
 pub use memory::{Faults, MemoryMedium};
 pub(crate) use merged::own_part;
 pub use pending::{Pending, Queued};
@@ -72,13 +74,16 @@ impl TargetError {
     }
 }
 
+/// Errno of a medium that [`Execution::Inline`] takes for a missed deadline.
+pub const MISSED_DEADLINE: Errno = Errno::TIME;
+
 /// Where operations are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
     /// Operations run on worker threads, with deadlines.
     Threads,
     /// On the caller's thread and without any other thread, for deterministic tests. A medium that answers
-    /// [`memory::MISSED_DEADLINE`] missed its deadline.
+    /// [`MISSED_DEADLINE`] missed its deadline.
     Inline,
 }
 

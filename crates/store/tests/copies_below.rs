@@ -143,7 +143,7 @@ fn dying_at_any_step_of_a_copy_loses_no_write_and_leaves_no_object() {
 /// [S-102]
 #[test]
 fn a_device_that_fails_costs_the_copy_and_nothing_else() {
-    for errno in [Errno::IO, Errno::NOSPC, store::target::memory::MISSED_DEADLINE] {
+    for errno in [Errno::IO, Errno::NOSPC, store::target::MISSED_DEADLINE] {
         for nth in 1..8 {
             let world = placed_fast();
             let fault = store::target::Faults { nth: Some((nth, errno)), ..Default::default() };

@@ -17,7 +17,7 @@ use std::time::Duration;
 use store::Error;
 use store::file::{File, MirrorWrites};
 use store::source::{Identity, Place, Record, Version};
-use store::target::memory::MISSED_DEADLINE;
+use store::target::MISSED_DEADLINE;
 use store::target::{Faults, Order, State};
 use world::cells::{CELL_BYTES, Cells};
 use world::{Options, Random, World};

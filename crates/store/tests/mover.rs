@@ -216,7 +216,7 @@ fn dying_at_any_step_of_a_move_between_tiers_loses_no_write() {
 /// [S-100]
 #[test]
 fn a_target_that_fails_during_a_move_between_tiers_leaves_the_segment_where_it_was() {
-    for errno in [Errno::IO, Errno::NOSPC, store::target::memory::MISSED_DEADLINE] {
+    for errno in [Errno::IO, Errno::NOSPC, store::target::MISSED_DEADLINE] {
         for nth in 1..12 {
             let world = tiers();
             let file = world.life.file.clone();

@@ -176,7 +176,7 @@ fn a_restart_removes_copies_and_nothing_else() {
 /// [S-102]
 #[test]
 fn a_copy_on_a_device_that_fails_is_no_way_back_and_garbage_collection_leaves_copies_alone() {
-    for errno in [Errno::IO, store::target::memory::MISSED_DEADLINE] {
+    for errno in [Errno::IO, store::target::MISSED_DEADLINE] {
         for nth in 1..5 {
             let world = tiers();
             promote(&world);

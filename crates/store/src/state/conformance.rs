@@ -5,7 +5,7 @@ use crate::target::State as TargetState;
 use policy::{FileId, ObjectId, TargetId};
 
 /// Runs the suite on an empty store.
-pub fn conformance(state: &dyn State) {
+pub(super) fn conformance(state: &dyn State) {
     epochs_and_numbers_grow(state);
     targets_keep_their_numbers(state);
     the_journal_turns_into_garbage(state);

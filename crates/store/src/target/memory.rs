@@ -7,7 +7,7 @@ mod content;
 mod faults;
 mod object;
 
-pub use faults::{Faults, MISSED_DEADLINE};
+pub use faults::Faults;
 
 use super::medium::{Handle, Medium, Space};
 use content::{Content, PAGE_BYTES};

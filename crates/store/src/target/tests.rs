@@ -142,7 +142,7 @@ fn errors_of_the_request_say_nothing_about_the_target() {
 fn a_missed_deadline_on_the_callers_thread_is_said_by_the_medium() {
     let (_, target, medium, _) = told();
     for expected in [State::Ok, State::Failed] {
-        medium.set_faults(Faults { nth: Some((1, memory::MISSED_DEADLINE)), ..Faults::default() });
+        medium.set_faults(Faults { nth: Some((1, MISSED_DEADLINE)), ..Faults::default() });
         assert_eq!(target.run(|m| m.list()), Err(TargetError::Deadline));
         assert_eq!(target.state(), expected, "the second within a minute fails it");
     }

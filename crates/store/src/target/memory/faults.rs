@@ -1,9 +1,7 @@
 //! Faults of a target in memory, decided by a seed.
 
+use crate::target::MISSED_DEADLINE;
 use rustix::io::Errno;
-
-/// Errno that [`Execution::Inline`](crate::target::Execution::Inline) takes for a missed deadline.
-pub const MISSED_DEADLINE: Errno = Errno::TIME;
 
 /// Faults to inject. All chances are in 65 536.
 #[derive(Clone, Debug, Default)]

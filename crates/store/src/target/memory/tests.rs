@@ -1,6 +1,7 @@
 //! The medium in memory: sparse bytes, faults by seed, crashes.
 
 use super::*;
+use crate::target::MISSED_DEADLINE;
 
 const ID: ObjectId = ObjectId(0x1_0000_0001);
 
