@@ -35,6 +35,7 @@ const WORDS: Words = Words {
         &["sim", "disk"],
         &["sim", "disk", "validate"],
         &["sim", "disk", "models"],
+        &["sim", "replacement"],
         &["sim", "burst"],
         &["sim", "center"],
         &["sim", "cluster"],

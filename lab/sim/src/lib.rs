@@ -15,6 +15,7 @@ pub mod grid;
 pub mod latency;
 pub mod link;
 pub mod patterns;
+pub mod replacement;
 pub mod replay;
 pub mod setup;
 pub mod simulate;

@@ -7,6 +7,7 @@ mod cluster;
 mod disk;
 mod figures;
 mod grid;
+mod replacement;
 mod stripe;
 mod tier;
 mod traces;
@@ -33,6 +34,7 @@ EXAMPLES:
   entrepot-lab sim center --jobs KTH.swf.gz --failures lanl.csv.gz --sweep stripes=2,8,32 --sweep recovery=none,on-the-fly,ideal
   entrepot-lab sim cluster --nodes 3,10,100,1000
   entrepot-lab sim disk validate measurements/
+  entrepot-lab sim replacement --trace OLTP.lis.zst --policy lru,arc,s3-fifo --size 1000,5%
   entrepot-lab sim burst --dwpp 1.6 --congestion high
   entrepot-lab sim stripe run --devices 24
   entrepot-lab sim tier --generate zipf:theta=1.0 --fast-size 20%
@@ -49,6 +51,7 @@ enum Verb {
     Center(Box<center::Center>),
     Cluster(Box<cluster::Cluster>),
     Disk(disk::Disk),
+    Replacement(Box<replacement::Replacement>),
     Stripe(Box<stripe::Stripe>),
     Tier(Box<tier::Tier>),
     Volume(Box<volume::Volume>),
@@ -62,6 +65,7 @@ impl Sim {
             Verb::Center(center) => center.run(),
             Verb::Cluster(cluster) => cluster.run(),
             Verb::Disk(disk) => disk.run(),
+            Verb::Replacement(replacement) => replacement.run(),
             Verb::Stripe(stripe) => stripe.run(),
             Verb::Tier(tier) => tier.run(),
             Verb::Volume(volume) => volume.run(),

@@ -1,0 +1,226 @@
+//! `entrepot-lab sim replacement`: miss ratios of replacement policies.
+
+use super::traces::TraceArgs;
+use super::{grid, said, setup_problem};
+use crate::failure::Result;
+use crate::table::{self, Output, column};
+use crate::{shown, table::Column};
+use clap::Args;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::json;
+use sim::replacement::{Curve, Point, Policy, Sequence, SequenceError, lru_curve, sampled_curve};
+use sim::setup::Size;
+use store::control::Problem;
+use store::workers::side_by_side;
+
+/// Compare replacement policies: miss ratios over cache sizes, without prefetching and times
+///
+/// Each block that a request touches is one access, reads and writes alike. The trace is decoded once and kept in
+/// memory, four bytes for each access. Policies have the parameters of their papers and of libCacheSim.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+POLICIES:
+  fifo  lru  clock  lfu  2q  arc  lirs  s3-fifo  sieve  w-tinylfu
+  belady: offline, the block whose next access is farthest leaves
+
+EXAMPLES:
+  entrepot-lab sim replacement --trace OLTP.lis.zst --policy lru,arc,s3-fifo --size 1000,5%
+  entrepot-lab sim replacement --trace cs.trace.gz --format lirs --curve --output csv
+  entrepot-lab sim replacement --generate zipf:theta=1.0 --curve --sample 0.01")]
+pub struct Replacement {
+    #[command(flatten)]
+    traces: TraceArgs,
+    /// Policies, separated by commas.
+    #[arg(
+        long,
+        value_name = "POLICIES",
+        default_value = "fifo,lru,clock,lfu,2q,arc,lirs,s3-fifo,sieve,w-tinylfu,belady"
+    )]
+    policy: String,
+    /// Sizes, separated by commas: parts of the footprint, bytes, or blocks.
+    #[arg(long, value_name = "SIZES", default_value = "1%,5%,10%,20%")]
+    size: String,
+    /// Miss-ratio curves: twenty sizes from 0.1 % to all of the footprint, in equal ratios.
+    #[arg(long, conflicts_with = "size")]
+    curve: bool,
+    /// Estimate the miss ratios from this share of the blocks, with an error of two standard errors.
+    #[arg(long, value_name = "SHARE")]
+    sample: Option<f64>,
+    /// Number of samples of an estimate.
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "sample")]
+    samples: u64,
+    /// Size of a block.
+    #[arg(long, default_value = "4KiB", value_name = "SIZE", value_parser = super::words::size)]
+    block: u64,
+    /// Leave writes out.
+    #[arg(long)]
+    reads_only: bool,
+    /// Caches that run side by side; without it, as many as there are cores.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+/// Number of sizes of a curve, and their smallest share of the footprint.
+const CURVE: (i32, f64) = (20, 0.001);
+
+impl Replacement {
+    pub fn run(self) -> Result<u8> {
+        let policies = self.policies()?;
+        let block = u32::try_from(self.block).ok().filter(|block| block % 512 == 0);
+        let block = block.ok_or_else(|| Problem::wrong("--block is no multiple of 512 below 4 GiB"))?;
+        if self.sample.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+            return Err(Problem::wrong("--sample is a share of the blocks above 0 and at most 1").into());
+        }
+        let sizes: Vec<Size> = self
+            .size
+            .split(',')
+            .map(|text| text.trim().parse::<Size>())
+            .collect::<std::result::Result<_, _>>()
+            .map_err(|error| setup_problem(&error))?;
+        let (began, sequence) = (cpu_s(), self.sequence(block)?);
+        let decoded = cpu_s() - began;
+        eprintln!(
+            "trace      {} requests, {} accesses to {} blocks; decoded at {:.2} million accesses per CPU-second",
+            sequence.requests(),
+            sequence.accesses().len(),
+            sequence.blocks(),
+            sequence.accesses().len() as f64 / decoded / 1e6
+        );
+        let capacities = self.capacities(&sizes, &sequence, block);
+        let began = cpu_s();
+        let curves = self.curves(&policies, &capacities, &sequence);
+        let took = cpu_s() - began;
+        let caches = policies.len() * capacities.len();
+        eprintln!("simulated  {caches} caches in {took:.3} CPU-seconds");
+        self.show(&curves, &capacities)
+    }
+
+    fn policies(&self) -> Result<Vec<Policy>> {
+        let words = self.policy.split(',').map(str::trim).filter(|word| !word.is_empty());
+        let named = words.map(|word| {
+            Policy::named(word).ok_or_else(|| {
+                let all: Vec<_> = Policy::ALL.iter().map(|(_, word)| *word).collect();
+                Problem::wrong(format!("there is no replacement policy `{word}`"))
+                    .so("nothing was simulated")
+                    .try_this(format!("choose some of {}", all.join(", ")))
+            })
+        });
+        Ok(named.collect::<std::result::Result<_, _>>()?)
+    }
+
+    fn sequence(&self, block: u32) -> Result<Sequence> {
+        let wishes = self.traces.wishes()?;
+        let openers = wishes.iter().map(|wish| grid::opener(wish, "".as_ref(), block)).collect::<Result<Vec<_>>>()?;
+        let readers = openers.iter().map(|opener| opener.open()).collect::<std::result::Result<Vec<_>, _>>();
+        let readers = readers.map_err(|error| super::super::trace::problem(&error))?;
+        let read = Sequence::read(readers, block, self.traces.limit_requests, self.reads_only);
+        let (sequence, accounts) = read.map_err(|error| match &error {
+            SequenceError::Trace(error) => super::super::trace::problem(error),
+            other => said(&other.to_string(), false),
+        })?;
+        for account in accounts.iter().filter(|account| account.skipped_sum() > 0) {
+            eprintln!("skipped    {} malformed records", account.skipped_sum());
+        }
+        Ok(sequence)
+    }
+
+    fn capacities(&self, sizes: &[Size], sequence: &Sequence, block: u32) -> Vec<usize> {
+        let blocks = sequence.blocks();
+        let mut capacities: Vec<usize> = if self.curve {
+            let (count, first) = CURVE;
+            let at = |n: i32| (blocks as f64 * first.powf(1.0 - f64::from(n) / f64::from(count - 1))).round() as usize;
+            (0..count).map(at).collect()
+        } else {
+            sizes.iter().map(|size| size.blocks(blocks as u64, u64::from(block)) as usize).collect()
+        };
+        capacities.iter_mut().for_each(|capacity| *capacity = (*capacity).max(1));
+        capacities.dedup();
+        capacities
+    }
+
+    /// The curves of all policies. Exact LRU takes one pass for all sizes, other caches one pass each.
+    fn curves(&self, policies: &[Policy], capacities: &[usize], sequence: &Sequence) -> Vec<Curve> {
+        let one_pass = |policy: Policy| policy == Policy::Lru && self.sample.is_none();
+        let caches: Vec<(Policy, &[usize])> = policies
+            .iter()
+            .flat_map(|policy| {
+                capacities.chunks(if one_pass(*policy) { capacities.len() } else { 1 }).map(|some| (*policy, some))
+            })
+            .collect();
+        let threads = self.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        let done = side_by_side(threads.clamp(1, caches.len().max(1)), |_| {
+            let mut mine = Vec::new();
+            while let Some((policy, sizes)) = caches.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+                mine.push(match self.sample {
+                    Some(share) => sampled_curve(*policy, sequence, sizes, share, self.samples),
+                    None if one_pass(*policy) => lru_curve(sequence, sizes),
+                    None => Curve::exact(*policy, sequence, sizes),
+                });
+            }
+            mine
+        });
+        let done: Vec<Curve> = done.into_iter().flatten().collect();
+        let whole = |policy: &Policy| {
+            let of = done.iter().filter(|curve| curve.policy == *policy);
+            let mut points: Vec<Point> = of.flat_map(|curve| curve.points.iter().copied()).collect();
+            points.sort_by_key(|point| point.capacity);
+            Curve { policy: *policy, points }
+        };
+        policies.iter().map(whole).collect()
+    }
+
+    fn show(&self, curves: &[Curve], capacities: &[usize]) -> Result<u8> {
+        type Row<'a> = (&'a Curve, &'a Point);
+        let rows: Vec<Row<'_>> =
+            curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point))).collect();
+        match self.output {
+            Output::Json => {
+                let points = rows.iter().map(|(curve, point)| {
+                    json!({ "policy": curve.policy.word(), "blocks": point.capacity, "miss_ratio": point.miss_ratio, "error": self.sample.map(|_| point.error) })
+                });
+                shown::json(&json!({ "points": points.collect::<Vec<_>>() }))?;
+            }
+            Output::Csv => {
+                let columns = [
+                    column("policy", |(curve, _): &Row<'_>| curve.policy.word()),
+                    column("blocks", |(_, point): &Row<'_>| point.capacity),
+                    column("miss_ratio", |(_, point): &Row<'_>| point.miss_ratio).digits(6),
+                    column("error", |(_, point): &Row<'_>| point.error).digits(6),
+                ];
+                shown::text(&table::csv(&columns, &rows))?;
+            }
+            Output::Text if self.curve => {
+                let sizes: Vec<_> = (0..capacities.len()).collect();
+                let first = column("", |at: &usize| capacities[*at]).shown("blocks", 0);
+                let others = curves
+                    .iter()
+                    .map(|curve| column("", |at: &usize| curve.points[*at].miss_ratio).shown(curve.policy.word(), 4));
+                let columns: Vec<Column<'_, usize>> = std::iter::once(first).chain(others).collect();
+                shown::text(&table::text(&columns, &sizes))?;
+            }
+            Output::Text => {
+                let first = column("", |curve: &Curve| curve.policy.word()).shown("misses at", 0);
+                let others = (0..capacities.len()).map(|at| {
+                    column("", move |curve: &Curve| curve.points[at].miss_ratio)
+                        .shown(format!("{}", curves[0].points[at].capacity), 4)
+                });
+                let columns: Vec<Column<'_, Curve>> = std::iter::once(first).chain(others).collect();
+                shown::text(&table::text(&columns, curves))?;
+            }
+        }
+        let worst = rows.iter().map(|(_, point)| point.error).fold(0.0, f64::max);
+        if self.sample.is_some() {
+            eprintln!("error      at most {worst:.4} (two standard errors over {} samples)", self.samples);
+        }
+        Ok(0)
+    }
+}
+
+fn cpu_s() -> f64 {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}

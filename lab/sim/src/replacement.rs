@@ -1,0 +1,117 @@
+//! Replacement policies that the field compares, over caches of equal blocks without prefetching.
+//!
+//! ```text
+//!   trace -> Sequence (a number for each access) -> Cache::access, hit or miss -> miss ratio
+//! ```
+//! A sequence is decoded once and serves any number of caches. Blocks are numbered densely from 0, so that policies
+//! keep their state in arrays. The parameters are those of the papers and of libCacheSim 0.3.5. Most policies have the same
+//! misses as libCacheSim; `lab/sim/tests/replacement.rs` holds them and explains how to compare.
+
+mod adaptive;
+mod curve;
+mod frequency;
+mod lirs;
+mod queues;
+mod recency;
+mod s3_fifo;
+mod sequence;
+mod tiny_lfu;
+mod two_queues;
+
+pub use curve::{Curve, Point, lru_curve, sampled_curve};
+pub use sequence::{Sequence, SequenceError};
+
+/// A cache of equal blocks with one replacement policy.
+pub trait Cache: Send {
+    /// Accesses a block; returns whether it was there. `next` is the position of the next access to the same block, or
+    /// [`Sequence::NEVER`]; only offline policies read it.
+    fn access(&mut self, block: u32, next: u64) -> bool;
+}
+
+/// A replacement policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// First in, first out.
+    Fifo,
+    /// Least recently used.
+    Lru,
+    /// Second chance with one bit.
+    Clock,
+    /// Least frequently used; the least recent among equals.
+    Lfu,
+    /// 2Q (Johnson and Shasha, VLDB 1994): Kin 25 %, Kout 50 %.
+    TwoQ,
+    /// ARC (Megiddo and Modha, FAST 2003).
+    Arc,
+    /// LIRS (Jiang and Zhang, SIGMETRICS 2002): 1 % for blocks of high inter-reference recency.
+    Lirs,
+    /// S3-FIFO (Yang et al., SOSP 2023): small queue 10 %, ghost queue 90 %, two hits to enter the main queue.
+    S3Fifo,
+    /// SIEVE (Zhang et al., NSDI 2024).
+    Sieve,
+    /// W-TinyLFU (Einziger et al., ACM TOS 2017): window 1 %, a segmented LRU behind it.
+    WTinyLfu,
+    /// Belady's offline optimum among policies that let every block enter.
+    Belady,
+}
+
+impl Policy {
+    /// All policies with their words.
+    pub const ALL: [(Policy, &'static str); 11] = [
+        (Policy::Fifo, "fifo"),
+        (Policy::Lru, "lru"),
+        (Policy::Clock, "clock"),
+        (Policy::Lfu, "lfu"),
+        (Policy::TwoQ, "2q"),
+        (Policy::Arc, "arc"),
+        (Policy::Lirs, "lirs"),
+        (Policy::S3Fifo, "s3-fifo"),
+        (Policy::Sieve, "sieve"),
+        (Policy::WTinyLfu, "w-tinylfu"),
+        (Policy::Belady, "belady"),
+    ];
+
+    /// Returns the policy with this word.
+    pub fn named(word: &str) -> Option<Policy> {
+        Policy::ALL.iter().find(|(_, name)| *name == word).map(|(policy, _)| *policy)
+    }
+
+    /// Returns its word.
+    pub fn word(self) -> &'static str {
+        Policy::ALL.iter().find(|(policy, _)| *policy == self).map_or("", |(_, word)| word)
+    }
+
+    /// Returns an empty cache of `capacity` blocks for a sequence with `blocks` distinct blocks.
+    pub fn cache(self, capacity: usize, blocks: usize) -> Box<dyn Cache> {
+        match self {
+            Policy::Fifo => Box::new(recency::Fifo::new(capacity, blocks)),
+            Policy::Lru => Box::new(recency::Lru::new(capacity, blocks)),
+            Policy::Clock => Box::new(recency::Clock::new(capacity, blocks)),
+            Policy::Sieve => Box::new(recency::Sieve::new(capacity, blocks)),
+            Policy::Lfu => Box::new(frequency::Lfu::new(capacity, blocks)),
+            Policy::Belady => Box::new(frequency::Belady::new(capacity, blocks)),
+            Policy::TwoQ => Box::new(two_queues::TwoQ::new(capacity, blocks)),
+            Policy::Arc => Box::new(adaptive::Arc::new(capacity, blocks)),
+            Policy::Lirs => Box::new(lirs::Lirs::new(capacity, blocks)),
+            Policy::S3Fifo => Box::new(s3_fifo::S3Fifo::new(capacity, blocks)),
+            Policy::WTinyLfu => Box::new(tiny_lfu::WTinyLfu::new(capacity, blocks)),
+        }
+    }
+
+    /// Returns the number of misses of a cache of `capacity` blocks over a whole sequence.
+    pub fn misses(self, sequence: &Sequence, capacity: usize) -> u64 {
+        let mut cache = self.cache(capacity, sequence.blocks());
+        let mut misses = 0;
+        if self == Policy::Belady {
+            let nexts = sequence.nexts();
+            for (block, next) in sequence.accesses().iter().zip(nexts) {
+                misses += u64::from(!cache.access(*block, next));
+            }
+        } else {
+            for block in sequence.accesses() {
+                misses += u64::from(!cache.access(*block, Sequence::NEVER));
+            }
+        }
+        misses
+    }
+}

@@ -1,0 +1,141 @@
+//! Miss-ratio curves: exact for LRU in one pass, sampled for every policy.
+
+use super::Policy;
+use super::sequence::Sequence;
+
+/// Miss ratios of one policy over sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// Policy of all points.
+    pub policy: Policy,
+    /// Its points, by size.
+    pub points: Vec<Point>,
+}
+
+/// Miss ratio at one size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Blocks of the cache.
+    pub capacity: usize,
+    /// Estimated or exact miss ratio.
+    pub miss_ratio: f64,
+    /// Two standard errors over the samples; 0 for an exact ratio.
+    pub error: f64,
+}
+
+impl Curve {
+    /// Returns the exact miss ratios at `sizes`, with a pass over the sequence for each.
+    pub fn exact(policy: Policy, sequence: &Sequence, sizes: &[usize]) -> Curve {
+        let total = sequence.accesses().len() as f64;
+        let ratio = |capacity| policy.misses(sequence, capacity) as f64 / total;
+        let points = sizes.iter().map(|&capacity| Point { capacity, miss_ratio: ratio(capacity), error: 0.0 });
+        Curve { policy, points: points.collect() }
+    }
+}
+
+/// Returns the exact LRU miss ratios at `sizes` (Mattson et al., IBM Systems Journal 1970), by one pass over the
+/// sequence.
+pub fn lru_curve(sequence: &Sequence, sizes: &[usize]) -> Curve {
+    let mut hits = vec![0u64; sequence.blocks() + 1];
+    let mut stack = Stack::new(sequence.blocks());
+    for block in sequence.accesses() {
+        if let Some(distance) = stack.access(*block) {
+            hits[distance] += 1;
+        }
+    }
+    // hits[d]: accesses whose block is the d-th of the stack; a cache of d blocks or more has it.
+    let total = sequence.accesses().len() as f64;
+    let mut below = hits;
+    for at in 1..below.len() {
+        below[at] += below[at - 1];
+    }
+    let ratio = |capacity: usize| 1.0 - below[capacity.min(below.len() - 1)] as f64 / total;
+    let points = sizes.iter().map(|&capacity| Point { capacity, miss_ratio: ratio(capacity), error: 0.0 });
+    Curve { policy: Policy::Lru, points: points.collect() }
+}
+
+/// Returns miss ratios at `sizes`, estimated from `samples` samples of the blocks at `rate` (SHARDS with a fixed rate
+/// and its correction of the count, Waldspurger et al., FAST 2015).
+pub fn sampled_curve(policy: Policy, sequence: &Sequence, sizes: &[usize], rate: f64, samples: u64) -> Curve {
+    let drawn: Vec<_> = (0..samples.max(1)).map(|seed| sequence.sample(rate, seed)).collect();
+    let point = |&capacity: &usize| {
+        let scaled = ((capacity as f64 * rate).round() as usize).max(1);
+        let ratios: Vec<f64> = drawn.iter().map(|sample| corrected(policy, sample, scaled, sequence, rate)).collect();
+        let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+        let square = ratios.iter().map(|ratio| (ratio - mean).powi(2)).sum::<f64>();
+        let n = ratios.len() as f64;
+        let error = if n > 1.0 { 2.0 * (square / (n - 1.0) / n).sqrt() } else { f64::NAN };
+        Point { capacity, miss_ratio: mean, error }
+    };
+    Curve { policy, points: sizes.iter().map(point).collect() }
+}
+
+/// Miss ratio of a sample. Accesses that the sample has beyond its share count as hits, missing ones likewise.
+fn corrected(policy: Policy, sample: &Sequence, capacity: usize, whole: &Sequence, rate: f64) -> f64 {
+    let misses = policy.misses(sample, capacity) as f64;
+    (misses / (whole.accesses().len() as f64 * rate)).clamp(0.0, 1.0)
+}
+
+/// The LRU stack as a Fenwick tree over the times of last accesses; times are renumbered when they run out.
+struct Stack {
+    /// Time of the last access of each block, from 1; 0 for none.
+    last: Vec<usize>,
+    /// Block that was accessed last at each time.
+    at: Vec<u32>,
+    tree: Vec<u32>,
+    now: usize,
+    present: usize,
+}
+
+impl Stack {
+    fn new(blocks: usize) -> Stack {
+        let times = blocks * 2 + 2;
+        Stack { last: vec![0; blocks], at: vec![u32::MAX; times], tree: vec![0; times], now: 0, present: 0 }
+    }
+
+    /// Accesses a block; returns its place in the stack, from 1.
+    fn access(&mut self, block: u32) -> Option<usize> {
+        if self.now + 1 >= self.tree.len() {
+            self.renumber();
+        }
+        let last = std::mem::take(&mut self.last[block as usize]);
+        let distance = (last > 0).then(|| self.present - self.up_to(last - 1));
+        if last > 0 {
+            self.add(last, -1);
+        } else {
+            self.present += 1;
+        }
+        self.now += 1;
+        self.add(self.now, 1);
+        (self.last[block as usize], self.at[self.now]) = (self.now, block);
+        distance
+    }
+
+    fn renumber(&mut self) {
+        let times = 1..=self.now;
+        let kept: Vec<u32> = times.filter(|t| self.last[self.at[*t] as usize] == *t).map(|t| self.at[t]).collect();
+        self.tree.fill(0);
+        self.now = 0;
+        for block in kept {
+            self.now += 1;
+            (self.last[block as usize], self.at[self.now]) = (self.now, block);
+            self.add(self.now, 1);
+        }
+    }
+
+    fn add(&mut self, mut time: usize, by: i32) {
+        while time < self.tree.len() {
+            self.tree[time] = self.tree[time].wrapping_add_signed(by);
+            time += time & time.wrapping_neg();
+        }
+    }
+
+    fn up_to(&self, mut time: usize) -> usize {
+        let mut sum = 0;
+        while time > 0 {
+            sum += self.tree[time] as usize;
+            time -= time & time.wrapping_neg();
+        }
+        sum
+    }
+}
