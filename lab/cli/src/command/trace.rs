@@ -15,12 +15,13 @@ use store::control::Problem;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 FORMATS:
-  native spc msr load blkparse blktrace fio disksim oracle-general arc lirs dxt
-  Most are told by their content, .gz and .zst are read directly; docs/reference/traces.md describes all of them.
+  native spc msr load blkparse blktrace fio disksim oracle-general arc lirs dxt vscsi tencent systor csv
+  Most are told by their content, .gz, .zst, .xz and .bz2 are read directly; docs/reference/traces.md describes all of them.
 
 EXAMPLES:
   entrepot-lab trace stats Financial1.spc
   entrepot-lab trace stats financial.ascii.gz --time-unit ns
+  entrepot-lab trace stats mine.csv --columns time:ms,offset:sectors,length,op
   entrepot-lab trace convert OLTP.lis.zst oltp.trace.zst
   entrepot-lab trace generate web web.trace.zst --seed 1")]
 pub struct Trace {
@@ -78,6 +79,10 @@ struct Reading {
     /// Skip and count malformed lines instead of stopping at the first.
     #[arg(long)]
     lenient: bool,
+    /// Columns of a text trace: time[:s|ms|us|ns], offset and length[:bytes|sectors|blocks], op, client, device, file;
+    /// `-` for others.
+    #[arg(long, value_name = "COLUMNS")]
+    columns: Option<String>,
     /// Unit of time where the format does not say it (disksim).
     #[arg(long, value_enum)]
     time_unit: Option<Unit>,
@@ -102,6 +107,7 @@ impl Reading {
         Options {
             format: self.format,
             lenient: self.lenient,
+            columns: self.columns.clone(),
             time_unit: self.time_unit.map(TimeUnit::from),
             block_bytes: self.block_size,
             action: self.action.as_bytes().first().copied().unwrap_or(b'Q'),
@@ -240,8 +246,14 @@ pub(super) fn problem(error: &Error) -> Problem {
         Error::Unrecognised { path, why } => {
             Problem::wrong(format!("{}: its content does not tell the format: {why}", path.display()))
                 .so("nothing was read")
-                .try_this(format!("say it with --format, one of: {}", Format::names()))
+                .try_this(format!(
+                    "name the columns of a text with --columns, or choose --format, one of: {}",
+                    Format::names()
+                ))
         }
+        Error::Columns { path, why } => Problem::wrong(format!("{}: {why}", path.display()))
+            .so("nothing was read")
+            .try_this("name the columns, such as --columns time:ms,offset:sectors,length,op"),
         Error::NoTimeUnit { path, format } => Problem::wrong(format!(
             "{}: {format} does not say its unit of time (DiskSim writes ms, MQSim and SSDsim ns)",
             path.display()

@@ -55,6 +55,9 @@ pub struct TraceWish {
     /// Unit of time, for formats without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_unit: Option<String>,
+    /// Columns of a text trace, as `--columns` has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<String>,
     /// Specification of a generated workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generate: Option<String>,
@@ -195,6 +198,7 @@ impl TraceWish {
             format: format.transpose()?,
             lenient: self.lenient,
             time_unit: time_unit.transpose()?,
+            columns: self.columns.clone(),
             block_bytes: Some(block_bytes),
             ..Options::default()
         };

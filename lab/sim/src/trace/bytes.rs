@@ -1,4 +1,4 @@
-//! Bytes of a trace file, decompressed by magic number (gzip, zstd), in a buffer of fixed size.
+//! Bytes of a trace file, decompressed by magic number (gzip, zstd, xz, bzip2), in a buffer of fixed size.
 
 use super::Error;
 use std::fs::File;
@@ -39,6 +39,8 @@ impl Bytes {
         let from: Box<dyn Read + Send> = match kind {
             [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::new(whole))),
             [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::stream::read::Decoder::new(whole).map_err(io)?),
+            [0xfd, b'7', b'z', b'X'] => Box::new(lzma_rust2::XzReader::new(BufReader::new(whole), true)),
+            [b'B', b'Z', b'h', _] => Box::new(bzip2_rs::DecoderReader::new(whole)),
             _ => Box::new(whole),
         };
         let (buffer, path) = (vec![0; BUFFER_BYTES], path.to_owned());

@@ -2,7 +2,7 @@
 
 use super::bytes::Bytes;
 use super::fields::{Fields, Separated};
-use super::{Error, Format, Options, blkparse, blktrace, native};
+use super::{Error, Format, Options, blkparse, blktrace, native, vscsi};
 
 /// Size of the head that is examined.
 const HEAD_BYTES: usize = 64 << 10;
@@ -30,6 +30,7 @@ pub(super) fn identify(bytes: &mut Bytes, options: &Options) -> Result<Identity,
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let format = match options.format {
         Some(format) => format,
+        None if options.columns.is_some() => Format::Csv,
         None => by_content(head, &name).map_err(|why| Error::Unrecognised { path: path.clone(), why })?,
     };
     if format == Format::Disksim && options.time_unit.is_none() {
@@ -48,6 +49,9 @@ fn by_content(head: &[u8], name: &str) -> Result<Format, &'static str> {
     // libCacheSim's format has no magic number; its tools use the name, too.
     if name.contains("oracleGeneral") {
         return Ok(Format::OracleGeneral);
+    }
+    if vscsi::is_shape(head) {
+        return Ok(Format::Vscsi);
     }
     if head.is_empty() {
         return Err("it is empty");

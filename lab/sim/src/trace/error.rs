@@ -53,6 +53,14 @@ pub enum Error {
         /// Description of the content.
         why: &'static str,
     },
+    /// The columns of a text trace are not valid.
+    #[error("{}: {why}; nothing was read; name them like `--columns time:ms,offset:sectors,length,op`", path.display())]
+    Columns {
+        /// Path of the file.
+        path: PathBuf,
+        /// The wrong word, and valid ones.
+        why: String,
+    },
     /// The format has no unit of time.
     #[error(
         "{}: {format} does not say its unit of time (DiskSim writes milliseconds, MQSim and SSDsim nanoseconds); \

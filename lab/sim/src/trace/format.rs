@@ -30,6 +30,14 @@ pub enum Format {
     Lirs,
     /// Text of `darshan-dxt-parser`.
     Dxt,
+    /// Records of VMware's vscsiStats.
+    Vscsi,
+    /// Tencent's block traces.
+    Tencent,
+    /// Traces of SYSTOR '17.
+    Systor,
+    /// Text with the columns that the options name.
+    Csv,
 }
 
 impl Format {
@@ -47,6 +55,10 @@ impl Format {
         Format::Arc,
         Format::Lirs,
         Format::Dxt,
+        Format::Vscsi,
+        Format::Tencent,
+        Format::Systor,
+        Format::Csv,
     ];
 
     /// Name on the command line.
@@ -64,6 +76,10 @@ impl Format {
             Format::Arc => "arc",
             Format::Lirs => "lirs",
             Format::Dxt => "dxt",
+            Format::Vscsi => "vscsi",
+            Format::Tencent => "tencent",
+            Format::Systor => "systor",
+            Format::Csv => "csv",
         }
     }
 
@@ -94,7 +110,16 @@ impl Format {
 
     /// Returns whether times count from some distant past, so that the first record's becomes 0.
     pub const fn has_absolute_times(self) -> bool {
-        matches!(self, Format::Msr | Format::Blktrace | Format::OracleGeneral)
+        matches!(
+            self,
+            Format::Msr
+                | Format::Blktrace
+                | Format::OracleGeneral
+                | Format::Vscsi
+                | Format::Tencent
+                | Format::Systor
+                | Format::Csv
+        )
     }
 
     /// Returns its units of time and address, in words.
@@ -110,6 +135,10 @@ impl Format {
             Format::OracleGeneral => "seconds, object numbers times the block size",
             Format::Arc | Format::Lirs => "no times, block numbers times the block size",
             Format::Dxt => "seconds (0.1 ms), bytes",
+            Format::Vscsi => "us, sectors of 512 bytes",
+            Format::Tencent => "seconds since 1970, sectors of 512 bytes",
+            Format::Systor => "seconds since 1970, bytes",
+            Format::Csv => "units of the named columns",
         }
     }
 }
@@ -160,6 +189,8 @@ pub struct Options {
     /// Event of blktrace and blkparse that represents the request: `Q` (queued, its arrival), `D` (issued to the
     /// device), `C` ...
     pub action: u8,
+    /// Columns of a text trace; they imply the format csv.
+    pub columns: Option<String>,
     /// DXT: use the transfers of MPI-IO instead of the resulting POSIX ones.
     pub mpiio: bool,
     /// Sort by time. Needs all records in memory; DXT is always sorted.
@@ -188,6 +219,7 @@ impl Default for Options {
             time_unit: None,
             block_bytes: None,
             action: b'Q',
+            columns: None,
             mpiio: false,
             sort: false,
             sort_records_max: Options::SORT_RECORDS_MAX,

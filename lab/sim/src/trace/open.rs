@@ -1,6 +1,7 @@
 //! From a path to records: decompress, identify, read, and where needed merge and sort.
 
 use super::bytes::Bytes;
+use super::csv::{Columns, Csv};
 use super::detect::{self, Identity};
 use super::fixed::Fixed;
 use super::lines::Lines;
@@ -8,7 +9,7 @@ use super::merged::Merged;
 use super::origin::Origin;
 use super::sorted::Sorted;
 use super::{Error, Format, Options, Reader, TimeUnit};
-use super::{arc, blkparse, blktrace, disksim, dxt, fio, lirs, load, msr, native, oracle, spc};
+use super::{arc, blkparse, blktrace, disksim, dxt, fio, lirs, load, msr, native, oracle, spc, vscsi};
 use std::path::Path;
 
 /// Opens a trace.
@@ -60,6 +61,17 @@ pub(super) fn read(mut bytes: Bytes, options: &Options, alone: bool) -> Result<B
         }
         Format::Arc => done(Lines::new(bytes, arc::Arc { block_bytes }, o.lenient, origin), o),
         Format::Lirs => done(Lines::new(bytes, lirs::Lirs { block_bytes }, o.lenient, origin), o),
+        Format::Vscsi => done(Fixed::new(bytes, vscsi::Vscsi::default(), o.lenient, origin), o),
+        Format::Tencent | Format::Systor | Format::Csv => {
+            let words = match format {
+                Format::Tencent => Columns::TENCENT,
+                Format::Systor => Columns::SYSTOR,
+                _ => o.columns.as_deref().unwrap_or_default(),
+            };
+            let columns = Columns::parse(words, block_bytes);
+            let columns = columns.map_err(|why| Error::Columns { path: bytes.path().to_owned(), why })?;
+            done(Lines::new(bytes, Csv::new(columns, block_bytes), o.lenient, origin), o)
+        }
         Format::Dxt => {
             // All writes of a file come before its reads, whatever their times.
             let lines = Lines::new(bytes, dxt::Dxt::new(o.mpiio), o.lenient, origin);

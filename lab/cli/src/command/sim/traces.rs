@@ -25,6 +25,10 @@ pub(super) struct TraceArgs {
     /// The traces' unit of time (s, ms, us, ns), if their format does not say.
     #[arg(long)]
     time_unit: Option<String>,
+    /// Columns of a text trace: time[:s|ms|us|ns], offset and length[:bytes|sectors|blocks], op, client, device, file;
+    /// `-` for others.
+    #[arg(long, value_name = "COLUMNS")]
+    columns: Option<String>,
     /// Skip and count malformed lines.
     #[arg(long)]
     lenient: bool,
@@ -48,6 +52,7 @@ impl TraceArgs {
         let common = TraceWish {
             format: self.format.clone(),
             time_unit: self.time_unit.clone(),
+            columns: self.columns.clone(),
             lenient: self.lenient,
             seed: self.seed,
             ..TraceWish::default()
