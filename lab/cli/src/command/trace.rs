@@ -43,6 +43,12 @@ impl Trace {
             Verb::Generate(c) => c.run(),
         }
     }
+
+    /// The census as JSON; `None` for other verbs.
+    pub fn json(&self) -> Result<Option<serde_json::Value>> {
+        let Verb::Stats(stats) = &self.verb else { return Ok(None) };
+        Ok(if let crate::table::Answer::Json(value) = stats.answer()? { Some(value) } else { None })
+    }
 }
 
 /// A unit of time of a trace.

@@ -2,7 +2,7 @@
 
 use super::words::{pair, size, span};
 use crate::failure::{Failure, Result};
-use crate::table::{self, Column, Output, column};
+use crate::table::{self, Answer, Column, Output, column};
 use clap::Args;
 use policy::Time;
 use policy::burst::control::Device;
@@ -155,10 +155,10 @@ struct Row<'a> {
 }
 
 impl Burst {
-    pub fn run(self) -> Result<u8> {
+    pub fn answer(&self) -> Result<Answer> {
         let cases = self.cases()?;
         if self.utilisation {
-            return self.utilisations(&cases);
+            return Ok(self.utilisations(&cases));
         }
         let seeds: Vec<u64> = (0..self.seeds.max(1)).map(|n| self.seed + n).collect();
         let jobs: Vec<(usize, u64)> =
@@ -174,7 +174,7 @@ impl Burst {
                 "figures": figures, "hit_ratio_sd": hit_spread })
         };
         let json = || json!({ "cases": rows.iter().map(of).collect::<Vec<_>>() });
-        table::write(self.output, &self.columns(), &rows, || self.text(&rows), json)
+        Ok(table::answer(self.output, &self.columns(), &rows, || self.text(&rows), json))
     }
 
     fn cases(&self) -> Result<Vec<Case>> {
@@ -315,7 +315,7 @@ impl Burst {
         Ok(weights.into_iter().enumerate().map(class).filter(|class| class.weight > 0.0).collect())
     }
 
-    fn utilisations(&self, cases: &[Case]) -> Result<u8> {
+    fn utilisations(&self, cases: &[Case]) -> Answer {
         let mut asked: Vec<&Case> = Vec::new();
         for case in cases {
             if asked.iter().all(|other| other.label != case.label || other.congestion != case.congestion) {
@@ -335,7 +335,7 @@ impl Burst {
                 .percent("most data per period, % of the buffer's size", 1),
         ];
         let json = || json!({ "cases": table::json(&columns, &rows) });
-        table::write(self.output, &columns, &rows, || table::text(&columns, &rows), json)
+        table::answer(self.output, &columns, &rows, || table::text(&columns, &rows), json)
     }
 
     fn columns<'a>(&self) -> Vec<Column<'a, Row<'a>>> {

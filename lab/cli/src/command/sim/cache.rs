@@ -1,10 +1,9 @@
 //! `entrepot-lab sim cache`: a hierarchy of caches over a device, driven by traces.
 
 use super::traces::TraceArgs;
-use super::{figures, grid, setup_problem, simulate_problem};
+use super::{figures, grid, remark, setup_problem, simulate_problem};
 use crate::failure::Result;
-use crate::shown;
-use crate::table::Output;
+use crate::table::{Answer, Output};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use sim::grid::{Case, Cell};
@@ -207,10 +206,18 @@ enum StreamsArg {
 
 impl Cache {
     pub fn run(self) -> Result<u8> {
-        let threads = self.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
         if let Some(path) = &self.grid {
-            return grid::run(path, self.results.as_deref(), threads, self.output);
+            return grid::run(path, self.results.as_deref(), self.threads(), self.output);
         }
+        self.answer()?.write()
+    }
+
+    fn threads(&self) -> usize {
+        self.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1)
+    }
+
+    /// One world, or the compared policies, on the named traces.
+    pub fn answer(&self) -> Result<Answer> {
         let setup = self.setup()?;
         let wishes = self.traces.wishes()?;
         let cut = setup.cut().map_err(|error| setup_problem(&error))?;
@@ -222,35 +229,28 @@ impl Cache {
         let policies = self.policies(&setup)?;
         let survey = simulate::survey(&setup, &traces).map_err(|error| simulate_problem(&error))?;
         for (wish, trace) in wishes.iter().zip(survey.traces()) {
-            if self.output == Output::Text {
-                shown::text(&format!("trace      {}\n{trace}\n\n", wish.name))?;
-            } else {
-                eprintln!("trace      {}\n{trace}\n", wish.name);
-            }
+            remark(self.output, &format!("trace      {}\n{trace}\n\n", wish.name))?;
         }
         if !policies.is_empty() {
-            let done = grid::side_by_side(&policies, &traces, &survey, threads)?;
-            return figures::compared(&done, self.output);
+            let done = grid::side_by_side(&policies, &traces, &survey, self.threads())?;
+            return Ok(figures::compared(&done, self.output));
         }
         let start = std::time::Instant::now();
         let outcome = simulate::run(&setup, &survey, &traces).map_err(|error| simulate_problem(&error))?;
         let (took, requests) = (start.elapsed().as_secs_f64(), outcome.report.reads.count + outcome.report.writes);
-        eprintln!(
-            "replayed   {requests} requests in {took:.3} s: {:.2} million per second",
-            requests as f64 / took / 1e6
-        );
+        let speed = requests as f64 / took / 1e6;
+        remark(Output::Json, &format!("replayed   {requests} requests in {took:.3} s: {speed:.2} million per second\n"))?;
         if let Some(path) = &self.timeline {
             figures::timeline(path, &outcome.samples)?;
         }
-        match self.output {
-            Output::Text => shown::text(&figures::text(&setup, &outcome.report))?,
-            Output::Csv => shown::text(&figures::csv_of_one(&setup, &outcome.report))?,
+        Ok(match self.output {
+            Output::Text => Answer::Text(figures::text(&setup, &outcome.report)),
+            Output::Csv => Answer::Text(figures::csv_of_one(&setup, &outcome.report)),
             Output::Json => {
                 let census: Vec<_> = survey.traces().iter().map(|trace| json!(trace.report)).collect();
-                shown::json(&json!({ "setup": setup, "census": census, "report": outcome.report }))?;
+                Answer::Json(json!({ "setup": setup, "census": census, "report": outcome.report }))
             }
-        }
-        Ok(0)
+        })
     }
 
     fn setup(&self) -> Result<Setup> {

@@ -1,8 +1,7 @@
 //! How the figures of simulations are shown.
 
 use crate::failure::Result;
-use crate::shown;
-use crate::table::{self, Column, Output, column};
+use crate::table::{self, Answer, Column, Output, column};
 use serde_json::json;
 use sim::grid::{Cell, Done, TraceWish};
 use sim::setup::{LevelSetup, Setup};
@@ -108,13 +107,12 @@ pub(super) fn csv_of_one(setup: &Setup, report: &Report) -> String {
 }
 
 /// Several runs side by side.
-pub(super) fn compared(done: &[Done], output: Output) -> Result<u8> {
+pub(super) fn compared(done: &[Done], output: Output) -> Answer {
     match output {
-        Output::Csv => shown::text(&csv(done))?,
-        Output::Json => shown::json(&json!({ "cases": done }))?,
-        Output::Text => shown::text(&cases(done))?,
+        Output::Csv => Answer::Text(csv(done)),
+        Output::Json => Answer::Json(json!({ "cases": done })),
+        Output::Text => Answer::Text(cases(done)),
     }
-    Ok(0)
 }
 
 /// Cases as a table; the last column holds each against the first.

@@ -5,7 +5,7 @@ mod model;
 
 use super::words::{size, size_or_none, span};
 use crate::failure::{Failure, Result};
-use crate::table::{self, Output, column};
+use crate::table::{self, Answer, Output, column};
 use clap::{Args, Subcommand, ValueEnum};
 use policy::stripe::advice::Mode;
 use policy::stripe::device::BLOCK_BYTES;
@@ -198,11 +198,11 @@ struct RunArgs {
 }
 
 impl Stripe {
-    pub fn run(self) -> Result<u8> {
-        match self.verb {
-            Verb::Model(args) => model::model(&args),
-            Verb::Validate(args) => validate(&args),
-            Verb::Run(args) => run(&args),
+    pub fn answer(&self) -> Result<Answer> {
+        match &self.verb {
+            Verb::Model(args) => model::model(args),
+            Verb::Validate(args) => validate(args),
+            Verb::Run(args) => run(args),
         }
     }
 }
@@ -265,7 +265,7 @@ impl Held {
     }
 }
 
-fn validate(args: &ValidateArgs) -> Result<u8> {
+fn validate(args: &ValidateArgs) -> Result<Answer> {
     let parameters = args.device.parameters()?;
     if !(100..=10_000_000).contains(&args.requests) {
         return Err(Problem::wrong("--requests is from 100 to 10000000").into());
@@ -328,7 +328,7 @@ fn validate(args: &ValidateArgs) -> Result<u8> {
         text + "the paper reports 11 to 13 % against its testbed\n"
     };
     let json = || json!({ "cells": table::json(&columns, &rows), "mean_error_percent": mean(&|_, _| true).1 });
-    table::write(args.output, &columns, &rows, text, json)
+    Ok(table::answer(args.output, &columns, &rows, text, json))
 }
 
 fn built_in(text: &str) -> Result<Rules> {
@@ -375,7 +375,7 @@ fn is_adaptive(drive: &Drive) -> bool {
     matches!(drive, Drive::Adaptive(..))
 }
 
-fn run(args: &RunArgs) -> Result<u8> {
+fn run(args: &RunArgs) -> Result<Answer> {
     let parameters = args.device.parameters()?;
     let phases = parse_phases(&args.phases).map_err(Problem::wrong)?;
     let rules = args.rules.as_deref().map_or_else(|| built_in(rules::ADAPTIVE), read_rules)?;
@@ -426,7 +426,7 @@ fn run(args: &RunArgs) -> Result<u8> {
         phases().flat_map(|(name, phases)| phases.iter().enumerate().map(|(n, of)| (name.as_str(), n, of))).collect();
     let of = |(name, phases)| json!({ "mode": name, "phases": phases });
     let json = || json!({ "modes": phases().map(of).collect::<Vec<_>>() });
-    table::write(args.output, &columns, &rows, || text(&setup, &names, &modes, &done), json)
+    Ok(table::answer(args.output, &columns, &rows, || text(&setup, &names, &modes, &done), json))
 }
 
 /// Mean response times per phase; adaptive modes against the best and the worst of the others in the phase.

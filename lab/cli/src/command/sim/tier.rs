@@ -7,10 +7,9 @@ mod options;
 use super::grid::opener;
 use super::traces::TraceArgs;
 use super::words::{Axis, axis, span};
-use super::{setup_problem, survey_problem};
+use super::{remark, setup_problem, survey_problem};
 use crate::failure::Result;
-use crate::shown;
-use crate::table::{self, Output};
+use crate::table::{self, Answer, Output};
 use clap::Args;
 use columns::{columns, fit};
 use options::{Devices, Reorganisation, window};
@@ -171,13 +170,23 @@ impl Settable for Case {
 
 impl Tier {
     pub fn run(self) -> Result<u8> {
+        match &self.grid {
+            Some(path) => self.compare(path, self.block_bytes()?),
+            None => self.answer()?.write(),
+        }
+    }
+
+    fn block_bytes(&self) -> Result<u64> {
         let block_bytes = self.devices.stripe;
         if !(512..=1 << 30).contains(&block_bytes) || !block_bytes.is_multiple_of(512) {
             return Err(Problem::wrong("--stripe is a multiple of 512 bytes, at most 1 GiB").into());
         }
-        if let Some(path) = &self.grid {
-            return self.compare(path, block_bytes);
-        }
+        Ok(block_bytes)
+    }
+
+    /// The schemes on the named traces.
+    pub fn answer(&self) -> Result<Answer> {
+        let block_bytes = self.block_bytes()?;
         let cases = self.cases()?;
         // Words are checked before long traces are read.
         for case in &cases {
@@ -199,7 +208,7 @@ impl Tier {
         let columns = columns(&rows, self.open);
         let of = |(case, figures): &(&Case, &Figures)| json!({ "case": case.label, "scheme": case.scheme, "figures": figures });
         let json = || json!({ "cases": rows.iter().map(of).collect::<Vec<_>>() });
-        table::write(self.output, &columns, &rows, || table::text(&columns, &rows), json)
+        Ok(table::answer(self.output, &columns, &rows, || table::text(&columns, &rows), json))
     }
 
     /// The schemes, for each value of the sweep.
@@ -278,12 +287,7 @@ impl Tier {
 
     /// Prints a remark beside the figures.
     fn say(&self, text: &str) -> Result<()> {
-        if self.output == Output::Text {
-            shown::text(text)?
-        } else {
-            eprint!("{text}")
-        }
-        Ok(())
+        remark(self.output, text)
     }
 
     /// The devices and the scheme of a case, for such a trace.

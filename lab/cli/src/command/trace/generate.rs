@@ -171,7 +171,7 @@ impl Generate {
                 common.write(generate::rates(&streams, seconds, common.seed))
             }
             Kind::Vod { common, streams, random_readers, seconds } => {
-                common.write(generate::vod(streams, random_readers, seconds, common.seed))
+                common.write(generate::vod(streams, random_readers, seconds, false, common.seed))
             }
             Kind::Copy { common, seconds } => common.write(generate::copies(seconds, common.seed)),
             Kind::Downloads { common, seconds } => common.write(generate::downloads(seconds, common.seed)),
