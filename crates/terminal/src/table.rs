@@ -141,9 +141,9 @@ pub fn csv<R>(columns: &[Column<'_, R>], rows: &[R]) -> String {
 
 /// A command's answer in the chosen format.
 pub enum Answer {
-    /// Text or CSV.
+    /// Text for people, or CSV.
     Text(String),
-    /// JSON.
+    /// A value for programs.
     Json(Value),
 }
 

@@ -30,6 +30,7 @@ const WORDS: Words = Words {
         &["trace", "generate", "web"],
         &["trace", "generate", "workload"],
         &["trace", "generate", "multi"],
+        &["reproduce"],
         &["sim"],
         &["sim", "cache"],
         &["sim", "disk"],

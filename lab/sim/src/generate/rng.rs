@@ -41,8 +41,8 @@ impl Rng {
         -arithmetic::ln(1.0 - self.unit()) * mean
     }
 
-    /// Returns a number of a gamma distribution with mean 1 and this standard deviation above 0 (Marsaglia and Tsang
-    /// 2000, with their power of a uniform number for shapes below 1).
+    /// Returns a number of a gamma distribution with mean 1 and this standard deviation above 0. Source: Marsaglia and
+    /// Tsang 2000, with their power of a uniform number for shapes below 1.
     pub fn gamma(&mut self, variation: f64) -> f64 {
         let shape = 1.0 / (variation * variation);
         let d = shape.max(1.0 + shape * f64::from(u8::from(shape < 1.0))) - 1.0 / 3.0;

@@ -135,12 +135,7 @@ impl Workload {
             "scan" => Workload::Skewed(SkewedShape { skew: Skew::Scan, ..skewed }),
             "scan-over" => Workload::Skewed(SkewedShape { skew: Skew::ScanOver { theta }, ..skewed }),
             "rates" if rates.iter().all(|rate| *rate > 0.0) => {
-                let arrivals = |at: usize| match sigmas.get(at) {
-                    _ if gaps.get(at).is_some_and(|gap| *gap > 0.0) => Arrivals::Gamma(gaps[at]),
-                    Some(&sigma) if sigma > 0.0 => Arrivals::Bursty { sigma, window_ns: 100_000_000 },
-                    _ => Arrivals::Constant,
-                };
-                Workload::Rates(rates.iter().enumerate().map(|(at, rate)| (*rate, arrivals(at))).collect(), seconds)
+                Workload::Rates(streams_of(&rates, &sigmas, &gaps), seconds)
             }
             "rates" => return Err(wrong("rates are above 0")),
             _ => {
@@ -169,6 +164,17 @@ impl Workload {
             Workload::Joined(of, most, crossing) => reader(joined(of.open(seed).flatten(), *most, *crossing, seed)),
         }
     }
+}
+
+/// Rates with the arrivals that `sigma` or `gaps` has for them.
+fn streams_of(rates: &[f64], sigmas: &[f64], gaps: &[f64]) -> Vec<(f64, Arrivals)> {
+    let of = |list: &[f64], at: usize| list.get(at).copied().filter(|x| *x > 0.0);
+    let arrivals = |at: usize| match (of(gaps, at), of(sigmas, at)) {
+        (Some(variation), _) => Arrivals::Gamma(variation),
+        (_, Some(sigma)) => Arrivals::Bursty { sigma, window_ns: 100_000_000 },
+        _ => Arrivals::Constant,
+    };
+    rates.iter().enumerate().map(|(at, rate)| (*rate, arrivals(at))).collect()
 }
 
 fn reader(records: impl Iterator<Item = Record> + Send + 'static) -> Box<dyn Reader> {

@@ -51,7 +51,7 @@ struct File {
     experiment: Vec<Experiment>,
 }
 
-/// All experiments.
+/// Runs and experiments of all files.
 #[derive(Debug, Default)]
 pub(super) struct Descriptions {
     pub runs: BTreeMap<String, Run>,

@@ -242,7 +242,7 @@ fn stop_at_interrupt(progress: Arc<Mutex<Progress>>) -> Result<()> {
     Ok(())
 }
 
-/// Parses `i/n`.
+/// Parses a part and the number of parts.
 pub(super) fn shard(text: &str) -> std::result::Result<(u64, u64), String> {
     let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
     parts.filter(|(i, n)| (1..=*n).contains(i)).ok_or_else(|| "give a part and the number of parts: 1/4".into())

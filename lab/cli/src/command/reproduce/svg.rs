@@ -1,7 +1,7 @@
 //! Charts as inline SVG: bars or lines of several series, with axes and a legend.
 //!
 //! Colours come from the style sheet of the page, by classes, so that a chart follows light, dark and paper. Series
-//! also differ in hatching (bars) or dashes and marks (lines): they are told apart in black and white.
+//! also differ in hatching (bars) or dashes and marks (lines), for print in black and white.
 
 use super::text::number;
 use std::fmt::Write as _;

@@ -3,14 +3,13 @@
 use super::description::{Descriptions, Experiment};
 use super::verdict::{Judged, Verdict};
 use super::{Report, Row};
+use crate::shown;
 use std::fmt::Write as _;
 
 /// Columns of a line on a terminal.
 const WIDTH: usize = 100;
 /// Columns of the name of a figure.
-const NAME: usize = 47;
-/// Lines of the page in Markdown, at most.
-const LINES_MAX: usize = 60;
+const NAME: usize = 44;
 
 /// Experiments with their figures and commands.
 pub(super) fn list(all: &Descriptions, chosen: &[&Experiment]) -> String {
@@ -155,25 +154,32 @@ pub(super) fn markdown(report: &Report) -> String {
          prints.\n\n<!-- not run: takes minutes; traces and logs are to be fetched -->\n```sh\nentrepot-lab reproduce \
          --data DIRECTORY --html report.html\n```\n\n",
     );
+    let today = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_millis();
     let _ = writeln!(
         text,
-        "**Run.** {} cases, {:.0} s of processor time, program {}.\n\n| | verdict | figure | published | ours |\n|---|---|---|---|---|",
-        report.cases, report.cpu_s, report.version
+        "**Run.** {}, {} cases, {:.0} s of processor time, program {}. Seeds are in the descriptions \
+         (`lab/cli/experiments`).\n",
+        &shown::moment_ms(today as u64)[..10],
+        report.cases,
+        report.cpu_s,
+        report.version
     );
-    let counted = |row: &&Row| row.verdict != Verdict::NotPossible;
-    for row in report.rows.iter().filter(counted).take(LINES_MAX) {
-        let worst = row.figures.iter().filter(|of| of.decides && of.missing.is_none()).max_by_key(|of| of.verdict);
-        if let Some(of) = worst {
+    for verdict in Verdict::ALL {
+        let rows: Vec<&str> = report.rows.iter().filter(|row| row.verdict == verdict).map(|row| &*row.id).collect();
+        text += &wrapped(&format!("- *{}*, {}: {}.", verdict.word(), rows.len(), rows.join(", ")), 0);
+    }
+    text += "\nThe worst deciding figure of each experiment that is not reproduced:\n\n\
+             | | verdict | figure | published | ours |\n|---|---|---|---|---|\n";
+    let short = |row: &&Row| matches!(row.verdict, Verdict::SameDirection | Verdict::NotReproduced);
+    for row in report.rows.iter().filter(short) {
+        let deciding = row.figures.iter().filter(|of| of.decides && of.verdict != Verdict::NotPossible);
+        if let Some(of) = deciding.max_by_key(|of| of.verdict) {
             let cells = [&*row.id, row.verdict.word(), &of.name, &published(of), &ours(of)].map(|s| s.replace('|', "/"));
             let _ = writeln!(text, "| {} |", cells.join(" | "));
         }
     }
-    let rest: Vec<&str> = report.rows.iter().filter(|row| !counted(row)).map(|row| &*row.id).collect();
-    let _ = writeln!(
-        text,
-        "\n**Limits.** The table has the worst deciding figure of each experiment. Not possible here: {}.",
-        rest.join(", ")
-    );
+    text += "\n**Limits.** Setups are the published ones as far as they are known; stand-ins replace traces that are not\n\
+             public. `report.html` has every figure, with its cause.\n";
     text
 }
 

@@ -86,7 +86,7 @@ impl Circumstances<'_> {
     /// Judges every figure of an experiment.
     pub(super) fn judge(&self, experiment: &Experiment) -> (Verdict, Vec<Judged>) {
         let judged: Vec<Judged> = experiment.figures.iter().map(|figure| self.figure(figure)).collect();
-        let counted = judged.iter().filter(|of| of.decides && (of.missing.is_none() || !self.quick));
+        let counted = judged.iter().filter(|of| of.decides && (of.verdict != Verdict::NotPossible || !self.quick));
         let worst = counted.map(|of| of.verdict).max().unwrap_or(Verdict::NotPossible);
         (if experiment.impossible.is_some() { Verdict::NotPossible } else { worst }, judged)
     }
@@ -174,8 +174,8 @@ impl Judged {
     /// Sets what holds, and the verdict that follows.
     fn decide(&mut self) {
         let known: Vec<(f64, &Point)> = self.points.iter().filter_map(|p| Some((p.published?, p))).collect();
+        // Nothing to compare with: a lost figure, or other points with --quick.
         if known.is_empty() {
-            self.missing = Some("no published number belongs to these points".into());
             return;
         }
         let same = |published: f64, ours: f64| published == 0.0 || published.signum() == ours.signum() && ours != 0.0;
