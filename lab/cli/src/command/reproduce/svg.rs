@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_scale_has_round_steps_around_zero_and_all_values() {
-        for (values, from, to) in [(vec![6.48, 2.95], 0.0, 8.0), (vec![-19.0, -46.0], -60.0, 0.0), (vec![0.0], 0.0, 1.0)] {
+        for (values, from, to) in [(vec![6.48, 2.95], 0.0, 8.0), (vec![-19.0, -46.0], -60.0, 0.0), (vec![0.0], 0.0, 0.5)] {
             let scale = Scale::of(values.iter().copied());
             assert!((scale.from - from).abs() < 1e-9 && (scale.to - to).abs() < 1e-9, "{} {}", scale.from, scale.to);
             assert!(scale.y(scale.from) > scale.y(scale.to));
