@@ -20,11 +20,14 @@ impl World<'_> {
             return false;
         }
         (self.next, self.now) = (self.next + 1, now);
-        let Some(file) = self.shared.get(request.file as usize).copied() else { return true };
-        if let Some((done, spans)) = self.access(file, request.offset, request.bytes, request.write) {
+        let file = self.shared.get(request.file as usize).copied();
+        let accessed = file.and_then(|id| Some((id, self.access(id, request.offset, request.bytes, request.write)?)));
+        if let Some((file, (done, spans))) = accessed {
             let (mirrors, busy) = (self.files[&file].mirrors.len(), Time(self.targets.served.took_ns));
             let took = done.since(self.now);
             self.answered.push(Answer { at: self.now, took, spans, mirrors, changes: self.changes, busy });
+        } else {
+            self.figures.requests_failed += 1;
         }
         true
     }

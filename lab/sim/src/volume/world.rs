@@ -56,6 +56,14 @@ pub(super) enum Happening {
     Fetched(FetchId, TargetId),
 }
 
+impl Happening {
+    /// Whether it is more than a deadline of the machine, or the end of a tier's use. Deadlines keep each other in the
+    /// queue, so an empty queue may never come.
+    fn is_load(&self) -> bool {
+        !matches!(self, Happening::Timer | Happening::Quiet(_))
+    }
+}
+
 pub(super) struct World<'a> {
     pub(super) setup: &'a Setup,
     pub(super) volume: Volume,
@@ -208,10 +216,10 @@ impl<'a> World<'a> {
             } else {
                 let Some((now, what)) = self.events.pop() else { break };
                 // Only the machine's own timers are left: they may continue for the time of `rest`.
-                let idle = matches!(what, Happening::Timer | Happening::Quiet(_)) && self.carries.is_empty();
+                let idle = !what.is_load() && self.carries.is_empty();
                 if !idle || !self.jobs.is_empty() {
                     rests = now + self.setup.rest;
-                } else if self.events.is_empty() && self.next == self.reads.len() && now > rests {
+                } else if now > rests && self.next == self.reads.len() && !self.events.any(Happening::is_load) {
                     break;
                 }
                 self.now = now;
