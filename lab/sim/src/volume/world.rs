@@ -26,7 +26,8 @@ use policy::stripe::profile::Counts;
 use policy::volume::{Action, Event, FileEvent, Logged, Purpose, Ticket, Volume};
 use policy::{FileId, TargetId, Time};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 /// Event of the world.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +100,8 @@ pub(super) struct World<'a> {
     pub(super) reads: Cow<'a, [Request]>,
     /// Index of the next one.
     pub(super) next: usize,
+    /// Times at which the clients of a closed loop have their answers.
+    pub(super) clients: BinaryHeap<Reverse<Time>>,
     todo: Vec<Job>,
     timer: Option<Time>,
     /// End of the applications' use of each tier.
@@ -186,6 +189,7 @@ impl<'a> World<'a> {
             shared: Vec::new(),
             reads: setup.requests.as_deref().map_or_else(|| setup.load.requests().into(), Cow::Borrowed),
             next: 0,
+            clients: (0..setup.clients).map(|_| Reverse(Time::ZERO)).collect(),
             todo: setup.load.jobs(),
             timer: None,
             used_until: [Time::ZERO; 2],
