@@ -29,7 +29,7 @@ fn setup(scheme: Scheme, order: Order, congestion: f64, direct: bool) -> Setup {
         listed: Vec::new(),
         seed: 7,
     };
-    let baselines = Baselines::default();
+    let baselines = Baselines::Keep;
     Setup { device, load, scheme, order, baselines, direct, periods: 1, step_s: 1.0, check: true }
 }
 
