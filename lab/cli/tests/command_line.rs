@@ -43,6 +43,7 @@ const WORDS: Words = Words {
         &["sim", "stripe", "model"],
         &["sim", "stripe", "validate"],
         &["sim", "stripe", "run"],
+        &["sim", "stripe", "clients"],
         &["sim", "tier"],
         &["sim", "volume"],
         &["emulate-disk"],

@@ -26,7 +26,8 @@ use policy::stripe::profile::Counts;
 use policy::volume::{Action, Event, FileEvent, Logged, Purpose, Ticket, Volume};
 use policy::{FileId, TargetId, Time};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 /// Event of the world.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +55,14 @@ pub(super) enum Happening {
     Issue,
     Answered(usize),
     Fetched(FetchId, TargetId),
+}
+
+impl Happening {
+    /// Whether it is more than a deadline of the machine, or the end of a tier's use. Deadlines keep each other in the
+    /// queue, so an empty queue may never come.
+    fn is_load(&self) -> bool {
+        !matches!(self, Happening::Timer | Happening::Quiet(_))
+    }
 }
 
 pub(super) struct World<'a> {
@@ -91,6 +100,8 @@ pub(super) struct World<'a> {
     pub(super) reads: Cow<'a, [Request]>,
     /// Index of the next one.
     pub(super) next: usize,
+    /// Times at which the clients of a closed loop have their answers.
+    pub(super) clients: BinaryHeap<Reverse<Time>>,
     todo: Vec<Job>,
     timer: Option<Time>,
     /// End of the applications' use of each tier.
@@ -178,6 +189,7 @@ impl<'a> World<'a> {
             shared: Vec::new(),
             reads: setup.requests.as_deref().map_or_else(|| setup.load.requests().into(), Cow::Borrowed),
             next: 0,
+            clients: (0..setup.clients).map(|_| Reverse(Time::ZERO)).collect(),
             todo: setup.load.jobs(),
             timer: None,
             used_until: [Time::ZERO; 2],
@@ -208,10 +220,10 @@ impl<'a> World<'a> {
             } else {
                 let Some((now, what)) = self.events.pop() else { break };
                 // Only the machine's own timers are left: they may continue for the time of `rest`.
-                let idle = matches!(what, Happening::Timer | Happening::Quiet(_)) && self.carries.is_empty();
+                let idle = !what.is_load() && self.carries.is_empty();
                 if !idle || !self.jobs.is_empty() {
                     rests = now + self.setup.rest;
-                } else if self.events.is_empty() && self.next == self.reads.len() && now > rests {
+                } else if now > rests && self.next == self.reads.len() && !self.events.any(Happening::is_load) {
                     break;
                 }
                 self.now = now;

@@ -107,6 +107,7 @@ fn apply(operator: char, a: f64, b: f64) -> f64 {
         '-' => a - b,
         '*' => a * b,
         '/' => a / b,
+        '|' => (a - b).abs(),
         '<' => f64::from(a < b),
         _ => f64::from(a > b),
     }
@@ -227,8 +228,13 @@ impl Parser<'_> {
             return Ok(Formula::Number(number));
         }
         if self.take("(").is_some() {
-            let aggregate = Aggregate::named(&word).ok_or_else(|| format!("there is no function `{word}`"))?;
+            let aggregate = Aggregate::named(&word);
             let inner = self.comparison()?;
+            if word == "abs" {
+                self.expect(")")?;
+                return Ok(Formula::Binary('|', Box::new(inner), Box::new(Formula::Number(0.0))));
+            }
+            let aggregate = aggregate.ok_or_else(|| format!("there is no function `{word}`"))?;
             let mut axes = Vec::new();
             while self.take(",").is_some() {
                 axes.push(self.until(",)"));
@@ -282,6 +288,7 @@ mod tests {
         assert_eq!(one(&format!("count({cut} > 0)")), 1.0);
         assert_eq!(one("at_min(r.0.ms[p=b], n) + 2 * 3 - 1"), 13.0);
         assert_eq!(one("max(min(r.0.ms, p), n)"), 20.0);
+        assert_eq!(one("mean(abs(5 - r.0.ms))"), 11.25);
         assert!(of("r.1.ms").is_err() && of("r.0.ms[p=c]").is_err());
     }
 

@@ -98,7 +98,7 @@ pub(super) fn published(figure: &Judged) -> String {
 /// Our numbers; of one number also the range over the seeds.
 pub(super) fn ours(figure: &Judged) -> String {
     if let [one] = &figure.points[..]
-        && one.least < one.most
+        && number(one.least) != number(one.most)
     {
         let range = format!("{} ({}..{})", number(one.ours), number(one.least), number(one.most));
         return with_unit(&[range], &figure.unit);

@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 /// Published numbers closer than this share have no order: Table 3.1 is "flat" over 2.5 %.
 const TIE: f64 = 0.05;
 
+/// Our numbers closer than this share have no order either.
+const SAME: f64 = 0.001;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) enum Verdict {
     #[serde(rename = "reproduced")]
@@ -181,10 +184,17 @@ impl Judged {
         let same = |published: f64, ours: f64| published == 0.0 || published.signum() == ours.signum() && ours != 0.0;
         self.sign = Some(known.iter().all(|(published, p)| same(*published, p.least) && same(*published, p.most)));
         let pairs = || known.iter().enumerate().flat_map(|(at, a)| known[at + 1..].iter().map(move |b| (a, b)));
-        let differ = |a: f64, b: f64| (a - b).abs() > TIE * a.abs().max(b.abs());
-        let ordered = || pairs().filter(|(a, b)| differ(a.0, b.0));
+        let differ = |a: f64, b: f64, by: f64| (a - b).abs() > by * a.abs().max(b.abs());
+        let ordered = || pairs().filter(|(a, b)| differ(a.0, b.0, TIE));
         if ordered().next().is_some() {
-            self.order = Some(ordered().all(|(a, b)| (a.0 - b.0) * (a.1.ours - b.1.ours) > 0.0));
+            let apart = |a: f64, b: f64| differ(a, b, SAME);
+            let holds = |a: &(f64, &Point), b: &(f64, &Point)| {
+                (a.0 - b.0) * (a.1.ours - b.1.ours) > 0.0 && apart(a.1.ours, b.1.ours)
+            };
+            self.order = Some(ordered().all(|(a, b)| holds(a, b)));
+        }
+        if self.judge == Judge::Below {
+            self.sign = None;
         }
         let near = |(published, p): &(f64, &Point)| (p.ours - published).abs() <= self.tolerance * published.abs();
         let direction = self.sign == Some(true) && self.order != Some(false);

@@ -25,10 +25,12 @@ PREFETCHERS (--l1, --l2), with their parameters:
 TRIGGERS (--l1-trigger, --l2-trigger):
   native   fixed:24   ets   esf, both with default=24,min=4,max=48,redistribute
 COORDINATORS (--coordinator), joined by +:
-  none   labels   du   pfc, which takes bypass, readmore, file, client, text=0.5, queue=0.1, cap=BLOCKS
+  none   labels   du   pfc, which takes bypass, readmore, file, client, prose, text=0.5, queue=0.1, cap=BLOCKS
+  pfc:prose, the paper's prose: a hit in the readmore queue counts whatever is cached; the default is the printed code
   pfc:adaptive, our own: streams told apart by address, read more and bypassed as streams of that length did before
   labels:onward, our own: what goes on where the upper level's prefetch ended counts as demanded
-  early, our own: the level above asks for what its application waits for in a request of its own; best early+pfc:adaptive
+  early, our own: the level above asks for what its application waits for in a request of its own, as mounts
+  do; best early+pfc:adaptive; early+pfc takes the prefetch behind such a request for its rest
 DISKS (--disk):
   cheetah9lp   atlas10k   ssd-sata   ssd-nvme   constant:5ms   plain:read=71.2MB,write=60MB,latency=1ms
   none: one level whose fetches are done at once, for hit ratios

@@ -266,11 +266,7 @@ impl Tier {
             survey.add(opened()?, &cut).map_err(|error| survey_problem(&error))?;
             self.say(&format!("trace      {}\n{}\n\n", wish.name, survey.traces()[trace]))?;
             if self.open && !survey.traces()[trace].has_times {
-                let problem = Problem::wrong(format!("{} does not say when its requests came", wish.name));
-                return Err(problem
-                    .so("nothing was simulated")
-                    .try_this("leave out --open: clients wait for their answers")
-                    .into());
+                return Err(super::volume::without_times(&wish.name));
             }
             requests.begin(survey.start_ns(trace));
             let limit = limit_requests.map_or(usize::MAX, |n| requests.len().saturating_add(n as usize));

@@ -200,7 +200,7 @@ impl Generate {
 
 impl Common {
     fn write(&self, mut records: impl Iterator<Item = Record>) -> Result<u8> {
-        let written = whole(&self.to_file, Target::Native(0), |writer| {
+        let written = whole(&self.to_file, Target::Native { block_bytes: 0, has_times: true }, |writer| {
             records.try_for_each(|r| writer.write(&r).map_err(super::not_written))
         })?;
         shown::text(&format!("{} records in {}, seed {}\n", written.records, self.to_file.display(), self.seed))?;

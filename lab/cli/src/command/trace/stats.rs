@@ -217,7 +217,7 @@ mod tests {
         accounting.pass(Passed::Mark);
         accounting.skip(Reason::NotANumber, 4);
         assert!(census.agrees(&accounting));
-        let identity = Identity { format: Format::Lirs, block_bytes: 4096 };
+        let identity = Identity { format: Format::Lirs, block_bytes: 4096, has_times: false };
         let shown = text(identity, false, true, &accounting, &census.report());
         for part in [
             "5 = 3 records + 1 mark + 1 malformed",

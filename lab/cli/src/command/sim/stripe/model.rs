@@ -10,7 +10,7 @@ use store::control::Problem;
 
 /// `entrepot-lab sim stripe model`.
 pub fn model(args: &ModelArgs) -> Result<Answer> {
-    let parameters = args.device.parameters()?;
+    let parameters = args.scaling.of(args.device.parameters()?);
     if !(args.rate.is_finite() && args.rate > 0.0) {
         return Err(Problem::wrong("--rate is above 0").into());
     }
