@@ -12,11 +12,11 @@ use std::fmt::Write as _;
 const STYLE: &str = "\
 :root{--ink:#111;--ground:#fff;--line:#bbb;--a:#444;--b:#8ab;--soft:#f3f3f3}\
 @media(prefers-color-scheme:dark){:root{--ink:#eee;--ground:#141414;--line:#555;--a:#ccc;--b:#468;--soft:#222}}\
-@media print{:root{--ink:#000;--ground:#fff;--line:#999;--a:#222;--b:#bbb;--soft:#fff}section{break-inside:avoid}}\
+@media print{:root{--ink:#000;--ground:#fff;--line:#999;--a:#222;--b:#bbb;--soft:#fff}svg{max-width:100%}}\
 body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--ground);max-width:64rem;margin:auto;padding:1rem}\
 table{border-collapse:collapse;display:block;overflow-x:auto}td,th{padding:.2rem .6rem;border-bottom:1px solid var(--line);\
 text-align:left;vertical-align:top}code,pre{background:var(--soft);white-space:pre-wrap;overflow-wrap:anywhere}\
-svg{max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:var(--ink)}.end{text-anchor:end}\
+figure{margin:0 0 1rem;overflow-x:auto}svg{height:auto}svg text{font:12px system-ui,sans-serif;fill:var(--ink)}.end{text-anchor:end}\
 .middle{text-anchor:middle}.grid{stroke:var(--line);stroke-width:.5}.axis{stroke:var(--ink)}.s0,.m0{fill:var(--a)}\
 .s1{fill:url(#hatch);stroke:var(--ink);stroke-width:.7}.m1{fill:var(--ground);stroke:var(--ink)}polyline{fill:none;\
 stroke:var(--ink);stroke-width:1.6}.l1{stroke-dasharray:5 4}.hatch{stroke:var(--ink);stroke-width:1.4}.under{fill:var(--b)}\

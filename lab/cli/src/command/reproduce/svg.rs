@@ -6,10 +6,14 @@
 use super::text::number;
 use std::fmt::Write as _;
 
-const HEIGHT: f64 = 260.0;
-const LEFT: f64 = 58.0;
-const TOP: f64 = 30.0;
-const BOTTOM: f64 = 64.0;
+/// Vertical extent of the values.
+const PLOT: f64 = 166.0;
+const LEFT: f64 = 62.0;
+const TOP: f64 = 34.0;
+/// Room for labels below, upright and turned.
+const BOTTOM: (f64, f64) = (28.0, 86.0);
+/// Characters of a label that fit into the room for turned ones.
+const LABEL: usize = 24;
 /// Steps of the vertical axis, at least.
 const STEPS: f64 = 4.0;
 /// Width of a character of a label, a guess for the page's font.
@@ -47,7 +51,7 @@ impl Scale {
     }
 
     fn y(&self, value: f64) -> f64 {
-        TOP + (self.to - value) / (self.to - self.from) * (HEIGHT - TOP - BOTTOM)
+        TOP + (self.to - value) / (self.to - self.from) * PLOT
     }
 
     fn ticks(&self) -> impl Iterator<Item = f64> {
@@ -59,17 +63,23 @@ impl Scale {
 
 /// Draws a chart. Each label has a value of each series above it.
 pub(super) fn chart(title: &str, unit: &str, labels: &[String], series: &[Series], shape: Shape) -> String {
-    let width = (LEFT + 20.0 + labels.len() as f64 * 46.0 * series.len().max(2) as f64 / 2.0).clamp(340.0, 980.0);
+    let longest = labels.iter().map(|label| label.chars().count().min(LABEL)).max().unwrap_or(0) as f64 * CHARACTER;
+    let width = (LEFT + 20.0 + labels.len() as f64 * 46.0).clamp(340.0, 1300.0);
+    let place = (width - LEFT - 10.0) / labels.len().max(1) as f64;
+    let turned = longest > place;
+    let height = TOP + PLOT + if turned { BOTTOM.1 } else { BOTTOM.0 };
+    // The first turned label goes beyond the left edge.
+    let beside = if turned { (longest * 0.8 - LEFT).max(0.0) } else { 0.0 };
+    let extent = width + beside;
     let all = series.iter().flat_map(|of| of.values.iter().flatten().copied());
     let scale = Scale::of(all);
     let mut svg = format!(
-        "<svg viewBox=\"0 0 {width:.0} {HEIGHT:.0}\" width=\"{width:.0}\" role=\"img\" aria-label=\"{}\">\n",
+        "<svg viewBox=\"-{beside:.0} 0 {extent:.0} {height:.0}\" width=\"{extent:.0}\" role=\"img\" aria-label=\"{}\">\n",
         escaped(title)
     );
     axes(&mut svg, &scale, width, unit);
-    let place = (width - LEFT - 10.0) / labels.len().max(1) as f64;
     let middle = |at: usize| LEFT + place * (at as f64 + 0.5);
-    category_labels(&mut svg, labels, place, &middle);
+    category_labels(&mut svg, labels, turned, &middle);
     for (nth, of) in series.iter().enumerate() {
         match shape {
             Shape::Bars => bars(&mut svg, &scale, of, nth, (place * 0.8 / series.len() as f64, series.len()), &middle),
@@ -88,7 +98,7 @@ fn axes(svg: &mut String, scale: &Scale, width: f64, unit: &str) {
         let (x, below) = (LEFT - 6.0, y + 4.0);
         let _ = writeln!(svg, "<text class=\"end\" x=\"{x}\" y=\"{below:.1}\">{}</text>", tick_text(tick, scale.step));
     }
-    let (bottom, x) = (HEIGHT - BOTTOM, LEFT);
+    let (bottom, x) = (TOP + PLOT, LEFT);
     let _ = writeln!(svg, "<line class=\"axis\" x1=\"{x}\" y1=\"{TOP}\" x2=\"{x}\" y2=\"{bottom}\"/>");
     let _ = writeln!(svg, "<text x=\"4\" y=\"14\">{}</text>", escaped(unit));
 }
@@ -99,16 +109,15 @@ fn tick_text(tick: f64, step: f64) -> String {
     format!("{:.digits$}", if tick.abs() < step * 1e-6 { 0.0 } else { tick })
 }
 
-fn category_labels(svg: &mut String, labels: &[String], place: f64, middle: &impl Fn(usize) -> f64) {
-    let longest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0) as f64 * CHARACTER;
-    let y = HEIGHT - BOTTOM + 16.0;
+fn category_labels(svg: &mut String, labels: &[String], turned: bool, middle: &impl Fn(usize) -> f64) {
+    let y = TOP + PLOT + 16.0;
     for (at, label) in labels.iter().enumerate() {
         let x = middle(at);
-        let shown: String = label.chars().take(22).collect();
-        let _ = if longest < place {
+        let shown: String = label.chars().take(LABEL).collect();
+        let _ = if !turned {
             writeln!(svg, "<text class=\"middle\" x=\"{x:.1}\" y=\"{y}\">{}</text>", escaped(&shown))
         } else {
-            let turned = format!("transform=\"rotate(-28 {x:.1} {y})\"");
+            let turned = format!("transform=\"rotate(-40 {x:.1} {y})\"");
             writeln!(svg, "<text class=\"end\" x=\"{x:.1}\" y=\"{y}\" {turned}>{}</text>", escaped(&shown))
         };
     }
@@ -157,10 +166,10 @@ fn line(svg: &mut String, scale: &Scale, of: &Series, nth: usize, middle: &impl 
 }
 
 fn legend(svg: &mut String, series: &[Series], shape: Shape) {
-    let mut x = LEFT;
+    let mut x = LEFT + 40.0;
     for (nth, of) in series.iter().enumerate() {
         let class = if shape == Shape::Bars { format!("s{nth}") } else { format!("m{nth}") };
-        let y = HEIGHT - 14.0;
+        let y = 5.0;
         let _ = writeln!(svg, "<rect class=\"{class}\" x=\"{x:.0}\" y=\"{y}\" width=\"12\" height=\"10\"/>");
         let _ = writeln!(svg, "<text x=\"{:.0}\" y=\"{}\">{}</text>", x + 17.0, y + 9.0, escaped(&of.name));
         x += 34.0 + of.name.chars().count() as f64 * CHARACTER;
