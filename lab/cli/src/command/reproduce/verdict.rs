@@ -1,6 +1,6 @@
 //! Verdicts: a figure of ours against the published one.
 //!
-//! A sign holds only if every seed has it. An order holds if no two numbers lie the other way round; published numbers
+//! A sign holds only if every seed has it; that of a ratio is its side of 1. An order holds if no two numbers lie the other way round; published numbers
 //! that differ by less than 5 % have no order. An experiment is as good as its worst figure that decides.
 
 use super::description::{Descriptions, Experiment, Figure, Judge};
@@ -181,7 +181,11 @@ impl Judged {
         if known.is_empty() {
             return;
         }
-        let same = |published: f64, ours: f64| published == 0.0 || published.signum() == ours.signum() && ours != 0.0;
+        // A ratio that is 1 changes nothing.
+        let neutral = if matches!(self.unit.as_str(), "times" | "ratio") { 1.0 } else { 0.0 };
+        let same = |published: f64, ours: f64| {
+            published == neutral || (published - neutral) * (ours - neutral) > 0.0
+        };
         self.sign = Some(known.iter().all(|(published, p)| same(*published, p.least) && same(*published, p.most)));
         let pairs = || known.iter().enumerate().flat_map(|(at, a)| known[at + 1..].iter().map(move |b| (a, b)));
         let differ = |a: f64, b: f64, by: f64| (a - b).abs() > by * a.abs().max(b.abs());
@@ -197,7 +201,9 @@ impl Judged {
             self.sign = None;
         }
         let near = |(published, p): &(f64, &Point)| (p.ours - published).abs() <= self.tolerance * published.abs();
-        let direction = self.sign == Some(true) && self.order != Some(false);
+        // A change of nothing has no direction: it is within the tolerance, or not reproduced.
+        let changes = known.iter().any(|(published, _)| *published != neutral);
+        let direction = changes && self.sign == Some(true) && self.order != Some(false);
         let (within, holds) = match self.judge {
             Judge::Within => (Some(known.iter().all(near)), direction),
             Judge::Sign => (None, self.sign == Some(true)),
@@ -219,6 +225,14 @@ mod tests {
     use super::*;
 
     fn judged(judge: Judge, points: &[(f64, &[f64])]) -> (Verdict, Option<bool>, Option<bool>, Option<bool>) {
+        judged_as("", judge, points)
+    }
+
+    fn judged_as(
+        unit: &str,
+        judge: Judge,
+        points: &[(f64, &[f64])],
+    ) -> (Verdict, Option<bool>, Option<bool>, Option<bool>) {
         let points = points.iter().map(|(published, seeds)| Point {
             label: String::new(),
             published: Some(*published),
@@ -228,7 +242,7 @@ mod tests {
         });
         let mut of = Judged {
             name: String::new(),
-            unit: String::new(),
+            unit: unit.into(),
             run: String::new(),
             words: String::new(),
             judge,
@@ -276,6 +290,8 @@ mod tests {
         assert_eq!(judged(Judge::Order, &[(1.0, &[5.0]), (2.0, &[5.0])]).0, Verdict::NotReproduced);
         assert_eq!(judged(Judge::Below, &[(1.8, &[1.2])]).0, Verdict::Reproduced);
         assert_eq!(judged(Judge::Below, &[(1.8, &[2.2])]).0, Verdict::NotReproduced);
-        assert_eq!(judged(Judge::Above, &[(10.0, &[2.7])]).0, Verdict::SameDirection);
+        assert_eq!(judged_as("times", Judge::Above, &[(10.0, &[2.7])]).0, Verdict::SameDirection);
+        assert_eq!(judged_as("times", Judge::Above, &[(10.0, &[0.9])]).0, Verdict::NotReproduced);
+        assert_eq!(judged_as("ratio", Judge::Within, &[(1.0, &[1.3])]).0, Verdict::NotReproduced);
     }
 }
