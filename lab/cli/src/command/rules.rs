@@ -97,7 +97,12 @@ impl Rules {
 }
 
 fn read(path: &Path) -> Result<RuleBase> {
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::of_io(&path.display().to_string(), &error))?;
+    let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidData => Problem::wrong(format!("{} is no text", path.display()))
+            .so("the rules cannot be used")
+            .try_this("name a file of rules, such as `entrepot-lab rules show` prints"),
+        _ => Failure::of_io(&path.display().to_string(), &error),
+    })?;
     let rules = rules::parse(&text).map_err(|error| {
         Problem::wrong(format!("{}, {error}", path.display()))
             .so("the rules cannot be used")

@@ -474,7 +474,7 @@ impl<'a> World<'a> {
         let took_s = self.written.iter().map(|of| of.ended.since(of.arrived).as_secs_f64());
         Figures {
             checkpoints: self.written.len() as u64,
-            checkpoint_s: took_s.sum::<f64>() / self.written.len().max(1) as f64,
+            checkpoint_s: took_s.fold(0.0, |sum, of| sum + of) / self.written.len().max(1) as f64,
             requests: answers as u64,
             request_ms: took_ns as f64 / answers.max(1) as f64 / 1e6,
             fast_share: self.fast_bytes[0] as f64 / served.max(1) as f64,

@@ -1,6 +1,7 @@
 //! `entrepot-lab sim cache`: a hierarchy of caches over a device, driven by traces.
 
 use super::traces::TraceArgs;
+use super::words::threads;
 use super::{figures, grid, setup_problem, simulate_problem};
 use crate::failure::Result;
 use crate::shown;
@@ -106,7 +107,7 @@ pub struct Cache {
     #[arg(long, value_name = "FILE", requires = "grid")]
     results: Option<PathBuf>,
     /// Cases that run side by side; without it, as many as there are cores.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads)]
     threads: Option<usize>,
     /// Write samples of the streams' read-ahead inventories to this file, as comma-separated values.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["grid", "compare"])]
@@ -233,6 +234,9 @@ impl Cache {
         if !policies.is_empty() {
             let done = grid::side_by_side(&policies, &traces, &survey, threads)?;
             return figures::compared(&done, self.output);
+        }
+        if let Some(path) = &self.timeline {
+            figures::write(path, "")?;
         }
         let start = std::time::Instant::now();
         let outcome = simulate::run(&setup, &survey, &traces).map_err(|error| simulate_problem(&error))?;
