@@ -58,10 +58,10 @@ pub(super) enum Happening {
 }
 
 impl Happening {
-    /// Whether it is more than a deadline of the machine, or the end of a tier's use. Deadlines keep each other in the
-    /// queue, so an empty queue may never come.
+    /// Whether it is more than a deadline of the machine, the end of a tier's use, or a step. Deadlines keep each other in
+    /// the queue, so an empty queue may never come; without changes under way, steps are those of changes given up.
     fn is_load(&self) -> bool {
-        !matches!(self, Happening::Timer | Happening::Quiet(_))
+        !matches!(self, Happening::Timer | Happening::Quiet(_) | Happening::Step(_))
     }
 }
 
