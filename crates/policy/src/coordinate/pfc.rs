@@ -158,10 +158,8 @@ impl Pfc {
             let max = self.config.bypass_max.unwrap_or(u32::MAX);
             parameters.bypass_length = parameters.bypass_length.saturating_add(1).min(max);
         }
-        if !hit {
-            if in_bypass {
-                parameters.bypass_length = parameters.bypass_length.saturating_sub(1);
-            }
+        if !hit && in_bypass {
+            parameters.bypass_length = parameters.bypass_length.saturating_sub(1);
         }
         if !hit || self.config.prose {
             parameters.readmore_length = if in_readmore { window } else { 0 };

@@ -222,10 +222,15 @@ impl Striper {
         bytes as f64 * self.config.copy_byte_s / devices * self.copy_factor
     }
 
+    /// Returns the measured service times as a multiple of the configured ones; 1 without measurements.
+    fn measured_slowness(&self) -> f64 {
+        let now = self.near.now().into_iter().chain(self.far.now()).reduce(f64::min).unwrap_or(0.5);
+        0.5 / now.max(0.01)
+    }
+
     /// Scales the service times of the model and the rules to the measured ones, if these are off.
     fn follow_speed(&mut self) {
-        let now = self.near.now().into_iter().chain(self.far.now()).reduce(f64::min).unwrap_or(0.5);
-        let slowness = 0.5 / now.max(0.01);
+        let slowness = self.measured_slowness();
         if (slowness / self.slowness - 1.0).abs() > SPEED_OFF {
             self.slowness = slowness;
             let parameters = self.config.parameters.slower(slowness);
@@ -335,7 +340,12 @@ impl Striper {
         };
         let narrower = self.widths.iter().rev().filter(|width| **width <= most);
         let shapes = narrower.flat_map(|&width| [devices.unwrap_or(all), all].map(|devices| shape(width, devices)));
-        let bearable = |shape: &Shape| self.planner.assign(classes, &[*shape], beside).mean_s.is_finite();
+        // The devices may be slower than the planner has them, by less than it follows.
+        let slower = (self.measured_slowness() / self.slowness).max(1.0);
+        let bearable = |shape: &Shape| {
+            let all = self.planner.assign(classes, &[*shape], beside);
+            all.mean_s.is_finite() && (all.utilisation + beside.utilisation) * slower < 1.0
+        };
         shapes.into_iter().find(bearable).unwrap_or_else(|| shape(self.widths.first().copied().unwrap_or(1), all))
     }
 

@@ -105,13 +105,19 @@ impl Rules {
 }
 
 fn read(path: &Path) -> Result<RuleBase> {
-    let built_in = |text| Ok(rules::parse(text).map_err(|error| Problem::failed(format!("the built-in rules: {error}")))?);
+    let built_in =
+        |text| Ok(rules::parse(text).map_err(|error| Problem::failed(format!("the built-in rules: {error}")))?);
     match path.to_str() {
         Some("paper") => return built_in(rules::PAPER),
         Some("adaptive") => return built_in(rules::ADAPTIVE),
         _ => {}
     }
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::of_io(&path.display().to_string(), &error))?;
+    let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidData => Problem::wrong(format!("{} is no text", path.display()))
+            .so("the rules cannot be used")
+            .try_this("name a file of rules, such as `entrepot-lab rules show` prints"),
+        _ => Failure::of_io(&path.display().to_string(), &error),
+    })?;
     let rules = rules::parse(&text).map_err(|error| {
         Problem::wrong(format!("{}, {error}", path.display()))
             .so("the rules cannot be used")

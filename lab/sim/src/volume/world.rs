@@ -58,10 +58,10 @@ pub(super) enum Happening {
 }
 
 impl Happening {
-    /// Whether it is more than a deadline of the machine, or the end of a tier's use. Deadlines keep each other in the
-    /// queue, so an empty queue may never come.
+    /// Whether it is more than a deadline of the machine, the end of a tier's use, or a step. Deadlines keep each other in
+    /// the queue, so an empty queue may never come; without changes under way, steps are those of changes given up.
     fn is_load(&self) -> bool {
-        !matches!(self, Happening::Timer | Happening::Quiet(_))
+        !matches!(self, Happening::Timer | Happening::Quiet(_) | Happening::Step(_))
     }
 }
 
@@ -474,7 +474,7 @@ impl<'a> World<'a> {
         let took_s = self.written.iter().map(|of| of.ended.since(of.arrived).as_secs_f64());
         Figures {
             checkpoints: self.written.len() as u64,
-            checkpoint_s: took_s.sum::<f64>() / self.written.len().max(1) as f64,
+            checkpoint_s: took_s.fold(0.0, |sum, of| sum + of) / self.written.len().max(1) as f64,
             requests: answers as u64,
             request_ms: took_ns as f64 / answers.max(1) as f64 / 1e6,
             fast_share: self.fast_bytes[0] as f64 / served.max(1) as f64,

@@ -311,11 +311,10 @@ mod tests {
         let one = Executor { shard: (1, 2), ..executor(at.path()) }.run(&cases).unwrap().kept.len();
         let both = Executor { shard: (2, 2), ..executor(at.path()) }.run(&cases).unwrap().kept.len();
         assert!(one < 8 && both == 8, "{one}, then all");
-        assert_eq!([shard("2/3"), shard("0/3").or(Ok((9, 9))), shard("4/3").or(Ok((8, 8)))], [
-            Ok((2, 3)),
-            Ok((9, 9)),
-            Ok((8, 8))
-        ]);
+        assert_eq!(
+            [shard("2/3"), shard("0/3").or(Ok((9, 9))), shard("4/3").or(Ok((8, 8)))],
+            [Ok((2, 3)), Ok((9, 9)), Ok((8, 8))]
+        );
     }
 
     #[test]

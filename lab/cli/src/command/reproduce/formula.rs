@@ -62,7 +62,8 @@ impl Formula {
                     selected.iter().for_each(|(axis, _)| _ = cell.remove(axis));
                     Ok((cell, value))
                 };
-                let cells = answers.iter().filter(|(cell, _)| chosen(cell)).map(of).collect::<Result<Vec<_>, String>>()?;
+                let cells =
+                    answers.iter().filter(|(cell, _)| chosen(cell)).map(of).collect::<Result<Vec<_>, String>>()?;
                 if cells.is_empty() { Err(format!("no case has {selected:?}")) } else { Ok(Table(cells)) }
             }
             Formula::Binary(operator, left, right) => {

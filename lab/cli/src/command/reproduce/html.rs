@@ -121,7 +121,11 @@ fn drawn(of: &Judged) -> String {
     }
     series.push(Series { name: "ours".into(), values: of.points.iter().map(|point| Some(point.ours)).collect() });
     let shape = if numeric && labels.len() > 2 { Shape::Lines } else { Shape::Bars };
-    format!("<figure><figcaption>{}</figcaption>\n{}</figure>\n", escaped(&of.name), chart(&of.name, &of.unit, &labels, &series, shape))
+    format!(
+        "<figure><figcaption>{}</figcaption>\n{}</figure>\n",
+        escaped(&of.name),
+        chart(&of.name, &of.unit, &labels, &series, shape)
+    )
 }
 
 /// Single numbers, a chart for each unit.

@@ -47,7 +47,11 @@ impl Scale {
         let raw = span / STEPS;
         let power = 10f64.powf(raw.log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].map(|n| n * power).into_iter().find(|step| *step >= raw).unwrap_or(raw);
-        Scale { from: (least / step).floor() * step, to: (most / step).ceil().max((least / step).floor() + 1.0) * step, step }
+        Scale {
+            from: (least / step).floor() * step,
+            to: (most / step).ceil().max((least / step).floor() + 1.0) * step,
+            step,
+        }
     }
 
     fn y(&self, value: f64) -> f64 {
@@ -159,7 +163,10 @@ fn line(svg: &mut String, scale: &Scale, of: &Series, nth: usize, middle: &impl 
             0 => writeln!(svg, "<circle class=\"m0\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\">{title}</circle>"),
             _ => {
                 let (left, top) = (x - 3.5, y - 3.5);
-                writeln!(svg, "<rect class=\"m{nth}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"7\" height=\"7\">{title}</rect>")
+                writeln!(
+                    svg,
+                    "<rect class=\"m{nth}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"7\" height=\"7\">{title}</rect>"
+                )
             }
         };
     }
@@ -187,7 +194,9 @@ mod tests {
 
     #[test]
     fn a_scale_has_round_steps_around_zero_and_all_values() {
-        for (values, from, to) in [(vec![6.48, 2.95], 0.0, 8.0), (vec![-19.0, -46.0], -60.0, 0.0), (vec![0.0], 0.0, 0.5)] {
+        for (values, from, to) in
+            [(vec![6.48, 2.95], 0.0, 8.0), (vec![-19.0, -46.0], -60.0, 0.0), (vec![0.0], 0.0, 0.5)]
+        {
             let scale = Scale::of(values.iter().copied());
             assert!((scale.from - from).abs() < 1e-9 && (scale.to - to).abs() < 1e-9, "{} {}", scale.from, scale.to);
             assert!(scale.y(scale.from) > scale.y(scale.to));

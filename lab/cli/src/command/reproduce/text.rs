@@ -174,7 +174,8 @@ pub(super) fn markdown(report: &Report) -> String {
     for row in report.rows.iter().filter(short) {
         let deciding = row.figures.iter().filter(|of| of.decides && of.verdict != Verdict::NotPossible);
         if let Some(of) = deciding.max_by_key(|of| of.verdict) {
-            let cells = [&*row.id, row.verdict.word(), &of.name, &published(of), &ours(of)].map(|s| s.replace('|', "/"));
+            let cells =
+                [&*row.id, row.verdict.word(), &of.name, &published(of), &ours(of)].map(|s| s.replace('|', "/"));
             let _ = writeln!(text, "| {} |", cells.join(" | "));
         }
     }

@@ -183,9 +183,7 @@ impl Judged {
         }
         // A ratio that is 1 changes nothing.
         let neutral = if matches!(self.unit.as_str(), "times" | "ratio") { 1.0 } else { 0.0 };
-        let same = |published: f64, ours: f64| {
-            published == neutral || (published - neutral) * (ours - neutral) > 0.0
-        };
+        let same = |published: f64, ours: f64| published == neutral || (published - neutral) * (ours - neutral) > 0.0;
         self.sign = Some(known.iter().all(|(published, p)| same(*published, p.least) && same(*published, p.most)));
         let pairs = || known.iter().enumerate().flat_map(|(at, a)| known[at + 1..].iter().map(move |b| (a, b)));
         let differ = |a: f64, b: f64, by: f64| (a - b).abs() > by * a.abs().max(b.abs());

@@ -1,6 +1,7 @@
 //! `entrepot-lab sim cache`: a hierarchy of caches over a device, driven by traces.
 
 use super::traces::TraceArgs;
+use super::words::threads;
 use super::{figures, grid, remark, setup_problem, simulate_problem};
 use crate::failure::Result;
 use crate::table::{Answer, Output};
@@ -105,7 +106,7 @@ pub struct Cache {
     #[arg(long, value_name = "FILE", requires = "grid")]
     results: Option<PathBuf>,
     /// Cases that run side by side; without it, as many as there are cores.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads)]
     threads: Option<usize>,
     /// Write samples of the streams' read-ahead inventories to this file, as comma-separated values.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["grid", "compare"])]
@@ -237,11 +238,17 @@ impl Cache {
             let done = grid::side_by_side(&policies, &traces, &survey, self.threads())?;
             return Ok(figures::compared(&done, self.output));
         }
+        if let Some(path) = &self.timeline {
+            figures::write(path, "")?;
+        }
         let start = std::time::Instant::now();
         let outcome = simulate::run(&setup, &survey, &traces).map_err(|error| simulate_problem(&error))?;
         let (took, requests) = (start.elapsed().as_secs_f64(), outcome.report.reads.count + outcome.report.writes);
         let speed = requests as f64 / took / 1e6;
-        remark(Output::Json, &format!("replayed   {requests} requests in {took:.3} s: {speed:.2} million per second\n"))?;
+        remark(
+            Output::Json,
+            &format!("replayed   {requests} requests in {took:.3} s: {speed:.2} million per second\n"),
+        )?;
         if let Some(path) = &self.timeline {
             figures::timeline(path, &outcome.samples)?;
         }

@@ -124,7 +124,7 @@ pub struct Center {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["grid", "sweep"])]
     timeline: Option<PathBuf>,
     /// Centres simulated side by side; without it, as many as there are cores.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::words::threads)]
     threads: Option<usize>,
     /// Let every machine check its invariants after every event; slow.
     #[arg(long)]

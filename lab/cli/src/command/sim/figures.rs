@@ -1,6 +1,6 @@
 //! How the figures of simulations are shown.
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::table::{self, Answer, Column, Output, column};
 use serde_json::json;
 use sim::grid::{Cell, Done, TraceWish};
@@ -163,6 +163,12 @@ fn figures(levels: usize) -> Vec<Column<'static, Done>> {
 }
 
 /// Samples as comma-separated values.
+/// Writes a file; before a run with nothing, so that a wrong path is reported before the work.
+pub(super) fn write(path: &Path, text: &str) -> Result<()> {
+    let failed = |error| Failure::of_io(&path.display().to_string(), &error).so("the file was not written");
+    Ok(std::fs::write(path, text).map_err(failed)?)
+}
+
 pub(super) fn timeline(path: &Path, samples: &[Sample]) -> Result<()> {
     let columns = [
         column("time_s", |s: &Sample| s.at.as_secs_f64()).digits(6),
@@ -173,6 +179,5 @@ pub(super) fn timeline(path: &Path, samples: &[Sample]) -> Result<()> {
         column("trigger_distance_blocks", |s: &Sample| s.trigger_distance).digits(3),
         column("rate_blocks_s", |s: &Sample| s.rate).digits(3),
     ];
-    std::fs::write(path, table::csv(&columns, samples))?;
-    Ok(())
+    write(path, &table::csv(&columns, samples))
 }

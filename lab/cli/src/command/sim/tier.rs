@@ -48,7 +48,8 @@ SCHEMES (--schemes):
   lfu                    on the fast tier what was accessed most often so far
   ws-ros                 working-set reorganisation, the paper's thresholds
   tuned                  working-set reorganisation by expected gain against cost: ours
-  optimum                for each window the best placement, known beforehand and free of charge
+  optimum                for each window the placement with most hits, known beforehand and free of charge: no bound of time,
+                         so tuned can be faster
 
 EXAMPLES:
   entrepot-lab sim tier --generate zipf:theta=1.0
@@ -108,7 +109,7 @@ pub struct Tier {
     #[arg(long, value_name = "NAME=VALUES", value_parser = axis)]
     sweep: Option<Axis>,
     /// Runs side by side; without it, as many as there are cores.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::words::threads)]
     threads: Option<usize>,
     /// Check the accounts after every event; slow.
     #[arg(long)]

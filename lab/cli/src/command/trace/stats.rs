@@ -73,8 +73,7 @@ impl Stats {
                 "windows": windows,
             })),
             Output::Text => {
-                let shown =
-                    text(identity, reader.has_times(), options.block_bytes.is_none(), accounting, &report);
+                let shown = text(identity, reader.has_times(), options.block_bytes.is_none(), accounting, &report);
                 Answer::Text(shown + &windows.as_ref().map(distribution).unwrap_or_default())
             }
         })
