@@ -81,12 +81,8 @@ impl Workload {
                 ("oltp" | "web" | "multi" | "queries" | "webserver", "scale") => {
                     scale = number().filter(|n| *n > 0.0).ok_or_else(not_a_number)?;
                 }
-                ("oltp" | "web" | "multi", "calls") => {
-                    calls = number().filter(|n| *n >= 1.0).ok_or_else(not_a_number)? as u64;
-                }
-                ("oltp" | "web" | "multi", "crossing") => {
-                    crossing = number().filter(|n| *n <= 1.0).ok_or_else(not_a_number)?;
-                }
+                ("oltp" | "web" | "multi", "calls") => calls = number().ok_or_else(not_a_number)?.max(1.0) as u64,
+                ("oltp" | "web" | "multi", "crossing") => crossing = number().ok_or_else(not_a_number)?.min(1.0),
                 ("vod", "drawn") => drawn = number().ok_or_else(not_a_number)? > 0.0,
                 ("vod", "streams") => streams = number().ok_or_else(not_a_number)? as u32,
                 ("vod", "random") => random = number().ok_or_else(not_a_number)? as u32,
