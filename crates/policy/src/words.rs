@@ -142,8 +142,8 @@ pub fn trigger(text: &str) -> Result<Trigger, WordError> {
 /// our reading of the upper level's prefetches.
 ///
 /// PFC takes `bypass` or `readmore` for one action only, and `file` or `client` for its scope. `text` (`text=0.5`) is
-/// the other reading of its code; further parameters are `queue=0.1` and `cap=BLOCKS`. `pfc:adaptive` is our per-stream
-/// coordinator.
+/// the other reading of its code, `prose` the other reading of readmore; further parameters are `queue=0.1` and
+/// `cap=BLOCKS`. `pfc:adaptive` is our per-stream coordinator.
 pub fn coordination(text: &str) -> Result<Coordination, WordError> {
     let mut chosen = Coordination::NONE;
     for part in text.split('+') {
@@ -182,11 +182,12 @@ fn pfc(parser: &Parser<'_>) -> Result<Pfc, WordError> {
             "readmore" => pfc.bypass = false,
             "file" => pfc.scope = Scope::File,
             "client" => pfc.scope = Scope::Client,
+            "prose" => pfc.prose = true,
             "text" if value.is_empty() => pfc.large = Large::Text { factor: 0.5 },
             "text" => pfc.large = Large::Text { factor: parser.number(key, value)? },
             "queue" => pfc.queue_fraction = parser.number(key, value)?,
             "cap" => pfc.bypass_max = Some(parser.number(key, value)?),
-            _ => return Err(parser.unknown(key, "bypass, readmore, file, client, text, queue, cap")),
+            _ => return Err(parser.unknown(key, "bypass, readmore, file, client, prose, text, queue, cap")),
         }
     }
     if !pfc.bypass && !pfc.readmore {
@@ -208,6 +209,7 @@ mod tests {
         assert_eq!(coordination("none").unwrap(), Coordination::NONE);
         assert_eq!(coordination("pfc").unwrap(), Coordination::PFC);
         assert!(!coordination("labels+pfc:bypass").unwrap().pfc.unwrap().readmore);
+        assert!(coordination("pfc:prose").unwrap().pfc.unwrap().prose);
         assert_eq!(coordination("labels+pfc").unwrap().labels, Labels::Published);
         assert_eq!(coordination("labels:onward").unwrap().labels, Labels::Onward);
         assert!(coordination("early+pfc:adaptive").unwrap().early);

@@ -37,7 +37,7 @@ impl From<std::io::Error> for Failure {
             // The reader of our output closed the pipe: no failure.
             return Failure::Said(0);
         }
-        Failure::Problem(Problem::new(exit::of_io(&e), e.to_string()))
+        Failure::Problem(Problem::new(exit::of_io(&e), e.to_string()).try_this(exit::next_of_io(&e)))
     }
 }
 

@@ -139,7 +139,41 @@ pub fn csv<R>(columns: &[Column<'_, R>], rows: &[R]) -> String {
     std::iter::once(head).chain(rows).map(|line| line.join(",") + "\n").collect()
 }
 
-/// Writes rows in the chosen format; `text` and `json` are only computed if needed.
+/// A command's answer in the chosen format.
+pub enum Answer {
+    /// Text for people, or CSV.
+    Text(String),
+    /// A value for programs.
+    Json(Value),
+}
+
+impl Answer {
+    /// Writes the answer to standard output.
+    pub fn write(&self) -> Result<u8> {
+        match self {
+            Answer::Text(text) => shown::text(text)?,
+            Answer::Json(json) => shown::json(json)?,
+        }
+        Ok(0)
+    }
+}
+
+/// Formats rows as chosen; `text` and `json` are only computed if needed.
+pub fn answer<R>(
+    output: Output,
+    columns: &[Column<'_, R>],
+    rows: &[R],
+    text: impl FnOnce() -> String,
+    json: impl FnOnce() -> Value,
+) -> Answer {
+    match output {
+        Output::Text => Answer::Text(text()),
+        Output::Csv => Answer::Text(csv(columns, rows)),
+        Output::Json => Answer::Json(json()),
+    }
+}
+
+/// Writes rows in the chosen format.
 pub fn write<R>(
     output: Output,
     columns: &[Column<'_, R>],
@@ -147,12 +181,7 @@ pub fn write<R>(
     text: impl FnOnce() -> String,
     json: impl FnOnce() -> Value,
 ) -> Result<u8> {
-    match output {
-        Output::Text => shown::text(&text())?,
-        Output::Csv => shown::text(&csv(columns, rows))?,
-        Output::Json => shown::json(&json())?,
-    }
-    Ok(0)
+    answer(output, columns, rows, text, json).write()
 }
 
 /// Returns all rows as JSON. Infinity becomes null.

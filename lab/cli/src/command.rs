@@ -3,6 +3,7 @@
 mod bench;
 mod emulate_disk;
 mod patterns;
+mod reproduce;
 mod rules;
 mod sim;
 mod trace;
@@ -26,6 +27,7 @@ EXAMPLES:
   entrepot-lab trace stats oltp.trace
   entrepot-lab sim cache --trace oltp.trace --l1 linux --l2 sarc --l2-size 200% --coordinator pfc
   entrepot-lab sim tier --generate zipf --fast-size 20%
+  entrepot-lab reproduce --quick
   entrepot-lab emulate-disk --model cheetah9lp /srv/data /mnt/disk
   entrepot-lab bench device /mnt/disk0
 
@@ -39,6 +41,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Sim(sim::Sim),
+    Reproduce(reproduce::Reproduce),
     Trace(trace::Trace),
     Rules(rules::Rules),
     Patterns(patterns::Patterns),
@@ -57,11 +60,24 @@ EXAMPLES:
     Man(Man),
 }
 
+impl Command {
+    /// The answer of a simulation, of a plot or of a census, as JSON; `None` for other commands.
+    fn json(&self) -> Result<Option<serde_json::Value>> {
+        match self {
+            Command::Sim(c) => c.json(),
+            Command::Rules(c) => c.json(),
+            Command::Trace(c) => c.json(),
+            _ => Ok(None),
+        }
+    }
+}
+
 impl Cli {
     /// Carries it out; gives the exit code.
     pub fn run(self) -> Result<u8> {
         match self.command {
             Command::Sim(c) => c.run(),
+            Command::Reproduce(c) => c.run(),
             Command::Trace(c) => c.run(),
             Command::Rules(c) => c.run(),
             Command::Patterns(c) => c.run(),

@@ -4,6 +4,8 @@
 //! The simulator runs first, over a device that takes 5 ms. The live cache then passes through the same moments. Its
 //! clock shows the simulator's time, requests come at the same times, and each read of its target (in memory) ends at
 //! the simulated end.
+//!
+//! With two levels the lower one is compared: the live cache gets the simulated requests of the level above.
 
 #[path = "parity/burst.rs"]
 mod burst;
@@ -48,6 +50,13 @@ const LEVELS: [[&str; 4]; 12] = [
     ["stream", "sarc", "esf:redistribute", "labels+pfc:client"],
 ];
 
+/// Lower levels under RA: prefetcher, replacement, trigger, coordinator. Their requests are those of a mount above.
+const LOWER: [[&str; 4]; 3] = [
+    ["stream", "sarc", "native", "early+pfc"],
+    ["on-demand", "", "native", "early+pfc:prose"],
+    ["on-demand", "", "native", "early+pfc:adaptive"],
+];
+
 fn level([prefetch, replacement, trigger, coordinator]: [&str; 4]) -> LevelConfig {
     let mut level = LevelConfig::new(64, words::prefetch(prefetch).unwrap());
     if !replacement.is_empty() {
@@ -85,12 +94,17 @@ fn requests(seed: u64) -> Vec<Access> {
 }
 
 fn simulated(level: &LevelConfig, requests: &[Access]) -> Vec<Logged> {
+    simulated_below(None, level, requests)
+}
+
+/// Simulates a level, below another one if given; returns its log.
+fn simulated_below(upper: Option<LevelConfig>, level: &LevelConfig, requests: &[Access]) -> Vec<Logged> {
     let device = Device::Constant(Service::new(Time::from_millis(5), Time::ZERO));
     let storage = Storage::new(vec![device], Array::Single, Scheduler::Noop, Merging::default());
     let placement = Placement::new(&[FILE_BLOCKS; FILES as usize], BLOCK / 512, storage.sectors());
     let config = Config {
-        private: vec![level.clone()],
-        shared: Vec::new(),
+        private: vec![upper.clone().unwrap_or_else(|| level.clone())],
+        shared: upper.iter().map(|_| level.clone()).collect(),
         link: Link::PUBLISHED,
         arrival: Arrival::Open { speed: 1.0 },
         until: None,
@@ -102,7 +116,7 @@ fn simulated(level: &LevelConfig, requests: &[Access]) -> Vec<Logged> {
     let mut world = World::new(config, storage, placement, vec![requests.iter().copied()]).unwrap();
     world.start_logs();
     world.run();
-    world.log(0).to_vec()
+    world.log(usize::from(upper.is_some())).to_vec()
 }
 
 /// Leads the live cache through the moments of the simulator's log.
@@ -123,6 +137,8 @@ fn live(level: &LevelConfig, moments: &[Logged]) -> Vec<Logged> {
                         (request.span.first.index() * BLOCK, request.span.len as usize * BLOCK as usize);
                     let mut bytes = vec![0; len];
                     let stream = &streams[request.stream as usize - 1];
+                    let speculative = stream.downgrade().speculative().unwrap();
+                    let stream = if request.demand_len == 0 { &speculative } else { stream };
                     let expected = stage.content(file, offset, len);
                     match stage.files[file as usize].begin_read(stream, offset, &mut bytes) {
                         Reading::Done(got) => assert!(got == len && bytes == expected, "{request:?}"),
@@ -190,6 +206,28 @@ fn the_simulator_and_the_live_cache_do_the_same() {
             let late = |logged: &Logged| matches!(logged, Logged::Action(_, Action::Deliver { outcome, .. }) if outcome.late > 0);
             assert!(expected.iter().any(late), "{words:?}: nobody waited for what was on the way");
         }
+    }
+}
+
+#[test]
+fn the_lower_of_two_levels_does_the_same() {
+    for (at, words) in LOWER.into_iter().enumerate() {
+        let upper = LevelConfig { join: false, ..level(["ra", "", "native", "none"]) };
+        let lower = level(words);
+        // One after the other: a mount above has no way to hurry a prefetch that it waits for.
+        let apart = |(n, of): (u64, Access)| Access { at: Time::from_millis(80 * n), ..of };
+        let requests: Vec<Access> = (0..).zip(requests(at as u64 + 1)).map(apart).collect();
+        let log = simulated_below(Some(upper), &lower, &requests);
+        let (logged, expected) = (named(&live(&lower, &log)), named(&log));
+        for (n, (live, simulated)) in logged.iter().zip(&expected).enumerate() {
+            assert_eq!(live, simulated, "{words:?}: line {n}");
+        }
+        assert_eq!(logged.len(), expected.len(), "{words:?}");
+        let count = |demand: fn(u32) -> bool| {
+            log.iter().filter(|of| matches!(of, Logged::Event(_, Event::Request(r)) if demand(r.demand_len))).count()
+        };
+        let (demanded, ahead) = (count(|len| len > 0), count(|len| len == 0));
+        assert!(demanded > 10 && ahead > 100, "{words:?}: two requests of a miss: {demanded}, {ahead}");
     }
 }
 

@@ -71,6 +71,11 @@ impl<E> EventQueue<E> {
         self.now
     }
 
+    /// Whether any queued event is such.
+    pub fn any(&self, such: impl Fn(&E) -> bool) -> bool {
+        self.heap.iter().any(|entry| such(&entry.event))
+    }
+
     /// Number of queued events.
     pub fn len(&self) -> usize {
         self.heap.len()

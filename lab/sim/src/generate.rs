@@ -7,6 +7,7 @@
 
 pub(crate) mod arithmetic;
 mod arrivals;
+mod joined;
 mod mixed;
 mod multi;
 mod paced;
@@ -18,6 +19,7 @@ mod web_server;
 mod workload;
 
 pub use arrivals::Arrivals;
+pub use joined::joined;
 pub use mixed::{Mixed, MixedShape, oltp_like, web_like};
 pub use multi::{Multi, MultiShape};
 pub use paced::{Paced, Stream};

@@ -27,7 +27,7 @@ mod run;
 mod summary;
 
 pub use axes::{Case, Cell, Word, cross};
-pub use parallel::side_by_side;
+pub use parallel::{alone, side_by_side};
 pub use plan::{Compare, Done, GridError, Plan, TraceWish, trace_setup};
 pub use run::{Progress, run};
 pub use summary::{Comparison, Summary, summarise};

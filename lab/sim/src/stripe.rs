@@ -9,8 +9,10 @@
 //! The disks are those of the model (seek, rotation and a third term, each uniform), so that the model can be
 //! compared with queues. Alternatively they are the simulator's mechanical disks, which track their arm.
 
+mod closed;
 mod phases;
 mod world;
 
+pub use closed::{Closed, closed};
 pub use phases::{Phase, RequestClass, parse_phases};
 pub use world::{Drive, Figures, Setup, run, run_logged};

@@ -98,6 +98,8 @@ pub struct Setup {
     pub load: Load,
     /// Requests of a trace, instead of the readers of the load.
     pub requests: Option<Vec<Request>>,
+    /// Clients of the requests: each sends the next one when its last is answered. 0: requests come at their times.
+    pub clients: u32,
     /// Applications that write at given times into a buffer on one device, beside or instead of the load.
     pub applications: Option<Applications>,
     /// Faults of the targets.
@@ -119,9 +121,11 @@ pub struct Figures {
     pub refused: u64,
     /// Mean time from the start of a checkpoint's request to its end, in seconds.
     pub checkpoint_s: f64,
-    /// Requests of readers.
+    /// Answered requests of readers.
     pub requests: u64,
-    /// Mean response time of these requests, in milliseconds.
+    /// Requests of readers for lost files: not answered, and not in the mean.
+    pub requests_failed: u64,
+    /// Mean response time of the answered requests, in milliseconds.
     pub request_ms: f64,
     /// Share of all bytes that the fast tier served.
     pub fast_share: f64,
@@ -142,6 +146,12 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// Share of the readers' requests that were answered; 1 without requests.
+    pub fn answered_share(&self) -> f64 {
+        let all = self.requests + self.requests_failed;
+        if all == 0 { 1.0 } else { self.requests as f64 / all as f64 }
+    }
+
     fn carried(&mut self, by: Mechanism, bytes: u64) {
         let name = format!("{by:?}").to_lowercase();
         *self.changes.entry(name.clone()).or_default() += 1;

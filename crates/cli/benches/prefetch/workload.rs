@@ -19,7 +19,7 @@ pub struct Workload {
 impl Workload {
     /// Video on demand: each stream thinks 33 ms after each answer.
     pub fn vod(streams: u32, seconds: u64, seed: u64) -> Workload {
-        let records = vod(streams, 0, seconds, seed).collect();
+        let records = vod(streams, 0, seconds, false, seed).collect();
         Workload { name: format!("video {streams}"), copies: false, seconds, records }
     }
 

@@ -79,7 +79,7 @@ impl Buffer {
         Buffer {
             decided: Time::ZERO,
             turns: Turns::new(config.turns && config.scheme != Scheme::DataWarp, config.wait_max),
-            tables: Tables::new(config.order),
+            tables: Tables::new(config.order, config.baselines),
             forecast: Forecast::new(),
             writing: BTreeMap::new(),
             numbers: BTreeMap::new(),

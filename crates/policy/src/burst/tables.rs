@@ -10,7 +10,8 @@
 //! Reading A-22: an application enters E-order with its second version. A-23: a version is registered after it was
 //! written. A-24: the highest MTBF, and so the lowest failure rate, is demoted first.
 //!
-//! Other orders, for comparison: written first (FIFO), least recently used (LRU), V-order without versions.
+//! Other orders, for comparison: written first (FIFO), least recently used (LRU), V-order without versions. Under FIFO
+//! and LRU demoted data leave the buffer ([`Baselines::Move`]): the thesis calls clean copies BBOS's own.
 //!
 //! Source: Sung, Table 5.1 and section 5.2; the reference, sections 8.3 and 8.4.
 
@@ -42,6 +43,16 @@ pub enum Order {
     Fifo,
     /// The version used least recently.
     Lru,
+}
+
+/// Treatment of demoted data under FIFO and LRU, the orders that BBOS is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Baselines {
+    /// They leave the buffer, and both orders go by the time of writing: the published setup.
+    #[default]
+    Move,
+    /// They stay as clean copies, as with BBOS, and a restart counts as a use.
+    Keep,
 }
 
 /// A copy to the capacity tier.
@@ -96,6 +107,7 @@ struct Held {
 #[derive(Clone, Debug)]
 pub struct Tables {
     order: Order,
+    baselines: Baselines,
     mtbf_s: BTreeMap<App, u64>,
     /// Versions in the buffer.
     held: BTreeMap<Version, Held>,
@@ -110,9 +122,10 @@ pub struct Tables {
 
 impl Tables {
     /// Makes empty tables.
-    pub fn new(order: Order) -> Tables {
+    pub fn new(order: Order, baselines: Baselines) -> Tables {
         Tables {
             order,
+            baselines,
             mtbf_s: BTreeMap::new(),
             held: BTreeMap::new(),
             demoted: BTreeSet::new(),
@@ -207,7 +220,8 @@ impl Tables {
         };
         let held = self.held.get_mut(&version)?;
         held.demoting = true;
-        Some(Demotion { version, bytes: held.bytes, delete: reason == Reason::Superseded, reason })
+        let delete = reason == Reason::Superseded || (reason == Reason::Oldest && self.baselines == Baselines::Move);
+        Some(Demotion { version, bytes: held.bytes, delete, reason })
     }
 
     /// Completes a demotion; returns the bytes freed at once.
@@ -255,7 +269,7 @@ impl Tables {
         let clock = self.clock;
         let held = self.held.get_mut(&version);
         let hit = held.is_some();
-        if let (Some(held), Order::Lru) = (held, self.order) {
+        if let (Some(held), Order::Lru, Baselines::Keep) = (held, self.order, self.baselines) {
             held.used = clock;
         }
         Some((version, hit))

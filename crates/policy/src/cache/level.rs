@@ -62,9 +62,9 @@ impl Level {
         let prefetcher = Prefetcher::new(config.prefetch);
         let rates = Rates::new(config.trigger);
         let needs_streams = prefetcher.needs_streams() || rates.is_some() || config.per_stream;
-        let pfc = config.coordination.pfc.map(|pfc| Pfc::new(pfc, capacity, config.streams_max));
-        let adaptive =
-            config.coordination.adaptive.then(|| Adaptive::new(capacity, config.coordination.knows_labels()));
+        let coordination = config.coordination;
+        let pfc = coordination.pfc.map(|of| Pfc::new(of, capacity, config.streams_max, coordination.early));
+        let adaptive = coordination.adaptive.then(|| Adaptive::new(capacity, coordination.knows_labels()));
         Ok(Level {
             pages: Pages::new(capacity, config.replacement),
             plain: matches!(prefetcher, Prefetcher::None)

@@ -62,6 +62,9 @@ pub struct Pfc {
     pub scope: Scope,
     /// Treatment of requests that are larger than the mean.
     pub large: Large,
+    /// Whether a hit in the readmore queue counts whatever is cached, as in the paper's prose. The printed code asks the
+    /// queue only if no requested block is cached.
+    pub prose: bool,
     /// Length of each queue in blocks, as a fraction of the level's capacity: 0.1.
     pub queue_fraction: f64,
     /// Largest `bypass_length`; `None` as published.
@@ -75,6 +78,7 @@ impl Pfc {
         readmore: true,
         scope: Scope::Level,
         large: Large::Literal,
+        prose: false,
         queue_fraction: 0.1,
         bypass_max: None,
     };

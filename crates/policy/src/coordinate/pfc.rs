@@ -16,6 +16,12 @@
 //! - `bypass_length` is cut per request, never below 0, and uncapped unless configured.
 //! - the mean is that of earlier requests, and the first request defines it. Requests larger than twice the mean
 //!   do not enter it.
+//! - The end of the condition on cache hits: the code as printed sets `readmore_length` only if no block is cached; the
+//!   prose has no such condition ([`Config::prose`]).
+//!
+//! With early requests ([`super::Coordination::early`]) the level above sends its application's blocks and its own
+//! prefetch as two requests. The second is the rest of the first: it takes the same way and adapts nothing. Otherwise
+//! each prefetch would be found in `readmore_q`, as if the application had read on.
 
 use super::config::{Large, Pfc as Config, Scope};
 use crate::block::recent::Recent;
@@ -38,6 +44,15 @@ pub(crate) struct Pfc {
     parameters: Vec<Parameters>,
     bypass_queue: Recent,
     readmore_queue: Recent,
+    /// Ends of demanded requests, one per recent stream; `None` without early requests.
+    ends: Option<Ends>,
+}
+
+/// Ends of demanded requests, each with whether the whole request bypassed.
+#[derive(Clone, Debug)]
+struct Ends {
+    of: Recent,
+    bypassed: Vec<bool>,
 }
 
 /// Decision of PFC about a request.
@@ -50,10 +65,12 @@ pub(crate) struct Split {
 }
 
 impl Pfc {
-    pub(crate) fn new(config: Config, capacity: u32, contexts_max: u32) -> Pfc {
+    /// Makes a PFC without knowledge. `early`: the level above sends its prefetches as requests of their own.
+    pub(crate) fn new(config: Config, capacity: u32, contexts_max: u32, early: bool) -> Pfc {
         let queue = ((f64::from(capacity) * config.queue_fraction) as u32).max(1);
         Pfc {
             config,
+            ends: early.then(|| Ends { of: Recent::new(contexts_max), bypassed: Vec::new() }),
             contexts: Recent::new(contexts_max),
             parameters: Vec::new(),
             bypass_queue: Recent::new(queue),
@@ -79,6 +96,20 @@ impl Pfc {
 
     /// Sets the parameters and splits the request. `cached`: whether the level holds a block; `full`: no frame is free.
     pub(crate) fn split(&mut self, request: &Request, cached: impl Fn(Block) -> bool, full: bool) -> Split {
+        let before = self.ends.as_mut().and_then(|ends| ends.take(request.span.first));
+        if let Some(bypassed) = before.filter(|_| request.demand_len == 0) {
+            let direct = if bypassed { request.span.len } else { 0 };
+            self.bypass(request.span, direct);
+            return Split { direct, readmore: 0 };
+        }
+        let split = self.decide(request, cached, full);
+        if let Some(ends) = self.ends.as_mut().filter(|_| request.demand_len > 0) {
+            ends.add(request.span.end(), split.direct == request.span.len);
+        }
+        split
+    }
+
+    fn decide(&mut self, request: &Request, cached: impl Fn(Block) -> bool, full: bool) -> Split {
         let context = self.context(request);
         let (span, n) = (request.span, request.span.len);
         let mut parameters = self.parameters[context];
@@ -127,23 +158,44 @@ impl Pfc {
             let max = self.config.bypass_max.unwrap_or(u32::MAX);
             parameters.bypass_length = parameters.bypass_length.saturating_add(1).min(max);
         }
-        if !hit {
-            if in_bypass {
-                parameters.bypass_length = parameters.bypass_length.saturating_sub(1);
-            }
+        if !hit && in_bypass {
+            parameters.bypass_length = parameters.bypass_length.saturating_sub(1);
+        }
+        if !hit || self.config.prose {
             parameters.readmore_length = if in_readmore { window } else { 0 };
         }
     }
 
-    fn remember(&mut self, span: Span, direct: u32, window: Span) {
+    fn bypass(&mut self, span: Span, direct: u32) {
         for block in (Span { len: direct, ..span }).blocks() {
             self.bypass_queue.enter(block.0);
         }
+    }
+
+    fn remember(&mut self, span: Span, direct: u32, window: Span) {
+        self.bypass(span, direct);
         if self.config.readmore {
             for block in window.blocks() {
                 self.readmore_queue.enter(block.0);
             }
         }
+    }
+}
+
+impl Ends {
+    fn add(&mut self, end: Block, bypassed: bool) {
+        let at = self.of.enter(end.0).at;
+        if at >= self.bypassed.len() {
+            self.bypassed.resize(at + 1, false);
+        }
+        self.bypassed[at] = bypassed;
+    }
+
+    /// Removes the end at `first`, of the stream that goes on there; returns whether its last request bypassed.
+    fn take(&mut self, first: Block) -> Option<bool> {
+        let at = self.of.find(first.0)?;
+        self.of.forget(first.0);
+        Some(self.bypassed[at])
     }
 }
 

@@ -135,6 +135,23 @@ pub struct Prediction {
 }
 
 impl Parameters {
+    /// Returns the parameters of devices that take `factor` times as long for everything.
+    pub fn slower(self, factor: f64) -> Parameters {
+        let device = match self.device {
+            Device::Disk { revolution_s, seek_s, settle_s, track_blocks } => Device::Disk {
+                revolution_s: revolution_s * factor,
+                seek_s: seek_s * factor,
+                settle_s: settle_s * factor,
+                track_blocks,
+            },
+            Device::Flash { latency_s, block_s, channels } => {
+                Device::Flash { latency_s: latency_s * factor, block_s: block_s * factor, channels }
+            }
+        };
+        let (interface_s, overhead_s) = (self.interface_s * factor, self.overhead_s * factor);
+        Parameters { device, interface_s, overhead_s, ..self }
+    }
+
     /// Predicts requests that are `width` devices wide (at least 1).
     pub fn predict(&self, width: u32) -> Prediction {
         self.predict_beside(width, OtherLoad::default(), None)

@@ -9,7 +9,8 @@
 //! smallest predicted response time at the present load, beside the load of other files. A change is wanted when the
 //! model predicts response times shorter by `margin` (rules alone: when the width differs by [`DIFFERENT`]). It is made
 //! when it was wanted `settle` times in a row and *pays*: the gain within `horizon` exceeds the device time of the
-//! copy, as measured so far. Widths from the rules are reduced until the devices can bear the load. After a change the
+//! copy, as measured so far. It must pay at all rates within the counting error. The model's service times follow the
+//! measured ones when these are off by more than [`SPEED_OFF`]. Widths from the rules are reduced until the devices can bear the load. After a change the
 //! file rests for a window. Requests are served as before until the driver has changed the layout.
 //!
 //! Bounded: at most `files_max` files are tracked, the one without load for longest is replaced; one change at a time
@@ -44,6 +45,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Difference from which a width of the rules counts as another, as a share of the larger. A guess.
 pub const DIFFERENT: f64 = 0.3;
+/// Difference from which measured service times replace those of the model, as a share. A guess.
+pub const SPEED_OFF: f64 = 0.25;
 /// Share of writes above which a file gets no fork: every write would be done twice.
 const FORK_WRITES_MAX: f64 = 0.1;
 /// Share of writes from which a fork is dropped.
@@ -121,6 +124,8 @@ pub struct Striper {
     /// Performance of devices of this machine, and of those behind a network.
     near: Performance,
     far: Performance,
+    /// Service times of the planner, as a multiple of the configured ones.
+    slowness: f64,
     free: f64,
     looked: Time,
     /// Measured time of copies, as a multiple of the one from the devices' rates.
@@ -149,6 +154,7 @@ impl Striper {
             placement_wished: 0,
             near: Performance::default(),
             far: Performance::default(),
+            slowness: 1.0,
             free: 1.0,
             looked: now,
             copy_factor: 1.0,
@@ -216,8 +222,26 @@ impl Striper {
         bytes as f64 * self.config.copy_byte_s / devices * self.copy_factor
     }
 
+    /// Returns the measured service times as a multiple of the configured ones; 1 without measurements.
+    fn measured_slowness(&self) -> f64 {
+        let now = self.near.now().into_iter().chain(self.far.now()).reduce(f64::min).unwrap_or(0.5);
+        0.5 / now.max(0.01)
+    }
+
+    /// Scales the service times of the model and the rules to the measured ones, if these are off.
+    fn follow_speed(&mut self) {
+        let slowness = self.measured_slowness();
+        if (slowness / self.slowness - 1.0).abs() > SPEED_OFF {
+            self.slowness = slowness;
+            let parameters = self.config.parameters.slower(slowness);
+            self.planner = Planner::new(parameters, self.config.granularity_bytes);
+            self.rules.set_parameters(parameters);
+        }
+    }
+
     fn look(&mut self, now: Time) {
         self.looked = now;
+        self.follow_speed();
         let mut total = OtherLoad::default();
         for file in self.files.values_mut() {
             file.seen = file.profile.look(now);
@@ -306,7 +330,7 @@ impl Striper {
     }
 
     /// Returns the widest shape with which requests of `bytes` span up to about `width` devices, and which the devices
-    /// can bear at their present performance.
+    /// can bear.
     fn ruled(&self, classes: &[Class], bytes: f64, width: f64, devices: Option<u32>, beside: OtherLoad) -> Shape {
         let (most, all) = (self.allowed(width), self.config.parameters.devices);
         let shape = |width: u32, devices: u32| {
@@ -316,12 +340,11 @@ impl Striper {
         };
         let narrower = self.widths.iter().rev().filter(|width| **width <= most);
         let shapes = narrower.flat_map(|&width| [devices.unwrap_or(all), all].map(|devices| shape(width, devices)));
-        // The model's parameters of the devices may be better than their present performance.
-        let now = self.near.now().into_iter().chain(self.far.now()).fold(0.5, f64::min);
-        let slowness = 0.5 / now.max(0.01);
+        // The devices may be slower than the planner has them, by less than it follows.
+        let slower = (self.measured_slowness() / self.slowness).max(1.0);
         let bearable = |shape: &Shape| {
             let all = self.planner.assign(classes, &[*shape], beside);
-            all.mean_s.is_finite() && (all.utilisation + beside.utilisation) * slowness < 1.0
+            all.mean_s.is_finite() && (all.utilisation + beside.utilisation) * slower < 1.0
         };
         shapes.into_iter().find(bearable).unwrap_or_else(|| shape(self.widths.first().copied().unwrap_or(1), all))
     }

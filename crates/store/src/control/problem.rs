@@ -35,7 +35,7 @@ impl Problem {
 
     /// The request is invalid.
     pub fn wrong(cause: impl Into<String>) -> Problem {
-        Problem::new(exit::WRONG_INPUT, cause).try_this("`entrepot --help` shows what is understood")
+        Problem::new(exit::WRONG_INPUT, cause).try_this("the command with `--help` shows what is understood")
     }
 
     /// The caller lacks the permission.

@@ -2,11 +2,12 @@
 
 use crate::failure::{Failure, Result};
 use crate::shown;
-use crate::table::{self, column};
+use crate::table::{self, Answer, Output, column};
 use clap::{Args, Subcommand};
 use policy::stripe::advice::{INPUTS, OUTPUTS};
 use policy::stripe::fuzzy::{Inference, Rules as RuleBase};
 use policy::stripe::rules;
+use serde_json::json;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use store::control::Problem;
@@ -42,9 +43,9 @@ enum Verb {
     #[command(after_help = "\
 EXAMPLES:
   entrepot-lab rules plot my.rules
-  entrepot-lab rules plot my.rules StripeWidth FileParallelism RequestRate --csv")]
+  entrepot-lab rules plot my.rules StripeWidth FileParallelism RequestRate --output csv")]
     Plot {
-        /// The rule file.
+        /// The rule file; `paper` and `adaptive` are the built-in ones.
         file: PathBuf,
         /// The output to plot.
         #[arg(default_value = "RequestWidth")]
@@ -54,9 +55,9 @@ EXAMPLES:
         across: String,
         /// The input from bottom to top; without it, TransferShare or RequestSize, whichever the rules have.
         up: Option<String>,
-        /// Numbers for a spreadsheet.
-        #[arg(long)]
-        csv: bool,
+        /// How to write it; JSON has a row of values for each place from bottom to top.
+        #[arg(long = "output", value_enum, default_value = "text")]
+        format: Output,
     },
 }
 
@@ -82,22 +83,41 @@ enum Base {
 
 impl Rules {
     pub fn run(self) -> Result<u8> {
-        match self.verb {
+        match &self.verb {
             Verb::Show { base } => shown::text(match base {
                 Base::Adaptive => rules::ADAPTIVE,
                 Base::Paper => rules::PAPER,
             })?,
-            Verb::Check { file } => shown::text(&check(&read(&file)?))?,
-            Verb::Plot { file, output, across, up, csv } => {
-                shown::text(&plot(&read(&file)?, &output, &across, up.as_deref(), csv)?)?;
+            Verb::Check { file } => shown::text(&check(&read(file)?))?,
+            Verb::Plot { file, output, across, up, format } => {
+                return plot(&read(file)?, output, across, up.as_deref(), *format)?.write();
             }
         }
         Ok(0)
     }
+
+    /// The plot as JSON.
+    pub fn json(&self) -> Result<Option<serde_json::Value>> {
+        let Verb::Plot { file, output, across, up, format } = &self.verb else { return Ok(None) };
+        let answer = plot(&read(file)?, output, across, up.as_deref(), *format)?;
+        Ok(if let Answer::Json(value) = answer { Some(value) } else { None })
+    }
 }
 
 fn read(path: &Path) -> Result<RuleBase> {
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::of_io(&path.display().to_string(), &error))?;
+    let built_in =
+        |text| Ok(rules::parse(text).map_err(|error| Problem::failed(format!("the built-in rules: {error}")))?);
+    match path.to_str() {
+        Some("paper") => return built_in(rules::PAPER),
+        Some("adaptive") => return built_in(rules::ADAPTIVE),
+        _ => {}
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidData => Problem::wrong(format!("{} is no text", path.display()))
+            .so("the rules cannot be used")
+            .try_this("name a file of rules, such as `entrepot-lab rules show` prints"),
+        _ => Failure::of_io(&path.display().to_string(), &error),
+    })?;
     let rules = rules::parse(&text).map_err(|error| {
         Problem::wrong(format!("{}, {error}", path.display()))
             .so("the rules cannot be used")
@@ -151,7 +171,7 @@ fn check(rules: &RuleBase) -> String {
 /// Steps per axis.
 const STEPS: usize = 20;
 
-fn plot(rules: &RuleBase, output: &str, across: &str, up: Option<&str>, csv: bool) -> Result<String> {
+fn plot(rules: &RuleBase, output: &str, across: &str, up: Option<&str>, format: Output) -> Result<Answer> {
     let names = |all: &[policy::stripe::fuzzy::Variable]| {
         all.iter().map(|variable| variable.name.as_str()).collect::<Vec<_>>().join(", ")
     };
@@ -169,7 +189,12 @@ fn plot(rules: &RuleBase, output: &str, across: &str, up: Option<&str>, csv: boo
         inputs[y] = Some(row as f64 / STEPS as f64);
         rules.decide(&inputs, out)
     };
-    if csv {
+    if format == Output::Json {
+        let row = |row| (0..=STEPS).map(|column| at(column, row)).collect::<Vec<_>>();
+        let values: Vec<_> = (0..=STEPS).map(row).collect();
+        return Ok(Answer::Json(json!({ "output": output, "across": across, "up": up, "values": values })));
+    }
+    if format == Output::Csv {
         let place = |step: usize| step as f64 / STEPS as f64;
         let columns = [
             column(across, |(column, _): &(usize, usize)| place(*column)).digits(2),
@@ -177,7 +202,7 @@ fn plot(rules: &RuleBase, output: &str, across: &str, up: Option<&str>, csv: boo
             column(output, |(column, row): &(usize, usize)| at(*column, *row)).digits(4),
         ];
         let points: Vec<_> = (0..=STEPS).flat_map(|row| (0..=STEPS).map(move |column| (column, row))).collect();
-        return Ok(table::csv(&columns, &points));
+        return Ok(Answer::Text(table::csv(&columns, &points)));
     }
     let mut text = String::new();
     let _ = writeln!(
@@ -194,5 +219,5 @@ fn plot(rules: &RuleBase, output: &str, across: &str, up: Option<&str>, csv: boo
         text.push('\n');
     }
     let _ = writeln!(text, "      +{}\n       0.00      0.25      0.50      0.75      1.00", "--".repeat(STEPS + 1));
-    Ok(text)
+    Ok(Answer::Text(text))
 }

@@ -15,11 +15,15 @@ mod volume;
 mod words;
 
 use crate::failure::Result;
+use crate::shown;
+use crate::table::{Answer, Output};
 use clap::{Args, Subcommand};
+use serde_json::Value;
 use sim::grid::GridError;
 use sim::replay::SurveyError;
 use sim::setup::SetupError;
 use sim::simulate::SimulateError;
+use std::sync::atomic::{AtomicBool, Ordering};
 use store::control::Problem;
 
 /// Simulate caches, prefetchers, disks and computing centres in virtual time
@@ -60,23 +64,50 @@ enum Verb {
 impl Sim {
     pub fn run(self) -> Result<u8> {
         match self.verb {
-            Verb::Burst(burst) => burst.run(),
+            Verb::Burst(burst) => burst.answer()?.write(),
             Verb::Cache(cache) => cache.run(),
             Verb::Center(center) => center.run(),
             Verb::Cluster(cluster) => cluster.run(),
             Verb::Disk(disk) => disk.run(),
             Verb::Replacement(replacement) => replacement.run(),
-            Verb::Stripe(stripe) => stripe.run(),
+            Verb::Stripe(stripe) => stripe.answer()?.write(),
             Verb::Tier(tier) => tier.run(),
             Verb::Volume(volume) => volume.run(),
         }
     }
+
+    /// The answer as JSON, without remarks; `None` if the simulator has none.
+    pub fn json(&self) -> Result<Option<Value>> {
+        QUIET.store(true, Ordering::Relaxed);
+        let answer = match &self.verb {
+            Verb::Burst(burst) => burst.answer()?,
+            Verb::Cache(cache) => cache.answer()?,
+            Verb::Center(center) => center.answer()?.0,
+            Verb::Stripe(stripe) => stripe.answer()?,
+            Verb::Tier(tier) => tier.answer()?,
+            Verb::Cluster(_) | Verb::Disk(_) | Verb::Volume(_) => return Ok(None),
+        };
+        Ok(if let Answer::Json(value) = answer { Some(value) } else { None })
+    }
+}
+
+/// Whether remarks are left out, because many simulations run side by side.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Writes a remark beside the answer: on standard output for people, on standard error otherwise.
+fn remark(output: Output, text: &str) -> Result<()> {
+    match output {
+        _ if QUIET.load(Ordering::Relaxed) => {}
+        Output::Text => shown::text(text)?,
+        _ => eprint!("{text}"),
+    }
+    Ok(())
 }
 
 /// An error in the form of the command line: the messages carry cause, consequence and next step in one sentence.
 fn said(message: &str, wrong: bool) -> Problem {
     let (cause, rest) = message.split_once("; ").unwrap_or((message, "nothing was simulated"));
-    let (so, next) = rest.split_once(". ").unwrap_or((rest, "see `entrepot-lab sim cache --help`"));
+    let (so, next) = rest.split_once(". ").unwrap_or((rest, "the command with `--help` shows what is understood"));
     let problem = if wrong { Problem::wrong(cause) } else { Problem::failed(cause) };
     problem.so(so).try_this(next)
 }

@@ -44,6 +44,12 @@ impl Trace {
             Verb::Generate(c) => c.run(),
         }
     }
+
+    /// The census as JSON; `None` for other verbs.
+    pub fn json(&self) -> Result<Option<serde_json::Value>> {
+        let Verb::Stats(stats) = &self.verb else { return Ok(None) };
+        Ok(if let crate::table::Answer::Json(value) = stats.answer()? { Some(value) } else { None })
+    }
 }
 
 /// A unit of time of a trace.
@@ -165,9 +171,18 @@ impl Convert {
     fn run(self) -> Result<u8> {
         let options = self.reading.options();
         let identity = trace::identify(&self.from[0], &options).map_err(failed)?;
+        let mut has_times = identity.has_times;
+        for from in &self.from {
+            has_times &= trace::identify(from, &options).map_err(failed)?.has_times;
+            if same_file(from, &self.to_file) {
+                let cause = format!("{} is to be read and written", from.display());
+                let problem = Problem::wrong(cause).so("nothing was written; the trace is as it was");
+                return Err(problem.try_this("name another file for the result").into());
+            }
+        }
         let block_bytes = if identity.format.needs_block_bytes() { identity.block_bytes } else { 0 };
         let target = match self.to {
-            To::Native => Target::Native(block_bytes),
+            To::Native => Target::Native { block_bytes, has_times },
             To::Spc => Target::Spc,
             To::Disksim => Target::Disksim(self.to_unit.into()),
             To::Load => Target::Load,
@@ -196,6 +211,12 @@ impl Convert {
         }
         Ok(0)
     }
+}
+
+/// Whether two names are one file.
+fn same_file(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    real(one).is_some_and(|one| real(other) == Some(one))
 }
 
 fn write(writer: &mut Writer, flat: &mut Option<Flat>, record: &trace::Record) -> Result<()> {

@@ -3,7 +3,7 @@
 
 use policy::burst::buffer::Scheme;
 use policy::burst::control::Device;
-use policy::burst::tables::Order;
+use policy::burst::tables::{Baselines, Order};
 use policy::machine::Machine;
 use policy::volume::{Action, Change, Logged, Purpose, Verb, Volume};
 use policy::{Time, volume};
@@ -25,10 +25,12 @@ fn setup(scheme: Scheme, order: Order, congestion: f64, direct: bool) -> Setup {
         congestion,
         classes: vec![VersionClass { weight: 2.0, per_period: 1 }, VersionClass { weight: 1.0, per_period: 2 }],
         mtbf_s: (60.0, 1200.0),
+        jitter: 0.0,
         listed: Vec::new(),
         seed: 7,
     };
-    Setup { device, load, scheme, order, direct, periods: 1, step_s: 1.0, check: true }
+    let baselines = Baselines::Keep;
+    Setup { device, load, scheme, order, baselines, direct, periods: 1, step_s: 1.0, check: true }
 }
 
 /// Leads the machine, with these lines in `volume.toml`, through what happened in the simulator.

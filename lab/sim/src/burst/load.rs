@@ -27,6 +27,9 @@ pub struct Load {
     pub classes: Vec<VersionClass>,
     /// MTBF of an application: uniform from the first to the second, in seconds.
     pub mtbf_s: (f64, f64),
+    /// Share of the period by which a checkpoint comes earlier or later at most, drawn evenly in each period. 0: every
+    /// period is the same, and a forecast is never wrong.
+    pub jitter: f64,
     /// Applications from a list, instead of `job_bytes`, `jobs`, `classes` and `mtbf_s`.
     pub listed: Vec<Listed>,
     /// Seed of the run.
@@ -87,6 +90,23 @@ impl Load {
         (self.listed.iter().map(|of| Application { mtbf_s: of.mtbf_s }).collect(), writes)
     }
 
+    /// Returns the checkpoints of all periods in order of time: seconds from the start, application, bytes. A checkpoint
+    /// stays within its period.
+    pub(super) fn all_writes(&self, periods: u32) -> Vec<(f64, u64, f64)> {
+        let (writes, mut rng) = (self.writes().1, Rng::new(self.seed, 2));
+        let mut all = Vec::new();
+        for period in 0..periods {
+            for of in &writes {
+                let slips =
+                    if self.jitter > 0.0 { (2.0 * rng.unit() - 1.0) * self.jitter * self.period_s } else { 0.0 };
+                let at_s = (of.at_s + slips).clamp(0.0, (self.period_s - 1.0).max(of.at_s));
+                all.push((f64::from(period) * self.period_s + at_s, of.app, of.bytes));
+            }
+        }
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        all
+    }
+
     /// Returns the applications, and the order in which they write within a period.
     pub(super) fn applications(&self) -> (Vec<Application>, Vec<u64>) {
         let mut rng = Rng::new(self.seed, 0);
@@ -138,6 +158,7 @@ mod tests {
             congestion: 0.5,
             classes: vec![class(5.0, 1), class(2.0, 2), class(1.0, 3)],
             mtbf_s: (60.0, 1200.0),
+            jitter: 0.0,
             listed: Vec::new(),
             seed: 1,
         };
@@ -160,6 +181,7 @@ mod tests {
             congestion: 0.5,
             classes: Vec::new(),
             mtbf_s: (1.0, 1.0),
+            jitter: 0.0,
             listed: vec![of(5.0, 3600.0), of(7.0, 900.0), of(9.0, 1e6)],
             seed: 1,
         };

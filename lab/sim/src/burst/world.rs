@@ -1,10 +1,10 @@
 //! The paper's experiment as a volume with only a burst buffer, and its figures.
 
-use super::load::{Load, Write};
+use super::load::Load;
 use crate::storage::{Device as Storage, Service};
 use crate::volume::{self, Applications, Checkpoint, Observed, Target};
 use policy::burst::control::Device;
-use policy::burst::tables::Order;
+use policy::burst::tables::{Baselines, Order};
 use policy::burst::{admission, buffer};
 use policy::time::Time;
 use policy::volume::{BurstConfig, Config, Logged};
@@ -30,6 +30,8 @@ pub struct Setup {
     pub scheme: Scheme,
     /// Order in which versions are evicted.
     pub order: Order,
+    /// Treatment of demoted data under FIFO and LRU.
+    pub baselines: Baselines,
     /// Whether cold checkpoints go straight to the capacity tier.
     pub direct: bool,
     /// Periods that are counted, after one that is not.
@@ -114,6 +116,7 @@ impl Setup {
     pub fn admission(&self) -> admission::Config {
         let buffer = buffer::Config {
             order: self.order,
+            baselines: self.baselines,
             direct: self.direct,
             period: time(self.load.period_s),
             dwpp: self.load.writes().1.iter().map(|write| write.bytes).sum(),
@@ -124,10 +127,9 @@ impl Setup {
 
     /// Returns a volume that has only a buffer, with the applications as its load.
     pub fn volume(&self) -> volume::Setup {
-        let (applications, writes) = self.load.writes();
+        let (applications, _) = self.load.writes();
         let start_s = |period: u32| f64::from(period) * self.load.period_s;
-        let write = |period, of: &Write| (time(start_s(period) + of.at_s), of.app, of.bytes as u64);
-        let of_period = |period| writes.iter().map(move |of| write(period, of));
+        let write = |(at_s, app, bytes): (f64, u64, f64)| (time(at_s), app, bytes as u64);
         let moment = |n: usize| self.load.period_s / OCCUPANCIES as f64 * n as f64;
         // A checkpoint that is due at the start of the next period belongs to that period.
         let ends = |period| Time(time(start_s(period) + self.load.period_s).0 - 1);
@@ -135,7 +137,7 @@ impl Setup {
         let applications = Applications {
             device: self.device,
             step_s: self.step_s,
-            writes: (0..=self.periods).flat_map(of_period).collect(),
+            writes: self.load.all_writes(self.periods + 1).into_iter().map(write).collect(),
             mtbf_s: applications.iter().map(|of| of.mtbf_s).collect(),
             seed: self.load.seed,
             looks: [ends(0)].into_iter().chain(occupancies).chain([ends(self.periods)]).collect(),

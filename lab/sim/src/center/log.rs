@@ -230,7 +230,8 @@ pub enum LogError {
     },
     /// No job is left.
     #[error(
-        "the log holds no job that can be simulated ({census:?}); nothing was simulated. Look whether it is a log in the Standard Workload Format"
+        "the log holds no job that can be simulated: {} records, {} malformed lines; nothing was simulated. Look whether it is a log in the Standard Workload Format",
+        .census.records, .census.malformed
     )]
     Empty {
         /// Counts of the log's lines.

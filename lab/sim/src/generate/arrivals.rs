@@ -18,6 +18,8 @@ pub enum Arrivals {
         /// Length of a window.
         window_ns: u64,
     },
+    /// Gaps of a gamma distribution, with this standard deviation as a multiple of their mean.
+    Gamma(f64),
 }
 
 /// Clock of one stream: the time of each request, in order.
@@ -59,6 +61,10 @@ impl Clock {
             }
             Arrivals::Poisson => {
                 self.now_ns += self.rng.exponential(self.gap_ns);
+                self.now_ns
+            }
+            Arrivals::Gamma(variation) => {
+                self.now_ns += self.rng.gamma(variation) * self.gap_ns;
                 self.now_ns
             }
             Arrivals::Bursty { sigma, window_ns } => self.next_in_burst(sigma, window_ns.max(1) as f64),

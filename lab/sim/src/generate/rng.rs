@@ -41,6 +41,36 @@ impl Rng {
         -arithmetic::ln(1.0 - self.unit()) * mean
     }
 
+    /// Returns a number of a gamma distribution with mean 1 and this standard deviation above 0. Source: Marsaglia and
+    /// Tsang 2000, with their power of a uniform number for shapes below 1.
+    pub fn gamma(&mut self, variation: f64) -> f64 {
+        let shape = 1.0 / (variation * variation);
+        let d = shape.max(1.0 + shape * f64::from(u8::from(shape < 1.0))) - 1.0 / 3.0;
+        let c = 1.0 / (9.0 * d).sqrt();
+        let of_shape = loop {
+            let x = self.normal();
+            let v = (1.0 + c * x) * (1.0 + c * x) * (1.0 + c * x);
+            if v > 0.0 && arithmetic::ln(1.0 - self.unit()) < 0.5 * x * x + d - d * v + d * arithmetic::ln(v) {
+                break d * v;
+            }
+        };
+        if shape >= 1.0 {
+            return of_shape / shape;
+        }
+        of_shape / shape * arithmetic::exp((arithmetic::ln(1.0 - self.unit()) / shape).max(-700.0))
+    }
+
+    /// Returns a normally distributed number (Marsaglia's polar method).
+    fn normal(&mut self) -> f64 {
+        loop {
+            let (u, v) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
+            let s = u * u + v * v;
+            if s > 1e-300 && s < 1.0 {
+                return u * (-2.0 * arithmetic::ln(s) / s).sqrt();
+            }
+        }
+    }
+
     /// Returns a number below `n` whose logarithm is uniform: small ones are likely, like short reuse distances.
     pub fn small_below(&mut self, n: u64) -> u64 {
         let rank = arithmetic::exp(self.unit() * arithmetic::ln(n as f64 + 1.0)) as u64;
@@ -80,6 +110,13 @@ mod tests {
         assert!((mean(&mut || rng.unit()) - 0.5).abs() < 0.005);
         assert!((mean(&mut || rng.exponential(3.0)) - 3.0).abs() < 0.05);
         assert!((mean(&mut || rng.below(10) as f64) - 4.5).abs() < 0.05);
+        for variation in [0.5, 1.0, 3.0] {
+            let (mut sum, mut squares) = (0.0, 0.0);
+            (0..n).map(|_| rng.gamma(variation)).for_each(|x| (sum, squares) = (sum + x, squares + x * x));
+            let mean = sum / f64::from(n);
+            let deviation = (squares / f64::from(n) - mean * mean).sqrt();
+            assert!((mean - 1.0).abs() < 0.05 && (deviation / variation - 1.0).abs() < 0.05, "{mean} {deviation}");
+        }
         // Log-uniform ranks: half of them below the root of the range.
         assert!((mean(&mut || f64::from(u8::from(rng.small_below(9_999) < 99))) - 0.5).abs() < 0.01);
         assert!((0..1000).all(|_| rng.small_below(3) < 3));

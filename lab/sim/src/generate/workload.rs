@@ -48,8 +48,8 @@ pub fn rates(streams: &[(f64, Arrivals)], seconds: u64, seed: u64) -> Paced {
 }
 
 /// Video on demand after SPC-2 (Z06): a request of 16, 32, 64 or 128 KiB every 33 ms per stream; of each four streams one has
-/// each size. `random_readers` of 8 KiB at 30/s each model a concurrent TPC-H (Z07; rate and size are guesses).
-pub fn vod(streams: u32, random_readers: u32, seconds: u64, seed: u64) -> Paced {
+/// each size; with `drawn`, each stream draws its size by itself, as published. `random_readers` of 8 KiB at 30/s each model a concurrent TPC-H (Z07; rate and size are guesses).
+pub fn vod(streams: u32, random_readers: u32, seconds: u64, drawn: bool, seed: u64) -> Paced {
     let mut rng = Rng::new(seed, 0);
     let mut all = Vec::new();
     let mut sizes = VOD_REQUEST_BYTES;
@@ -60,7 +60,7 @@ pub fn vod(streams: u32, random_readers: u32, seconds: u64, seed: u64) -> Paced 
         all.push(Stream {
             rate_per_s: 1e9 / VOD_THINK_NS as f64,
             arrivals: Arrivals::Constant,
-            request_bytes: sizes[n % sizes.len()],
+            request_bytes: if drawn { sizes[rng.below(sizes.len() as u64) as usize] } else { sizes[n % sizes.len()] },
             file_bytes: 4 << 30,
             start_ns: rng.below(VOD_THINK_NS),
             random: false,
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn video_streams_think_33_ms_and_share_the_sizes() {
-        let records: Vec<_> = vod(16, 2, 20, 7).collect();
+        let records: Vec<_> = vod(16, 2, 20, false, 7).collect();
         assert!(in_order(&records));
         let clients = by_client(&records);
         let mut sizes = BTreeMap::new();

@@ -35,7 +35,7 @@ pub struct Surveyed {
     pub cut: bool,
     /// Clients of the trace, ascending.
     pub clients: Vec<u32>,
-    /// Whether the trace has times.
+    /// Whether the trace has times, and not one for all requests.
     pub has_times: bool,
 }
 
@@ -118,7 +118,9 @@ impl Survey {
         if meter.requests == 0 {
             return Err(SurveyError::Empty);
         }
-        let (report, has_times) = (census.report(), reader.has_times());
+        let report = census.report();
+        // Requests that all come at one time are an order without times.
+        let has_times = reader.has_times() && (report.requests < 2 || report.first_ns < report.last_ns);
         self.footprint_blocks += report.footprint_blocks;
         let clients = clients.into_iter().collect();
         let replayed = meter.requests;

@@ -8,6 +8,9 @@ use crate::storage::{Array, Cost, Device, Service, Storage};
 use policy::precedence::Precedence;
 use policy::time::Time;
 
+/// Most disks of an array: each has a queue and a map of its own. A guess.
+const DISKS_MAX: u32 = 1024;
+
 pub(super) fn build(setup: &Setup) -> Result<Storage, SetupError> {
     let (scheduler, precedence) = match setup.scheduler.split_once(':') {
         Some((scheduler, "awaited")) => (scheduler, true),
@@ -28,6 +31,9 @@ pub(super) fn build(setup: &Setup) -> Result<Storage, SetupError> {
         return Err(SetupError::new("stripe-unit", &setup.stripe_unit, "a stripe unit has at least 512 bytes"));
     }
     let wrong = |why: &str| Err(SetupError::new("disks", setup.disks.to_string(), why));
+    if setup.disks > DISKS_MAX {
+        return wrong("an array has at most 1024 disks");
+    }
     let array = match (setup.raid, setup.disks) {
         (None, 1) => Array::Single,
         (None, _) => return wrong("several disks need raid 0 or 5, one disk is 1"),

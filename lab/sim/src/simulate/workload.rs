@@ -2,7 +2,7 @@
 
 use crate::generate::{
     Arrivals, Mixed, MixedShape, Multi, MultiShape, Queries, Skew, Skewed, SkewedShape, WebServer, copies, downloads,
-    oltp_like, rates, vod, web_like,
+    joined, oltp_like, rates, vod, web_like,
 };
 use crate::setup::SetupError;
 use crate::trace::{Accounting, Error, Reader, Record};
@@ -16,8 +16,8 @@ pub enum Workload {
     Multi(MultiShape),
     /// Two or more streams of given rates and burst strengths; seconds.
     Rates(Vec<(f64, Arrivals)>, u64),
-    /// Video on demand: streams, random readers, seconds.
-    Vod(u32, u32, u64),
+    /// Video on demand: streams, random readers, seconds, whether each stream draws its request size.
+    Vod(u32, u32, u64, bool),
     /// Copies of files; seconds.
     Copies(u64),
     /// Downloads of files; seconds.
@@ -28,6 +28,8 @@ pub enum Workload {
     Queries(f64),
     /// Web-server-like requests, scaled.
     WebServer(f64),
+    /// The requests of another workload, joined to calls of at most so many; the share of pages that cross two blocks.
+    Joined(Box<Workload>, u64, f64),
 }
 
 /// A generator as a trace.
@@ -54,9 +56,11 @@ impl<I: Iterator<Item = Record> + Send> Reader for Generated<I> {
 }
 
 impl Workload {
-    /// Parses a workload: a name, and parameters after a colon. `oltp`, `web` and `multi` take `scale`. `vod` takes
-    /// `streams`, `random` (random readers) and `seconds`; `copies` and `downloads` take `seconds`. `rates` takes
-    /// `rates` (`1000/3000`, per second), `sigma` (`0/3`, of the mean) and `seconds`. `queries` and `webserver` take
+    /// Parses a workload: a name, and parameters after a colon. `oltp`, `web` and `multi` take `scale`, `calls`
+    /// (most requests that one call joins) and `crossing` (share of single pages that cross two blocks). `vod` takes
+    /// `streams`, `random` (random readers), `drawn` (1: each stream draws its request size) and `seconds`; `copies` and `downloads` take `seconds`. `rates` takes
+    /// `rates` (`1000/3000`, per second), `sigma` (`0/3`, of the mean), `gaps` (`1/3`, variation of gamma-distributed
+    /// gaps) and `seconds`. `queries` and `webserver` take
     /// `scale`. `zipf`, `hotspot`, `scan` and `scan-over` take `footprint` (MiB), `request` (KiB), `requests`,
     /// `writes` (share) and `rate` (per second). They also take the skew `theta`, or `spot` (share) and `shift`
     /// (requests), and `scatter` (0: blocks of similar popularity are adjacent).
@@ -64,7 +68,8 @@ impl Workload {
         let wrong = |why: &str| SetupError { what: "workload", value: text.into(), why: why.into() };
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let (mut scale, mut streams, mut random, mut seconds) = (1.0, 16, 0, 60);
-        let (mut rates, mut sigmas) = (vec![1000.0, 3000.0], Vec::new());
+        let (mut rates, mut sigmas, mut gaps) = (vec![1000.0, 3000.0], Vec::new(), Vec::new());
+        let (mut drawn, mut calls, mut crossing) = (false, 1, 0.0);
         let mut skewed = SkewedShape::default();
         let (mut theta, mut spot, mut shift) = (1.0, 0.05, 20_000);
         for part in rest.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -76,6 +81,9 @@ impl Workload {
                 ("oltp" | "web" | "multi" | "queries" | "webserver", "scale") => {
                     scale = number().filter(|n| *n > 0.0).ok_or_else(not_a_number)?;
                 }
+                ("oltp" | "web" | "multi", "calls") => calls = number().ok_or_else(not_a_number)?.max(1.0) as u64,
+                ("oltp" | "web" | "multi", "crossing") => crossing = number().ok_or_else(not_a_number)?.min(1.0),
+                ("vod", "drawn") => drawn = number().ok_or_else(not_a_number)? > 0.0,
                 ("vod", "streams") => streams = number().ok_or_else(not_a_number)? as u32,
                 ("vod", "random") => random = number().ok_or_else(not_a_number)? as u32,
                 ("vod" | "copies" | "downloads" | "rates", "seconds") => {
@@ -105,14 +113,15 @@ impl Workload {
                 ("hotspot", "shift") => shift = number().filter(|n| *n >= 1.0).ok_or_else(not_a_number)? as u64,
                 ("rates", "rates") => rates = list().ok_or_else(not_a_number)?,
                 ("rates", "sigma") => sigmas = list().ok_or_else(not_a_number)?,
+                ("rates", "gaps") => gaps = list().ok_or_else(not_a_number)?,
                 _ => return Err(wrong(&format!("`{name}` has no parameter `{key}`"))),
             }
         }
-        Ok(match name {
+        let workload = match name {
             "oltp" => Workload::Mixed(oltp_like().scaled(scale)),
             "web" => Workload::Mixed(web_like().scaled(scale)),
             "multi" => Workload::Multi(MultiShape::default().scaled(scale)),
-            "vod" => Workload::Vod(streams, random, seconds),
+            "vod" => Workload::Vod(streams, random, seconds, drawn),
             "copies" => Workload::Copies(seconds),
             "downloads" => Workload::Downloads(seconds),
             "queries" => Workload::Queries(scale),
@@ -122,11 +131,7 @@ impl Workload {
             "scan" => Workload::Skewed(SkewedShape { skew: Skew::Scan, ..skewed }),
             "scan-over" => Workload::Skewed(SkewedShape { skew: Skew::ScanOver { theta }, ..skewed }),
             "rates" if rates.iter().all(|rate| *rate > 0.0) => {
-                let arrivals = |at: usize| match sigmas.get(at) {
-                    Some(&sigma) if sigma > 0.0 => Arrivals::Bursty { sigma, window_ns: 100_000_000 },
-                    _ => Arrivals::Constant,
-                };
-                Workload::Rates(rates.iter().enumerate().map(|(at, rate)| (*rate, arrivals(at))).collect(), seconds)
+                Workload::Rates(streams_of(&rates, &sigmas, &gaps), seconds)
             }
             "rates" => return Err(wrong("rates are above 0")),
             _ => {
@@ -134,7 +139,9 @@ impl Workload {
                     "choose oltp, web, multi, vod, copies, downloads, rates, zipf, hotspot, scan, scan-over, queries or webserver",
                 ));
             }
-        })
+        };
+        let is_joined = calls > 1 || crossing > 0.0;
+        Ok(if is_joined { Workload::Joined(Box::new(workload), calls, crossing) } else { workload })
     }
 
     /// Returns the workload from its start; the same seed gives the same records.
@@ -143,14 +150,27 @@ impl Workload {
             Workload::Mixed(shape) => reader(Mixed::new(shape.clone(), seed)),
             Workload::Multi(shape) => reader(Multi::new(shape.clone(), seed)),
             Workload::Rates(streams, seconds) => reader(rates(streams, *seconds, seed)),
-            Workload::Vod(streams, random, seconds) => reader(vod(*streams, *random, *seconds, seed)),
+            Workload::Vod(streams, random, seconds, drawn) => reader(vod(*streams, *random, *seconds, *drawn, seed)),
             Workload::Copies(seconds) => reader(copies(*seconds, seed)),
             Workload::Downloads(seconds) => reader(downloads(*seconds, seed)),
             Workload::Skewed(shape) => reader(Skewed::new(shape.clone(), seed)),
             Workload::Queries(scale) => reader(Queries::new(*scale, seed)),
             Workload::WebServer(scale) => reader(WebServer::new(*scale, seed)),
+            // A generated trace has no malformed lines.
+            Workload::Joined(of, most, crossing) => reader(joined(of.open(seed).flatten(), *most, *crossing, seed)),
         }
     }
+}
+
+/// Rates with the arrivals that `sigma` or `gaps` has for them.
+fn streams_of(rates: &[f64], sigmas: &[f64], gaps: &[f64]) -> Vec<(f64, Arrivals)> {
+    let of = |list: &[f64], at: usize| list.get(at).copied().filter(|x| *x > 0.0);
+    let arrivals = |at: usize| match (of(gaps, at), of(sigmas, at)) {
+        (Some(variation), _) => Arrivals::Gamma(variation),
+        (_, Some(sigma)) => Arrivals::Bursty { sigma, window_ns: 100_000_000 },
+        _ => Arrivals::Constant,
+    };
+    rates.iter().enumerate().map(|(at, rate)| (*rate, arrivals(at))).collect()
 }
 
 fn reader(records: impl Iterator<Item = Record> + Send + 'static) -> Box<dyn Reader> {
@@ -167,7 +187,9 @@ mod tests {
             "oltp:scale=0.001",
             "web:scale=0.001",
             "multi:scale=0.01",
-            "vod:streams=4,seconds=1",
+            "vod:streams=4,seconds=1,drawn=1",
+            "multi:scale=0.01,calls=7,crossing=0.3",
+            "rates:rates=10/20,gaps=1/3,seconds=2",
             "rates:rates=10/20,sigma=0/3,seconds=2",
             "zipf:footprint=16,request=4,requests=500,theta=0.8,writes=0.2,rate=10",
             "hotspot:footprint=16,requests=500,spot=0.1,shift=100",

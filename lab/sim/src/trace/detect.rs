@@ -20,12 +20,15 @@ pub struct Identity {
     pub format: Format,
     /// Size of the file's blocks: from the file, from the options, or assumed.
     pub block_bytes: u32,
+    /// Whether the requests have times, as far as the head shows.
+    pub has_times: bool,
 }
 
 /// Detects the format of an opened file; options override the content.
 pub(super) fn identify(bytes: &mut Bytes, options: &Options) -> Result<Identity, Error> {
     let path = bytes.path().to_owned();
     let head = bytes.head(HEAD_BYTES)?;
+    let has_times = !head.starts_with(native::MAGIC) || native::has_times(head);
     let said = head.starts_with(native::MAGIC).then(|| native::block_bytes(head)).flatten();
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let format = match options.format {
@@ -36,7 +39,8 @@ pub(super) fn identify(bytes: &mut Bytes, options: &Options) -> Result<Identity,
     if format == Format::Disksim && options.time_unit.is_none() {
         return Err(Error::NoTimeUnit { path, format });
     }
-    Ok(Identity { format, block_bytes: options.block_bytes.or(said).unwrap_or(Options::BLOCK_BYTES).max(1) })
+    let block_bytes = options.block_bytes.or(said).unwrap_or(Options::BLOCK_BYTES).max(1);
+    Ok(Identity { format, block_bytes, has_times: has_times && format.has_times() })
 }
 
 fn by_content(head: &[u8], name: &str) -> Result<Format, &'static str> {
@@ -173,7 +177,7 @@ mod tests {
             assert_eq!(told(text, "t", &Options::default()).unwrap().format, format);
         }
         assert_eq!(told(&[0; 48], "w.oracleGeneral.zst", &Options::default()).unwrap().format, Format::OracleGeneral);
-        assert_eq!(told(&native::header(512), "t", &Options::default()).unwrap().block_bytes, 512);
+        assert_eq!(told(&native::header(512, true), "t", &Options::default()).unwrap().block_bytes, 512);
     }
 
     #[test]

@@ -14,6 +14,11 @@ pub(super) trait RecordFormat: Send {
     /// Reads the next record; returns its size as well. `None` at a proper end. An error ends the trace unless the size
     /// is known.
     fn record(&mut self, bytes: &mut Bytes) -> Result<Option<Step>, Error>;
+
+    /// Returns whether the requests read so far have times.
+    fn has_times(&self) -> bool {
+        true
+    }
 }
 
 /// A parsed record, and its size.
@@ -75,6 +80,10 @@ impl<F: RecordFormat> Iterator for Fixed<F> {
 impl<F: RecordFormat> Reader for Fixed<F> {
     fn accounting(&self) -> &Accounting {
         &self.intake.accounting
+    }
+
+    fn has_times(&self) -> bool {
+        self.format.has_times()
     }
 }
 

@@ -2,7 +2,7 @@
 //! checksum.
 //!
 //! ```text
-//!   header  64 bytes: "entrepot" | u16 version 1 | u16 header bytes 64 | u16 record bytes 32 | u16 0 | u32 block bytes | 0 ...
+//!   header  64 bytes: "entrepot" | u16 version 1 | u16 header bytes 64 | u16 record bytes 32 | u16 1 if without times | u32 block bytes | 0 ...
 //!   record  32 bytes: u64 time ns | u64 offset | u32 length | u32 client | u32 file | u16 device | u8 op | u8 flags
 //!   end     32 bytes: u64 records | u32 CRC-32 of all records | 0 ... | u8 op 255 | u8 0
 //! ```
@@ -27,13 +27,18 @@ const END_OP: u8 = 255;
 const OP_AT: usize = 30;
 const FLAGS_MAX: u8 = 7;
 
+/// Mark of a header whose trace has no times.
+const NO_TIMES: u16 = 1;
+const NO_TIMES_AT: usize = 14;
+
 /// Encodes the header.
-pub(super) fn header(block_bytes: u32) -> [u8; HEADER_BYTES] {
+pub(super) fn header(block_bytes: u32, has_times: bool) -> [u8; HEADER_BYTES] {
     let mut h = [0; HEADER_BYTES];
     h[..8].copy_from_slice(MAGIC);
     h[8..10].copy_from_slice(&VERSION.to_le_bytes());
     h[10..12].copy_from_slice(&(HEADER_BYTES as u16).to_le_bytes());
     h[12..14].copy_from_slice(&(RECORD_BYTES as u16).to_le_bytes());
+    h[NO_TIMES_AT..16].copy_from_slice(&if has_times { 0 } else { NO_TIMES }.to_le_bytes());
     h[16..20].copy_from_slice(&block_bytes.to_le_bytes());
     h
 }
@@ -42,6 +47,11 @@ pub(super) fn header(block_bytes: u32) -> [u8; HEADER_BYTES] {
 pub(super) fn block_bytes(head: &[u8]) -> Option<u32> {
     let said = u32::from_le_bytes(head.get(16..20)?.try_into().ok()?);
     (said != 0).then_some(said)
+}
+
+/// Returns whether the source had times, from the header.
+pub(super) fn has_times(head: &[u8]) -> bool {
+    head.len() < HEADER_BYTES || u16_at(head, NO_TIMES_AT) != NO_TIMES
 }
 
 /// Encodes a record.
@@ -94,6 +104,7 @@ fn decode(r: &[u8]) -> Result<Line, Reason> {
 #[derive(Default)]
 pub(super) struct Native {
     in_records: bool,
+    without_times: bool,
     ended: bool,
     records: u64,
     checksum: crc32fast::Hasher,
@@ -110,6 +121,7 @@ impl Native {
             return Ok(Some(Step::lost(Reason::NoHeader)));
         }
         self.in_records = true;
+        self.without_times = !has_times(h);
         Ok(Some(Step { what: Ok(Line::Passed(Passed::Header)), used: Some(HEADER_BYTES) }))
     }
 
@@ -123,6 +135,10 @@ impl Native {
 
 impl RecordFormat for Native {
     const EXPECTED: &'static str = "a native trace, version 1, with a header, records of 32 bytes and an end mark";
+
+    fn has_times(&self) -> bool {
+        !self.without_times
+    }
 
     fn record(&mut self, bytes: &mut Bytes) -> Result<Option<Step>, Error> {
         if !self.in_records {
@@ -156,7 +172,7 @@ mod tests {
 
     fn file(records: &[Record]) -> Vec<u8> {
         let body: Vec<u8> = records.iter().flat_map(encode).collect();
-        [&header(512)[..], &body, &end(records.len() as u64, crc32fast::hash(&body))].concat()
+        [&header(512, true)[..], &body, &end(records.len() as u64, crc32fast::hash(&body))].concat()
     }
 
     fn sample() -> Vec<Record> {

@@ -43,7 +43,7 @@ pub fn identify(path: &Path, options: &Options) -> Result<Identity, Error> {
 
 /// Reads an opened stream. A file that is merged with others keeps its absolute times until then.
 pub(super) fn read(mut bytes: Bytes, options: &Options, alone: bool) -> Result<Box<dyn Reader>, Error> {
-    let Identity { format, block_bytes } = detect::identify(&mut bytes, options)?;
+    let Identity { format, block_bytes, .. } = detect::identify(&mut bytes, options)?;
     let origin = if alone && format.has_absolute_times() { Origin::at_first_record() } else { Origin::as_given() };
     let o = options;
     Ok(match format {

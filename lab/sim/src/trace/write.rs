@@ -8,8 +8,13 @@ use std::path::{Path, PathBuf};
 /// A format that can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Our own format; the number is the source's block size, 0 if it counted in bytes.
-    Native(u32),
+    /// Our own format.
+    Native {
+        /// Block size of the source; 0 if it counted in bytes.
+        block_bytes: u32,
+        /// Whether the source has times.
+        has_times: bool,
+    },
     /// Format SPC ASCII.
     Spc,
     /// DiskSim ASCII; times in the unit's nanoseconds.
@@ -99,7 +104,7 @@ impl Writer {
         let (checksum, opened) = (crc32fast::Hasher::new(), std::collections::BTreeSet::new());
         let mut writer = Writer { path: path.to_owned(), to, target, checksum, written: Written::default(), opened };
         let head: &[u8] = match target {
-            Target::Native(block_bytes) => &native::header(block_bytes),
+            Target::Native { block_bytes, has_times } => &native::header(block_bytes, has_times),
             Target::Load => b"start ; sector; length ; op ;  replay_delay=0 ; replay_duration=0\n",
             Target::Fio => b"fio version 3 iolog\n",
             Target::Spc | Target::Disksim(_) => b"",
@@ -116,7 +121,7 @@ impl Writer {
     pub fn write(&mut self, record: &Record) -> Result<(), WriteError> {
         self.written.records += 1;
         match self.target {
-            Target::Native(_) => {
+            Target::Native { .. } => {
                 let bytes = native::encode(record);
                 self.checksum.update(&bytes);
                 self.put(&bytes)
@@ -171,14 +176,14 @@ impl Writer {
                 let time = if digits == 0 { whole.to_string() } else { format!("{whole}.{part:0digits$}") };
                 format!("{time} {} {first} {sectors} {}\n", r.device, u8::from(read))
             }
-            Target::Native(_) | Target::Fio => unreachable!("written elsewhere"),
+            Target::Native { .. } | Target::Fio => unreachable!("written elsewhere"),
         };
         self.put(line.as_bytes())
     }
 
     /// Writes everything after the last record and completes the file.
     pub fn finish(mut self) -> Result<Written, WriteError> {
-        if let Target::Native(_) = self.target {
+        if let Target::Native { .. } = self.target {
             let end = native::end(self.written.records, self.checksum.clone().finalize());
             self.put(&end)?;
         }

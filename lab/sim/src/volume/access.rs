@@ -10,21 +10,29 @@ use policy::stripe::striper;
 use policy::tier::{Region, Tier, machine};
 use policy::volume::{Event, FileEvent};
 use policy::{FileId, Time, pattern};
+use std::cmp::Reverse;
 
 impl World<'_> {
     /// The next request, if nothing else comes before it. They are in order and many, so they do not go through the queue.
     pub(super) fn request(&mut self) -> bool {
         let Some(&request) = self.reads.get(self.next) else { return false };
-        let now = request.at.max(self.now);
+        // In a closed loop the next request comes with an answer.
+        let now = self.clients.peek().map_or(request.at, |answered| answered.0).max(self.now);
         if self.events.next_at().is_some_and(|at| at <= now) {
             return false;
         }
         (self.next, self.now) = (self.next + 1, now);
-        let Some(file) = self.shared.get(request.file as usize).copied() else { return true };
-        if let Some((done, spans)) = self.access(file, request.offset, request.bytes, request.write) {
+        let file = self.shared.get(request.file as usize).copied();
+        let accessed = file.and_then(|id| Some((id, self.access(id, request.offset, request.bytes, request.write)?)));
+        if self.clients.pop().is_some() {
+            self.clients.push(Reverse(accessed.map_or(self.now, |(_, (done, _))| done)));
+        }
+        if let Some((file, (done, spans))) = accessed {
             let (mirrors, busy) = (self.files[&file].mirrors.len(), Time(self.targets.served.took_ns));
             let took = done.since(self.now);
             self.answered.push(Answer { at: self.now, took, spans, mirrors, changes: self.changes, busy });
+        } else {
+            self.figures.requests_failed += 1;
         }
         true
     }

@@ -180,6 +180,7 @@ fn every_mechanism_works_on_one_volume() {
     assert!(figures.copies_bytes > 0, "what lies on the fast tier has slow copies: {figures:?}");
     // Some of the requests are to files that were lost with a target.
     assert!(figures.jobs == 4 && figures.requests > 500, "{figures:?}");
+    assert!(figures.requests_failed > 0 && figures.requests + figures.requests_failed == 1000, "{figures:?}");
 }
 
 /// Targets fail while jobs' inputs have replicas: in some runs a replica takes over, and is whole again at the end.

@@ -26,7 +26,8 @@ use policy::stripe::profile::Counts;
 use policy::volume::{Action, Event, FileEvent, Logged, Purpose, Ticket, Volume};
 use policy::{FileId, TargetId, Time};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 /// Event of the world.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +55,14 @@ pub(super) enum Happening {
     Issue,
     Answered(usize),
     Fetched(FetchId, TargetId),
+}
+
+impl Happening {
+    /// Whether it is more than a deadline of the machine, the end of a tier's use, or a step. Deadlines keep each other in
+    /// the queue, so an empty queue may never come; without changes under way, steps are those of changes given up.
+    fn is_load(&self) -> bool {
+        !matches!(self, Happening::Timer | Happening::Quiet(_) | Happening::Step(_))
+    }
 }
 
 pub(super) struct World<'a> {
@@ -91,6 +100,8 @@ pub(super) struct World<'a> {
     pub(super) reads: Cow<'a, [Request]>,
     /// Index of the next one.
     pub(super) next: usize,
+    /// Times at which the clients of a closed loop have their answers.
+    pub(super) clients: BinaryHeap<Reverse<Time>>,
     todo: Vec<Job>,
     timer: Option<Time>,
     /// End of the applications' use of each tier.
@@ -178,6 +189,7 @@ impl<'a> World<'a> {
             shared: Vec::new(),
             reads: setup.requests.as_deref().map_or_else(|| setup.load.requests().into(), Cow::Borrowed),
             next: 0,
+            clients: (0..setup.clients).map(|_| Reverse(Time::ZERO)).collect(),
             todo: setup.load.jobs(),
             timer: None,
             used_until: [Time::ZERO; 2],
@@ -208,10 +220,10 @@ impl<'a> World<'a> {
             } else {
                 let Some((now, what)) = self.events.pop() else { break };
                 // Only the machine's own timers are left: they may continue for the time of `rest`.
-                let idle = matches!(what, Happening::Timer | Happening::Quiet(_)) && self.carries.is_empty();
+                let idle = !what.is_load() && self.carries.is_empty();
                 if !idle || !self.jobs.is_empty() {
                     rests = now + self.setup.rest;
-                } else if self.events.is_empty() && self.next == self.reads.len() && now > rests {
+                } else if now > rests && self.next == self.reads.len() && !self.events.any(Happening::is_load) {
                     break;
                 }
                 self.now = now;
@@ -462,7 +474,7 @@ impl<'a> World<'a> {
         let took_s = self.written.iter().map(|of| of.ended.since(of.arrived).as_secs_f64());
         Figures {
             checkpoints: self.written.len() as u64,
-            checkpoint_s: took_s.sum::<f64>() / self.written.len().max(1) as f64,
+            checkpoint_s: took_s.fold(0.0, |sum, of| sum + of) / self.written.len().max(1) as f64,
             requests: answers as u64,
             request_ms: took_ns as f64 / answers.max(1) as f64 / 1e6,
             fast_share: self.fast_bytes[0] as f64 / served.max(1) as f64,

@@ -1,7 +1,7 @@
 //! Settings of the buffer.
 
 use crate::burst::control::Device;
-use crate::burst::tables::Order;
+use crate::burst::tables::{Baselines, Order};
 use crate::time::Time;
 use std::fmt;
 
@@ -45,6 +45,8 @@ pub struct Config {
     pub scheme: Scheme,
     /// Order in which versions leave.
     pub order: Order,
+    /// Treatment of demoted data under the orders FIFO and LRU.
+    pub baselines: Baselines,
     /// Whether cold checkpoints go directly to the capacity tier.
     pub direct: bool,
     /// Whether applications write one at a time.
@@ -67,6 +69,7 @@ impl Config {
             device,
             scheme,
             order: Order::Throughout,
+            baselines: Baselines::default(),
             direct: false,
             turns: true,
             wait_max: None,

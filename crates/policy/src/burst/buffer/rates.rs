@@ -6,7 +6,17 @@ use crate::burst::predict::{better, rates_for};
 use crate::time::Time;
 
 impl Buffer {
+    /// Returns the rates in force. Direct writes use the capacity tier at the rate of demotion beside writing, and
+    /// demotion gets the rest of the tier's speed.
     pub(super) fn rates_now(&self, now: Time) -> Rates {
+        let device = &self.config.device;
+        let rates = self.rates_beside(now);
+        let direct = self.writing.values().any(|of| of.turn && of.direct);
+        let left = (device.demote_idle - device.demote_max).max(0.0);
+        Rates { demote: if direct { rates.demote.min(left) } else { rates.demote }, ..rates }
+    }
+
+    fn rates_beside(&self, now: Time) -> Rates {
         let device = &self.config.device;
         let all = || self.writing.values().filter(|of| of.goes());
         if all().next().is_none() {

@@ -49,6 +49,18 @@ fn a_checkpoint_gets_its_turn_and_room_and_what_is_old_makes_place() {
     b.check();
 }
 
+/// The capacity tier has one speed: while a checkpoint goes there directly, demotion gets the rest of it.
+#[test]
+fn a_direct_write_and_demotion_share_the_capacity_tier() {
+    let demote = |direct| {
+        let mut b = Buffer::new(Config { direct, ..config(Scheme::MaxBw) });
+        b.handle(Time::ZERO, Event::Resumed { dwsf: 1000.0, dwpp: 150.0 });
+        b.handle(Time::ZERO, arrive(1, 10));
+        b.drain().filter_map(|action| if let Action::Rates(rates) = action { Some(rates.demote) } else { None }).last()
+    };
+    assert_eq!((demote(true), demote(false)), (Some(2.0), Some(0.0)));
+}
+
 #[test]
 fn replicas_are_made_beside_demotion_at_a_pace_that_leaves_it_its_own() {
     let mut b = Buffer::new(Config { replicas: true, ..config(Scheme::MaxEff) });

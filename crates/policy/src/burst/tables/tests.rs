@@ -8,7 +8,7 @@ fn v(app: App, number: u64) -> Version {
 }
 
 fn tables(order: Order) -> Tables {
-    let mut tables = Tables::new(order);
+    let mut tables = Tables::new(order, Baselines::Keep);
     for (app, mtbf) in [(1, 100), (2, 300), (3, 200)] {
         tables.set_mtbf(app, mtbf);
         tables.written(v(app, 1), 10);
@@ -56,6 +56,21 @@ fn clean_copies_leave_oldest_first_or_by_mtbf_throughout() {
 }
 
 #[test]
+fn demoted_data_of_the_baselines_leave_or_stay() {
+    for order in [Order::Fifo, Order::Lru] {
+        for (baselines, freed) in [(Baselines::Move, 10), (Baselines::Keep, 0)] {
+            let mut tables = Tables { baselines, ..tables(order) };
+            assert_eq!(tables.restart(1), Some((v(1, 1), true)));
+            let first = tables.next_demotion().unwrap();
+            let refreshed = order == Order::Lru && baselines == Baselines::Keep;
+            assert_eq!(first.version, v(if refreshed { 2 } else { 1 }, 1), "{order:?} {baselines:?}");
+            assert_eq!(tables.demoted(&first), freed);
+            assert_eq!(tables.places(first.version), (freed == 0, true));
+        }
+    }
+}
+
+#[test]
 fn cold_checkpoints_go_direct_when_more_than_the_buffer_was_written() {
     let tables = tables(Order::VersionsThenMtbf);
     assert!(!tables.goes_direct(2, 99.0, 100.0) && tables.goes_direct(2, 101.0, 100.0));
@@ -92,7 +107,7 @@ proptest! {
         order in prop::sample::select(vec![Order::VersionsThenMtbf, Order::Throughout, Order::Mtbf, Order::Fifo, Order::Lru]),
         steps in prop::collection::vec((0u8..6, 1u64..5), 1..200),
     ) {
-        let mut tables = Tables::new(order);
+        let mut tables = Tables::new(order, Baselines::Keep);
         let (mut numbers, mut under_way) = (BTreeMap::<u64, u64>::new(), Vec::new());
         for (what, app) in steps {
             match what {

@@ -57,13 +57,8 @@ fn coordination() -> impl Strategy<Value = Coordination> {
             ..Pfc::PUBLISHED
         });
     let labels = (0usize..3).prop_map(|which| [Labels::Ignored, Labels::Published, Labels::Onward][which]);
-    (labels, prop::option::of(pfc), any::<bool>(), any::<bool>()).prop_map(|(labels, pfc, du, adaptive)| Coordination {
-        labels,
-        early: false,
-        pfc,
-        du,
-        adaptive,
-    })
+    (labels, any::<bool>(), prop::option::of(pfc), any::<bool>(), any::<bool>())
+        .prop_map(|(labels, early, pfc, du, adaptive)| Coordination { labels, early, pfc, du, adaptive })
 }
 
 fn config() -> impl Strategy<Value = LevelConfig> {

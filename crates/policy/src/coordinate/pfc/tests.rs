@@ -17,7 +17,7 @@ type Row = (u32, u32, Option<(u64, u64)>, Option<(u64, u64)>, usize);
 
 impl Toy {
     fn new(config: Config, capacity: u32) -> Toy {
-        Toy { pfc: Pfc::new(config, capacity, 8), cache: VecDeque::new(), capacity: capacity as usize }
+        Toy { pfc: Pfc::new(config, capacity, 8, false), cache: VecDeque::new(), capacity: capacity as usize }
     }
 
     fn request(&mut self, first: u64, last: u64) -> Row {
@@ -121,13 +121,61 @@ fn each_action_can_be_switched_off() {
 
 #[test]
 fn each_client_has_its_own_parameters() {
-    let mut pfc = Pfc::new(Config { scope: Scope::Client, ..Config::PUBLISHED }, 100, 8);
+    let mut pfc = Pfc::new(Config { scope: Scope::Client, ..Config::PUBLISHED }, 100, 8, false);
     let of = |client, first| Request { client, ..Request::read(0, Span::new(0, first, 4)) };
     for first in [1000, 2000, 3000] {
         pfc.split(&of(1, first), |_| false, false);
     }
     assert_eq!(pfc.split(&of(2, 4000), |_| false, false).direct, 1, "another client's first request");
     assert_eq!(pfc.split(&of(1, 5000), |_| false, false).direct, 4);
+}
+
+/// Random reads of one block below a level that prefetches four more, each time as a request of its own.
+#[test]
+fn a_prefetch_behind_a_demanded_request_takes_its_way_and_adapts_nothing() {
+    let random = |early: bool| {
+        let mut pfc = Pfc::new(Config::PUBLISHED, 100, 8, early);
+        let splits = (1..20u64).map(|n| {
+            let first = n * 7919 % 10_000;
+            let demanded = Request { demand_len: 1, ..Request::read(0, Span::new(0, first, 1)) };
+            let rest = Request { demand_len: 0, ..Request::read(0, Span::new(0, first + 1, 4)) };
+            [demanded, rest].map(|request| pfc.split(&request, |_| false, false))
+        });
+        let splits: Vec<_> = splits.collect();
+        (splits, pfc.parameters[0].count)
+    };
+    let (splits, count) = random(true);
+    let way = |[demanded, rest]: &[Split; 2]| (demanded.direct == 1) == (rest.direct == 4);
+    assert!(splits.iter().all(way) && splits.iter().flatten().all(|split| split.readmore == 0), "{splits:?}");
+    assert_eq!((splits[18][1].direct, count), (4, 19));
+    assert!(random(false).0.iter().flatten().any(|split| split.readmore > 0), "the control reads more");
+}
+
+#[test]
+fn each_stream_has_its_own_rest_and_the_table_is_bounded() {
+    let mut pfc = Pfc::new(Config::PUBLISHED, 100, 2, true);
+    let mut request = |first, len, demand_len| {
+        let request = Request { demand_len, ..Request::read(0, Span::new(0, first, len)) };
+        let before = pfc.parameters.first().map_or(0, |of| of.count);
+        pfc.split(&request, |_| false, false);
+        pfc.parameters[0].count > before
+    };
+    assert!(request(10, 1, 1) && request(20, 1, 1));
+    assert!(!request(11, 2, 0) && !request(21, 2, 0), "the rests of two streams");
+    assert!(request(13, 2, 0), "a prefetch that follows no demanded request");
+    assert!(request(30, 1, 1) && request(31, 1, 1) && request(40, 1, 1));
+    assert!(!request(32, 1, 0), "a stream that goes on has one end");
+    assert!(request(50, 1, 1) && request(60, 1, 1) && request(41, 1, 0), "two ends at most");
+}
+
+#[test]
+fn the_prose_reads_more_whatever_is_cached() {
+    for prose in [false, true] {
+        let mut toy = Toy::new(Config { prose, ..Config::PUBLISHED }, 100);
+        toy.request(0, 3);
+        toy.cache.push_front(4);
+        assert_eq!(toy.request(4, 7).1, if prose { 4 } else { 0 }, "a hit in the readmore queue and in the cache");
+    }
 }
 
 #[test]

@@ -124,6 +124,15 @@ impl File {
     }
 }
 
+/// Relative error of a rate: two over the root of the count, which is two standard errors.
+fn counting_error(requests: u64) -> f64 {
+    (2.0 / (requests.max(1) as f64).sqrt()).min(0.9)
+}
+
+fn with(forks: &[Shape], one: Shape) -> Vec<Shape> {
+    forks.iter().copied().chain([one]).collect()
+}
+
 impl Striper {
     /// Decides on one file with load.
     pub(super) fn look_at(&mut self, now: Time, id: FileId, file: &mut File, beside: OtherLoad) {
@@ -178,14 +187,25 @@ impl Striper {
         self.actions.push_back(action);
     }
 
-    /// Whether the rules want more (or fewer) devices than `spans` at all rates within the counting error. The relative
-    /// error of a rate is two over the root of the count (two standard errors). Without this check, a layout that
-    /// follows chance would be copied back and forth.
+    /// Returns the least gain of `to` over `from` at all rates within the counting error. Without this check, a layout
+    /// that follows chance would be copied back and forth.
+    fn sure_gain(&self, file: &File, from: &[Shape], to: &[Shape], beside: OtherLoad) -> f64 {
+        let unsure = counting_error(file.seen.requests());
+        let gain = |factor: f64| {
+            let scaled = |of: &Class| Class { rate: of.rate * factor, ..*of };
+            let classes: Vec<Class> = file.classes.iter().map(scaled).collect();
+            let [before, after] = [from, to].map(|shapes| self.planner.assign(&classes, shapes, beside));
+            after.gain_over(&before)
+        };
+        gain(1.0 - unsure).min(gain(1.0 + unsure))
+    }
+
+    /// Whether the rules want more (or fewer) devices than `spans` at all rates within the counting error.
     fn rules_are_sure(&self, reading: Reading, around: Surroundings, requests: u64, spans: f64) -> bool {
         if self.config.mode != Mode::Fuzzy {
             return true;
         }
-        let unsure = (2.0 / (requests.max(1) as f64).sqrt()).min(0.9);
+        let unsure = counting_error(requests);
         let devices = f64::from(self.config.parameters.devices);
         let ratio = |rate: f64| {
             let width = self.rules.advice(Reading { rate, ..reading }, around).width?;
@@ -238,9 +258,14 @@ impl Striper {
                     false => self.planner.best_beside(&file.classes, &others, &self.widths, beside),
                 };
                 let Some((to, after)) = found else { continue };
-                let gain = after.gain_over(present);
                 let is_best = best.as_ref().is_none_or(|(_, other, _)| after.gain_over(other) > 1e-9);
-                if gain >= self.config.margin && pays(gain) && is_best {
+                if !is_best || after.gain_over(present) < self.config.margin {
+                    continue;
+                }
+                let mut forks = file.forks.clone();
+                forks[fork] = to;
+                let gain = self.sure_gain(file, &file.forks, &forks, beside);
+                if gain >= self.config.margin && pays(gain) {
                     best = Some((WantedChange::Restripe { fork, to }, after, Cause::Faster));
                 }
             }
@@ -255,7 +280,7 @@ impl Striper {
             let otherwise = best.as_ref().map_or(present, |(_, after, _)| after);
             if let Some((to, after)) = found
                 && after.gain_over(otherwise) >= self.config.margin
-                && pays(after.gain_over(present))
+                && pays(self.sure_gain(file, &file.forks, &with(&file.forks, to), beside))
             {
                 best = Some((WantedChange::Add { to }, after, Cause::Choice));
             }

@@ -93,7 +93,7 @@ fn a_cache_is_what_the_simulator_s_words_say() {
     assert_eq!(level.capacity_blocks, 1 << 18);
     assert_eq!(level.prefetch, policy::words::prefetch("stream:degree_max=32").unwrap());
     assert_eq!(level.trigger, policy::words::trigger("ets:redistribute").unwrap());
-    assert_eq!(level.coordination, policy::words::coordination("labels+pfc:file").unwrap());
+    assert_eq!(level.coordination, policy::words::coordination("early+labels+pfc:file").unwrap());
     let sarc = parsed(&format!("{GOOD}[cache]\nsize = \"1GiB\"\nreplacement = \"sarc\"\n")).cache.level.unwrap();
     assert!(matches!(sarc.replacement, policy::cache::Replacement::Sarc(_)));
 }

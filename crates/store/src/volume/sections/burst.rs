@@ -7,7 +7,7 @@ use policy::burst::admission;
 use policy::burst::buffer::{self, Scheme};
 use policy::burst::control::Device;
 use policy::burst::pattern::Pattern;
-use policy::burst::tables::Order;
+use policy::burst::tables::{Baselines, Order};
 use std::time::Duration;
 
 /// A speed that nothing reaches.
@@ -125,6 +125,8 @@ impl Burst {
                 device: if self.is_limited() { limited } else { unlimited },
                 scheme: self.policy,
                 order: self.order,
+                // A volume keeps demoted copies until room is short, in any order.
+                baselines: Baselines::Keep,
                 direct: self.direct,
                 turns: self.scheduler,
                 wait_max: (!self.wait.is_zero()).then_some(time(self.wait)),

@@ -27,8 +27,8 @@ section! {
         replacement: Replacement = parsed(said(words::replacement)), "lru";
         /// The setter of the trigger distance: native, fixed:24, ets or esf (ets:redistribute, esf:default=24,min=4,max=48).
         trigger: Trigger = parsed(said(words::trigger)), "native";
-        /// How it goes with another volume's cache above it: none, labels, pfc (pfc:file, pfc:client), early+pfc:adaptive, du,
-        /// or several joined by +.
+        /// How it goes with another volume's cache above it: none, labels, pfc (pfc:file, pfc:client), pfc:adaptive, du, or
+        /// several joined by +. A mount sends early requests, so `pfc` here is the simulator's `early+pfc`.
         coordinator: Coordination = parsed(said(words::coordination)), "none";
     }
 }
@@ -67,6 +67,8 @@ impl Cache {
         let mut level = LevelConfig::new((size / BLOCK_BYTES as u64).clamp(1, CAPACITY_MAX.into()) as u32, prefetch);
         level.announce = true;
         (level.replacement, level.trigger, level.coordination) = (replacement, trigger, coordinator);
+        // A mount above sends its application's blocks and its own prefetch as two requests.
+        level.coordination.early |= coordinator.pfc.is_some() || coordinator.adaptive;
         if let Err(error) = level.check() {
             let key = match error {
                 ConfigError::Capacity { .. } => "size",

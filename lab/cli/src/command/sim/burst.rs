@@ -2,11 +2,11 @@
 
 use super::words::{pair, size, span};
 use crate::failure::{Failure, Result};
-use crate::table::{self, Column, Output, column};
-use clap::Args;
+use crate::table::{self, Answer, Column, Output, column};
+use clap::{Args, ValueEnum};
 use policy::Time;
 use policy::burst::control::Device;
-use policy::burst::tables::Order;
+use policy::burst::tables::{Baselines, Order};
 use serde_json::json;
 use sim::burst::list::{self, Machine};
 use sim::burst::{Figures, Listed, Load, Scheme, Setup, VersionClass, run, utilisation};
@@ -31,6 +31,9 @@ SCHEMES (--schemes):
 
 ORDERS (--order): versions (old versions first, then the highest MTBF), throughout (the same when clean copies are deleted: ours),
   mtbf (blind to versions), fifo, lru
+
+BASELINES (--baselines): by default demoted data leave the buffer under fifo and lru, which both go by the time of writing, as in
+  the published comparison; static:SHARE then counts only what is left. With keep they stay as clean copies until room is short.
 
 EXAMPLES:
   entrepot-lab sim burst
@@ -57,6 +60,9 @@ pub struct Burst {
     /// Every order beside each other.
     #[arg(long, conflicts_with = "order")]
     compare_orders: bool,
+    /// Demoted data under the orders fifo and lru: move, as published, or keep.
+    #[arg(long, value_enum, default_value = "move")]
+    baselines: BaselinesArg,
     /// Cold checkpoints go straight to the capacity tier.
     #[arg(long)]
     direct: bool,
@@ -82,6 +88,9 @@ pub struct Burst {
     /// Mean time between failures of an application: from-to, drawn evenly.
     #[arg(long, default_value = "1min-20min", value_name = "FROM-TO", value_parser = mtbf)]
     mtbf: (f64, f64),
+    /// Share of the period by which each checkpoint comes earlier or later at most: forecasts can be wrong.
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE", value_parser = jitter)]
+    jitter: f64,
     /// Applications that write once, twice, thrice ... per period, by weight.
     #[arg(long, default_value = "1", value_name = "WEIGHTS")]
     versions: String,
@@ -126,6 +135,14 @@ pub struct Burst {
     output: Output,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum BaselinesArg {
+    /// Demoted data leave the buffer: the published setup.
+    Move,
+    /// Demoted data stay as clean copies, as with bbos.
+    Keep,
+}
+
 /// An order by its name.
 type Named = (&'static str, Order);
 
@@ -155,10 +172,10 @@ struct Row<'a> {
 }
 
 impl Burst {
-    pub fn run(self) -> Result<u8> {
+    pub fn answer(&self) -> Result<Answer> {
         let cases = self.cases()?;
         if self.utilisation {
-            return self.utilisations(&cases);
+            return Ok(self.utilisations(&cases));
         }
         let seeds: Vec<u64> = (0..self.seeds.max(1)).map(|n| self.seed + n).collect();
         let jobs: Vec<(usize, u64)> =
@@ -174,7 +191,7 @@ impl Burst {
                 "figures": figures, "hit_ratio_sd": hit_spread })
         };
         let json = || json!({ "cases": rows.iter().map(of).collect::<Vec<_>>() });
-        table::write(self.output, &self.columns(), &rows, || self.text(&rows), json)
+        Ok(table::answer(self.output, &self.columns(), &rows, || self.text(&rows), json))
     }
 
     fn cases(&self) -> Result<Vec<Case>> {
@@ -222,9 +239,23 @@ impl Burst {
         }
         Ok(Setup {
             device,
-            load: Load { period_s, job_bytes, jobs: 1, congestion: 1.0, classes, mtbf_s, listed, seed: self.seed },
+            load: Load {
+                period_s,
+                job_bytes,
+                jobs: 1,
+                congestion: 1.0,
+                classes,
+                mtbf_s,
+                jitter: self.jitter,
+                listed,
+                seed: self.seed,
+            },
             scheme: Scheme::Bbos,
             order: Order::Fifo,
+            baselines: match self.baselines {
+                BaselinesArg::Move => Baselines::Move,
+                BaselinesArg::Keep => Baselines::Keep,
+            },
             direct: false,
             periods: self.periods,
             step_s,
@@ -315,7 +346,7 @@ impl Burst {
         Ok(weights.into_iter().enumerate().map(class).filter(|class| class.weight > 0.0).collect())
     }
 
-    fn utilisations(&self, cases: &[Case]) -> Result<u8> {
+    fn utilisations(&self, cases: &[Case]) -> Answer {
         let mut asked: Vec<&Case> = Vec::new();
         for case in cases {
             if asked.iter().all(|other| other.label != case.label || other.congestion != case.congestion) {
@@ -335,7 +366,7 @@ impl Burst {
                 .percent("most data per period, % of the buffer's size", 1),
         ];
         let json = || json!({ "cases": table::json(&columns, &rows) });
-        table::write(self.output, &columns, &rows, || table::text(&columns, &rows), json)
+        table::answer(self.output, &columns, &rows, || table::text(&columns, &rows), json)
     }
 
     fn columns<'a>(&self) -> Vec<Column<'a, Row<'a>>> {
@@ -392,6 +423,12 @@ fn mtbf(text: &str) -> std::result::Result<(f64, f64), String> {
     let range = text.split_once('-').and_then(|(from, to)| one(from).zip(one(to)));
     let range = range.filter(|(from, to)| *from > 0.0 && from <= to);
     range.ok_or_else(|| "give from-to in min, h or s: 1min-20min".to_owned())
+}
+
+/// A share of the period.
+fn jitter(text: &str) -> std::result::Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..=0.5).contains(share));
+    share.ok_or_else(|| "give a share of the period from 0 to 0.5: 0.1".to_owned())
 }
 
 fn scheme(name: &str) -> Result<Scheme> {

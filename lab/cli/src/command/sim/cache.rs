@@ -1,10 +1,10 @@
 //! `entrepot-lab sim cache`: a hierarchy of caches over a device, driven by traces.
 
 use super::traces::TraceArgs;
-use super::{figures, grid, setup_problem, simulate_problem};
+use super::words::threads;
+use super::{figures, grid, remark, setup_problem, simulate_problem};
 use crate::failure::Result;
-use crate::shown;
-use crate::table::Output;
+use crate::table::{Answer, Output};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use sim::grid::{Case, Cell};
@@ -26,10 +26,12 @@ PREFETCHERS (--l1, --l2), with their parameters:
 TRIGGERS (--l1-trigger, --l2-trigger):
   native   fixed:24   ets   esf, both with default=24,min=4,max=48,redistribute
 COORDINATORS (--coordinator), joined by +:
-  none   labels   du   pfc, which takes bypass, readmore, file, client, text=0.5, queue=0.1, cap=BLOCKS
+  none   labels   du   pfc, which takes bypass, readmore, file, client, prose, text=0.5, queue=0.1, cap=BLOCKS
+  pfc:prose, the paper's prose: a hit in the readmore queue counts whatever is cached; the default is the printed code
   pfc:adaptive, our own: streams told apart by address, read more and bypassed as streams of that length did before
   labels:onward, our own: what goes on where the upper level's prefetch ended counts as demanded
-  early, our own: the level above asks for what its application waits for in a request of its own; best early+pfc:adaptive
+  early, our own: the level above asks for what its application waits for in a request of its own, as mounts
+  do; best early+pfc:adaptive; early+pfc takes the prefetch behind such a request for its rest
 DISKS (--disk):
   cheetah9lp   atlas10k   ssd-sata   ssd-nvme   constant:5ms   plain:read=71.2MB,write=60MB,latency=1ms
   none: one level whose fetches are done at once, for hit ratios
@@ -104,7 +106,7 @@ pub struct Cache {
     #[arg(long, value_name = "FILE", requires = "grid")]
     results: Option<PathBuf>,
     /// Cases that run side by side; without it, as many as there are cores.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads)]
     threads: Option<usize>,
     /// Write samples of the streams' read-ahead inventories to this file, as comma-separated values.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["grid", "compare"])]
@@ -207,10 +209,18 @@ enum StreamsArg {
 
 impl Cache {
     pub fn run(self) -> Result<u8> {
-        let threads = self.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
         if let Some(path) = &self.grid {
-            return grid::run(path, self.results.as_deref(), threads, self.output);
+            return grid::run(path, self.results.as_deref(), self.threads(), self.output);
         }
+        self.answer()?.write()
+    }
+
+    fn threads(&self) -> usize {
+        self.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1)
+    }
+
+    /// One world, or the compared policies, on the named traces.
+    pub fn answer(&self) -> Result<Answer> {
         let setup = self.setup()?;
         let wishes = self.traces.wishes()?;
         let cut = setup.cut().map_err(|error| setup_problem(&error))?;
@@ -222,35 +232,34 @@ impl Cache {
         let policies = self.policies(&setup)?;
         let survey = simulate::survey(&setup, &traces).map_err(|error| simulate_problem(&error))?;
         for (wish, trace) in wishes.iter().zip(survey.traces()) {
-            if self.output == Output::Text {
-                shown::text(&format!("trace      {}\n{trace}\n\n", wish.name))?;
-            } else {
-                eprintln!("trace      {}\n{trace}\n", wish.name);
-            }
+            remark(self.output, &format!("trace      {}\n{trace}\n\n", wish.name))?;
         }
         if !policies.is_empty() {
-            let done = grid::side_by_side(&policies, &traces, &survey, threads)?;
-            return figures::compared(&done, self.output);
+            let done = grid::side_by_side(&policies, &traces, &survey, self.threads())?;
+            return Ok(figures::compared(&done, self.output));
+        }
+        if let Some(path) = &self.timeline {
+            figures::write(path, "")?;
         }
         let start = std::time::Instant::now();
         let outcome = simulate::run(&setup, &survey, &traces).map_err(|error| simulate_problem(&error))?;
         let (took, requests) = (start.elapsed().as_secs_f64(), outcome.report.reads.count + outcome.report.writes);
-        eprintln!(
-            "replayed   {requests} requests in {took:.3} s: {:.2} million per second",
-            requests as f64 / took / 1e6
-        );
+        let speed = requests as f64 / took / 1e6;
+        remark(
+            Output::Json,
+            &format!("replayed   {requests} requests in {took:.3} s: {speed:.2} million per second\n"),
+        )?;
         if let Some(path) = &self.timeline {
             figures::timeline(path, &outcome.samples)?;
         }
-        match self.output {
-            Output::Text => shown::text(&figures::text(&setup, &outcome.report))?,
-            Output::Csv => shown::text(&figures::csv_of_one(&setup, &outcome.report))?,
+        Ok(match self.output {
+            Output::Text => Answer::Text(figures::text(&setup, &outcome.report)),
+            Output::Csv => Answer::Text(figures::csv_of_one(&setup, &outcome.report)),
             Output::Json => {
                 let census: Vec<_> = survey.traces().iter().map(|trace| json!(trace.report)).collect();
-                shown::json(&json!({ "setup": setup, "census": census, "report": outcome.report }))?;
+                Answer::Json(json!({ "setup": setup, "census": census, "report": outcome.report }))
             }
-        }
-        Ok(0)
+        })
     }
 
     fn setup(&self) -> Result<Setup> {

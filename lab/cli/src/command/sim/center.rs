@@ -1,9 +1,9 @@
 //! `entrepot-lab sim center`: a computing centre with a batch queue, I/O nodes that fail, recovery and replication.
 
+use super::remark;
 use super::words::{Axis, Setting, axis, setting};
 use crate::failure::{Failure, Result};
-use crate::shown;
-use crate::table::{self, Column, Output, column};
+use crate::table::{self, Answer, Column, Output, column};
 use clap::Args;
 use serde_json::json;
 use sim::center::log::Census;
@@ -124,7 +124,7 @@ pub struct Center {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["grid", "sweep"])]
     timeline: Option<PathBuf>,
     /// Centres simulated side by side; without it, as many as there are cores.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::words::threads)]
     threads: Option<usize>,
     /// Let every machine check its invariants after every event; slow.
     #[arg(long)]
@@ -136,6 +136,13 @@ pub struct Center {
 
 impl Center {
     pub fn run(self) -> Result<u8> {
+        let (answer, broken) = self.answer()?;
+        answer.write()?;
+        verdict(broken)
+    }
+
+    /// The answer, and whether a promise was broken.
+    pub fn answer(&self) -> Result<(Answer, bool)> {
         let (plan, beside) = self.plan()?;
         let loaded = plan.load(&beside).map_err(|error| problem(&error))?;
         self.show_input(&loaded)?;
@@ -144,9 +151,8 @@ impl Center {
         }
         let rows = plan::run(&loaded, plan.repeats, self.threads, self.check).map_err(|error| problem(&error))?;
         let (text, json) = (|| text_of(&plan, &rows), || json!({ "plan": plan, "rows": rows }));
-        table::write(self.output, &columns(&plan, &rows), &rows, text, json)?;
         let broken: f64 = rows.iter().filter_map(|row| row.metrics.get("promises_broken")).map(|(mean, _)| mean).sum();
-        verdict(broken > 0.0)
+        Ok((table::answer(self.output, &columns(&plan, &rows), &rows, text, json), broken > 0.0))
     }
 
     /// The plan of the simulation, and the directory of its files.
@@ -224,15 +230,10 @@ impl Center {
                 }
             }
         }
-        if self.output == Output::Text {
-            shown::text(&(text + "\n"))?;
-        } else {
-            eprintln!("{text}");
-        }
-        Ok(())
+        remark(self.output, &(text + "\n"))
     }
 
-    fn one(&self, plan: &Plan, loaded: &Loaded) -> Result<u8> {
+    fn one(&self, plan: &Plan, loaded: &Loaded) -> Result<(Answer, bool)> {
         let mut setup = Setup::default();
         for (name, value) in &plan.base {
             setup.set(name, &value.to_string()).map_err(|error| problem(&PlanError::Setup(error)))?;
@@ -245,8 +246,8 @@ impl Center {
         }
         let census: &Census = &log.census;
         let json = || json!({ "log": name, "settings": plan.base, "census": census, "report": report });
-        table::write(self.output, &waits(), &jobs(&report), || text(&setup, &report), json)?;
-        verdict(report.promises.broken > 0)
+        let answer = table::answer(self.output, &waits(), &jobs(&report), || text(&setup, &report), json);
+        Ok((answer, report.promises.broken > 0))
     }
 }
 

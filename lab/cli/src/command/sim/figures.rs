@@ -1,8 +1,7 @@
 //! How the figures of simulations are shown.
 
-use crate::failure::Result;
-use crate::shown;
-use crate::table::{self, Column, Output, column};
+use crate::failure::{Failure, Result};
+use crate::table::{self, Answer, Column, Output, column};
 use serde_json::json;
 use sim::grid::{Cell, Done, TraceWish};
 use sim::setup::{LevelSetup, Setup};
@@ -108,13 +107,12 @@ pub(super) fn csv_of_one(setup: &Setup, report: &Report) -> String {
 }
 
 /// Several runs side by side.
-pub(super) fn compared(done: &[Done], output: Output) -> Result<u8> {
+pub(super) fn compared(done: &[Done], output: Output) -> Answer {
     match output {
-        Output::Csv => shown::text(&csv(done))?,
-        Output::Json => shown::json(&json!({ "cases": done }))?,
-        Output::Text => shown::text(&cases(done))?,
+        Output::Csv => Answer::Text(csv(done)),
+        Output::Json => Answer::Json(json!({ "cases": done })),
+        Output::Text => Answer::Text(cases(done)),
     }
-    Ok(0)
 }
 
 /// Cases as a table; the last column holds each against the first.
@@ -165,6 +163,12 @@ fn figures(levels: usize) -> Vec<Column<'static, Done>> {
 }
 
 /// Samples as comma-separated values.
+/// Writes a file; before a run with nothing, so that a wrong path is reported before the work.
+pub(super) fn write(path: &Path, text: &str) -> Result<()> {
+    let failed = |error| Failure::of_io(&path.display().to_string(), &error).so("the file was not written");
+    Ok(std::fs::write(path, text).map_err(failed)?)
+}
+
 pub(super) fn timeline(path: &Path, samples: &[Sample]) -> Result<()> {
     let columns = [
         column("time_s", |s: &Sample| s.at.as_secs_f64()).digits(6),
@@ -175,6 +179,5 @@ pub(super) fn timeline(path: &Path, samples: &[Sample]) -> Result<()> {
         column("trigger_distance_blocks", |s: &Sample| s.trigger_distance).digits(3),
         column("rate_blocks_s", |s: &Sample| s.rate).digits(3),
     ];
-    std::fs::write(path, table::csv(&columns, samples))?;
-    Ok(())
+    write(path, &table::csv(&columns, samples))
 }

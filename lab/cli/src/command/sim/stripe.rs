@@ -1,16 +1,19 @@
 //! `entrepot-lab sim stripe`: how wide to stripe, by the queueing model and by simulation.
 
+mod clients;
+mod device;
 mod figures;
 mod model;
 
 use super::words::{size, size_or_none, span};
 use crate::failure::{Failure, Result};
-use crate::table::{self, Output, column};
+use crate::table::{self, Answer, Output, column};
 use clap::{Args, Subcommand, ValueEnum};
+use device::{DeviceArgs, ScalingArgs};
 use policy::stripe::advice::Mode;
 use policy::stripe::device::BLOCK_BYTES;
 use policy::stripe::fuzzy::Rules;
-use policy::stripe::model::{Device, Parameters, Prediction, Scaling};
+use policy::stripe::model::{Parameters, Prediction};
 use policy::stripe::rules;
 use policy::time::Time;
 use serde_json::json;
@@ -31,6 +34,7 @@ EXAMPLES:
   entrepot-lab sim stripe model --surface rate --output csv
   entrepot-lab sim stripe model --figure 6
   entrepot-lab sim stripe validate --devices 24
+  entrepot-lab sim stripe clients --devices 24 --clients 2,4,8
   entrepot-lab sim stripe run --devices 24 --phases 2x2MiB@300s,150x32KiB@300s,2x2MiB@300s")]
 pub struct Stripe {
     #[command(subcommand)]
@@ -49,6 +53,11 @@ enum Verb {
         after_help = "EXAMPLES:\n  entrepot-lab sim stripe validate\n  entrepot-lab sim stripe validate --devices 24 --requests 20000"
     )]
     Validate(ValidateArgs),
+    /// Clients that each wait for their answer: the time of all requests by width (the paper's figure 17)
+    #[command(
+        after_help = "EXAMPLES:\n  entrepot-lab sim stripe clients --devices 24\n  entrepot-lab sim stripe clients --devices 24 --clients 8 --size 4MiB --total 1GiB --scaling normal"
+    )]
+    Clients(clients::ClientsArgs),
     /// A load that changes, under fixed widths and under the adaptive modes
     #[command(after_help = "\
 EXAMPLES:
@@ -59,60 +68,12 @@ EXAMPLES:
     Run(RunArgs),
 }
 
-/// The devices; without options those of the paper's Table 2.
-#[derive(Debug, Args)]
-struct DeviceArgs {
-    /// Number of devices.
-    #[arg(long, default_value_t = 128, value_name = "N")]
-    devices: u32,
-    /// A revolution, the paper's c.
-    #[arg(long, default_value = "8.4ms", value_name = "TIME", value_parser = span)]
-    revolution: Time,
-    /// Span of the seek time, f.
-    #[arg(long, default_value = "18ms", value_name = "TIME", value_parser = span)]
-    seek: Time,
-    /// Span of the third uniform term, k.
-    #[arg(long, default_value = "30ms", value_name = "TIME", value_parser = span)]
-    settle: Time,
-    /// Blocks of 4 KiB on a track, t.
-    #[arg(long, default_value_t = 22.0, value_name = "N")]
-    track_blocks: f64,
-    /// Interface or network, per block of 4 KiB, i.
-    #[arg(long, default_value = "0.5ms", value_name = "TIME", value_parser = span)]
-    interface: Time,
-    /// Work per stripe, h.
-    #[arg(long, default_value = "1ms", value_name = "TIME", value_parser = span)]
-    overhead: Time,
-    /// Flash devices: service time that does not depend on the size.
-    #[arg(long, value_name = "TIME", requires = "flash_block", value_parser = span)]
-    flash_latency: Option<Time>,
-    /// Flash devices: time per block of 4 KiB.
-    #[arg(long, value_name = "TIME", requires = "flash_latency", value_parser = span)]
-    flash_block: Option<Time>,
-    /// Flash devices: requests served side by side.
-    #[arg(long, default_value_t = 8.0, value_name = "N")]
-    channels: f64,
-    /// How the last of the parallel requests compares with the mean.
-    #[arg(long, value_enum, default_value = "uniform")]
-    scaling: ScalingArg,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ScalingArg {
-    /// The whole service time is uniform, as in the paper.
-    Uniform,
-    /// The whole service time is exponential.
-    Exponential,
-    /// The whole service time is normal.
-    Normal,
-    /// Only the positioning is random: ours.
-    Positioning,
-}
-
 #[derive(Debug, Args)]
 struct ModelArgs {
     #[command(flatten)]
     device: DeviceArgs,
+    #[command(flatten)]
+    scaling: ScalingArgs,
     /// Requests per second, over all devices.
     #[arg(long, default_value_t = 30.0)]
     rate: f64,
@@ -142,6 +103,8 @@ enum Surface {
 struct ValidateArgs {
     #[command(flatten)]
     device: DeviceArgs,
+    #[command(flatten)]
+    scaling: ScalingArgs,
     /// Requests simulated per cell.
     #[arg(long, default_value_t = 20_000)]
     requests: u64,
@@ -198,47 +161,13 @@ struct RunArgs {
 }
 
 impl Stripe {
-    pub fn run(self) -> Result<u8> {
-        match self.verb {
-            Verb::Model(args) => model::model(&args),
-            Verb::Validate(args) => validate(&args),
-            Verb::Run(args) => run(&args),
+    pub fn answer(&self) -> Result<Answer> {
+        match &self.verb {
+            Verb::Model(args) => model::model(args),
+            Verb::Validate(args) => validate(args),
+            Verb::Clients(args) => clients::clients(args),
+            Verb::Run(args) => run(args),
         }
-    }
-}
-
-impl DeviceArgs {
-    fn parameters(&self) -> Result<Parameters> {
-        let numbers = !self.track_blocks.is_nan() && !self.channels.is_nan();
-        if !numbers || self.devices == 0 || self.track_blocks <= 0.0 || self.channels < 1.0 {
-            return Err(Problem::wrong("--devices, --track-blocks and --channels are at least 1").into());
-        }
-        let device = match (&self.flash_latency, &self.flash_block) {
-            (Some(latency), Some(block)) => Device::Flash {
-                latency_s: latency.as_secs_f64(),
-                block_s: block.as_secs_f64(),
-                channels: self.channels,
-            },
-            _ => Device::Disk {
-                revolution_s: self.revolution.as_secs_f64(),
-                seek_s: self.seek.as_secs_f64(),
-                settle_s: self.settle.as_secs_f64(),
-                track_blocks: self.track_blocks,
-            },
-        };
-        Ok(Parameters {
-            device,
-            devices: self.devices,
-            interface_s: self.interface.as_secs_f64(),
-            overhead_s: self.overhead.as_secs_f64(),
-            scaling: match self.scaling {
-                ScalingArg::Uniform => Scaling::Uniform,
-                ScalingArg::Exponential => Scaling::Exponential,
-                ScalingArg::Normal => Scaling::Normal,
-                ScalingArg::Positioning => Scaling::Positioning,
-            },
-            ..Parameters::default()
-        })
     }
 }
 
@@ -265,8 +194,8 @@ impl Held {
     }
 }
 
-fn validate(args: &ValidateArgs) -> Result<u8> {
-    let parameters = args.device.parameters()?;
+fn validate(args: &ValidateArgs) -> Result<Answer> {
+    let parameters = args.scaling.of(args.device.parameters()?);
     if !(100..=10_000_000).contains(&args.requests) {
         return Err(Problem::wrong("--requests is from 100 to 10000000").into());
     }
@@ -328,7 +257,7 @@ fn validate(args: &ValidateArgs) -> Result<u8> {
         text + "the paper reports 11 to 13 % against its testbed\n"
     };
     let json = || json!({ "cells": table::json(&columns, &rows), "mean_error_percent": mean(&|_, _| true).1 });
-    table::write(args.output, &columns, &rows, text, json)
+    Ok(table::answer(args.output, &columns, &rows, text, json))
 }
 
 fn built_in(text: &str) -> Result<Rules> {
@@ -375,7 +304,7 @@ fn is_adaptive(drive: &Drive) -> bool {
     matches!(drive, Drive::Adaptive(..))
 }
 
-fn run(args: &RunArgs) -> Result<u8> {
+fn run(args: &RunArgs) -> Result<Answer> {
     let parameters = args.device.parameters()?;
     let phases = parse_phases(&args.phases).map_err(Problem::wrong)?;
     let rules = args.rules.as_deref().map_or_else(|| built_in(rules::ADAPTIVE), read_rules)?;
@@ -426,7 +355,7 @@ fn run(args: &RunArgs) -> Result<u8> {
         phases().flat_map(|(name, phases)| phases.iter().enumerate().map(|(n, of)| (name.as_str(), n, of))).collect();
     let of = |(name, phases)| json!({ "mode": name, "phases": phases });
     let json = || json!({ "modes": phases().map(of).collect::<Vec<_>>() });
-    table::write(args.output, &columns, &rows, || text(&setup, &names, &modes, &done), json)
+    Ok(table::answer(args.output, &columns, &rows, || text(&setup, &names, &modes, &done), json))
 }
 
 /// Mean response times per phase; adaptive modes against the best and the worst of the others in the phase.

@@ -7,10 +7,9 @@ mod options;
 use super::grid::opener;
 use super::traces::TraceArgs;
 use super::words::{Axis, axis, span};
-use super::{setup_problem, survey_problem};
+use super::{remark, setup_problem, survey_problem};
 use crate::failure::Result;
-use crate::shown;
-use crate::table::{self, Output};
+use crate::table::{self, Answer, Output};
 use clap::Args;
 use columns::{columns, fit};
 use options::{Devices, Reorganisation, window};
@@ -49,7 +48,8 @@ SCHEMES (--schemes):
   lfu                    on the fast tier what was accessed most often so far
   ws-ros                 working-set reorganisation, the paper's thresholds
   tuned                  working-set reorganisation by expected gain against cost: ours
-  optimum                for each window the best placement, known beforehand and free of charge
+  optimum                for each window the placement with most hits, known beforehand and free of charge: no bound of time,
+                         so tuned can be faster
 
 EXAMPLES:
   entrepot-lab sim tier --generate zipf:theta=1.0
@@ -109,7 +109,7 @@ pub struct Tier {
     #[arg(long, value_name = "NAME=VALUES", value_parser = axis)]
     sweep: Option<Axis>,
     /// Runs side by side; without it, as many as there are cores.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::words::threads)]
     threads: Option<usize>,
     /// Check the accounts after every event; slow.
     #[arg(long)]
@@ -171,13 +171,23 @@ impl Settable for Case {
 
 impl Tier {
     pub fn run(self) -> Result<u8> {
+        match &self.grid {
+            Some(path) => self.compare(path, self.block_bytes()?),
+            None => self.answer()?.write(),
+        }
+    }
+
+    fn block_bytes(&self) -> Result<u64> {
         let block_bytes = self.devices.stripe;
         if !(512..=1 << 30).contains(&block_bytes) || !block_bytes.is_multiple_of(512) {
             return Err(Problem::wrong("--stripe is a multiple of 512 bytes, at most 1 GiB").into());
         }
-        if let Some(path) = &self.grid {
-            return self.compare(path, block_bytes);
-        }
+        Ok(block_bytes)
+    }
+
+    /// The schemes on the named traces.
+    pub fn answer(&self) -> Result<Answer> {
+        let block_bytes = self.block_bytes()?;
         let cases = self.cases()?;
         // Words are checked before long traces are read.
         for case in &cases {
@@ -199,7 +209,7 @@ impl Tier {
         let columns = columns(&rows, self.open);
         let of = |(case, figures): &(&Case, &Figures)| json!({ "case": case.label, "scheme": case.scheme, "figures": figures });
         let json = || json!({ "cases": rows.iter().map(of).collect::<Vec<_>>() });
-        table::write(self.output, &columns, &rows, || table::text(&columns, &rows), json)
+        Ok(table::answer(self.output, &columns, &rows, || table::text(&columns, &rows), json))
     }
 
     /// The schemes, for each value of the sweep.
@@ -257,11 +267,7 @@ impl Tier {
             survey.add(opened()?, &cut).map_err(|error| survey_problem(&error))?;
             self.say(&format!("trace      {}\n{}\n\n", wish.name, survey.traces()[trace]))?;
             if self.open && !survey.traces()[trace].has_times {
-                let problem = Problem::wrong(format!("{} does not say when its requests came", wish.name));
-                return Err(problem
-                    .so("nothing was simulated")
-                    .try_this("leave out --open: clients wait for their answers")
-                    .into());
+                return Err(super::volume::without_times(&wish.name));
             }
             requests.begin(survey.start_ns(trace));
             let limit = limit_requests.map_or(usize::MAX, |n| requests.len().saturating_add(n as usize));
@@ -278,12 +284,7 @@ impl Tier {
 
     /// Prints a remark beside the figures.
     fn say(&self, text: &str) -> Result<()> {
-        if self.output == Output::Text {
-            shown::text(text)?
-        } else {
-            eprint!("{text}")
-        }
-        Ok(())
+        remark(self.output, text)
     }
 
     /// The devices and the scheme of a case, for such a trace.

@@ -3,7 +3,7 @@
 use super::traces::TraceArgs;
 use super::words::{size, span};
 use super::{grid, survey_problem};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::table::{self, Column, Output, column};
 use clap::Args;
 use policy::Time;
@@ -183,8 +183,9 @@ impl Volume {
         let (mut all, mut files) = (Vec::new(), BTreeMap::new());
         for (trace, wish) in self.traces.wishes()?.iter().enumerate() {
             let opener = grid::opener(wish, "".as_ref(), Options::BLOCK_BYTES)?;
-            let mut first_ns = None;
-            for record in opener.open().map_err(|error| survey_problem(&error.into()))? {
+            let (mut first_ns, begins) = (None, all.len());
+            let mut reader = opener.open().map_err(|error| survey_problem(&error.into()))?;
+            for record in reader.by_ref() {
                 let record = record.map_err(|error| survey_problem(&error.into()))?;
                 if !is_request(&record) {
                     continue;
@@ -198,10 +199,22 @@ impl Volume {
                 let (offset, bytes) = (record.offset, record.length);
                 all.push(Request { at, file, offset, bytes: bytes.into(), write: record.op == Op::Write });
             }
+            let at_once = all.len() > begins + 1 && all[begins..].iter().all(|request| request.at == all[begins].at);
+            if !reader.has_times() || at_once {
+                return Err(without_times(&wish.name));
+            }
         }
         all.sort_by_key(|request| request.at);
         Ok(Some(all))
     }
+}
+
+/// A trace cannot be replayed at its times: it has none.
+pub(super) fn without_times(name: &str) -> Failure {
+    Problem::wrong(format!("{name} does not say when its requests came, so they would all come at once"))
+        .so("nothing was simulated")
+        .try_this("replay it in a closed loop: `sim cache --closed`, or `sim tier` without --open")
+        .into()
 }
 
 /// Costs of an access on both tiers, from the file where it has them.
@@ -229,8 +242,10 @@ fn columns(of: &Figures) -> Vec<Column<'static, Figures>> {
         column("checkpoints", |of: &Figures| of.checkpoints).shown("checkpoints", 0),
         column("given_up", |of: &Figures| of.refused).shown("checkpoints given up", 0),
         column("checkpoint_s", |of: &Figures| of.checkpoint_s).shown("checkpoint latency s", 2),
-        column("requests", |of: &Figures| of.requests).shown("requests", 0),
-        column("request_ms", |of: &Figures| of.request_ms).shown("mean response ms", 3),
+        column("requests", |of: &Figures| of.requests).shown("requests answered", 0),
+        column("requests_failed", |of: &Figures| of.requests_failed).shown("requests failed: file lost", 0),
+        column("answered_share", Figures::answered_share).percent("share answered %", 1),
+        column("request_ms", |of: &Figures| of.request_ms).shown("mean response ms of that share", 3),
         column("fast_share", |of: &Figures| of.fast_share).percent("served by the fast tier %", 1),
         column("changes", |of: &Figures| of.changes.values().sum::<u64>()).shown("changes of layouts", 0),
     ];

@@ -36,6 +36,12 @@ pub(super) fn size_or_none(text: &str) -> Parsed<u64> {
     if text == "0" { Ok(0) } else { size(text) }
 }
 
+/// Threads of a run: at least one, and no more than any machine has use for.
+pub(super) fn threads(text: &str) -> Parsed<usize> {
+    let number = text.parse().ok().filter(|n| (1..=4096).contains(n));
+    number.ok_or_else(|| "give a number from 1 to 4096".to_owned())
+}
+
 /// A time with its unit.
 pub(super) fn span(text: &str) -> Parsed<Time> {
     setup::duration("time", text).map_err(why)

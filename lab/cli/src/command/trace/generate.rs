@@ -171,7 +171,7 @@ impl Generate {
                 common.write(generate::rates(&streams, seconds, common.seed))
             }
             Kind::Vod { common, streams, random_readers, seconds } => {
-                common.write(generate::vod(streams, random_readers, seconds, common.seed))
+                common.write(generate::vod(streams, random_readers, seconds, false, common.seed))
             }
             Kind::Copy { common, seconds } => common.write(generate::copies(seconds, common.seed)),
             Kind::Downloads { common, seconds } => common.write(generate::downloads(seconds, common.seed)),
@@ -200,7 +200,7 @@ impl Generate {
 
 impl Common {
     fn write(&self, mut records: impl Iterator<Item = Record>) -> Result<u8> {
-        let written = whole(&self.to_file, Target::Native(0), |writer| {
+        let written = whole(&self.to_file, Target::Native { block_bytes: 0, has_times: true }, |writer| {
             records.try_for_each(|r| writer.write(&r).map_err(super::not_written))
         })?;
         shown::text(&format!("{} records in {}, seed {}\n", written.records, self.to_file.display(), self.seed))?;

@@ -3,6 +3,7 @@
 use super::{Reading, failed};
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
+use crate::table::Answer;
 use clap::Args;
 use policy::time::Time;
 use serde_json::json;
@@ -38,6 +39,10 @@ pub(super) struct Stats {
 
 impl Stats {
     pub(super) fn run(self) -> Result<u8> {
+        self.answer()?.write()
+    }
+
+    pub(super) fn answer(&self) -> Result<Answer> {
         let options = self.reading.options();
         let identity = trace::identify(&self.files[0], &options).map_err(failed)?;
         let mut reader = trace::open_all(&self.files, &options).map_err(failed)?;
@@ -59,22 +64,19 @@ impl Stats {
         }
         let report = census.report();
         let windows = windows.map(Windows::report);
-        match self.output {
-            Output::Json => shown::json(&json!({
+        Ok(match self.output {
+            Output::Json => Answer::Json(json!({
                 "format": identity.format,
                 "units": identity.format.units(),
                 "accounting": accounting,
                 "census": report,
                 "windows": windows,
-            }))?,
+            })),
             Output::Text => {
-                shown::text(&text(identity, reader.has_times(), options.block_bytes.is_none(), accounting, &report))?;
-                if let Some(windows) = &windows {
-                    shown::text(&distribution(windows))?;
-                }
+                let shown = text(identity, reader.has_times(), options.block_bytes.is_none(), accounting, &report);
+                Answer::Text(shown + &windows.as_ref().map(distribution).unwrap_or_default())
             }
-        }
-        Ok(0)
+        })
     }
 }
 
@@ -214,7 +216,7 @@ mod tests {
         accounting.pass(Passed::Mark);
         accounting.skip(Reason::NotANumber, 4);
         assert!(census.agrees(&accounting));
-        let identity = Identity { format: Format::Lirs, block_bytes: 4096 };
+        let identity = Identity { format: Format::Lirs, block_bytes: 4096, has_times: false };
         let shown = text(identity, false, true, &accounting, &census.report());
         for part in [
             "5 = 3 records + 1 mark + 1 malformed",

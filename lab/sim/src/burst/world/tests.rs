@@ -13,11 +13,13 @@ fn setup(scheme: Scheme, dwpp: f64, congestion: f64) -> Setup {
         congestion,
         classes: vec![VersionClass { weight: 1.0, per_period: 1 }],
         mtbf_s: (60.0, 1200.0),
+        jitter: 0.0,
         listed: Vec::new(),
         seed: 1,
     };
     let order = if matches!(scheme, Scheme::Bbos | Scheme::Predicted) { Order::default() } else { Order::Fifo };
-    Setup { device, load, scheme, order, direct: false, periods: 2, step_s: 0.5, check: true }
+    let baselines = Baselines::default();
+    Setup { device, load, scheme, order, baselines, direct: false, periods: 2, step_s: 0.5, check: true }
 }
 
 #[test]
@@ -48,6 +50,20 @@ fn who_knows_the_versions_and_the_mtbf_has_more_restarts_in_the_buffer() {
     assert!(throughout > paper + 0.02, "{throughout} {paper}");
 }
 
+/// The published comparison: FIFO and LRU lose what they demote, and a static threshold counts only what is left.
+#[test]
+fn baselines_that_move_hold_fewer_restarts_and_let_a_threshold_matter() {
+    let with = |scheme, order, baselines| run(&Setup { order, baselines, ..setup(scheme, 1.9, 0.5) });
+    let hits = |order, baselines| with(Scheme::Bbos, order, baselines).hit_ratio;
+    let paper = hits(Order::VersionsThenMtbf, Baselines::Move);
+    assert_eq!(paper, hits(Order::VersionsThenMtbf, Baselines::Keep), "the paper's own order always keeps");
+    let (moved, kept) = (hits(Order::Fifo, Baselines::Move), hits(Order::Fifo, Baselines::Keep));
+    assert!(paper > 2.0 * moved && kept > 1.5 * moved, "{paper} {kept} {moved}");
+    assert_eq!(moved, hits(Order::Lru, Baselines::Move), "both go by the time of writing");
+    let [fixed, eff] = [Scheme::Static(0.9), Scheme::MaxEff].map(|of| with(of, Order::Fifo, Baselines::Move));
+    assert!(fixed.throughput_gb_s > eff.throughput_gb_s + 0.02, "{fixed:?} {eff:?}");
+}
+
 #[test]
 fn direct_writing_demotes_less() {
     let with = |direct| run(&Setup { direct, ..setup(Scheme::Bbos, 1.9, 0.5) });
@@ -66,6 +82,21 @@ fn the_forecast_is_never_slower_than_the_plan() {
             forecast.latency_s,
             plan.latency_s
         );
+    }
+}
+
+/// Applications that slip: the forecast is wrong each time, and still no worse than the plan by more than this.
+#[test]
+fn a_forecast_that_is_wrong_costs_little() {
+    for (dwpp, congestion) in [(1.6, 0.5), (1.9, 0.5)] {
+        let with = |scheme, jitter| {
+            let mut setup = setup(scheme, dwpp, congestion);
+            setup.load.jitter = jitter;
+            run(&setup).latency_s
+        };
+        let (steady, wrong) = (with(Scheme::Predicted, 0.0), with(Scheme::Predicted, 0.2));
+        let plan = with(Scheme::Bbos, 0.2);
+        assert!(wrong != steady && wrong <= plan * 1.05, "{dwpp} {congestion}: {steady} {wrong} {plan}");
     }
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 /// Returns a small sample of every format, written for this test, and the number of its requests.
 fn samples() -> Vec<(Format, Vec<u8>, usize)> {
-    let mut native = native::header(0).to_vec();
+    let mut native = native::header(0, true).to_vec();
     let record = native::encode(&Record { offset: 4096, length: 512, ..Record::default() });
     native.extend(record);
     native.extend(native::end(1, crc32fast::hash(&record)));

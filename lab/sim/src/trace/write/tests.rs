@@ -38,7 +38,8 @@ proptest! {
     #[test]
     fn our_own_format_keeps_everything(records in proptest::collection::vec(any_record(), 0..200)) {
         for name in ["t", "t.zst", "t.gz"] {
-            let (seen, written) = round_trip(name, Target::Native(512), &records, &Options::default());
+            let target = Target::Native { block_bytes: 512, has_times: true };
+            let (seen, written) = round_trip(name, target, &records, &Options::default());
             prop_assert_eq!(&seen, &records);
             prop_assert_eq!(written, Written { records: records.len() as u64, dropped: 0, widened: 0 });
         }
@@ -52,6 +53,20 @@ proptest! {
         }
         prop_assert_eq!(&round_trip("t", Target::Spc, &records, &Options::default()).0, &records);
         prop_assert_eq!(&round_trip("t", Target::Load, &records, &Options::default()).0, &records);
+    }
+}
+
+#[test]
+fn our_own_format_keeps_that_there_are_no_times() {
+    for has_times in [true, false] {
+        let path = tempfile::tempdir().unwrap().keep().join("t.zst");
+        let mut writer = Writer::create(&path, Target::Native { block_bytes: 512, has_times }).unwrap();
+        writer.write(&Record::default()).unwrap();
+        writer.finish().unwrap();
+        let mut reader = open(&path, &Options::default()).unwrap();
+        assert!(reader.by_ref().all(|record| record.is_ok()));
+        let identity = crate::trace::identify(&path, &Options::default()).unwrap();
+        assert_eq!((reader.has_times(), identity.has_times, identity.block_bytes), (has_times, has_times, 512));
     }
 }
 

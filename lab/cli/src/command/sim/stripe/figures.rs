@@ -6,9 +6,7 @@
 //! Source: Simitci & Reed, section 4; the reference, section 9. Where the paper's curves are lost, the axes are ours.
 
 use super::model::finite;
-use crate::failure::Result;
-use crate::shown;
-use crate::table::{self, Output, column};
+use crate::table::{self, Answer, Output, column};
 use policy::stripe::model::{Parameters, Prediction, Scaling};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -105,8 +103,8 @@ fn scalings(across: &[f64]) -> Rows {
 }
 
 impl Figure {
-    /// Writes the figure.
-    pub fn write(&self, output: Output) -> Result<u8> {
+    /// The figure in the chosen format.
+    pub fn answer(&self, output: Output) -> Answer {
         match output {
             Output::Json => {
                 let rows: Vec<_> = self
@@ -115,9 +113,7 @@ impl Figure {
                     .map(|(name, cells)| json!({ "at": name, "values": cells.iter().copied().map(finite).collect::<Vec<_>>() }))
                     .collect();
                 let (name, places) = &self.across;
-                shown::json(
-                    &json!({ "title": self.title, "across": { "name": name, "values": places }, "rows": rows }),
-                )?;
+                Answer::Json(json!({ "title": self.title, "across": { "name": name, "values": places }, "rows": rows }))
             }
             Output::Csv => {
                 type Point<'a> = (&'a str, f64, f64);
@@ -130,11 +126,10 @@ impl Figure {
                 for (name, cells) in &self.rows {
                     points.extend(self.across.1.iter().zip(cells).map(|(place, cell)| (name.as_str(), *place, *cell)));
                 }
-                shown::text(&table::csv(&columns, &points))?;
+                Answer::Text(table::csv(&columns, &points))
             }
-            Output::Text => shown::text(&self.text())?,
+            Output::Text => Answer::Text(self.text()),
         }
-        Ok(0)
     }
 
     fn text(&self) -> String {

@@ -3,24 +3,23 @@
 
 use super::{BLOCK_BYTES, ModelArgs, Surface, figures, widths};
 use crate::failure::Result;
-use crate::shown;
-use crate::table::{self, Column, Output, column};
+use crate::table::{self, Answer, Column, Output, column};
 use policy::stripe::model::{Parameters, Prediction};
 use serde_json::json;
 use store::control::Problem;
 
 /// `entrepot-lab sim stripe model`.
-pub fn model(args: &ModelArgs) -> Result<u8> {
-    let parameters = args.device.parameters()?;
+pub fn model(args: &ModelArgs) -> Result<Answer> {
+    let parameters = args.scaling.of(args.device.parameters()?);
     if !(args.rate.is_finite() && args.rate > 0.0) {
         return Err(Problem::wrong("--rate is above 0").into());
     }
     let at = Parameters { rate: args.rate, request_blocks: args.size as f64 / BLOCK_BYTES, ..parameters };
     if let Some(number) = args.figure {
-        return figures::figure(number, &at).write(args.output);
+        return Ok(figures::figure(number, &at).answer(args.output));
     }
     if let Some(surface) = args.surface {
-        return surface_of(&at, surface, args.output);
+        return Ok(surface_of(&at, surface, args.output));
     }
     let mut shown_widths = widths(at.devices);
     shown_widths.extend(at.optimal_width().into_iter().chain(at.largest_stable_width()));
@@ -41,7 +40,7 @@ pub fn model(args: &ModelArgs) -> Result<u8> {
         json!({ "widths": table::json(&columns, &rows), "optimal_width": at.optimal_width(),
             "largest_stable_width": at.largest_stable_width() })
     };
-    table::write(args.output, &columns, &rows, text, json)
+    Ok(table::answer(args.output, &columns, &rows, text, json))
 }
 
 /// A width with its prediction.
@@ -72,7 +71,7 @@ pub fn finite(x: f64) -> Option<f64> {
     x.is_finite().then_some(x)
 }
 
-fn surface_of(at: &Parameters, surface: Surface, output: Output) -> Result<u8> {
+fn surface_of(at: &Parameters, surface: Surface, output: Output) -> Answer {
     let steps: Vec<(String, Parameters)> = match surface {
         Surface::Rate => [1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 80.0, 100.0]
             .map(|rate| (format!("{rate}/s"), Parameters { rate, ..*at }))
@@ -95,7 +94,7 @@ fn surface_of(at: &Parameters, surface: Surface, output: Output) -> Result<u8> {
                     json!({ "at": name, "request_s": seconds, "optimal_width": of.optimal_width() })
                 })
                 .collect();
-            shown::json(&json!({ "widths": widths, "rows": rows }))?;
+            Answer::Json(json!({ "widths": widths, "rows": rows }))
         }
         Output::Csv | Output::Text => {
             let rows: Vec<_> = steps.iter().map(|(name, of)| (name.as_str(), cells(of), of.optimal_width())).collect();
@@ -110,8 +109,7 @@ fn surface_of(at: &Parameters, surface: Surface, output: Output) -> Result<u8> {
             }));
             columns.push(column("optimal", best).shown("optimal", 0));
             let csv = output == Output::Csv;
-            shown::text(&if csv { table::csv(&columns, &rows) } else { table::text(&columns, &rows) })?;
+            Answer::Text(if csv { table::csv(&columns, &rows) } else { table::text(&columns, &rows) })
         }
     }
-    Ok(0)
 }
