@@ -108,7 +108,7 @@ impl Handler for Everywhere {
         let here = self.here.handle(caller, command, args, out);
         let is_unknown = here.as_ref().is_err_and(|problem| problem.exit_code == exit::NOT_FOUND);
         let Some(job) = is_unknown.then(|| self.elsewhere(caller, verb, id)).flatten() else { return here };
-        let to = || To::Node(job.node.clone());
+        let to = To::Node(job.node.clone());
         let mut answer = self.calls.call(&to, self.prefix, caller, json!(request), SILENT, out);
         if let Err(problem) = &mut answer
             && problem.exit_code == exit::NO_DAEMON

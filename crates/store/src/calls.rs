@@ -1,28 +1,27 @@
-//! Requests that another node serves: sent until an answer comes, served once, answered in one piece.
+//! Requests between nodes: sent until the answer is here, served once, answered in pages.
 //!
 //! ```text
 //!   caller                              server
-//!   Ask, Ask, ...       --------------> a thread
+//!   Ask, Ask, ...       --------------> a thread, or a queue
 //!                   <------ Serves ---- is it being served, or how far
-//!                   <------ Answer ---- kept for a while: it may get lost
+//!                   <------ Answer ---- first page; kept for a while: it may get lost
+//!   Next                --------------> next page
 //! ```
-//! Each side gives up after [`SILENT`] without a message from the other. Messages travel through `talk`.
+//! Each side gives up after a span without a message from the other. One thread repeats all requests of this node.
 
 use crate::admission::{Admission, Held};
 use crate::control::{Caller, Problem, Responder, exit};
+use crate::messages::{Member, Message, Packet, Talk};
 use crate::stop::Stop;
-use crate::talk::{Member, Talk};
-use crate::workers::{apart, side_by_side};
-use parking_lot::{Condvar, Mutex, RwLock};
-use serde::{Deserialize, Serialize};
+use crate::workers::{Pool, apart};
+use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Prefix of texts about calls.
-pub(crate) const WORD: &str = "call ";
 /// Timeout: without a message for this span, the call counts as not served, or its answer as not awaited.
 pub const SILENT: Duration = Duration::from_secs(15);
 /// Interval of retries of an unanswered message. A guess: messages are seldom lost.
@@ -34,12 +33,10 @@ const ANSWERED: Duration = Duration::from_secs(60);
 /// Maximum of concurrent calls of all other nodes, and the part reserved for root and the daemon's user.
 const SERVED_MAX: u64 = 128;
 const SERVED_RESERVED: u64 = 32;
-/// Maximum of queued lines of progress of one call; the oldest are dropped first.
+/// Maximum of queued lines of progress of one call; later ones are dropped.
 const PROGRESS_MAX: usize = 64;
-/// Maximum of nodes called at the same time by [`Calls::call_each`].
-const EACH_MAX: usize = 16;
-/// Maximum size of an answer.
-const ANSWER_BYTES_MAX: usize = 8 << 20;
+/// Bytes of a page. Far below the output buffer of a Redis subscriber (8 MB for a minute).
+const PAGE_MAX: usize = 256 << 10;
 
 /// Result of a call.
 pub type Answer = Result<Value, Problem>;
@@ -47,15 +44,13 @@ pub type Answer = Result<Value, Problem>;
 /// Destination of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum To {
-    /// The node that sends the request.
-    Here,
+    /// The node that leads, also after it changed.
+    Leader,
     /// The node that receives messages under this name.
     Node(String),
-    /// No node that serves the call is known now.
-    Unknown,
 }
 
-/// Server of all calls of one name.
+/// Server of all calls of one name, each on a thread.
 pub trait Service: Send + Sync {
     /// Whether this node serves these calls now; if not, the caller retries.
     fn is_here(&self) -> bool {
@@ -66,49 +61,34 @@ pub trait Service: Send + Sync {
     fn serve(&self, caller: &Caller, args: Value, out: &mut Responder<'_>) -> Answer;
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Ask {
-    /// Address of the calling node, for the answer.
-    by: String,
-    number: u64,
-    uid: u32,
-    gid: u32,
-    service: String,
-    args: Value,
+/// Server of all calls of one name that only queues them. It must not block.
+type Queue = dyn Fn(Value, Reply) + Send + Sync;
+
+#[derive(Clone)]
+enum Server {
+    Threads(Arc<dyn Service>),
+    Queue(Arc<Queue>),
 }
 
-impl Ask {
-    /// The user of the call, as the calling node saw it on its socket.
-    fn caller(&self) -> Caller {
-        Caller { uid: self.uid, gid: self.gid, pid: 0 }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-enum Word {
-    Ask(Ask),
-    /// Asks the server to stop and to report its end; the answer is no longer needed.
-    Stop {
-        by: String,
-        number: u64,
-    },
-    /// Confirms that the call is being served.
-    Serves {
-        number: u64,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        progress: Option<Value>,
-    },
-    Answer {
-        number: u64,
-        answer: Answer,
-    },
+/// Event of a call, for its caller.
+enum Event {
+    Progress(Value),
+    Answer(Answer),
 }
 
 /// A call made by this node.
 struct Made {
+    to: To,
+    ask: Packet,
+    silent: Duration,
     heard: Instant,
-    progress: VecDeque<Value>,
-    answer: Option<Answer>,
+    /// Last destination, and the time of the last message there.
+    sent: Option<(String, Instant)>,
+    stopped: Option<Instant>,
+    /// Received pages.
+    pages: u32,
+    text: String,
+    event: Arc<dyn Fn(Event) + Send + Sync>,
 }
 
 /// A call that this node serves or served.
@@ -116,7 +96,7 @@ struct Served {
     /// Time of the last request for the call.
     asked: Instant,
     stop: Arc<Stop>,
-    answer: Option<Answer>,
+    answer: Option<Arc<str>>,
 }
 
 /// Name of a calling node, and the number of its call.
@@ -125,27 +105,93 @@ type CallId = (String, u64);
 /// Running calls: those of this node, and those that it serves.
 pub struct Calls {
     talk: Arc<dyn Talk>,
-    services: RwLock<HashMap<&'static str, Arc<dyn Service>>>,
+    again: Duration,
+    servers: RwLock<HashMap<&'static str, Server>>,
     next_number: AtomicU64,
     made: Mutex<HashMap<u64, Made>>,
-    changed: Condvar,
+    /// Whether a thread repeats them. Changed under the lock of `made`.
+    repeats: AtomicBool,
+    repeater: Pool,
     served: Mutex<HashMap<CallId, Served>>,
+    /// Number of served calls at which old ones are dropped.
+    served_max: AtomicUsize,
     room: Arc<Admission>,
     me: Weak<Calls>,
+}
+
+/// The answer to a call, which its server still owes. Without one the call counts as not received.
+pub struct Reply(Option<(Weak<Calls>, CallId)>);
+
+impl Reply {
+    /// Sends the answer.
+    pub fn send(mut self, answer: &Answer) {
+        if let Some((calls, key)) = self.0.take()
+            && let Some(calls) = calls.upgrade()
+        {
+            let text: Arc<str> = serde_json::to_string(answer).expect("numbers and texts").into();
+            if let Some(served) = calls.served.lock().get_mut(&key) {
+                served.answer = Some(text.clone());
+            }
+            calls.send_page(&key, &text, 0);
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if let Some((calls, key)) = self.0.take()
+            && let Some(calls) = calls.upgrade()
+        {
+            calls.served.lock().remove(&key);
+        }
+    }
+}
+
+impl Made {
+    /// Next message of the call; `None` if none is due now.
+    fn next(&mut self, to: &str, own: &str, number: u64, again: Duration) -> Option<Packet> {
+        let by = own.to_owned();
+        let is_same = self.sent.as_ref().is_some_and(|(sent_to, _)| sent_to == to);
+        if is_same && self.sent.as_ref().is_some_and(|(_, at)| at.elapsed() < again) {
+            return None;
+        }
+        if !is_same && self.sent.is_some() {
+            (self.heard, self.pages) = (Instant::now(), 0);
+            self.text.clear();
+        }
+        self.sent = Some((to.to_owned(), Instant::now()));
+        Some(match self.stopped {
+            _ if self.pages > 0 => Packet::Next { by, number, page: self.pages },
+            Some(_) => Packet::Stop { by, number },
+            None => self.ask.clone(),
+        })
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.heard.elapsed() >= self.silent || self.stopped.is_some_and(|at| at.elapsed() >= STOPPED_MAX)
+    }
 }
 
 impl Calls {
     /// Starts without calls.
     pub(crate) fn new(talk: Arc<dyn Talk>) -> Arc<Calls> {
+        Calls::repeating(talk, AGAIN)
+    }
+
+    /// Returns the same with another interval of retries.
+    pub(crate) fn repeating(talk: Arc<dyn Talk>, again: Duration) -> Arc<Calls> {
         // A restarted daemon must not repeat numbers of its earlier calls.
         let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_millis() as u64);
         Arc::new_cyclic(|me| Calls {
             talk,
-            services: RwLock::default(),
+            again,
+            servers: RwLock::default(),
             next_number: AtomicU64::new(began << 20),
             made: Mutex::default(),
-            changed: Condvar::new(),
+            repeats: AtomicBool::new(false),
+            repeater: Pool::new("calls", 1),
             served: Mutex::default(),
+            served_max: AtomicUsize::new(0),
             room: Admission::new(SERVED_MAX, SERVED_RESERVED),
             me: me.clone(),
         })
@@ -153,7 +199,12 @@ impl Calls {
 
     /// Registers the server for calls of a name.
     pub fn register(&self, name: &'static str, service: Arc<dyn Service>) {
-        self.services.write().insert(name, service);
+        self.servers.write().insert(name, Server::Threads(service));
+    }
+
+    /// Registers a queue for calls of a name, also for those without an answer.
+    pub(crate) fn register_queue(&self, name: &'static str, queue: impl Fn(Value, Reply) + Send + Sync + 'static) {
+        self.servers.write().insert(name, Server::Queue(Arc::new(queue)));
     }
 
     /// This node's address for messages.
@@ -161,16 +212,12 @@ impl Calls {
         self.talk.own()
     }
 
-    /// The leader, as far as it is known.
-    pub(crate) fn leader(&self) -> To {
-        match self.talk.leads() {
-            true => To::Here,
-            false => self.talk.leader().map_or(To::Unknown, To::Node),
-        }
+    /// Name of the leader, if another node leads.
+    pub(crate) fn leader(&self) -> Option<String> {
+        self.talk.leader().filter(|_| !self.talk.leads())
     }
 
-    /// Has another node serve a call. `to` is evaluated at each retry, as the destination may change. Its progress goes
-    /// to `out`.
+    /// Has another node serve a call. Its progress goes to `out`.
     ///
     /// When this node's caller hangs up, the call requests a stop and waits for its answer.
     ///
@@ -178,42 +225,120 @@ impl Calls {
     /// Errors of the server; [`exit::NO_DAEMON`] after [`SILENT`] without an answer: the call may still be running.
     pub fn call(
         &self,
-        to: &dyn Fn() -> To,
-        service: &'static str,
+        to: &To,
+        name: &'static str,
         caller: &Caller,
         args: Value,
         silent: Duration,
         out: &mut Responder<'_>,
     ) -> Answer {
-        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-        let made = Made { heard: Instant::now(), progress: VecDeque::new(), answer: None };
-        self.made.lock().insert(number, made);
-        let (uid, gid) = (caller.uid, caller.gid);
-        let ask = Ask { by: self.own().to_owned(), number, uid, gid, service: service.to_owned(), args };
-        let answer = self.wait(to, ask, silent, out);
-        self.made.lock().remove(&number);
-        answer
+        let (tell, progress) = sync_channel(PROGRESS_MAX);
+        let (mut tell, answer) = (Some(tell), Arc::new(Mutex::new(None)));
+        let mut number = None;
+        loop {
+            let here = match self.servers.read().get(name) {
+                Some(Server::Threads(here)) if *to == To::Leader && self.talk.leads() && here.is_here() => {
+                    Some(here.clone())
+                }
+                _ => None,
+            };
+            if let Some(here) = here {
+                number.into_iter().for_each(|number| self.forget(number));
+                return here.serve(caller, args, out);
+            }
+            if let Some(tell) = tell.take() {
+                let answer = answer.clone();
+                number = Some(self.start(to, name, caller, args.clone(), silent, move |event| match event {
+                    Event::Progress(value) => drop(tell.try_send(value)),
+                    Event::Answer(now) => *answer.lock() = Some(now),
+                }));
+            }
+            // The end of the call drops its sender.
+            let listens = match progress.recv_timeout(self.again) {
+                Ok(value) => out.progress(value),
+                Err(RecvTimeoutError::Timeout) => true,
+                Err(RecvTimeoutError::Disconnected) => return answer.lock().take().unwrap_or_else(|| Err(no_answer())),
+            };
+            if !listens || out.stop().is_set() {
+                number.into_iter().for_each(|number| self.stop(number));
+            }
+        }
     }
 
     /// Has several nodes serve the same call at the same time. Returns the answer of each.
     pub fn call_each(
         &self,
         names: Vec<String>,
-        service: &'static str,
+        name: &'static str,
         caller: &Caller,
         args: &Value,
         silent: Duration,
     ) -> Vec<(String, Answer)> {
-        let (count, names) = (names.len(), Mutex::new(names.into_iter()));
-        let ask = |name: String| {
-            let mut listens = |_| true;
-            let mut out = Responder::new(&mut listens, Arc::default());
-            let answer = self.call(&|| To::Node(name.clone()), service, caller, args.clone(), silent, &mut out);
-            (name, answer)
-        };
-        let next = || names.lock().next();
-        let said = side_by_side(count.min(EACH_MAX), |_| std::iter::from_fn(next).map(ask).collect::<Vec<_>>());
-        said.concat()
+        self.call_while(names, name, caller, args, silent, &|_| true)
+    }
+
+    /// Does the same, and gives a node up as soon as `is_awaited` returns false for it.
+    pub(crate) fn call_while(
+        &self,
+        names: Vec<String>,
+        name: &'static str,
+        caller: &Caller,
+        args: &Value,
+        silent: Duration,
+        is_awaited: &dyn Fn(&str) -> bool,
+    ) -> Vec<(String, Answer)> {
+        let (tell, events) = channel();
+        let mut left = HashMap::new();
+        for node in names {
+            let (tell, of) = (tell.clone(), node.clone());
+            let number = self.start(&To::Node(node.clone()), name, caller, args.clone(), silent, move |event| {
+                if let Event::Answer(answer) = event {
+                    drop(tell.send((of.clone(), answer)));
+                }
+            });
+            left.insert(node, number);
+        }
+        let mut answers = Vec::new();
+        while !left.is_empty() {
+            if let Ok((node, answer)) = events.recv_timeout(self.again) {
+                left.remove(&node);
+                answers.push((node, answer));
+            }
+            let given_up: Vec<(String, u64)> = left.extract_if(|node, _| !is_awaited(node)).collect();
+            for (node, number) in given_up {
+                self.forget(number);
+                answers.push((node, Err(no_answer())));
+            }
+        }
+        answers
+    }
+
+    /// Begins a call whose answer goes to `done`, which must not block. `forget` ends it.
+    pub(crate) fn ask(
+        &self,
+        to: &To,
+        name: &'static str,
+        args: Value,
+        silent: Duration,
+        done: impl Fn(Answer) + Send + Sync + 'static,
+    ) -> u64 {
+        self.start(to, name, &Caller::daemon(), args, silent, move |event| {
+            if let Event::Answer(answer) = event {
+                done(answer);
+            }
+        })
+    }
+
+    /// Sends a request that has no answer and may get lost.
+    pub(crate) fn notify(&self, to: &To, name: &str, args: Value) {
+        if let Some(to) = self.destination(to) {
+            self.send(&to, Packet::Notice { name: name.to_owned(), args });
+        }
+    }
+
+    /// Ends a call: its answer is no longer awaited.
+    pub(crate) fn forget(&self, number: u64) {
+        self.made.lock().remove(&number);
     }
 
     /// The other live nodes.
@@ -222,153 +347,228 @@ impl Calls {
         self.talk.members().into_iter().filter(|other| other.node != me).collect()
     }
 
-    fn wait(&self, to: &dyn Fn() -> To, ask: Ask, silent: Duration, out: &mut Responder<'_>) -> Answer {
-        let (number, word) = (ask.number, text(&Word::Ask(ask.clone())));
-        let stop = text(&Word::Stop { by: ask.by.clone(), number });
-        let (mut said, mut stopped): (Option<Instant>, Option<Instant>) = (None, None);
-        loop {
-            let to = to();
-            let service = self.services.read().get(&*ask.service).cloned();
-            if let Some(here) = service.filter(|service| to == To::Here && service.is_here()) {
-                return here.serve(&ask.caller(), ask.args, out);
-            }
-            if let To::Node(name) = to
-                && said.is_none_or(|at| at.elapsed() >= AGAIN)
-            {
-                said = Some(Instant::now());
-                self.talk.tell(&name, if stopped.is_some() { &stop } else { &word });
-            }
-            let mut all = self.made.lock();
-            let is_told = |made: &Made| made.answer.is_some() || !made.progress.is_empty();
-            if !all.get(&number).is_some_and(is_told) {
-                self.changed.wait_for(&mut all, AGAIN);
-            }
-            let Some(made) = all.get_mut(&number) else { return Err(no_answer()) };
-            let (progress, answer) = (std::mem::take(&mut made.progress), made.answer.take());
-            let is_silent = made.heard.elapsed() >= silent;
-            drop(all);
-            let listens = progress.into_iter().all(|value| out.progress(value));
-            if let Some(answer) = answer {
-                return answer;
-            }
-            if stopped.is_none() && (!listens || out.stop().is_set()) {
-                (stopped, said) = (Some(Instant::now()), None);
-            }
-            if is_silent || stopped.is_some_and(|at| at.elapsed() >= STOPPED_MAX) {
-                return Err(no_answer());
-            }
+    fn destination(&self, to: &To) -> Option<String> {
+        match to {
+            To::Leader => self.leader(),
+            To::Node(name) => Some(name.clone()),
         }
+    }
+
+    fn send(&self, to: &str, packet: Packet) {
+        self.talk.send(Some(to), &Message::Call(packet));
+    }
+
+    fn start(
+        &self,
+        to: &To,
+        name: &str,
+        caller: &Caller,
+        args: Value,
+        silent: Duration,
+        event: impl Fn(Event) + Send + Sync + 'static,
+    ) -> u64 {
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        let (by, name, uid, gid) = (self.own().to_owned(), name.to_owned(), caller.uid, caller.gid);
+        let made = Made {
+            to: to.clone(),
+            ask: Packet::Ask { by, number, uid, gid, name, args },
+            silent,
+            heard: Instant::now(),
+            sent: None,
+            stopped: None,
+            pages: 0,
+            text: String::new(),
+            event: Arc::new(event),
+        };
+        let mut all = self.made.lock();
+        all.insert(number, made);
+        let repeats = self.repeats.swap(true, Ordering::AcqRel);
+        drop(all);
+        self.repeat(number);
+        let (calls, pause) = (self.me.clone(), self.again / 4);
+        let work = move || {
+            while calls.upgrade().is_some_and(|calls| calls.repeat_all()) {
+                std::thread::sleep(pause);
+            }
+        };
+        if !repeats && self.repeater.push(work).is_err() {
+            self.repeats.store(false, Ordering::Release);
+        }
+        number
+    }
+
+    /// Requests the end of a call.
+    fn stop(&self, number: u64) {
+        if let Some(made) = self.made.lock().get_mut(&number).filter(|made| made.stopped.is_none()) {
+            (made.stopped, made.sent) = (Some(Instant::now()), None);
+        }
+        self.repeat(number);
+    }
+
+    /// Sends the message of a call that is due, or gives the call up.
+    fn repeat(&self, number: u64) {
+        let mut all = self.made.lock();
+        let Some(made) = all.get_mut(&number) else { return };
+        if made.is_given_up() {
+            let made = all.remove(&number);
+            drop(all);
+            return made.into_iter().for_each(|made| (made.event)(Event::Answer(Err(no_answer()))));
+        }
+        let to = made.to.clone();
+        drop(all);
+        let Some(to) = self.destination(&to) else { return };
+        let packet = self.made.lock().get_mut(&number).and_then(|made| made.next(&to, self.own(), number, self.again));
+        packet.into_iter().for_each(|packet| self.send(&to, packet));
+    }
+
+    /// Repeats all calls that are due. Returns whether there are any.
+    fn repeat_all(&self) -> bool {
+        let all = self.made.lock();
+        let numbers: Vec<u64> = all.keys().copied().collect();
+        self.repeats.store(!numbers.is_empty(), Ordering::Release);
+        drop(all);
+        numbers.iter().for_each(|number| self.repeat(*number));
+        !numbers.is_empty()
     }
 
     /// Handles a message of another node.
-    pub(crate) fn hear(&self, text: &str) {
-        match serde_json::from_str(text) {
-            Ok(Word::Ask(ask)) => self.asked(ask),
-            Ok(Word::Stop { by, number }) => self.told_to_stop(by, number),
-            Ok(Word::Serves { number, progress }) => self.told(number, |made| {
-                made.progress.extend(progress);
-                made.progress.drain(..made.progress.len().saturating_sub(PROGRESS_MAX));
-            }),
-            Ok(Word::Answer { number, answer }) => self.told(number, |made| made.answer = Some(answer)),
-            Err(error) => tracing::debug!("a call of another node makes no sense: {error}"),
+    pub(crate) fn handle(&self, packet: Packet) {
+        match packet {
+            Packet::Ask { by, number, uid, gid, name, args } => {
+                self.asked((by, number), &Caller { uid, gid, pid: 0 }, &name, args);
+            }
+            Packet::Notice { name, args } => {
+                let server = self.servers.read().get(&*name).cloned();
+                if let Some(Server::Queue(queue)) = server {
+                    queue(args, Reply(None));
+                }
+            }
+            Packet::Stop { by, number } => {
+                let key = (by, number);
+                if let Some(served) = self.served.lock().get(&key) {
+                    served.stop.set();
+                }
+                self.answer_again(&key, 0);
+            }
+            Packet::Next { by, number, page } => self.answer_again(&(by, number), page),
+            Packet::Serves { number, progress } => {
+                let event = self.heard(number, |made| Some(made.event.clone()));
+                if let (Some(event), Some(value)) = (event, progress) {
+                    event(Event::Progress(value));
+                }
+            }
+            Packet::Answer { number, page, is_last, text } => self.answered(number, page, is_last, &text),
         }
     }
 
-    fn told(&self, number: u64, note: impl FnOnce(&mut Made)) {
-        if let Some(made) = self.made.lock().get_mut(&number) {
-            made.heard = Instant::now();
-            note(made);
-            self.changed.notify_all();
-        }
+    fn heard<T>(&self, number: u64, note: impl FnOnce(&mut Made) -> Option<T>) -> Option<T> {
+        let mut all = self.made.lock();
+        let made = all.get_mut(&number)?;
+        made.heard = Instant::now();
+        note(made)
     }
 
-    fn told_to_stop(&self, by: String, number: u64) {
-        let key = (by, number);
-        let answer = self.served.lock().get(&key).and_then(|served| {
-            served.stop.set();
+    /// Handles a page of an answer, possibly a repeated one.
+    fn answered(&self, number: u64, page: u32, is_last: bool, text: &str) {
+        let whole = self.heard(number, |made| {
+            if page != made.pages {
+                return None;
+            }
+            made.pages += 1;
+            made.text.push_str(text);
+            // The next page is due at once.
+            made.sent.iter_mut().for_each(|(_, at)| *at = at.checked_sub(self.again).unwrap_or(*at));
+            is_last.then(|| std::mem::take(&mut made.text))
+        });
+        let Some(text) = whole else { return self.repeat(number) };
+        let answer = serde_json::from_str(&text)
+            .unwrap_or_else(|error| Err(Problem::wrong(format!("an answer of another node makes no sense: {error}"))));
+        let made = self.made.lock().remove(&number);
+        made.into_iter().for_each(|made| (made.event)(Event::Answer(answer.clone())));
+    }
+
+    /// Sends a page of the answer again, or confirms that the call is being served.
+    fn answer_again(&self, key: &CallId, page: u32) {
+        let answer = self.served.lock().get_mut(key).map(|served| {
+            served.asked = Instant::now();
             served.answer.clone()
         });
-        if let Some(answer) = answer {
-            self.talk.tell(&key.0, &text(&Word::Answer { number, answer }));
+        match answer {
+            Some(Some(text)) => self.send_page(key, &text, page),
+            Some(None) => self.send(&key.0, Packet::Serves { number: key.1, progress: None }),
+            None => {}
         }
+    }
+
+    fn send_page(&self, (to, number): &CallId, text: &str, page: u32) {
+        let cut = |page: usize| text.floor_char_boundary(PAGE_MAX.saturating_mul(page));
+        let (from, end) = (cut(page as usize), cut(page as usize + 1));
+        let (is_last, text) = (end == text.len(), text[from..end].to_owned());
+        self.send(to, Packet::Answer { number: *number, page, is_last, text });
     }
 
     /// Handles a request of another node, possibly a retry.
-    fn asked(&self, ask: Ask) {
-        let (key, number) = ((ask.by.clone(), ask.number), ask.number);
-        let say = |word: Word| self.talk.tell(&ask.by, &text(&word));
-        let mut served = self.served.lock();
-        served.retain(|_, served| served.answer.is_none() || served.asked.elapsed() < ANSWERED);
-        if let Some(known) = served.get_mut(&key) {
-            known.asked = Instant::now();
-            return say(match known.answer.clone() {
-                Some(answer) => Word::Answer { number, answer },
-                None => Word::Serves { number, progress: None },
-            });
+    fn asked(&self, key: CallId, caller: &Caller, name: &str, args: Value) {
+        let refuse = |problem: Problem| Reply(Some((self.me.clone(), key.clone()))).send(&Err(problem));
+        if self.served.lock().contains_key(&key) {
+            return self.answer_again(&key, 0);
         }
-        let Some(service) = self.services.read().get(&*ask.service).cloned() else {
+        let Some(server) = self.servers.read().get(name).cloned() else {
             let other = Problem::failed("the node that is asked is of another version, or only starts");
-            return say(Word::Answer {
-                number,
-                answer: Err(other.try_this("try again; `entrepot node list` shows the nodes")),
-            });
-        };
-        if !service.is_here() {
-            return;
-        }
-        let Ok(room) = self.room.take(ask.uid, 1) else {
-            let busy = Problem::new(
-                exit::BUSY,
-                "the node that is asked serves as many requests of others as it can, or as one user may have",
-            );
-            return say(Word::Answer { number, answer: Err(busy.try_this("try again when others are served")) });
+            return refuse(other.try_this("try again; `entrepot node list` shows the nodes"));
         };
         let stop = Arc::new(Stop::default());
-        served.insert(key.clone(), Served { asked: Instant::now(), stop: stop.clone(), answer: None });
-        drop(served);
-        let Some(calls) = self.me.upgrade() else { return };
-        let work = move || calls.serve(&*service, ask, stop, room);
-        if apart("call", work).is_err() {
-            // The other node repeats its request.
-            self.served.lock().remove(&key);
+        let reply = Reply(Some((self.me.clone(), key.clone())));
+        let serve = || {
+            let mut served = self.served.lock();
+            if served.len() >= self.served_max.load(Ordering::Relaxed) {
+                served.retain(|_, served| served.answer.is_none() || served.asked.elapsed() < ANSWERED);
+                self.served_max.store(2 * served.len(), Ordering::Relaxed);
+            }
+            served.insert(key.clone(), Served { asked: Instant::now(), stop: stop.clone(), answer: None });
+        };
+        match server {
+            Server::Queue(queue) => {
+                serve();
+                queue(args, reply);
+            }
+            Server::Threads(service) if service.is_here() => {
+                let Ok(room) = self.room.take(caller.uid, 1) else {
+                    let busy = Problem::new(
+                        exit::BUSY,
+                        "the node that is asked serves as many requests of others as it can, or as one user may have",
+                    );
+                    return refuse(busy.try_this("try again when others are served"));
+                };
+                serve();
+                let (calls, caller) = (self.me.clone(), caller.clone());
+                // Without a thread the reply is dropped, and the other node repeats its request.
+                drop(apart("call", move || {
+                    if let Some(calls) = calls.upgrade() {
+                        calls.serve(&*service, &caller, args, stop, reply, room);
+                    }
+                }));
+            }
+            Server::Threads(_) => {}
         }
     }
 
-    fn serve(&self, service: &dyn Service, ask: Ask, stop: Arc<Stop>, _room: Held) {
-        let (caller, number) = (ask.caller(), ask.number);
-        let key = (ask.by, number);
-        let waits = || self.served.lock().get(&key).is_some_and(|served| served.asked.elapsed() < SILENT);
+    fn serve(&self, service: &dyn Service, caller: &Caller, args: Value, stop: Arc<Stop>, reply: Reply, _room: Held) {
+        let Some((_, key)) = &reply.0 else { return };
+        let waits = || self.served.lock().get(key).is_some_and(|served| served.asked.elapsed() < SILENT);
         let mut send = |value: Value| {
-            self.talk.tell(&key.0, &text(&Word::Serves { number, progress: Some(value) }));
+            self.send(&key.0, Packet::Serves { number: key.1, progress: Some(value) });
             waits()
         };
-        let mut out = Responder::new(&mut send, stop);
-        let answer = fitting(service.serve(&caller, ask.args, &mut out));
-        if let Some(served) = self.served.lock().get_mut(&key) {
-            served.answer = Some(answer.clone());
-        }
-        self.talk.tell(&key.0, &text(&Word::Answer { number, answer }));
+        let answer = service.serve(caller, args, &mut Responder::new(&mut send, stop));
+        reply.send(&answer);
     }
-}
-
-fn text(word: &Word) -> String {
-    format!("{WORD}{}", serde_json::to_string(word).expect("numbers and texts"))
 }
 
 fn no_answer() -> Problem {
     Problem::new(exit::NO_DAEMON, "the node that has to answer does not")
         .so("it is not known whether anything was changed")
         .try_this("`entrepot node list` shows which nodes are there; try again")
-}
-
-fn fitting(answer: Answer) -> Answer {
-    match &answer {
-        Ok(value) if value.to_string().len() > ANSWER_BYTES_MAX => {
-            let hosts = "ask on the node that knows it (`entrepot node list`), or for less";
-            Err(Problem::failed("the answer is too long to travel between nodes").try_this(hosts))
-        }
-        _ => answer,
-    }
 }
 
 #[cfg(test)]

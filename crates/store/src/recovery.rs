@@ -15,7 +15,7 @@ mod tally;
 mod tests;
 
 pub use check::{Behalf, CheckOptions, Checker, Finding, FindingKind, Left, Lost, Outcome, Part};
-pub use check::{Report, Scrubbed, Starts, Together, WORD};
+pub use check::{Report, Scrubbed, Starts, Together};
 pub use tally::Tally;
 
 use crate::file::{File, Pool, Recover};

@@ -6,13 +6,13 @@
 
 use super::Adapt;
 use super::log::Access;
+use crate::messages::{AccessKind, AccessReport, FileRequests};
 use crate::places::Places;
 use parking_lot::Mutex;
 use policy::pattern::Request;
 use policy::stripe::profile::{CLASSES, Count, Counts};
 use policy::tier::{Region, Tier};
 use policy::{FileId, Time};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ pub struct Reports(Mutex<Pending>);
 
 #[derive(Default)]
 struct Pending {
-    accesses: BTreeMap<Row, (u32, u64)>,
+    accesses: BTreeMap<AccessKind, (u32, u64)>,
     asked: Asked,
     removed: BTreeSet<FileId>,
     lost: u64,
@@ -42,30 +42,6 @@ struct Pending {
 
 /// Requests to files, by file number.
 pub(super) type Asked = BTreeMap<FileId, (Box<Counts>, Vec<Request>)>;
-
-/// Access: file, segment, whether it lay on the fast tier, whether it was written, whether the request ended there.
-type Row = (u64, u64, bool, bool, bool);
-
-/// A report as it is sent.
-#[derive(Default, Serialize, Deserialize)]
-struct Report {
-    /// Paths of the files below the tree, by file number.
-    places: BTreeMap<u64, String>,
-    /// Accesses of each kind: their number and their bytes.
-    accesses: Vec<(Row, u32, u64)>,
-    asked: Vec<AskedOf>,
-    removed: Vec<u64>,
-}
-
-/// Requests to a file, as they are sent.
-#[derive(Serialize, Deserialize)]
-struct AskedOf {
-    file: u64,
-    /// For each size class: reads, writes, and bytes of both.
-    counts: Vec<[u64; 3]>,
-    /// The last requests: offset, length, whether it was a write.
-    recent: Vec<(u64, u64, bool)>,
-}
 
 /// Accesses of other nodes' users.
 #[derive(Default)]
@@ -109,7 +85,7 @@ impl Reports {
         std::mem::take(&mut self.0.lock().asked)
     }
 
-    fn take(&self, now: Time, places: Option<&Places>) -> Option<(Report, u64)> {
+    fn take(&self, now: Time, places: Option<&Places>) -> Option<(AccessReport, u64)> {
         let mut pending = self.0.lock();
         if pending.told.is_some_and(|told| now.since(told) < EVERY) {
             return None;
@@ -127,9 +103,9 @@ impl Reports {
         let asked = asked.into_iter().map(|(file, (counts, recent))| {
             let counts = counts.iter().map(|count| [count.reads, count.writes, count.bytes]).collect();
             let recent = recent.into_iter().map(|one| (one.offset, one.len, one.write)).collect();
-            AskedOf { file: file.0, counts, recent }
+            FileRequests { file: file.0, counts, recent }
         });
-        let report = Report {
+        let report = AccessReport {
             places: files.into_iter().filter_map(place).collect(),
             accesses: accesses.into_iter().map(|(row, (times, bytes))| (row, times, bytes)).collect(),
             asked: asked.collect(),
@@ -138,14 +114,10 @@ impl Reports {
         Some((report, lost))
     }
 
-    /// Parses reports of other nodes, and keeps their requests to files.
-    fn hear(&self, texts: &[String], now: Time, places: Option<&Places>) -> Heard {
+    /// Returns the accesses that other nodes reported, and keeps their requests to files.
+    fn hear(&self, reports: Vec<AccessReport>, now: Time, places: Option<&Places>) -> Heard {
         let mut heard = Heard::default();
-        for text in texts {
-            let Ok(report) = serde_json::from_str::<Report>(text) else {
-                tracing::debug!("a report of another node makes no sense: {} bytes", text.len());
-                continue;
-            };
+        for report in reports {
             if let Some(places) = places {
                 learn(places, report.places);
             }
@@ -164,7 +136,7 @@ impl Reports {
                 let room = ACCESSES_MAX.saturating_sub(heard.accesses.len());
                 heard.accesses.extend(std::iter::repeat_n(each, room.min(times as usize)));
             }
-            for AskedOf { file, counts, recent } in report.asked {
+            for FileRequests { file, counts, recent } in report.asked {
                 if !self.has_room_for(FileId(file)) {
                     continue;
                 }
@@ -209,18 +181,17 @@ impl Adapt {
         };
         let places = places.map(|places| &**places);
         if cluster.leads() {
-            return self.reports.hear(&cluster.reports(), now, places);
+            return self.reports.hear(cluster.reports(), now, places);
         }
         if self.tiers.is_paused() {
             self.pause(false); // of another node that leads, none paused it
         }
         self.reports.note(accesses, removed);
         if let Some((report, lost)) = self.reports.take(now, places) {
-            let text = serde_json::to_string(&report).expect("numbers and texts");
             if lost > 0 {
                 tracing::debug!("{lost} accesses found no room in a report to the node that leads");
             }
-            cluster.report(&text);
+            cluster.report(report);
         }
         Heard::default()
     }
@@ -239,7 +210,7 @@ mod tests {
     fn told(from: &Reports, at: Time) -> Option<(Heard, Asked)> {
         let (report, _) = from.take(at, None)?;
         let to = Reports::default();
-        let heard = to.hear(&[serde_json::to_string(&report).unwrap()], Time(70), None);
+        let heard = to.hear(vec![report], Time(70), None);
         Some((heard, to.take_asked()))
     }
 
@@ -282,15 +253,14 @@ mod tests {
     }
 
     #[test]
-    fn reports_and_what_is_taken_from_them_are_bounded_and_nonsense_is_passed_over() {
+    fn reports_and_what_is_taken_from_them_are_bounded() {
         let reports = Reports::default();
         let many: Vec<Access> = (0..ROWS_MAX as u64 + 3).map(|segment| access(1, segment, false)).collect();
         reports.note(&many, &[]);
         let (report, lost) = reports.take(Time(0), None).expect("something to tell");
         assert_eq!((report.accesses.len(), lost), (ROWS_MAX, 3));
-        let text = serde_json::to_string(&Report { accesses: vec![((1, 0, true, true, true), u32::MAX, 5)], ..report })
-            .unwrap();
-        let heard = reports.hear(&["{".into(), text.clone(), text], Time(0), None);
+        let report = AccessReport { accesses: vec![((1, 0, true, true, true), u32::MAX, 5)], ..report };
+        let heard = reports.hear(vec![report.clone(), report], Time(0), None);
         assert_eq!(heard.accesses.len(), ACCESSES_MAX);
     }
 }

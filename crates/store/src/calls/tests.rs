@@ -33,20 +33,20 @@ impl Talk for End {
     fn members(&self) -> Vec<Member> {
         Vec::new()
     }
-    fn tell(&self, name: &str, text: &str) {
+    fn send(&self, name: Option<&str>, message: &Message) {
+        let text = format!("{message:?}");
         if let Some((_, n)) = self.0.loses.lock().iter_mut().find(|(what, n)| *n > 0 && text.contains(what)) {
             *n -= 1;
             return;
         }
-        let there = self.0.there.lock().get(name).cloned();
-        let text = text.strip_prefix(WORD).expect("a call").to_owned();
-        there.into_iter().for_each(|calls| calls.hear(&text));
+        let there = self.0.there.lock().get(name.expect("one node")).cloned();
+        let Message::Call(packet) = message else { return };
+        there.into_iter().for_each(|calls| calls.handle(packet.clone()));
     }
-    fn tell_all(&self, _: &str) {}
 }
 
 fn node(net: &Arc<Net>, name: &str) -> Arc<Calls> {
-    let calls = Calls::new(Arc::new(End(net.clone(), name.into())));
+    let calls = Calls::repeating(Arc::new(End(net.clone(), name.into())), Duration::from_millis(20));
     net.there.lock().insert(name.into(), calls.clone());
     calls
 }
@@ -76,7 +76,7 @@ fn ask(calls: &Calls, to: &str, silent: Duration, seen: &mut Vec<Value>) -> Answ
         true
     };
     let mut out = Responder::new(&mut send, Arc::default());
-    let to = || To::Node(to.to_owned());
+    let to = To::Node(to.to_owned());
     calls.call(&to, "echo", &ME, json!("x"), silent, &mut out)
 }
 
@@ -104,6 +104,41 @@ fn what_gets_lost_is_said_again_and_nothing_is_done_twice() {
 }
 
 #[test]
+fn an_answer_of_many_pages_comes_together_again() {
+    struct Long;
+    impl Service for Long {
+        fn serve(&self, _: &Caller, _: Value, _: &mut Responder<'_>) -> Answer {
+            Ok(json!("ü".repeat(3 * PAGE_MAX / 2 + 1)))
+        }
+    }
+    let net = Arc::new(Net::default());
+    let (a, b) = (node(&net, "a"), node(&net, "b"));
+    b.register("echo", Arc::new(Long));
+    net.loses.lock().extend([("page: 1", 1), ("page: 2", 1)]);
+    let answer = ask(&a, "b", SILENT, &mut Vec::new()).expect("an answer");
+    assert_eq!(answer.as_str().map(str::len), Some(3 * PAGE_MAX + 2));
+    assert!(net.loses.lock().iter().all(|(_, left)| *left == 0));
+}
+
+#[test]
+fn a_queue_answers_once_and_serves_a_dropped_request_again() {
+    let net = Arc::new(Net::default());
+    let (a, b) = (node(&net, "a"), node(&net, "b"));
+    let (tell, asked) = channel();
+    b.register_queue("queue", move |args, reply| tell.send((args, reply)).expect("awaited"));
+    a.notify(&To::Node("b".into()), "queue", json!("no answer"));
+    let (args, reply) = asked.recv().expect("a notice");
+    assert_eq!(args, json!("no answer"));
+    reply.send(&Ok(json!(0)));
+    let (done, answers) = channel();
+    let answered = move |answer| done.send(answer).expect("awaited");
+    a.ask(&To::Node("b".into()), "queue", json!("x"), SILENT, answered);
+    drop(asked.recv().expect("a request").1);
+    asked.recv().expect("a repeated request").1.send(&Ok(json!(1)));
+    assert_eq!(answers.recv().expect("an answer"), Ok(json!(1)));
+}
+
+#[test]
 fn a_node_that_is_gone_or_does_not_serve_ends_in_a_problem() {
     let net = Arc::new(Net::default());
     let (a, b) = (node(&net, "a"), node(&net, "b"));
@@ -124,7 +159,7 @@ fn one_user_cannot_take_all_places() {
     assert_eq!(ask(&a, "b", SILENT, &mut Vec::new()).expect_err("full").exit_code, exit::BUSY);
     let mut quiet = |_| true;
     let mut out = Responder::new(&mut quiet, Arc::default());
-    let to = || To::Node("b".into());
+    let to = To::Node("b".into());
     let other = Caller { uid: 9, ..ME };
     assert!(a.call(&to, "echo", &other, json!(1), SILENT, &mut out).is_ok(), "another user");
     drop(held);
@@ -149,7 +184,7 @@ fn whoever_waits_no_more_stops_it() {
     b.register("echo", long.clone());
     let mut hangs_up = |_| false;
     let mut out = Responder::new(&mut hangs_up, Arc::default());
-    let to = || To::Node("b".into());
+    let to = To::Node("b".into());
     assert_eq!(a.call(&to, "echo", &ME, json!(1), SILENT, &mut out), Ok(Value::Null), "it says that it has ended");
     // The stop does not reach the server, which ends as if it had had no request for [`SILENT`].
     long.0.store(0, Ordering::Relaxed);

@@ -27,7 +27,7 @@ impl Others for Asking {
     fn ask(&self, name: &str, uid: u32, gid: u32, share: Value, stop: &Stop) -> Said {
         let mut listens = |_| !stop.is_set();
         let mut out = Responder::new(&mut listens, Arc::new(stop.clone()));
-        let to = || To::Node(name.to_owned());
+        let to = To::Node(name.to_owned());
         match self.0.call(&to, SERVICE, &Caller { uid, gid, pid: 0 }, share, SILENT, &mut out) {
             Ok(answer) => Said::Answer(answer),
             Err(problem) => {

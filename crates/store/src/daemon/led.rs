@@ -1,7 +1,7 @@
 //! Commands that the leader serves, for requests to any node.
 
 use super::Core;
-use crate::calls::{Answer, SILENT, Service};
+use crate::calls::{Answer, SILENT, Service, To};
 use crate::control::{Caller, Problem, Responder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,7 +29,7 @@ impl<T: Serialize + DeserializeOwned> Led<T> {
     /// Sends a request to the leader, which may be this node. Its progress goes to `out`.
     pub fn ask(&self, core: &Arc<Core>, caller: &Caller, asked: T, out: &mut Responder<'_>) -> Answer {
         match &core.calls {
-            Some(calls) => calls.call(&|| calls.leader(), self.name, caller, json!(asked), SILENT, out),
+            Some(calls) => calls.call(&To::Leader, self.name, caller, json!(asked), SILENT, out),
             None => (self.serve)(core, caller, asked, out),
         }
     }

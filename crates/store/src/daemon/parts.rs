@@ -11,12 +11,13 @@ use crate::adapt::burst::Burst;
 use crate::adapt::{self, Adapt};
 use crate::admission::Admission;
 use crate::cache::BlockCache;
-use crate::calls::{self, Calls};
+use crate::calls::Calls;
 use crate::control::device_of;
 use crate::durable_names::DurableNames;
 use crate::events::Events;
 use crate::file::{FileTable, Garbage, Pool};
 use crate::host;
+use crate::messages::Message;
 use crate::mount::{Mount, MountError, Openers, Options, Parts};
 use crate::mover::Mover;
 use crate::namespace::Namespace;
@@ -193,7 +194,11 @@ fn nodes(volume: &Arc<Volume>, pool: &Pool, mount_point: &Path) -> crate::Result
 fn calls(nodes: &Arc<Nodes>) -> Arc<Calls> {
     let calls = Calls::new(nodes.clone());
     let reader = Arc::downgrade(&calls);
-    nodes.read_letters(calls::WORD, move |text| reader.upgrade().into_iter().for_each(|calls| calls.hear(text)));
+    nodes.read(move |message| {
+        if let (Message::Call(packet), Some(calls)) = (message, reader.upgrade()) {
+            calls.handle(packet.clone());
+        }
+    });
     calls
 }
 
@@ -201,15 +206,21 @@ fn calls(nodes: &Arc<Nodes>) -> Arc<Calls> {
 fn share(burst: &Arc<Burst>, nodes: &Arc<Nodes>, calls: &Arc<Calls>) {
     burst.share(nodes.clone(), calls.clone());
     let burst = Arc::downgrade(burst);
-    nodes.read_letters(adapt::burst::WORD, move |text| burst.upgrade().into_iter().for_each(|burst| burst.hear(text)));
+    nodes.read(move |message| {
+        if let (Message::Burst(word), Some(burst)) = (message, burst.upgrade()) {
+            burst.hear(word);
+        }
+    });
 }
 
 /// Runs checks by all nodes, and takes part in those of other nodes.
 fn together(nodes: &Arc<Nodes>, checker: &Checker) -> Arc<Together> {
     let together = Together::new(checker.clone(), nodes.clone());
     let reader = Arc::downgrade(&together);
-    nodes.read_letters(crate::recovery::WORD, move |letter| {
-        reader.upgrade().into_iter().for_each(|together| together.hear(letter))
+    nodes.read(move |message| {
+        if let (Message::Check(letter), Some(together)) = (message, reader.upgrade()) {
+            together.hear(letter);
+        }
     });
     together
 }

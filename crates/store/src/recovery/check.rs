@@ -17,7 +17,6 @@ mod tests;
 mod together;
 
 pub use left::Left;
-pub use letter::WORD;
 pub use lost::{Lost, Starts};
 pub use scrub::Scrubbed;
 pub use together::Together;

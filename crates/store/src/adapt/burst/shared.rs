@@ -17,14 +17,14 @@ mod follow;
 mod lead;
 mod word;
 
-pub use word::{Asked, WORD};
+pub use word::Asked;
 
 use super::open::OpenCheckpoint;
 use super::{Adapt, Burst, CheckpointTable, Lane, Marks, record};
 use crate::Result;
 use crate::calls::Calls;
+use crate::messages::{Message, Talk};
 use crate::stub::Inode;
-use crate::talk::Talk;
 use announce::Announced;
 use follow::Kept;
 use lead::Asks;
@@ -32,6 +32,8 @@ use parking_lot::Mutex;
 use policy::Time;
 use policy::burst::admission::Event as Told;
 use policy::burst::buffer;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -83,7 +85,7 @@ impl Shared {
     /// Sends a message to the leader, which may be this node.
     fn say(&self, word: &Word) {
         if let Some(leader) = self.talk.leader() {
-            self.talk.tell(&leader, &word.text());
+            self.talk.send(Some(&leader), &Message::Burst(json!(word)));
         }
     }
 
@@ -94,7 +96,7 @@ impl Shared {
     }
 
     fn say_to(&self, name: &str, word: &Word) {
-        self.talk.tell(name, &word.text());
+        self.talk.send(Some(name), &Message::Burst(json!(word)));
     }
 }
 
@@ -129,9 +131,9 @@ impl Burst {
     }
 
     /// Handles a message of another node.
-    pub(crate) fn hear(&self, text: &str) {
-        let (Some(shared), Some(word)) = (self.shared.get(), Word::of(text)) else {
-            return tracing::debug!("what another node says of checkpoints makes no sense: {} bytes", text.len());
+    pub(crate) fn hear(&self, text: &Value) {
+        let (Some(shared), Some(word)) = (self.shared.get(), Word::deserialize(text).ok()) else {
+            return tracing::debug!("what another node says of checkpoints makes no sense");
         };
         match word {
             Word::Settle { by, number, app, label } => {

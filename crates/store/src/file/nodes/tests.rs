@@ -86,9 +86,9 @@ impl Cluster for Member {
         self.reach.load(Ordering::Relaxed)
     }
 
-    fn report(&self, _: &str) {}
+    fn report(&self, _: AccessReport) {}
 
-    fn reports(&self) -> Vec<String> {
+    fn reports(&self) -> Vec<AccessReport> {
         Vec::new()
     }
 

@@ -4,9 +4,6 @@ use super::{CheckOptions, Report};
 use policy::cluster::look::Task;
 use serde::{Deserialize, Serialize};
 
-/// Prefix of all letters of scans.
-pub const WORD: &str = "look ";
-
 /// Characters of a page. Far below the output buffer of a Redis subscriber (8 MB for a minute).
 const PAGE_MAX: usize = 256 << 10;
 

@@ -9,12 +9,12 @@
 //! Every node compares its part of the files with the targets, and repairs its findings. Only the requesting node can
 //! identify orphans: it combines the names in all files with the objects that all nodes answer for.
 
-use super::letter::{Answer, Letter, Says, WORD};
+use super::letter::{Answer, Letter, Says};
 use super::look::Found;
 use super::orphans::{Known, NOT_ALL_SEEN};
 use super::session::{Session, Work, letter};
 use super::{CheckOptions, Checker, Outcome, Part, Report};
-use crate::talk::{Member, Talk};
+use crate::messages::{Member, Message, Talk};
 use crate::volume_id::unique;
 use crate::{Result, stage};
 use parking_lot::Mutex;
@@ -22,6 +22,8 @@ use policy::cluster::Node;
 use policy::cluster::look::{Action, Config, Event, Look};
 use policy::machine::Machine;
 use policy::{ObjectId, TargetId, Time};
+use serde::Deserialize;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -83,9 +85,9 @@ impl Together {
     }
 
     /// Handles a letter from another node.
-    pub fn hear(self: &Arc<Self>, text: &str) {
-        let Ok(Letter { look, node, says }) = serde_json::from_str::<Letter>(text) else {
-            return tracing::debug!("a letter of another node makes no sense: {} bytes", text.len());
+    pub fn hear(self: &Arc<Self>, text: &Value) {
+        let Ok(Letter { look, node, says }) = Letter::deserialize(text) else {
+            return tracing::debug!("a letter of another node makes no sense");
         };
         let me = self.nodes.me();
         let session = || self.sessions.lock().get(&look).cloned();
@@ -111,11 +113,11 @@ impl Together {
     }
 
     fn write(self: &Arc<Self>, own: &str, letter: &Letter) {
-        let text = serde_json::to_string(letter).expect("numbers and texts");
+        let text = json!(letter);
         if self.nodes.own() == own {
             return self.hear(&text);
         }
-        self.nodes.tell(own, &format!("{WORD}{text}"));
+        self.nodes.send(Some(own), &Message::Check(text));
     }
 
     /// A function that sends answers to the node that requested the scan.

@@ -5,7 +5,7 @@ use super::super::{Burst, Marks};
 use super::AGAIN;
 use super::word::{By, Word};
 use crate::Result;
-use crate::talk::Member;
+use crate::messages::{Member, Message};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ impl Burst {
         let (number, until) = (self.next_number(), Instant::now() + HEARD_MAX);
         let word = Word::Announced { by: shared.by(), number };
         loop {
-            shared.talk.tell_all(&word.text());
+            shared.talk.send(None, &Message::Burst(serde_json::json!(word)));
             let me = shared.talk.me();
             let others = shared.talk.members().into_iter().filter(|other| other.node != me);
             let mut heard = shared.announced.heard.lock();

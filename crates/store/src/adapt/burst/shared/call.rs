@@ -47,10 +47,9 @@ impl Burst {
 
     fn call_for(self: &Arc<Burst>, uid: u32, what: &Asked, silent: Duration) -> Answer {
         let Some(shared) = self.shared.get().filter(|_| !self.decides()) else { return self.serve_here(uid, what) };
-        let to = || if self.decides() { To::Here } else { shared.calls.leader() };
         let mut listens = |_| true;
         let mut out = Responder::new(&mut listens, Arc::default());
-        shared.calls.call(&to, SERVICE, &caller(uid), json!(what), silent, &mut out)
+        shared.calls.call(&To::Leader, SERVICE, &caller(uid), json!(what), silent, &mut out)
     }
 
     /// State of the buffer; `None` if the deciding node does not answer in time.

@@ -5,9 +5,6 @@ use crate::control::BeginCheckpoint;
 use policy::burst::admission::Verdict;
 use serde::{Deserialize, Serialize};
 
-/// Prefix of messages about the burst buffer.
-pub const WORD: &str = "burst ";
-
 /// Number of a file's requests and states: time of the first open, and a counter from then on.
 pub type Number = (u64, u64);
 
@@ -128,31 +125,4 @@ pub enum Word {
     Over { app: String, label: String },
     /// Reports new announcements or marks.
     Announced { by: By, number: u64 },
-}
-
-impl Word {
-    /// Text of the message, as it is sent.
-    pub fn text(&self) -> String {
-        format!("{WORD}{}", serde_json::to_string(self).expect("numbers and texts"))
-    }
-
-    /// Parses a received text without [`WORD`]; `None` if it is invalid.
-    pub fn of(text: &str) -> Option<Word> {
-        serde_json::from_str(text).ok()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_word_travels_and_nonsense_is_none() {
-        let by = By { name: "a".into(), node: 3 };
-        let of = Named { app: "wave".into(), label: "7".into(), path: "w/\"7\"/ü".into(), inode: u64::MAX };
-        let stand = Stand { of, number: (8, 1), writes: true, emptied: false, missing: vec![(0, u64::MAX)] };
-        let word = Word::Ask { by, stand, number: (8, 5), bytes: 9 };
-        assert_eq!(word.text().strip_prefix(WORD).and_then(Word::of), Some(word));
-        assert_eq!([Word::of("{"), Word::of("{}"), Word::of("\"Odd\"")], [None, None, None]);
-    }
 }

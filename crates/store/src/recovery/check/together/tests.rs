@@ -54,17 +54,16 @@ impl Talk for Seat {
         there.into_iter().filter(|node| !self.is_over(*node)).map(member).collect()
     }
 
-    fn tell_all(&self, _: &str) {}
-
-    fn tell(&self, own: &str, text: &str) {
-        let node = own.trim_start_matches("own").parse().expect("a number");
+    fn send(&self, own: Option<&str>, message: &Message) {
+        let node = own.expect("one node").trim_start_matches("own").parse().expect("a number");
         let mut letters = self.post.letters.lock();
         *letters += 1;
         let is_lost = self.post.loses > 0 && letters.is_multiple_of(self.post.loses);
         drop(letters);
         let to = self.post.nodes.lock().get(&node).cloned();
         if let Some(to) = to.filter(|_| !is_lost && !self.post.frozen.lock().contains(&node)) {
-            to.hear(text.strip_prefix(WORD).expect("a letter"));
+            let Message::Check(letter) = message else { return };
+            to.hear(letter);
         }
     }
 }
