@@ -85,7 +85,7 @@ struct Made {
     /// Last destination, and the time of the last message there.
     sent: Option<(String, Instant)>,
     stopped: Option<Instant>,
-    /// Received pages.
+    /// Number of received pages.
     pages: u32,
     text: String,
     event: Arc<dyn Fn(Event) + Send + Sync>,
@@ -205,6 +205,11 @@ impl Calls {
     /// Registers a queue for calls of a name, also for those without an answer.
     pub(crate) fn register_queue(&self, name: &'static str, queue: impl Fn(Value, Reply) + Send + Sync + 'static) {
         self.servers.write().insert(name, Server::Queue(Arc::new(queue)));
+    }
+
+    /// The nodes of the volume.
+    pub(crate) fn talk(&self) -> &dyn Talk {
+        &*self.talk
     }
 
     /// This node's address for messages.

@@ -45,8 +45,6 @@ pub enum Message {
     Accesses(AccessReport),
     /// Reports or requests a checkpoint's state.
     Burst(Value),
-    /// Takes part in a check.
-    Check(Value),
     /// Part of a call.
     Call(Packet),
 }
@@ -54,7 +52,7 @@ pub enum Message {
 /// Part of a call, see `calls`. A call is named by its caller and a number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Packet {
-    /// Requests service.
+    /// Requests a service, which answers.
     Ask {
         /// Name of the caller's node.
         by: String,
@@ -122,7 +120,7 @@ pub struct AccessReport {
     pub accesses: Vec<(AccessKind, u32, u64)>,
     /// Requests to files.
     pub asked: Vec<FileRequests>,
-    /// Removed files.
+    /// Numbers of removed files.
     pub removed: Vec<u64>,
 }
 

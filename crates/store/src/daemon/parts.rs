@@ -77,8 +77,8 @@ pub(super) fn assemble(
         starts: Arc::default(),
         behalf: None,
     };
-    let together = nodes.as_ref().map(|nodes| together(nodes, &checker));
     let calls = nodes.as_ref().map(calls);
+    let together = calls.as_ref().map(|calls| Together::new(checker.clone(), calls.clone()));
     if let Some(burst) = adapt.burst() {
         match nodes.as_ref().zip(calls.as_ref()) {
             Some((nodes, calls)) => share(burst, nodes, calls),
@@ -211,18 +211,6 @@ fn share(burst: &Arc<Burst>, nodes: &Arc<Nodes>, calls: &Arc<Calls>) {
             burst.hear(word);
         }
     });
-}
-
-/// Runs checks by all nodes, and takes part in those of other nodes.
-fn together(nodes: &Arc<Nodes>, checker: &Checker) -> Arc<Together> {
-    let together = Together::new(checker.clone(), nodes.clone());
-    let reader = Arc::downgrade(&together);
-    nodes.read(move |message| {
-        if let (Message::Check(letter), Some(together)) = (message, reader.upgrade()) {
-            together.hear(letter);
-        }
-    });
-    together
 }
 
 /// Index from file numbers to paths of stubs.

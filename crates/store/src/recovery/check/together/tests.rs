@@ -1,6 +1,7 @@
-//! Scans of one volume by several nodes in one process. `Post` delivers or drops their letters.
+//! Scans of one volume by several nodes in one process. `Post` delivers or drops their messages.
 
 use super::*;
+use crate::messages::Message;
 use crate::recovery::check::FindingKind;
 use crate::recovery::check::tests::{Checked, kinds, new};
 use crate::source::memory::data;
@@ -11,7 +12,7 @@ use policy::FileId;
 /// Nodes in one process.
 #[derive(Default)]
 struct Post {
-    nodes: Mutex<BTreeMap<u32, Arc<Together>>>,
+    nodes: Mutex<BTreeMap<u32, Arc<Calls>>>,
     /// Nodes that receive no letters.
     frozen: Mutex<BTreeSet<u32>>,
     /// Nodes that are over.
@@ -62,23 +63,23 @@ impl Talk for Seat {
         drop(letters);
         let to = self.post.nodes.lock().get(&node).cloned();
         if let Some(to) = to.filter(|_| !is_lost && !self.post.frozen.lock().contains(&node)) {
-            let Message::Check(letter) = message else { return };
-            to.hear(letter);
+            let Message::Call(packet) = message else { return };
+            to.handle(packet.clone());
         }
     }
+}
+
+fn sit(post: &Arc<Post>, checked: &Checked, node: u32) -> Arc<Together> {
+    let seat = Arc::new(Seat { post: post.clone(), node, own: format!("own{node}") });
+    let calls = Calls::repeating(seat, Duration::from_millis(20));
+    post.nodes.lock().insert(node, calls.clone());
+    Together::with_timeout(checked.checker.clone(), calls, Duration::from_millis(1_500))
 }
 
 /// Nodes that scan the files of one world.
 fn nodes(checked: &Checked, count: u32, loses: u32) -> (Arc<Post>, Vec<Arc<Together>>) {
     let post = Arc::new(Post { loses, ..Post::default() });
-    let spans = Config { again: Time::from_millis(20), silent: Time::from_millis(1_500), ..Config::default() };
-    let sit = |node| {
-        let seat = Arc::new(Seat { post: post.clone(), node, own: format!("own{node}") });
-        let together = Together::with_patience(checked.checker.clone(), seat, spans.clone());
-        post.nodes.lock().insert(node, together.clone());
-        together
-    };
-    let nodes = (1..=count).map(sit).collect();
+    let nodes = (1..=count).map(|node| sit(&post, checked, node)).collect();
     (post, nodes)
 }
 
@@ -164,8 +165,7 @@ fn what_another_node_makes_or_answers_for_is_no_finding() {
     let (post, nodes) = nodes(&here, 1, 0);
     let target = here.orphan();
     let object = ObjectId(5);
-    let seat = Arc::new(Seat { post: post.clone(), node: 2, own: "own2".into() });
-    post.nodes.lock().insert(2, Together::new(elsewhere.checker.clone(), seat));
+    let _other = sit(&post, &elsewhere, 2);
     assert_eq!(kinds(&check(&nodes[0], false)), [FindingKind::Orphan]);
     let making = elsewhere.checker.files.pool().making.begin(object);
     assert!(check(&nodes[0], true).findings.is_empty());
