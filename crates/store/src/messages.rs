@@ -43,8 +43,6 @@ pub enum Message {
     Limits,
     /// Reports a follower's accesses to the leader.
     Accesses(AccessReport),
-    /// Reports or requests a checkpoint's state.
-    Burst(Value),
     /// Part of a call.
     Call(Packet),
 }

@@ -7,7 +7,6 @@ use super::unclean::Unclean;
 use super::{
     Core, Scrubs, balance, clock, crash, dashboard, end, now_ns, problem, quotas, source_attribute, under_way,
 };
-use crate::adapt::burst::Burst;
 use crate::adapt::{self, Adapt};
 use crate::admission::Admission;
 use crate::cache::BlockCache;
@@ -80,8 +79,8 @@ pub(super) fn assemble(
     let calls = nodes.as_ref().map(calls);
     let together = calls.as_ref().map(|calls| Together::new(checker.clone(), calls.clone()));
     if let Some(burst) = adapt.burst() {
-        match nodes.as_ref().zip(calls.as_ref()) {
-            Some((nodes, calls)) => share(burst, nodes, calls),
+        match &calls {
+            Some(calls) => burst.share(calls.clone()),
             None => burst.load(&adapt).map_err(|e| problem(&e))?,
         }
     }
@@ -200,17 +199,6 @@ fn calls(nodes: &Arc<Nodes>) -> Arc<Calls> {
         }
     });
     calls
-}
-
-/// Shares the burst buffer with all nodes.
-fn share(burst: &Arc<Burst>, nodes: &Arc<Nodes>, calls: &Arc<Calls>) {
-    burst.share(nodes.clone(), calls.clone());
-    let burst = Arc::downgrade(burst);
-    nodes.read(move |message| {
-        if let (Message::Burst(word), Some(burst)) = (message, burst.upgrade()) {
-            burst.hear(word);
-        }
-    });
 }
 
 /// Index from file numbers to paths of stubs.

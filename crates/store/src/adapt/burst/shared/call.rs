@@ -1,7 +1,7 @@
 //! Commands of any node about checkpoints: the node that decides serves them.
 
 use super::super::Burst;
-use super::word::Asked;
+use super::request::Asked;
 use crate::calls::{Answer, SILENT, Service, To};
 use crate::control::answers::{self, Done, Row, Versions};
 use crate::control::{Caller, Problem, Responder};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The name of these calls.
-const SERVICE: &str = "checkpoints";
+const COMMANDS: &str = "checkpoints";
 /// Timeout of `entrepot status` for this part of its answer.
 const STATUS_MAX: Duration = Duration::from_secs(3);
 
@@ -33,7 +33,7 @@ impl Service for Commands {
 impl Burst {
     pub(super) fn serve_calls(self: &Arc<Burst>) {
         if let Some(shared) = self.shared.get() {
-            shared.calls.register(SERVICE, Arc::new(Commands(Arc::downgrade(self))));
+            shared.calls.register(COMMANDS, Arc::new(Commands(Arc::downgrade(self))));
         }
     }
 
@@ -49,7 +49,7 @@ impl Burst {
         let Some(shared) = self.shared.get().filter(|_| !self.decides()) else { return self.serve_here(uid, what) };
         let mut listens = |_| true;
         let mut out = Responder::new(&mut listens, Arc::default());
-        shared.calls.call(&To::Leader, SERVICE, &caller(uid), json!(what), silent, &mut out)
+        shared.calls.call(&To::Leader, COMMANDS, &caller(uid), json!(what), silent, &mut out)
     }
 
     /// State of the buffer; `None` if the deciding node does not answer in time.

@@ -1,14 +1,14 @@
-//! Messages between nodes about checkpoints.
+//! Requests between nodes about checkpoints.
 
 use super::super::record::Marked;
 use crate::control::BeginCheckpoint;
 use policy::burst::admission::Verdict;
 use serde::{Deserialize, Serialize};
 
-/// Number of a file's requests and states: time of the first open, and a counter from then on.
+/// Number of a file's states: time of the first open, and a counter from then on.
 pub type Number = (u64, u64);
 
-/// Sender of a message.
+/// Sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct By {
     /// Name under which the node receives messages.
@@ -50,17 +50,6 @@ pub struct Stand {
 pub enum Said {
     Go,
     NoRoom,
-    Closed,
-}
-
-impl From<Verdict> for Said {
-    fn from(verdict: Verdict) -> Said {
-        match verdict {
-            Verdict::Go => Said::Go,
-            Verdict::NoRoom => Said::NoRoom,
-            Verdict::Closed => Said::Closed,
-        }
-    }
 }
 
 impl From<Said> for Verdict {
@@ -68,7 +57,6 @@ impl From<Said> for Verdict {
         match said {
             Said::Go => Verdict::Go,
             Said::NoRoom => Verdict::NoRoom,
-            Said::Closed => Verdict::Closed,
         }
     }
 }
@@ -96,33 +84,26 @@ pub enum Asked {
     Unmark(String),
 }
 
-/// Message about the burst buffer.
+/// Request between nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Word {
-    // Messages to the node that decides.
-    /// Requests permission to write `bytes` bytes.
-    Ask { by: By, stand: Stand, number: Number, bytes: u64 },
-    /// Reports a file that is open for writing, or closed and durable.
-    Stands { by: By, stand: Stand },
-    /// Reports that the devices had no room for `bytes` bytes.
+pub enum Request {
+    // Requests to the node that decides.
+    /// Requests permission to write `bytes` bytes. Answer: [`Granted`].
+    Write { by: By, stand: Stand, bytes: u64 },
+    /// Reports files that are open for writing, or closed and durable. Answer: for each, whether its version is over.
+    Stands { by: By, stands: Vec<Stand> },
+    /// Reports, without an answer, that the devices had no room for `bytes` bytes.
     Full { bytes: u64 },
-    /// Reports an open for reading of a file that looks like an application's checkpoint.
+    /// Reports, without an answer, an open for reading of a file that looks like an application's checkpoint.
     Reads { path: String, file: Option<u64> },
-    /// Reports that the node's part of a version is durable, with the states of its files.
-    Settled { by: By, number: u64, stands: Vec<Stand> },
-    /// Acknowledges an announcement.
-    Heard { by: By, number: u64 },
-    // Messages from the node that decides.
-    /// The request waits for its turn, or for room.
-    Waits { path: String, number: Number },
-    /// Decision on the request.
-    Answer { path: String, number: Number, said: Said, direct: bool },
-    /// Acknowledges the state of a file.
-    Known { path: String, number: Number },
-    /// Requests that the node's part of a version is made durable and its files' states are reported.
-    Settle { by: By, number: u64, app: String, label: String },
-    /// Reports that a version is complete, or abandoned.
+    // Requests from the node that decides.
+    /// Makes the node's part of a version durable. Answer: the states of its files.
+    Settle { app: String, label: String },
+    /// Reports, without an answer, that a version is complete, or abandoned.
     Over { app: String, label: String },
-    /// Reports new announcements or marks.
-    Announced { by: By, number: u64 },
+    /// Reports new announcements or marks. Answer: nothing, once the node has read them.
+    Announced,
 }
+
+/// Answer to a request to write: the decision, and whether the file goes straight to the capacity tier.
+pub type Granted = (Said, bool);
