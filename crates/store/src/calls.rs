@@ -9,12 +9,13 @@
 //! ```
 //! Each side gives up after a span without a message from the other. One thread repeats all requests of this node.
 
-use crate::admission::{Admission, Held};
+use crate::admission::Admission;
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::messages::{Member, Message, Packet, Talk};
 use crate::stop::Stop;
 use crate::workers::{Pool, apart};
 use parking_lot::{Mutex, RwLock};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -50,23 +51,16 @@ pub enum To {
     Node(String),
 }
 
-/// Server of all calls of one name, each on a thread.
-pub trait Service: Send + Sync {
-    /// Whether this node serves these calls now; if not, the caller retries.
-    fn is_here(&self) -> bool {
-        true
-    }
-
-    /// Serves one call on behalf of a user of this or another node.
-    fn serve(&self, caller: &Caller, args: Value, out: &mut Responder<'_>) -> Answer;
-}
-
-/// Server of all calls of one name that only queues them. It must not block.
+/// Server of calls of one name, each on a thread.
+type Service = dyn Fn(&Caller, Value, &mut Responder<'_>) -> Answer + Send + Sync;
+/// Server of calls of one name that only queues them. It must not block.
 type Queue = dyn Fn(Value, Reply) + Send + Sync;
+/// Whether this node serves the calls now; if not, the caller retries.
+type IsHere = dyn Fn() -> bool + Send + Sync;
 
 #[derive(Clone)]
 enum Server {
-    Threads(Arc<dyn Service>),
+    Threads(Arc<IsHere>, Arc<Service>),
     Queue(Arc<Queue>),
 }
 
@@ -197,13 +191,40 @@ impl Calls {
         })
     }
 
-    /// Registers the server for calls of a name.
-    pub fn register(&self, name: &'static str, service: Arc<dyn Service>) {
-        self.servers.write().insert(name, Server::Threads(service));
+    /// Registers a server of calls of a name, on behalf of users of any node.
+    pub fn register<T: DeserializeOwned>(
+        &self,
+        name: &'static str,
+        serve: impl Fn(&Caller, T, &mut Responder<'_>) -> Answer + Send + Sync + 'static,
+    ) {
+        self.register_where(name, || true, serve);
+    }
+
+    /// Does the same for calls that this node serves only at times.
+    pub(crate) fn register_where<T: DeserializeOwned>(
+        &self,
+        name: &'static str,
+        is_here: impl Fn() -> bool + Send + Sync + 'static,
+        serve: impl Fn(&Caller, T, &mut Responder<'_>) -> Answer + Send + Sync + 'static,
+    ) {
+        let serve = move |caller: &Caller, args: Value, out: &mut Responder<'_>| {
+            let args = serde_json::from_value(args)
+                .map_err(|error| Problem::wrong(format!("a request of another node makes no sense: {error}")))?;
+            serve(caller, args, out)
+        };
+        self.servers.write().insert(name, Server::Threads(Arc::new(is_here), Arc::new(serve)));
     }
 
     /// Registers a queue for calls of a name, also for those without an answer.
-    pub(crate) fn register_queue(&self, name: &'static str, queue: impl Fn(Value, Reply) + Send + Sync + 'static) {
+    pub(crate) fn register_queue<T: DeserializeOwned>(
+        &self,
+        name: &'static str,
+        queue: impl Fn(T, Reply) + Send + Sync + 'static,
+    ) {
+        let queue = move |args, reply| match serde_json::from_value(args) {
+            Ok(args) => queue(args, reply),
+            Err(error) => tracing::debug!("a request of another node is ignored: {error}"),
+        };
         self.servers.write().insert(name, Server::Queue(Arc::new(queue)));
     }
 
@@ -241,15 +262,14 @@ impl Calls {
         let (mut tell, answer) = (Some(tell), Arc::new(Mutex::new(None)));
         let mut number = None;
         loop {
-            let here = match self.servers.read().get(name) {
-                Some(Server::Threads(here)) if *to == To::Leader && self.talk.leads() && here.is_here() => {
-                    Some(here.clone())
-                }
-                _ => None,
-            };
-            if let Some(here) = here {
+            let server = self.servers.read().get(name).cloned();
+            if let Some(Server::Threads(is_here, serve)) = server
+                && *to == To::Leader
+                && self.talk.leads()
+                && is_here()
+            {
                 number.into_iter().for_each(|number| self.forget(number));
-                return here.serve(caller, args, out);
+                return serve(caller, args, out);
             }
             if let Some(tell) = tell.take() {
                 let answer = answer.clone();
@@ -270,20 +290,9 @@ impl Calls {
         }
     }
 
-    /// Has several nodes serve the same call at the same time. Returns the answer of each.
+    /// Has several nodes serve the same call at the same time. Returns the answer of each. A node is given up as soon
+    /// as `is_awaited` returns false for it.
     pub fn call_each(
-        &self,
-        names: Vec<String>,
-        name: &'static str,
-        caller: &Caller,
-        args: &Value,
-        silent: Duration,
-    ) -> Vec<(String, Answer)> {
-        self.call_while(names, name, caller, args, silent, &|_| true)
-    }
-
-    /// Does the same, and gives a node up as soon as `is_awaited` returns false for it.
-    pub(crate) fn call_while(
         &self,
         names: Vec<String>,
         name: &'static str,
@@ -336,9 +345,11 @@ impl Calls {
 
     /// Sends a request that has no answer and may get lost.
     pub(crate) fn notify(&self, to: &To, name: &str, args: Value) {
-        if let Some(to) = self.destination(to) {
-            self.send(&to, Packet::Notice { name: name.to_owned(), args });
-        }
+        let to = match to {
+            To::Leader => self.leader(),
+            To::Node(name) => Some(name.clone()),
+        };
+        to.into_iter().for_each(|to| self.send(&to, Packet::Notice { name: name.to_owned(), args: args.clone() }));
     }
 
     /// Ends a call: its answer is no longer awaited.
@@ -350,13 +361,6 @@ impl Calls {
     pub(crate) fn others(&self) -> Vec<Member> {
         let me = self.talk.me();
         self.talk.members().into_iter().filter(|other| other.node != me).collect()
-    }
-
-    fn destination(&self, to: &To) -> Option<String> {
-        match to {
-            To::Leader => self.leader(),
-            To::Node(name) => Some(name.clone()),
-        }
     }
 
     fn send(&self, to: &str, packet: Packet) {
@@ -412,6 +416,7 @@ impl Calls {
 
     /// Sends the message of a call that is due, or gives the call up.
     fn repeat(&self, number: u64) {
+        let leader = self.leader();
         let mut all = self.made.lock();
         let Some(made) = all.get_mut(&number) else { return };
         if made.is_given_up() {
@@ -419,11 +424,13 @@ impl Calls {
             drop(all);
             return made.into_iter().for_each(|made| (made.event)(Event::Answer(Err(no_answer()))));
         }
-        let to = made.to.clone();
+        let to = match &made.to {
+            To::Leader => leader,
+            To::Node(name) => Some(name.clone()),
+        };
+        let packet = to.and_then(|to| Some((made.next(&to, self.own(), number, self.again)?, to)));
         drop(all);
-        let Some(to) = self.destination(&to) else { return };
-        let packet = self.made.lock().get_mut(&number).and_then(|made| made.next(&to, self.own(), number, self.again));
-        packet.into_iter().for_each(|packet| self.send(&to, packet));
+        packet.into_iter().for_each(|(packet, to)| self.send(&to, packet));
     }
 
     /// Repeats all calls that are due. Returns whether there are any.
@@ -537,7 +544,7 @@ impl Calls {
                 serve();
                 queue(args, reply);
             }
-            Server::Threads(service) if service.is_here() => {
+            Server::Threads(is_here, service) if is_here() => {
                 let Ok(room) = self.room.take(caller.uid, 1) else {
                     let busy = Problem::new(
                         exit::BUSY,
@@ -546,28 +553,33 @@ impl Calls {
                     return refuse(busy.try_this("try again when others are served"));
                 };
                 serve();
-                let (calls, caller) = (self.me.clone(), caller.clone());
+                let (calls, caller) = (self.me.clone(), *caller);
                 // Without a thread the reply is dropped, and the other node repeats its request.
                 drop(apart("call", move || {
-                    if let Some(calls) = calls.upgrade() {
-                        calls.serve(&*service, &caller, args, stop, reply, room);
-                    }
+                    let _room = room;
+                    let answer = serve_with_progress(&calls, &key, stop, |out| service(&caller, args, out));
+                    reply.send(&answer);
                 }));
             }
-            Server::Threads(_) => {}
+            Server::Threads(..) => {}
         }
     }
+}
 
-    fn serve(&self, service: &dyn Service, caller: &Caller, args: Value, stop: Arc<Stop>, reply: Reply, _room: Held) {
-        let Some((_, key)) = &reply.0 else { return };
-        let waits = || self.served.lock().get(key).is_some_and(|served| served.asked.elapsed() < SILENT);
-        let mut send = |value: Value| {
-            self.send(&key.0, Packet::Serves { number: key.1, progress: Some(value) });
-            waits()
-        };
-        let answer = service.serve(caller, args, &mut Responder::new(&mut send, stop));
-        reply.send(&answer);
-    }
+/// Sends the progress of a service to its caller; a caller that is silent has hung up.
+fn serve_with_progress(
+    calls: &Weak<Calls>,
+    key: &CallId,
+    stop: Arc<Stop>,
+    serve: impl FnOnce(&mut Responder<'_>) -> Answer,
+) -> Answer {
+    let mut send = |value: Value| {
+        let Some(calls) = calls.upgrade() else { return false };
+        calls.send(&key.0, Packet::Serves { number: key.1, progress: Some(value) });
+        let served = calls.served.lock();
+        served.get(key).is_some_and(|served| served.asked.elapsed() < SILENT)
+    };
+    serve(&mut Responder::new(&mut send, stop))
 }
 
 fn no_answer() -> Problem {

@@ -15,26 +15,11 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
     /// Announces the leader.
-    Leads {
-        /// Number of the leader.
-        node: u32,
-        /// Name under which the leader receives messages.
-        own: String,
-    },
+    Leads { node: u32, own: String },
     /// Requests a file from nodes of these numbers.
-    Release {
-        /// File to release.
-        file: u64,
-        /// Numbers of the nodes.
-        nodes: Vec<u32>,
-    },
+    Release { file: u64, nodes: Vec<u32> },
     /// Orders the node of that name to drain, or to cease to.
-    Drain {
-        /// Name of the node.
-        own: String,
-        /// Whether the node shall drain.
-        drains: bool,
-    },
+    Drain { own: String, drains: bool },
     /// Reports that an operator changed these targets.
     Targets(Vec<u16>),
     /// Reports the space of targets: number, total bytes, free bytes.
@@ -52,57 +37,30 @@ pub enum Message {
 pub enum Packet {
     /// Requests a service, which answers.
     Ask {
-        /// Name of the caller's node.
         by: String,
-        /// Number of the call.
         number: u64,
         /// User of the call, as the calling node saw it on its socket.
         uid: u32,
-        /// Group of the user.
         gid: u32,
-        /// Name of the service.
         name: String,
-        /// Arguments of the service.
         args: Value,
     },
     /// Requests service without an answer.
-    Notice {
-        /// Name of the service.
-        name: String,
-        /// Arguments of the service.
-        args: Value,
-    },
+    Notice { name: String, args: Value },
     /// Requests a page of the answer.
-    Next {
-        /// Name of the caller's node.
-        by: String,
-        /// Number of the call.
-        number: u64,
-        /// Number of the page, from 0.
-        page: u32,
-    },
+    Next { by: String, number: u64, page: u32 },
     /// Requests the end of the service; an answer is no longer needed.
-    Stop {
-        /// Name of the caller's node.
-        by: String,
-        /// Number of the call.
-        number: u64,
-    },
+    Stop { by: String, number: u64 },
     /// Confirms that the call is being served.
     Serves {
-        /// Number of the call.
         number: u64,
-        /// Progress of the service.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         progress: Option<Value>,
     },
     /// A page of the answer.
     Answer {
-        /// Number of the call.
         number: u64,
-        /// Number of the page, from 0.
         page: u32,
-        /// Whether it is the last page.
         is_last: bool,
         /// Part of the answer as JSON.
         text: String,

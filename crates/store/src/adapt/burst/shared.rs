@@ -120,12 +120,9 @@ impl Burst {
         drop(self.shared.set(Shared::new(calls.clone())));
         self.serve_calls();
         let driver = self.driver.clone();
-        calls.register_queue(SERVICE, move |args, reply| match serde_json::from_value(args) {
-            Ok(request @ Request::Settle { .. }) => {
-                driver.jobs.later(Lane::Commits, move |adapt| serve(adapt, request, reply));
-            }
-            Ok(request) => driver.jobs.later(Lane::Checkpoints, move |adapt| serve(adapt, request, reply)),
-            Err(error) => tracing::debug!("a request about checkpoints is ignored: {error}"),
+        calls.register_queue(SERVICE, move |request, reply| {
+            let lane = if let Request::Settle { .. } = request { Lane::Commits } else { Lane::Checkpoints };
+            driver.jobs.later(lane, move |adapt| serve(adapt, request, reply));
         });
     }
 

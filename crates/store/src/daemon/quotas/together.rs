@@ -179,7 +179,7 @@ impl Keeper {
     fn follow(&self, core: &Core, calls: &Calls) -> Result<()> {
         let Some(leader) = calls.leader() else { return Err(Error::Elsewhere("no node leads".into())) };
         let report = self.book.lock().report(calls.own());
-        let said = calls.call_each(vec![leader], REPORTS.name, &Caller::daemon(), &json!(report), ASKED_MAX);
+        let said = calls.call_each(vec![leader], REPORTS.name, &Caller::daemon(), &json!(report), ASKED_MAX, &|_| true);
         let answer = said.into_iter().next().map(|(_, answer)| answer);
         let answer = answer.and_then(|answer| answer.ok()).and_then(|answer| serde_json::from_value(answer).ok());
         let sums: Sums =

@@ -14,8 +14,8 @@ use super::orphans::{Known, NOT_ALL_SEEN};
 use super::request::{Answer, NOTICE, Notice, TASK, TaskRequest, WireTask};
 use super::session::{Session, Work};
 use super::{CheckOptions, Checker, Outcome, Part, Report};
-use crate::calls::{self, Calls, SILENT, Service, To};
-use crate::control::{Caller, Problem, Responder};
+use crate::calls::{Calls, SILENT, To};
+use crate::control::Problem;
 use crate::messages::{Member, Talk};
 use crate::volume_id::unique;
 use crate::workers::apart;
@@ -25,10 +25,10 @@ use policy::cluster::Node;
 use policy::cluster::look::{Action, Config, Event, Look, Task};
 use policy::machine::Machine;
 use policy::{ObjectId, TargetId, Time};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Maximum of other nodes' scans in which this node takes part at the same time. A guess: each holds the names of all
@@ -62,19 +62,6 @@ struct Asking {
 /// The end of a task on a node; without an answer the node does not take part any longer.
 type TaskEnd = (Node, Option<Answer>);
 
-/// Serves the tasks of other nodes.
-struct Tasks(Weak<Together>);
-
-impl Service for Tasks {
-    fn serve(&self, _: &Caller, args: Value, _: &mut Responder<'_>) -> calls::Answer {
-        let together = self.0.upgrade().ok_or_else(|| Problem::busy("this node ends"))?;
-        let request: TaskRequest = serde_json::from_value(args)
-            .map_err(|error| Problem::wrong(format!("a task of another node makes no sense: {error}")))?;
-        let session = together.session_for(&request).ok_or_else(|| Problem::busy("this node has no such scan"))?;
-        Ok(session.answer(request.task).to_value())
-    }
-}
-
 /// Result of a scan.
 struct Looked {
     found: Found,
@@ -92,11 +79,14 @@ impl Together {
     pub(super) fn with_timeout(checker: Checker, calls: Arc<Calls>, silent: Duration) -> Arc<Together> {
         let together = Arc::new(Together { checker, calls, silent, sessions: Mutex::default() });
         let weak = Arc::downgrade(&together);
-        together.calls.register(TASK, Arc::new(Tasks(weak.clone())));
-        together.calls.register_queue(NOTICE, move |args, _| {
-            if let (Some(together), Ok(notice)) = (weak.upgrade(), serde_json::from_value(args)) {
-                together.handle(&notice);
-            }
+        let here = weak.clone();
+        together.calls.register(TASK, move |_, request: TaskRequest, _| {
+            let together = here.upgrade().ok_or_else(|| Problem::busy("this node ends"))?;
+            let session = together.session_for(&request).ok_or_else(|| Problem::busy("this node has no such scan"))?;
+            Ok(session.answer(request.task).to_value())
+        });
+        together.calls.register_queue(NOTICE, move |notice, _| {
+            weak.upgrade().into_iter().for_each(|together| together.handle(&notice));
         });
         together
     }

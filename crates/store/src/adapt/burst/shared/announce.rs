@@ -44,7 +44,7 @@ impl Burst {
             let names = nodes.keys().cloned().collect();
             let is_awaited = |name: &str| Instant::now() < until && !shared.talk().is_over(nodes[name]);
             let (args, caller) = (json!(Request::Announced), Caller::daemon());
-            let answers = shared.calls.call_while(names, SERVICE, &caller, &args, HEARD_MAX, &is_awaited);
+            let answers = shared.calls.call_each(names, SERVICE, &caller, &args, HEARD_MAX, &is_awaited);
             let before = informed.len();
             informed.extend(answers.into_iter().filter_map(|(name, answer)| answer.ok().map(|_| name)));
             if informed.len() == before {

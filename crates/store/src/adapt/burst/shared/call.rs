@@ -2,11 +2,11 @@
 
 use super::super::Burst;
 use super::request::Asked;
-use crate::calls::{Answer, SILENT, Service, To};
+use crate::calls::{Answer, SILENT, To};
 use crate::control::answers::{self, Done, Row, Versions};
 use crate::control::{Caller, Problem, Responder};
-use serde_json::{Value, json};
-use std::sync::{Arc, Weak};
+use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The name of these calls.
@@ -14,27 +14,16 @@ const COMMANDS: &str = "checkpoints";
 /// Timeout of `entrepot status` for this part of its answer.
 const STATUS_MAX: Duration = Duration::from_secs(3);
 
-/// Serves commands of other nodes.
-struct Commands(Weak<Burst>);
-
-impl Service for Commands {
-    fn is_here(&self) -> bool {
-        self.0.upgrade().is_some_and(|burst| burst.decides())
-    }
-
-    fn serve(&self, caller: &Caller, args: Value, _: &mut Responder<'_>) -> Answer {
-        let ends = || Problem::busy("the node that leads only starts, or ends");
-        let asked = serde_json::from_value(args)
-            .map_err(|error| Problem::wrong(format!("a command of another node makes no sense: {error}")))?;
-        self.0.upgrade().ok_or_else(ends)?.serve_here(caller.uid, &asked)
-    }
-}
-
 impl Burst {
+    /// Serves commands of other nodes.
     pub(super) fn serve_calls(self: &Arc<Burst>) {
-        if let Some(shared) = self.shared.get() {
-            shared.calls.register(COMMANDS, Arc::new(Commands(Arc::downgrade(self))));
-        }
+        let Some(shared) = self.shared.get() else { return };
+        let (here, burst) = (Arc::downgrade(self), Arc::downgrade(self));
+        let is_here = move || here.upgrade().is_some_and(|burst| burst.decides());
+        shared.calls.register_where(COMMANDS, is_here, move |caller, asked: Asked, _| {
+            let burst = burst.upgrade().ok_or_else(|| Problem::busy("the node that leads only starts, or ends"))?;
+            burst.serve_here(caller.uid, &asked)
+        });
     }
 
     /// Has the node that decides serve a command.

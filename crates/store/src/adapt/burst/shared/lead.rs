@@ -142,7 +142,7 @@ impl Burst {
         let until = Instant::now() + SETTLE_MAX;
         let is_awaited = |name: &str| Instant::now() < until && !shared.talk().is_over(nodes[name]);
         let (names, args) = (nodes.keys().cloned().collect(), json!(Request::Settle { app, label }));
-        let answers = shared.calls.call_while(names, SERVICE, &Caller::daemon(), &args, SETTLE_MAX, &is_awaited);
+        let answers = shared.calls.call_each(names, SERVICE, &Caller::daemon(), &args, SETTLE_MAX, &is_awaited);
         let table = self.table.lock();
         let mut silent = Vec::new();
         for (name, answer) in answers {
