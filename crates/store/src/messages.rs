@@ -9,7 +9,6 @@ use policy::cluster::Node;
 use policy::{FileId, TargetId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// Message between nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,8 +25,6 @@ pub enum Message {
     Space(Vec<(u16, u64, u64)>),
     /// Reports that an operator changed the limits of quotas.
     Limits,
-    /// Reports a follower's accesses to the leader.
-    Accesses(AccessReport),
     /// Part of a call.
     Call(Packet),
 }
@@ -65,34 +62,6 @@ pub enum Packet {
         /// Part of the answer as JSON.
         text: String,
     },
-}
-
-/// Accesses on one node, for the leader.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AccessReport {
-    /// Paths of the files below the tree, by file number.
-    pub places: BTreeMap<u64, String>,
-    /// Accesses of each kind: their number and their bytes.
-    pub accesses: Vec<(AccessKind, u32, u64)>,
-    /// Requests to files.
-    pub asked: Vec<FileRequests>,
-    /// Numbers of removed files.
-    pub removed: Vec<u64>,
-}
-
-/// Kind of access: file, segment, whether it lay on the fast tier, whether it was written, whether the request ended
-/// there.
-pub type AccessKind = (u64, u64, bool, bool, bool);
-
-/// Requests to a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileRequests {
-    /// Number of the file.
-    pub file: u64,
-    /// For each size class: reads, writes, and bytes of both.
-    pub counts: Vec<[u64; 3]>,
-    /// The last requests: offset, length, whether it was a write.
-    pub recent: Vec<(u64, u64, bool)>,
 }
 
 impl Message {

@@ -13,7 +13,6 @@ mod dead;
 mod dispatch;
 mod draining;
 mod here;
-mod inbox;
 mod keeper;
 mod leases;
 mod locks;
@@ -27,12 +26,11 @@ pub use still::Still;
 
 use crate::events::{Event, Events, Kind};
 use crate::file::Cluster;
-use crate::messages::{AccessReport, Message, Talk};
+use crate::messages::{Message, Talk};
 use crate::state::State;
 use crate::volume::Volume;
 use crate::workers::Workers;
 use crate::{Error, Result};
-use inbox::Inbox;
 use keeper::Keeper;
 use leases::Leases;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -84,7 +82,6 @@ pub struct Nodes {
     /// Node number under which leadership was announced; 0: never.
     said: AtomicU32,
     events: Arc<Events>,
-    inbox: Inbox,
     /// Orders of operators were announced while the state store could not be read.
     missed_orders: AtomicBool,
     readers: dispatch::Readers,
@@ -136,7 +133,6 @@ impl Nodes {
             leader: Mutex::default(),
             said: AtomicU32::new(0),
             events,
-            inbox: Inbox::default(),
             missed_orders: AtomicBool::new(false),
             readers: dispatch::Readers::default(),
             reach: locks::Reach::default(),
@@ -354,17 +350,6 @@ impl Cluster for Nodes {
         let last = others.iter().flatten().copied().max().unwrap_or(0).max(own);
         // A node that just joined may not have been seen, and one with an unreadable text may have any epoch.
         epoch != own && (epoch > last || others.iter().any(|other| other.is_none_or(|other| other == epoch)))
-    }
-
-    fn report(&self, report: AccessReport) {
-        if let Some(leader) = self.name_of_leader() {
-            Talk::send(self, Some(&leader), &Message::Accesses(report));
-        }
-    }
-
-    fn reports(&self) -> Vec<AccessReport> {
-        self.say_so();
-        self.inbox.take()
     }
 
     fn ring(&self, nodes: &BTreeSet<Node>, file: FileId) {

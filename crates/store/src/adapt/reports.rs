@@ -6,15 +6,18 @@
 
 use super::Adapt;
 use super::log::Access;
-use crate::messages::{AccessKind, AccessReport, FileRequests};
+use crate::calls::{Calls, To};
 use crate::places::Places;
 use parking_lot::Mutex;
 use policy::pattern::Request;
 use policy::stripe::profile::{CLASSES, Count, Counts};
 use policy::tier::{Region, Tier};
 use policy::{FileId, Time};
-use std::collections::{BTreeMap, BTreeSet};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 /// Interval of reports. A guess: far more often than a segment moves, and a thousand messages a second from a thousand
 /// nodes.
@@ -27,9 +30,15 @@ const ACCESSES_MAX: usize = 1 << 16;
 /// Maximum of files with counted requests of other nodes between two looks.
 const HEARD_MAX: usize = 1 << 16;
 
+/// Name of the notices with a report.
+const SERVICE: &str = "accesses";
+/// Maximum of rows of unread reports; the oldest reports are dropped first. A guess: the reports of a thousand busy
+/// nodes in a second or two.
+const RECEIVED_MAX: usize = 1 << 20;
+
 /// Contents of the next report, or of received ones.
 #[derive(Default)]
-pub struct Reports(Mutex<Pending>);
+pub struct Reports(Mutex<Pending>, Mutex<VecDeque<Report>>, OnceLock<Arc<Calls>>);
 
 #[derive(Default)]
 struct Pending {
@@ -43,6 +52,34 @@ struct Pending {
 /// Requests to files, by file number.
 pub(super) type Asked = BTreeMap<FileId, (Box<Counts>, Vec<Request>)>;
 
+/// Accesses on one node, for the leader.
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct Report {
+    /// Paths of the files below the tree, by file number.
+    places: BTreeMap<u64, String>,
+    /// Accesses of each kind: their number and their bytes.
+    accesses: Vec<(AccessKind, u32, u64)>,
+    /// Requests to files.
+    asked: Vec<FileRequests>,
+    /// Numbers of removed files.
+    removed: Vec<u64>,
+}
+
+/// Kind of access: file, segment, whether it lay on the fast tier, whether it was written, whether the request ended
+/// there.
+type AccessKind = (u64, u64, bool, bool, bool);
+
+/// Requests to a file.
+#[derive(Clone, Serialize, Deserialize)]
+struct FileRequests {
+    /// Number of the file.
+    file: u64,
+    /// For each size class: reads, writes, and bytes of both.
+    counts: Vec<[u64; 3]>,
+    /// The last requests: offset, length, whether it was a write.
+    recent: Vec<(u64, u64, bool)>,
+}
+
 /// Accesses of other nodes' users.
 #[derive(Default)]
 pub(super) struct Heard {
@@ -50,7 +87,21 @@ pub(super) struct Heard {
     pub removed: Vec<FileId>,
 }
 
+impl Report {
+    fn rows(&self) -> usize {
+        self.accesses.len() + self.asked.len() + self.removed.len()
+    }
+}
+
 impl Reports {
+    fn receive(&self, report: Report) {
+        let mut received = self.1.lock();
+        received.push_back(report);
+        while received.len() > 1 && received.iter().map(Report::rows).sum::<usize>() > RECEIVED_MAX {
+            received.pop_front();
+        }
+    }
+
     fn note(&self, accesses: &[Access], removed: &[FileId]) {
         let mut pending = self.0.lock();
         for access in accesses {
@@ -85,7 +136,7 @@ impl Reports {
         std::mem::take(&mut self.0.lock().asked)
     }
 
-    fn take(&self, now: Time, places: Option<&Places>) -> Option<(AccessReport, u64)> {
+    fn take(&self, now: Time, places: Option<&Places>) -> Option<(Report, u64)> {
         let mut pending = self.0.lock();
         if pending.told.is_some_and(|told| now.since(told) < EVERY) {
             return None;
@@ -105,7 +156,7 @@ impl Reports {
             let recent = recent.into_iter().map(|one| (one.offset, one.len, one.write)).collect();
             FileRequests { file: file.0, counts, recent }
         });
-        let report = AccessReport {
+        let report = Report {
             places: files.into_iter().filter_map(place).collect(),
             accesses: accesses.into_iter().map(|(row, (times, bytes))| (row, times, bytes)).collect(),
             asked: asked.collect(),
@@ -115,7 +166,7 @@ impl Reports {
     }
 
     /// Returns the accesses that other nodes reported, and keeps their requests to files.
-    fn hear(&self, reports: Vec<AccessReport>, now: Time, places: Option<&Places>) -> Heard {
+    fn hear(&self, reports: impl IntoIterator<Item = Report>, now: Time, places: Option<&Places>) -> Heard {
         let mut heard = Heard::default();
         for report in reports {
             if let Some(places) = places {
@@ -163,6 +214,17 @@ fn learn(places: &Places, said: BTreeMap<u64, String>) {
 }
 
 impl Adapt {
+    /// Shares the accesses with the other nodes.
+    pub(crate) fn share(self: &Arc<Adapt>, calls: &Arc<Calls>) {
+        drop(self.reports.2.set(calls.clone()));
+        let adapt = Arc::downgrade(self);
+        calls.register_queue(SERVICE, move |report, _| {
+            if let Some(adapt) = adapt.upgrade() {
+                adapt.reports.receive(report);
+            }
+        });
+    }
+
     /// Whether another node adapts the volume.
     pub(super) fn follows(&self) -> bool {
         self.files.pool().cluster.get().is_some_and(|cluster| !cluster.leads())
@@ -181,7 +243,7 @@ impl Adapt {
         };
         let places = places.map(|places| &**places);
         if cluster.leads() {
-            return self.reports.hear(cluster.reports(), now, places);
+            return self.reports.hear(std::mem::take(&mut *self.reports.1.lock()), now, places);
         }
         if self.tiers.is_paused() {
             self.pause(false); // of another node that leads, none paused it
@@ -191,7 +253,9 @@ impl Adapt {
             if lost > 0 {
                 tracing::debug!("{lost} accesses found no room in a report to the node that leads");
             }
-            cluster.report(report);
+            if let Some(calls) = self.reports.2.get() {
+                calls.notify(&To::Leader, SERVICE, json!(report));
+            }
         }
         Heard::default()
     }
@@ -259,7 +323,7 @@ mod tests {
         reports.note(&many, &[]);
         let (report, lost) = reports.take(Time(0), None).expect("something to tell");
         assert_eq!((report.accesses.len(), lost), (ROWS_MAX, 3));
-        let report = AccessReport { accesses: vec![((1, 0, true, true, true), u32::MAX, 5)], ..report };
+        let report = Report { accesses: vec![((1, 0, true, true, true), u32::MAX, 5)], ..report };
         let heard = reports.hear(vec![report.clone(), report], Time(0), None);
         assert_eq!(heard.accesses.len(), ACCESSES_MAX);
     }

@@ -3,6 +3,9 @@
 use super::*;
 use policy::cluster::Node;
 use serde_json::json;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::time::Instant;
 
 /// Nodes in one process: each message arrives at once, unless it is lost.
 #[derive(Default)]

@@ -78,6 +78,7 @@ pub(super) fn assemble(
     };
     let calls = nodes.as_ref().map(calls);
     let together = calls.as_ref().map(|calls| Together::new(checker.clone(), calls.clone()));
+    calls.iter().for_each(|calls| adapt.share(calls));
     if let Some(burst) = adapt.burst() {
         match &calls {
             Some(calls) => burst.share(calls.clone()),

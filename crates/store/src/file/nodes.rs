@@ -22,7 +22,6 @@ pub(super) use growth::Growth;
 pub(crate) use growth::SAID_EVERY;
 
 use super::{File, View};
-use crate::messages::AccessReport;
 use crate::stub::marks::Look;
 use crate::{Error, Result};
 use policy::cluster::share::{self, Claim, Written};
@@ -70,10 +69,6 @@ pub trait Cluster: Send + Sync {
     fn locks_reach(&self) -> bool;
     /// Requests a file from other nodes. The message may get lost.
     fn ring(&self, nodes: &BTreeSet<Node>, file: FileId);
-    /// Sends a report to the leader. The message may get lost.
-    fn report(&self, report: AccessReport);
-    /// Reports from other nodes since the last call, on the leader.
-    fn reports(&self) -> Vec<AccessReport>;
 }
 
 /// State that this node published on the stub.

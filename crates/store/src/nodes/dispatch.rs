@@ -37,6 +37,9 @@ impl Nodes {
                 let mut hear = |told: Told<'_>| nodes.receive(told, &files);
                 let goes_on = || {
                     nodes.catch_up_with_orders();
+                    if Talk::leads(&*nodes) {
+                        nodes.say_so();
+                    }
                     !nodes.ends.load(Ordering::Acquire)
                 };
                 if let Err(error) = nodes.state.listen(&goes_on, &mut hear) {
@@ -75,7 +78,6 @@ impl Nodes {
             Some(Message::Space(seen)) => {
                 self.volume.upgrade().iter().for_each(|volume| super::space::apply(volume.targets(), &seen));
             }
-            Some(Message::Accesses(report)) => self.inbox.put(report, text.len()),
             Some(message) => self.readers.0.read().iter().for_each(|reader| reader(&message)),
         }
     }

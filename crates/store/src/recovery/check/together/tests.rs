@@ -73,7 +73,7 @@ fn sit(post: &Arc<Post>, checked: &Checked, node: u32) -> Arc<Together> {
     let seat = Arc::new(Seat { post: post.clone(), node, own: format!("own{node}") });
     let calls = Calls::repeating(seat, Duration::from_millis(20));
     post.nodes.lock().insert(node, calls.clone());
-    Together::with_timeout(checked.checker.clone(), calls, Duration::from_millis(1_500))
+    Together::with_timeout(checked.checker.clone(), calls, Duration::from_secs(3))
 }
 
 /// Nodes that scan the files of one world.
