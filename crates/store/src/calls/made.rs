@@ -260,7 +260,11 @@ impl Calls {
             made.sent.iter_mut().for_each(|(_, at)| *at = at.checked_sub(self.again).unwrap_or(*at));
             is_last.then(|| std::mem::take(&mut made.text))
         });
-        let Some(text) = whole else { return self.repeat(number, self.leader()) };
+        let Some(text) = whole else {
+            // The next page comes from the same node, even if another leads by now.
+            let from = self.made.lock().get(&number).and_then(|made| Some(made.sent.as_ref()?.0.clone()));
+            return self.repeat(number, from);
+        };
         let answer = serde_json::from_str(&text)
             .unwrap_or_else(|error| Err(Problem::wrong(format!("an answer of another node makes no sense: {error}"))));
         let made = self.made.lock().remove(&number);
