@@ -10,6 +10,7 @@
 mod accounting;
 mod background;
 mod balance;
+pub(crate) mod checking;
 mod clock;
 mod crash;
 mod dashboard;

@@ -2,6 +2,7 @@
 
 use super::Accounts;
 use super::background::Background;
+use super::checking;
 use super::maintenance::Maintenance;
 use super::unclean::Unclean;
 use super::{
@@ -22,7 +23,7 @@ use crate::mover::Mover;
 use crate::namespace::Namespace;
 use crate::nodes::Nodes;
 use crate::places::Places;
-use crate::recovery::{Checker, Repair, Together};
+use crate::recovery::{Checker, Repair};
 use crate::source::Opener;
 use crate::stage::Stager;
 use crate::state::State;
@@ -77,14 +78,8 @@ pub(super) fn assemble(
         behalf: None,
     };
     let calls = nodes.as_ref().map(calls);
-    let together = calls.as_ref().map(|calls| Together::new(checker.clone(), calls.clone()));
-    calls.iter().for_each(|calls| adapt.share(calls));
-    if let Some(burst) = adapt.burst() {
-        match &calls {
-            Some(calls) => burst.share(calls.clone()),
-            None => burst.load(&adapt).map_err(|e| problem(&e))?,
-        }
-    }
+    let together = calls.as_ref().map(|calls| checking::together(&checker, calls));
+    share(&adapt, calls.as_ref()).map_err(|e| problem(&e))?;
     drop(pool.advisers.set(adapt.advisers()));
     let keeper = quotas(&volume, &pool).map_err(|e| problem(&e))?;
     // The dead mount is removed directly before the new mount, since the mount point is an empty directory in between.
@@ -200,6 +195,17 @@ fn calls(nodes: &Arc<Nodes>) -> Arc<Calls> {
         }
     });
     calls
+}
+
+/// Shares what adapts the volume with all nodes.
+fn share(adapt: &Arc<Adapt>, calls: Option<&Arc<Calls>>) -> crate::Result<()> {
+    calls.into_iter().for_each(|calls| adapt.share(calls));
+    match (adapt.burst(), calls) {
+        (Some(burst), Some(calls)) => burst.share(calls.clone()),
+        (Some(burst), None) => burst.load(adapt)?,
+        (None, _) => {}
+    }
+    Ok(())
 }
 
 /// Index from file numbers to paths of stubs.

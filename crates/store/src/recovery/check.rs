@@ -19,7 +19,7 @@ mod together;
 pub use left::Left;
 pub use lost::{Lost, Starts};
 pub use scrub::Scrubbed;
-pub use together::Together;
+pub use together::{Answered, Peers, Together};
 
 use super::Repair;
 use crate::Result;

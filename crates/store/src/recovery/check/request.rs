@@ -1,16 +1,9 @@
 //! Requests between the nodes of a scan, and their answers.
 
 use super::{CheckOptions, Report};
-use crate::calls::Answer as Called;
-use crate::control::Problem;
 use policy::cluster::look::Task;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-/// Name of the calls by which a node carries out a task.
-pub(super) const TASK: &str = "check.task";
-/// Name of the notices about the scan, which have no answer.
-pub(super) const NOTICE: &str = "check.notice";
 
 /// Requests a task of a scan. `Begin` opens the scan's session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -99,16 +92,12 @@ impl Answer {
         Value::String(serde_json::to_string(self).expect("numbers and texts"))
     }
 
-    /// Decodes an answer. `None` if the node did not give one.
-    pub fn of(called: Called) -> Option<Answer> {
-        let called =
-            called.inspect_err(|problem: &Problem| tracing::info!("a node does not take part: {}", problem.cause));
-        let text = called.ok()?;
-        let answer = serde_json::from_str(text.as_str().unwrap_or_default());
-        Some(answer.unwrap_or_else(|error| Answer {
+    /// Decodes an answer.
+    pub fn of(value: &Value) -> Answer {
+        serde_json::from_str(value.as_str().unwrap_or_default()).unwrap_or_else(|error| Answer {
             failed: Some(format!("its answer makes no sense: {error}")),
             ..Answer::default()
-        }))
+        })
     }
 }
 

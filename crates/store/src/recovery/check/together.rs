@@ -11,11 +11,9 @@
 
 use super::look::Found;
 use super::orphans::{Known, NOT_ALL_SEEN};
-use super::request::{Answer, NOTICE, Notice, TASK, TaskRequest, WireTask};
+use super::request::{Answer, Notice, TaskRequest, WireTask};
 use super::session::{Session, Work};
 use super::{CheckOptions, Checker, Outcome, Part, Report};
-use crate::calls::{Calls, SILENT, To};
-use crate::control::Problem;
 use crate::messages::{Member, Talk};
 use crate::volume_id::unique;
 use crate::workers::apart;
@@ -25,7 +23,7 @@ use policy::cluster::Node;
 use policy::cluster::look::{Action, Config, Event, Look, Task};
 use policy::machine::Machine;
 use policy::{ObjectId, TargetId, Time};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -39,10 +37,25 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Interval at which nodes that have finished their part are notified that the scan goes on.
 const STAY_EVERY: Duration = Duration::from_secs(10);
 
+/// Handler of the answer to a task; `None`: the node does not answer.
+pub type Answered = Box<dyn Fn(Option<Value>) + Send + Sync>;
+
+/// The nodes of a scan.
+pub trait Peers: Send + Sync {
+    /// The nodes of the volume.
+    fn talk(&self) -> &dyn Talk;
+    /// Requests a task from the node of that name. Returns the number of the request.
+    fn ask(&self, name: String, task: Value, silent: Duration, done: Answered) -> u64;
+    /// Ends a request: its answer is no longer awaited.
+    fn forget(&self, number: u64);
+    /// Sends a notice to the node of that name. It may get lost.
+    fn notify(&self, name: String, notice: Value);
+}
+
 /// Scans by all nodes, requested by this node or by others.
 pub struct Together {
     checker: Checker,
-    calls: Arc<Calls>,
+    peers: Arc<dyn Peers>,
     /// Timeout after which a silent node is dropped. It is longer than a lease, so a dead node is over before.
     silent: Duration,
     sessions: Mutex<BTreeMap<String, Arc<Session>>>,
@@ -70,36 +83,28 @@ struct Looked {
 }
 
 impl Together {
-    /// Returns scans with the other nodes, and serves theirs.
-    pub fn new(checker: Checker, calls: Arc<Calls>) -> Arc<Together> {
-        Together::with_timeout(checker, calls, SILENT)
+    /// Returns scans with the other nodes.
+    pub fn new(checker: Checker, peers: Arc<dyn Peers>, silent: Duration) -> Arc<Together> {
+        Arc::new(Together { checker, peers, silent, sessions: Mutex::default() })
     }
 
-    /// Returns the same with another timeout of silent nodes.
-    pub(super) fn with_timeout(checker: Checker, calls: Arc<Calls>, silent: Duration) -> Arc<Together> {
-        let together = Arc::new(Together { checker, calls, silent, sessions: Mutex::default() });
-        let weak = Arc::downgrade(&together);
-        let here = weak.clone();
-        together.calls.register(TASK, move |_, request: TaskRequest, _| {
-            let together = here.upgrade().ok_or_else(|| Problem::busy("this node ends"))?;
-            let session = together.session_for(&request).ok_or_else(|| Problem::busy("this node has no such scan"))?;
-            Ok(session.answer(request.task).to_value())
-        });
-        together.calls.register_queue(NOTICE, move |notice, _| {
-            weak.upgrade().into_iter().for_each(|together| together.handle(&notice));
-        });
-        together
+    /// Carries out a task of another node's scan; `None` if this node does not take part in it.
+    pub fn serve(&self, task: Value) -> Option<Value> {
+        let request: TaskRequest = serde_json::from_value(task).ok()?;
+        Some(self.session_for(&request)?.answer(request.task).to_value())
     }
 
     fn nodes(&self) -> &dyn Talk {
-        self.calls.talk()
+        self.peers.talk()
     }
 
-    fn handle(&self, Notice { scan, goes_on }: &Notice) {
+    /// Handles a notice of another node.
+    pub fn handle(&self, notice: Value) {
+        let Ok(Notice { scan, goes_on }) = serde_json::from_value(notice) else { return };
         let mut sessions = self.sessions.lock();
         match goes_on {
-            true => sessions.get(scan).into_iter().for_each(|session| session.stay()),
-            false => sessions.remove(scan).into_iter().for_each(|session| session.end()),
+            true => sessions.get(&scan).into_iter().for_each(|session| session.stay()),
+            false => sessions.remove(&scan).into_iter().for_each(|session| session.end()),
         }
     }
 
@@ -187,7 +192,7 @@ impl Together {
         };
         let session = Session::start(self.checker.clone(), options.clone(), true, listed);
         let looked = self.look(&mut asking, &session, options, report, ends);
-        asking.calls.values().for_each(|call| self.calls.forget(*call));
+        asking.calls.values().for_each(|call| self.peers.forget(*call));
         self.notify(&asking, false);
         session.end();
         let found = std::mem::take(&mut session.work_so_far().found);
@@ -211,7 +216,7 @@ impl Together {
                 match action {
                     Action::Ask { node, task } => self.ask(asking, node, task, options, session, done.clone()),
                     Action::GiveUp { node } => {
-                        asking.calls.remove(&node).into_iter().for_each(|call| self.calls.forget(call));
+                        asking.calls.remove(&node).into_iter().for_each(|call| self.peers.forget(call));
                         asking.forget(node);
                     }
                     Action::Judge => self.judge(&mut session.work_so_far(), &look, asking, options)?,
@@ -261,8 +266,8 @@ impl Together {
             return drop(done.send((node, None)));
         };
         let request = TaskRequest { scan: asking.id.clone(), node: node.0, task, options: options.clone() };
-        let answered = move |answer| drop(done.send((node, Answer::of(answer))));
-        let call = self.calls.ask(&To::Node(own), TASK, json!(request), self.silent, answered);
+        let answered = move |answer: Option<Value>| drop(done.send((node, answer.map(|answer| Answer::of(&answer)))));
+        let call = self.peers.ask(own, json!(request), self.silent, Box::new(answered));
         asking.calls.insert(node, call);
     }
 
@@ -270,7 +275,7 @@ impl Together {
     fn notify(&self, asking: &Asking, goes_on: bool) {
         let others = asking.there.values().filter(|other| other.node != asking.me.node);
         for own in others.filter_map(|other| other.own.clone()) {
-            self.calls.notify(&To::Node(own), NOTICE, json!(Notice { scan: asking.id.clone(), goes_on }));
+            self.peers.notify(own, json!(Notice { scan: asking.id.clone(), goes_on }));
         }
     }
 

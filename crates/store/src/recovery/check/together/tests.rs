@@ -1,6 +1,8 @@
 //! Scans of one volume by several nodes in one process. `Post` delivers or drops their messages.
 
 use super::*;
+use crate::calls::Calls;
+use crate::daemon::checking::together_within;
 use crate::messages::Message;
 use crate::recovery::check::FindingKind;
 use crate::recovery::check::tests::{Checked, kinds, new};
@@ -73,7 +75,7 @@ fn sit(post: &Arc<Post>, checked: &Checked, node: u32) -> Arc<Together> {
     let seat = Arc::new(Seat { post: post.clone(), node, own: format!("own{node}") });
     let calls = Calls::repeating(seat, Duration::from_millis(20));
     post.nodes.lock().insert(node, calls.clone());
-    Together::with_timeout(checked.checker.clone(), calls, Duration::from_secs(3))
+    together_within(&checked.checker, &calls, Duration::from_secs(3))
 }
 
 /// Nodes that scan the files of one world.
